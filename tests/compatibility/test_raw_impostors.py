@@ -23,11 +23,11 @@ from barnabas.wire.messages.delete_records import (
 )
 from barnabas.wire.messages.fetch import (
     FetchPartition,
+    FetchReplicaState,
     FetchRequest,
     FetchResponse,
     FetchTopic,
     PartitionData,
-    ReplicaState,
 )
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.wire.messages.produce import (
@@ -78,7 +78,7 @@ def pass_for_follower(
     wanted = FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20)
     request = FetchRequest(
         replica_id=-1 if by_state else FOLLOWER,
-        replica_state=ReplicaState(FOLLOWER, -1) if by_state else ReplicaState(),
+        replica_state=FetchReplicaState(FOLLOWER, -1) if by_state else FetchReplicaState(),
         max_wait_ms=0,
         min_bytes=0,
         session_epoch=session_epoch,

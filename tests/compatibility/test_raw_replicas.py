@@ -16,7 +16,12 @@ from barnabas.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from barnabas.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData, ReplicaState
+from barnabas.wire.messages.fetch import (
+    FetchReplicaState,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from barnabas.wire.messages.list_offsets import (
     LATEST_TIMESTAMP,
     ListOffsetsPartition,
@@ -71,7 +76,7 @@ def as_replica(
         "t", {0: offset}, topic_id=raw.topic_id("t"), current_leader_epoch=epoch
     )
     request = (
-        replace(request, replica_state=ReplicaState(replica, life))
+        replace(request, replica_state=FetchReplicaState(replica, life))
         if version >= 15
         else replace(request, replica_id=replica)
     )

@@ -17,9 +17,9 @@ from barnabas.wire.messages.elect_leaders import (
 from barnabas.wire.messages.fetch import (
     NOT_A_REPLICA,
     FetchPartition,
+    FetchReplicaState,
     FetchRequest,
     FetchTopic,
-    ReplicaState,
 )
 from barnabas.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -74,7 +74,7 @@ def fetched(
         topic_id = given.topic_id(topic) if topic != "nobody" else ZERO_ID
         return FetchRequest(
             replica_id=CONSUMER if by_state else replica,
-            replica_state=ReplicaState(replica, -1) if by_state else NOT_A_REPLICA,
+            replica_state=FetchReplicaState(replica, -1) if by_state else NOT_A_REPLICA,
             max_wait_ms=0,
             min_bytes=0,
             topics=(FetchTopic(topic, topic_id, (wanted,)),),

@@ -13,7 +13,7 @@ from barnabas.replication.partition import Partition
 from barnabas.replication.quota import is_throttled
 from barnabas.replication.read_replica import ReadCandidate, select_read_replica
 from barnabas.wire.fast import FetchedPartition
-from barnabas.wire.messages.fetch import NO_DIVERGENCE, EpochEndOffset, FetchRequest
+from barnabas.wire.messages.fetch import NO_DIVERGENCE, DivergingEpoch, FetchRequest
 from barnabas.world.ports import FileSlice
 
 ONE_BATCH_SINCE = 3  # the first batch is complete even if it is larger than the limits
@@ -212,7 +212,7 @@ class PartitionReader:
             name = self.context.replicas.names.get(topic_id)
         return name or ""
 
-    def divergence(self, entry: FetchEntry, partition: Partition) -> EpochEndOffset:
+    def divergence(self, entry: FetchEntry, partition: Partition) -> DivergingEpoch:
         """Return where the log of the reader diverges from this one, if the request has its last fetched epoch."""
         if entry.last_fetched_epoch < 0:
             return NO_DIVERGENCE
@@ -220,7 +220,7 @@ class PartitionReader:
         if epoch < 0 or end < 0 or entry.fetch_offset < partition.log.log_start_offset:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
         if epoch < entry.last_fetched_epoch or end < entry.fetch_offset:
-            return EpochEndOffset(epoch=epoch, end_offset=end)
+            return DivergingEpoch(epoch=epoch, end_offset=end)
         return NO_DIVERGENCE
 
 

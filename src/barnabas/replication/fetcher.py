@@ -47,12 +47,12 @@ from barnabas.retry import Backoff
 from barnabas.wire.messages.fetch import (
     NO_DIVERGENCE,
     FetchPartition,
+    FetchReplicaState,
     FetchRequest,
     FetchResponse,
     FetchTopic,
     ForgottenTopic,
     PartitionData,
-    ReplicaState,
 )
 from barnabas.wire.messages.list_offsets import (
     EARLIEST_TIMESTAMP,
@@ -376,7 +376,7 @@ class Fetcher:
         # The first fetch does not wait at the leader: an interruption would lose the session id.
         is_opening = self.session_epoch == FIRST_EPOCH and self.has_session_slot
         return FetchRequest(
-            replica_state=ReplicaState(self.replicas.broker_id, self.control.broker_epoch),
+            replica_state=FetchReplicaState(self.replicas.broker_id, self.control.broker_epoch),
             max_wait_ms=0 if is_opening else self.settings.wait_max_ms,
             min_bytes=self.settings.min_bytes,
             max_bytes=self.settings.response_bytes,

@@ -1,1 +1,1 @@
-"""Bytes to values and back. Pure."""
+"""Encoding and decoding of Kafka's wire protocol. Does no I/O."""

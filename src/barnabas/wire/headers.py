@@ -3,9 +3,9 @@
     request:   api key (2) | api version (2) | correlation id (4) | client id | tagged fields, if flexible
     response:  correlation id (4) | tagged fields, if flexible
 
-The client id is a string with a two-byte size, even in flexible versions. There are three exceptions, for peers that do
-not know each other's versions yet. An ApiVersions response never has tagged fields. A ControlledShutdown request of
-version 0 has no client id. The first eight bytes can be decoded for any key and version.
+The client id is a string with a two-byte size, even in flexible versions. An ApiVersions response never has tagged
+fields, because its receiver may not know the version yet. A ControlledShutdown request of version 0 has no client id.
+The first eight bytes of a request can be decoded for any key and version.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ def decode_request_header(data: memoryview) -> tuple[RequestHeader, int]:
         if size >= 0:
             at += size
             if at > len(data):
-                raise RemoteWireError(f"client id of {size} bytes in a frame of {len(data)}")
+                raise RemoteWireError(f"client id has {size} bytes, frame has {len(data)} bytes")
             client_id = str(data[10:at], "utf-8")
         elif size != -1:
-            raise RemoteWireError(f"client id of {size} bytes")
+            raise RemoteWireError(f"client id has size {size}")
         if (api_key, api_version) in FLEXIBLE_REQUESTS:
             at = at + 1 if not data[at] else read_tags(data, at)[1]
     except (struct.error, IndexError) as error:
@@ -92,7 +92,9 @@ def encode_request_header(header: RequestHeader) -> bytes:
             return FIXED_AND_SIZE.pack(api_key, api_version, correlation_id, -1) + tags
         raw = client_id.encode()
         if len(raw) > STRING_MAX:
-            raise LocalWireError(f"client id of {len(raw)} bytes")
+            raise LocalWireError(
+                f"client id has {len(raw)} bytes; at most {STRING_MAX} are allowed"
+            )
         return FIXED_AND_SIZE.pack(api_key, api_version, correlation_id, len(raw)) + raw + tags
     except (struct.error, UnicodeEncodeError) as error:
         raise LocalWireError(f"request header: {error}") from error

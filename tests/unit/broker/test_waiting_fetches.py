@@ -21,10 +21,10 @@ from barnabas.errors import ErrorCode
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.fetch import (
     FetchPartition,
+    FetchReplicaState,
     FetchRequest,
     FetchResponse,
     FetchTopic,
-    ReplicaState,
 )
 from tests.unit.replication.nodes import Node, Nodes, eventually
 
@@ -63,7 +63,7 @@ def fetch(
         for offset in offsets
     )
     return FetchRequest(
-        replica_state=ReplicaState(nodes[2].id, -1),
+        replica_state=FetchReplicaState(nodes[2].id, -1),
         max_wait_ms=wait_ms,
         min_bytes=1,
         session_id=session_id,

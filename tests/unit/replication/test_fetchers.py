@@ -18,10 +18,10 @@ from barnabas.storage.append_sets import FollowerAppend
 from barnabas.storage.log import Log
 from barnabas.wire.messages.fetch import (
     FetchPartition,
+    FetchReplicaState,
     FetchRequest,
     FetchResponse,
     FetchTopic,
-    ReplicaState,
 )
 from barnabas.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
 from tests.unit.replication.nodes import Node, Nodes, eventually, leader_and_isr
@@ -221,7 +221,7 @@ async def test_a_fetch_that_takes_over_a_session_is_woken_whatever_the_former_on
             for offset in offsets
         )
         return FetchRequest(
-            replica_state=ReplicaState(two[2].id, -1),
+            replica_state=FetchReplicaState(two[2].id, -1),
             max_wait_ms=60_000,
             min_bytes=1,
             session_id=session_id,

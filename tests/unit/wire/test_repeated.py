@@ -79,7 +79,7 @@ def test_the_answer_is_the_ordinary_one(version: int, offsets: tuple[int, int, i
         version,
         [TopicProduceResponse("orders", (PartitionProduceResponse(3, 0, *offsets),))],
     )
-    assert found.encode_answer(42, *offsets) == struct.pack(">i", len(body)) + body
+    assert found.encode_response(42, *offsets) == struct.pack(">i", len(body)) + body
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -15,9 +15,9 @@ from barnabas.wire import codec
 from barnabas.wire.fast import (
     FetchedPartition,
     FetchedTopic,
+    FetchResult,
     RepeatedFetch,
     RepeatedFetches,
-    Told,
     decode_fetch,
     encode_fetch_response,
 )
@@ -29,10 +29,10 @@ from barnabas.wire.headers import (
 )
 from barnabas.wire.messages.fetch import (
     FetchPartition,
+    FetchReplicaState,
     FetchRequest,
     FetchTopic,
     ForgottenTopic,
-    ReplicaState,
 )
 
 VERSIONS = range(11, 18)
@@ -106,15 +106,15 @@ def test_it_is_read_and_answered_as_any_other(
     frame = frame_of(request, version, number)
     repeated = found(known, frame)
     assert repeated.offsets(frame) == [offset for each in then for offset in each]
-    assert [wanted[:5] for wanted in repeated.wanted] == [
+    assert [wanted[:5] for wanted in repeated.partitions] == [
         (topic.topic, topic.topic_id, each.partition, 5, 9_999)
         for topic in request.topics
         for each in topic.partitions
     ]
     assert (repeated.min_bytes, repeated.max_bytes) == (1, 1 << 20)
     told = [
-        Told(high, start, (memoryview(bytes(size)),) if size else (), size)
-        for high, start, size in (data.draw(told_of) for _ in repeated.wanted)
+        FetchResult(high, start, (memoryview(bytes(size)),) if size else (), size)
+        for high, start, size in (data.draw(told_of) for _ in repeated.partitions)
     ]
     news = iter(told)
     topics = [
@@ -140,7 +140,7 @@ def test_it_is_read_and_answered_as_any_other(
     ]
     parts, size = encode_fetch_response(version, topics)
     head = encode_response_header(1, version, number)
-    answer = repeated.encode_answer(frame, told)
+    answer = repeated.encode_response(frame, told)
     assert b"" not in answer
     assert joined(answer) == struct.pack(">i", len(head) + size) + head + joined(parts)
 
@@ -168,7 +168,7 @@ def test_any_other_byte_makes_it_another_request(version: int) -> None:
     known = learnt(request, version)
     frame = frame_of(request, version)
     free = {4, 5, 6, 7}
-    for wanted in found(known, frame).wanted:
+    for wanted in found(known, frame).partitions:
         free |= set(range(wanted.offset_at, wanted.offset_at + 8))
     for at in range(len(frame)):
         changed = bytearray(frame)
@@ -194,7 +194,7 @@ def test_what_needs_more_thought_is_not_remembered(what: str) -> None:
 
 
 def test_neither_are_these() -> None:
-    follower = request_of(15, [[1]], replica_state=ReplicaState(2, 1))
+    follower = request_of(15, [[1]], replica_state=FetchReplicaState(2, 1))
     assert learnt(follower, 15).known is None
     assert learnt(request_of(12, []), 12).known is None
     assert learnt(request_of(12, [[]]), 12).known is None

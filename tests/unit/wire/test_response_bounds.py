@@ -6,7 +6,7 @@ from barnabas.errors import RemoteWireError
 from barnabas.wire import codec
 from barnabas.wire.codec import MessageTooLarge, has_more_elements
 from barnabas.wire.fast import ManyPartitions, decode_produce, decode_small_produce
-from barnabas.wire.fast.produce import FEW_PARTITIONS, PARTITIONS_MAX
+from barnabas.wire.fast.produce import PARTITIONS_MAX, SMALL_PARTITIONS_MAX
 from barnabas.wire.messages.heartbeat import HeartbeatResponse
 from barnabas.wire.messages.offset_fetch import (
     OffsetFetchResponse,
@@ -62,10 +62,10 @@ def test_messages_without_arrays_have_no_elements() -> None:
 
 
 @pytest.mark.parametrize("version", [3, 8, 9, 11])
-@pytest.mark.parametrize("topics", [1, FEW_PARTITIONS])
+@pytest.mark.parametrize("topics", [1, SMALL_PARTITIONS_MAX])
 def test_produce_with_many_partitions_is_left_to_a_thread(version: int, topics: int) -> None:
     partitions = tuple(
-        PartitionProduceData(index, b"") for index in range(FEW_PARTITIONS // topics)
+        PartitionProduceData(index, b"") for index in range(SMALL_PARTITIONS_MAX // topics)
     )
     request = ProduceRequest(
         acks=1, timeout_ms=1, topic_data=(TopicProduceData("t", partitions),) * topics

@@ -39,7 +39,7 @@ from barnabas.broker.fetch_sessions import (
 from barnabas.broker.handlers.current_leader import find_endpoints, find_leader
 from barnabas.errors import ApiError, ErrorCode, StorageError
 from barnabas.model import ZERO_ID
-from barnabas.wire.fast import FetchedPartition, FetchedTopic, RepeatedFetch, Told
+from barnabas.wire.fast import FetchedPartition, FetchedTopic, FetchResult, RepeatedFetch
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.current_leader import NodeEndpoint
 from barnabas.wire.messages.fetch import NO_DIVERGENCE, FetchRequest
@@ -102,10 +102,10 @@ def handle_repeated_fetch(
     replicas, names = context.replicas.partitions, context.metadata.names
     most = min(repeated.max_bytes, context.config.fetch_max_bytes)
     left = most
-    told: list[Told] = []
+    told: list[FetchResult] = []
     name, id_of_name = "", ZERO_ID
     try:
-        for wanted, offset in zip(repeated.wanted, repeated.offsets(frame), strict=True):
+        for wanted, offset in zip(repeated.partitions, repeated.offsets(frame), strict=True):
             topic, topic_id, index, epoch, max_bytes, _ = wanted
             if topic_id is not id_of_name:
                 id_of_name, name = topic_id, names.get(topic_id, "")
@@ -116,18 +116,18 @@ def handle_repeated_fetch(
             log = partition.log
             bound = log.watermark
             if offset == bound:
-                told.append(Told(bound, log.log_start_offset, (), 0))
+                told.append(FetchResult(bound, log.log_start_offset, (), 0))
                 continue
             found = log.read(offset, min(max_bytes, left), bound, left == most)
             if found.first_incomplete or found.unchecked is not None:
                 return None
             left = max(left - found.size, 0)
-            told.append(Told(bound, log.log_start_offset, found.slices, found.size))
+            told.append(FetchResult(bound, log.log_start_offset, found.slices, found.size))
     except (ApiError, StorageError):
         return None
     if most - left < min(repeated.min_bytes, most):
         return None
-    return repeated.encode_answer(frame, told)
+    return repeated.encode_response(frame, told)
 
 
 class Fetch:

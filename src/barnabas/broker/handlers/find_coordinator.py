@@ -20,7 +20,7 @@ from barnabas.groups.store import partition_of
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.find_coordinator import (
-    Coordinator,
+    CoordinatorResult,
     CoordinatorType,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -63,7 +63,9 @@ def handle(
     return build_find_coordinator_response(version, found)
 
 
-def locate_coordinator(context: BrokerContext, topic: str, key: str, listener: str) -> Coordinator:
+def locate_coordinator(
+    context: BrokerContext, topic: str, key: str, listener: str
+) -> CoordinatorResult:
     known = context.metadata.topics.get(topic)
     if known is None:
         return without_coordinator(
@@ -76,7 +78,7 @@ def locate_coordinator(context: BrokerContext, topic: str, key: str, listener: s
     if state is None or endpoint is None:
         why = f"{topic}-{index} has no leader now; retry"
         return without_coordinator(key, ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why))
-    return Coordinator(key, state.leader, endpoint.host, endpoint.port, error_message="")
+    return CoordinatorResult(key, state.leader, endpoint.host, endpoint.port, error_message="")
 
 
 async def create_internal_topic(
@@ -109,12 +111,12 @@ async def create_internal_topic(
     )
 
 
-def without_coordinator(key: str, error: ApiError) -> Coordinator:
-    return Coordinator(key, error_code=error.code, error_message=error.message)
+def without_coordinator(key: str, error: ApiError) -> CoordinatorResult:
+    return CoordinatorResult(key, error_code=error.code, error_message=error.message)
 
 
 def build_find_coordinator_response(
-    version: int, found: Sequence[Coordinator]
+    version: int, found: Sequence[CoordinatorResult]
 ) -> FindCoordinatorResponse:
     if version >= MANY_KEYS_SINCE:
         return FindCoordinatorResponse(coordinators=tuple(found))

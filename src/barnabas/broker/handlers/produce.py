@@ -234,7 +234,7 @@ def handle_repeated_produce(
             return wait_for_acks(context, origin, [topic], responses, waits, repeated.timeout_ms)
     if acks == 0:
         return None
-    return [repeated.encode_answer(correlation_id, info[0], info[2], info[3])]
+    return [repeated.encode_response(correlation_id, info[0], info[2], info[3])]
 
 
 def build_success_response(index: int, info: AppendInfo) -> PartitionProduceResponse:

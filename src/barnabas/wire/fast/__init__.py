@@ -1,8 +1,7 @@
-"""Produce, Fetch and Metadata by hand: the few messages whose microseconds add up to a broker's throughput.
+"""Hand-written codecs of Produce, Fetch and Metadata, the messages that limit a broker's throughput.
 
-Every function here has a twin in the compiler and must agree with it byte for byte, and refuse what it refuses; the
-tests hold the two together in all versions. The rare shapes (unknown tags, record errors, leader hints) are handed to
-the compiler rather than written out twice.
+Each function has a counterpart in codec.py. It must produce the same bytes and reject the same input; the tests compare
+the two in all versions. Rare cases (unknown tags, record errors, leader hints) are delegated to codec.py.
 """
 
 from barnabas.wire.fast.fetch_request import decode_fetch
@@ -15,9 +14,10 @@ from barnabas.wire.fast.produce import (
     encode_produce_response,
 )
 from barnabas.wire.fast.repeated import RepeatedProduce, RepeatedProduces
-from barnabas.wire.fast.repeated_fetch import RepeatedFetch, RepeatedFetches, Told
+from barnabas.wire.fast.repeated_fetch import FetchResult, RepeatedFetch, RepeatedFetches
 
 __all__ = [
+    "FetchResult",
     "FetchedPartition",
     "FetchedTopic",
     "ManyPartitions",
@@ -25,7 +25,6 @@ __all__ = [
     "RepeatedFetches",
     "RepeatedProduce",
     "RepeatedProduces",
-    "Told",
     "decode_fetch",
     "decode_produce",
     "decode_small_produce",

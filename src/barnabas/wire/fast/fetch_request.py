@@ -1,4 +1,4 @@
-"""Fetch requests by hand: partitions are rows of fixed width, read in one sweep."""
+"""Decoder of Fetch requests: partitions are rows of fixed width, unpacked in one call."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ new_tuple: Callable[..., Any] = tuple.__new__
 read_plain_string = string_codec(flexible=False, nullable=False).read
 read_compact_string = string_codec(flexible=True, nullable=False).read
 
-FETCH_HEAD_NAMES = [
+FETCH_HEAD_FIELDS = [
     "replica_id",
     "max_wait_ms",
     "min_bytes",
@@ -45,10 +45,10 @@ FETCH_HEAD_NAMES = [
     "session_id",
     "session_epoch",
 ]
-build_fetch = make_builder(
+build_fetch_request = make_builder(
     FetchRequest,
     [
-        *FETCH_HEAD_NAMES,
+        *FETCH_HEAD_FIELDS,
         "topics",
         "forgotten_topics_data",
         "rack_id",
@@ -59,13 +59,13 @@ build_fetch = make_builder(
 
 
 class FetchShape(NamedTuple):
-    """What differs between versions: the numbers ahead of the topics, and those of one partition."""
+    """Layout of a version: the numbers before the topics, and those of one partition."""
 
     head: struct.Struct
     before: tuple[int, ...]
-    """Defaults of the head's numbers that come ahead of those this version has,"""
+    """Defaults of the head fields that this version lacks at the beginning."""
     after: tuple[int, ...]
-    """and of those behind them."""
+    """Defaults of the head fields that this version lacks at the end."""
     row: struct.Struct
     partitions: Callable[[Any], list[FetchPartition]]
     read_tags: ReadStep
@@ -99,7 +99,7 @@ def fetch_shape(version: int) -> FetchShape:
 
 def partition_rows(version: int) -> tuple[str, Callable[[Any], list[FetchPartition]]]:
     make, none = new_tuple, ZERO_ID
-    if version >= 12:  # a row with tags is left out here, so that the count no longer fits
+    if version >= 12:  # a row with tags is skipped, so that the caller sees a different count
         return ">iiqiqiB", lambda rows: [
             make(FetchPartition, (index, epoch, offset, fetched, start, size, none))
             for index, epoch, offset, fetched, start, size, tags in rows
@@ -133,16 +133,16 @@ def decode_fetch(version: int, data: memoryview, at: int = 0) -> FetchRequest:
 
 
 def read_fetch(version: int, data: memoryview, at: int) -> FetchRequest | None:
-    """None when a partition has tags: rows are then of different size_functions."""
+    """Return None if a partition has tags: rows then have different sizes."""
     shape = fetch_shape(version)
     flexible = version >= 12
-    topic_minimum = 18 if version >= 13 else 3 if flexible else 6
+    topic_min_bytes = 18 if version >= 13 else 3 if flexible else 6
     row = shape.row
     values = [*shape.before, *shape.head.unpack_from(data, at), *shape.after]
-    count, at = read_count(data, at + shape.head.size, flexible, topic_minimum)
+    count, at = read_count(data, at + shape.head.size, flexible, topic_min_bytes)
     topics = []
     for _ in range(count):
-        topic, topic_id, at = read_topic(version, data, at)
+        topic, topic_id, at = read_fetch_topic(version, data, at)
         rows, at = read_count(data, at, flexible, row.size)
         end = at + rows * row.size
         partitions = shape.partitions(row.iter_unpack(data[at:end]))
@@ -153,7 +153,7 @@ def read_fetch(version: int, data: memoryview, at: int) -> FetchRequest | None:
     forgotten: tuple[ForgottenTopic, ...] = ()
     rack_id: str | None = ""
     if version >= 7:
-        forgotten, at = read_forgotten(version, data, at, topic_minimum)
+        forgotten, at = read_forgotten(version, data, at, topic_min_bytes)
     if version >= 11:
         rack_id, at = (read_compact_string if flexible else read_plain_string)(data, at)
     values += (tuple(topics), forgotten, rack_id)
@@ -161,11 +161,11 @@ def read_fetch(version: int, data: memoryview, at: int) -> FetchRequest | None:
         at = shape.read_tags(data, at, values)
     if version < 15:
         values += (NOT_A_REPLICA,) if flexible else (None, NOT_A_REPLICA)
-    made: FetchRequest = build_fetch(values)
+    made: FetchRequest = build_fetch_request(values)
     return made
 
 
-def read_topic(version: int, data: memoryview, at: int) -> tuple[str, UUID, int]:
+def read_fetch_topic(version: int, data: memoryview, at: int) -> tuple[str, UUID, int]:
     if version >= 13:
         topic_id, at = read_uuid(data, at)
         return "", topic_id, at
@@ -174,13 +174,13 @@ def read_topic(version: int, data: memoryview, at: int) -> tuple[str, UUID, int]
 
 
 def read_forgotten(
-    version: int, data: memoryview, at: int, topic_minimum: int
+    version: int, data: memoryview, at: int, topic_min_bytes: int
 ) -> tuple[tuple[ForgottenTopic, ...], int]:
     flexible = version >= 12
-    count, at = read_count(data, at, flexible, topic_minimum)
+    count, at = read_count(data, at, flexible, topic_min_bytes)
     forgotten = []
     for _ in range(count):
-        topic, topic_id, at = read_topic(version, data, at)
+        topic, topic_id, at = read_fetch_topic(version, data, at)
         partitions, at = read_count(data, at, flexible, 4)
         indexes = struct.unpack_from(f">{partitions}i", data, at)
         at += 4 * partitions

@@ -1,4 +1,4 @@
-"""Fetch responses by hand: a list of parts, with record data passed through untouched."""
+"""Encoder of Fetch responses: a list of parts, in which record data is neither joined nor copied."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from barnabas.wire.messages.fetch import (
     NO_DIVERGENCE,
     NO_SNAPSHOT,
     AbortedTransaction,
-    EpochEndOffset,
+    DivergingEpoch,
     FetchResponse,
     PartitionData,
     SnapshotId,
@@ -34,9 +34,9 @@ from barnabas.world.ports import Part
 
 
 class FetchedPartition(NamedTuple):
-    """PartitionData whose records are parts to be sent as they are: buffers, or slices of files.
+    """PartitionData whose records are parts to send unchanged: buffers, or slices of files.
 
-    `size` is the number of bytes in all `parts`; it is not counted again here.
+    `size` is the number of bytes in all `parts`. It is trusted.
     """
 
     partition_index: int
@@ -48,7 +48,7 @@ class FetchedPartition(NamedTuple):
     size: int = 0
     aborted_transactions: tuple[AbortedTransaction, ...] | None = None
     preferred_read_replica: int = -1
-    diverging_epoch: EpochEndOffset = NO_DIVERGENCE
+    diverging_epoch: DivergingEpoch = NO_DIVERGENCE
     current_leader: LeaderIdAndEpoch = LEADER_UNKNOWN
     snapshot_id: SnapshotId = NO_SNAPSHOT
 
@@ -70,17 +70,17 @@ def encode_fetch_response(
     session_id: int = 0,
     node_endpoints: tuple[NodeEndpoint, ...] = (),
 ) -> tuple[list[Part], int]:
-    """What to send, in order, and how many bytes it all is. Record data is never joined or copied."""
+    """Return the parts to send, in order, and their total bytes. Record data is never joined or copied."""
     if version not in FetchResponse.VERSIONS:
         raise LocalWireError(f"FetchResponse has no version {version}")
     if session_id and version < 7:
         raise LocalWireError(f"FetchResponse v{version} has no session_id")
     flexible = version >= 12
     pack_size = compact_size if flexible else INT32.pack
-    pack_head = pack_fetched(version)
+    pack_head = partition_head_packer(version)
     parts: list[Part] = []
     total = 0
-    pending = bytearray()  # what stands between the records of one partition and those of the next
+    pending = bytearray()  # bytes between the records of one partition and those of the next
     try:
         if version >= 7:
             pending += struct.pack(">ihi", throttle_time_ms, error_code, session_id)
@@ -98,15 +98,17 @@ def encode_fetch_response(
                     parts += partition.parts
                     pending = bytearray()
                 elif partition.size:
-                    raise LocalWireError(f"{partition.size} bytes of records in no parts")
+                    raise LocalWireError(f"partition has {partition.size} bytes but no parts")
                 if flexible:
                     pending += (
-                        b"\x00" if partition[9:] == NO_TAGS else fetched_tags(version, partition)
+                        b"\x00"
+                        if partition[9:] == NO_TAGS
+                        else pack_partition_tags(version, partition)
                     )
             if flexible:
                 pending += b"\x00"
         if flexible:
-            pending += fetch_response_tags(version, node_endpoints)
+            pending += pack_response_tags(version, node_endpoints)
     except (struct.error, UnicodeEncodeError, AttributeError, TypeError, ValueError) as error:
         raise LocalWireError(f"FetchResponse v{version}: {error}") from error
     if pending:
@@ -115,8 +117,8 @@ def encode_fetch_response(
 
 
 @cache
-def pack_fetched(version: int) -> Callable[[FetchedPartition], bytes]:
-    """All of a partition ahead of its records, their size included."""
+def partition_head_packer(version: int) -> Callable[[FetchedPartition], bytes]:
+    """Return the encoder of a partition up to and including the size of its records."""
     offsets = 1 if version < 4 else 2 if version < 5 else 3
     pack = struct.Struct(">ih" + "q" * offsets).pack
     pack_size = compact_size if version >= 12 else INT32.pack
@@ -130,11 +132,11 @@ def pack_fetched(version: int) -> Callable[[FetchedPartition], bytes]:
         return head + pack_size(partition.size)
 
     null = 0 if version >= 12 else -1
-    pack_usual = struct.Struct(">ihqqqBi" if version >= 12 else ">ihqqqii").pack
+    pack_common = struct.Struct(">ihqqqBi" if version >= 12 else ">ihqqqii").pack
 
     def pack_new(partition: FetchedPartition) -> bytes:
         if partition.aborted_transactions is None:
-            head = pack_usual(*partition[:5], null, partition.preferred_read_replica)
+            head = pack_common(*partition[:5], null, partition.preferred_read_replica)
             return head + pack_size(partition.size)
         return (
             pack(*partition[:5])
@@ -156,7 +158,7 @@ def pack_aborted(aborted: tuple[AbortedTransaction, ...] | None, flexible: bool)
 NO_TAGS = (NO_DIVERGENCE, LEADER_UNKNOWN, NO_SNAPSHOT)
 
 
-def fetched_tags(version: int, partition: FetchedPartition) -> bytes:
+def pack_partition_tags(version: int, partition: FetchedPartition) -> bytes:
     parts: list[bytes] = []
     partition_tags_writer(version)(partition, parts.append)
     return b"".join(parts)
@@ -167,8 +169,8 @@ def partition_tags_writer(version: int) -> Callable[[Any, Append], None]:
     return make_tags_writer(build_struct_layout(PartitionData, version, flexible=True).tagged)
 
 
-def fetch_response_tags(version: int, node_endpoints: tuple[NodeEndpoint, ...]) -> bytes:
+def pack_response_tags(version: int, node_endpoints: tuple[NodeEndpoint, ...]) -> bytes:
     if version < 16 or not node_endpoints:
         return b"\x00"
-    # An answer without topics is these tags behind a head of 4 + 2 + 4 bytes and a count of one.
+    # A response without topics is a head of 4 + 2 + 4 bytes, a count of one byte, and these tags.
     return encode(FetchResponse(node_endpoints=node_endpoints), version)[11:]

@@ -1,4 +1,4 @@
-"""Metadata responses by hand: topics are packed once and joined into every answer until they change."""
+"""Encoder of Metadata responses: topics are encoded once and reused in every response until they change."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from barnabas.wire.primitives import (
 
 
 def encode_metadata_topic(version: int, topic: MetadataResponseTopic) -> bytes:
-    """One topic, to be kept until it changes and joined into any number of answers of this version."""
+    """Encode one topic, to be reused in any number of responses of this version until the topic changes."""
     flexible = version >= 9
     try:
         rows = [pack_partition(version, partition) for partition in topic.partitions]
     except (struct.error, AttributeError, TypeError) as error:
         raise LocalWireError(f"MetadataResponseTopic v{version}: {error}") from error
     bare = b"".join(encode_struct(topic._replace(partitions=()), version, flexible))
-    behind = (4 if version >= 8 else 0) + (1 if flexible else 0)
-    return splice(bare, behind, flexible, rows)
+    tail_bytes = (4 if version >= 8 else 0) + (1 if flexible else 0)
+    return splice(bare, tail_bytes, flexible, rows)
 
 
 def encode_metadata_response(
@@ -46,7 +46,7 @@ def encode_metadata_response(
     throttle_time_ms: int = 0,
     cluster_authorized_operations: int = NO_OPERATIONS,
 ) -> bytes:
-    """An answer from topics that `encode_metadata_topic` has made for the same version."""
+    """Encode a response from topics encoded by `encode_metadata_topic` for the same version."""
     bare = encode(
         MetadataResponse(
             throttle_time_ms=throttle_time_ms,
@@ -57,13 +57,13 @@ def encode_metadata_response(
         ),
         version,
     )
-    behind = (4 if 8 <= version <= 10 else 0) + (1 if version >= 9 else 0)
-    return splice(bare, behind, version >= 9, topic_blobs)
+    tail_bytes = (4 if 8 <= version <= 10 else 0) + (1 if version >= 9 else 0)
+    return splice(bare, tail_bytes, version >= 9, topic_blobs)
 
 
-def splice(bare: bytes, behind: int, flexible: bool, elements: Sequence[bytes]) -> bytes:
-    """Put elements into the empty array that stands so many bytes ahead of the end."""
-    at = len(bare) - behind
+def splice(bare: bytes, tail_bytes: int, flexible: bool, elements: Sequence[bytes]) -> bytes:
+    """Insert elements into the empty array that ends `tail_bytes` bytes before the end of `bare`."""
+    at = len(bare) - tail_bytes
     head = bare[: at - (1 if flexible else 4)]
     size = compact_size(len(elements)) if flexible else INT32.pack(len(elements))
     return b"".join([head, size, *elements, bare[at:]])

@@ -1,4 +1,4 @@
-"""Produce by hand: one request and one answer for every few batches."""
+"""Decoder of Produce requests and encoder of Produce responses."""
 
 from __future__ import annotations
 
@@ -42,43 +42,48 @@ ACKS_TIMEOUT = struct.Struct(">hi")
 INDEX_SIZE = struct.Struct(">ii")
 
 
-FEW_PARTITIONS = 1000
+SMALL_PARTITIONS_MAX = 1000
 PARTITIONS_MAX = 50_000
 
 
 class ManyPartitions(Exception):
-    """The request has more partitions than are decoded on the event loop."""
+    """The request has too many partitions to decode on the event loop."""
 
 
 def decode_small_produce(version: int, data: memoryview, at: int = 0) -> ProduceRequest:
-    """Raises ManyPartitions after FEW_PARTITIONS."""
-    return decode_produce(version, data, at, FEW_PARTITIONS)
+    """Decode a request on the event loop. Raises ManyPartitions above SMALL_PARTITIONS_MAX."""
+    return decode_produce(version, data, at, SMALL_PARTITIONS_MAX)
 
 
 def decode_produce(
-    version: int, data: memoryview, at: int = 0, few: int = PARTITIONS_MAX
+    version: int, data: memoryview, at: int = 0, partitions_max: int = PARTITIONS_MAX
 ) -> ProduceRequest:
-    """Records are views into `data`."""
+    """Decode a request. Records are views of `data`. Raises ManyPartitions above `partitions_max`.
+
+    Topics count as partitions.
+    """
     if version not in ProduceRequest.VERSIONS:
         raise RemoteWireError(f"ProduceRequest has no version {version}")
     try:
         if version >= 9:
-            return read_flexible_produce(data, at, few)
-        return read_produce(version, data, at, few)
+            return read_flexible_produce(data, at, partitions_max)
+        return read_produce(version, data, at, partitions_max)
     except (struct.error, IndexError) as error:
         raise RemoteWireError(f"ProduceRequest v{version} ends too early") from error
     except UnicodeDecodeError as error:
         raise RemoteWireError(f"ProduceRequest v{version}: not UTF-8") from error
 
 
-def require_few(count: int, few: int) -> None:
+def check_partition_count(count: int, partitions_max: int) -> None:
     if count > PARTITIONS_MAX:
-        raise RemoteWireError(f"ProduceRequest with {count} partitions; at most {PARTITIONS_MAX}")
-    if count > few:
+        raise RemoteWireError(
+            f"ProduceRequest has {count} partitions; at most {PARTITIONS_MAX} are allowed"
+        )
+    if count > partitions_max:
         raise ManyPartitions
 
 
-def read_produce(version: int, data: memoryview, at: int, few: int) -> ProduceRequest:
+def read_produce(version: int, data: memoryview, at: int, partitions_max: int) -> ProduceRequest:
     transactional_id = None
     if version >= 3:
         transactional_id, at = read_plain_nullable(data, at)
@@ -90,8 +95,8 @@ def read_produce(version: int, data: memoryview, at: int, few: int) -> ProduceRe
         name, at = read_plain_string(data, at)
         partition_count, at = read_count(data, at, False, 8)
         count += partition_count
-        if count > few:
-            require_few(count, few)
+        if count > partitions_max:
+            check_partition_count(count, partitions_max)
         partitions = []
         for _ in range(partition_count):
             index, size = INDEX_SIZE.unpack_from(data, at)
@@ -99,7 +104,9 @@ def read_produce(version: int, data: memoryview, at: int, few: int) -> ProduceRe
             records = None
             if size != -1:
                 if not 0 <= size <= len(data) - at:
-                    raise RemoteWireError(f"{size} bytes at {at} of {len(data)}")
+                    raise RemoteWireError(
+                        f"records at {at} have {size} bytes, data has {len(data)} bytes"
+                    )
                 records = data[at : at + size]
                 at += size
             partitions.append(new_tuple(PartitionProduceData, (index, records)))
@@ -112,7 +119,7 @@ def read_produce(version: int, data: memoryview, at: int, few: int) -> ProduceRe
     )
 
 
-def read_flexible_produce(data: memoryview, at: int, few: int) -> ProduceRequest:
+def read_flexible_produce(data: memoryview, at: int, partitions_max: int) -> ProduceRequest:
     transactional_id, at = read_compact_nullable(data, at) if data[at] else (None, at + 1)
     acks, timeout_ms = ACKS_TIMEOUT.unpack_from(data, at)
     topic_count, at = read_count(data, at + 6, True, 3)
@@ -122,8 +129,8 @@ def read_flexible_produce(data: memoryview, at: int, few: int) -> ProduceRequest
         name, at = read_compact_string(data, at)
         partition_count, at = read_count(data, at, True, 6)
         count += partition_count
-        if count > few:
-            require_few(count, few)
+        if count > partitions_max:
+            check_partition_count(count, partitions_max)
         partitions = []
         for _ in range(partition_count):
             (index,) = INT32.unpack_from(data, at)
@@ -132,7 +139,9 @@ def read_flexible_produce(data: memoryview, at: int, few: int) -> ProduceRequest
             if size:
                 end = at + size - 1
                 if end > len(data):
-                    raise RemoteWireError(f"{size - 1} bytes at {at} of {len(data)}")
+                    raise RemoteWireError(
+                        f"records at {at} have {size - 1} bytes, data has {len(data)} bytes"
+                    )
                 records = data[at:end]
                 at = end
             partitions.append(new_tuple(PartitionProduceData, (index, records)))
@@ -148,7 +157,7 @@ def read_flexible_produce(data: memoryview, at: int, few: int) -> ProduceRequest
     )
 
 
-PRODUCED = {
+PARTITION_STRUCTS = {
     2: struct.Struct(">ihq"),
     5: struct.Struct(">ihqq"),
     8: struct.Struct(">ihqqq"),
@@ -158,9 +167,9 @@ PRODUCED = {
 
 
 @cache
-def pack_produced(version: int) -> Callable[[PartitionProduceResponse], bytes]:
-    """How a partition without record errors, error message and leader hint is packed."""
-    pack = next(shape for below, shape in PRODUCED.items() if version < below).pack
+def partition_packer(version: int) -> Callable[[PartitionProduceResponse], bytes]:
+    """Return the encoder of a partition without record errors, error message and leader hint."""
+    pack = next(shape for below, shape in PARTITION_STRUCTS.items() if version < below).pack
     if version < 2:
         return lambda partition: pack(*partition[:3])
     if version < 5:
@@ -172,7 +181,7 @@ def pack_produced(version: int) -> Callable[[PartitionProduceResponse], bytes]:
     return lambda partition: pack(*partition[:5], 1, 0, 0)
 
 
-PLAIN_PRODUCED = ((), None, LEADER_UNKNOWN)
+PLAIN_PARTITION = ((), None, LEADER_UNKNOWN)
 
 
 def encode_produce_response(
@@ -192,13 +201,13 @@ def encode_produce_response(
         )
     flexible = version >= 9
     pack_size = compact_size if flexible else INT32.pack
-    pack = pack_produced(version)
+    pack = partition_packer(version)
     try:
         parts = [pack_size(len(responses))]
         for name, partitions in responses:
             parts += (pack_name(name, flexible), pack_size(len(partitions)))
             for partition in partitions:
-                if partition[5:] == PLAIN_PRODUCED:
+                if partition[5:] == PLAIN_PARTITION:
                     parts.append(pack(partition))
                 else:
                     parts += encode_struct(partition, version, flexible)

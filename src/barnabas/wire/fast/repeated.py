@@ -1,11 +1,11 @@
-"""Producers repeat themselves: request after request is the same but for its correlation id, the batch and its size.
+"""Fast path for Produce requests that repeat an earlier one except for correlation id, batch and batch size.
 
     key, version | correlation id | client id … acks, timeout, topic, partition | size | batch | tags
     ────────────                    ───────────────────────────────────────────
          these bytes are compared with those of an earlier request
 
-What was read of one is therefore not read again of the next, and the answer, whose only news are three offsets, is
-packed with one call. Requests of any other shape (several partitions, transactions, old versions) go the ordinary way.
+A repeated request is not decoded again, and its response is packed in one call, since only three offsets differ.
+Requests with several partitions, transactions or old versions take the normal path.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from barnabas.wire.messages.produce import (
 )
 from barnabas.wire.primitives import uvarint
 
-SINCE = 5  # from here on the answer has all three offsets
+SINCE = 5  # the first version whose response has all three offsets
 FLEXIBLE_SINCE = 9
 SHAPES_MAX = 256
 NO_TAGS = b"\x00\x00\x00"  # of the partition, the topic and the request
@@ -32,15 +32,15 @@ OFFSETS = struct.Struct(">qqq")
 
 
 class RepeatedProduce:
-    """A request for one partition, without its batch: what to do with the batch, and how to answer."""
+    """A Produce request for one partition without its batch, and a template of its response."""
 
     __slots__ = (
         "acks",
-        "answer",
         "end",
         "header",
         "is_flexible",
         "key",
+        "response_struct",
         "size",
         "start",
         "timeout_ms",
@@ -65,12 +65,12 @@ class RepeatedProduce:
         self.start = whole[:at]
         self.end = whole[at + OFFSETS.size :]
         self.size = 4 + len(whole)
-        self.answer = struct.Struct(f">ii{len(self.start)}sqqq{len(self.end)}s")
+        self.response_struct = struct.Struct(f">ii{len(self.start)}sqqq{len(self.end)}s")
 
-    def encode_answer(
+    def encode_response(
         self, correlation_id: int, base_offset: int, log_append_time: int, log_start_offset: int
     ) -> bytes:
-        return self.answer.pack(
+        return self.response_struct.pack(
             self.size,
             correlation_id,
             self.start,
@@ -82,21 +82,21 @@ class RepeatedProduce:
 
 
 class RepeatedProduces:
-    """The shapes of one connection's produce requests."""
+    """The recent Produce requests of one connection, without their batches."""
 
     __slots__ = ("shapes", "size_at")
 
     def __init__(self) -> None:
         self.shapes: dict[bytes, RepeatedProduce] = {}
         self.size_at = 0
-        """Where the size of the batch stood the last time; a topic with a longer name has it elsewhere."""
+        """Position of the batch size in the last request. It depends on the length of the topic name."""
 
     def find(self, frame: memoryview) -> RepeatedProduce | None:
         at = self.size_at
         return self.shapes.get(bytes(frame[:4]) + bytes(frame[8:at])) if at else None
 
     def batch(self, frame: memoryview, is_flexible: bool) -> memoryview | None:
-        """The batch of a request whose shape was found; None if it does not end where it should."""
+        """Return the batch of a request that `find` has matched, or None if its size does not match the frame."""
         at = self.size_at
         try:
             if is_flexible:
@@ -120,7 +120,7 @@ class RepeatedProduces:
         return frame[start:end] if end > start else None
 
     def learn(self, frame: memoryview, header: RequestHeader, request: ProduceRequest) -> None:
-        """Remember this request's shape, if it has one."""
+        """Add this request, if it qualifies for the fast path."""
         version = header.api_version
         if version < SINCE or request.transactional_id is not None or len(request.topic_data) != 1:
             return

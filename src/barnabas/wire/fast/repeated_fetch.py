@@ -1,11 +1,11 @@
-"""Consumers repeat themselves: fetch after fetch is the same but for its correlation id and the offsets it begins at.
+"""Fast path for Fetch requests that repeat an earlier one except for correlation id and fetch offsets.
 
     key, version | correlation id | … topic | partition, epoch | fetch offset | …, bytes | partition … | tags
                    ──────────────                                ────────────
-                        set to zero, the rest is compared with that of an earlier request
+                        set to zero; the rest is compared with that of an earlier request
 
-What was read of one is therefore not read again of the next, and most of the answer is known beforehand, too. Only of
-consumers without a session, who name all their partitions in every request; with a session there is little to read.
+A repeated request is not decoded again, and most of its response is prepared. This applies to consumers without a fetch
+session, which send all their partitions in every request. Requests with a session are short.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from typing import NamedTuple
 from uuid import UUID
 
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.fast.fetch_request import fetch_shape, read_topic
+from barnabas.wire.fast.fetch_request import fetch_shape, read_fetch_topic
 from barnabas.wire.fast.fetch_response import FetchedPartition, FetchedTopic, encode_fetch_response
 from barnabas.wire.headers import RequestHeader, encode_response_header
 from barnabas.wire.messages.fetch import FetchRequest
 from barnabas.wire.primitives import INT32, compact_size, read_count, skip_tags
 from barnabas.world.ports import Part
 
-SINCE = 11  # from here on a consumer may read of any replica, and a partition has all its numbers
+SINCE = 11  # the first version with preferred_read_replica; its partitions have all numbers
 FLEXIBLE_SINCE = 12
 OFFSET_IN_ROW = 8
 PARTITIONS_MAX = 64
 FRAME_BYTES_MAX = 8 * 1024
-NO_NUMBER = bytes(4)
-NO_OFFSET = bytes(8)
+ZERO_CORRELATION_ID = bytes(4)
+ZERO_OFFSET = bytes(8)
 OFFSET = struct.Struct(">q")
 
 
-class Wanted(NamedTuple):
-    """Of one partition, what stays the same."""
+class RepeatedPartition(NamedTuple):
+    """The fields of a partition that are the same in each request."""
 
     topic: str
     topic_id: UUID
@@ -42,11 +42,11 @@ class Wanted(NamedTuple):
     current_leader_epoch: int
     max_bytes: int
     offset_at: int
-    """Where in the frame its fetch offset stands."""
+    """Position of the fetch offset in the frame."""
 
 
-class Told(NamedTuple):
-    """Of one partition, what is news."""
+class FetchResult(NamedTuple):
+    """The fields of a partition that differ in each response."""
 
     high_watermark: int
     log_start_offset: int
@@ -55,6 +55,8 @@ class Told(NamedTuple):
 
 
 class RepeatedFetch:
+    """A Fetch request without its offsets, and a template of its response."""
+
     __slots__ = (
         "between",
         "end",
@@ -63,15 +65,19 @@ class RepeatedFetch:
         "no_aborted",
         "pack",
         "pack_size",
+        "partitions",
         "template",
-        "wanted",
     )
 
     def __init__(
-        self, template: bytes, header: RequestHeader, request: FetchRequest, wanted: list[Wanted]
+        self,
+        template: bytes,
+        header: RequestHeader,
+        request: FetchRequest,
+        partitions: list[RepeatedPartition],
     ) -> None:
         self.template = template
-        self.wanted = wanted
+        self.partitions = partitions
         self.min_bytes = request.min_bytes
         self.max_bytes = request.max_bytes
         version = header.api_version
@@ -80,7 +86,7 @@ class RepeatedFetch:
         self.pack_size = compact_size if flexible else INT32.pack
         aborted = () if request.isolation_level == 1 else None
         self.no_aborted = (0 if flexible else -1) if aborted is None else (1 if flexible else 0)
-        # What the ordinary way makes of one byte for each partition, without the numbers in front of that byte.
+        # Encode a response with one byte per partition, and remove the numbers before that byte.
         topics = [
             FetchedTopic(
                 topic.topic,
@@ -97,25 +103,25 @@ class RepeatedFetch:
         parts, _ = encode_fetch_response(version, topics)
         numbers = len(self.pack(0, 0, 0, 0, 0, 0, 0)) + len(self.pack_size(1))
         heads = [part for part in parts[0::2] if isinstance(part, bytes)]
-        self.between = [head[:-numbers] for head in heads[: len(wanted)]]
+        self.between = [head[:-numbers] for head in heads[: len(partitions)]]
         self.between[0] = encode_response_header(ApiKey.FETCH, version, 0)[4:] + self.between[0]
-        self.end = b"".join(heads[len(wanted) :])
+        self.end = b"".join(heads[len(partitions) :])
 
     def offsets(self, frame: memoryview) -> list[int]:
         unpack = OFFSET.unpack_from
-        return [unpack(frame, wanted[5])[0] for wanted in self.wanted]
+        return [unpack(frame, partition[5])[0] for partition in self.partitions]
 
-    def encode_answer(self, frame: memoryview, told: list[Told]) -> list[Part]:
-        """The parts to send: what `encode_fetch_response` gives, framed."""
+    def encode_response(self, frame: memoryview, results: list[FetchResult]) -> list[Part]:
+        """Return the parts to send: those of `encode_fetch_response`, with size and response header."""
         pack, pack_size, no_aborted = self.pack, self.pack_size, self.no_aborted
         parts: list[Part] = []
         total = 4 + len(self.end)
         pending = b""
-        for wanted, between, (high_watermark, start, slices, size) in zip(
-            self.wanted, self.between, told, strict=True
+        for partition, between, (high_watermark, start, slices, size) in zip(
+            self.partitions, self.between, results, strict=True
         ):
             pending += between
-            pending += pack(wanted[2], 0, high_watermark, high_watermark, start, no_aborted, -1)
+            pending += pack(partition[2], 0, high_watermark, high_watermark, start, no_aborted, -1)
             pending += pack_size(size)
             if size:
                 total += len(pending) + size
@@ -132,40 +138,40 @@ class RepeatedFetch:
 
 
 class RepeatedFetches:
-    """The last shape of one connection's fetches, once it has come twice."""
+    """The last repeated Fetch request of one connection."""
 
     __slots__ = ("candidate", "known", "size")
 
     def __init__(self) -> None:
         self.known: RepeatedFetch | None = None
         self.size = 0
-        """Of the last fetch that went the ordinary way: one of another size has another shape, and is not compared."""
+        """Frame size of the last request on the normal path. A request of another size is not compared."""
         self.candidate = b""
 
     def find(self, frame: memoryview) -> RepeatedFetch | None:
         known = self.known
         if known is None or len(frame) != len(known.template):
             return None
-        return known if masked(frame, known.wanted) == known.template else None
+        return known if mask_frame(frame, known.partitions) == known.template else None
 
     def learn(
         self, frame: memoryview, at: int, header: RequestHeader, request: FetchRequest
     ) -> None:
-        """Remember this request's shape, if it has one and it is not the first of it. Its fields begin at `at`."""
+        """Store this request if it qualifies for the fast path and equals the one before. Its body begins at `at`."""
         if len(frame) != self.size or len(frame) > FRAME_BYTES_MAX:
             self.size, self.candidate = len(frame), b""
             return
-        if not may_be_repeated(header, request):
+        if not is_repeatable_fetch(header, request):
             return
-        wanted = wanted_of(frame, at, header.api_version, request)
-        template = masked(frame, wanted)
-        if wanted and template == self.candidate:
-            self.known = RepeatedFetch(template, header, request, wanted)
+        partitions = locate_offsets(frame, at, header.api_version, request)
+        template = mask_frame(frame, partitions)
+        if partitions and template == self.candidate:
+            self.known = RepeatedFetch(template, header, request, partitions)
         self.candidate = template
 
 
-def may_be_repeated(header: RequestHeader, request: FetchRequest) -> bool:
-    """A consumer's, of any partitions, without a session, and none that may be sent elsewhere."""
+def is_repeatable_fetch(header: RequestHeader, request: FetchRequest) -> bool:
+    """Return whether a request is from a consumer without a session and without a rack."""
     return (
         header.api_version >= SINCE
         and request.replica_id < 0
@@ -188,27 +194,32 @@ def may_be_repeated(header: RequestHeader, request: FetchRequest) -> bool:
     )
 
 
-def masked(frame: memoryview, wanted: list[Wanted]) -> bytes:
+def mask_frame(frame: memoryview, partitions: list[RepeatedPartition]) -> bytes:
+    """Return the frame with correlation id and fetch offsets set to zero."""
     template = bytearray(frame)
-    template[4:8] = NO_NUMBER
-    for each in wanted:
+    template[4:8] = ZERO_CORRELATION_ID
+    for each in partitions:
         at = each[5]
-        template[at : at + 8] = NO_OFFSET
+        template[at : at + 8] = ZERO_OFFSET
     return bytes(template)
 
 
-def wanted_of(frame: memoryview, at: int, version: int, request: FetchRequest) -> list[Wanted]:
-    """The partitions of a request that was read, and where their offsets stand; none if one has tags, and so another
-    size."""
+def locate_offsets(
+    frame: memoryview, at: int, version: int, request: FetchRequest
+) -> list[RepeatedPartition]:
+    """Return the partitions of a decoded request with the positions of their fetch offsets.
+
+    Returns no partitions if one has tags: rows then have different sizes.
+    """
     shape, flexible = fetch_shape(version), version >= FLEXIBLE_SINCE
     found = []
     _, at = read_count(frame, at + shape.head.size, flexible, 1)
     for topic in request.topics:
-        *_, at = read_topic(version, frame, at)
+        *_, at = read_fetch_topic(version, frame, at)
         _, at = read_count(frame, at, flexible, 1)
         for each in topic.partitions:
             found.append(
-                Wanted(
+                RepeatedPartition(
                     topic.topic,
                     topic.topic_id,
                     each.partition,

@@ -1,11 +1,11 @@
-"""Values that the requests of the controller, and those to it, share."""
+"""Values shared by the requests from and to the controller."""
 
 from __future__ import annotations
 
 from enum import IntEnum
 
 UNKNOWN_BROKER_EPOCH = -1
-"""From a sender whose version has no broker epoch. No broker rejects it as stale."""
+"""Broker epoch of a request in a version without that field. It is never rejected as stale."""
 
 LEADER_DURING_DELETE = -2
 """The leader of a partition whose topic is being deleted."""
@@ -14,7 +14,7 @@ EPOCH_DURING_DELETE = -2
 
 
 class UpdateType(IntEnum):
-    """Whether a request has only changes, or everything, so that anything it does not name is removed.
+    """INCREMENTAL: a request has only changes. FULL: it has everything, and anything that it does not name is removed.
 
     A controller in ZooKeeper mode sends UNKNOWN, which means INCREMENTAL. The others come from a KRaft controller
     during a migration.

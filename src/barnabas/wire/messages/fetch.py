@@ -1,7 +1,7 @@
-"""Fetch: batches from a log, for consumers and for followers alike.
+"""Fetch: batches from a log, for consumers and followers.
 
-Versions below 13 name a topic, later ones carry its id. A follower gives its broker id in `replica_id` up to version
-14 and in `replica_state` after it.
+Topics have names up to version 12 and ids from version 13 on. A follower sends its broker id in `replica_id` up to
+version 14, and in `replica_state` from version 15 on.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from barnabas.wire.codec import Essential, Int8, Int16, Int32, Int64, Records, S
 from barnabas.wire.messages.current_leader import LEADER_UNKNOWN, LeaderIdAndEpoch, NodeEndpoint
 
 
-class ReplicaState(NamedTuple):
+class FetchReplicaState(NamedTuple):
+    """The follower that sends the request. Kafka calls it ReplicaState."""
+
     replica_id: Int32 = -1
     replica_epoch: Int64 = -1
 
 
-NOT_A_REPLICA = ReplicaState()
+NOT_A_REPLICA = FetchReplicaState()
 
 
 class FetchPartition(NamedTuple):
@@ -54,7 +56,7 @@ class FetchRequest(Struct, frozen=True, kw_only=True):
 
     cluster_id: Annotated[str | None, Since(12), Tag(0)] = None
     replica_id: Annotated[Int32, Until(14), Essential] = -1
-    replica_state: Annotated[ReplicaState, Since(15), Tag(1), Essential] = NOT_A_REPLICA
+    replica_state: Annotated[FetchReplicaState, Since(15), Tag(1), Essential] = NOT_A_REPLICA
     max_wait_ms: Int32
     min_bytes: Int32
     max_bytes: Annotated[Int32, Since(3)] = 0x7FFF_FFFF
@@ -66,7 +68,9 @@ class FetchRequest(Struct, frozen=True, kw_only=True):
     rack_id: Annotated[str, Since(11)] = ""
 
 
-class EpochEndOffset(NamedTuple):
+class DivergingEpoch(NamedTuple):
+    """The epoch and end offset to which a follower with another log must truncate. Kafka calls it EpochEndOffset."""
+
     epoch: Int32 = -1
     end_offset: Int64 = -1
 
@@ -76,7 +80,7 @@ class SnapshotId(NamedTuple):
     epoch: Int32 = -1
 
 
-NO_DIVERGENCE = EpochEndOffset()
+NO_DIVERGENCE = DivergingEpoch()
 NO_SNAPSHOT = SnapshotId()
 
 
@@ -91,7 +95,7 @@ class PartitionData(NamedTuple):
     high_watermark: Int64 = -1
     last_stable_offset: Annotated[Int64, Since(4)] = -1
     log_start_offset: Annotated[Int64, Since(5)] = -1
-    diverging_epoch: Annotated[EpochEndOffset, Since(12), Tag(0)] = NO_DIVERGENCE
+    diverging_epoch: Annotated[DivergingEpoch, Since(12), Tag(0)] = NO_DIVERGENCE
     current_leader: Annotated[LeaderIdAndEpoch, Since(12), Tag(1)] = LEADER_UNKNOWN
     snapshot_id: Annotated[SnapshotId, Since(12), Tag(2)] = NO_SNAPSHOT
     aborted_transactions: Annotated[tuple[AbortedTransaction, ...] | None, Since(4)] = None

@@ -27,7 +27,9 @@ class FindCoordinatorRequest(Struct, frozen=True, kw_only=True):
     coordinator_keys: Annotated[tuple[str, ...], Since(4), Essential] = ()
 
 
-class Coordinator(NamedTuple):
+class CoordinatorResult(NamedTuple):
+    """The coordinator of one key, or an error. Kafka calls it Coordinator."""
+
     key: str
     node_id: Int32 = -1
     host: str = ""
@@ -47,4 +49,4 @@ class FindCoordinatorResponse(Struct, frozen=True, kw_only=True):
     node_id: Annotated[Int32, Until(3), Essential] = 0
     host: Annotated[str, Until(3), Essential] = ""
     port: Annotated[Int32, Until(3), Essential] = 0
-    coordinators: Annotated[tuple[Coordinator, ...], Since(4), Essential] = ()
+    coordinators: Annotated[tuple[CoordinatorResult, ...], Since(4), Essential] = ()

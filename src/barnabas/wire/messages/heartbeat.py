@@ -1,4 +1,4 @@
-"""Heartbeat: keeps a member in its group and tells it of a rebalance."""
+"""Heartbeat: keeps a member in its group. The response reports a rebalance."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """LeaderAndIsr: the controller sends a broker its replicas with the leader and the ISR of each.
 
-Up to version 1 partitions are a flat list, each with its topic's name; from version 2 on they are grouped by topic. The
-response is grouped from version 5 on, where a topic has only its id.
+Partitions are a flat list with topic names up to version 1, and grouped by topic from version 2 on. The response is
+grouped by topic from version 5 on, and its topics have only ids.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from barnabas.wire.codec import Bool, Essential, Int16, Int32, NullableSince, Si
 
 NO_OPERATIONS = -(2**31)
 """Value of authorized operations that were not requested."""
-# Everything that can be done to the one and to the other, a bit for each: nothing is forbidden here.
+# Bit sets of all operations on a cluster and on a topic. All are authorized.
 CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 TOPIC_OPERATIONS = 0b1101_1111_1000
 

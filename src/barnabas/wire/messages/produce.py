@@ -12,7 +12,7 @@ from barnabas.wire.messages.current_leader import LEADER_UNKNOWN, LeaderIdAndEpo
 
 
 class PartitionProduceData(NamedTuple):
-    index: Int32  # type: ignore[assignment]  # hides tuple.index, which nobody asks of a partition
+    index: Int32  # type: ignore[assignment]  # hides tuple.index, which is not used
     records: Records | None
 
 
@@ -38,7 +38,7 @@ class BatchIndexAndErrorMessage(NamedTuple):
 
 
 class PartitionProduceResponse(NamedTuple):
-    index: Int32  # type: ignore[assignment]  # hides tuple.index, which nobody asks of a partition
+    index: Int32  # type: ignore[assignment]  # hides tuple.index, which is not used
     error_code: Int16 = 0
     base_offset: Int64 = -1
     log_append_time_ms: Annotated[Int64, Since(2)] = -1

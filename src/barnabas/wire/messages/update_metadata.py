@@ -1,7 +1,7 @@
 """UpdateMetadata: the controller sends a broker the contents of its metadata cache.
 
-Up to version 4 partitions are a flat list, each with its topic's name; from version 5 on they are grouped by topic.
-A broker has one address in version 0, one per security protocol up to version 2, one per listener after that.
+Partitions are a flat list with topic names up to version 4, and grouped by topic from version 5 on. A broker has one
+address in version 0, one per security protocol up to version 2, and one per listener from version 3 on.
 """
 
 from __future__ import annotations
