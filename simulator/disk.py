@@ -197,7 +197,7 @@ class ForgetfulDisk:
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
         self.file(path).modified_ms = modified_ms
 
-    def aside(self) -> ForgetfulDisk:
+    def for_thread(self) -> ForgetfulDisk:
         return self
 
     def read_bytes(self, path: str) -> bytes:
@@ -213,7 +213,7 @@ class ForgetfulDisk:
             node.sync()
             directory.sync()
 
-    def replacement(self, path: str) -> Callable[[bytes], None]:
+    def prepare_replace(self, path: str) -> Callable[[bytes], None]:
         number = self.replacements[path] = self.replacements.get(path, 0) + 1
 
         def replace(data: bytes) -> None:

@@ -108,7 +108,7 @@ def test_stopped_process_goes_on_after_sigcont_even_if_its_loop_was_stalled(
     broker.resume()
     eventually(lambda: cpu_seconds(broker) > before + 0.7, "stalled for another tick")
     release.touch()
-    eventually(lambda: "event loop turns again" in broker.log(), "turns again")
+    eventually(lambda: "event loop recovered" in broker.log(), "turns again")
     cluster.wait_until_ready()
     assert broker.stop() == 0
     assert "event loop stuck" not in broker.log()
@@ -198,7 +198,7 @@ def test_setting_keeps_a_stuck_process_alive(tmp_path: Path) -> None:
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(SESSION_S + 1)
         (tmp_path / "release").touch()
-        eventually(lambda: "event loop turns again broker=1" in told.read_text(), "turns again")
+        eventually(lambda: "event loop recovered broker=1" in told.read_text(), "turns again")
         process.send_signal(signal.SIGTERM)
         assert process.wait(STOP_SECONDS) == 0
         assert "event loop stalls broker=1 count=1 longest_s=" in told.read_text()
@@ -229,7 +229,7 @@ def test_stuck_broker_of_a_local_cluster_is_logged_and_counted(
     stuck, other = local.brokers.values()
     watchdog = watchdog_of(stuck)
     run_on_loop(stuck, lambda: time.sleep(4))
-    eventually(lambda: "event loop turns again broker=1" in caplog.text, "turns again")
+    eventually(lambda: "event loop recovered broker=1" in caplog.text, "turns again")
     assert "time.sleep(4)" in caplog.text
     assert watchdog.longest_stall_s > 2.0
     assert (watchdog.stalls, watchdog_of(other).stalls) == (1, 0)

@@ -21,7 +21,7 @@ from barnabas.errors import NoNode
 from barnabas.metadata import znodes
 from barnabas.wire.headers import decode_request_header
 from barnabas.world.ports import (
-    Check,
+    CheckVersion,
     Listener,
     Network,
     Op,
@@ -165,7 +165,7 @@ class TrappedSession:
         await self.write(path, lambda: self.session.delete(path, version))
 
     async def multi(self, ops: Sequence[Op]) -> list[str | ZnodeStat | None]:
-        written = " ".join(op.path for op in ops if not isinstance(op, Check))
+        written = " ".join(op.path for op in ops if not isinstance(op, CheckVersion))
         if not written:
             return await self.session.multi(ops)
         return await self.write(written, lambda: self.session.multi(ops))

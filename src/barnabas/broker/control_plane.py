@@ -26,7 +26,7 @@ from barnabas.metadata.registry_client import RegistryClient
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import NO_LEADER, BrokerEpoch, BrokerId, ControllerEpoch
 from barnabas.wire.messages.control_plane import UNKNOWN_BROKER_EPOCH
-from barnabas.world.ports import Check
+from barnabas.world.ports import CheckVersion
 
 logger = logging.getLogger("barnabas.control")
 
@@ -147,7 +147,7 @@ async def catch_up(registry: RegistryClient) -> None:
     do not repeat rejected requests.
     """
     with suppress(MultiFailed):
-        await registry.multi([Check(path=znodes.CONTROLLER_EPOCH, version=ANY_VERSION)])
+        await registry.multi([CheckVersion(path=znodes.CONTROLLER_EPOCH, version=ANY_VERSION)])
 
 
 def may_act_for_the_cluster(_: Connection) -> bool:

@@ -81,7 +81,7 @@ def run_every(
 async def checkpoint(logs: LogManager, gather: Callable[[], Iterator[CheckpointContent]]) -> None:
     """Write the checkpoints in a thread: while the disk is busy, renaming a file can take tens of milliseconds."""
     for directory, path, offsets in gather():
-        replace = logs.disk.replacement(path)
+        replace = logs.disk.prepare_replace(path)
         with logs.guarding(directory):
             await in_thread(write_offsets, replace, offsets)
 

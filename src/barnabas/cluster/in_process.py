@@ -121,7 +121,7 @@ class InProcessCluster:
     def stop(self, *, clean: bool = True) -> None:
         """Stop the brokers, the controller last: it takes part in the shutdown of each of the others."""
         if self.registry is not None:
-            self.registry.time_out_abandoned()
+            self.registry.expire_abandoned()
         for broker in self.brokers.values():
             broker.resume()
         last = self.controller_id
@@ -256,7 +256,7 @@ class ClusterBroker:
             instance.registry.is_closed = True
             sessions = list(instance.registry.sessions)
             registry_thread.call(lambda: for_each(registry.abandon, sessions))
-            instance.thread.go_on(first=instance.disconnect)
+            instance.thread.resume(first=instance.disconnect)
             instance.thread.call(instance.disconnect)
             if expire:
                 for_each(registry.time_out, sessions)
@@ -290,7 +290,7 @@ class ClusterBroker:
             registry, registry_thread = self.cluster.open_registry()
             sessions = self.instance.registry.sessions
             registry_thread.call(lambda: for_each(registry.revive, sessions))
-            self.instance.thread.go_on()
+            self.instance.thread.resume()
             self.instance.watchdog.resume()
 
     # ---- used by InProcessCluster

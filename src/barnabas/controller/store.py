@@ -54,7 +54,7 @@ from barnabas.model import (
 )
 from barnabas.retry import CONFLICT_S, Backoff
 from barnabas.tasks import in_thread_if_large
-from barnabas.world.ports import Check, Create, Delete, Op, SetData, Watch, ZnodeStat
+from barnabas.world.ports import CheckVersion, Create, Delete, Op, SetData, Watch, ZnodeStat
 
 logger = logging.getLogger("barnabas.controller")
 
@@ -197,7 +197,7 @@ class ControllerStore:
 
         Raises ControllerMoved if it is not, and MultiFailed with an index into `ops` if an operation fails.
         """
-        check = Check(path=znodes.CONTROLLER_EPOCH, version=self.version)
+        check = CheckVersion(path=znodes.CONTROLLER_EPOCH, version=self.version)
         try:
             return (await self.registry.multi([check, *ops]))[1:]
         except MultiFailed as error:

@@ -311,7 +311,7 @@ async def read_slice(disk: Disk, found: LogRead) -> bytes | None:
     (part,) = found.slices
 
     def read() -> bytes:
-        file = disk.aside().open(path)
+        file = disk.for_thread().open(path)
         try:
             return file.read(part.position, part.size)
         finally:

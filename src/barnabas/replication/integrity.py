@@ -97,7 +97,7 @@ class Integrity:
         try:
             found = await in_thread(
                 lambda: checking.verify_batches(
-                    log.disk.aside(), segment, position, end_offset=end_offset
+                    log.disk.for_thread(), segment, position, end_offset=end_offset
                 )
             )
         except StorageError as error:

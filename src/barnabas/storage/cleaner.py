@@ -124,7 +124,7 @@ class Cleaning:
         self.found = found
         self.limits = limits
         self.now_ms = now_ms
-        self.disk = log.disk.aside()
+        self.disk = log.disk.for_thread()
         """With its own file descriptors: those of the log belong to the event loop."""
         self.segments = [
             segment

@@ -24,7 +24,7 @@ class Repair:
         self.cuts = log.cuts
         self.next_offset = segment.base_offset
         self.end_offset = log.next_segment_offset(segment.base_offset)
-        self.disk = log.disk.aside()
+        self.disk = log.disk.for_thread()
         self.output = SegmentOutput(
             self.disk, log.directory, segment.base_offset, log.config, now_ms
         )

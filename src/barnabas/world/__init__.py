@@ -1,1 +1,1 @@
-"""The doors to the world: the only folder that touches time, sockets, files and threads."""
+"""A broker's access to the outside world: interfaces in ports.py, and their real implementations."""

@@ -1,6 +1,7 @@
-"""One process at a time: the lock of a directory, and who has it.
+"""A lock file that limits a directory to one process.
 
-The lock goes with the process that holds it, however that ends. The file that carries it stays.
+The kernel releases the lock when the process ends, for any reason. The file stays; it contains the pid of the last
+holder.
 """
 
 from __future__ import annotations
@@ -17,14 +18,17 @@ from random import Random
 from barnabas.errors import DirectoryLocked, StorageError
 from barnabas.retry import Backoff
 
-LOCK = ".lock"
+LOCK_FILE = ".lock"
 LOCK_TRIES = 5
 LOCK_PAUSE_S = 0.01
 
 
 def acquire_lock(directory: str, what: str) -> int:
-    """The descriptor that holds the lock; DirectoryLocked if another process has it."""
-    path = str(Path(directory, LOCK))
+    """Lock the directory and return the descriptor that holds the lock. Raises DirectoryLocked if it is locked.
+
+    `what` names the directory in the error message.
+    """
+    path = str(Path(directory, LOCK_FILE))
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
@@ -39,8 +43,8 @@ def acquire_lock(directory: str, what: str) -> int:
         except OSError as error:
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 os.close(descriptor)
-                raise StorageError(path, f"cannot be locked: {error.strerror}") from error
-        # Somebody who only asks whether the lock is held has it for a moment (`is_held`).
+                raise StorageError(path, f"cannot be hold_lock: {error.strerror}") from error
+        # `is_locked` in another process holds the lock for a moment.
         time.sleep(backoff.next_s())
     holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
     os.close(descriptor)
@@ -55,10 +59,10 @@ def release_lock(descriptor: int) -> None:
     os.close(descriptor)
 
 
-def is_held(directory: str) -> bool:
-    """Whether a process has this directory open."""
+def is_locked(directory: str) -> bool:
+    """Return whether a process holds the lock of this directory."""
     try:
-        descriptor = os.open(Path(directory, LOCK), os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(Path(directory, LOCK_FILE), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
     try:
@@ -72,8 +76,8 @@ def is_held(directory: str) -> bool:
 
 
 @contextmanager
-def locked(directory: Path, what: str) -> Iterator[None]:
-    """The directory is made if it is missing."""
+def hold_lock(directory: Path, what: str) -> Iterator[None]:
+    """Hold the lock of a directory in a `with` block. Creates the directory if it is missing."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -76,7 +76,7 @@ class RealFile:
                 self.write_rest(descriptor, parts, written)
         except OSError as error:
             self.cut_back(descriptor)
-            raise translated(self.name, error) from error
+            raise to_storage_error(self.name, error) from error
         self.bytes_long = position + wanted
 
     def write_rest(self, descriptor: int, parts: Sequence[Buffer], written: int) -> None:
@@ -100,7 +100,7 @@ class RealFile:
             if len(data) < size and position + len(data) < self.bytes_long:
                 data = self.read_rest(data, position, size)
         except OSError as error:
-            raise translated(self.name, error) from error
+            raise to_storage_error(self.name, error) from error
         return data
 
     def read_rest(self, data: bytes, position: int, size: int) -> bytes:
@@ -118,7 +118,7 @@ class RealFile:
         try:
             os.ftruncate(self.fileno(), size)
         except OSError as error:
-            raise translated(self.name, error) from error
+            raise to_storage_error(self.name, error) from error
         self.bytes_long = size
 
     def rename(self, path: str) -> None:
@@ -174,7 +174,7 @@ class RealDisk:
 
     def open(self, path: str, *, create: bool = False) -> File:
         """A file that exists is opened when it is first used."""
-        with translating(path):
+        with storage_errors(path):
             if not create:
                 return RealFile(self, path, NO_DESCRIPTOR, os.stat(path).st_size)
             self.make_room()
@@ -186,7 +186,7 @@ class RealDisk:
     def reopen(self, file: RealFile) -> int:
         if file.descriptor == CLOSED:
             raise StorageError(file.name, "the file was closed")
-        with translating(file.name):
+        with storage_errors(file.name):
             self.make_room()
             file.descriptor = os.open(file.name, os.O_RDWR | os.O_CLOEXEC)
             self.opened[file] = None
@@ -211,26 +211,26 @@ class RealDisk:
         return os.path.isdir(path)
 
     def list(self, path: str) -> list[str]:
-        with translating(path):
+        with storage_errors(path):
             return sorted(os.listdir(path))
 
     def size(self, path: str) -> int:
-        with translating(path):
+        with storage_errors(path):
             return os.stat(path).st_size
 
     def modified_ms(self, path: str) -> int:
-        with translating(path):
+        with storage_errors(path):
             return os.stat(path).st_mtime_ns // 1_000_000
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        with translating(path):
+        with storage_errors(path):
             os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
-    def aside(self) -> RealDisk:
+    def for_thread(self) -> RealDisk:
         return RealDisk(DESCRIPTORS_ASIDE)
 
     def read_bytes(self, path: str) -> bytes:
-        with translating(path), open(path, "rb") as file:
+        with storage_errors(path), open(path, "rb") as file:
             return file.read()
 
     def replace_bytes(self, path: str, data: bytes, *, sync: bool = True) -> None:
@@ -241,7 +241,7 @@ class RealDisk:
         with replaced.writing:
             self.write_over(path, data, sync=sync)
 
-    def replacement(self, path: str) -> Callable[[bytes], None]:
+    def prepare_replace(self, path: str) -> Callable[[bytes], None]:
         replaced = self.replaced.setdefault(path, Replaced())
         replaced.count += 1
         number = replaced.count
@@ -272,7 +272,7 @@ class RealDisk:
                 sync_directory(os.path.dirname(path))
         except OSError as error:
             self.discard(temporary)
-            raise translated(path, error) from error
+            raise to_storage_error(path, error) from error
 
     def discard(self, path: str) -> None:
         try:
@@ -281,23 +281,23 @@ class RealDisk:
             return
 
     def make_directory(self, path: str) -> None:
-        with translating(path):
+        with storage_errors(path):
             os.makedirs(path, exist_ok=True)
 
     def rename(self, source: str, target: str) -> None:
-        with translating(source):
+        with storage_errors(source):
             os.replace(source, target)
 
     def remove(self, path: str) -> None:
-        with translating(path), suppress(FileNotFoundError):
+        with storage_errors(path), suppress(FileNotFoundError):
             self.unlink(path)
 
     def remove_tree(self, path: str) -> None:
         for directory, _, names in os.walk(path, topdown=False):
             for name in names:
-                with translating(f"{directory}/{name}"), suppress(FileNotFoundError):
+                with storage_errors(f"{directory}/{name}"), suppress(FileNotFoundError):
                     os.unlink(f"{directory}/{name}")
-            with translating(directory), suppress(FileNotFoundError):
+            with storage_errors(directory), suppress(FileNotFoundError):
                 os.rmdir(directory)
 
     def unlink(self, path: str) -> None:
@@ -314,7 +314,7 @@ class RealDisk:
                 self.pool().submit(os.close, descriptor)
 
     def lock(self, path: str) -> DirectoryLock:
-        with translating(path):
+        with storage_errors(path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             # Of two opens of one file only one gets it, so this also keeps out a second broker in this process.
@@ -322,7 +322,7 @@ class RealDisk:
         except OSError as error:
             os.close(descriptor)
             if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise translated(path, error) from error
+                raise to_storage_error(path, error) from error
             raise DirectoryLocked(
                 path,
                 f"another broker is using {os.path.dirname(path)}: stop it, or give this one its own log.dirs",
@@ -330,16 +330,16 @@ class RealDisk:
         return RealLock(descriptor)
 
     def space(self, path: str) -> tuple[int, int]:
-        with translating(path):
+        with storage_errors(path):
             volume = os.statvfs(path)
             return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
 
     def sync_now(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
         for file in files:
-            with translating(file.path):
+            with storage_errors(file.path):
                 sync_data(file.fileno())
         for directory in directories:
-            with translating(directory):
+            with storage_errors(directory):
                 sync_directory(directory)
 
     async def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
@@ -348,7 +348,7 @@ class RealDisk:
             async with self.duplicates:
                 if not self.exists(file.path) and self.exists(os.path.dirname(file.path)):
                     continue  # removed while others were synced: there is nothing left to keep
-                with translating(file.path):
+                with storage_errors(file.path):
                     descriptor = os.dup(file.fileno())
                 await loop.run_in_executor(self.pool(), sync_in_thread, file.path, descriptor)
         if directories:
@@ -370,7 +370,7 @@ class RealDisk:
 
 def sync_in_thread(path: str, descriptor: int) -> None:
     try:
-        with translating(path):
+        with storage_errors(path):
             sync_data(descriptor)
     finally:
         os.close(descriptor)
@@ -378,7 +378,7 @@ def sync_in_thread(path: str, descriptor: int) -> None:
 
 def sync_directories(paths: Sequence[str]) -> None:
     for path in paths:
-        with translating(path):
+        with storage_errors(path):
             sync_directory(path)
 
 
@@ -391,14 +391,14 @@ def sync_directory(path: str) -> None:
 
 
 @contextmanager
-def translating(path: str) -> Iterator[None]:
+def storage_errors(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise translated(path, error) from error
+        raise to_storage_error(path, error) from error
 
 
-def translated(path: str, error: OSError) -> StorageError:
+def to_storage_error(path: str, error: OSError) -> StorageError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return OutOfSpace(path, "no space left on the volume")
     return StorageError(path, error.strerror or reason(error))

@@ -1,22 +1,24 @@
-"""A TCP port that stays ours while nobody listens on it.
+"""A TCP port that stays reserved while its broker is not running.
 
-A broker that was killed comes back to the port its clients know. Meanwhile the system could give that port to an
-outgoing connection, even to a client's own attempt to reach the broker, which would then reach itself. A socket that is
-bound and never listens keeps the port: connections to it are refused, and a broker of ours may listen there beside it.
+A killed broker restarts on the port that its clients know. Meanwhile the system could assign that port to an outgoing
+connection, even to a client's own attempt to reach the broker, which would then connect to itself. A bound socket that
+never listens reserves the port. Connections to it are refused, and a broker may bind and listen on the same port.
 """
 
 from __future__ import annotations
 
-from barnabas.world.network import bind, refusal
+from barnabas.world.network import bind, bind_error
 
 
 class HeldPort:
+    """A reserved port, until `release()`."""
+
     def __init__(self, host: str, port: int = 0) -> None:
-        """Port 0 lets the system choose. Raises AddressInUse."""
+        """Reserve a port. Port 0 lets the system choose one. Raises AddressInUse."""
         try:
             self.sock = bind(host, port)
         except OSError as error:
-            raise refusal(host, port, error) from error
+            raise bind_error(host, port, error) from error
         self.port: int = self.sock.getsockname()[1]
 
     def release(self) -> None:

@@ -1,8 +1,8 @@
-"""An event loop on a thread of its own, for as long as the thing that lives on it.
+"""An event loop in its own thread.
 
-It can be halted between two callbacks and let go on later, as SIGSTOP and SIGCONT do with a process: meanwhile nothing
-on it runs, no socket is read, no timer fires. What came in waits, with the kernel or in the loop's queue. Timers that
-became due fire afterwards, all at once.
+The loop can be halted between two callbacks and resumed later, like a process with SIGSTOP and SIGCONT. While it is
+halted, nothing runs on it, no socket is read and no timer fires. Input waits in the kernel or in the queue of the loop.
+Overdue timers fire when it resumes.
 
 All methods may be called from any other thread.
 """
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs from its construction until `end()`."""
+    """An event loop that runs from construction until `end()`."""
 
     def __init__(self, name: str) -> None:
         self.loop: asyncio.AbstractEventLoop
@@ -36,19 +36,21 @@ class LoopThread:
             started.set_result(None)
             await self.ending.wait()
 
-        # A daemon, for a program that forgets to end it must end all the same.
+        # A daemon thread does not keep a program running that does not call `end()`.
         self.thread = threading.Thread(target=lambda: asyncio.run(live()), name=name, daemon=True)
         self.thread.start()
         started.result()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start a coroutine on the loop."""
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop and return its result."""
         return self.submit(work).result()
 
     def call(self, work: Callable[[], T]) -> T:
-        """Run a plain function there, and wait for what it returns."""
+        """Run a plain function on the loop and return its result."""
 
         async def call() -> T:
             return work()
@@ -62,24 +64,24 @@ class LoopThread:
         return self.gate is not None
 
     def halt(self) -> None:
-        """Returns when nothing runs any more."""
+        """Halt the loop. Returns when nothing runs on it any more."""
         if self.gate is not None:
             return
         self.gate = gate = threading.Event()
-        standing = threading.Event()
+        blocked = threading.Event()
 
-        def stand_still() -> None:
-            standing.set()
+        def block_loop() -> None:
+            blocked.set()
             gate.wait()
             first, self.first = self.first, None
             if first is not None:
                 first()
 
-        self.loop.call_soon_threadsafe(stand_still)
-        standing.wait()
+        self.loop.call_soon_threadsafe(block_loop)
+        blocked.wait()
 
-    def go_on(self, first: Callable[[], object] | None = None) -> None:
-        """`first` runs before anything that has been waiting."""
+    def resume(self, first: Callable[[], object] | None = None) -> None:
+        """Resume the loop. `first` runs before everything that has been waiting."""
         gate, self.gate = self.gate, None
         if gate is not None:
             self.first = first
@@ -88,7 +90,7 @@ class LoopThread:
     # ---- ending
 
     def cancel_all(self) -> None:
-        """End all that runs there, wherever it stands, and wait until it has ended."""
+        """Cancel all tasks on the loop and wait until they have ended."""
 
         async def cancel_all() -> None:
             kept = (self.main, asyncio.current_task())
@@ -100,7 +102,7 @@ class LoopThread:
         self.run(cancel_all())
 
     def end(self) -> None:
-        """What still runs there is cancelled."""
-        self.go_on()
+        """Stop the loop and its thread. Tasks that still run are cancelled."""
+        self.resume()
         self.loop.call_soon_threadsafe(self.ending.set)
         self.thread.join()

@@ -136,7 +136,7 @@ class SocketStream:
         except (BlockingIOError, InterruptedError):
             self.expects_more = False
         except OSError as error:
-            self.close(describe(error))
+            self.close(describe_error(error))
             return
         finally:
             self.is_corked = False
@@ -174,7 +174,7 @@ class SocketStream:
         except (BlockingIOError, InterruptedError):
             pass
         except (OSError, StorageError) as error:
-            self.close(describe(error))
+            self.close(describe_error(error))
             return True
         if pending:
             if self.warming is None:
@@ -419,12 +419,12 @@ class SocketNetwork:
         try:
             sock = bind(host, port, self.receive_buffer_bytes)
         except OSError as error:
-            raise refusal(host, port, error) from error
+            raise bind_error(host, port, error) from error
         try:
             sock.listen(BACKLOG)
         except OSError as error:
             sock.close()
-            raise refusal(host, port, error) from error
+            raise bind_error(host, port, error) from error
         return SocketListener(self, sock, accept)
 
     async def connect(
@@ -444,7 +444,7 @@ class SocketNetwork:
             self.require_not_dropped()
         except OSError as error:
             sock.close()
-            raise ConnectionError(f"{host}:{port}: {describe(error)}") from error
+            raise ConnectionError(f"{host}:{port}: {describe_error(error)}") from error
         except asyncio.CancelledError:
             sock.close()
             raise
@@ -471,7 +471,7 @@ def bind(host: str, port: int, receive_buffer_bytes: int = -1) -> socket.socket:
     return sock
 
 
-def refusal(host: str, port: int, error: OSError) -> AddressInUse:
+def bind_error(host: str, port: int, error: OSError) -> AddressInUse:
     if error.errno == errno.EADDRINUSE:
         return AddressInUse(
             f"{host or '0.0.0.0'}:{port} is in use: stop what listens there, or choose "
@@ -508,7 +508,7 @@ def read_whole(part: FileSlice) -> bytes:
     return data
 
 
-def describe(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
     return reason(error)

@@ -1,12 +1,11 @@
-"""The doors to the world: everything a broker knows of time, sockets, files and the registry.
+"""Interfaces through which a broker reaches the outside world: clock, disk, network, registry and watchdog.
 
-A broker is built as `Broker(config, world)` and reaches outside through these protocols alone. The real
-doors stand beside this file; a simulation passes its own, on virtual time, and runs the very same broker.
+A broker is built as `Broker(config, world)` and uses these protocols only. The real implementations are in this
+package. A simulation passes its own implementations on virtual time and runs the same broker.
 
-What is in: what the broker uses, with who owns what and which error means what.
-What is deliberately not in: `sleep` and timers. Driven code takes those from the running asyncio loop, which a
-simulation replaces as a whole. Foreign errors (OSError, KazooException, sqlite3.Error) end at the door: what
-comes through is StorageError, RegistryError, or `closed()` on a stream.
+Sleeps and timers are not included: code takes them from the running asyncio loop, which a simulation replaces as a
+whole. Implementations do not raise OSError, KazooException or sqlite3.Error. They raise StorageError or RegistryError,
+or call `closed()` on the receiver of a stream.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class Clock(Protocol):
     """Wall-clock time. Durations come from the loop: `asyncio.get_running_loop().time()`."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970, as record timestamps count them; may jump either way."""
+        """Return milliseconds since 1970, as in record timestamps. May jump forward and backward."""
         ...
 
 
@@ -33,8 +32,11 @@ class Clock(Protocol):
 
 
 class File(Protocol):
-    """One open file. The descriptor behind it may be closed and reopened at any time (thousands of files share a
-    bounded number of descriptors), so nobody keeps `fileno()` across a turn of the loop."""
+    """One open file.
+
+    Its descriptor may be closed and reopened at any time, since thousands of files share a bounded number of
+    descriptors. So the result of `fileno()` must not be kept across a turn of the loop.
+    """
 
     @property
     def path(self) -> str: ...
@@ -42,22 +44,24 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def append(self, parts: Sequence[Buffer]) -> None:
-        """Write all parts at the end, or nothing: a failed write is cut back before StorageError is raised.
-        The bytes are in the page cache, not on the disk, when this returns."""
+        """Write all parts at the end, or nothing: a failed write is truncated before StorageError is raised.
+
+        When this returns, the bytes are in the page cache but not yet on the disk.
+        """
         ...
 
     def read(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes at `position`; fewer only at the end of the file."""
+        """Return `size` bytes at `position`, or fewer at the end of the file."""
         ...
 
     def truncate(self, size: int) -> None: ...
 
     def rename(self, path: str) -> None:
-        """Move the file; this object follows it."""
+        """Rename the file. This object keeps referring to it."""
         ...
 
     def fileno(self) -> int:
-        """For sendfile, used at once. A simulated file has none."""
+        """Return the descriptor for immediate use by sendfile. A simulated file has none."""
         ...
 
     def close(self) -> None: ...
@@ -68,7 +72,7 @@ class DirectoryLock(Protocol):
 
 
 class Disk(Protocol):
-    """Files and directories. Paths are absolute strings. Failures are StorageErrors, OutOfSpace for a full disk."""
+    """Files and directories. Paths are absolute strings. Raises StorageError, and OutOfSpace for a full disk."""
 
     def open(self, path: str, *, create: bool = False) -> File: ...
 
@@ -77,7 +81,7 @@ class Disk(Protocol):
     def is_directory(self, path: str) -> bool: ...
 
     def list(self, path: str) -> list[str]:
-        """Names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
         ...
 
     def size(self, path: str) -> int: ...
@@ -87,54 +91,58 @@ class Disk(Protocol):
     def read_bytes(self, path: str) -> bytes: ...
 
     def replace_bytes(self, path: str, data: bytes, *, sync: bool = True) -> None:
-        """Write `<path>.tmp`, sync it if asked, rename it over `path`: readers see the old or the new whole."""
+        """Replace a file atomically: write `<path>.tmp`, fsync it if `sync`, rename it to `path`."""
         ...
 
-    def replacement(self, path: str) -> Callable[[bytes], None]:
-        """A `replace_bytes` without sync, to be called once, in a thread. It leaves alone what a `replace_bytes` or a
-        `replacement` asked for later has written or will write."""
+    def prepare_replace(self, path: str) -> Callable[[bytes], None]:
+        """Return a `replace_bytes` without fsync, to be called once, in a thread.
+
+        The call does nothing if a later `replace_bytes` or `prepare_replace` for the same path has been made.
+        """
         ...
 
     def make_directory(self, path: str) -> None:
-        """With its parents; fine if it exists."""
+        """Create a directory and its parents. Does nothing if it exists."""
         ...
 
     def rename(self, source: str, target: str) -> None: ...
 
     def remove(self, path: str) -> None:
-        """A file; fine if it is gone already."""
+        """Remove a file. Does nothing if it does not exist."""
         ...
 
     def remove_tree(self, path: str) -> None:
-        """For a thread: it takes as long as the files are large."""
+        """Remove a directory and everything in it. Blocks for long if the files are large: call it in a thread."""
         ...
 
     def lock(self, path: str) -> DirectoryLock:
-        """Hold this lock file until released or the process ends; StorageError if another process holds it."""
+        """Lock a file until release or the end of the process. Raises DirectoryLocked if it is locked already."""
         ...
 
     def space(self, path: str) -> tuple[int, int]:
-        """(total, usable) bytes of the volume that holds `path`."""
+        """Return the (total, usable) bytes of the volume that holds `path`."""
         ...
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None: ...
 
-    def aside(self) -> Disk:
-        """The same files through descriptors of its own, for work in a thread. One thread at a time may use it, and
-        whoever opens a file there closes it."""
+    def for_thread(self) -> Disk:
+        """Return a disk with the same files and its own descriptors, for work in a thread.
+
+        Only one thread at a time may use it. The caller closes the files that it opens there.
+        """
         ...
 
     def sync_now(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
-        """fsync here and now: for start-up, shutdown and roll, never on the produce path."""
+        """Call fsync in this thread: at start-up, shutdown and segment roll, never on the produce path."""
         ...
 
     async def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
-        """fsync off the loop; returns when the bytes written before the call are durable."""
+        """Call fsync in another thread. Returns when all bytes written before the call are durable."""
         ...
 
 
 class FileSlice(NamedTuple):
-    """A run of bytes in a file, to be sent without being read into this process."""
+    """A range of bytes in a file, to be sent without reading it into this process."""
 
     file: File
     position: int
@@ -147,22 +155,22 @@ Part = bytes | bytearray | memoryview | FileSlice
 
 
 class Receiver(Protocol):
-    """Our side of a stream: the door fills its buffer and tells it so."""
+    """The owner of a stream. The network writes received bytes into its buffer and calls it back."""
 
     def buffer(self) -> memoryview:
-        """Where the next bytes go. Never empty."""
+        """Return the buffer for the next bytes. It must not be empty."""
         ...
 
     def received(self, size: int) -> None:
-        """So many bytes now stand at the beginning of the last `buffer()`."""
+        """Called when `size` bytes have been written to the beginning of the last `buffer()`."""
         ...
 
     def drained(self) -> None:
-        """Everything handed to `send` has left, after a `send` that returned False."""
+        """Called when all queued parts have been sent, after a `send` that returned False."""
         ...
 
     def closed(self, reason: str) -> None:
-        """The stream is gone; called exactly once, whoever ended it."""
+        """Called exactly once when the stream is closed, by either side."""
         ...
 
 
@@ -173,12 +181,14 @@ class Stream(Protocol):
     def peer(self) -> tuple[str, int]: ...
 
     def send(self, parts: Sequence[Part]) -> bool:
-        """Queue these parts; they belong to the door from now on. True: go on. False: the peer takes them more slowly
-        than we make them; `drained()` will follow."""
+        """Queue these parts. The stream owns them from now on.
+
+        Returns False if the peer reads too slowly; the sender should then wait for `drained()`.
+        """
         ...
 
     def pause(self) -> None:
-        """Stop filling our buffer, so that the peer feels us being slow."""
+        """Stop reading from the peer, so that TCP flow control slows it down."""
         ...
 
     def resume(self) -> None: ...
@@ -195,18 +205,20 @@ class Listener(Protocol):
 
 class Network(Protocol):
     def host_name(self) -> str:
-        """By which other machines know this one."""
+        """Return the name by which other machines reach this one."""
         ...
 
     async def listen(
         self, host: str, port: int, accept: Callable[[Stream], Receiver | None]
     ) -> Listener:
-        """Port 0 lets the system choose. `accept` returns None to refuse: the stream is closed at once.
-        Raises AddressInUse."""
+        """Listen on an address. Port 0 lets the system choose a port. Raises AddressInUse.
+
+        `accept` is called for each connection. If it returns None, the connection is closed.
+        """
         ...
 
     async def connect(self, host: str, port: int, accept: Callable[[Stream], Receiver]) -> Stream:
-        """Raises ConnectionError."""
+        """Open a connection. Raises ConnectionError."""
         ...
 
 
@@ -214,7 +226,7 @@ class Network(Protocol):
 
 
 class ZnodeStat(NamedTuple):
-    """What ZooKeeper tells of a node besides its data. `ephemeral_owner` is 0 for a persistent node."""
+    """Metadata of a znode, as in ZooKeeper. `ephemeral_owner` is 0 for a persistent node."""
 
     czxid: int
     mzxid: int
@@ -261,19 +273,19 @@ class Delete(Struct, frozen=True, kw_only=True):
     version: int = -1
 
 
-class Check(Struct, frozen=True, kw_only=True):
+class CheckVersion(Struct, frozen=True, kw_only=True):
     path: str
     version: int
 
 
-Op = Create | SetData | Delete | Check
+Op = Create | SetData | Delete | CheckVersion
 
 
 class SessionState(StrEnum):
-    """What the owner of a session may believe.
+    """State of a registry session.
 
-    CONNECTED: its ephemeral nodes stand.  SUSPENDED: they may be gone; act on nothing that depends on them.
-    EXPIRED: they are gone, and so are its watches; the session is of no more use, connect again.
+    CONNECTED: the ephemeral nodes exist. SUSPENDED: they may be gone; do nothing that depends on them. EXPIRED: they
+    and the watches are gone; the session is unusable, connect again.
     """
 
     CONNECTED = "connected"
@@ -282,9 +294,11 @@ class SessionState(StrEnum):
 
 
 class RegistrySession(Protocol):
-    """One client of the znode tree. Watches are one-shot and belong to the session; they fire on the loop, after
-    the change they tell of can be read. Errors: NoNode, NodeExists, BadVersion, NotEmpty,
-    NoChildrenForEphemerals, BadPath, RegistrySessionExpired."""
+    """One client of the znode tree.
+
+    Watches are one-shot and belong to the session. They are called on the loop, when the change can be read. Raises
+    NoNode, NodeExists, BadVersion, NotEmpty, NoChildrenForEphemerals, BadPath and RegistrySessionExpired.
+    """
 
     @property
     def id(self) -> int: ...
@@ -297,22 +311,24 @@ class RegistrySession(Protocol):
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, ZnodeStat]: ...
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, ZnodeStat] | None]:
-        """In order; None for what is not there. One request where `get` would take as many as there are paths, and not
-        necessarily all at one moment."""
+        """Return data and stat of each path, in order; None for a missing node.
+
+        Sends one request instead of one per path. The result is not necessarily a consistent snapshot.
+        """
         ...
 
     async def exists(self, path: str, watch: Watch | None = None) -> ZnodeStat | None:
-        """A watch set here fires on creation, too."""
+        """Return the stat, or None for a missing node. The watch also fires when the node is created."""
         ...
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """Names, sorted."""
+        """Return the names of the children, sorted."""
         ...
 
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
     ) -> tuple[str, ZnodeStat]:
-        """The path as created (a sequential node gets ten digits behind it) and its stat."""
+        """Return the path of the new node and its stat. A sequential node gets ten digits appended to its path."""
         ...
 
     async def set(self, path: str, data: bytes, version: int = -1) -> ZnodeStat: ...
@@ -320,16 +336,19 @@ class RegistrySession(Protocol):
     async def delete(self, path: str, version: int = -1) -> None: ...
 
     async def multi(self, ops: Sequence[Op]) -> list[str | ZnodeStat | None]:
-        """All or none. Per op: the created path, the new stat of a set, None. A failure raises MultiFailed, which
-        holds the index of the op that failed and its error."""
+        """Perform all operations atomically.
+
+        Returns per operation the path of a create, the new stat of a set, or None. Raises MultiFailed with the index of
+        the operation that failed and its error.
+        """
         ...
 
     async def close(self) -> None:
-        """End the session; its ephemeral nodes go at once."""
+        """End the session. Its ephemeral nodes are deleted immediately."""
         ...
 
     async def abandon(self) -> None:
-        """As if this client had died: it hears nothing more, says no goodbye, and its session expires in its time."""
+        """Drop the session as if this client had crashed. It gets no more events, and expires after its timeout."""
         ...
 
 
@@ -345,7 +364,7 @@ class Watchdog(Protocol):
 
     @property
     def stalls(self) -> int:
-        """How often the loop has not turned for a second or longer."""
+        """Number of times that the loop was blocked for a second or longer."""
         ...
 
     @property
@@ -356,7 +375,7 @@ class Watchdog(Protocol):
         ...
 
     def stop(self) -> None:
-        """Idempotent. The counts stay."""
+        """Stop watching. Idempotent. Keeps the counts."""
         ...
 
 
@@ -371,11 +390,11 @@ class NoWatchdog:
     def stop(self) -> None: ...
 
 
-# ---- all of them ----------------------------------------------------------------------------------------------
+# ---- world ----------------------------------------------------------------------------------------------------
 
 
 class World(Struct, frozen=True, kw_only=True):
-    """All doors of one broker."""
+    """The implementations that one broker uses."""
 
     clock: Clock
     network: Network

@@ -1,15 +1,15 @@
-"""Watchdog of an event loop: a thread that reports when the loop does not turn, and ends the process if it stays stuck.
+"""Watchdog of an event loop: a thread that reports a blocked loop, and ends the process if the loop stays blocked.
 
-A broker whose loop is stuck serves nobody, but keeps its partitions: the thread of the ZooKeeper client sends
-heartbeats on. Only the end of the process ends the session, so that other brokers take the partitions over.
+A broker whose loop is stuck serves no requests but keeps its partitions, because the thread of the ZooKeeper client
+still sends heartbeats. Only the end of the process ends the session, so that other brokers take over the partitions.
 
 The thread posts a heartbeat to the loop at every tick, unless the last one is still unanswered. It counts only time
-during which it ran itself. SIGSTOP, a suspended machine and a starved container stop both threads, and a tick that
-comes late counts as nothing.
+during which it ran itself: SIGSTOP, a suspended machine and a starved container stop both threads. So the time before a
+late tick is ignored.
 
-Limit: a C call that keeps the interpreter lock stops this thread, too, and looks like SIGSTOP to it. The timer of
-`faulthandler` needs no interpreter lock, but it also counts the time of a SIGSTOP: it would end a resumed process at
-once. Its exit code is always 1, and a process has only one. So it is not used.
+Limit: a C call that holds the interpreter lock also stops this thread, and looks like SIGSTOP. The timer of
+`faulthandler` does not need the interpreter lock, but it counts the time of a SIGSTOP and would end a resumed process
+immediately. Its exit code is always 1, and a process has only one such timer. So it is not used.
 """
 
 from __future__ import annotations
@@ -31,14 +31,13 @@ LATE_TICK_SECONDS = 1.0
 STUCK_SECONDS_MIN = 2 * STALL_SECONDS
 LAST_LOG_SECONDS = 1.0
 STUCK_EXIT_CODE = 75
-"""EX_TEMPFAIL of sysexits.h: a temporary failure, the supervisor should restart the process. Nothing else here exits
-with it."""
+"""EX_TEMPFAIL of sysexits.h: a temporary failure; the supervisor should restart the process. No other exit uses it."""
 
 
 class Verdict(Enum):
     """What a tick found."""
 
-    TURNING = auto()
+    RUNNING = auto()
     STALLED = auto()
     RECOVERED = auto()
     STUCK = auto()
@@ -58,17 +57,20 @@ class StallMeter:
         """Number of heartbeats that took STALL_SECONDS or longer."""
         self.last_stall_s = 0.0
         self.longest_stall_s = 0.0
-        """Longest time that a heartbeat took, also if it was shorter than a stall."""
+        """Longest time that a heartbeat took, including those shorter than a stall."""
 
     def tick(self, now: float, answered_at: float | None) -> Verdict:
-        """Return each verdict once per stall. `answered_at` is None while the heartbeat is unanswered."""
+        """Return the verdict. STALLED, STUCK and RECOVERED are returned once per stall.
+
+        `answered_at` is None while the heartbeat is unanswered.
+        """
         until = now if answered_at is None else answered_at
-        # This thread did not run either if its tick is late.
+        # If the tick is late, this thread did not run either.
         if now - self.last_tick <= LATE_TICK_SECONDS:
             self.silent_s += max(until - self.last_tick, 0.0)
         self.last_tick = now
         self.longest_stall_s = max(self.longest_stall_s, self.silent_s)
-        verdict = Verdict.TURNING
+        verdict = Verdict.RUNNING
         if self.silent_s >= STALL_SECONDS and not self.is_stalled:
             self.is_stalled = True
             self.stalls += 1
@@ -80,21 +82,21 @@ class StallMeter:
             if self.is_stalled:
                 self.last_stall_s = self.silent_s
                 verdict = Verdict.RECOVERED
-            self.forget(now)
+            self.restart(now)
         return verdict
 
-    def forget(self, now: float) -> None:
-        """Measure anew from now on."""
+    def restart(self, now: float) -> None:
+        """Restart the measurement at `now`."""
         self.last_tick = now
         self.silent_s = 0.0
         self.is_stalled = self.is_stuck = False
 
 
 class LoopWatchdog:
-    """Watches the loop it is started on, until `stop()`. It may be started again; the counts go on.
+    """Watches the loop it is started on until `stop()`. It may be started again; the counts continue.
 
     With `ends_process` it ends this process with STUCK_EXIT_CODE when a heartbeat has been unanswered for `stuck_s`.
-    Without, it only logs and counts.
+    Otherwise it only logs and counts.
     """
 
     def __init__(self, broker_id: int, *, stuck_s: float, ends_process: bool) -> None:
@@ -115,11 +117,11 @@ class LoopWatchdog:
         return self.meter.longest_stall_s
 
     def start(self) -> None:
-        """Call it on the loop."""
+        """Start watching. Must be called on the loop."""
         assert self.thread is None
         self.stopping.clear()
         self.answered_at = time.monotonic()
-        self.meter.forget(self.answered_at)
+        self.meter.restart(self.answered_at)
         arguments = (asyncio.get_running_loop(), threading.get_ident())
         self.thread = threading.Thread(
             target=self.run,
@@ -137,7 +139,7 @@ class LoopWatchdog:
             thread.join()
 
     def suspend(self) -> None:
-        """Ignore the loop until `resume()`: it is halted on purpose."""
+        """Ignore the loop until `resume()`, because it is halted on purpose."""
         self.is_suspended = True
 
     def resume(self) -> None:
@@ -155,9 +157,9 @@ class LoopWatchdog:
             now = time.monotonic()
             answered_at = self.answered_at
             if self.is_suspended or not loop.is_running():
-                self.meter.forget(now)
+                self.meter.restart(now)
             else:
-                self.act_on(self.meter.tick(now, answered_at), loop_thread)
+                self.handle_verdict(self.meter.tick(now, answered_at), loop_thread)
             if answered_at is not None:
                 self.answered_at = None
                 try:
@@ -165,7 +167,7 @@ class LoopWatchdog:
                 except RuntimeError:  # the loop is closed
                     return
 
-    def act_on(self, verdict: Verdict, loop_thread: int) -> None:
+    def handle_verdict(self, verdict: Verdict, loop_thread: int) -> None:
         if verdict is Verdict.STALLED:
             log(
                 logging.WARNING,
@@ -175,7 +177,7 @@ class LoopWatchdog:
         elif verdict is Verdict.RECOVERED:
             log(
                 logging.WARNING,
-                f"event loop turns again broker={self.broker_id} seconds={self.meter.last_stall_s:.1f} "
+                f"event loop recovered broker={self.broker_id} seconds={self.meter.last_stall_s:.1f} "
                 f"stalls={self.stalls} longest_s={self.longest_stall_s:.1f}",
             )
         elif verdict is Verdict.STUCK and self.ends_process:
@@ -191,19 +193,19 @@ class LoopWatchdog:
 
 
 def stack_of(thread: int) -> str:
-    """The Python stack of a running thread, innermost call last."""
+    """Return the Python stack of a running thread, innermost call last."""
     frame = sys._current_frames().get(thread)
     return "" if frame is None else "".join(traceback.format_stack(frame)).rstrip()
 
 
 def log(level: int, message: str, stack: str | None = None) -> threading.Thread:
-    """Log from a thread of its own: the stuck loop may hold the lock of a log handler whose pipe is full."""
+    """Log from a new thread: the stuck loop may hold the lock of a log handler whose pipe is full."""
     record = logger.makeRecord(logger.name, level, "", 0, message, (), None, sinfo=stack)
-    thread = threading.Thread(target=handle, args=(record,), daemon=True)
+    thread = threading.Thread(target=emit, args=(record,), daemon=True)
     thread.start()
     return thread
 
 
-def handle(record: logging.LogRecord) -> None:
+def emit(record: logging.LogRecord) -> None:
     if logger.isEnabledFor(record.levelno):
         logger.handle(record)

@@ -11,7 +11,7 @@ from barnabas.errors import (
     NoNode,
     NotEmpty,
 )
-from barnabas.world.ports import Check, Create, Delete, RegistrySession, SetData, ZnodeStat
+from barnabas.world.ports import CheckVersion, Create, Delete, RegistrySession, SetData, ZnodeStat
 from tests.contract.registry.harness import eventually
 
 
@@ -165,7 +165,7 @@ async def test_a_transaction_happens_under_one_zxid(session: RegistrySession) ->
     await session.create("/epoch", b"0")
     results = await session.multi(
         [
-            Check(path="/epoch", version=0),
+            CheckVersion(path="/epoch", version=0),
             Create(path="/a", data=b"one"),
             Create(path="/a/n_", sequential=True),
             SetData(path="/epoch", data=b"1", version=0),
@@ -191,7 +191,7 @@ async def test_a_transaction_that_fails_leaves_no_trace(session: RegistrySession
             [
                 Create(path="/a"),
                 SetData(path="/epoch", data=b"1"),
-                Check(path="/epoch", version=0),
+                CheckVersion(path="/epoch", version=0),
                 Create(path="/b"),
             ]
         )
@@ -210,11 +210,11 @@ async def test_each_kind_of_failure_in_a_transaction_is_told(session: RegistrySe
         (Create(path="/a"), NodeExists),
         (Create(path="/x/y"), NoNode),
         (Delete(path="/a"), NotEmpty),
-        (Check(path="/x", version=0), NoNode),
+        (CheckVersion(path="/x", version=0), NoNode),
         (SetData(path="/a", data=b"", version=4), BadVersion),
     ):
         with pytest.raises(MultiFailed) as failed:
-            await session.multi([Check(path="/a", version=0), op])
+            await session.multi([CheckVersion(path="/a", version=0), op])
         assert failed.value.index == 1
         assert isinstance(failed.value.error, error)
 

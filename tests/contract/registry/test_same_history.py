@@ -8,7 +8,7 @@ import pytest
 from barnabas.errors import MultiFailed, RegistryError
 from barnabas.world.clock import SystemClock
 from barnabas.world.ports import (
-    Check,
+    CheckVersion,
     Create,
     Delete,
     Op,
@@ -98,7 +98,7 @@ def random_op(chance: random.Random) -> Op:
         case 2:
             return Delete(path=chance.choice(PATHS[1:]), version=chance.choice([-1, 0]))
         case _:
-            return Check(path=path, version=chance.choice([-1, 0, 1]))
+            return CheckVersion(path=path, version=chance.choice([-1, 0, 1]))
 
 
 def random_data(chance: random.Random) -> bytes:

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from barnabas.errors import MultiFailed, NoNode
-from barnabas.world.ports import Check, Create, Delete, RegistrySession, SetData, WatchEvent
+from barnabas.world.ports import CheckVersion, Create, Delete, RegistrySession, SetData, WatchEvent
 from barnabas.world.ports import WatchKind as Kind
 from tests.contract.registry.harness import DEADLINE_S, Events, Setup
 
@@ -177,7 +177,7 @@ async def test_a_failed_transaction_fires_nothing(session: RegistrySession) -> N
     await session.children("/", events)
     with pytest.raises(MultiFailed):
         await session.multi(
-            [SetData(path="/a", data=b""), Create(path="/b"), Check(path="/a", version=0)]
+            [SetData(path="/a", data=b""), Create(path="/b"), CheckVersion(path="/a", version=0)]
         )
     await events.stay_away()
     await session.set("/a", b"")

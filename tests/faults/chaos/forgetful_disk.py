@@ -44,7 +44,7 @@ class ForgetfulDisk(RealDisk):
             self.store.mkdir()
             self.keep_all(log_dir)
 
-    def aside(self) -> ForgetfulDisk:
+    def for_thread(self) -> ForgetfulDisk:
         return ForgetfulDisk(self.log_dir, is_aside=True)
 
     # ---- the doors through which a byte or a name becomes durable; a real fsync would only cost time

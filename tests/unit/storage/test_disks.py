@@ -85,9 +85,9 @@ def test_names_come_sorted_and_missing_ones_are_errors(place: tuple[Disk, str]) 
 def test_a_replacement_leaves_alone_what_was_asked_for_later(place: tuple[Disk, str]) -> None:
     disk, root = place
     path = f"{root}/file"
-    disk.replacement(path)(b"first")
+    disk.prepare_replace(path)(b"first")
     assert disk.read_bytes(path) == b"first"
-    late, newer = disk.replacement(path), disk.replacement(path)
+    late, newer = disk.prepare_replace(path), disk.prepare_replace(path)
     late(b"late")
     assert disk.read_bytes(path) == b"first"
     disk.replace_bytes(path, b"now")
@@ -111,7 +111,7 @@ def test_who_replaces_a_file_waits_for_a_thread_that_does(
 
     monkeypatch.setattr(disk, "write_over", slow)
     with ThreadPoolExecutor() as threads:
-        old = threads.submit(disk.replacement(path), b"old")
+        old = threads.submit(disk.prepare_replace(path), b"old")
         assert asked.wait(30)
         new = threads.submit(disk.replace_bytes, path, b"new")
         may_write.set()

@@ -16,7 +16,7 @@ from barnabas.errors import (
     StorageError,
 )
 from barnabas.world.clock import SystemClock
-from barnabas.world.directory_lock import is_held
+from barnabas.world.directory_lock import is_locked
 from barnabas.world.ports import Create, RegistrySession, SessionState, WatchEvent, WatchKind
 from barnabas.world.registry.embedded import EmbeddedRegistry
 from barnabas.world.registry.reader import Reader
@@ -146,7 +146,7 @@ async def test_a_second_process_is_told_who_has_it_and_what_to_do(directory: str
     with holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "open\n"
-        assert is_held(directory)
+        assert is_locked(directory)
         registry = opened(directory)
         with pytest.raises(DirectoryLocked) as locked:
             await registry.connect(6000)
@@ -155,7 +155,7 @@ async def test_a_second_process_is_told_who_has_it_and_what_to_do(directory: str
             "stop it first, or use another directory (--data)"
         )
         holder.kill()
-    assert not is_held(directory)
+    assert not is_locked(directory)
     session = await registry.connect(6000)
     await session.create("/a")
     await registry.close()
@@ -167,7 +167,7 @@ async def test_asking_whether_the_lock_is_held_is_in_nobodys_way(directory: str)
 
     def ask() -> None:
         while not stop.is_set():
-            is_held(directory)
+            is_locked(directory)
 
     asking = threading.Thread(target=ask)
     asking.start()

@@ -42,7 +42,7 @@ def test_a_halted_loop_runs_nothing_until_it_goes_on(thread: LoopThread) -> None
     assert is_halted(thread)
     thread.loop.call_soon_threadsafe(done.set)
     assert not done.wait(0.05)
-    thread.go_on()
+    thread.resume()
     assert not is_halted(thread)
     assert done.wait(DEADLINE_S)
 
@@ -58,7 +58,7 @@ def test_timers_that_became_due_fire_when_it_goes_on(
     thread.halt()
     monkeypatch.undo()
     assert not fired.wait(0.05)
-    thread.go_on()
+    thread.resume()
     assert fired.wait(DEADLINE_S)
 
 
@@ -66,7 +66,7 @@ def test_what_is_to_come_first_comes_before_what_has_been_waiting(thread: LoopTh
     order: list[str] = []
     thread.halt()
     thread.loop.call_soon_threadsafe(order.append, "waiting")
-    thread.go_on(first=lambda: order.append("first"))
+    thread.resume(first=lambda: order.append("first"))
     thread.call(lambda: None)
     assert order == ["first", "waiting"]
 
@@ -74,7 +74,7 @@ def test_what_is_to_come_first_comes_before_what_has_been_waiting(thread: LoopTh
 def test_it_may_be_halted_again(thread: LoopThread) -> None:
     for _ in range(3):
         thread.halt()
-        thread.go_on()
+        thread.resume()
     assert thread.call(lambda: 1) == 1
 
 

@@ -13,9 +13,9 @@ from barnabas.errors import (
     NotEmpty,
     RegistryError,
 )
-from barnabas.world.ports import Check, Create, Delete, Op, SetData, WatchEvent, WatchKind
-from barnabas.world.registry.tree import Change, Tree, check_path, parent_of
-from barnabas.world.registry.watches import Firing, Watches
+from barnabas.world.ports import CheckVersion, Create, Delete, Op, SetData, WatchEvent, WatchKind
+from barnabas.world.registry.tree import NodeChange, Tree, check_path, parent_of
+from barnabas.world.registry.watches import FiredWatch, Watches
 
 
 def tree_with(*paths: str) -> Tree:
@@ -29,7 +29,7 @@ def test_time_and_zxid_are_those_of_the_transaction() -> None:
     tree = Tree(zxid=41)
     transaction = tree.apply([Create(path="/a", data=b"x")], session=0, now_ms=1000)
     assert transaction.zxid == tree.zxid == 42
-    assert transaction.changes == (Change(WatchKind.CREATED, "/a"),)
+    assert transaction.changes == (NodeChange(WatchKind.CREATED, "/a"),)
     node = tree.node("/a")
     assert (node.czxid, node.ctime_ms, node.mtime_ms) == (42, 1000, 1000)
     tree.apply([SetData(path="/a", data=b"y")], session=0, now_ms=2000)
@@ -97,12 +97,12 @@ def test_firing_takes_watches_out_and_tells_in_the_order_they_were_set() -> None
     watches.add_child("/a", 1, heard.append)
     watches.add_child("/", 3, heard.append)
     deleted, children = WatchEvent(WatchKind.DELETED, "/a"), WatchEvent(WatchKind.CHILDREN, "/")
-    assert watches.fire([Change(WatchKind.DELETED, "/a")]) == [
-        Firing(2, heard.append, deleted),
-        Firing(1, heard.append, deleted),
-        Firing(3, heard.append, children),
+    assert watches.fire([NodeChange(WatchKind.DELETED, "/a")]) == [
+        FiredWatch(2, heard.append, deleted),
+        FiredWatch(1, heard.append, deleted),
+        FiredWatch(3, heard.append, children),
     ]
-    assert watches.fire([Change(WatchKind.DELETED, "/a")]) == []
+    assert watches.fire([NodeChange(WatchKind.DELETED, "/a")]) == []
 
 
 def test_a_session_takes_its_watches_with_it() -> None:
@@ -113,7 +113,7 @@ def test_a_session_takes_its_watches_with_it() -> None:
     watches.add_child("/a", 2, heard.append)
     watches.drop_session(1)
     assert watches.data == {}
-    fired = watches.fire([Change(WatchKind.DELETED, "/a")])
+    fired = watches.fire([NodeChange(WatchKind.DELETED, "/a")])
     assert [firing.session for firing in fired] == [2]
 
 
@@ -127,7 +127,7 @@ OPS = st.one_of(
     st.builds(Create, path=PATHS, data=DATA, ephemeral=st.booleans(), sequential=st.booleans()),
     st.builds(SetData, path=PATHS, data=DATA, version=VERSIONS),
     st.builds(Delete, path=PATHS, version=VERSIONS),
-    st.builds(Check, path=PATHS, version=VERSIONS),
+    st.builds(CheckVersion, path=PATHS, version=VERSIONS),
 )
 
 

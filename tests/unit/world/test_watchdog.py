@@ -15,7 +15,7 @@ from barnabas.world.watchdog import STUCK_EXIT_CODE, TICK_SECONDS, LoopWatchdog,
 from support import python_process
 from support.waiting import eventually
 
-TURNING, STALLED, RECOVERED, STUCK = Verdict
+RUNNING, STALLED, RECOVERED, STUCK = Verdict
 
 
 def verdicts(meter: StallMeter, *ticks: tuple[float, float | None]) -> list[Verdict]:
@@ -27,7 +27,7 @@ def verdicts(meter: StallMeter, *ticks: tuple[float, float | None]) -> list[Verd
 
 def test_answered_heartbeats_are_no_stall() -> None:
     meter = StallMeter(6.0, now=0.0)
-    assert verdicts(meter, (0.5, 0.01), (1.0, 0.53), (1.5, 1.45)) == [TURNING] * 3
+    assert verdicts(meter, (0.5, 0.01), (1.0, 0.53), (1.5, 1.45)) == [RUNNING] * 3
     assert meter.stalls == 0
     assert meter.longest_stall_s == pytest.approx(0.45)
 
@@ -36,21 +36,21 @@ def test_each_verdict_is_returned_once_per_stall() -> None:
     meter = StallMeter(3.0, now=0.0)
     silent = [(tick / 2, None) for tick in range(1, 9)]
     assert verdicts(meter, *silent) == [
-        *(TURNING, STALLED, TURNING, TURNING, TURNING, STUCK),
-        *(TURNING, TURNING),
+        *(RUNNING, STALLED, RUNNING, RUNNING, RUNNING, STUCK),
+        *(RUNNING, RUNNING),
     ]
     assert meter.longest_stall_s == 4.0, "also while the stall lasts"
     assert meter.tick(4.5, 4.2) is RECOVERED
     assert meter.stalls == 1
     assert meter.last_stall_s == pytest.approx(4.2)
-    assert verdicts(meter, (5.0, None), (5.5, None), (6.0, 5.6)) == [TURNING, STALLED, RECOVERED]
+    assert verdicts(meter, (5.0, None), (5.5, None), (6.0, 5.6)) == [RUNNING, STALLED, RECOVERED]
     assert meter.stalls == 2
     assert meter.longest_stall_s == pytest.approx(4.2)
 
 
 def test_stall_that_ends_between_two_ticks_is_counted() -> None:
     meter = StallMeter(6.0, now=0.0)
-    assert verdicts(meter, (0.6, None), (1.2, 1.1), (1.7, 1.3)) == [TURNING, RECOVERED, TURNING]
+    assert verdicts(meter, (0.6, None), (1.2, 1.1), (1.7, 1.3)) == [RUNNING, RECOVERED, RUNNING]
     assert meter.stalls == 1
     assert meter.last_stall_s == pytest.approx(1.1)
 
@@ -58,17 +58,17 @@ def test_stall_that_ends_between_two_ticks_is_counted() -> None:
 def test_time_before_a_late_tick_is_ignored() -> None:
     """SIGSTOP, or a suspended machine, while a heartbeat was unanswered."""
     meter = StallMeter(6.0, now=0.0)
-    assert verdicts(meter, (0.5, None), (3600.0, None), (3600.4, None)) == [TURNING] * 3
+    assert verdicts(meter, (0.5, None), (3600.0, None), (3600.4, None)) == [RUNNING] * 3
     assert meter.tick(3600.9, 3600.5) is RECOVERED
     assert meter.last_stall_s == pytest.approx(1.0)
-    assert verdicts(meter, (7200.0, 7199.0)) == [TURNING]
+    assert verdicts(meter, (7200.0, 7199.0)) == [RUNNING]
     assert meter.longest_stall_s == pytest.approx(1.0)
 
 
 def test_stuck_is_never_the_first_verdict_of_a_stall() -> None:
     meter = StallMeter(0.0, now=0.0)
     silent = [(float(tick), None) for tick in range(1, 4)]
-    assert verdicts(meter, *silent) == [STALLED, STUCK, TURNING]
+    assert verdicts(meter, *silent) == [STALLED, STUCK, RUNNING]
 
 
 # ---- on real loops
@@ -105,7 +105,7 @@ def test_stall_is_logged_once_with_the_stack_and_counted(
     assert stalled.levelno == recovered.levelno == logging.WARNING
     assert "event loop stalled broker=7 seconds=1." in stalled.getMessage()
     assert "guilty_function" in str(stalled.stack_info)
-    assert "event loop turns again broker=7 seconds=" in recovered.getMessage()
+    assert "event loop recovered broker=7 seconds=" in recovered.getMessage()
     assert watchdog.stalls == 1
 
 
@@ -116,7 +116,7 @@ def test_loop_that_is_halted_on_purpose_is_ignored(
     thread.halt()
     begin = time.monotonic()
     eventually(lambda: watchdog.meter.last_tick > begin + 3.0, "halted for longer than the limit")
-    thread.go_on()
+    thread.resume()
     watchdog.resume()
     resumed = time.monotonic()
     eventually(lambda: watchdog.meter.last_tick > resumed + 2 * TICK_SECONDS, "watched again")

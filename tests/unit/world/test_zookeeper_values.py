@@ -16,8 +16,8 @@ from barnabas.errors import (
     NodeExists,
     RegistrySessionExpired,
 )
-from barnabas.world.ports import Check, Create, Delete, Op
-from barnabas.world.registry.zookeeper_values import Chroot, parse_connect_string, translated
+from barnabas.world.ports import CheckVersion, Create, Delete, Op
+from barnabas.world.registry.zookeeper_values import Chroot, parse_connect_string, to_registry_error
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_sequential_node_may_have_no_name_of_its_own() -> None:
 
 
 def test_the_operation_that_failed_is_found_among_those_rolled_back() -> None:
-    ops: list[Op] = [Create(path="/a"), Check(path="/b", version=1), Delete(path="/c")]
+    ops: list[Op] = [Create(path="/a"), CheckVersion(path="/b", version=1), Delete(path="/c")]
     with pytest.raises(MultiFailed) as failed:
         Chroot("").results(ops, [RolledBackError(), BadVersionError(), RuntimeInconsistency()])
     assert failed.value.index == 1
@@ -71,6 +71,6 @@ def test_the_operation_that_failed_is_found_among_those_rolled_back() -> None:
 
 
 def test_their_errors_become_ours() -> None:
-    assert isinstance(translated(NodeExistsError(), "/a"), NodeExists)
-    assert isinstance(translated(ConnectionClosedError(), "/a"), RegistrySessionExpired)
-    assert "NoAuthError" in str(translated(NoAuthError(), "/a"))
+    assert isinstance(to_registry_error(NodeExistsError(), "/a"), NodeExists)
+    assert isinstance(to_registry_error(ConnectionClosedError(), "/a"), RegistrySessionExpired)
+    assert "NoAuthError" in str(to_registry_error(NoAuthError(), "/a"))

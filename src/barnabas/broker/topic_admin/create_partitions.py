@@ -40,7 +40,7 @@ from barnabas.metadata import znodes
 from barnabas.metadata.topic_names import topic_name_error
 from barnabas.retry import CONFLICT_S, Backoff
 from barnabas.tasks import in_thread_if_large
-from barnabas.world.ports import Check, SetData
+from barnabas.world.ports import CheckVersion, SetData
 
 logger = logging.getLogger("barnabas.topics")
 
@@ -115,7 +115,7 @@ async def add_partitions(
     missing = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
     if topic_name_error(name):
         raise missing  # its path may be that of another znode
-    check = Check(path=znodes.CONTROLLER, version=controller_version)
+    check = CheckVersion(path=znodes.CONTROLLER, version=controller_version)
     grown: znodes.TopicAssignment | None = None
     backoff = Backoff(*CONFLICT_S, random=topics.random)
     while True:

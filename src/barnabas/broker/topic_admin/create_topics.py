@@ -46,7 +46,7 @@ from barnabas.metadata import znodes
 from barnabas.metadata.topic_names import TakenNames
 from barnabas.model import ZERO_ID
 from barnabas.tasks import in_thread_if_large
-from barnabas.world.ports import Check, Create, SetData
+from barnabas.world.ports import CheckVersion, Create, SetData
 
 logger = logging.getLogger("barnabas.topics")
 
@@ -150,7 +150,7 @@ async def write_znodes(
     assignment = await in_thread_if_large(
         len(outcome.replicas), encode_znode, topic_id, outcome.replicas
     )
-    check = Check(path=znodes.CONTROLLER, version=controller_version)
+    check = CheckVersion(path=znodes.CONTROLLER, version=controller_version)
     create = Create(path=znodes.topic_path(name), data=assignment)
     # Settings without a topic are left over from an interrupted creation by Kafka. They are overwritten.
     for config in (Create(path=path, data=settings), SetData(path=path, data=settings)):

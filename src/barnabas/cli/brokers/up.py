@@ -24,7 +24,7 @@ from barnabas.cluster.in_process import InProcessCluster
 from barnabas.errors import ConfigError, ErrorCode
 from barnabas.printable import printable
 from barnabas.world.descriptors import raise_descriptor_limit
-from barnabas.world.directory_lock import locked
+from barnabas.world.directory_lock import hold_lock
 
 if TYPE_CHECKING:
     from barnabas.client.admin import NewTopic
@@ -119,7 +119,7 @@ def up(
             )
         )
     # The directory is locked before any file in it is used: another process may run on it.
-    with locked(where, "this data directory"):
+    with hold_lock(where, "this data directory"):
         asyncio.run(run_cluster(cluster, wanted))
 
 

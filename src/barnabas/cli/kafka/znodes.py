@@ -31,7 +31,7 @@ def run_in_session(connect: str, work: Callable[[RegistrySession], Awaitable[T]]
 
     async def run() -> T:
         registry = ZooKeeperRegistry(
-            connect, connection_timeout_ms=CONNECTION_TIMEOUT_MS, makes_chroot=False
+            connect, connection_timeout_ms=CONNECTION_TIMEOUT_MS, create_chroot=False
         )
         try:
             return await work(await registry.connect(SESSION_TIMEOUT_MS))

@@ -137,7 +137,7 @@ class ZooKeeperSource:
 
         self.runner = runner
         self.registry = ZooKeeperRegistry(
-            connect_string, connection_timeout_ms=CONNECTION_TIMEOUT_MS, makes_chroot=False
+            connect_string, connection_timeout_ms=CONNECTION_TIMEOUT_MS, create_chroot=False
         )
         self.session: RegistrySession = self.run(self.registry.connect(SESSION_TIMEOUT_MS))
 

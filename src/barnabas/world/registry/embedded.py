@@ -155,7 +155,7 @@ class EmbeddedRegistry:
             if session.id in self.sessions:
                 self.finish(session, tell=True)
 
-    def time_out_abandoned(self) -> None:
+    def expire_abandoned(self) -> None:
         """Nobody has time for the dead any more. From any thread."""
         with self.lock:
             for session in list(self.sessions.values()):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from barnabas.errors import StorageError
-from barnabas.world.directory_lock import is_held
+from barnabas.world.directory_lock import is_locked
 from barnabas.world.registry.store import (
     APPLICATION_ID,
     DATABASE,
@@ -53,7 +53,7 @@ class Reader:
 
     def tree(self) -> Tree:
         with sqlite_errors(self.path):
-            return read_tree(self.database, self.path, ephemerals=is_held(self.directory))
+            return read_tree(self.database, self.path, ephemerals=is_locked(self.directory))
 
     def last_change(self) -> int:
         with sqlite_errors(self.path):

@@ -30,7 +30,7 @@ from barnabas.errors import (
     NotEmpty,
     RegistryError,
 )
-from barnabas.world.ports import Check, Create, Delete, Op, SetData, WatchKind, ZnodeStat
+from barnabas.world.ports import CheckVersion, Create, Delete, Op, SetData, WatchKind, ZnodeStat
 
 ROOT = "/"
 ANY_VERSION = -1
@@ -70,7 +70,7 @@ class Node(NamedTuple):
         )
 
 
-class Change(NamedTuple):
+class NodeChange(NamedTuple):
     """What one operation did to the node at `path`: created, changed or deleted it."""
 
     kind: WatchKind
@@ -87,7 +87,7 @@ class Transaction(Struct, frozen=True, kw_only=True):
     zxid: int
     time_ms: int
     results: tuple[str | ZnodeStat | None, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[NodeChange, ...]
     touched: Mapping[str, Node | None]
 
 
@@ -178,7 +178,7 @@ class Draft:
     def __init__(self, nodes: Mapping[str, Node], *, zxid: int, now_ms: int, session: int) -> None:
         self.merged = nodes
         self.touched: dict[str, Node | None] = {}
-        self.changes: list[Change] = []
+        self.changes: list[NodeChange] = []
         self.zxid = zxid
         self.now_ms = now_ms
         self.session = session
@@ -195,7 +195,7 @@ class Draft:
             case Delete():
                 self.delete(op)
                 return None
-            case Check():
+            case CheckVersion():
                 self.expect(op.path, op.version)
                 return None
             case _:
@@ -227,14 +227,14 @@ class Draft:
             mtime_ms=self.now_ms,
             owner=self.session if op.ephemeral else 0,
         )
-        self.changes.append(Change(WatchKind.CREATED, path))
+        self.changes.append(NodeChange(WatchKind.CREATED, path))
         return path
 
     def set_data(self, op: SetData) -> ZnodeStat:
         node = self.expect(op.path, op.version)._replace(data=op.data)
         node = node._replace(mzxid=self.zxid, mtime_ms=self.now_ms, version=node.version + 1)
         self.touched[op.path] = node
-        self.changes.append(Change(WatchKind.CHANGED, op.path))
+        self.changes.append(NodeChange(WatchKind.CHANGED, op.path))
         return node.stat()
 
     def delete(self, op: Delete) -> None:
@@ -248,7 +248,7 @@ class Draft:
         assert parent is not None, f"{op.path} stands without its parent"
         self.touched[above] = parent._replace(pzxid=self.zxid, num_children=parent.num_children - 1)
         self.touched[op.path] = None
-        self.changes.append(Change(WatchKind.DELETED, op.path))
+        self.changes.append(NodeChange(WatchKind.DELETED, op.path))
 
     def expect(self, path: str, version: int) -> Node:
         check_path(path)

@@ -14,22 +14,22 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from barnabas.world.ports import Watch, WatchEvent, WatchKind
-from barnabas.world.registry.tree import Change, parent_of
+from barnabas.world.registry.tree import NodeChange, parent_of
 
 
-class Waiting(NamedTuple):
+class Waiter(NamedTuple):
     session: int
     watch: Watch
 
 
-class Firing(NamedTuple):
+class FiredWatch(NamedTuple):
     session: int
     watch: Watch
     event: WatchEvent
 
 
 # Insertion order is the order of being told; a set would tell in address order.
-Waiters = dict[Waiting, None]
+Waiters = dict[Waiter, None]
 
 
 class Watches:
@@ -38,30 +38,30 @@ class Watches:
         self.child: dict[str, Waiters] = {}
 
     def add_data(self, path: str, session: int, watch: Watch) -> None:
-        self.data.setdefault(path, {})[Waiting(session, watch)] = None
+        self.data.setdefault(path, {})[Waiter(session, watch)] = None
 
     def add_child(self, path: str, session: int, watch: Watch) -> None:
-        self.child.setdefault(path, {})[Waiting(session, watch)] = None
+        self.child.setdefault(path, {})[Waiter(session, watch)] = None
 
     def drop_session(self, session: int) -> None:
         for watches in (self.data, self.child):
             for path in list(watches):
-                kept = {waiting: None for waiting in watches[path] if waiting.session != session}
+                kept = {waiter: None for waiter in watches[path] if waiter.session != session}
                 if kept:
                     watches[path] = kept
                 else:
                     del watches[path]
 
-    def fire(self, changes: Sequence[Change]) -> list[Firing]:
+    def fire(self, changes: Sequence[NodeChange]) -> list[FiredWatch]:
         """Take out and return the watches these changes concern, in the order of the changes."""
-        fired: list[Firing] = []
+        fired: list[FiredWatch] = []
         for kind, path in changes:
             told = dict(self.data.pop(path, {}))
             if kind is WatchKind.DELETED:
                 told |= self.child.pop(path, {})
-            fired += [Firing(*waiting, WatchEvent(kind, path)) for waiting in told]
+            fired += [FiredWatch(*waiter, WatchEvent(kind, path)) for waiter in told]
             if kind is not WatchKind.CHANGED:
                 above = parent_of(path)
                 event = WatchEvent(WatchKind.CHILDREN, above)
-                fired += [Firing(*waiting, event) for waiting in self.child.pop(above, {})]
+                fired += [FiredWatch(*waiter, event) for waiter in self.child.pop(above, {})]
         return fired

@@ -57,8 +57,8 @@ from barnabas.world.registry.zookeeper_values import (
     check_size,
     parse_connect_string,
     read_at,
+    to_registry_error,
     to_stat,
-    translated,
 )
 
 logger = logging.getLogger("barnabas.registry")
@@ -83,13 +83,13 @@ class ZooKeeperRegistry:
         *,
         connection_timeout_ms: int,
         in_flight_max: int = IN_FLIGHT_DEFAULT,
-        makes_chroot: bool = True,
+        create_chroot: bool = True,
     ) -> None:
         self.hosts, self.host_count, self.chroot = parse_connect_string(connect_string)
         self.connection_timeout_ms = connection_timeout_ms
         self.in_flight_max = min(in_flight_max, IN_FLIGHT_MAX)
         self.reads_many = True
-        self.makes_chroot = makes_chroot
+        self.create_chroot = create_chroot
         self.sessions: list[ZooKeeperSession] = []
 
     async def connect(self, session_timeout_ms: int) -> ZooKeeperSession:
@@ -100,7 +100,7 @@ class ZooKeeperRegistry:
         try:
             async with asyncio.timeout(self.connection_timeout_ms / 1000):
                 await session.start()
-                if self.makes_chroot:
+                if self.create_chroot:
                     await session.make_root()
         except TimeoutError:
             why = await session.cause()
@@ -331,7 +331,7 @@ class ZooKeeperSession:
                 except ConnectionLoss:
                     continue
                 except KazooException as error:
-                    raise translated(error, path) from None
+                    raise to_registry_error(error, path) from None
 
     async def exchange(
         self,

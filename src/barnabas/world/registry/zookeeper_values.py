@@ -36,7 +36,7 @@ from barnabas.errors import (
     RegistryError,
     RegistrySessionExpired,
 )
-from barnabas.world.ports import Check, Create, Delete, Op, SetData, WatchKind, ZnodeStat
+from barnabas.world.ports import CheckVersion, Create, Delete, Op, SetData, WatchKind, ZnodeStat
 from barnabas.world.registry.tree import ROOT, check_path
 
 # A server closes the connection on a longer request (jute.maxbuffer), which would be sent again and again.
@@ -147,7 +147,7 @@ class Chroot:
                 if op.path == ROOT:
                     raise BadPath(ROOT, "the root cannot be deleted")
                 return serialization.Delete(self.full(op.path), op.version)
-            case Check():
+            case CheckVersion():
                 return serialization.CheckVersion(self.full(op.path), op.version)
 
     def results(self, ops: Sequence[Op], answers: Sequence[Any]) -> list[str | ZnodeStat | None]:
@@ -157,7 +157,7 @@ class Chroot:
             if isinstance(answer, Exception) and not isinstance(
                 answer, RolledBackError | RuntimeInconsistency
             ):
-                raise MultiFailed(index, translated(answer, ops[index].path))
+                raise MultiFailed(index, to_registry_error(answer, ops[index].path))
         return [self.result(op, answer) for op, answer in zip(ops, answers, strict=True)]
 
     def result(self, op: Op, answer: Any) -> str | ZnodeStat | None:
@@ -202,7 +202,7 @@ def to_stat(stat: Any) -> ZnodeStat:
     )
 
 
-def translated(error: Exception, path: str) -> RegistryError:
+def to_registry_error(error: Exception, path: str) -> RegistryError:
     if isinstance(error, UnimplementedError):
         return Unimplemented(path)
     for theirs, ours in ERRORS.items():
@@ -217,4 +217,4 @@ def read_at(path: str, found: tuple[bytes, ZnodeStat] | int) -> tuple[bytes, Zno
         return found
     if found == NoNodeError.code:
         return None
-    raise translated(EXCEPTIONS[found](), path)
+    raise to_registry_error(EXCEPTIONS[found](), path)
