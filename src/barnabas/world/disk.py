@@ -1,16 +1,16 @@
-"""The real disk. Every OSError ends here: what goes on is StorageError, OutOfSpace or DirectoryLocked.
+"""The real disk. It turns every OSError into StorageError, OutOfSpace or DirectoryLocked.
 
-A log has thousands of files and few of them are busy, so a `RealFile` is a name, a size and, while it is in use, a
-descriptor. At most `descriptors` are open at once; opening one more closes one that nobody touched since the last look
-around. Sizes are kept in memory and writes go to a position: a write that failed halfway is cut back, and if even that
-fails the next write covers it.
+A log has thousands of files, of which few are in use. So a `RealFile` is a name, a size and, while it is in use, a
+descriptor. At most `descriptors` are open; opening another one closes that of an idle file (`close_idle_files`). Sizes
+are kept in memory, and writes go to an explicit position. A partial write is truncated; if that fails too, the next
+write overwrites it.
 
-fsync runs in a few threads of its own, on duplicates of the descriptors, so that closing one here does not pull it from
-under a thread; so does the last close of a large file that was removed. Nothing but descriptors goes to these threads.
-Whoever else works on files in a thread, as the log cleaner does, has a disk of its own (`aside`).
+fsync runs in a few threads, on duplicates of the descriptors, so that a descriptor can be closed at any time. The same
+threads do the last close of a large removed file. Other code that works on files in a thread, such as the log cleaner,
+uses its own disk (`for_thread`).
 """
 
-# Paths are strings here, as the port says: thousands of Path objects a second would be felt.
+# Paths are strings, as in ports.py: creating thousands of Path objects per second would be slow.
 # ruff: noqa: PTH103, PTH105, PTH106, PTH108, PTH110, PTH112, PTH116, PTH120, PTH123, PTH208
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from barnabas.world.ports import Buffer, DirectoryLock, File
 NO_DESCRIPTOR = -1
 CLOSED = -2
 DESCRIPTORS = 2048
-DESCRIPTORS_ASIDE = 16
+THREAD_DESCRIPTORS = 16
 THREADS = 4
 DUPLICATES_MAX = 2 * THREADS
-"""A disk that is slow must not cost a descriptor for every file that waits for it."""
+"""Limit of duplicated descriptors: a slow disk must not take one for every file that waits for fsync."""
 LARGE_BYTES = 1 << 20
 PARTS_MAX = 512  # below IOV_MAX everywhere
 
@@ -42,13 +42,13 @@ sync_data = getattr(os, "fdatasync", os.fsync)
 
 
 class RealFile:
-    __slots__ = ("bytes_long", "descriptor", "disk", "name", "touched")
+    __slots__ = ("descriptor", "disk", "known_size", "name", "touched")
 
     def __init__(self, disk: RealDisk, path: str, descriptor: int, size: int) -> None:
         self.disk = disk
         self.name = path
         self.descriptor = descriptor
-        self.bytes_long = size
+        self.known_size = size
         self.touched = False
 
     @property
@@ -56,14 +56,14 @@ class RealFile:
         return self.name
 
     def size(self) -> int:
-        return self.bytes_long
+        return self.known_size
 
     def append(self, parts: Sequence[Buffer]) -> None:
         self.touched = True
         descriptor = self.descriptor
         if descriptor < 0:
             descriptor = self.disk.reopen(self)
-        position = self.bytes_long
+        position = self.known_size
         try:
             if len(parts) == 1:
                 part = parts[0]
@@ -77,12 +77,12 @@ class RealFile:
         except OSError as error:
             self.cut_back(descriptor)
             raise to_storage_error(self.name, error) from error
-        self.bytes_long = position + wanted
+        self.known_size = position + wanted
 
     def write_rest(self, descriptor: int, parts: Sequence[Buffer], written: int) -> None:
-        """A write may stop short of its end: at a full disk, or at the system's limit for one call."""
+        """Write the rest after a partial write, caused by a full disk or by the system's limit for one call."""
         rest = memoryview(b"".join(parts))[written:]
-        position = self.bytes_long + written
+        position = self.known_size + written
         while rest:
             count = os.pwrite(descriptor, rest, position)
             position += count
@@ -90,14 +90,14 @@ class RealFile:
 
     def cut_back(self, descriptor: int) -> None:
         try:
-            os.ftruncate(descriptor, self.bytes_long)
+            os.ftruncate(descriptor, self.known_size)
         except OSError:
-            return  # The first error is the one to tell; the next append writes over these bytes.
+            return  # report the first error; the next append overwrites these bytes
 
     def read(self, position: int, size: int) -> bytes:
         try:
             data = os.pread(self.fileno(), size, position)
-            if len(data) < size and position + len(data) < self.bytes_long:
+            if len(data) < size and position + len(data) < self.known_size:
                 data = self.read_rest(data, position, size)
         except OSError as error:
             raise to_storage_error(self.name, error) from error
@@ -119,7 +119,7 @@ class RealFile:
             os.ftruncate(self.fileno(), size)
         except OSError as error:
             raise to_storage_error(self.name, error) from error
-        self.bytes_long = size
+        self.known_size = size
 
     def rename(self, path: str) -> None:
         self.disk.rename(self.name, path)
@@ -132,10 +132,10 @@ class RealFile:
         return self.descriptor
 
     def close(self) -> None:
-        """For good: the name may belong to another file by now, so it is not opened again."""
+        """Close the file for good: it is not reopened, because its name may belong to another file by then."""
         descriptor, self.descriptor = self.descriptor, CLOSED
         if descriptor >= 0:
-            self.disk.opened.pop(self, None)
+            self.disk.open_files.pop(self, None)
             os.close(descriptor)
 
 
@@ -149,8 +149,11 @@ class RealLock:
             self.descriptor = NO_DESCRIPTOR
 
 
-class Replaced:
-    """How often somebody has asked for it; and whoever does it holds the lock, so that the last one is the last."""
+class ReplaceState:
+    """Orders the replacements of one file: only the last requested one may be the last written one.
+
+    `count` is the number of requests. A writer holds `writing`.
+    """
 
     def __init__(self) -> None:
         self.count = 0
@@ -161,45 +164,48 @@ class RealDisk:
     """The file system, through a bounded number of descriptors."""
 
     def __init__(self, descriptors: int = DESCRIPTORS) -> None:
-        # Sockets need descriptors, too: take no more than half of what the process may have.
+        # The other half of the process's descriptors is for sockets.
         allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         if allowed != resource.RLIM_INFINITY:
             descriptors = max(16, min(descriptors, allowed // 2))
         self.descriptors = descriptors
-        self.opened: dict[RealFile, None] = {}
+        self.open_files: dict[RealFile, None] = {}
         self.duplicates = asyncio.Semaphore(DUPLICATES_MAX)
         self.threads: ThreadPoolExecutor | None = None
-        self.replaced: dict[str, Replaced] = {}
-        """By path, of files that are replaced in threads, too."""
+        self.replace_states: dict[str, ReplaceState] = {}
+        """By path, for the files that are also replaced in threads (`prepare_replace`)."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """A file that exists is opened when it is first used."""
+        """Open or create a file. An existing file gets its descriptor on first use."""
         with storage_errors(path):
             if not create:
                 return RealFile(self, path, NO_DESCRIPTOR, os.stat(path).st_size)
-            self.make_room()
+            self.close_idle_files()
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             file = RealFile(self, path, descriptor, os.fstat(descriptor).st_size)
-            self.opened[file] = None
+            self.open_files[file] = None
             return file
 
     def reopen(self, file: RealFile) -> int:
         if file.descriptor == CLOSED:
             raise StorageError(file.name, "the file was closed")
         with storage_errors(file.name):
-            self.make_room()
+            self.close_idle_files()
             file.descriptor = os.open(file.name, os.O_RDWR | os.O_CLOEXEC)
-            self.opened[file] = None
+            self.open_files[file] = None
             return file.descriptor
 
-    def make_room(self) -> None:
-        """Second chance: walk from the longest open on; who was touched since the last walk goes to the end."""
-        while len(self.opened) >= self.descriptors:
-            file = next(iter(self.opened))
-            del self.opened[file]
+    def close_idle_files(self) -> None:
+        """Close descriptors until there is room for another one, by the second-chance algorithm.
+
+        Starts with the file that has been open longest. A file used since the last pass moves to the end instead.
+        """
+        while len(self.open_files) >= self.descriptors:
+            file = next(iter(self.open_files))
+            del self.open_files[file]
             if file.touched:
                 file.touched = False
-                self.opened[file] = None
+                self.open_files[file] = None
             else:
                 descriptor, file.descriptor = file.descriptor, NO_DESCRIPTOR
                 os.close(descriptor)
@@ -227,33 +233,33 @@ class RealDisk:
             os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     def for_thread(self) -> RealDisk:
-        return RealDisk(DESCRIPTORS_ASIDE)
+        return RealDisk(THREAD_DESCRIPTORS)
 
     def read_bytes(self, path: str) -> bytes:
         with storage_errors(path), open(path, "rb") as file:
             return file.read()
 
     def replace_bytes(self, path: str, data: bytes, *, sync: bool = True) -> None:
-        if (replaced := self.replaced.get(path)) is None:
-            self.write_over(path, data, sync=sync)
+        if (replace_states := self.replace_states.get(path)) is None:
+            self.write_and_rename(path, data, sync=sync)
             return
-        replaced.count += 1
-        with replaced.writing:
-            self.write_over(path, data, sync=sync)
+        replace_states.count += 1
+        with replace_states.writing:
+            self.write_and_rename(path, data, sync=sync)
 
     def prepare_replace(self, path: str) -> Callable[[bytes], None]:
-        replaced = self.replaced.setdefault(path, Replaced())
-        replaced.count += 1
-        number = replaced.count
+        replace_states = self.replace_states.setdefault(path, ReplaceState())
+        replace_states.count += 1
+        number = replace_states.count
 
         def replace(data: bytes) -> None:
-            with replaced.writing:
-                if replaced.count == number:
-                    self.write_over(path, data, sync=False)
+            with replace_states.writing:
+                if replace_states.count == number:
+                    self.write_and_rename(path, data, sync=False)
 
         return replace
 
-    def write_over(self, path: str, data: bytes, *, sync: bool) -> None:
+    def write_and_rename(self, path: str, data: bytes, *, sync: bool) -> None:
         temporary = path + ".tmp"
         try:
             descriptor = os.open(
@@ -301,8 +307,10 @@ class RealDisk:
                 os.rmdir(directory)
 
     def unlink(self, path: str) -> None:
-        """The name goes at once. What takes long with a large file is to give back its blocks and cached pages, which
-        the kernel does when the last descriptor is closed: a thread closes it."""
+        """Remove a name immediately, and free the contents of a large file in a thread.
+
+        The kernel frees blocks and cached pages when the last descriptor is closed, which takes long for a large file.
+        """
         descriptor = NO_DESCRIPTOR
         if os.lstat(path).st_size >= LARGE_BYTES:
             with suppress(OSError):
@@ -317,7 +325,7 @@ class RealDisk:
         with storage_errors(path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            # Of two opens of one file only one gets it, so this also keeps out a second broker in this process.
+            # flock belongs to an open file, so it also excludes a second broker in this process.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(descriptor)
@@ -325,7 +333,7 @@ class RealDisk:
                 raise to_storage_error(path, error) from error
             raise DirectoryLocked(
                 path,
-                f"another broker is using {os.path.dirname(path)}: stop it, or give this one its own log.dirs",
+                f"another broker is using {os.path.dirname(path)}: stop it, or set another log.dirs for this one",
             ) from error
         return RealLock(descriptor)
 
@@ -347,7 +355,7 @@ class RealDisk:
         for file in files:
             async with self.duplicates:
                 if not self.exists(file.path) and self.exists(os.path.dirname(file.path)):
-                    continue  # removed while others were synced: there is nothing left to keep
+                    continue  # the file was removed meanwhile
                 with storage_errors(file.path):
                     descriptor = os.dup(file.fileno())
                 await loop.run_in_executor(self.pool(), sync_in_thread, file.path, descriptor)
@@ -360,11 +368,11 @@ class RealDisk:
         return self.threads
 
     def close(self) -> None:
-        """Wait for the threads and give all descriptors back."""
+        """Wait for the threads and close all descriptors."""
         if self.threads is not None:
             self.threads.shutdown()
             self.threads = None
-        for file in list(self.opened):
+        for file in list(self.open_files):
             file.close()
 
 
@@ -392,6 +400,7 @@ def sync_directory(path: str) -> None:
 
 @contextmanager
 def storage_errors(path: str) -> Iterator[None]:
+    """Turn an OSError in the `with` block into a StorageError."""
     try:
         yield
     except OSError as error:

@@ -1,15 +1,14 @@
 """Real sockets on the running asyncio loop, without asyncio's transports.
 
-Raw non-blocking sockets keep what the data path lives from: `recv_into` a buffer of ours, so that a produced batch is
-read once and written to its file from where it stands, and `sendfile`, so that a fetched one never enters this process.
+Raw non-blocking sockets save copies. `recv_into` reads a produced batch into a buffer from which it is written to its
+file. `sendfile` sends a fetched batch without reading it into this process.
 
-Two rules keep one connection from hurting the others. A turn of the loop sends at most `TURN_BYTES` for one stream.
-And a slice of a file that is not in the page cache is read by a thread first, since `sendfile` would otherwise hold the
-whole loop for as long as the disk takes.
+Two rules protect the other connections. A turn of the loop sends at most `TURN_BYTES` for one stream. A slice of a file
+that is not in the page cache is first read by a thread, because `sendfile` would block the loop while the disk reads.
 
-A client that sends ahead of its answers is served in one turn as long as there is more to read, and gets the answers
-together at its end: waking it up costs as much as serving it. A read that filled its buffer says that there is more;
-otherwise it is tried now and then, and tried again as long as it succeeds.
+The requests of a client that pipelines are served in one turn, and their responses are sent together at its end: waking
+the client costs as much as serving a request. A read that fills its buffer indicates more input. Otherwise a further
+read is tried in every eighth turn (PROBE_TURNS), and then in each turn for as long as it succeeds.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ READS_PER_TURN = 8
 READ_BYTES_PER_TURN = 512 * 1024
 PROBE_TURNS = 8
 CORKED_PARTS_MAX = 64
-SEEN_SECONDS = 0.1  # what was in the page cache is still there
+RESIDENT_SECONDS = 0.1  # data found in the page cache is assumed to stay there for this time
 
 PROBE = bytearray(1)
 
@@ -49,6 +48,7 @@ class SocketStream:
     """One TCP connection. See `Stream` in ports.py for the contract."""
 
     __slots__ = (
+        "cold_read",
         "descriptor",
         "expects_more",
         "is_closed",
@@ -56,16 +56,15 @@ class SocketStream:
         "is_reading",
         "is_writing",
         "loop",
+        "must_report_drained",
         "network",
-        "owes_drained",
         "peer",
         "pending",
         "receiver",
-        "seen",
-        "seen_until",
+        "resident_slice",
+        "resident_until",
         "sock",
         "turns",
-        "warming",
     )
 
     def __init__(
@@ -88,12 +87,12 @@ class SocketStream:
         self.is_corked = False
         self.expects_more = False
         self.turns = 0
-        self.owes_drained = False
-        self.warming: asyncio.Future[None] | None = None
-        self.seen: FileSlice | None = None
-        """What is left of a slice that was in the page cache when its sending began,"""
-        self.seen_until = 0.0
-        """and how long that is taken to be so."""
+        self.must_report_drained = False
+        self.cold_read: asyncio.Future[None] | None = None
+        self.resident_slice: FileSlice | None = None
+        """Rest of a slice that was in the page cache when sending it began."""
+        self.resident_until = 0.0
+        """Loop time until which `resident_slice` is assumed to be in the page cache."""
 
     def start(self, receiver: Receiver) -> None:
         self.receiver = receiver
@@ -140,7 +139,7 @@ class SocketStream:
             return
         finally:
             self.is_corked = False
-        if self.pending and not self.is_writing and self.warming is None:
+        if self.pending and not self.is_writing and self.cold_read is None:
             self.flush()
 
     # ---- writing
@@ -152,13 +151,13 @@ class SocketStream:
         pending.extend(parts)
         if self.is_corked and len(pending) < CORKED_PARTS_MAX and FileSlice not in map(type, parts):
             return True
-        if not self.is_writing and self.warming is None and self.flush():
+        if not self.is_writing and self.cold_read is None and self.flush():
             return True
-        self.owes_drained = True
+        self.must_report_drained = True
         return False
 
     def flush(self) -> bool:
-        """Send what the socket takes now; True when nothing is left."""
+        """Send as much as the socket accepts now. Returns True if nothing is left."""
         budget = TURN_BYTES
         pending = self.pending
         try:
@@ -177,7 +176,7 @@ class SocketStream:
             self.close(describe_error(error))
             return True
         if pending:
-            if self.warming is None:
+            if self.cold_read is None:
                 self.wait_writable()
             return False
         if self.is_writing:
@@ -186,14 +185,14 @@ class SocketStream:
         return True
 
     def send_buffers(self) -> int:
-        """Gather the buffers that stand before the next large slice into one call. 0 if the socket takes no more."""
+        """Send the buffers before the next large slice in one call. Returns 0 if the socket accepts no more."""
         pending = self.pending
         gathered: list[bytes | bytearray | memoryview] = []
         more = 0
         for index, part in enumerate(pending):
             if isinstance(part, FileSlice):
                 if part.size >= SENDFILE_BYTES_MIN:
-                    more = socket.MSG_MORE  # the file's bytes follow at once: no packet of its own
+                    more = socket.MSG_MORE  # the bytes of the file follow: do not send a packet yet
                     break
                 part = pending[index] = read_whole(part)
             gathered.append(part)
@@ -212,48 +211,48 @@ class SocketStream:
         return max(sent, 1)
 
     def send_slice(self, part: FileSlice) -> int:
-        """Up to a turn's worth of it. 0 if the socket takes no more, or a thread reads the file first."""
+        """Send up to TURN_BYTES. Returns 0 if the socket accepts no more, or if a thread must read the file first."""
         file, position, size = part
         if position < 0:
             raise StorageError(file.path, "negative position", position)
         descriptor = file.fileno()
         amount = min(size, TURN_BYTES)
-        if part is not self.seen or self.loop.time() > self.seen_until:
+        if part is not self.resident_slice or self.loop.time() > self.resident_until:
             if not (
                 is_resident(descriptor, position) and is_resident(descriptor, position + amount - 1)
             ):
-                self.warm(descriptor, position, amount)
+                self.start_cold_read(descriptor, position, amount)
                 return 0
-            self.seen_until = self.loop.time() + SEEN_SECONDS
+            self.resident_until = self.loop.time() + RESIDENT_SECONDS
         sent = os.sendfile(self.descriptor, descriptor, position, amount)
         if sent == 0:
-            raise StorageError(file.path, "the file is shorter than what was promised", position)
+            raise StorageError(file.path, "file ends before the end of the slice", position)
         if sent == size:
             self.pending.popleft()
-            self.seen = None
+            self.resident_slice = None
             return sent
         rest = self.pending[0] = FileSlice(file, position + sent, size - sent)
         if sent == amount:
             return sent
-        self.seen = rest if amount == size else None
+        self.resident_slice = rest if amount == size else None
         return 0
 
-    def warm(self, descriptor: int, position: int, size: int) -> None:
-        """Let a thread wait for the disk. It gets a descriptor of its own: ours may be closed meanwhile."""
+    def start_cold_read(self, descriptor: int, position: int, size: int) -> None:
+        """Read the slice into the page cache in a thread, through a duplicate: `descriptor` may be closed meanwhile."""
         copy = os.dup(descriptor)
-        self.warming = self.loop.run_in_executor(
-            self.network.warmers, read_through, copy, position, size
+        self.cold_read = self.loop.run_in_executor(
+            self.network.cold_readers, read_through, copy, position, size
         )
-        self.warming.add_done_callback(self.on_warm)
+        self.cold_read.add_done_callback(self.on_cold_read_done)
         if self.is_writing:
             self.is_writing = False
             self.loop.remove_writer(self.descriptor)
 
-    def on_warm(self, warming: asyncio.Future[None]) -> None:
-        self.warming = None
+    def on_cold_read_done(self, cold_read: asyncio.Future[None]) -> None:
+        self.cold_read = None
         if self.is_closed:
             return
-        if not warming.cancelled() and (error := warming.exception()) is not None:
+        if not cold_read.cancelled() and (error := cold_read.exception()) is not None:
             self.close(f"cannot read the log: {reason(error)}")
             return
         self.on_writable()
@@ -264,17 +263,17 @@ class SocketStream:
             self.loop.add_writer(self.descriptor, self.on_writable)
 
     def on_writable(self) -> None:
-        if self.flush() and self.owes_drained and not self.is_closed:
+        if self.flush() and self.must_report_drained and not self.is_closed:
             assert self.receiver is not None
-            self.owes_drained = False
+            self.must_report_drained = False
             self.receiver.drained()
 
-    # ---- the end
+    # ---- closing
 
     def close(self, reason: str) -> None:
         if self.is_corked and self.pending:
             self.is_corked = False
-            self.flush()  # what was answered before the reason to close; may close by itself
+            self.flush()  # responses sent before the reason to close; may close the stream itself
         if self.is_closed:
             return
         self.is_closed = True
@@ -284,14 +283,14 @@ class SocketStream:
         self.pending.clear()
         self.sock.close()
         del self.network.streams[self]
-        # Stream and receiver refer to each other: without this both would wait for a garbage collection.
+        # Break the reference cycle of stream and receiver, so that both are freed without a garbage collection.
         receiver, self.receiver = self.receiver, None
         if receiver is not None:
             receiver.closed(reason)
 
 
 class SocketListener:
-    """A listening socket that hands accepted streams over until it is closed."""
+    """A listening socket that passes accepted streams to `accept` until it is closed."""
 
     def __init__(
         self,
@@ -317,14 +316,14 @@ class SocketListener:
             except OSError as error:
                 if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     raise
-                # No descriptor left: the connection stays in the backlog. Look again when some may have been freed,
-                # instead of spinning on a socket that stays readable.
+                # No descriptor or memory is left, and the connection stays in the backlog. Try again later, because
+                # the socket stays readable and would keep the loop busy.
                 self.loop.remove_reader(self.sock.fileno())
-                self.loop.call_later(0.1, self.listen_again)
+                self.loop.call_later(0.1, self.resume_accepting)
                 return
             if self.network.is_full():
                 sock.close()
-                self.network.refused(peer[0])
+                self.network.count_refused(peer[0])
                 continue
             stream = self.network.stream(sock, (peer[0], peer[1]))
             receiver = self.accept(stream)
@@ -333,7 +332,7 @@ class SocketListener:
             else:
                 stream.start(receiver)
 
-    def listen_again(self) -> None:
+    def resume_accepting(self) -> None:
         if self.sock.fileno() >= 0:
             self.loop.add_reader(self.sock.fileno(), self.on_acceptable)
 
@@ -348,17 +347,17 @@ class SocketListener:
 
 
 class SocketNetwork:
-    """TCP on this machine. Buffer sizes of -1 leave the choice to the kernel, which adapts them."""
+    """TCP on this machine. A buffer size of -1 lets the kernel choose and adapt it."""
 
     def __init__(self, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1) -> None:
         self.send_buffer_bytes = send_buffer_bytes
         self.receive_buffer_bytes = receive_buffer_bytes
-        self.warmers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="cold-read")
+        self.cold_readers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="cold-read")
         self.descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self.streams_max = max(self.descriptors // 2 - OTHER_DESCRIPTORS, 1)
         if self.descriptors == resource.RLIM_INFINITY:
             self.streams_max = sys.maxsize
-        # What is open now, oldest first.
+        # Open listeners and streams, oldest first.
         self.listeners: dict[SocketListener, None] = {}
         self.streams: dict[SocketStream, None] = {}
         self.is_dropped = False
@@ -369,12 +368,14 @@ class SocketNetwork:
         return socket.getfqdn()
 
     def close(self) -> None:
-        """All streams are closed: let the threads go."""
-        self.warmers.shutdown()
+        """Stop the threads. All streams must be closed."""
+        self.cold_readers.shutdown()
 
     def drop(self) -> None:
-        """Close every socket at once, as the kernel does for a process that died: nothing that waits to be sent leaves,
-        and nobody gets in or out any more."""
+        """Close every socket, as the kernel does for a crashed process.
+
+        Queued parts are discarded, and no new connections are possible in either direction.
+        """
         self.is_dropped = True
         for listener in list(self.listeners):
             listener.close_now()
@@ -388,7 +389,7 @@ class SocketNetwork:
     def stream(self, sock: socket.socket, peer: tuple[str, int]) -> SocketStream:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # A peer may vanish without a word.
+        # Detects a peer that disappears without closing the connection.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if self.send_buffer_bytes != -1:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer_bytes)
@@ -397,17 +398,16 @@ class SocketNetwork:
         return stream
 
     def is_full(self) -> bool:
-        """As many connections as there may be without taking descriptors from the files, which have the other half."""
+        """Return whether all descriptors for connections are in use. The other half is reserved for files."""
         return len(self.streams) >= self.streams_max
 
-    def refused(self, host: str) -> None:
+    def count_refused(self, host: str) -> None:
         self.streams_refused += 1
         now = asyncio.get_running_loop().time()
         if now - self.refusal_logged_at >= 1.0:
             self.refusal_logged_at = now
             logger.warning(
-                "refusing connection peer=%s limit=%d descriptors of this process (ulimit -n), half of them for files "
-                "refused=%d",
+                "refusing connection peer=%s descriptor_limit=%d (ulimit -n; half is for files) refused=%d",
                 host,
                 self.descriptors,
                 self.streams_refused,
@@ -454,7 +454,7 @@ class SocketNetwork:
 
 
 def bind(host: str, port: int, receive_buffer_bytes: int = -1) -> socket.socket:
-    """A socket that may listen there. OSError if that is not possible, or gaierror, which is one."""
+    """Return a bound socket that does not listen yet. Raises OSError, of which gaierror is a subclass."""
     family, kind, _, _, address = socket.getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
@@ -474,24 +474,25 @@ def bind(host: str, port: int, receive_buffer_bytes: int = -1) -> socket.socket:
 def bind_error(host: str, port: int, error: OSError) -> AddressInUse:
     if error.errno == errno.EADDRINUSE:
         return AddressInUse(
-            f"{host or '0.0.0.0'}:{port} is in use: stop what listens there, or choose "
+            f"{host or '0.0.0.0'}:{port} is in use: stop the process that listens there, or choose "
             "another port (listeners=…, or --port)"
         )
     return AddressInUse(f"cannot listen on {host}:{port}: {error.strerror}")
 
 
 def is_resident(descriptor: int, position: int) -> bool:
-    """Whether this byte can be read without waiting for the disk."""
+    """Return whether this byte can be read without waiting for the disk."""
     try:
         os.preadv(descriptor, [PROBE], position, os.RWF_NOWAIT)
     except BlockingIOError:
         return False
     except OSError:
-        return True  # a file system that cannot tell: trust it to be quick
+        return True  # the file system does not support RWF_NOWAIT: assume that it is fast
     return True
 
 
 def read_through(descriptor: int, position: int, size: int) -> None:
+    """Read a range into the page cache and close the descriptor."""
     scratch = bytearray(min(size, 256 * 1024))
     end = position + size
     try:
@@ -504,7 +505,7 @@ def read_through(descriptor: int, position: int, size: int) -> None:
 def read_whole(part: FileSlice) -> bytes:
     data = part.file.read(part.position, part.size)
     if len(data) != part.size:
-        raise StorageError(part.file.path, "the file is shorter than what was promised")
+        raise StorageError(part.file.path, "file ends before the end of the slice", part.position)
     return data
 
 

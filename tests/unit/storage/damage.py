@@ -48,8 +48,8 @@ class UnsyncedDisk(RealDisk):
     def sync_now(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
         pass
 
-    def write_over(self, path: str, data: bytes, *, sync: bool) -> None:
-        super().write_over(path, data, sync=False)
+    def write_and_rename(self, path: str, data: bytes, *, sync: bool) -> None:
+        super().write_and_rename(path, data, sync=False)
 
 
 def open_manager(directory: Path, now_ms: int = NOW_MS) -> LogManager:

@@ -101,15 +101,15 @@ def test_who_replaces_a_file_waits_for_a_thread_that_does(
     disk = RealDisk()
     path = f"{tmp_path}/file"
     asked, may_write = threading.Event(), threading.Event()
-    write_over = disk.write_over
+    write_and_rename = disk.write_and_rename
 
     def slow(path: str, data: bytes, *, sync: bool) -> None:
         if data == b"old":
             asked.set()
             assert may_write.wait(30)
-        write_over(path, data, sync=sync)
+        write_and_rename(path, data, sync=sync)
 
-    monkeypatch.setattr(disk, "write_over", slow)
+    monkeypatch.setattr(disk, "write_and_rename", slow)
     with ThreadPoolExecutor() as threads:
         old = threads.submit(disk.prepare_replace(path), b"old")
         assert asked.wait(30)
@@ -169,7 +169,7 @@ def test_more_files_than_descriptors(tmp_path: Path) -> None:
     for round_ in range(3):
         for at, file in enumerate(files):
             file.append([b"%d:%d " % (round_, at)])
-            assert len(disk.opened) <= 16
+            assert len(disk.open_files) <= 16
     for at, file in enumerate(files):
         assert file.read(0, 99) == b"0:%d 1:%d 2:%d " % (at, at, at)
     disk.close()

@@ -290,7 +290,7 @@ def test_a_clean_restart_of_many_partitions_reads_little(tmp_path: Path) -> None
     for index in range(100):
         log = manager.create_log(TopicPartition("t", index), TOPIC_ID, SMALL, NOW_MS)
         append(log, b"%d" % index)
-    assert len(disk.opened) <= 32
+    assert len(disk.open_files) <= 32
     manager.shutdown()
     again = start(disk, str(tmp_path))
     for index in range(100):

@@ -138,7 +138,7 @@ async def test_what_was_in_memory_is_looked_for_again_only_after_a_while(
         looks.append(position)
         return True
 
-    monkeypatch.setattr(network, "SEEN_SECONDS", seconds)
+    monkeypatch.setattr(network, "RESIDENT_SECONDS", seconds)
     monkeypatch.setattr(network, "is_resident", is_resident)
     server.network.send_buffer_bytes = 64 * 1024
     content = random.Random(8).randbytes(3_000_000)
