@@ -240,21 +240,21 @@ class RealDisk:
             return file.read()
 
     def replace_bytes(self, path: str, data: bytes, *, sync: bool = True) -> None:
-        if (replace_states := self.replace_states.get(path)) is None:
+        if (state := self.replace_states.get(path)) is None:
             self.write_and_rename(path, data, sync=sync)
             return
-        replace_states.count += 1
-        with replace_states.writing:
+        state.count += 1
+        with state.writing:
             self.write_and_rename(path, data, sync=sync)
 
     def prepare_replace(self, path: str) -> Callable[[bytes], None]:
-        replace_states = self.replace_states.setdefault(path, ReplaceState())
-        replace_states.count += 1
-        number = replace_states.count
+        state = self.replace_states.setdefault(path, ReplaceState())
+        state.count += 1
+        number = state.count
 
         def replace(data: bytes) -> None:
-            with replace_states.writing:
-                if replace_states.count == number:
+            with state.writing:
+                if state.count == number:
                     self.write_and_rename(path, data, sync=False)
 
         return replace

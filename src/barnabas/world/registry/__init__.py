@@ -1,1 +1,1 @@
-"""The znode tree: one port, one door for each kind of registry."""
+"""The registry: a znode tree in ZooKeeper or in this process, behind the interface in ports.py."""

@@ -1,10 +1,11 @@
-"""The watches one session has set in a ZooKeeper: who is told of an event, and what a lost connection has hidden.
+"""The watches that one session has set in ZooKeeper, and the events that it missed during a lost connection.
 
-ZooKeeper forgets watches with the connection they were set on. Whoever has a new one reads every watched path again;
-`missed` says what that reading means, given the last transaction that was seen on the old connection:
+ZooKeeper drops watches when their connection is lost. On a new connection the session reads every watched path again.
+`missed_data` and `missed_children` return the event that it missed, if any. `since` is the zxid of the last transaction
+seen on the old connection.
 
-    a data watch    node gone: deleted    node there, once absent: created    written since: changed
-    a child watch   node gone: deleted    children since: children
+    data watch    node missing: deleted    node exists, was missing: created    mzxid > since: changed
+    child watch   node missing: deleted    pzxid > since: children
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from barnabas.world.ports import Watch, WatchKind
 
 
 class ArmedWatches:
+    """The watches of one session, by path."""
+
     def __init__(self) -> None:
-        # Insertion order is the order of being told.
+        # Dicts, because watches are called in insertion order.
         self.data: dict[str, dict[Watch, None]] = {}
         self.child: dict[str, dict[Watch, None]] = {}
         self.absent: set[str] = set()
-        """Paths with data watches and no node: all watches of a path know the same, since a change takes them out."""
+        """Paths with data watches but without a node. It holds for all watches of a path: a change removes them all."""
 
     def arm_data(self, path: str, watch: Watch, exists: bool) -> None:
         self.data.setdefault(path, {})[watch] = None
@@ -31,17 +34,17 @@ class ArmedWatches:
         self.child.setdefault(path, {})[watch] = None
 
     def take(self, kind: WatchKind, path: str) -> Iterator[Watch]:
-        """Those that hear of this event; a watch set as data and as child watch hears of a deletion once."""
-        told: dict[Watch, None] = {}
+        """Remove and return the watches of this event. A deletion fires a watch once if set as data and child watch."""
+        watches: dict[Watch, None] = {}
         if kind is not WatchKind.CHILDREN:
-            told |= self.data.pop(path, {})
+            watches |= self.data.pop(path, {})
             self.absent.discard(path)
         if kind in (WatchKind.CHILDREN, WatchKind.DELETED):
-            told |= self.child.pop(path, {})
-        return iter(told)
+            watches |= self.child.pop(path, {})
+        return iter(watches)
 
     def missed_data(self, path: str, mzxid: int | None, since: int) -> WatchKind | None:
-        """`mzxid` of the node as it is now, None if there is none."""
+        """Return the event that data watches missed. `mzxid` is that of the node now, None if it does not exist."""
         if mzxid is None:
             return None if path in self.absent else WatchKind.DELETED
         if path in self.absent:
@@ -49,6 +52,7 @@ class ArmedWatches:
         return WatchKind.CHANGED if mzxid > since else None
 
     def missed_children(self, pzxid: int | None, since: int) -> WatchKind | None:
+        """Return the event that child watches missed. `pzxid` is that of the node now, None if it does not exist."""
         if pzxid is None:
             return WatchKind.DELETED
         return WatchKind.CHILDREN if pzxid > since else None

@@ -1,8 +1,8 @@
-"""Looking into a registry's database from another process, while a broker runs or after it has ended.
+"""Read access to the database of an embedded registry from another process.
 
-It never writes and never holds the lock longer than it takes to ask who has it. Every read is one consistent
-moment of the tree. Ephemeral nodes are hidden when no process has the registry open: their sessions are over,
-only nobody has removed them yet.
+The reader never writes. It holds the lock only for the moment in which it tests it. Every read is a consistent snapshot
+of the tree. While no process has the registry open, ephemeral nodes are hidden: their sessions have ended, and the next
+start removes them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from barnabas.world.registry.tree import Tree
 
 
 class PastChange(NamedTuple):
-    """One change as the registry recorded it: `kind` is created, changed or deleted."""
+    """A recorded change of a node. `kind` is created, changed or deleted."""
 
     number: int
     zxid: int
@@ -40,12 +40,12 @@ class Reader:
         self.directory = directory
         self.path = str(Path(directory, DATABASE))
         if not Path(self.path).is_file():
-            raise StorageError(self.path, "there is no registry here")
+            raise StorageError(self.path, "no registry found")
         with sqlite_errors(self.path):
-            self.database = sqlite3.connect(address(self.path), uri=True, isolation_level=None)
+            self.database = sqlite3.connect(database_uri(self.path), uri=True, isolation_level=None)
             try:
                 if pragma(self.database, "application_id") != APPLICATION_ID:
-                    raise StorageError(self.path, "is not a registry")
+                    raise StorageError(self.path, "is not a registry database")
                 check_version(self.database, self.path)
             except BaseException:
                 self.database.close()
@@ -70,7 +70,7 @@ class Reader:
         return [PastChange(*row) for row in rows]
 
     def data_version(self) -> int:
-        """Another number whenever somebody has committed since the last time; costs next to nothing."""
+        """Return a number that changes with every commit of another process. Cheap enough for polling."""
         with sqlite_errors(self.path):
             return pragma(self.database, "data_version")
 
@@ -78,9 +78,10 @@ class Reader:
         self.database.close()
 
 
-def address(path: str) -> str:
-    # Readers of a WAL database share a small file beside it. Where that cannot be made, the database can still be
-    # read as long as nobody writes, which a missing WAL says.
+def database_uri(path: str) -> str:
+    """Return the SQLite URI to open the database for reading."""
+    # Readers of a WAL database need a shared-memory file next to it. Without write access to the directory the database
+    # can only be read as immutable, which is safe if there is no WAL: then no process writes.
     parent, log = Path(path).parent, Path(path + "-wal")
     mode = "mode=ro" if os.access(parent, os.W_OK) or log.exists() else "immutable=1"
     return f"{Path(path).absolute().as_uri()}?{mode}"

@@ -1,11 +1,11 @@
-"""One-shot watches: who waits for what, and who is to be told of a transaction.
+"""One-shot watches of the embedded registry.
 
-    a data watch  (set by get and exists)   fires on created, changed and deleted of its own path
-    a child watch (set by children)         fires on children of its own path, and on deleted
+    data watch  (set by get and exists)   fires when its node is created, changed or deleted
+    child watch (set by children)         fires when a child is created or deleted, or the node is deleted
 
-A deletion therefore reaches the data and the child watches of the node and the child watches of its parent.
-A watch set by several reads of one path is one watch; set as data and as child watch, it hears of a deletion
-once. Nothing is called here: `fire` takes the watches out and returns them in the order they are to be told.
+A deletion therefore fires the data and child watches of the node, and the child watches of its parent. A watch that is
+set several times for one path fires once. A deletion also fires a watch once if it is set as data and child watch. This
+module calls no watches: `fire` removes them and returns them in the order in which they must be called.
 """
 
 from __future__ import annotations
@@ -18,21 +18,27 @@ from barnabas.world.registry.tree import NodeChange, parent_of
 
 
 class Waiter(NamedTuple):
+    """A watch that waits for an event."""
+
     session: int
     watch: Watch
 
 
 class FiredWatch(NamedTuple):
+    """A watch to be called with an event."""
+
     session: int
     watch: Watch
     event: WatchEvent
 
 
-# Insertion order is the order of being told; a set would tell in address order.
+# A dict, because watches are called in insertion order; a set has no order.
 Waiters = dict[Waiter, None]
 
 
 class Watches:
+    """The watches of all sessions, by path."""
+
     def __init__(self) -> None:
         self.data: dict[str, Waiters] = {}
         self.child: dict[str, Waiters] = {}
@@ -53,13 +59,13 @@ class Watches:
                     del watches[path]
 
     def fire(self, changes: Sequence[NodeChange]) -> list[FiredWatch]:
-        """Take out and return the watches these changes concern, in the order of the changes."""
+        """Remove and return the watches of these changes, in the order of the changes."""
         fired: list[FiredWatch] = []
         for kind, path in changes:
-            told = dict(self.data.pop(path, {}))
+            waiters = dict(self.data.pop(path, {}))
             if kind is WatchKind.DELETED:
-                told |= self.child.pop(path, {})
-            fired += [FiredWatch(*waiter, WatchEvent(kind, path)) for waiter in told]
+                waiters |= self.child.pop(path, {})
+            fired += [FiredWatch(*waiter, WatchEvent(kind, path)) for waiter in waiters]
             if kind is not WatchKind.CHANGED:
                 above = parent_of(path)
                 event = WatchEvent(WatchKind.CHILDREN, above)

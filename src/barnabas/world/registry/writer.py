@@ -1,7 +1,8 @@
-"""The one thread that touches the registry's disk.
+"""The writer thread of the embedded registry, the only thread that uses its database.
 
-It opens the store, then commits whatever has been queued since its last commit as one: while an fsync runs,
-the next ones gather, so a busy registry pays one fsync for many transactions and an idle one never waits.
+It opens the store, and then commits all transactions that were queued since its last commit together. While an fsync
+runs, further transactions are queued. So a busy registry needs one fsync for many transactions, and an idle one commits
+each transaction without delay.
 """
 
 from __future__ import annotations
@@ -16,6 +17,11 @@ from barnabas.world.registry.tree import Transaction, Tree
 
 
 class Writer:
+    """The thread, its queue and its results.
+
+    `on_committed(zxid, failure)` is called on the thread after each commit.
+    """
+
     def __init__(self, directory: str, on_committed: Callable[[int, StorageError | None], None]):
         self.directory = directory
         self.on_committed = on_committed
@@ -27,11 +33,11 @@ class Writer:
         self.closed: Future[None] = Future()
 
     def start(self, now_ms: int) -> Future[Tree]:
-        """Open the store; the future holds the tree as recovered, without the ephemeral nodes of the process
-        that had it before."""
+        """Start the thread. The future holds the tree without the ephemeral nodes of the previous process."""
         for future in (self.opened, self.closed):
-            future.set_running_or_notify_cancel()  # from here on nobody can cancel it under the thread
-        # A daemon, for a program that ends without close() must end; what was acknowledged is on the disk.
+            future.set_running_or_notify_cancel()  # a running future cannot be cancelled
+        # A daemon thread does not keep a program running that does not call close(). Acknowledged transactions are
+        # on the disk.
         threading.Thread(
             target=self.run, args=(now_ms,), name="registry-writer", daemon=True
         ).start()
@@ -43,7 +49,7 @@ class Writer:
             self.wake.notify()
 
     def stop(self) -> Future[None]:
-        """Commit what is queued and close the files."""
+        """Commit the queued transactions and close the store. The future is done when the thread ends."""
         with self.wake:
             self.stopping = True
             self.wake.notify()
@@ -53,7 +59,7 @@ class Writer:
 
     def run(self, now_ms: int) -> None:
         try:
-            store, tree = recover(self.directory, now_ms)
+            store, tree = open_store(self.directory, now_ms)
         except BaseException as error:  # noqa: BLE001 - raised again where open() is awaited
             self.opened.set_exception(error)
             self.closed.set_result(None)
@@ -69,7 +75,7 @@ class Writer:
             self.closed.set_result(None)
 
     def take(self) -> list[Transaction]:
-        """All that is queued, waiting for the first; nothing once stopped."""
+        """Wait for transactions and return all that are queued. Returns none when stopped and empty."""
         with self.wake:
             while not self.queued and not self.stopping:
                 self.wake.wait()
@@ -77,19 +83,19 @@ class Writer:
             return taken
 
     def commit(self, store: Store, transactions: list[Transaction]) -> None:
-        # What follows a transaction that was not written builds on it, so it must not be written either.
+        # Later transactions build on a failed one, so they must not be written either.
         if self.failure is None:
             try:
                 store.commit(transactions)
             except StorageError as error:
                 self.failure = error
-            except Exception as error:  # noqa: BLE001 - a bug, and those who wait must hear of it
-                self.failure = StorageError(self.directory, f"a commit failed: {error!r}")
+            except Exception as error:  # noqa: BLE001 - a bug, which must reach the waiting callers
+                self.failure = StorageError(self.directory, f"commit failed: {error!r}")
         self.on_committed(transactions[-1].zxid, self.failure)
 
 
-def recover(directory: str, now_ms: int) -> tuple[Store, Tree]:
-    """Open the store and end the sessions that died with its former process."""
+def open_store(directory: str, now_ms: int) -> tuple[Store, Tree]:
+    """Open the store and delete the ephemeral nodes of the previous process."""
     store = Store(directory)
     try:
         tree = store.load()

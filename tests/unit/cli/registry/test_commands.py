@@ -161,7 +161,7 @@ def test_a_directory_without_a_registry_says_what_to_type(data: str) -> None:
     Path(data, "registry").mkdir(parents=True)
     failed = run("ls", "/", "--data", data)
     assert (failed.returncode, failed.stderr.count("\n")) == (1, 1)
-    assert "there is no registry here" in failed.stderr
+    assert "no registry found" in failed.stderr
     Path(data, "registry", "registry.db").write_bytes(b"no database at all" * 99)
     failed = run("ls", "/", "--data", data)
     assert (failed.returncode, failed.stderr.count("\n")) == (1, 1)
