@@ -219,12 +219,15 @@ def run_sql(path: Path, statement: str) -> None:
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
-        (garbage, "is damaged (file is not a database); restore it from a copy, or move it away"),
-        (damaged, "is damaged (database disk image is malformed); restore it from a copy, or move"),
-        (foreign, "is a SQLite file of something else; choose another directory"),
+        (garbage, "is corrupt (file is not a database); restore it from a backup, or move it away"),
+        (
+            damaged,
+            "is corrupt (database disk image is malformed); restore it from a backup, or move",
+        ),
+        (foreign, "is a SQLite database of another program; choose another directory"),
         (newer, "has schema version 99, this Barnabas reads 1: use the version of Barnabas that"),
-        (beheaded, "is damaged (/a is missing); restore it from a copy, or move it away"),
-        (stripped, "is damaged (no such table: znode); restore it from a copy, or move it away"),
+        (beheaded, "is corrupt (/a is missing); restore it from a backup, or move it away"),
+        (stripped, "is corrupt (no such table: znode); restore it from a backup, or move it away"),
     ],
 )
 async def test_a_file_that_is_not_right_is_refused_in_one_line(

@@ -50,7 +50,7 @@ def test_paths_go_under_the_chroot_and_come_back(root: str, path: str) -> None:
     full = chroot.full(path)
     assert full.startswith(root or "/")
     assert not full.endswith("/") or full == "/"
-    assert chroot.stripped(full) == path
+    assert chroot.strip(full) == path
 
 
 def test_a_sequential_node_may_have_no_name_of_its_own() -> None:

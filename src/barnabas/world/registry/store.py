@@ -1,12 +1,12 @@
-"""The registry's files: a SQLite database of znodes, and the lock that keeps it to one process.
+"""The files of an embedded registry: a SQLite database of znodes, and a lock file.
 
-    <directory>/registry.db     tables: znode (the tree as it stands), change (the last changes, for those
-                                who follow along), state (the zxid of the last transaction)
-    <directory>/.lock           held with flock for as long as the registry is open; names the holder
+    <directory>/registry.db     tables: znode (the current tree), change (the last CHANGES_KEPT changes, for readers
+                                that follow them), state (the zxid of the last transaction)
+    <directory>/.lock           locked with flock while the registry is open; contains the pid of the holder
 
-Everything here blocks and belongs to one thread. `commit` returns when its transactions are on the disk:
-the database runs in WAL mode with synchronous=FULL, so one commit is one fsync however many transactions it
-carries, and readers in other processes are never in the way.
+All functions block and must be called on one thread. `commit` returns when its transactions are durable. The database
+is in WAL mode with synchronous=FULL. A commit needs one fsync for any number of transactions, and readers in other
+processes do not block it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pathlib import Path
 
 from barnabas.errors import OutOfSpace, StorageError
 from barnabas.world.directory_lock import acquire_lock, release_lock
-from barnabas.world.registry.tree import ROOT, Node, Transaction, Tree, families
+from barnabas.world.registry.tree import ROOT, Node, Transaction, Tree, child_names
 
 DATABASE = "registry.db"
-APPLICATION_ID = 0x4261726E  # "Barn", in SQLite's header: tells our file from anybody else's
+APPLICATION_ID = 0x4261726E  # "Barn", in the SQLite header: identifies a registry database
 SCHEMA_VERSION = 1
 CHANGES_KEPT = 10_000
 
@@ -58,7 +58,7 @@ class Store:
         try:
             Path(directory).mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            why = f"cannot be made: {error.strerror}; choose another one (--data, or barnabas.registry.dir)"
+            why = f"cannot be created: {error.strerror}; choose another directory (--data, or barnabas.registry.dir)"
             raise StorageError(directory, why) from error
         self.lock = acquire_lock(directory, "this registry")
         try:
@@ -69,7 +69,7 @@ class Store:
             raise
         try:
             with sqlite_errors(self.path):
-                prepare(self.database, self.path)
+                prepare_database(self.database, self.path)
         except StorageError:
             self.close()
             raise
@@ -79,13 +79,13 @@ class Store:
             return read_tree(self.database, self.path)
 
     def commit(self, transactions: Sequence[Transaction]) -> None:
-        """Make all of them durable at once; StorageError, and none of them is."""
+        """Make all transactions durable. Raises StorageError, and then none of them is."""
         if not transactions:
             return
         with sqlite_errors(self.path):
             self.database.execute("BEGIN IMMEDIATE")
             try:
-                write(self.database, transactions)
+                write_transactions(self.database, transactions)
                 self.database.execute("UPDATE state SET zxid = ?", (transactions[-1].zxid,))
                 self.database.execute(
                     "DELETE FROM change WHERE number <= (SELECT max(number) FROM change) - ?",
@@ -105,14 +105,16 @@ class Store:
             release_lock(self.lock)
 
 
-def prepare(database: sqlite3.Connection, path: str) -> None:
-    """Make a fresh file ours, or refuse one that is not."""
+def prepare_database(database: sqlite3.Connection, path: str) -> None:
+    """Create the schema in an empty database. Raises StorageError for a database of another program or version."""
     if pragma(database, "application_id") != APPLICATION_ID:
         if database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            raise StorageError(path, "is a SQLite file of something else; choose another directory")
+            raise StorageError(
+                path, "is a SQLite database of another program; choose another directory"
+            )
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = FULL")
-        # One transaction, the mark in it: a start cut short leaves an empty file, not half a registry.
+        # One transaction, including the application id: an interrupted start leaves an empty database.
         database.executescript(
             f"BEGIN; {SCHEMA} INSERT INTO state VALUES (0);"
             f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION}; COMMIT"
@@ -133,7 +135,7 @@ def check_version(database: sqlite3.Connection, path: str) -> None:
 
 
 def read_tree(database: sqlite3.Connection, path: str, *, ephemerals: bool = True) -> Tree:
-    """One consistent moment of the tree in an open database, with or without its ephemeral nodes."""
+    """Return a consistent snapshot of the tree, with or without its ephemeral nodes."""
     rows = database.execute(
         f"SELECT {NODE_COLUMNS}, (SELECT zxid FROM state) FROM znode WHERE owner = 0 OR ?",
         (ephemerals,),
@@ -142,16 +144,16 @@ def read_tree(database: sqlite3.Connection, path: str, *, ephemerals: bool = Tru
         (zxid,) = database.execute("SELECT zxid FROM state").fetchone()
         return Tree(zxid=zxid)
     zxid = rows[0][-1]
-    names = families(row[0] for row in rows)
+    names = child_names(row[0] for row in rows)
     nodes = {row[0]: Node._make((*row[1:-1], len(names.get(row[0], ())))) for row in rows}
     for above in (ROOT, *names):
         if above not in nodes:
-            raise StorageError(path, f"is damaged ({above} is missing); {NEXT_STEP}")
+            raise StorageError(path, f"is corrupt ({above} is missing); {NEXT_STEP}")
     return Tree(nodes, zxid)
 
 
-def write(database: sqlite3.Connection, transactions: Sequence[Transaction]) -> None:
-    # A parent is touched by every child created under it; only how it stands in the end is worth a row.
+def write_transactions(database: sqlite3.Connection, transactions: Sequence[Transaction]) -> None:
+    # Every new child changes its parent: write only the last version of each node.
     touched: dict[str, Node | None] = {}
     for transaction in transactions:
         touched.update(transaction.touched)
@@ -178,21 +180,22 @@ def pragma(database: sqlite3.Connection, name: str) -> int:
     return value
 
 
-# ---- foreign errors end here ------------------------------------------------------------------------------
+# ---- SQLite errors ----------------------------------------------------------------------------------------
 
-NEXT_STEP = "restore it from a copy, or move it away to start with an empty registry"
+NEXT_STEP = "restore it from a backup, or move it away to start with an empty registry"
 
 
 @contextmanager
 def sqlite_errors(path: str) -> Iterator[None]:
+    """Turn a sqlite3.Error in the `with` block into a StorageError."""
     try:
         yield
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
         if code == sqlite3.SQLITE_FULL:
-            raise OutOfSpace(path, "no room left on the volume for the registry") from error
+            raise OutOfSpace(path, "no space left on the volume for the registry") from error
         if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-            raise StorageError(path, f"is damaged ({error}); {NEXT_STEP}") from error
+            raise StorageError(path, f"is corrupt ({error}); {NEXT_STEP}") from error
         if code == sqlite3.SQLITE_ERROR and "no such" in str(error):
-            raise StorageError(path, f"is damaged ({error}); {NEXT_STEP}") from error
+            raise StorageError(path, f"is corrupt ({error}); {NEXT_STEP}") from error
         raise StorageError(path, str(error)) from error

@@ -1,15 +1,14 @@
-"""The znode tree with ZooKeeper's rules, as plain values: no clock, no disk, no loop.
+"""The znode tree with ZooKeeper's rules, as plain values: no clock, no disk, no event loop.
 
-A transaction is a list of operations that happen together or not at all, under one zxid. `apply` first
-works on a draft that shadows the nodes it touches; only a draft without a failure is merged, so a refused
-transaction leaves no trace, not even a used zxid.
+A transaction is a list of operations that are applied atomically, under one zxid. `apply` performs them on a draft,
+which is merged only if all succeed. So a failed transaction changes nothing and uses no zxid.
 
-Two numbers of ZooKeeper that surprise:
+Two numbers of ZooKeeper:
 
-    cversion      counts creations and deletions of children. What is kept is the number of creations;
-                  cversion is worked out as 2 * creations - children still there.
-    the ten digits behind a sequential node are the creations counted before it, of whatever kind, so they
-                  never go back and are not without gaps.
+    cversion           counts creations and deletions of children. A node stores the number of creations;
+                       cversion = 2 * creations - current number of children.
+    sequence number    the ten digits at the end of a sequential node are the number of children created before it
+                       under the same parent, of any kind. They never decrease and may have gaps.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ from barnabas.world.ports import CheckVersion, Create, Delete, Op, SetData, Watc
 ROOT = "/"
 ANY_VERSION = -1
 
-ORDINARY = re.compile(r"(?:/[A-Za-z0-9_][A-Za-z0-9._-]*)+").fullmatch
-"""As good as every path there is: one look, since a new controller asks for tens of thousands."""
+is_ordinary_path = re.compile(r"(?:/[A-Za-z0-9_][A-Za-z0-9._-]*)+").fullmatch
+"""Matches nearly every valid path in one call: a new controller reads tens of thousands of paths."""
 
 K = TypeVar("K")
 
 
 class Node(NamedTuple):
-    """One znode. Immutable: a transaction replaces nodes, so a draft can be thrown away."""
+    """One znode. Immutable: a transaction replaces nodes, so a draft can be discarded."""
 
     data: bytes
     czxid: int
@@ -71,17 +70,17 @@ class Node(NamedTuple):
 
 
 class NodeChange(NamedTuple):
-    """What one operation did to the node at `path`: created, changed or deleted it."""
+    """The effect of one operation on the node at `path`: created, changed or deleted."""
 
     kind: WatchKind
     path: str
 
 
 class Transaction(Struct, frozen=True, kw_only=True):
-    """What happened under one zxid.
+    """An applied transaction.
 
-    `results` is what the caller is told per operation; `changes` is the story in order, which watches are
-    fired from; `touched` is how each node touched stands afterwards (None: gone), which is what a disk keeps.
+    `results` is the result per operation. `changes` are the changes in order, from which watches are fired. `touched`
+    maps each changed path to its new node, None if deleted, for the store.
     """
 
     zxid: int
@@ -97,7 +96,7 @@ class Tree:
     def __init__(self, nodes: Mapping[str, Node] | None = None, zxid: int = 0) -> None:
         self.zxid = zxid
         self.nodes = dict(nodes or {ROOT: Node(b"", 0, 0, 0, 0, 0)})
-        self.names = families(self.nodes)
+        self.names = child_names(self.nodes)
         self.ephemerals: dict[int, set[str]] = {}
         for path, node in self.nodes.items():
             if node.owner:
@@ -121,13 +120,13 @@ class Tree:
         return sorted(self.names.get(path, ()))
 
     def owners(self) -> list[int]:
-        """The sessions that own ephemeral nodes."""
+        """Return the ids of the sessions that own ephemeral nodes, sorted."""
         return sorted(self.ephemerals)
 
     # ---- writing
 
     def apply(self, ops: Sequence[Op], *, session: int, now_ms: int) -> Transaction:
-        """All of `ops`, or MultiFailed and nothing. `session` owns the ephemeral nodes created."""
+        """Apply all operations, or raise MultiFailed and change nothing. `session` owns new ephemeral nodes."""
         draft = Draft(self.nodes, zxid=self.zxid + 1, now_ms=now_ms, session=session)
         results: list[str | ZnodeStat | None] = []
         for index, op in enumerate(ops):
@@ -145,7 +144,7 @@ class Tree:
         )
 
     def end_session(self, session: int, *, now_ms: int) -> Transaction:
-        """The transaction that removes every ephemeral node of a session."""
+        """Delete every ephemeral node of a session."""
         ops = [Delete(path=path) for path in sorted(self.ephemerals.get(session, ()))]
         return self.apply(ops, session=session, now_ms=now_ms)
 
@@ -160,20 +159,20 @@ class Tree:
     def put(self, path: str, node: Node) -> None:
         self.nodes[path] = node
         if path != ROOT:
-            self.names.setdefault(parent_of(path), set()).add(name_of(path))
+            self.names.setdefault(parent_of(path), set()).add(last_name(path))
         if node.owner:
             self.ephemerals.setdefault(node.owner, set()).add(path)
 
     def drop(self, path: str) -> None:
         node = self.nodes.pop(path)
         if path != ROOT:
-            forget(self.names, parent_of(path), name_of(path))
+            discard_member(self.names, parent_of(path), last_name(path))
         if node.owner:
-            forget(self.ephemerals, node.owner, path)
+            discard_member(self.ephemerals, node.owner, path)
 
 
 class Draft:
-    """The tree as one transaction sees it: its own changes in front, the merged nodes behind."""
+    """The tree as seen by one transaction: its own changes on top of the merged nodes."""
 
     def __init__(self, nodes: Mapping[str, Node], *, zxid: int, now_ms: int, session: int) -> None:
         self.merged = nodes
@@ -202,14 +201,14 @@ class Draft:
                 assert_never(op)
 
     def create(self, op: Create) -> str:
-        # The digits are part of the name, so "/a/" is a fine path for a sequential node.
+        # The digits are part of the name, so "/a/" is a valid path for a sequential node.
         check_path(op.path + "0" if op.sequential else op.path)
         if op.path == ROOT and not op.sequential:
             raise NodeExists(ROOT)
         above = parent_of(op.path)
         parent = self.find(above)
         if parent is None:
-            raise NoNode(op.path, f"there is no {above} to create it under")
+            raise NoNode(op.path, f"its parent {above} does not exist")
         path = f"{op.path}{parent.creations:010d}" if op.sequential else op.path
         if self.find(path) is not None:
             raise NodeExists(path)
@@ -245,12 +244,13 @@ class Draft:
             raise NotEmpty(op.path)
         above = parent_of(op.path)
         parent = self.find(above)
-        assert parent is not None, f"{op.path} stands without its parent"
+        assert parent is not None, f"{op.path} has no parent"
         self.touched[above] = parent._replace(pzxid=self.zxid, num_children=parent.num_children - 1)
         self.touched[op.path] = None
         self.changes.append(NodeChange(WatchKind.DELETED, op.path))
 
     def expect(self, path: str, version: int) -> Node:
+        """Return a node. Raises NoNode, or BadVersion if it has another version."""
         check_path(path)
         node = self.find(path)
         if node is None:
@@ -264,43 +264,43 @@ def parent_of(path: str) -> str:
     return path.rpartition("/")[0] or ROOT
 
 
-def name_of(path: str) -> str:
+def last_name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
 def check_path(path: str) -> None:
-    """Raise BadPath for what ZooKeeper's clients refuse."""
-    if ORDINARY(path):
+    """Raise BadPath for a path that ZooKeeper's clients reject."""
+    if is_ordinary_path(path):
         return
     if not path.startswith("/"):
-        raise BadPath(path, "a path starts with /")
+        raise BadPath(path, "a path must start with /")
     if path == ROOT:
         return
     for name in path[1:].split("/"):
         if not name:
-            raise BadPath(path, "a name is empty")
+            raise BadPath(path, "a path must not contain an empty name")
         if name in (".", ".."):
             raise BadPath(path, "relative names are not allowed")
     if not path.isascii() or not path.isprintable():
         for position, character in enumerate(path):
-            if not allowed(ord(character)):
+            if not is_allowed_character(ord(character)):
                 raise BadPath(repr(path), f"character {position} is not allowed")
 
 
-def allowed(code: int) -> bool:
-    """No control characters, no private ones, none beyond the basic plane: ZooKeeper counts in UTF-16."""
+def is_allowed_character(code: int) -> bool:
+    """Reject control and private characters, and those beyond the basic plane: ZooKeeper uses UTF-16."""
     return 0x1F < code < 0x7F or 0x9F < code < 0xD800 or 0xF8FF < code < 0xFFF0
 
 
-def forget(sets: dict[K, set[str]], key: K, value: str) -> None:
+def discard_member(sets: dict[K, set[str]], key: K, value: str) -> None:
     members = sets[key]
     members.remove(value)
     if not members:
         del sets[key]
 
 
-def families(paths: Iterable[str]) -> dict[str, set[str]]:
-    """The names beneath each path that has any."""
+def child_names(paths: Iterable[str]) -> dict[str, set[str]]:
+    """Return the names of the children of each path that has children."""
     names: dict[str, set[str]] = {}
     for path in paths:
         if path != ROOT:

@@ -51,12 +51,12 @@ from barnabas.world.registry.armed_watches import ArmedWatches
 from barnabas.world.registry.kazoo_thread import Inbox, OneThreadHandler
 from barnabas.world.registry.tree import ROOT, parent_of
 from barnabas.world.registry.zookeeper_values import (
-    KINDS,
+    WATCH_KINDS,
     MultiRead,
     Unimplemented,
-    check_size,
+    check_request_size,
     parse_connect_string,
-    read_at,
+    read_result,
     to_registry_error,
     to_stat,
 )
@@ -220,7 +220,7 @@ class ZooKeeperSession:
                 logger.info("the ZooKeeper reads one node at a time")
                 self.registry.reads_many = False
             else:
-                return [read_at(path, each) for path, each in zip(paths, found, strict=True)]
+                return [read_result(path, each) for path, each in zip(paths, found, strict=True)]
         return await asyncio.gather(*map(self.get_if_there, paths))
 
     async def get_if_there(self, path: str) -> tuple[bytes, ZnodeStat] | None:
@@ -267,7 +267,7 @@ class ZooKeeperSession:
     ) -> tuple[str, ZnodeStat]:
         op = Create(path=path, data=data, ephemeral=ephemeral, sequential=sequential)
         request = self.chroot.request(op)
-        check_size([op])
+        check_request_size([op])
         created, stat = await self.perform(
             path,
             lambda: self.kazoo.create_async(
@@ -278,12 +278,12 @@ class ZooKeeperSession:
                 include_data=True,
             ),
         )
-        return self.chroot.stripped(created), to_stat(stat)
+        return self.chroot.strip(created), to_stat(stat)
 
     async def set(self, path: str, data: bytes, version: int = -1) -> ZnodeStat:
         op = SetData(path=path, data=data, version=version)
         request = self.chroot.request(op)
-        check_size([op])
+        check_request_size([op])
         return to_stat(
             await self.perform(
                 path, lambda: self.kazoo.set_async(request.path, request.data, version)
@@ -301,7 +301,7 @@ class ZooKeeperSession:
                 requests.append(self.chroot.request(op))
             except BadPath as error:
                 raise MultiFailed(index, error) from None
-        check_size(ops)
+        check_request_size(ops)
 
         def send() -> Any:
             transaction = TransactionRequest(self.kazoo)
@@ -368,11 +368,11 @@ class ZooKeeperSession:
     # ---- watches
 
     def hear_event_on_thread(self, event: WatchedEvent) -> None:
-        if event.type in KINDS:  # not NONE: so kazoo tells that it lets go of a watch
-            self.inbox.put(self.fire, KINDS[event.type], event.path)
+        if event.type in WATCH_KINDS:  # not NONE: so kazoo tells that it lets go of a watch
+            self.inbox.put(self.fire, WATCH_KINDS[event.type], event.path)
 
     def fire(self, kind: WatchKind, full: str) -> None:
-        path = self.chroot.stripped(full)
+        path = self.chroot.strip(full)
         for watch in self.watches.take(kind, path):
             # Each by its own call_soon: a watch that raises is reported by the loop and stops nobody else.
             self.loop.call_soon(self.tell, watch, WatchEvent(kind, path))

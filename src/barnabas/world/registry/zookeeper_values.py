@@ -1,4 +1,4 @@
-"""ZooKeeper's values and errors in our words and back: between the port and kazoo, nothing is sent here."""
+"""Conversion of values and errors between the interface in ports.py and kazoo. Sends nothing."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from barnabas.errors import (
 from barnabas.world.ports import CheckVersion, Create, Delete, Op, SetData, WatchKind, ZnodeStat
 from barnabas.world.registry.tree import ROOT, check_path
 
-# A server closes the connection on a longer request (jute.maxbuffer), which would be sent again and again.
+# A server closes the connection on a longer request (jute.maxbuffer), and the session would resend it forever.
 REQUEST_BYTES_MAX = 0xFFFFF
-REQUEST_OVERHEAD_BYTES = 64  # of each operation, besides its path and data
+REQUEST_OVERHEAD_BYTES = 64  # per operation, in addition to its path and data
 
 EPHEMERAL, SEQUENTIAL = 1, 2
 
@@ -54,7 +54,7 @@ ERRORS: dict[type[KazooException], type[RegistryError]] = {
     SessionExpiredError: RegistrySessionExpired,
 }
 NO_WATCH = b"\x00"
-KINDS = {
+WATCH_KINDS = {
     EventType.CREATED: WatchKind.CREATED,
     EventType.DELETED: WatchKind.DELETED,
     EventType.CHANGED: WatchKind.CHANGED,
@@ -63,7 +63,7 @@ KINDS = {
 
 
 def parse_connect_string(text: str) -> tuple[str, int, Chroot]:
-    """`h1:2181,h2:2181/kafka` → (`h1:2181,h2:2181`, 2 hosts, the chroot /kafka)."""
+    """Parse `h1:2181,h2:2181/kafka` into the hosts `h1:2181,h2:2181`, their number 2 and the chroot /kafka."""
     hosts, slash, rest = text.strip().partition("/")
     root = (slash + rest).rstrip("/")
     try:
@@ -78,9 +78,9 @@ def parse_connect_string(text: str) -> tuple[str, int, Chroot]:
 
 
 class MultiRead:
-    """The data of many nodes in one request, which ZooKeeper has since 3.6 and kazoo has not. No watches."""
+    """Request for the data of many nodes, without watches. ZooKeeper has it since 3.6; kazoo lacks it."""
 
-    type = 22  # as kazoo calls it
+    type = 22  # attribute name required by kazoo
 
     def __init__(self, paths: Sequence[str]) -> None:
         self.paths = paths
@@ -94,7 +94,7 @@ class MultiRead:
 
     @staticmethod
     def deserialize(data: bytes, at: int) -> list[tuple[bytes, ZnodeStat] | int]:
-        """For each the node, or the code of an error."""
+        """Return the data and stat of each node, or the code of an error."""
         header, stat, number = (
             serialization.multiheader_struct,
             serialization.stat_struct,
@@ -116,11 +116,11 @@ class MultiRead:
 
 
 class Unimplemented(RegistryError):
-    """The server is too old for this request."""
+    """The server does not support this request."""
 
 
 class Chroot:
-    """Where in the ensemble our tree begins; "" is its root."""
+    """The path prefix of the tree in the ensemble; "" for none."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -129,20 +129,20 @@ class Chroot:
         check_path(path)
         return self.root + path if path != ROOT else self.root or ROOT
 
-    def stripped(self, full: str) -> str:
+    def strip(self, full: str) -> str:
         return full[len(self.root) :] or ROOT
 
     def request(self, op: Op) -> Any:
-        """BadPath for what ZooKeeper's clients refuse."""
+        """Return kazoo's request for an operation. Raises BadPath for a path that ZooKeeper's clients reject."""
         match op:
             case Create():
-                # The digits are part of the name, so "/a/" is a fine path for a sequential node.
+                # The digits are part of the name, so "/a/" is a valid path for a sequential node.
                 check_path(op.path + "0" if op.sequential else op.path)
                 full = self.root + op.path if op.sequential else self.full(op.path)
                 flags = EPHEMERAL * op.ephemeral | SEQUENTIAL * op.sequential
-                return serialization.Create(full, to_wire(op.data), OPEN_ACL_UNSAFE, flags)
+                return serialization.Create(full, null_if_empty(op.data), OPEN_ACL_UNSAFE, flags)
             case SetData():
-                return serialization.SetData(self.full(op.path), to_wire(op.data), op.version)
+                return serialization.SetData(self.full(op.path), null_if_empty(op.data), op.version)
             case Delete():
                 if op.path == ROOT:
                     raise BadPath(ROOT, "the root cannot be deleted")
@@ -151,9 +151,9 @@ class Chroot:
                 return serialization.CheckVersion(self.full(op.path), op.version)
 
     def results(self, ops: Sequence[Op], answers: Sequence[Any]) -> list[str | ZnodeStat | None]:
-        """What a transaction gave; MultiFailed if it was refused."""
+        """Return the results of a transaction. Raises MultiFailed if it failed."""
         for index, answer in enumerate(answers):
-            # The others of a refused transaction are told to have been rolled back, or not tried.
+            # The other operations of a failed transaction have these two errors: rolled back, or not tried.
             if isinstance(answer, Exception) and not isinstance(
                 answer, RolledBackError | RuntimeInconsistency
             ):
@@ -163,14 +163,15 @@ class Chroot:
     def result(self, op: Op, answer: Any) -> str | ZnodeStat | None:
         match op:
             case Create():
-                return self.stripped(answer)
+                return self.strip(answer)
             case SetData():
                 return to_stat(answer)
             case _:
                 return None
 
 
-def check_size(ops: Sequence[Op]) -> None:
+def check_request_size(ops: Sequence[Op]) -> None:
+    """Raise RegistryError for a request that exceeds REQUEST_BYTES_MAX."""
     size = 0
     for op in ops:
         data = op.data if isinstance(op, Create | SetData) else b""
@@ -178,12 +179,12 @@ def check_size(ops: Sequence[Op]) -> None:
     if size > REQUEST_BYTES_MAX:
         raise RegistryError(
             ops[0].path,
-            f"{size} bytes in one request, where ZooKeeper takes {REQUEST_BYTES_MAX} (jute.maxbuffer)",
+            f"request has {size} bytes; ZooKeeper accepts at most {REQUEST_BYTES_MAX} (jute.maxbuffer)",
         )
 
 
-def to_wire(data: bytes) -> bytes | None:
-    """Kafka's nodes without content hold null."""
+def null_if_empty(data: bytes) -> bytes | None:
+    """Return null for empty data, as Kafka does."""
     return bytes(data) or None
 
 
@@ -205,14 +206,14 @@ def to_stat(stat: Any) -> ZnodeStat:
 def to_registry_error(error: Exception, path: str) -> RegistryError:
     if isinstance(error, UnimplementedError):
         return Unimplemented(path)
-    for theirs, ours in ERRORS.items():
-        if isinstance(error, theirs):
-            return ours(path)
-    return RegistryError(path, f"ZooKeeper says {type(error).__name__} {error}".rstrip())
+    for kazoo_error, registry_error in ERRORS.items():
+        if isinstance(error, kazoo_error):
+            return registry_error(path)
+    return RegistryError(path, f"ZooKeeper error {type(error).__name__} {error}".rstrip())
 
 
-def read_at(path: str, found: tuple[bytes, ZnodeStat] | int) -> tuple[bytes, ZnodeStat] | None:
-    """One of many; None if it is not there."""
+def read_result(path: str, found: tuple[bytes, ZnodeStat] | int) -> tuple[bytes, ZnodeStat] | None:
+    """Return one result of a MultiRead; None for a missing node."""
     if not isinstance(found, int):
         return found
     if found == NoNodeError.code:

@@ -130,7 +130,7 @@ async def test_a_path_that_cannot_be_one_is_wrong_usage(
 ) -> None:
     failed = run("get", "brokers", "--data", data)
     assert (failed.returncode, failed.stdout) == (2, "")
-    assert failed.stderr == "error: BadPath: brokers: a path starts with /\n"
+    assert failed.stderr == "error: BadPath: brokers: a path must start with /\n"
 
 
 async def test_two_registries_at_once_are_refused(data: str, session: EmbeddedSession) -> None:
