@@ -203,8 +203,8 @@ def test_a_damaged_registry_is_refused_with_the_next_step(stopped: BrokerProcess
     for damage in (b"garbage" * 2000, whole[:1000], whole[:100] + bytes(len(whole) - 100)):
         database.write_bytes(damage)
         line = refusal("up", "--port=0", f"--data={stopped.data}", code=REFUSED)
-        assert "registry.db: is damaged" in line
-        assert "restore it from a copy, or move it away" in line
+        assert "registry.db: is corrupt" in line
+        assert "restore it from a backup, or move it away" in line
         assert database.read_bytes() == damage
     database.write_bytes(whole)
     with stopped:

@@ -253,7 +253,7 @@ def test_a_zookeeper_that_died_is_started_again_as_told(tmp_path: Path) -> None:
             try:
                 log = tmp_path / "data" / "broker-1.log"
                 eventually(
-                    lambda: "connected to ZooKeeper again" in log.read_text(), "back", seconds=30
+                    lambda: "reconnected to ZooKeeper" in log.read_text(), "back", seconds=30
                 )
                 assert stop(running) == 0
             finally:
@@ -300,7 +300,7 @@ def test_waiting_for_a_zookeeper_is_told_and_ends_with_a_signal(
             assert process.stderr is not None
             line = process.stderr.readline()
             assert "broker 1: " in line
-            assert "no ZooKeeper answers at 127.0.0.1:1 yet (connection refused)" in line
+            assert "waiting for ZooKeeper hosts=127.0.0.1:1 reason=connection refused" in line
             begin = time.monotonic()
             process.send_signal(number)
             assert process.wait(30) == code

@@ -1,14 +1,14 @@
-"""Kazoo's side of the registry door: one thread per session, and how what it learns reaches the event loop.
+"""Kazoo's connection thread, one per session, and the path of its results to the event loop.
 
     event loop ── request ──► kazoo's queue ──► connection thread ◄──► ZooKeeper
         ▲                                            │
-        └────────────── inbox, in order ◄────────────┘        answers, events and states, each where it came
+        └────────────── inbox, in order ◄────────────┘        responses, events and states
 
-Kazoo would hand answers to one thread and events to another, and so lose their order: a session could read new data
-before it hears of the change. Here both are passed on by the thread that read them from the socket.
+By default kazoo delivers responses and events on different threads. Their order is lost, and a session could read new
+data before it receives the event of the change. Here the thread that reads both from the socket delivers them.
 
-Kazoo would also open a new session in silence where one has expired. Here a session that is over gets no further
-connection, and its thread ends.
+By default kazoo also opens a new session when one has expired. Here an ended session gets no further connection, and
+its thread ends.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WRITE_TIMEOUT_S = 5.0
 
 
 class Inbox:
-    """What a thread has to tell the loop, in its order. The loop is woken once for all that waits."""
+    """Calls from a thread to the event loop, in order. The loop is woken once for all waiting calls."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -40,72 +40,76 @@ class Inbox:
         self.waiting: list[tuple[Callable[..., None], tuple[object, ...]]] = []
         self.is_loop_called = False
 
-    def put(self, tell: Callable[..., None], *arguments: object) -> None:
+    def put(self, callback: Callable[..., None], *arguments: object) -> None:
         with self.lock:
-            self.waiting.append((tell, arguments))
+            self.waiting.append((callback, arguments))
             if self.is_loop_called:
                 return
             self.is_loop_called = True
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody is left to listen
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             self.loop.call_soon_threadsafe(self.empty)
 
     def empty(self) -> None:
         with self.lock:
             waiting, self.waiting = self.waiting, []
             self.is_loop_called = False
-        for tell, arguments in waiting:
-            tell(*arguments)
+        for callback, arguments in waiting:
+            callback(*arguments)
 
 
 class OneThreadHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """Runs every callback at once, on the connection thread; opens the connections; ends the thread."""
+    """Kazoo handler that runs every callback immediately on the connection thread, and opens the connections."""
 
-    # Kazoo calls back at once, and queues nothing, where its handler says it is not running.
+    # Kazoo calls back directly, without a queue, if its handler is not running.
     running = False
 
     def __init__(self, connect_timeout_s: float) -> None:
-        """`connect_timeout_s` is for the connection to stand, and once more for the server's first word on it."""
+        """`connect_timeout_s` applies to the TCP connection, and again to the first response of the server."""
         super().__init__()
         self.connect_timeout_s = connect_timeout_s
         self.sleep_func = self.sleep
         self.is_over = False
         self.refusal = ""
-        """Why the last attempt to connect failed."""
+        """Reason why the last connection attempt failed."""
         self.connection: BufferedSocket | None = None
-        self.answered: Callable[[Any], None] | None = None
+        self.on_result: Callable[[Any], None] | None = None
 
     def start(self) -> None:
-        """No workers."""
+        """Start no worker threads."""
 
     def stop(self) -> None:
-        """No workers."""
+        """Stop nothing: there are no worker threads."""
 
     def dispatch_callback(self, callback: Any) -> None:
         callback.func(*callback.args)
 
-    def ask(self, send: Callable[[], Any], answered: Callable[[Any], None]) -> None:
-        """Tell `answered`, on the connection thread, what becomes of the request that `send` gives to kazoo.
+    def send_request(self, send: Callable[[], Any], on_result: Callable[[Any], None]) -> None:
+        """Call `send`, which passes a request to kazoo. `on_result` gets the result on the connection thread.
 
-        Known before it is sent. Whoever waited for kazoo to return first could stand still meanwhile, and hear of an
-        event before the answer that set the watch for it: nobody would ever be told of that event."""
-        self.answered = answered
+        `on_result` is registered before the request is sent. If it were registered after kazoo returns, the event of a
+        watch could arrive before the response that sets the watch, and would be lost.
+        """
+        self.on_result = on_result
         try:
             send()
         finally:
-            self.answered = None
+            self.on_result = None
 
     def async_result(self) -> Any:
-        """Kazoo makes one for a request, or several for one that it makes more of: the first is what it returns."""
+        """Create a result object, and link the first one per request to `on_result`.
+
+        Kazoo creates one or several per request. It returns the first one to the caller.
+        """
         result = super().async_result()
-        answered, self.answered = self.answered, None
-        if answered is not None:
-            result.rawlink(answered)
+        on_result, self.on_result = self.on_result, None
+        if on_result is not None:
+            result.rawlink(on_result)
         return result
 
     def create_connection(self, *arguments: Any, **options: Any) -> BufferedSocket:
         if self.is_over:
-            raise ConnectionAbortedError("the session is over")
-        # Kazoo would wait for one silent host as long as the whole session lasts.
+            raise ConnectionAbortedError("the session has ended")
+        # Kazoo's own timeout for an unresponsive host is the session timeout.
         options["timeout"] = self.connect_timeout_s
         try:
             connected = super().create_connection(*arguments, **options)
@@ -117,13 +121,13 @@ class OneThreadHandler(SequentialThreadingHandler):  # type: ignore[misc]
         return self.connection
 
     def sleep(self, seconds: float) -> None:
-        """Between two attempts to connect."""
+        """Sleep between two connection attempts."""
         if self.is_over:
-            raise RetryFailedError("the session is over")
+            raise RetryFailedError("the session has ended")
         time.sleep(seconds)
 
     def drop_connection(self) -> None:
-        """Without a goodbye, and without another connection."""
+        """Close the connection without closing the session, and open no further connection."""
         self.is_over = True
         if self.connection is not None:
             with contextlib.suppress(OSError):
@@ -136,43 +140,47 @@ class OneThreadHandler(SequentialThreadingHandler):  # type: ignore[misc]
         _: Sequence[Any],
         timeout: float | None = None,
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """Kazoo's own makes and throws away an epoll object each time, three times per request."""
+        """Wait with poll. Kazoo's own method creates an epoll object per call, three times per request."""
         if writers and not readers:
-            return [], list(writers), []  # a BufferedSocket waits for room itself
-        at_hand = [reader for reader in readers if is_buffered(reader)]
-        if any(isinstance(reader, BufferedSocket) and not reader.is_greeted for reader in readers):
-            # Kazoo would wait as long as the session lasts. But a server that is just starting may take a connection
-            # and forget it, and what a session has left then is needed for the next attempt.
+            return [], list(writers), []  # BufferedSocket.send waits until the socket is writable
+        buffered = [reader for reader in readers if is_buffered(reader)]
+        if any(
+            isinstance(reader, BufferedSocket) and not reader.has_received for reader in readers
+        ):
+            # Kazoo's own timeout is the session timeout. A server that is starting may accept a connection and never
+            # respond, and the rest of the session timeout is needed for the next attempt.
             timeout = self.connect_timeout_s
         poll = select.poll()
         for reader in readers:
             poll.register(reader, select.POLLIN)
-        wait_ms = 0 if at_hand else None if timeout is None else timeout * 1000
+        wait_ms = 0 if buffered else None if timeout is None else timeout * 1000
         ready = {number for number, _ in poll.poll(wait_ms)}
-        return [each for each in readers if each.fileno() in ready or each in at_hand], [], []
+        return [each for each in readers if each.fileno() in ready or each in buffered], [], []
 
 
 class BufferedSocket:
-    """Takes from the socket all there is, and gives kazoo the few bytes it asks for: two system calls less for each
-    answer, and at each the thread would have to wait for its turn to run Python again."""
+    """Socket with a read buffer. Kazoo reads a few bytes at a time.
+
+    The buffer saves two system calls per response. After each one the thread would wait for the interpreter lock.
+    """
 
     def __init__(self, connected: socket.socket) -> None:
         self.socket = connected
         self.bytes = b""
         self.position = 0
-        self.is_greeted = False
+        self.has_received = False
         self.fileno = connected.fileno
         self.setblocking = connected.setblocking
         self.close = connected.close
 
     def pending(self) -> int:
-        """Kazoo asks before it waits for more, since TLS sockets have such a buffer, too."""
+        """Return the number of buffered bytes. Kazoo calls it before it waits, because TLS sockets have a buffer."""
         return len(self.bytes) - self.position
 
     def recv(self, size: int) -> bytes:
         if not self.pending():
             self.bytes, self.position = self.socket.recv(READ_BYTES), 0
-            self.is_greeted = True
+            self.has_received = True
         chunk = self.bytes[self.position : self.position + size]
         self.position += len(chunk)
         return chunk
@@ -185,7 +193,7 @@ class BufferedSocket:
                 poll = select.poll()
                 poll.register(self.socket, select.POLLOUT)
                 if not poll.poll(WRITE_TIMEOUT_S * 1000):
-                    raise TimeoutError("the server takes no more") from None
+                    raise TimeoutError(f"cannot send for {WRITE_TIMEOUT_S:g} s") from None
 
 
 def is_buffered(reader: Any) -> bool:

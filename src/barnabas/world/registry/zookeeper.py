@@ -1,11 +1,11 @@
-"""The registry in a ZooKeeper ensemble, through kazoo; its thread ends in kazoo_thread.py.
+"""The registry in a ZooKeeper ensemble, through kazoo. The code on kazoo's threads is in kazoo_thread.py.
 
-A lost connection is waited out: whatever had no answer is sent again, without bound, on the next connection of the
-session. So a call may find its own earlier attempt done (NodeExists, BadVersion), and whoever makes it must look.
+When the connection is lost, unanswered requests are sent again on the next connection of the session, any number of
+times. So a request may fail because its earlier attempt succeeded (NodeExists, BadVersion). The caller must check.
 
-Watches outlive a connection, as the port promises, though ZooKeeper forgets them with it and kazoo lets them go. The
-session keeps its own table of them. On a new connection each watched path is read again before any other call is sent:
-what changed since the last transaction seen on the old connection fires, the rest is armed anew.
+Watches survive a lost connection, as ports.py promises, although ZooKeeper and kazoo drop them. The session keeps its
+own table of watches. On a new connection it first reads each watched path again. A watch whose node changed since the
+last transaction seen on the old connection fires; the others are set again. Other requests are sent after that.
 """
 
 from __future__ import annotations
@@ -63,19 +63,22 @@ from barnabas.world.registry.zookeeper_values import (
 
 logger = logging.getLogger("barnabas.registry")
 kazoo_logger = logging.getLogger("barnabas.registry.kazoo")
-kazoo_logger.setLevel(logging.ERROR)  # what it says below that, the session says in our words
+kazoo_logger.setLevel(logging.ERROR)  # the session logs the events that kazoo logs below ERROR
 
-IN_FLIGHT_DEFAULT = 10  # that of zookeeper.max.in.flight.requests
-# Kazoo wakes its thread by one byte per request through a socket pair, which takes some 270 before it blocks the loop.
+IN_FLIGHT_DEFAULT = 10  # default of zookeeper.max.in.flight.requests
+# Kazoo wakes its thread with one byte per request through a socket pair. About 270 unread bytes would block the loop.
 IN_FLIGHT_MAX = 200
-GOODBYE_S = 2.0
-SILENT_S = 1.0
+CLOSE_TIMEOUT_S = 2.0
+WARN_AFTER_S = 1.0
 SHORTEST_ATTEMPT_S = 1.0
 
 
 class ZooKeeperRegistry:
-    """`connect_string` as in zookeeper.connect: `h1:2181,h2:2181/chroot`; the chroot is made if it is missing,
-    unless told otherwise."""
+    """A ZooKeeper ensemble.
+
+    `connect_string` is that of zookeeper.connect: `h1:2181,h2:2181/chroot`. With `create_chroot`, a missing chroot is
+    created.
+    """
 
     def __init__(
         self,
@@ -88,62 +91,64 @@ class ZooKeeperRegistry:
         self.hosts, self.host_count, self.chroot = parse_connect_string(connect_string)
         self.connection_timeout_ms = connection_timeout_ms
         self.in_flight_max = min(in_flight_max, IN_FLIGHT_MAX)
-        self.reads_many = True
+        self.has_multi_read = True
         self.create_chroot = create_chroot
         self.sessions: list[ZooKeeperSession] = []
 
     async def connect(self, session_timeout_ms: int) -> ZooKeeperSession:
-        """RegistryError if no server answers within the connection timeout."""
+        """Open a session. Raises RegistryUnreachable if no server answers within the connection timeout."""
         session = ZooKeeperSession(self, session_timeout_ms)
         self.sessions.append(session)
-        telling = asyncio.create_task(self.tell_of_waiting(session), name="tell of waiting")
+        warning = asyncio.create_task(self.warn_of_waiting(session), name="warn of waiting")
         try:
             async with asyncio.timeout(self.connection_timeout_ms / 1000):
                 await session.start()
                 if self.create_chroot:
-                    await session.make_root()
+                    await session.create_root()
         except TimeoutError:
-            why = await session.cause()
+            why = await session.connect_failure()
             await session.abandon()
             raise RegistryUnreachable(
                 "",
                 f"no ZooKeeper answers at {self.hosts} within {self.connection_timeout_ms} ms ({why}): "
-                "start one (`barnabas zookeeper`), or correct zookeeper.connect",
+                "start ZooKeeper (`barnabas zookeeper`), or correct zookeeper.connect",
             ) from None
         except BaseException:
             await session.abandon()
             raise
         finally:
-            telling.cancel()
+            warning.cancel()
         return session
 
-    async def tell_of_waiting(self, session: ZooKeeperSession) -> None:
-        await asyncio.sleep(SILENT_S)
+    async def warn_of_waiting(self, session: ZooKeeperSession) -> None:
+        """Log a warning if connecting takes longer than WARN_AFTER_S."""
+        await asyncio.sleep(WARN_AFTER_S)
         logger.warning(
-            "no ZooKeeper answers at %s yet (%s); waiting up to %g s for it",
+            "waiting for ZooKeeper hosts=%s reason=%s timeout_s=%g",
             self.hosts,
-            await session.cause(),
+            await session.connect_failure(),
             self.connection_timeout_ms / 1000,
         )
 
     async def close(self) -> None:
-        """End all sessions."""
+        """Close all sessions."""
         for session in list(self.sessions):
             await session.close()
 
 
-def attempt_s(share_s: float) -> float:
-    """How long one attempt to reach a server may take, where each server has this share of the session: another
-    attempt must find the session alive.
+def connect_attempt_s(share_s: float) -> float:
+    """Return the timeout of one connection attempt. `share_s` is the session timeout divided by the number of servers.
 
-    >>> attempt_s(18.0), attempt_s(2.0), attempt_s(0.5)
+    It is short enough for further attempts before the session expires.
+
+    >>> connect_attempt_s(18.0), connect_attempt_s(2.0), connect_attempt_s(0.5)
     (6.0, 1.0, 0.5)
     """
     return min(share_s, max(share_s / 3, SHORTEST_ATTEMPT_S))
 
 
 class Call:
-    """A request on its way: which connection it was given to, and what to remember when it succeeds."""
+    """A request in flight. `connection` is the number of its connection; `arm` is called with a successful result."""
 
     __slots__ = ("arm", "connection", "future", "is_read")
 
@@ -162,14 +167,14 @@ class Call:
 
 
 class ZooKeeperSession:
-    """One session of a ZooKeeper; see RegistrySession for what each call means."""
+    """One ZooKeeper session. See RegistrySession in ports.py for the contract."""
 
     def __init__(self, registry: ZooKeeperRegistry, timeout_ms: int) -> None:
         self.registry = registry
         self.chroot = registry.chroot
         self.loop = asyncio.get_running_loop()
         self.inbox = Inbox(self.loop)
-        self.handler = OneThreadHandler(attempt_s(timeout_ms / 1000 / registry.host_count))
+        self.handler = OneThreadHandler(connect_attempt_s(timeout_ms / 1000 / registry.host_count))
         self.kazoo = KazooClient(
             hosts=registry.hosts,
             timeout=timeout_ms / 1000,
@@ -177,19 +182,19 @@ class ZooKeeperSession:
             connection_retry=KazooRetry(
                 max_tries=-1, delay=0.05, max_delay=0.5, sleep_func=self.handler.sleep_func
             ),
-            # Never used, since we send again ourselves; but it must have the same sleep.
+            # Not used, because the session retries itself. Kazoo requires the same sleep function.
             command_retry=KazooRetry(sleep_func=self.handler.sleep_func),
             logger=kazoo_logger,
         )
-        self.kazoo.add_listener(self.hear_state_on_thread)
+        self.kazoo.add_listener(self.on_state_in_thread)
         self.credentials: tuple[int, bytes] = (0, b"")
         self.state = SessionState.SUSPENDED
         self.listeners: list[Callable[[SessionState], None]] = []
         self.ended: asyncio.Future[None] | None = None
 
         self.ready = asyncio.Event()
-        """Connected, and the watches armed: calls may be sent. Also set at the end, for calls to notice it."""
-        self.connection = 0  # counts
+        """Set while connected with all watches armed: requests may be sent. Also set at the end, to wake waiters."""
+        self.connection = 0  # number of connections lost so far
         self.slots = asyncio.Semaphore(registry.in_flight_max)
         self.calls: dict[Call, None] = {}
 
@@ -211,53 +216,55 @@ class ZooKeeperSession:
         return data or b"", to_stat(stat)
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, ZnodeStat] | None]:
-        if self.registry.reads_many:
+        if self.registry.has_multi_read:
             request = MultiRead([self.chroot.full(path) for path in paths])
             try:
                 found = await self.perform("", partial(self.send, request), is_read=True)
             except Unimplemented:
-                # Older than 3.6: it also hangs up, and is not asked again.
-                logger.info("the ZooKeeper reads one node at a time")
-                self.registry.reads_many = False
+                # ZooKeeper before 3.6, which also closes the connection. Do not send this request again.
+                logger.info(
+                    "ZooKeeper has no multi-read, reading nodes one by one session=%#x", self.id
+                )
+                self.registry.has_multi_read = False
             else:
                 return [read_result(path, each) for path, each in zip(paths, found, strict=True)]
-        return await asyncio.gather(*map(self.get_if_there, paths))
+        return await asyncio.gather(*map(self.get_or_none, paths))
 
-    async def get_if_there(self, path: str) -> tuple[bytes, ZnodeStat] | None:
+    async def get_or_none(self, path: str) -> tuple[bytes, ZnodeStat] | None:
         try:
             return await self.get(path)
         except NoNode:
             return None
 
     def send(self, request: Any) -> Any:
-        answer = self.kazoo.handler.async_result()
-        self.kazoo._call(request, answer)
-        return answer
+        result = self.kazoo.handler.async_result()
+        self.kazoo._call(request, result)
+        return result
 
     async def exists(self, path: str, watch: Watch | None = None) -> ZnodeStat | None:
         stat = await self.read(path, self.kazoo.exists_async, watch, self.watches.arm_data)
         return None if stat is None else to_stat(stat)
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        ask = self.kazoo.get_children_async
-        return sorted(await self.read(path, ask, watch, self.watches.arm_child))
+        request = self.kazoo.get_children_async
+        return sorted(await self.read(path, request, watch, self.watches.arm_child))
 
     async def read(
         self,
         path: str,
-        ask: Callable[[str, object], Any],
+        request: Callable[[str, object], Any],
         watch: Watch | None,
         arm: Callable[[str, Watch, bool], None],
     ) -> Any:
         full = self.chroot.full(path)
         if watch is None:
-            return await self.perform(path, lambda: ask(full, None), is_read=True)
+            return await self.perform(path, lambda: request(full, None), is_read=True)
         return await self.perform(
             path,
-            lambda: ask(full, self.hear_event_on_thread),
+            lambda: request(full, self.on_event_in_thread),
             is_read=True,
-            # Here, where answers and events come in their order; whoever waits for the answer runs later.
-            arm=lambda answer: arm(path, watch, answer is not None),
+            # `arm` is called in the order of responses and events. The waiting task runs later.
+            arm=lambda result: arm(path, watch, result is not None),
         )
 
     # ---- writes
@@ -320,7 +327,7 @@ class ZooKeeperSession:
         is_read: bool = False,
         arm: Callable[[Any], None] | None = None,
     ) -> Any:
-        """The answer to what `send` asks, on this connection or one of the next."""
+        """Return the response to the request that `send` sends. Retries after a lost connection."""
         while True:
             await self.ready.wait()
             async with self.slots:
@@ -341,24 +348,28 @@ class ZooKeeperSession:
         arm: Callable[[Any], None] | None = None,
     ) -> Any:
         if self.state is SessionState.EXPIRED:
-            raise self.expired()
+            raise self.expired_error()
         call = Call(self.loop.create_future(), self.connection, is_read=is_read, arm=arm)
         self.calls[call] = None
-        self.handler.ask(send, lambda result: self.inbox.put(self.answer, call, result))
+        self.handler.send_request(
+            send, lambda result: self.inbox.put(self.on_response, call, result)
+        )
         return await call.future
 
-    def answer(self, call: Call, result: Any) -> None:
+    def on_response(self, call: Call, result: Any) -> None:
         self.calls.pop(call, None)
         if call.future.done():
             return
         if isinstance(result.exception, ConnectionLoss):
-            self.ready.clear()  # the state follows; whoever tries again waits for the next connection
-            call.future.set_exception(ConnectionLoss())  # kazoo's is one object for all who waited
+            self.ready.clear()  # retries wait for the next connection; the state changes soon
+            call.future.set_exception(
+                ConnectionLoss()
+            )  # kazoo shares one object among all requests
         elif result.exception is not None:
             call.future.set_exception(result.exception)
         elif call.is_read and call.connection != self.connection:
-            # Given to a connection that was just being lost, it went out on the next one before the watches were armed
-            # again: it may tell of a change whose event is still to come.
+            # The request was sent on the next connection, before its watches were armed again. Its result may include
+            # a change whose event has not been delivered yet.
             call.future.set_exception(ConnectionLoss())
         else:
             if call.arm is not None:
@@ -367,68 +378,70 @@ class ZooKeeperSession:
 
     # ---- watches
 
-    def hear_event_on_thread(self, event: WatchedEvent) -> None:
-        if event.type in WATCH_KINDS:  # not NONE: so kazoo tells that it lets go of a watch
+    def on_event_in_thread(self, event: WatchedEvent) -> None:
+        if event.type in WATCH_KINDS:  # not NONE, which reports that kazoo drops a watch
             self.inbox.put(self.fire, WATCH_KINDS[event.type], event.path)
 
     def fire(self, kind: WatchKind, full: str) -> None:
         path = self.chroot.strip(full)
         for watch in self.watches.take(kind, path):
-            # Each by its own call_soon: a watch that raises is reported by the loop and stops nobody else.
-            self.loop.call_soon(self.tell, watch, WatchEvent(kind, path))
+            # One call_soon per watch: the loop reports an exception of a watch, and the others still run.
+            self.loop.call_soon(self.call_watch, watch, WatchEvent(kind, path))
 
-    def tell(self, watch: Watch, event: WatchEvent) -> None:
+    def call_watch(self, watch: Watch, event: WatchEvent) -> None:
         if self.state is not SessionState.EXPIRED:
             watch(event)
 
     async def arm_again(self) -> None:
-        """Every watched path is read on the new connection, and what changed meanwhile fires."""
+        """Read every watched path on the new connection, and fire the watches of those that changed meanwhile."""
         since = self.unarmed_since
         assert since is not None
-        hook = self.hear_event_on_thread
+        hook = self.on_event_in_thread
         kazoo, watches = self.kazoo, self.watches
 
-        async def look(send: Callable[[], Any]) -> Any:
+        async def read_again(send: Callable[[], Any]) -> Any:
             async with self.slots:
                 try:
                     return await self.exchange(send)
                 except NoNodeError:
                     return None
 
-        async def look_at_data(path: str) -> None:
+        async def check_data(path: str) -> None:
             full = self.chroot.full(path)
-            stat = await look(lambda: kazoo.exists_async(full, hook))
+            stat = await read_again(lambda: kazoo.exists_async(full, hook))
             if missed := watches.missed_data(path, stat and stat.mzxid, since):
                 self.fire(missed, full)
 
-        async def look_at_children(path: str) -> None:
+        async def check_children(path: str) -> None:
             full = self.chroot.full(path)
-            found = await look(lambda: kazoo.get_children_async(full, hook, include_data=True))
+            found = await read_again(
+                lambda: kazoo.get_children_async(full, hook, include_data=True)
+            )
             if missed := watches.missed_children(found and found[1].pzxid, since):
                 self.fire(missed, full)
 
         try:
             await asyncio.gather(
-                *(look_at_data(path) for path in list(watches.data)),
-                *(look_at_children(path) for path in list(watches.child)),
+                *(check_data(path) for path in list(watches.data)),
+                *(check_children(path) for path in list(watches.child)),
             )
         except (KazooException, RegistrySessionExpired):
-            return  # this connection is gone, too
+            return  # this connection is lost as well
         self.unarmed_since = None
         self.ready.set()
 
     # ---- states
 
-    def hear_state_on_thread(self, state: str) -> None:
+    def on_state_in_thread(self, state: str) -> None:
         if state == KazooState.CONNECTED:
-            self.inbox.put(self.connected, self.kazoo.client_id)
+            self.inbox.put(self.on_connected, self.kazoo.client_id)
         elif state == KazooState.SUSPENDED:
-            self.inbox.put(self.suspended, self.kazoo.last_zxid)
+            self.inbox.put(self.on_suspended, self.kazoo.last_zxid)
         else:
-            self.handler.is_over = True  # before kazoo can think of a new session
-            self.inbox.put(self.lost)
+            self.handler.is_over = True  # prevents kazoo from opening a new session
+            self.inbox.put(self.on_lost)
 
-    def connected(self, credentials: tuple[int, bytes]) -> None:
+    def on_connected(self, credentials: tuple[int, bytes]) -> None:
         if self.state is SessionState.EXPIRED:
             return
         is_first = not self.id
@@ -439,9 +452,9 @@ class ZooKeeperSession:
         else:
             self.arming = self.loop.create_task(self.arm_again(), name="arm watches")
         if not is_first:
-            logger.info("connected to ZooKeeper again session=%#x", self.id)
+            logger.info("reconnected to ZooKeeper session=%#x", self.id)
 
-    def suspended(self, last_zxid: int) -> None:
+    def on_suspended(self, last_zxid: int) -> None:
         if self.state is SessionState.EXPIRED:
             return
         self.connection += 1
@@ -453,7 +466,7 @@ class ZooKeeperSession:
         logger.warning("connection to ZooKeeper lost session=%#x", self.id)
         self.change_state(SessionState.SUSPENDED)
 
-    def lost(self) -> None:
+    def on_lost(self) -> None:
         if self.state is not SessionState.EXPIRED:
             self.change_state(SessionState.EXPIRED)
             self.end()
@@ -463,31 +476,29 @@ class ZooKeeperSession:
         for listener in self.listeners:
             self.loop.call_soon(listener, state)
 
-    def expired(self) -> RegistrySessionExpired:
-        return RegistrySessionExpired("", f"session {self.id:#x} is over")
+    def expired_error(self) -> RegistrySessionExpired:
+        return RegistrySessionExpired("", f"session {self.id:#x} has ended")
 
-    # ---- begin and end
+    # ---- start and end
 
     async def start(self) -> None:
         self.kazoo.start_async()
         await self.ready.wait()
 
-    async def cause(self) -> str:
-        """Why there is no connection, as far as it is known."""
+    async def connect_failure(self) -> str:
+        """Return the reason for the missing connection, as far as it is known."""
         if self.handler.refusal:
             return self.handler.refusal
-        for (
-            host,
-            port,
-        ) in self.kazoo.hosts:  # kazoo does not tell which of them it could not resolve
+        # Kazoo does not report which host it could not resolve.
+        for host, port in self.kazoo.hosts:
             try:
                 await self.loop.getaddrinfo(host, port)
             except OSError:
                 return f"unknown host {host}"
         return "no answer"
 
-    async def make_root(self) -> None:
-        """The chroot, with what stands above it."""
+    async def create_root(self) -> None:
+        """Create the chroot and its parents."""
         root = self.chroot.root
         if not root or await self.exists(ROOT) is not None:
             return
@@ -499,12 +510,12 @@ class ZooKeeperSession:
                 await self.perform(path, partial(self.kazoo.create_async, path, None))
 
     async def close(self) -> None:
-        """A goodbye only where somebody hears it: without a server the session times out by itself."""
+        """Close the session on the server if connected. Otherwise abandon it, and it times out."""
         if self.state is not SessionState.CONNECTED:
             await self.abandon()
             return
         self.state = SessionState.EXPIRED
-        done, _ = await asyncio.wait([self.end()], timeout=GOODBYE_S)
+        done, _ = await asyncio.wait([self.end()], timeout=CLOSE_TIMEOUT_S)
         if not done:
             await self.abandon()
 
@@ -514,13 +525,13 @@ class ZooKeeperSession:
         await asyncio.shield(self.end())
 
     def end(self) -> asyncio.Future[None]:
-        """Nobody waits any longer, and the thread ends: with a goodbye to the server, if there is a connection."""
+        """Fail all requests in flight and stop kazoo in a thread. Kazoo closes the session if there is a connection."""
         if self.ended is None:
             if self.arming is not None:
                 self.arming.cancel()
             for call in list(self.calls):
                 if not call.future.done():
-                    call.future.set_exception(self.expired())
+                    call.future.set_exception(self.expired_error())
             self.calls.clear()
             self.ready.set()
             self.registry.sessions.remove(self)
@@ -532,4 +543,4 @@ class ZooKeeperSession:
             self.kazoo.stop()
             self.kazoo.close()
         except WriterNotClosedException as error:
-            logger.warning("a connection to ZooKeeper does not end error=%s", reason(error))
+            logger.warning("cannot close a connection to ZooKeeper error=%s", reason(error))

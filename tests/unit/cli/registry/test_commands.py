@@ -165,7 +165,7 @@ def test_a_directory_without_a_registry_says_what_to_type(data: str) -> None:
     Path(data, "registry", "registry.db").write_bytes(b"no database at all" * 99)
     failed = run("ls", "/", "--data", data)
     assert (failed.returncode, failed.stderr.count("\n")) == (1, 1)
-    assert "is damaged" in failed.stderr
+    assert "is corrupt" in failed.stderr
 
 
 async def test_watch_tells_every_change_in_order_until_the_count(
