@@ -2,19 +2,20 @@
 
     session call ──► tree (in memory) ──► writer thread ──► disk
                                                   │
-    watches, then the answer  ◄── mailbox ◄───────┘         one mailbox per event loop
+    watches, then the result  ◄── mailbox ◄───────┘         one mailbox per event loop
 
-The law: nobody learns of a change before it is durable, and everybody learns of changes in their order. A
-call is decided at once against the tree; its answer, good or bad, read or write, is held back until every
-transaction the tree then contained is on the disk and the watches those fired have run. So a session sees the
-event before it can see the new data, as ZooKeeper promises. Where nothing is in flight a read answers at once.
+Invariant: no client sees a change before it is durable, and all clients see changes in the same order. A call is
+applied to the tree immediately. Its result or error, also that of a read, is returned later: when every transaction in
+the tree at that time is durable, and the watches that these transactions fired have been called. So a session receives
+an event before it can read the new data, as in ZooKeeper. If no transaction is in flight, a read returns immediately.
 
-With `path=None` nothing is kept and no thread runs; order and timing of answers are the same.
+With `path=None` nothing is stored and no thread runs. Order and timing of results are the same.
 
-Sessions end with their process; the next one to open the directory removes their ephemeral nodes. Within it a client
-needs no heartbeat: whoever kills or halts it says so (`abandon`, `count_down`), and from then on its time runs.
+Sessions end with their process. The next process that opens the directory deletes their ephemeral nodes. Clients in the
+process send no heartbeats. The code that kills or halts a client calls `abandon` or `count_down`, which starts the
+session timeout.
 
-A disk that refuses a commit ends the registry: sessions expire, and every further call raises that StorageError.
+A failed commit ends the registry: sessions expire, and every further call raises the StorageError of that commit.
 """
 
 from __future__ import annotations
@@ -45,46 +46,52 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Session ids look like those of ZooKeeper server 1; below that mark stands the zxid at which the session began.
-# A zxid never comes back once durable, so no node of a former process is ever owned by a later session.
+# Session ids look like those of ZooKeeper server 1. The lower bits are the zxid at which the session began. A durable
+# zxid is never used again, so no ephemeral node of an earlier process belongs to a later session.
 SESSION_ID_MARK = 1 << 56
 
 
-class Notice(NamedTuple):
+class WatchCall(NamedTuple):
+    """A watch to be called on the event loop of its session."""
+
     session: EmbeddedSession
     watch: Watch
     event: WatchEvent
 
 
 class EmbeddedRegistry:
-    """The znode tree in the directory `path`, or in memory alone. All methods belong to an event loop; sessions
-    on several loops may share one registry."""
+    """The znode tree in the directory `path`, or in memory only.
+
+    Methods must be called on an event loop unless noted. Sessions on several loops may share one registry.
+    """
 
     def __init__(self, path: str | None, clock: Clock) -> None:
         self.path = path
         self.clock = clock
-        # Guards what follows. Held for the time of a dictionary access, never over I/O.
+        # Guards the attributes below. Held briefly, never during I/O.
         self.lock = threading.Lock()
         self.tree = Tree()
         self.watches = Watches()
         self.sessions: dict[int, EmbeddedSession] = {}
         self.mailboxes: dict[asyncio.AbstractEventLoop, Mailbox] = {}
-        self.in_flight: deque[tuple[int, list[Notice]]] = deque()
+        self.in_flight: deque[tuple[int, list[WatchCall]]] = deque()
         self.sent = self.durable = 0  # the zxid of the last transaction in flight, and on the disk
         self.writer: Writer | None = None
         self.failure: StorageError | None = None
         self.closed = False
 
     async def open(self) -> None:
-        """Recover what is on the disk. `connect` does this too; call it to meet errors early: DirectoryLocked,
-        StorageError."""
+        """Load the tree from the disk. Raises DirectoryLocked or StorageError.
+
+        `connect` calls this as well. Call it earlier to detect errors early.
+        """
         if self.path is None:
             return
         with self.lock:
             if self.closed:
                 raise RegistryError("", "the registry is closed")
             if self.writer is None:
-                # SQLite is loaded here and not above: a registry in memory does not pay for it.
+                # Imported here: a registry in memory does not need SQLite.
                 from barnabas.world.registry.writer import Writer
 
                 self.writer = Writer(self.path, self.committed)
@@ -107,13 +114,13 @@ class EmbeddedRegistry:
         loop = asyncio.get_running_loop()
         with self.lock:
             if self.failure is not None:
-                raise again(self.failure)
+                raise copy_failure(self.failure)
             if self.closed:
                 raise RegistryError("", "the registry is closed")
             mailbox = self.mailboxes.get(loop)
             if mailbox is None:
                 mailbox = self.mailboxes[loop] = Mailbox(loop, self.durable)
-            # Not written by itself: whatever the session makes durable is durable with a later zxid.
+            # This transaction is not written: every later write of the session has a higher zxid.
             began = self.tree.apply([], session=0, now_ms=self.clock.now_ms())
             session = EmbeddedSession(
                 self, mailbox, id=SESSION_ID_MARK | began.zxid, timeout_ms=session_timeout_ms
@@ -122,12 +129,14 @@ class EmbeddedRegistry:
         return session
 
     def expire(self, session: EmbeddedSession) -> asyncio.Future[None]:
-        """End a session as if its time had run out. Await the result to know its ephemeral nodes gone."""
-        return self.end(session, tell=True)
+        """Expire a session. The future is done when the deletion of its ephemeral nodes is durable."""
+        return self.end(session, notify=True)
 
     def abandon(self, session: EmbeddedSession) -> None:
-        """The session's client is dead as of now: it hears nothing more, and the session expires when its
-        timeout has passed. To be called on a loop that goes on; the client's own may be gone."""
+        """Treat the client of a session as crashed: it gets no more events, and the session expires after its timeout.
+
+        Call it on a loop that keeps running; that of the client may be closed.
+        """
         with self.lock:
             if session.id not in self.sessions or session.state is SessionState.SUSPENDED:
                 return
@@ -137,39 +146,41 @@ class EmbeddedRegistry:
         self.count_down(session)
 
     def count_down(self, session: EmbeddedSession) -> None:
-        """The session's client is silent as of now. What it is to be told waits for it, but unless it is heard of
-        again (`revive`) before its timeout has passed, the session expires. To be called on a loop that goes on."""
+        """Treat the client of a session as halted: start the session timeout, which `revive` cancels.
+
+        Events for the client are queued meanwhile. Call it on a loop that keeps running.
+        """
         if session.countdown is None:
             loop = asyncio.get_running_loop()
             session.countdown = loop.call_later(session.timeout_ms / 1000, self.time_out, session)
 
     def revive(self, session: EmbeddedSession) -> None:
-        """The client of a session that counts down is heard of again. On the loop of `count_down`."""
+        """Cancel the timeout that `count_down` has started. Call it on the same loop."""
         if session.countdown is not None:
             session.countdown.cancel()
             session.countdown = None
 
     def time_out(self, session: EmbeddedSession) -> None:
-        """Expire it, from any thread."""
+        """Expire a session. May be called from any thread."""
         with self.lock:
             if session.id in self.sessions:
-                self.finish(session, tell=True)
+                self.finish(session, notify=True)
 
     def expire_abandoned(self) -> None:
-        """Nobody has time for the dead any more. From any thread."""
+        """Expire all abandoned sessions without waiting for their timeouts. May be called from any thread."""
         with self.lock:
             for session in list(self.sessions.values()):
                 if session.state is SessionState.SUSPENDED:
-                    self.finish(session, tell=False)
+                    self.finish(session, notify=False)
 
     async def close(self) -> None:
-        """End all sessions, wait until that is durable, let go of the directory."""
+        """End all sessions, wait until that is durable, and release the directory."""
         if self.closed:
             return
         self.closed = True
         with self.lock:
             for session in list(self.sessions.values()):
-                self.finish(session, tell=True)
+                self.finish(session, notify=True)
             mailbox = self.mailboxes.get(asyncio.get_running_loop())
         if self.writer is not None:
             await asyncio.wrap_future(self.writer.stop())
@@ -179,32 +190,30 @@ class EmbeddedRegistry:
     # ---- for sessions
 
     def apply(self, session: EmbeddedSession, ops: Sequence[Op]) -> Transaction:
-        """Decide a transaction and send it on its way to the disk. The lock is held."""
+        """Apply a transaction to the tree and queue it for the writer. The caller holds the lock."""
         transaction = self.tree.apply(ops, session=session.id, now_ms=self.clock.now_ms())
         self.send(transaction)
         return transaction
 
-    def end(self, session: EmbeddedSession, *, tell: bool) -> asyncio.Future[None]:
+    def end(self, session: EmbeddedSession, *, notify: bool) -> asyncio.Future[None]:
         with self.lock:
             if session.id in self.sessions:
-                self.finish(session, tell=tell)
+                self.finish(session, notify=notify)
             return session.mailbox.wait_for(self.sent)
 
-    def finish(self, session: EmbeddedSession, *, tell: bool) -> None:
-        """No more calls, no more watches, and the ephemeral nodes go. The lock is held."""
+    def finish(self, session: EmbeddedSession, *, notify: bool) -> None:
+        """End a session: reject its calls, drop its watches, delete its ephemeral nodes. The caller holds the lock."""
         session.state = SessionState.EXPIRED
-        self.post(session.mailbox, session.ended, tell)
+        self.post(session.mailbox, session.on_ended, notify)
         del self.sessions[session.id]
         self.watches.drop_session(session.id)
         self.send(self.tree.end_session(session.id, now_ms=self.clock.now_ms()))
 
     def send(self, transaction: Transaction) -> None:
         fired = self.watches.fire(transaction.changes)
-        notices = [
-            Notice(self.sessions[firing.session], firing.watch, firing.event) for firing in fired
-        ]
+        calls = [WatchCall(self.sessions[each.session], each.watch, each.event) for each in fired]
         self.sent = transaction.zxid
-        self.in_flight.append((transaction.zxid, notices))
+        self.in_flight.append((transaction.zxid, calls))
         if self.writer is None:
             self.deliver(transaction.zxid)
         else:
@@ -213,7 +222,7 @@ class EmbeddedRegistry:
     # ---- from the writer
 
     def committed(self, zxid: int, failure: StorageError | None) -> None:
-        """All transactions up to `zxid` are durable, or none in flight ever will be. On the writer's thread."""
+        """Called on the writer's thread: all transactions up to `zxid` are durable, or the commit failed."""
         with self.lock:
             if failure is None:
                 self.deliver(zxid)
@@ -224,30 +233,30 @@ class EmbeddedRegistry:
                 self.post(mailbox, mailbox.fail, failure)
             for session in list(self.sessions.values()):
                 session.state = SessionState.EXPIRED
-                self.post(session.mailbox, session.ended, True)
+                self.post(session.mailbox, session.on_ended, True)
             self.sessions.clear()
 
     def deliver(self, zxid: int) -> None:
-        """Tell every loop, in order, of what is durable now. The lock is held."""
+        """Pass the transactions that are durable now to every loop, in order. The caller holds the lock."""
         self.durable = zxid
-        batch: list[tuple[int, list[Notice]]] = []
+        batch: list[tuple[int, list[WatchCall]]] = []
         while self.in_flight and self.in_flight[0][0] <= zxid:
             batch.append(self.in_flight.popleft())
         for mailbox in list(self.mailboxes.values()):
             self.post(mailbox, mailbox.receive, batch)
 
-    def post(self, mailbox: Mailbox, tell: Callable[..., None], *arguments: object) -> None:
+    def post(self, mailbox: Mailbox, callback: Callable[..., None], *arguments: object) -> None:
         try:
             if mailbox.loop is running_loop():
-                mailbox.loop.call_soon(tell, *arguments)
+                mailbox.loop.call_soon(callback, *arguments)
             else:
-                mailbox.loop.call_soon_threadsafe(tell, *arguments)
-        except RuntimeError:  # that loop is closed, and with it all who could have listened
+                mailbox.loop.call_soon_threadsafe(callback, *arguments)
+        except RuntimeError:  # that loop is closed
             self.mailboxes.pop(mailbox.loop, None)
 
 
 class Mailbox:
-    """Where one event loop learns what has become durable. Touched on that loop alone."""
+    """Delivers durable transactions to one event loop. Used on that loop only."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, settled: int) -> None:
         self.loop = loop
@@ -256,22 +265,22 @@ class Mailbox:
         self.failure: StorageError | None = None
 
     def wait_for(self, zxid: int) -> asyncio.Future[None]:
-        """Done when all up to `zxid` is durable and its watches have run."""
+        """Return a future that is done when all transactions up to `zxid` are durable and their watches called."""
         future: asyncio.Future[None] = self.loop.create_future()
         if self.failure is not None:
-            future.set_exception(again(self.failure))
+            future.set_exception(copy_failure(self.failure))
         elif zxid <= self.settled:
             future.set_result(None)
         else:
             self.waiters.append((zxid, future))
         return future
 
-    def receive(self, batch: list[tuple[int, list[Notice]]]) -> None:
-        # Each by its own call_soon: a watch that raises is reported by the loop and stops nobody else.
-        for zxid, notices in batch:
-            for notice in notices:
-                if notice.session.mailbox is self:
-                    self.loop.call_soon(notice.session.hear, notice.watch, notice.event)
+    def receive(self, batch: list[tuple[int, list[WatchCall]]]) -> None:
+        # One call_soon per watch: the loop reports an exception of a watch, and the others still run.
+        for zxid, calls in batch:
+            for call in calls:
+                if call.session.mailbox is self:
+                    self.loop.call_soon(call.session.call_watch, call.watch, call.event)
             self.loop.call_soon(self.settle, zxid)
 
     def settle(self, zxid: int) -> None:
@@ -286,18 +295,18 @@ class Mailbox:
         while self.waiters:
             _, future = self.waiters.popleft()
             if not future.done():
-                future.set_exception(again(failure))
+                future.set_exception(copy_failure(failure))
 
 
 class EmbeddedSession:
-    """One client of an EmbeddedRegistry; see RegistrySession for what each call means."""
+    """One client of an EmbeddedRegistry. See RegistrySession in ports.py for the contract."""
 
     def __init__(
         self,
         registry: EmbeddedRegistry,
         mailbox: Mailbox,
         *,
-        id: int,  # noqa: A002 - the port's name
+        id: int,  # noqa: A002 - the name in ports.py
         timeout_ms: int,
     ) -> None:
         self.registry = registry
@@ -368,11 +377,11 @@ class EmbeddedSession:
         return await self.perform(lambda: list(self.registry.apply(self, ops).results))
 
     async def close(self) -> None:
-        if self.state is not SessionState.SUSPENDED:  # the dead say no goodbye
-            await self.registry.end(self, tell=False)
+        if self.state is not SessionState.SUSPENDED:  # an abandoned session expires by its timeout
+            await self.registry.end(self, notify=False)
 
     async def abandon(self) -> None:
-        """As if this client had died: the session ends when its timeout has passed."""
+        """Treat this client as crashed: the session expires after its timeout."""
         self.registry.abandon(self)
 
     def apply_one(self, op: Op) -> str | ZnodeStat | None:
@@ -382,14 +391,14 @@ class EmbeddedSession:
             raise failed.error from None
 
     async def perform(self, work: Callable[[], T]) -> T:
-        """Do `work` on the tree now, and answer when all that the tree then contains is durable."""
+        """Call `work` on the tree now. Return its result when all transactions in the tree are durable."""
         registry = self.registry
         outcome: T | RegistryError
         with registry.lock:
             if registry.failure is not None:
-                raise again(registry.failure)
+                raise copy_failure(registry.failure)
             if self.state is not SessionState.CONNECTED:
-                raise RegistrySessionExpired("", f"session {self.id:#x} is over")
+                raise RegistrySessionExpired("", f"session {self.id:#x} has ended")
             try:
                 outcome = work()
             except RegistryError as error:
@@ -401,18 +410,18 @@ class EmbeddedSession:
             raise outcome
         return outcome
 
-    def hear(self, watch: Watch, event: WatchEvent) -> None:
+    def call_watch(self, watch: Watch, event: WatchEvent) -> None:
         if self.state is SessionState.CONNECTED:
             watch(event)
 
-    def ended(self, tell: bool) -> None:
-        if tell:
+    def on_ended(self, notify: bool) -> None:
+        if notify:
             for listener in self.listeners:
                 self.mailbox.loop.call_soon(listener, SessionState.EXPIRED)
 
 
-def again(failure: StorageError) -> StorageError:
-    """The same failure for another caller: one exception object must not be raised in two tasks."""
+def copy_failure(failure: StorageError) -> StorageError:
+    """Return a copy of a failure: one exception object must not be raised in two tasks."""
     return type(failure)(failure.path, failure.why, failure.position)
 
 
