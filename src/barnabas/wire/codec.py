@@ -228,7 +228,7 @@ def decode_from(cls: type[M], version: int, data: memoryview | bytes, at: int = 
 
 
 def build_codec(hint: Any, version: int, flexible: bool, nullable: bool = False) -> TypeCodec:
-    """Return the codec of a type hint. `nullable` tells whether null is allowed in this version."""
+    """Return the codec of a type hint. `nullable` is true if null is allowed in this version."""
     if get_origin(hint) is Annotated:
         inner, *marks = get_args(hint)
         for mark in marks:

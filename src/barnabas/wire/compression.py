@@ -302,7 +302,7 @@ def decompress_snappy(view: memoryview, limit: int, pieces: int) -> bytes:
 def iter_xerial_blocks(view: memoryview) -> Iterator[memoryview]:
     """Yield each compressed block.
 
-    Another header may stand between two blocks. An incomplete length at the end is ignored.
+    There may be another header between two blocks. An incomplete length at the end is ignored.
     """
     at = len(XERIAL_HEAD)
     while at + LENGTH.size <= len(view):

@@ -168,7 +168,7 @@ def salvage_lz4(packed: memoryview, limit: int) -> SalvagedData:
     at += 1
     descriptor = bytes((flags & ~LZ4_WHOLE_FRAME_FLAGS, sizes))
     head = LZ4_MAGIC + descriptor + bytes((lz4_checksum(descriptor),))
-    behind = LZ4_SIZE.size if flags & Lz4Flag.BLOCK_CHECKSUM else 0
+    checksum_bytes = LZ4_SIZE.size if flags & Lz4Flag.BLOCK_CHECKSUM else 0
     plain = bytearray()
     for _ in range(PIECES_MAX):
         if len(plain) > limit or at + LZ4_SIZE.size > len(packed):
@@ -179,14 +179,14 @@ def salvage_lz4(packed: memoryview, limit: int) -> SalvagedData:
             last = end + LZ4_SIZE.size if flags & Lz4Flag.CONTENT_CHECKSUM else end
             is_complete = last <= len(packed)
             return SalvagedData(bytes(plain), is_complete, breaks_record=not is_complete)
-        if end <= len(packed) < end + behind:
+        if end <= len(packed) < end + checksum_bytes:
             return SalvagedData(bytes(plain), breaks_record=True)
-        frame = head + packed[at : end + behind] + LZ4_END
+        frame = head + packed[at : end + checksum_bytes] + LZ4_END
         try:
             plain += decompress(Compression.LZ4, frame, limit=LZ4_BLOCK_BYTES_MAX[sizes])
         except DecompressionError:
             break
-        at = end + behind
+        at = end + checksum_bytes
     return SalvagedData(bytes(plain))
 
 

@@ -35,7 +35,7 @@ STUCK_EXIT_CODE = 75
 
 
 class Verdict(Enum):
-    """What a tick found."""
+    """Result of a tick."""
 
     RUNNING = auto()
     STALLED = auto()

@@ -1,1 +1,1 @@
-"""The registry: a znode tree in ZooKeeper or in this process, behind the interface in ports.py."""
+"""The registry: a znode tree in ZooKeeper or in this process. The interface is in ports.py."""
