@@ -101,12 +101,12 @@ EXCEPTIONS = {
     ): "waits for the same thread again; it cannot be cancelled",
     (
         "wire/compression.py",
-        "decompress_growing",
+        "decompress_into_buffer",
         "except cramjam.DecompressionError",
     ): "each turn has a larger buffer",
     (
         "wire/damaged.py",
-        "remains_of_zstd_frame",
+        "salvage_zstd_frame",
         "except cramjam.DecompressionError",
     ): "each turn has a larger buffer",
     (
