@@ -270,6 +270,8 @@ class TimestampType(IntEnum):
 
 
 class Record(NamedTuple):
+    """A record. `offset` is absolute, `timestamp` is in milliseconds; a null `value` is a tombstone."""
+
     offset: int
     timestamp: int
     key: bytes | None

@@ -42,6 +42,8 @@ sync_data = getattr(os, "fdatasync", os.fsync)
 
 
 class RealFile:
+    """One file of a RealDisk. `touched` is set by each use, for `RealDisk.close_idle_files`."""
+
     __slots__ = ("descriptor", "disk", "known_size", "name", "touched")
 
     def __init__(self, disk: RealDisk, path: str, descriptor: int, size: int) -> None:
@@ -75,7 +77,7 @@ class RealFile:
             if written != wanted:
                 self.write_rest(descriptor, parts, written)
         except OSError as error:
-            self.cut_back(descriptor)
+            self.undo_write(descriptor)
             raise to_storage_error(self.name, error) from error
         self.known_size = position + wanted
 
@@ -88,7 +90,8 @@ class RealFile:
             position += count
             rest = rest[count:]
 
-    def cut_back(self, descriptor: int) -> None:
+    def undo_write(self, descriptor: int) -> None:
+        """Truncate the file to its size before a failed write."""
         try:
             os.ftruncate(descriptor, self.known_size)
         except OSError:
@@ -140,6 +143,8 @@ class RealFile:
 
 
 class RealLock:
+    """A locked file, until `release()`."""
+
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
 
@@ -281,6 +286,7 @@ class RealDisk:
             raise to_storage_error(path, error) from error
 
     def discard(self, path: str) -> None:
+        """Remove a file if possible."""
         try:
             os.unlink(path)
         except OSError:

@@ -36,6 +36,8 @@ class PastChange(NamedTuple):
 
 
 class Reader:
+    """An open registry database. Raises StorageError."""
+
     def __init__(self, directory: str) -> None:
         self.directory = directory
         self.path = str(Path(directory, DATABASE))

@@ -200,6 +200,7 @@ class ZooKeeperSession:
 
         self.watches = ArmedWatches()
         self.unarmed_since: int | None = None
+        """The last zxid before the connection was lost; None while the watches are armed."""
         self.arming: asyncio.Task[None] | None = None
 
     @property
@@ -237,6 +238,7 @@ class ZooKeeperSession:
             return None
 
     def send(self, request: Any) -> Any:
+        """Pass a request that kazoo does not know to kazoo."""
         result = self.kazoo.handler.async_result()
         self.kazoo._call(request, result)
         return result
@@ -362,9 +364,8 @@ class ZooKeeperSession:
             return
         if isinstance(result.exception, ConnectionLoss):
             self.ready.clear()  # retries wait for the next connection; the state changes soon
-            call.future.set_exception(
-                ConnectionLoss()
-            )  # kazoo shares one object among all requests
+            # A new object, because kazoo shares its own among all requests.
+            call.future.set_exception(ConnectionLoss())
         elif result.exception is not None:
             call.future.set_exception(result.exception)
         elif call.is_read and call.connection != self.connection:
