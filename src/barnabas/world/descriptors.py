@@ -16,7 +16,6 @@ def raise_descriptor_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        with suppress(
-            OSError, ValueError
-        ):  # some systems reject their own hard limit: keep the soft limit
+        # Some systems reject their own hard limit. The soft limit then stays.
+        with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
