@@ -13,7 +13,7 @@ from kio.serial import entity_writer
 
 from barnabas.errors import RemoteWireError
 from barnabas.wire.consumer_protocol import (
-    NEWEST,
+    LATEST_VERSION,
     VERSION,
     ConsumerAssignment,
     ConsumerSubscription,
@@ -26,7 +26,7 @@ from barnabas.wire.consumer_protocol import (
 from tests.unit.wire.random_messages import random_message
 from tests.unit.wire.test_against_kio import to_kio
 
-VERSIONS = range(NEWEST + 1)
+VERSIONS = range(LATEST_VERSION + 1)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
