@@ -142,7 +142,7 @@ async def test_who_still_reads_a_replaced_segment_reads_on(nodes: Nodes) -> None
     before = part.file.read(part.position, part.size)
     assert await LogCleaner(node.config, node.replicas, StandingClock()).clean_dirtiest()
     node.disk.descriptors = 1
-    node.disk.make_room()
+    node.disk.close_idle_files()
     node.disk.descriptors = 100
     assert part.file.read(part.position, part.size) == before, "found under its new name"
     assert [name for name in names(log) if name.endswith(".deleted")]
@@ -163,7 +163,7 @@ async def test_two_cleanings_in_a_row_do_not_mix_up_what_is_still_being_read(nod
         parts.append((part, part.file.read(part.position, part.size)))
         assert await cleaner.clean_dirtiest()
     node.disk.descriptors = 1
-    node.disk.make_room()
+    node.disk.close_idle_files()
     node.disk.descriptors = 100
     for part, before in parts:
         assert part.file.read(part.position, part.size) == before

@@ -27,7 +27,7 @@ def response(groups: int, partitions: int) -> OffsetFetchResponse:
 def test_encoding_stops_at_the_bound() -> None:
     small = codec.encode(response(1, 10), 8, bytes_max=1000)
     assert small == codec.encode(response(1, 10), 8)
-    with pytest.raises(MessageTooLarge, match="more than 1000 bytes"):
+    with pytest.raises(MessageTooLarge, match="exceeds 1000 bytes"):
         codec.encode(response(10, 10), 8, bytes_max=1000)
 
 

@@ -260,7 +260,7 @@ def test_a_full_volume_is_told_and_what_was_there_stays(directory: str) -> None:
     tree = Tree()
     store.commit([tree.apply([Create(path="/a")], session=0, now_ms=0)])
     store.database.execute("PRAGMA max_page_count = 20")
-    with pytest.raises(OutOfSpace, match="no room left on the volume"):
+    with pytest.raises(OutOfSpace, match="no space left on the volume"):
         store.commit([tree.apply([Create(path="/b", data=bytes(200_000))], session=0, now_ms=0)])
     assert sorted(store.load().nodes) == ["/", "/a"]
     store.close()
