@@ -251,7 +251,7 @@ async def test_an_empty_file_is_a_start_cut_short(directory: str) -> None:
 
 async def test_a_directory_that_cannot_be_made_is_a_storage_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StorageError, match="cannot be made"):
+    with pytest.raises(StorageError, match="cannot be created"):
         await opened(str(tmp_path / "file" / "registry")).connect(6000)
 
 
