@@ -96,7 +96,9 @@ def test_members_do_not_commit_before_they_know_what_they_are_given() -> None:
 
 def test_a_group_knows_what_its_consumers_read() -> None:
     def says(*topics: str) -> tuple[AssignmentProtocol, ...]:
-        return (AssignmentProtocol("range", encode_subscription(ConsumerSubscription(topics=topics))),)
+        return (
+            AssignmentProtocol("range", encode_subscription(ConsumerSubscription(topics=topics))),
+        )
 
     played = PlayedGroup()
     played.join(new="a", protocols=says("x", "y"))

@@ -15,7 +15,7 @@ from barnabas.wire import codec
 from barnabas.wire.fast import (
     FetchedPartition,
     FetchedTopic,
-    FetchResult,
+    PartitionFetchResult,
     RepeatedFetch,
     RepeatedFetches,
     decode_fetch,
@@ -113,7 +113,7 @@ def test_it_is_read_and_answered_as_any_other(
     ]
     assert (repeated.min_bytes, repeated.max_bytes) == (1, 1 << 20)
     told = [
-        FetchResult(high, start, (memoryview(bytes(size)),) if size else (), size)
+        PartitionFetchResult(high, start, (memoryview(bytes(size)),) if size else (), size)
         for high, start, size in (data.draw(told_of) for _ in repeated.partitions)
     ]
     news = iter(told)

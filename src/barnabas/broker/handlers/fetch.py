@@ -39,7 +39,7 @@ from barnabas.broker.fetch_sessions import (
 from barnabas.broker.handlers.current_leader import find_endpoints, find_leader
 from barnabas.errors import ApiError, ErrorCode, StorageError
 from barnabas.model import ZERO_ID
-from barnabas.wire.fast import FetchedPartition, FetchedTopic, FetchResult, RepeatedFetch
+from barnabas.wire.fast import FetchedPartition, FetchedTopic, PartitionFetchResult, RepeatedFetch
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.current_leader import NodeEndpoint
 from barnabas.wire.messages.fetch import NO_DIVERGENCE, FetchRequest
@@ -116,13 +116,13 @@ def handle_repeated_fetch(
             log = partition.log
             bound = log.watermark
             if offset == bound:
-                told.append(FetchResult(bound, log.log_start_offset, (), 0))
+                told.append(PartitionFetchResult(bound, log.log_start_offset, (), 0))
                 continue
             found = log.read(offset, min(max_bytes, left), bound, left == most)
             if found.first_incomplete or found.unchecked is not None:
                 return None
             left = max(left - found.size, 0)
-            told.append(FetchResult(bound, log.log_start_offset, found.slices, found.size))
+            told.append(PartitionFetchResult(bound, log.log_start_offset, found.slices, found.size))
     except (ApiError, StorageError):
         return None
     if most - left < min(repeated.min_bytes, most):

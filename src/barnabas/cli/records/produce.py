@@ -122,7 +122,7 @@ def produce(
                 for record in records:
                     record_key, value = split(record)
                     if dry_run:
-                        progress.add_dry_run(producer.choose_partition(topic, record_key, partition))
+                        progress.add_dry_run(producer.target(topic, record_key, partition))
                     else:
                         producer.send(
                             topic, value, key=record_key, headers=header_pairs, partition=partition

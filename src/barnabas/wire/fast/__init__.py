@@ -14,13 +14,13 @@ from barnabas.wire.fast.produce import (
     encode_produce_response,
 )
 from barnabas.wire.fast.repeated import RepeatedProduce, RepeatedProduces
-from barnabas.wire.fast.repeated_fetch import FetchResult, RepeatedFetch, RepeatedFetches
+from barnabas.wire.fast.repeated_fetch import PartitionFetchResult, RepeatedFetch, RepeatedFetches
 
 __all__ = [
-    "FetchResult",
     "FetchedPartition",
     "FetchedTopic",
     "ManyPartitions",
+    "PartitionFetchResult",
     "RepeatedFetch",
     "RepeatedFetches",
     "RepeatedProduce",

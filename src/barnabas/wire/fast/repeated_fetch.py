@@ -45,7 +45,7 @@ class RepeatedPartition(NamedTuple):
     """Position of the fetch offset in the frame."""
 
 
-class FetchResult(NamedTuple):
+class PartitionFetchResult(NamedTuple):
     """The fields of a partition that differ in each response."""
 
     high_watermark: int
@@ -111,7 +111,7 @@ class RepeatedFetch:
         unpack = OFFSET.unpack_from
         return [unpack(frame, partition[5])[0] for partition in self.partitions]
 
-    def encode_response(self, frame: memoryview, results: list[FetchResult]) -> list[Part]:
+    def encode_response(self, frame: memoryview, results: list[PartitionFetchResult]) -> list[Part]:
         """Return the parts to send: those of `encode_fetch_response`, with size and response header."""
         pack, pack_size, no_aborted = self.pack, self.pack_size, self.no_aborted
         parts: list[Part] = []

@@ -320,7 +320,15 @@ def test_many_replicas_at_once_are_told_in_lines_that_fit() -> None:
 def test_states_have_plain_names() -> None:
     states = [*PartitionState, *ReplicaState]
     assert {state_name(state) for state in states} == {
-        *("removed", "new", "online", "offline", "being deleted", "deleted", "cannot be deleted now"),
+        *(
+            "removed",
+            "new",
+            "online",
+            "offline",
+            "being deleted",
+            "deleted",
+            "cannot be deleted now",
+        ),
     }
 
 
