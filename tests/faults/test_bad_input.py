@@ -103,7 +103,7 @@ def test_a_log_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     arguments = ["--port=0", f"--data={tmp_path}/data", f"--override=log.dirs={file}/logs"]
     assert f"{file}/logs" in refusal("up", *arguments, code=REFUSED)
     arguments[-1] = f"--override=log.dirs={file}"
-    assert f"{file}: is not a directory; name another" in refusal("up", *arguments, code=REFUSED)
+    assert f"{file}: is not a directory; set log.dirs" in refusal("up", *arguments, code=REFUSED)
 
 
 def test_a_port_in_use_is_named_with_the_way_out_and_the_data_stays_usable(tmp_path: Path) -> None:
