@@ -31,7 +31,7 @@ EXCEPTIONS = {
     ): "periodic: each turn sleeps for the period",
     (
         "cli/terminal/wait_progress.py",
-        "watch",
+        "show_until_done",
         "with suppress(BarnabasError)",
     ): "periodic: each turn waits for the interval",
     (

@@ -221,7 +221,9 @@ def test_who_would_delete_the_offsets_of_all_groups_is_warned(groups: Groups) ->
     groups.ok("groups", "reset", "any", "--to-latest", "--topic", "plain", "--execute")
     dry = groups.run("topics", "delete", "__consumer_offsets", "--dry-run")
     assert (dry.returncode, dry.stdout) == (0, "would delete topic __consumer_offsets\n")
-    assert dry.stderr.startswith("warning: with __consumer_offsets go the offsets of every")
+    assert dry.stderr.startswith(
+        "warning: deleting __consumer_offsets deletes the committed offsets"
+    )
     assert groups.ok("topics", "delete", "plain", "--dry-run") == "would delete topic plain\n"
 
 

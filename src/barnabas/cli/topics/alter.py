@@ -98,7 +98,7 @@ def explain_rejection(
         hint = f"a partition gets a leader when one of its brokers is alive; see {command}"
         return ErrorWithHint(error, why, hint)
     if error.code is ErrorCode.INVALID_PARTITIONS:
-        hint = "partitions can only be added; for fewer, create a new topic and copy the records"
+        hint = "for fewer partitions, create a new topic and copy the records"
         return ErrorWithHint(error, error.message, hint)
     return error
 
