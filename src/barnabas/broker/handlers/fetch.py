@@ -102,7 +102,7 @@ def handle_repeated_fetch(
     replicas, names = context.replicas.partitions, context.metadata.names
     most = min(repeated.max_bytes, context.config.fetch_max_bytes)
     left = most
-    told: list[FetchResult] = []
+    results: list[PartitionFetchResult] = []
     name, id_of_name = "", ZERO_ID
     try:
         for wanted, offset in zip(repeated.partitions, repeated.offsets(frame), strict=True):
@@ -116,18 +116,18 @@ def handle_repeated_fetch(
             log = partition.log
             bound = log.watermark
             if offset == bound:
-                told.append(PartitionFetchResult(bound, log.log_start_offset, (), 0))
+                results.append(PartitionFetchResult(bound, log.log_start_offset, (), 0))
                 continue
             found = log.read(offset, min(max_bytes, left), bound, left == most)
             if found.first_incomplete or found.unchecked is not None:
                 return None
             left = max(left - found.size, 0)
-            told.append(PartitionFetchResult(bound, log.log_start_offset, found.slices, found.size))
+            results.append(PartitionFetchResult(bound, log.log_start_offset, found.slices, found.size))
     except (ApiError, StorageError):
         return None
     if most - left < min(repeated.min_bytes, most):
         return None
-    return repeated.encode_response(frame, told)
+    return repeated.encode_response(frame, results)
 
 
 class Fetch:
