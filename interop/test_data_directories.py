@@ -37,7 +37,7 @@ from interop.scenarios.asks import list_offsets
 from support.broker import BrokerProcess
 from support.waiting import eventually
 from tests.compatibility.raw import Raw, fetch_request
-from tests.compatibility.raw_member import wait_until_read
+from tests.compatibility.raw_member import wait_until_loaded
 
 START_CHECKPOINT_MS = {
     "log.flush.start.offset.checkpoint.interval.ms": "200",
@@ -209,7 +209,7 @@ def test_groups_of_kafka_go_on_here(
     with kafka_on(tmp_path, java, kafka_jars, zookeeper) as kafka:
         with Raw(kafka.bootstrap_servers) as raw:
             raw.create_topic("read", partitions=3)
-            wait_until_read(raw, "readers")
+            wait_until_loaded(raw, "readers")
         consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, **settings})
         for offset in (1, 2):
             offsets = [TopicPartition("read", each, 10 * each + offset) for each in range(2)]
@@ -220,7 +220,7 @@ def test_groups_of_kafka_go_on_here(
     (tmp_path / "data" / "broker-1" / "meta.properties").unlink()
     with BrokerProcess(tmp_path / "data", ADOPT) as broker:
         with Raw(broker.bootstrap_servers) as raw:
-            wait_until_read(raw, "readers")
+            wait_until_loaded(raw, "readers")
         consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, **settings})
         found = consumer.committed(wanted, timeout=30)
         consumer.close()

@@ -1,4 +1,4 @@
-"""One cluster per file of tests, one topic per test, and real broker processes where they are to die."""
+"""Fixtures: one cluster per test module, one topic per test, and broker processes for the tests that kill one."""
 
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -16,7 +16,7 @@ NUMBERS = count()
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    # Records here carry old timestamps on purpose; retention would take them after half a minute.
+    # Records here carry old timestamps on purpose. With retention, they would be deleted after half a minute.
     with LocalCluster(settings={"log.retention.ms": "-1"}) as running:
         yield running
 
@@ -28,13 +28,13 @@ def servers(cluster: LocalCluster) -> str:
 
 @pytest.fixture
 def files(cluster: LocalCluster) -> Files:
-    """What the broker has written."""
+    """The broker's log directory."""
     return Files(cluster.data / "broker-1")
 
 
 @pytest.fixture
 def new_topic(servers: str) -> Callable[..., str]:
-    """Makes a topic of its own: `new_topic(partitions=3, **{"retention.ms": "1"})` is its name."""
+    """Create a topic and return its name: `new_topic(partitions=3, **{"retention.ms": "1"})`."""
 
     def make(partitions: int = 1, **configs: str) -> str:
         name = f"topic-{next(NUMBERS)}"
@@ -59,6 +59,6 @@ def raw(servers: str) -> Iterator[Raw]:
 
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """A broker in a process of its own, whose port and data outlive it."""
+    """A broker in its own process. Its port and data survive restarts."""
     with BrokerProcess(tmp_path / "data", {"log.retention.ms": "-1"}) as running:
         yield running

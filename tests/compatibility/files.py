@@ -1,5 +1,6 @@
-"""What a broker wrote to its log directory, read without the broker: the witness against a client that silently sends
-something else than the test asked of it.
+"""Reads a broker's log directory without the broker.
+
+Catches clients that silently send something other than the test requested.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""kafkajs in a process of its own, spoken to in JSON."""
+"""Runs kafkajs in its own process and exchanges JSON with it."""
 
 import json
 import subprocess
@@ -13,15 +13,15 @@ SECONDS = 60
 
 
 class KafkaJsError(Exception):
-    """kafkajs refused or was refused; `type` is Kafka's name of the error where there is one."""
+    """An error that kafkajs reported; `kind` is Kafka's error name if there is one."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(f"{kind}: {message}")
         self.kind = kind
 
 
-def start(servers: str, command: str, **wish: Any) -> "subprocess.Popen[str]":
-    """It has been told what to do; what it answers can be read line by line."""
+def start(servers: str, command: str, **options: Any) -> "subprocess.Popen[str]":
+    """Start kafkajs with a command; its results can be read line by line."""
     process = subprocess.Popen(
         ["node", str(KAFKAJS / "client.js")],
         stdin=subprocess.PIPE,
@@ -29,14 +29,14 @@ def start(servers: str, command: str, **wish: Any) -> "subprocess.Popen[str]":
         text=True,
     )
     assert process.stdin is not None
-    process.stdin.write(json.dumps({**wish, "servers": servers, "command": command}))
+    process.stdin.write(json.dumps({**options, "servers": servers, "command": command}))
     process.stdin.close()
     process.stdin = None
     return process
 
 
-def ask(servers: str, command: str, **wish: Any) -> Any:
-    process = start(servers, command, **wish)
+def ask(servers: str, command: str, **options: Any) -> Any:
+    process = start(servers, command, **options)
     try:
         text, _ = process.communicate(timeout=SECONDS)
     except subprocess.TimeoutExpired:
@@ -75,7 +75,7 @@ def text(data: bytes | None) -> str | None:
 
 
 def headers(sample: Sample) -> dict[str, list[str]]:
-    """kafkajs takes the values of one name together."""
+    """kafkajs groups the values of headers with the same name."""
     found: dict[str, list[str]] = {}
     for name, value in sample.headers:
         found.setdefault(name, []).append(value.decode())

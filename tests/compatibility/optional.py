@@ -1,4 +1,4 @@
-"""Clients that pip cannot bring: a test of theirs is skipped where they are missing, but fails in CI."""
+"""Clients that pip cannot install. Their tests are skipped if the client is missing, but fail in CI."""
 
 import os
 
@@ -8,7 +8,7 @@ import pytest
 def require(present: bool, name: str) -> None:
     if present:
         return
-    why = f"{name} is not installed; python -m tests.tools installs it where that is possible"
+    why = f"{name} is not installed; run python -m tests.tools to install it"
     if os.environ.get("CI"):
         pytest.fail(why)
     pytest.skip(why)

@@ -1,4 +1,4 @@
-"""Requests by hand: for what no client library can be made to send."""
+"""Hand-made requests, for everything that no client library can be made to send."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,7 +49,7 @@ TIMESTAMP = 1_700_000_000_000
 
 
 class Raw(RawConnection):
-    """Every request gets a number of its own, in the newest version unless another is asked for."""
+    """A connection that numbers its requests. Requests use the newest version unless a test passes another."""
 
     def __init__(self, servers: str) -> None:
         host, _, port = servers.rpartition(":")
@@ -60,14 +60,14 @@ class Raw(RawConnection):
         return self.answer(response, *self.begin(request, version))
 
     def begin(self, request: Message, version: int | None = None) -> tuple[int, int]:
-        """Send and do not wait: (version, correlation id), for `answer`."""
+        """Send without waiting; returns (version, correlation id) for `answer`."""
         if version is None:
             version = APIS[request.API_KEY].versions[-1]
         self.correlation_id += 1
         self.send(frame(request, version, self.correlation_id))
         return version, self.correlation_id
 
-    # ---- what most tests do
+    # ---- shortcuts
 
     def create_topic(
         self, name: str, *, partitions: int = 1, configs: Mapping[str, str] | None = None
@@ -102,7 +102,7 @@ class Raw(RawConnection):
         return answer.responses[0].partition_responses[0]
 
     def fetch(self, topic: str, offset: int, *, version: int = 12, **options: Any) -> PartitionData:
-        """One partition, at once."""
+        """Fetch one partition without waiting."""
         response = self.ask(fetch_request(topic, {0: offset}, **options), FetchResponse, version)
         assert response.error_code == ErrorCode.NONE
         return response.responses[0].partitions[0]
@@ -116,8 +116,10 @@ class Raw(RawConnection):
 
 
 def wait_until_known(addresses: Iterable[str], topic: str) -> None:
-    """Each of these brokers was told who leads the topic, and before that what of it is its own. Who has a topic made
-    is answered as soon as the controller's broker knows of it; the others hear of it then."""
+    """Wait until each of these brokers knows the topic's leader, and so has the replicas assigned to it.
+
+    CreateTopics returns as soon as the controller's broker knows the topic. The other brokers learn of it later.
+    """
     wanted = (MetadataRequestTopic(name=topic),)
     request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
     for address in addresses:
@@ -131,14 +133,14 @@ def is_led(answer: MetadataResponse) -> bool:
 
 
 def batch_of(*values: bytes | None, timestamp: int = TIMESTAMP, **options: Any) -> bytes:
-    """A batch as a producer sends it."""
+    """Build a batch like a producer does."""
     return build_batch(
         [Record(index, timestamp, None, value) for index, value in enumerate(values)], **options
     )
 
 
 def recent_batch_of(*values: bytes | None, **options: Any) -> bytes:
-    """The same, which retention leaves alone: for clusters that have it."""
+    """`batch_of` with a current timestamp, for clusters with retention enabled."""
     return batch_of(*values, timestamp=time.time_ns() // 1_000_000, **options)
 
 
@@ -164,7 +166,7 @@ def fetch_request(
     isolation_level: int = 0,
     current_leader_epoch: int = -1,
 ) -> FetchRequest:
-    """Partitions of one topic from these offsets on, without a session unless one is asked for."""
+    """Build a fetch of one topic's partitions from these offsets, without a session unless one is given."""
     partitions = tuple(
         FetchPartition(
             index,
@@ -187,7 +189,7 @@ def fetch_request(
 
 
 def partitions_of(response: FetchResponse) -> dict[int, PartitionData]:
-    """Of a fetch that concerns one topic."""
+    """The partitions of a fetch response for one topic."""
     topics: tuple[FetchableTopicResponse, ...] = response.responses
     assert len(topics) <= 1
     return {found.partition_index: found for topic in topics for found in topic.partitions}

@@ -1,4 +1,4 @@
-"""A member of a group by hand: it does what a test says, and nothing by itself."""
+"""A hand-driven group member: it sends only what the test tells it to send."""
 
 from __future__ import annotations
 
@@ -32,22 +32,24 @@ RANGE = (JoinGroupRequestProtocol("range", READS),)
 
 
 def wait_for_coordinator(raw: Raw, group: str) -> int:
-    """Its broker's id, once it can be asked."""
+    """Wait until the coordinator is available; returns its broker id."""
     ids: list[int] = []
 
-    def is_there() -> bool:
+    def is_available() -> bool:
         request = FindCoordinatorRequest(coordinator_keys=(group,))
         (found,) = raw.ask(request, FindCoordinatorResponse).coordinators
         ids[:] = [found.node_id]
         return not found.error_code
 
-    eventually(is_there, "a group has a coordinator", seconds=30.0)
+    eventually(is_available, "a group has a coordinator", seconds=30.0)
     return ids[0]
 
 
-def wait_until_read(raw: Raw, *groups: str) -> None:
-    """Whatever this broker, which coordinates them, has kept of these groups is read: it no longer says
-    COORDINATOR_LOAD_IN_PROGRESS, as it may for a while after it was found."""
+def wait_until_loaded(raw: Raw, *groups: str) -> None:
+    """Wait until the coordinator has loaded these groups.
+
+    For a while after election it returns COORDINATOR_LOAD_IN_PROGRESS.
+    """
     request = DescribeGroupsRequest(groups=groups)
     for group in groups:
         wait_for_coordinator(raw, group)
@@ -55,13 +57,13 @@ def wait_until_read(raw: Raw, *groups: str) -> None:
         lambda: (
             not any(each.error_code for each in raw.ask(request, DescribeGroupsResponse).groups)
         ),
-        f"{groups} are read",
+        f"{groups} are loaded",
         seconds=30.0,
     )
 
 
-def one_of_each(partitions: int) -> list[str]:
-    """Groups, one for each partition of __consumer_offsets."""
+def one_group_per_partition(partitions: int) -> list[str]:
+    """Group ids, one for each partition of __consumer_offsets."""
     found: dict[int, str] = {}
     for number in count():
         found.setdefault(partition_of(f"any-{number}", partitions), f"any-{number}")
@@ -71,7 +73,7 @@ def one_of_each(partitions: int) -> list[str]:
 
 
 class RawMember:
-    """One member with a connection of its own. `version` is that of JoinGroup; the others' are as old."""
+    """One member with its own connection. `version` is the JoinGroup version; other APIs use versions of that age."""
 
     def __init__(
         self, servers: str, group: str, *, instance: str | None = None, version: int = 9
@@ -113,10 +115,10 @@ class RawMember:
         return answer
 
     def begin_join_with_id(self, **options: object) -> tuple[int, int]:
-        """A newcomer is given its id; sent is the join that counts."""
+        """Send the join that counts; since version 4 a new member first has to request its member id."""
         if not self.member_id and self.instance is None and self.version >= 4:
-            asked = self.end_join(self.begin_join(**options))  # type: ignore[arg-type]
-            assert asked.error_code == ErrorCode.MEMBER_ID_REQUIRED
+            refused = self.end_join(self.begin_join(**options))  # type: ignore[arg-type]
+            assert refused.error_code == ErrorCode.MEMBER_ID_REQUIRED
         return self.begin_join(**options)  # type: ignore[arg-type]
 
     def join(self, **options: object) -> JoinGroupResponse:

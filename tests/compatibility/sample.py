@@ -1,4 +1,4 @@
-"""The records every client is asked to carry: each has something that a careless broker or client would lose."""
+"""Records that every client must carry. Each has a property that a careless broker or client would lose."""
 
 from typing import NamedTuple
 

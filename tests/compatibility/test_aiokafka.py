@@ -1,4 +1,4 @@
-"""aiokafka: records there and back, and its administration."""
+"""aiokafka: produce and consume round trips, and the admin client."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import count
@@ -34,7 +34,7 @@ NUMBERS = count()
 async def produce(
     servers: str, topic: str, samples: Sequence[Sample], **settings: Any
 ) -> list[Any]:
-    """All in one go; what the producer was told of each."""
+    """Produce all samples at once; returns the metadata of each record."""
     async with AIOKafkaProducer(bootstrap_servers=servers, linger_ms=20, **settings) as producer:
         futures = [
             await producer.send(
@@ -57,7 +57,7 @@ def values(*texts: str) -> list[Sample]:
 async def consumer_at(
     servers: str, topic: str, offset: int | str = "earliest", **settings: Any
 ) -> AIOKafkaConsumer:
-    """A consumer of one partition of this topic; it has its position when it is returned."""
+    """A consumer assigned to partition 0 of this topic, with its position already set."""
     settings = {"auto_offset_reset": "none", **settings}
     consumer = AIOKafkaConsumer(bootstrap_servers=servers, **settings)
     await consumer.start()
@@ -73,7 +73,7 @@ async def consumer_at(
 
 
 async def take(consumer: AIOKafkaConsumer, count: int) -> list[Any]:
-    """These records; the consumer ends with it."""
+    """Read this many records, then stop the consumer."""
     records: list[Any] = []
     try:
         while len(records) < count:
@@ -93,7 +93,7 @@ def as_sample(record: Any) -> Sample:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-async def test_records_come_back_as_they_were_sent_and_compressed(
+async def test_records_round_trip_with_codec(
     servers: str, topic: str, files: Files, codec: str
 ) -> None:
     await produce(servers, topic, SAMPLES, compression_type=None if codec == "none" else codec)
@@ -103,13 +103,13 @@ async def test_records_come_back_as_they_were_sent_and_compressed(
 
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
-async def test_every_kind_of_acknowledgement(servers: str, topic: str, acks: int | str) -> None:
+async def test_produce_with_every_acks_setting(servers: str, topic: str, acks: int | str) -> None:
     await produce(servers, topic, SAMPLES, acks=acks)
     records = await take(await consumer_at(servers, topic), len(SAMPLES))
     assert [as_sample(record) for record in records] == list(SAMPLES)
 
 
-async def test_an_idempotent_producer_numbers_its_batches(
+async def test_idempotent_producer_sets_batch_sequences(
     servers: str, topic: str, files: Files
 ) -> None:
     samples = values(*map(str, range(100)))
@@ -129,9 +129,7 @@ async def test_thousands_of_records_keep_their_order(servers: str, topic: str) -
     assert [record.value.decode() for record in records] == numbers
 
 
-async def test_a_record_near_the_limit_passes_and_one_beyond_it_is_refused(
-    servers: str, topic: str
-) -> None:
+async def test_record_above_max_message_bytes_is_rejected(servers: str, topic: str) -> None:
     settings = {"max_request_size": 2_000_000}
     await produce(servers, topic, [Sample(None, BIG_VALUE)], **settings)
     (record,) = await take(await consumer_at(servers, topic), 1)
@@ -140,7 +138,7 @@ async def test_a_record_near_the_limit_passes_and_one_beyond_it_is_refused(
         await produce(servers, topic, [Sample(None, TOO_BIG_VALUE)], **settings)
 
 
-async def test_many_partitions_are_filled_and_read_together(
+async def test_produce_and_consume_many_partitions(
     servers: str, new_topic: Callable[..., str]
 ) -> None:
     topic = new_topic(partitions=20)
@@ -155,11 +153,11 @@ async def test_many_partitions_are_filled_and_read_together(
     assert all(int(record.value) % 20 == record.partition for record in records)
 
 
-# ---- where to begin
+# ---- start positions
 
 
-async def five(servers: str, topic: str) -> str:
-    """A topic with values 0 to 4, one second apart."""
+async def produce_five(servers: str, topic: str) -> str:
+    """Produce values 0 to 4, one second apart."""
     samples = [
         Sample(None, b"%d" % number, timestamp=TIMESTAMP + 1000 * number) for number in range(5)
     ]
@@ -167,8 +165,8 @@ async def five(servers: str, topic: str) -> str:
     return topic
 
 
-async def test_consumption_begins_at_an_offset_or_at_the_end(servers: str, topic: str) -> None:
-    await five(servers, topic)
+async def test_consume_from_offset_or_end(servers: str, topic: str) -> None:
+    await produce_five(servers, topic)
     records = await take(await consumer_at(servers, topic, 3), 2)
     assert [record.value for record in records] == [b"3", b"4"]
     at_end = await consumer_at(servers, topic, "latest")
@@ -176,8 +174,8 @@ async def test_consumption_begins_at_an_offset_or_at_the_end(servers: str, topic
     assert [record.value for record in await take(at_end, 1)] == [b"5"]
 
 
-async def test_offsets_are_found_by_time(servers: str, topic: str) -> None:
-    await five(servers, topic)
+async def test_offsets_for_times(servers: str, topic: str) -> None:
+    await produce_five(servers, topic)
     consumer = await consumer_at(servers, topic)
     partition = TopicPartition(topic, 0)
 
@@ -193,8 +191,8 @@ async def test_offsets_are_found_by_time(servers: str, topic: str) -> None:
     await consumer.stop()
 
 
-async def test_an_offset_out_of_range_is_reset_or_raised(servers: str, topic: str) -> None:
-    await five(servers, topic)
+async def test_out_of_range_offset_is_reset_or_raised(servers: str, topic: str) -> None:
+    await produce_five(servers, topic)
     reset = await consumer_at(servers, topic, 77, auto_offset_reset="earliest")
     assert (await take(reset, 1))[0].value == b"0"
     with pytest.raises(OffsetOutOfRangeError):
@@ -205,7 +203,7 @@ async def test_an_offset_out_of_range_is_reset_or_raised(servers: str, topic: st
 async def test_both_isolation_levels_read_everything(
     servers: str, topic: str, isolation: str
 ) -> None:
-    await five(servers, topic)
+    await produce_five(servers, topic)
     records = await take(await consumer_at(servers, topic, isolation_level=isolation), 5)
     assert [record.value for record in records] == [b"0", b"1", b"2", b"3", b"4"]
 
@@ -219,7 +217,7 @@ async def test_producing_to_an_unknown_topic_creates_it(servers: str) -> None:
     assert record.value == b"a"
 
 
-async def test_an_unknown_topic_stays_unknown_where_creation_is_off() -> None:
+async def test_unknown_topic_is_not_created_when_auto_creation_is_off() -> None:
     with (
         LocalCluster(settings={"auto.create.topics.enable": "false"}) as strict,
         pytest.raises((UnknownTopicOrPartitionError, KafkaTimeoutError)),
@@ -265,7 +263,7 @@ async def test_a_topic_is_created_described_and_deleted(admin: AIOKafkaAdminClie
     ],
     ids=["bad name", "replicas", "config"],
 )
-async def test_a_topic_that_cannot_be_created_names_the_error(
+async def test_invalid_topic_creation_returns_error_code(
     admin: AIOKafkaAdminClient, topic: NewTopic, expected: ErrorCode
 ) -> None:
     assert error_code(await admin.create_topics([topic])) == expected
@@ -278,7 +276,7 @@ async def test_an_existing_topic_is_not_created_again(
     assert error_code(answer) == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-async def test_the_cluster_is_described(admin: AIOKafkaAdminClient, servers: str) -> None:
+async def test_describe_cluster(admin: AIOKafkaAdminClient, servers: str) -> None:
     described = await admin.describe_cluster()
     (broker,) = described["brokers"]
     assert f"{broker['host']}:{broker['port']}" == servers
@@ -286,7 +284,7 @@ async def test_the_cluster_is_described(admin: AIOKafkaAdminClient, servers: str
 
 
 async def test_records_are_deleted(admin: AIOKafkaAdminClient, servers: str, topic: str) -> None:
-    await five(servers, topic)
+    await produce_five(servers, topic)
     partition = TopicPartition(topic, 0)
     deleted = await admin.delete_records({partition: RecordsToDelete(before_offset=3)})
     assert deleted == {partition: 3}

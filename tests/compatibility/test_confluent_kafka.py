@@ -1,4 +1,4 @@
-"""confluent-kafka, that is librdkafka: records there and back."""
+"""confluent-kafka (librdkafka): produce and consume round trips."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -37,7 +37,7 @@ NewTopic = Callable[..., str]
 
 
 def produce(servers: str, topic: str, samples: Sequence[Sample], **settings: Any) -> list[Message]:
-    """All in one go; the messages as the producer was told of them."""
+    """Produce all samples at once; returns the delivered messages."""
     delivered: list[Message] = []
     failed: list[KafkaError] = []
 
@@ -87,8 +87,8 @@ def consumer_settings(servers: str, **more: Any) -> dict[str, Any]:
 
 
 def assign(consumer: Consumer, *partitions: TopicPartition) -> None:
-    """It looks for the leaders first: librdkafka, once it is to ask a leader it does not know for an offset, does not
-    try again for half a second."""
+    """Fetch the leaders first. If librdkafka looks up an offset without a known leader, it retries only after half a
+    second."""
     for topic in {partition.topic for partition in partitions}:
         consumer.list_topics(topic, SECONDS)
     consumer.assign(list(partitions))
@@ -113,7 +113,7 @@ def as_sample(message: Message) -> Sample:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_records_come_back_as_they_were_sent_and_compressed(
+def test_records_round_trip_with_codec(
     servers: str, topic: str, files: Files, consumer: Consumer, codec: str
 ) -> None:
     produce(servers, topic, SAMPLES, **{"compression.type": codec})
@@ -123,7 +123,7 @@ def test_records_come_back_as_they_were_sent_and_compressed(
 
 
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
-def test_every_kind_of_acknowledgement(
+def test_produce_with_every_acks_setting(
     servers: str, topic: str, consumer: Consumer, acks: str
 ) -> None:
     produce(servers, topic, SAMPLES, acks=acks)
@@ -131,7 +131,7 @@ def test_every_kind_of_acknowledgement(
     assert [as_sample(message) for message in take(consumer, len(SAMPLES))] == list(SAMPLES)
 
 
-def test_an_idempotent_producer_numbers_its_batches(servers: str, topic: str, files: Files) -> None:
+def test_idempotent_producer_sets_batch_sequences(servers: str, topic: str, files: Files) -> None:
     settings = {"enable.idempotence": True, "batch.num.messages": 10}
     produce(servers, topic, values(*map(str, range(100))), **settings)
     headers = [batch.header for batch in files.batches(topic)]
@@ -152,7 +152,7 @@ def test_ten_thousand_records_keep_their_order(
     assert [message.value().decode() for message in take(consumer, 10_000)] == numbers
 
 
-def test_a_record_near_the_limit_passes_and_one_beyond_it_is_refused(
+def test_record_above_max_message_bytes_is_rejected(
     servers: str, topic: str, consumer: Consumer
 ) -> None:
     settings = {"message.max.bytes": 2_000_000}
@@ -164,7 +164,7 @@ def test_a_record_near_the_limit_passes_and_one_beyond_it_is_refused(
     assert refusal.value.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
 
 
-def test_many_partitions_are_filled_and_read_together(
+def test_produce_and_consume_many_partitions(
     servers: str, new_topic: NewTopic, consumer: Consumer
 ) -> None:
     topic = new_topic(partitions=50)
@@ -178,7 +178,7 @@ def test_many_partitions_are_filled_and_read_together(
     assert all(int(message.value()) % 50 == message.partition() for message in messages)
 
 
-def test_the_broker_sets_the_time_where_the_topic_says_so(
+def test_log_append_time_topic_gets_broker_timestamps(
     servers: str, new_topic: NewTopic, topic: str, consumer: Consumer
 ) -> None:
     stamped = new_topic(**{"message.timestamp.type": "LogAppendTime"})
@@ -193,11 +193,11 @@ def test_the_broker_sets_the_time_where_the_topic_says_so(
     assert take(consumer, 1)[0].timestamp() == (TIMESTAMP_CREATE_TIME, 1_000)
 
 
-# ---- where to begin
+# ---- start positions
 
 
 @pytest.fixture
-def five(servers: str, topic: str) -> str:
+def five_records(servers: str, topic: str) -> str:
     """A topic with values 0 to 4, one second apart."""
     samples = [
         Sample(None, str(number).encode(), timestamp=TIMESTAMP + 1000 * number)
@@ -209,7 +209,8 @@ def five(servers: str, topic: str) -> str:
 
 
 def first_new_value(servers: str, topic: str, consumer: Consumer) -> bytes:
-    """What a consumer at the end sees first. It does not say when it has found the end, so we go on writing."""
+    """The first value that a consumer at the end receives. It does not report when it has found the end, so this
+    keeps producing."""
     for number in range(5, 105):
         produce(servers, topic, values(str(number)))
         message = consumer.poll(0.2)
@@ -219,18 +220,16 @@ def first_new_value(servers: str, topic: str, consumer: Consumer) -> bytes:
     raise AssertionError("nothing arrived")
 
 
-def test_consumption_begins_at_an_offset_or_at_the_end(
-    servers: str, five: str, consumer: Consumer
-) -> None:
-    assign(consumer, TopicPartition(five, 0, 3))
+def test_consume_from_offset_or_end(servers: str, five_records: str, consumer: Consumer) -> None:
+    assign(consumer, TopicPartition(five_records, 0, 3))
     assert [message.value() for message in take(consumer, 2)] == [b"3", b"4"]
-    assign(consumer, TopicPartition(five, 0, OFFSET_END))
-    assert int(first_new_value(servers, five, consumer)) >= 5
+    assign(consumer, TopicPartition(five_records, 0, OFFSET_END))
+    assert int(first_new_value(servers, five_records, consumer)) >= 5
 
 
-def test_offsets_are_found_by_time(five: str, consumer: Consumer) -> None:
+def test_offsets_for_times(five_records: str, consumer: Consumer) -> None:
     def at(timestamp: int) -> int:
-        wanted = [TopicPartition(five, 0, timestamp)]
+        wanted = [TopicPartition(five_records, 0, timestamp)]
         offset: int = consumer.offsets_for_times(wanted, timeout=SECONDS)[0].offset
         return offset
 
@@ -238,35 +237,37 @@ def test_offsets_are_found_by_time(five: str, consumer: Consumer) -> None:
     assert at(TIMESTAMP + 2000) == 2
     assert at(TIMESTAMP + 2001) == 3
     assert at(TIMESTAMP + 4001) == OFFSET_END
-    assert consumer.get_watermark_offsets(TopicPartition(five, 0), SECONDS) == (0, 5)
+    assert consumer.get_watermark_offsets(TopicPartition(five_records, 0), SECONDS) == (0, 5)
 
 
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
-def test_an_offset_out_of_range_is_reset(servers: str, five: str, reset: str) -> None:
+def test_out_of_range_offset_is_reset(servers: str, five_records: str, reset: str) -> None:
     consumer = Consumer(consumer_settings(servers, **{"auto.offset.reset": reset}))
-    assign(consumer, TopicPartition(five, 0, 77))
+    assign(consumer, TopicPartition(five_records, 0, 77))
     if reset == "earliest":
         assert take(consumer, 1)[0].value() == b"0"
     else:
-        assert int(first_new_value(servers, five, consumer)) >= 5
+        assert int(first_new_value(servers, five_records, consumer)) >= 5
     consumer.close()
 
 
-def test_an_offset_out_of_range_is_an_error_if_the_consumer_wants_it_so(
-    five: str, consumer: Consumer
+def test_out_of_range_offset_is_error_without_reset_policy(
+    five_records: str, consumer: Consumer
 ) -> None:
-    assign(consumer, TopicPartition(five, 0, 77))
+    assign(consumer, TopicPartition(five_records, 0, 77))
     message = consumer.poll(SECONDS)
     assert message is not None
     assert message.error().code() == KafkaError._AUTO_OFFSET_RESET
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
-def test_both_isolation_levels_read_everything(servers: str, five: str, isolation: str) -> None:
+def test_both_isolation_levels_read_everything(
+    servers: str, five_records: str, isolation: str
+) -> None:
     consumer = Consumer(consumer_settings(servers, **{"isolation.level": isolation}))
-    assign(consumer, TopicPartition(five, 0, OFFSET_BEGINNING))
+    assign(consumer, TopicPartition(five_records, 0, OFFSET_BEGINNING))
     assert [message.value() for message in take(consumer, 5)] == [b"0", b"1", b"2", b"3", b"4"]
-    assert consumer.get_watermark_offsets(TopicPartition(five, 0), SECONDS) == (0, 5)
+    assert consumer.get_watermark_offsets(TopicPartition(five_records, 0), SECONDS) == (0, 5)
     consumer.close()
 
 
@@ -279,7 +280,7 @@ def test_producing_to_an_unknown_topic_creates_it(servers: str, consumer: Consum
     assert take(consumer, 1)[0].value() == b"a"
 
 
-def test_an_unknown_topic_stays_unknown_where_creation_is_off() -> None:
+def test_unknown_topic_is_not_created_when_auto_creation_is_off() -> None:
     with LocalCluster(settings={"auto.create.topics.enable": "false"}) as strict:
         settings = {"topic.metadata.propagation.max.ms": 100, "message.timeout.ms": 15_000}
         with pytest.raises(KafkaException) as refusal:

@@ -25,7 +25,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.compatibility.raw import Raw
-from tests.compatibility.raw_member import wait_until_read
+from tests.compatibility.raw_member import wait_until_loaded
 
 NUMBERS = count()
 SECONDS = 20
@@ -72,26 +72,28 @@ def test_a_topic_is_created_described_and_deleted(admin: AdminClient) -> None:
         (NewTopic("no-config", 1, 1, config={"no.such": "x"}), KafkaError.INVALID_CONFIG),
     ],
 )
-def test_a_topic_that_cannot_be_created_names_the_error(
+def test_invalid_topic_creation_returns_error_code(
     admin: AdminClient, topic: NewTopic, expected: int
 ) -> None:
     assert error_of(admin.create_topics([topic])) == expected
 
 
-def test_existing_and_missing_topics_are_told_apart(admin: AdminClient, topic: str) -> None:
+def test_existing_and_missing_topics_return_different_errors(
+    admin: AdminClient, topic: str
+) -> None:
     assert error_of(admin.create_topics([NewTopic(topic, 1, 1)])) == KafkaError.TOPIC_ALREADY_EXISTS
     assert error_of(admin.delete_topics(["nowhere"])) == KafkaError.UNKNOWN_TOPIC_OR_PART
     described = admin.describe_topics(TopicCollection(["nowhere"]))
     assert error_of(described) == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
-def test_validating_creates_nothing(admin: AdminClient) -> None:
+def test_validate_only_creates_nothing(admin: AdminClient) -> None:
     name = new_name()
     result(admin.create_topics([NewTopic(name, 1, 1)], validate_only=True))
     assert name not in admin.list_topics(timeout=SECONDS).topics
 
 
-def test_settings_of_topics_and_brokers_are_described(
+def test_describe_configs_of_topics_and_brokers(
     admin: AdminClient, new_topic: Callable[..., str]
 ) -> None:
     topic = new_topic(**{"retention.ms": "1000"})
@@ -105,7 +107,7 @@ def test_settings_of_topics_and_brokers_are_described(
     assert broker["broker.id"].source == ConfigSource.STATIC_BROKER_CONFIG.value
 
 
-def test_the_cluster_is_described(admin: AdminClient, servers: str) -> None:
+def test_describe_cluster(admin: AdminClient, servers: str) -> None:
     described = admin.describe_cluster().result(SECONDS)
     (node,) = described.nodes
     assert f"{node.host}:{node.port}" == servers
@@ -135,7 +137,7 @@ def test_records_are_deleted_and_offsets_listed(
     assert error_of(beyond) == KafkaError.OFFSET_OUT_OF_RANGE
 
 
-def test_a_leader_that_leads_already_is_not_elected(admin: AdminClient, topic: str) -> None:
+def test_election_not_needed_for_current_leader(admin: AdminClient, topic: str) -> None:
     partitions = [TopicPartition(topic, 0), TopicPartition(topic, 99)]
     for kind in (ElectionType.PREFERRED, ElectionType.UNCLEAN):
         errors = admin.elect_leaders(kind, partitions).result(SECONDS)
@@ -145,12 +147,10 @@ def test_a_leader_that_leads_already_is_not_elected(admin: AdminClient, topic: s
         ]
 
 
-def test_offsets_of_a_group_are_set_listed_and_deleted_with_it(
-    admin: AdminClient, raw: Raw
-) -> None:
+def test_group_offsets_are_altered_listed_and_deleted(admin: AdminClient, raw: Raw) -> None:
     name, group = new_name(), new_name()
-    # A coordinator that still reads is asked again by librdkafka, which says meanwhile that all is done.
-    wait_until_read(raw, group)
+    # librdkafka retries while the coordinator loads, but reports success meanwhile.
+    wait_until_loaded(raw, group)
     result(admin.create_topics([NewTopic(name, 2, 1)]))
     wanted = [TopicPartition(name, 0, 3), TopicPartition(name, 1, 5)]
     result(admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, wanted)]))

@@ -1,4 +1,4 @@
-"""kafka-python: records there and back."""
+"""kafka-python: produce and consume round trips."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -32,7 +32,7 @@ NewTopic = Callable[..., str]
 
 
 def produce(servers: str, topic: str, samples: Sequence[Sample], **settings: Any) -> list[Any]:
-    """All in one go; what the producer was told of each."""
+    """Produce all samples at once; returns the metadata of each record."""
     producer = KafkaProducer(bootstrap_servers=servers, linger_ms=UNTIL_FLUSHED_MS, **settings)
     futures = [
         producer.send(
@@ -61,7 +61,7 @@ MakeConsumer = Callable[..., KafkaConsumer]
 
 @pytest.fixture
 def consumer_at(servers: str) -> Iterator[MakeConsumer]:
-    """A consumer of one partition of this topic; it has its position when it is returned."""
+    """Make a consumer assigned to partition 0 of a topic, with its position already set."""
     made: list[KafkaConsumer] = []
 
     def make(topic: str, offset: int | str = "earliest", **settings: Any) -> KafkaConsumer:
@@ -100,7 +100,7 @@ def as_sample(record: Any) -> Sample:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_records_come_back_as_they_were_sent_and_compressed(
+def test_records_round_trip_with_codec(
     servers: str, topic: str, files: Files, consumer_at: MakeConsumer, codec: str
 ) -> None:
     produce(servers, topic, SAMPLES, compression_type=None if codec == "none" else codec)
@@ -110,7 +110,7 @@ def test_records_come_back_as_they_were_sent_and_compressed(
 
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
-def test_every_kind_of_acknowledgement(
+def test_produce_with_every_acks_setting(
     servers: str, topic: str, consumer_at: MakeConsumer, acks: int | str
 ) -> None:
     produce(servers, topic, SAMPLES, acks=acks, enable_idempotence=False)
@@ -118,7 +118,7 @@ def test_every_kind_of_acknowledgement(
     assert [as_sample(record) for record in records] == list(SAMPLES)
 
 
-def test_an_idempotent_producer_numbers_its_batches(servers: str, topic: str, files: Files) -> None:
+def test_idempotent_producer_sets_batch_sequences(servers: str, topic: str, files: Files) -> None:
     produce(servers, topic, values(*map(str, range(100))), batch_size=200)
     headers = [batch.header for batch in files.batches(topic)]
     assert [header.base_sequence for header in headers] == [h.base_offset for h in headers]
@@ -138,7 +138,7 @@ def test_thousands_of_records_keep_their_order(
     assert [record.value.decode() for record in records] == numbers
 
 
-def test_a_record_near_the_limit_passes_and_one_beyond_it_is_refused(
+def test_record_above_max_message_bytes_is_rejected(
     servers: str, topic: str, consumer_at: MakeConsumer
 ) -> None:
     settings = {"max_request_size": 2_000_000}
@@ -148,7 +148,7 @@ def test_a_record_near_the_limit_passes_and_one_beyond_it_is_refused(
         produce(servers, topic, [Sample(None, TOO_BIG_VALUE)], **settings)
 
 
-def test_many_partitions_are_filled_and_read_together(servers: str, new_topic: NewTopic) -> None:
+def test_produce_and_consume_many_partitions(servers: str, new_topic: NewTopic) -> None:
     topic = new_topic(partitions=20)
     producer = KafkaProducer(bootstrap_servers=servers)
     for number in range(200):
@@ -163,11 +163,11 @@ def test_many_partitions_are_filled_and_read_together(servers: str, new_topic: N
     assert all(int(record.value) % 20 == record.partition for record in records)
 
 
-# ---- where to begin
+# ---- start positions
 
 
 @pytest.fixture
-def five(servers: str, topic: str) -> str:
+def five_records(servers: str, topic: str) -> str:
     """A topic with values 0 to 4, one second apart."""
     produce(
         servers,
@@ -177,18 +177,18 @@ def five(servers: str, topic: str) -> str:
     return topic
 
 
-def test_consumption_begins_at_an_offset_or_at_the_end(
-    servers: str, five: str, consumer_at: MakeConsumer
+def test_consume_from_offset_or_end(
+    servers: str, five_records: str, consumer_at: MakeConsumer
 ) -> None:
-    assert [record.value for record in take(consumer_at(five, 3), 2)] == [b"3", b"4"]
-    at_end = consumer_at(five, "latest")
-    produce(servers, five, values("5"))
+    assert [record.value for record in take(consumer_at(five_records, 3), 2)] == [b"3", b"4"]
+    at_end = consumer_at(five_records, "latest")
+    produce(servers, five_records, values("5"))
     assert [record.value for record in take(at_end, 1)] == [b"5"]
 
 
-def test_offsets_are_found_by_time(five: str, consumer_at: MakeConsumer) -> None:
-    consumer = consumer_at(five)
-    partition = TopicPartition(five, 0)
+def test_offsets_for_times(five_records: str, consumer_at: MakeConsumer) -> None:
+    consumer = consumer_at(five_records)
+    partition = TopicPartition(five_records, 0)
 
     def at(timestamp: int) -> tuple[int, int] | None:
         found = consumer.offsets_for_times({partition: timestamp})[partition]
@@ -201,17 +201,19 @@ def test_offsets_are_found_by_time(five: str, consumer_at: MakeConsumer) -> None
     assert consumer.end_offsets([partition]) == {partition: 5}
 
 
-def test_an_offset_out_of_range_is_reset_or_raised(five: str, consumer_at: MakeConsumer) -> None:
-    assert take(consumer_at(five, 77, auto_offset_reset="earliest"), 1)[0].value == b"0"
+def test_out_of_range_offset_is_reset_or_raised(
+    five_records: str, consumer_at: MakeConsumer
+) -> None:
+    assert take(consumer_at(five_records, 77, auto_offset_reset="earliest"), 1)[0].value == b"0"
     with pytest.raises(OffsetOutOfRangeError):
-        take(consumer_at(five, 77, auto_offset_reset="none"), 1)
+        take(consumer_at(five_records, 77, auto_offset_reset="none"), 1)
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 def test_both_isolation_levels_read_everything(
-    five: str, consumer_at: MakeConsumer, isolation: str
+    five_records: str, consumer_at: MakeConsumer, isolation: str
 ) -> None:
-    records = take(consumer_at(five, isolation_level=isolation), 5)
+    records = take(consumer_at(five_records, isolation_level=isolation), 5)
     assert [record.value for record in records] == [b"0", b"1", b"2", b"3", b"4"]
 
 
@@ -223,7 +225,7 @@ def test_producing_to_an_unknown_topic_creates_it(servers: str, consumer_at: Mak
     assert take(consumer_at("created-by-kafka-python"), 1)[0].value == b"a"
 
 
-def test_an_unknown_topic_stays_unknown_where_creation_is_off() -> None:
+def test_unknown_topic_is_not_created_when_auto_creation_is_off() -> None:
     with (
         LocalCluster(settings={"auto.create.topics.enable": "false"}) as strict,
         pytest.raises(KafkaTimeoutError),

@@ -54,14 +54,16 @@ def test_a_topic_is_created_described_and_deleted(admin: KafkaAdminClient) -> No
         ("bad-config", {"configs": {"no.such": "1"}}, InvalidConfigurationError),
     ],
 )
-def test_a_topic_that_cannot_be_created_names_the_error(
+def test_invalid_topic_creation_returns_error_code(
     admin: KafkaAdminClient, name: str, options: dict[str, Any], expected: type[Exception]
 ) -> None:
     with pytest.raises(expected):
         admin.create_topics({name: options})
 
 
-def test_existing_and_missing_topics_are_told_apart(admin: KafkaAdminClient, topic: str) -> None:
+def test_existing_and_missing_topics_return_different_errors(
+    admin: KafkaAdminClient, topic: str
+) -> None:
     with pytest.raises(TopicAlreadyExistsError):
         admin.create_topics([topic])
     with pytest.raises(UnknownTopicOrPartitionError):
@@ -70,7 +72,7 @@ def test_existing_and_missing_topics_are_told_apart(admin: KafkaAdminClient, top
     assert missing["error_code"] == UnknownTopicOrPartitionError.errno
 
 
-def test_settings_of_topics_and_brokers_are_described(
+def test_describe_configs_of_topics_and_brokers(
     admin: KafkaAdminClient, new_topic: Callable[..., str]
 ) -> None:
     topic = new_topic(**{"retention.ms": "1000"})
@@ -80,7 +82,7 @@ def test_settings_of_topics_and_brokers_are_described(
     assert broker["broker"]["1"]["broker.id"]["value"] == "1"
 
 
-def test_the_cluster_and_its_disks_are_described(
+def test_describe_cluster_and_log_dirs(
     admin: KafkaAdminClient, cluster: LocalCluster, topic: str
 ) -> None:
     described = admin.describe_cluster()

@@ -1,4 +1,4 @@
-"""kafkajs: what it produces and how it administers. It consumes in groups only."""
+"""kafkajs: producing and administration. It consumes only in groups."""
 
 from collections.abc import Callable
 
@@ -15,11 +15,11 @@ from tests.compatibility.sample import BIG_VALUE, SAMPLES, TIMESTAMP, TOO_BIG_VA
 
 
 @pytest.fixture(autouse=True)
-def kafkajs_is_here() -> None:
+def require_kafkajs() -> None:
     require(tools.have_kafkajs(), "kafkajs")
 
 
-def stored(files: Files, topic: str) -> list[Sample]:
+def stored_samples(files: Files, topic: str) -> list[Sample]:
     return [
         Sample(
             record.key,
@@ -33,36 +33,32 @@ def stored(files: Files, topic: str) -> list[Sample]:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
-def test_records_are_stored_as_they_were_sent_and_compressed(
-    servers: str, topic: str, files: Files, codec: str
-) -> None:
+def test_records_are_stored_with_codec(servers: str, topic: str, files: Files, codec: str) -> None:
     (answer,) = produce(servers, topic, SAMPLES, codec=codec)
     assert (answer["errorCode"], answer["baseOffset"]) == (0, "0")
-    assert stored(files, topic) == list(SAMPLES)
+    assert stored_samples(files, topic) == list(SAMPLES)
     assert files.codecs(topic) == {codec}
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
-def test_every_kind_of_acknowledgement(servers: str, topic: str, files: Files, acks: int) -> None:
+def test_produce_with_every_acks_setting(servers: str, topic: str, files: Files, acks: int) -> None:
     produce(servers, topic, SAMPLES, acks=acks)
-    with Raw(servers) as raw:  # what asks for no answer may still be on its way
+    with Raw(servers) as raw:  # with acks=0 records may still be in flight
         eventually(lambda: raw.list_offset(topic, -1).offset == len(SAMPLES), "all have arrived")
-    assert stored(files, topic) == list(SAMPLES)
+    assert stored_samples(files, topic) == list(SAMPLES)
 
 
-def test_an_idempotent_producer_numbers_its_batches(servers: str, topic: str, files: Files) -> None:
+def test_idempotent_producer_sets_batch_sequences(servers: str, topic: str, files: Files) -> None:
     produce(servers, topic, SAMPLES, idempotent=True)
     (batch,) = files.batches(topic)
     assert batch.header.producer_id >= 0
     assert batch.header.base_sequence == 0
 
 
-def test_a_record_near_the_limit_passes_and_one_beyond_it_is_refused(
-    servers: str, topic: str, files: Files
-) -> None:
+def test_record_above_max_message_bytes_is_rejected(servers: str, topic: str, files: Files) -> None:
     big = [Sample(b"big", BIG_VALUE)]
     produce(servers, topic, big)
-    assert stored(files, topic) == big
+    assert stored_samples(files, topic) == big
     with pytest.raises(KafkaJsError) as refusal:
         produce(servers, topic, [Sample(None, TOO_BIG_VALUE)])
     assert refusal.value.kind == "MESSAGE_TOO_LARGE"
@@ -73,7 +69,7 @@ def test_producing_to_an_unknown_topic_creates_it(servers: str, files: Files) ->
     assert files.values("created-by-kafkajs") == [b"a"]
 
 
-def test_an_unknown_topic_stays_unknown_where_creation_is_off() -> None:
+def test_unknown_topic_is_not_created_when_auto_creation_is_off() -> None:
     with (
         LocalCluster(settings={"auto.create.topics.enable": "false"}) as strict,
         pytest.raises(KafkaJsError) as refusal,
@@ -112,7 +108,7 @@ def test_a_topic_is_created_described_and_deleted(servers: str) -> None:
         ),
     ],
 )
-def test_a_topic_that_cannot_be_created_names_the_error(
+def test_invalid_topic_creation_returns_error_code(
     servers: str, wanted: dict[str, object], expected: str
 ) -> None:
     with pytest.raises(KafkaJsError) as refusal:
@@ -120,14 +116,14 @@ def test_a_topic_that_cannot_be_created_names_the_error(
     assert refusal.value.kind == expected
 
 
-def test_the_cluster_is_described(servers: str) -> None:
+def test_describe_cluster(servers: str) -> None:
     described = administer(servers, "describeCluster")
     host, _, port = servers.partition(":")
     assert described["brokers"] == [{"nodeId": 1, "host": host, "port": int(port)}]
     assert described["controller"] == 1
 
 
-def test_offsets_are_found_and_records_deleted(servers: str, new_topic: Callable[..., str]) -> None:
+def test_list_offsets_and_delete_records(servers: str, new_topic: Callable[..., str]) -> None:
     topic = new_topic()
     samples = [Sample(None, b"x", timestamp=TIMESTAMP + 1000 * number) for number in range(5)]
     produce(servers, topic, samples)

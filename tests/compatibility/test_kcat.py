@@ -1,4 +1,4 @@
-"""kcat, as a person types it."""
+"""kcat, run from the command line."""
 
 import json
 import subprocess
@@ -18,11 +18,11 @@ from tests.compatibility.sample import BIG_VALUE, CODECS, TOO_BIG_VALUE
 
 SECONDS = 30
 TO_THE_END = ("-e", "-X", "fetch.wait.max.ms=10")
-"""It knows that it is there when a fetch has waited so long and found nothing."""
+"""kcat detects the end of a partition when a fetch times out without data."""
 
 
 @pytest.fixture(autouse=True)
-def kcat_is_here() -> None:
+def require_kcat() -> None:
     require(tools.have_kcat(), "kcat")
 
 
@@ -41,16 +41,14 @@ def kcat(
 
 
 def consume(servers: str, topic: str, *arguments: str) -> list[Any]:
-    """Up to the end of partition 0, as JSON tells it."""
+    """Consume partition 0 to its end; returns kcat's JSON records."""
     begin = () if "-o" in arguments else ("-o", "beginning")
     more = ("-C", "-t", topic, "-p", "0", *TO_THE_END, "-q", "-J", *begin, *arguments)
     return [json.loads(line) for line in kcat(servers, *more).stdout.splitlines()]
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_lines_come_back_as_they_were_sent_and_compressed(
-    servers: str, topic: str, files: Files, codec: str
-) -> None:
+def test_lines_round_trip_with_codec(servers: str, topic: str, files: Files, codec: str) -> None:
     lines = [f"key{number}:value {number} {'x' * 100}" for number in range(200)]
     options = () if codec == "none" else ("-z", codec)
     kcat(servers, "-P", "-t", topic, "-K:", *options, stdin="\n".join(lines).encode())
@@ -60,7 +58,9 @@ def test_lines_come_back_as_they_were_sent_and_compressed(
     assert files.codecs(topic) == {codec}
 
 
-def test_headers_tombstones_and_times_are_carried(servers: str, topic: str, files: Files) -> None:
+def test_headers_tombstones_and_timestamps_round_trip(
+    servers: str, topic: str, files: Files
+) -> None:
     options = ("-K:", "-Z", "-H", "trace=1", "-H", "trace=2")
     kcat(servers, "-P", "-t", topic, *options, stdin=b"gone:\nkept:value\n")
     (gone, kept) = consume(servers, topic)
@@ -71,14 +71,14 @@ def test_headers_tombstones_and_times_are_carried(servers: str, topic: str, file
 
 
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
-def test_every_kind_of_acknowledgement(servers: str, topic: str, acks: str) -> None:
+def test_produce_with_every_acks_setting(servers: str, topic: str, acks: str) -> None:
     kcat(servers, "-P", "-t", topic, "-X", f"acks={acks}", stdin=b"a\nb\n")
-    with Raw(servers) as raw:  # what asks for no answer may still be on its way
+    with Raw(servers) as raw:  # with acks=0 records may still be in flight
         eventually(lambda: raw.list_offset(topic, -1).offset == 2, "both have arrived")
     assert [record["payload"] for record in consume(servers, topic)] == ["a", "b"]
 
 
-def test_an_idempotent_producer_numbers_its_batches(servers: str, topic: str, files: Files) -> None:
+def test_idempotent_producer_sets_batch_sequences(servers: str, topic: str, files: Files) -> None:
     options = ("-X", "enable.idempotence=true", "-X", "batch.num.messages=10")
     kcat(servers, "-P", "-t", topic, *options, stdin=b"\n".join([b"x"] * 100))
     headers = [batch.header for batch in files.batches(topic)]
@@ -86,7 +86,7 @@ def test_an_idempotent_producer_numbers_its_batches(servers: str, topic: str, fi
     assert [header.base_sequence for header in headers] == [h.base_offset for h in headers]
 
 
-def test_a_file_near_the_limit_passes_and_one_beyond_it_is_refused(
+def test_file_above_max_message_bytes_is_rejected(
     servers: str, topic: str, files: Files, tmp_path: Path
 ) -> None:
     big, too_big = tmp_path / "big", tmp_path / "too-big"
@@ -111,7 +111,7 @@ def test_lines_are_spread_over_partitions(servers: str, new_topic: Callable[...,
 
 
 @pytest.fixture
-def five(servers: str, topic: str) -> str:
+def five_records(servers: str, topic: str) -> str:
     """A topic with values 0 to 4, one second apart."""
     with Raw(servers) as raw:
         for number in range(5):
@@ -130,32 +130,32 @@ def five(servers: str, topic: str) -> str:
         ("77", ""),
     ],
 )
-def test_consumption_begins_where_it_is_told(
-    servers: str, five: str, offset: str, expected: str
+def test_consume_from_given_offset(
+    servers: str, five_records: str, offset: str, expected: str
 ) -> None:
-    found = consume(servers, five, "-o", offset)
+    found = consume(servers, five_records, "-o", offset)
     assert "".join(record["payload"] for record in found) == expected
 
 
-def test_an_offset_out_of_range_is_reset(servers: str, five: str) -> None:
-    found = consume(servers, five, "-o", "77", "-X", "auto.offset.reset=earliest")
+def test_out_of_range_offset_is_reset(servers: str, five_records: str) -> None:
+    found = consume(servers, five_records, "-o", "77", "-X", "auto.offset.reset=earliest")
     assert [record["payload"] for record in found] == ["0", "1", "2", "3", "4"]
 
 
-def test_read_committed_reads_everything(servers: str, five: str) -> None:
-    assert len(consume(servers, five, "-X", "isolation.level=read_committed")) == 5
+def test_read_committed_reads_everything(servers: str, five_records: str) -> None:
+    assert len(consume(servers, five_records, "-X", "isolation.level=read_committed")) == 5
 
 
-def test_offsets_are_found_by_time(servers: str, five: str) -> None:
+def test_offsets_for_times(servers: str, five_records: str) -> None:
     def at(timestamp: int) -> str:
-        return kcat(servers, "-Q", "-t", f"{five}:0:{timestamp}").stdout.decode().strip()
+        return kcat(servers, "-Q", "-t", f"{five_records}:0:{timestamp}").stdout.decode().strip()
 
-    assert at(TIMESTAMP + 1500) == f"{five} [0] offset 2"
-    assert at(-1) == f"{five} [0] offset 5"
-    assert at(-2) == f"{five} [0] offset 0"
+    assert at(TIMESTAMP + 1500) == f"{five_records} [0] offset 2"
+    assert at(-1) == f"{five_records} [0] offset 5"
+    assert at(-2) == f"{five_records} [0] offset 0"
 
 
-def test_the_cluster_lists_itself(servers: str, new_topic: Callable[..., str]) -> None:
+def test_list_metadata(servers: str, new_topic: Callable[..., str]) -> None:
     topic = new_topic(partitions=3)
     found = json.loads(kcat(servers, "-L", "-J", "-t", topic).stdout)
     assert found["brokers"] == [{"id": 1, "name": servers}]
@@ -174,7 +174,7 @@ def test_producing_to_an_unknown_topic_creates_it(servers: str) -> None:
     assert [record["payload"] for record in consume(servers, "created-by-kcat")] == ["hello"]
 
 
-def test_an_unknown_topic_stays_unknown_where_creation_is_off() -> None:
+def test_unknown_topic_is_not_created_when_auto_creation_is_off() -> None:
     with LocalCluster(settings={"auto.create.topics.enable": "false"}) as strict:
         options = ("-X", "topic.metadata.propagation.max.ms=100", "-X", "message.timeout.ms=20000")
         refused = kcat(

@@ -1,4 +1,4 @@
-"""DescribeConfigs: settings in force, loggers, and requests that repeat a resource."""
+"""DescribeConfigs: effective settings, loggers, and requests that repeat a resource."""
 
 from __future__ import annotations
 
@@ -102,10 +102,10 @@ def value(cluster: LocalCluster, broker: int, topic: str, key: str) -> tuple[str
     return found.value, found.config_source
 
 
-# ---- settings in force
+# ---- effective settings
 
 
-def test_a_changed_znode_is_not_reported_while_it_is_not_in_force(
+def test_changed_config_znode_is_not_reported_before_it_applies(
     cluster: LocalCluster, controller: Raw
 ) -> None:
     topic = new_topic(cluster, controller, (1,), max_message_bytes="2000")
@@ -127,7 +127,7 @@ def test_a_broker_without_a_replica_reports_the_znode(
     assert value(cluster, 1, topic, "retention.ms") == ("5", ConfigSource.TOPIC_CONFIG)
 
 
-def test_a_new_partition_gets_the_settings_that_its_topic_has_in_force(
+def test_new_partition_gets_effective_topic_settings(
     cluster: LocalCluster, controller: Raw
 ) -> None:
     topic = new_topic(cluster, controller, (1,), max_message_bytes="100")
@@ -150,7 +150,7 @@ def test_a_new_partition_gets_the_settings_that_its_topic_has_in_force(
 
 
 @pytest.mark.parametrize("broker", [1, 2])
-def test_an_invalid_setting_is_not_in_force_and_not_reported(
+def test_invalid_setting_is_neither_applied_nor_reported(
     cluster: LocalCluster, controller: Raw, broker: int
 ) -> None:
     topic = new_topic(cluster, controller, (1,))
@@ -162,9 +162,7 @@ def test_an_invalid_setting_is_not_in_force_and_not_reported(
 
 
 @pytest.mark.parametrize("version", APIS[32].versions)
-def test_the_loggers_of_a_broker_are_described_with_their_levels(
-    cluster: LocalCluster, version: int
-) -> None:
+def test_broker_loggers_are_described_with_levels(cluster: LocalCluster, version: int) -> None:
     levels = {5: "TRACE", 10: "DEBUG", 20: "INFO", 25: "WARN", 30: "WARN", 40: "ERROR", 50: "FATAL"}
     for level in levels:
         logging.getLogger(f"barnabas.test.level-{level}").setLevel(level)
@@ -185,7 +183,7 @@ def test_the_loggers_of_a_broker_are_described_with_their_levels(
         assert not (entry.read_only or entry.is_sensitive or entry.is_default)
 
 
-def test_one_logger_is_described_by_its_name(cluster: LocalCluster) -> None:
+def test_describe_one_logger_by_name(cluster: LocalCluster) -> None:
     wanted = DescribeConfigsResource(ResourceType.BROKER_LOGGER, "1", ("barnabas.network", "no"))
     with Raw(cluster.brokers[1].address) as raw:
         (result,) = describe(raw, wanted)
@@ -193,16 +191,16 @@ def test_one_logger_is_described_by_its_name(cluster: LocalCluster) -> None:
 
 
 @pytest.mark.parametrize("name", ["2", "", "one"])
-def test_loggers_of_another_broker_are_refused(cluster: LocalCluster, name: str) -> None:
+def test_loggers_of_other_broker_are_rejected(cluster: LocalCluster, name: str) -> None:
     with Raw(cluster.brokers[1].address) as raw:
         (result,) = describe(raw, DescribeConfigsResource(ResourceType.BROKER_LOGGER, name))
     assert (result.error_code, result.configs) == (ErrorCode.INVALID_REQUEST, ())
 
 
-# ---- repetitions
+# ---- repeated resources
 
 
-def test_a_repeated_resource_is_answered_once(cluster: LocalCluster, controller: Raw) -> None:
+def test_duplicate_resource_is_answered_once(cluster: LocalCluster, controller: Raw) -> None:
     topic = new_topic(cluster, controller, (1,))
     wanted = [
         DescribeConfigsResource(kind, name, keys)

@@ -1,4 +1,4 @@
-"""How a conversation begins, and how a broker ends one: without a client library."""
+"""How connections start, and when a broker closes one; without a client library."""
 
 import struct
 from collections.abc import Callable
@@ -21,20 +21,20 @@ HEADER = struct.Struct(">hhih")  # api key, version, correlation id, size of the
 NAMED = ApiVersionsRequest(client_software_name="raw", client_software_version="1.0")
 
 
-def test_a_version_of_api_versions_that_nobody_knows_is_answered_in_version_0(raw: Raw) -> None:
-    raw.send(with_size(HEADER.pack(18, 99, 7, -1) + b"whatever this version has"))
+def test_unknown_api_versions_version_is_answered_with_version_0(raw: Raw) -> None:
+    raw.send(with_size(HEADER.pack(18, 99, 7, -1) + b"fields of this version"))
     frame = raw.receive()
     assert struct.unpack_from(">i", frame) == (7,)
     answer = decode(ApiVersionsResponse, 0, frame, 4)
     assert answer.error_code == 35
     (itself,) = answer.api_keys
     assert (itself.api_key, itself.min_version, itself.max_version) == (18, 0, 4)
-    # The connection lives on: the client asks again in a version both know.
+    # The connection stays open: the client retries with a version that both support.
     assert raw.ask(NAMED, ApiVersionsResponse, 4).error_code == ErrorCode.NONE
 
 
 @pytest.mark.parametrize("version", APIS[18].versions)
-def test_what_is_advertised_is_what_the_table_of_apis_has(raw: Raw, version: int) -> None:
+def test_api_versions_lists_all_supported_apis(raw: Raw, version: int) -> None:
     request = NAMED if version >= 3 else ApiVersionsRequest()
     answer = raw.ask(request, ApiVersionsResponse, version)
     assert answer.error_code == ErrorCode.NONE
@@ -43,7 +43,7 @@ def test_what_is_advertised_is_what_the_table_of_apis_has(raw: Raw, version: int
     }
 
 
-def test_a_client_without_a_proper_name_is_refused(raw: Raw) -> None:
+def test_empty_client_software_name_is_rejected(raw: Raw) -> None:
     nameless = ApiVersionsRequest(client_software_name="", client_software_version="1.0")
     assert raw.ask(nameless, ApiVersionsResponse, 3).error_code == ErrorCode.INVALID_REQUEST
 
@@ -60,15 +60,13 @@ def test_a_client_without_a_proper_name_is_refused(raw: Raw) -> None:
         "Produce v12",
     ],
 )
-def test_a_request_that_is_not_served_here_closes_the_connection(
-    raw: Raw, key: int, version: int
-) -> None:
+def test_unsupported_api_or_version_closes_connection(raw: Raw, key: int, version: int) -> None:
     raw.send(with_size(HEADER.pack(key, version, 1, -1) + bytes(20)))
     assert raw.is_hung_up()
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 104_857_601, 2**31 - 1])
-def test_a_frame_of_impossible_size_closes_the_connection(raw: Raw, size: int) -> None:
+def test_invalid_frame_size_closes_connection(raw: Raw, size: int) -> None:
     raw.socket.sendall(struct.pack(">i", size))
     assert raw.is_hung_up()
 
@@ -78,7 +76,7 @@ def test_http_closes_the_connection(raw: Raw) -> None:
     assert raw.is_hung_up()
 
 
-def test_requests_sent_ahead_are_answered_in_order(raw: Raw, topic: str) -> None:
+def test_pipelined_requests_are_answered_in_order(raw: Raw, topic: str) -> None:
     begun = [
         raw.begin(MetadataRequest(topics=(MetadataRequestTopic(name=topic),))) for _ in range(50)
     ]
@@ -95,7 +93,7 @@ def test_a_request_may_arrive_byte_by_byte(raw: Raw, topic: str) -> None:
 
 
 @pytest.mark.parametrize("version", APIS[3].versions)
-def test_metadata_of_every_version_tells_the_same(
+def test_every_metadata_version_returns_same_topic(
     raw: Raw, new_topic: Callable[..., str], version: int
 ) -> None:
     topic = new_topic(partitions=2)
@@ -113,7 +111,7 @@ def test_metadata_of_every_version_tells_the_same(
         assert (partition.replica_nodes, partition.isr_nodes) == ((1,), (1,))
 
 
-def test_metadata_with_neither_creation_nor_topic_names_the_error(raw: Raw) -> None:
+def test_metadata_of_missing_or_invalid_topic_returns_error(raw: Raw) -> None:
     request = MetadataRequest(
         topics=(MetadataRequestTopic(name="nowhere"), MetadataRequestTopic(name="bad name")),
         allow_auto_topic_creation=False,
@@ -125,9 +123,7 @@ def test_metadata_with_neither_creation_nor_topic_names_the_error(raw: Raw) -> N
     ]
 
 
-def test_nothing_is_answered_to_acks_0_and_a_failure_closes_the_connection(
-    raw: Raw, topic: str
-) -> None:
+def test_acks_0_gets_no_response_and_failure_closes_connection(raw: Raw, topic: str) -> None:
     raw.begin(produce_request(topic, batch_of(b"x"), acks=0))
     assert raw.ask(NAMED, ApiVersionsResponse).error_code == ErrorCode.NONE
     raw.begin(produce_request("nowhere", batch_of(b"x"), acks=0))

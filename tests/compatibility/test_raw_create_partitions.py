@@ -1,4 +1,4 @@
-"""CreatePartitions: every row of what may be refused, in its order, and what a topic looks like when it has grown."""
+"""CreatePartitions: every error in order of precedence, and the topic after it has grown."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def other(three: LocalCluster) -> Iterator[Raw]:
 
 @pytest.fixture
 def topic(controller: Raw) -> str:
-    """Two partitions of two replicas each."""
+    """A topic with two partitions of two replicas each."""
     return create(controller, [2, 3], [3, 1])
 
 
@@ -84,8 +84,8 @@ def create(raw: Raw, *assignment: Sequence[int]) -> str:
         CreatableReplicaAssignment(index, tuple(replicas))
         for index, replicas in enumerate(assignment)
     )
-    wanted = CreatableTopic(name, -1, -1, assignments)
-    answer = raw.ask(CreateTopicsRequest(topics=(wanted,)), CreateTopicsResponse)
+    topic_request = CreatableTopic(name, -1, -1, assignments)
+    answer = raw.ask(CreateTopicsRequest(topics=(topic_request,)), CreateTopicsResponse)
     assert answer.topics[0].error_code == ErrorCode.NONE, answer
     return name
 
@@ -102,7 +102,7 @@ def grow(
 ) -> CreatePartitionsTopicResult:
     (result,) = grow_all(
         raw,
-        wanted(name, total, assignments),
+        topic_request(name, total, assignments),
         version=version,
         timeout_ms=timeout_ms,
         validate_only=validate_only,
@@ -110,7 +110,7 @@ def grow(
     return result
 
 
-def wanted(
+def topic_request(
     name: str, total: int, assignments: Sequence[Sequence[int]] | None = None
 ) -> CreatePartitionsTopic:
     lists = None
@@ -150,7 +150,7 @@ def replicas_of(raw: Raw, name: str) -> list[tuple[int, ...]]:
     return [each.replica_nodes for each in partitions]
 
 
-# ---- what is granted
+# ---- successful requests
 
 
 @pytest.mark.parametrize("version", APIS[37].versions)
@@ -164,15 +164,15 @@ def test_every_version_adds_partitions(
     assert all(each.leader_id == each.replica_nodes[0] for each in after.partitions)
     assert all(sorted(each.isr_nodes) == sorted(each.replica_nodes) for each in after.partitions)
     assert replicas_of(controller, topic) == [(2, 3), (3, 1), (1, 3), (2, 3)]
-    eventually(lambda: len(describe(other, topic).partitions) == 4, "the others hear of it")
+    eventually(lambda: len(describe(other, topic).partitions) == 4, "the other brokers know it")
 
 
-def test_partitions_go_where_they_are_told_to(controller: Raw, topic: str) -> None:
+def test_manual_assignment_is_used(controller: Raw, topic: str) -> None:
     assert grow(controller, topic, 4, [[1, 2], [3, 2]]).error_code == ErrorCode.NONE
     assert replicas_of(controller, topic) == [(2, 3), (3, 1), (1, 2), (3, 2)]
 
 
-def test_what_was_there_stays_and_what_is_new_takes_records(
+def test_existing_records_stay_and_new_partitions_accept_records(
     three: LocalCluster, controller: Raw
 ) -> None:
     topic = create(controller, [1, 2])
@@ -193,7 +193,7 @@ def test_a_topic_grows_again_and_again(controller: Raw) -> None:
     assert replicas_of(controller, topic) == [(1,), (2,), (3,), (1,), (2,)]
 
 
-def test_checking_adds_nothing(controller: Raw, topic: str) -> None:
+def test_validate_only_adds_nothing(controller: Raw, topic: str) -> None:
     assert grow(controller, topic, 5, validate_only=True) == (topic, ErrorCode.NONE, None)
     assert grow(controller, topic, 5, validate_only=True, timeout_ms=0).error_code == 0
     refused = grow(controller, topic, 1, validate_only=True)
@@ -202,18 +202,20 @@ def test_checking_adds_nothing(controller: Raw, topic: str) -> None:
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
-def test_who_does_not_wait_gets_the_partitions_all_the_same(
-    controller: Raw, topic: str, timeout_ms: int
-) -> None:
+def test_partitions_are_created_after_timeout(controller: Raw, topic: str, timeout_ms: int) -> None:
     result = grow(controller, topic, 3, timeout_ms=timeout_ms)
     assert result == (topic, ErrorCode.REQUEST_TIMED_OUT, None)
-    eventually(lambda: len(describe(controller, topic).partitions) == 3, "they are there")
+    eventually(lambda: len(describe(controller, topic).partitions) == 3, "they exist")
 
 
-def test_topics_of_one_request_do_not_hinder_each_other(controller: Raw, topic: str) -> None:
+def test_topics_in_one_request_fail_independently(controller: Raw, topic: str) -> None:
     another = create(controller, [1])
     results = grow_all(
-        controller, wanted(topic, 3), wanted("nowhere", 3), wanted(another, 2), wanted(another, 3)
+        controller,
+        topic_request(topic, 3),
+        topic_request("nowhere", 3),
+        topic_request(another, 2),
+        topic_request(another, 3),
     )
     assert {each.name: each.error_code for each in results} == {
         topic: ErrorCode.NONE,
@@ -224,18 +226,18 @@ def test_topics_of_one_request_do_not_hinder_each_other(controller: Raw, topic: 
     assert len(describe(controller, another).partitions) == 1
 
 
-def test_nothing_asked_for_is_nothing_done(controller: Raw) -> None:
+def test_empty_request_returns_empty_response(controller: Raw) -> None:
     assert grow_all(controller) == ()
 
 
-# ---- what is refused
+# ---- rejected requests
 
 
 @pytest.mark.parametrize("version", APIS[37].versions)
 def test_only_the_controller_adds_partitions(other: Raw, topic: str, version: int) -> None:
     refused = grow(other, topic, 3, version=version)
     assert refused == (topic, ErrorCode.NOT_CONTROLLER, None)
-    eventually(lambda: len(describe(other, topic).partitions) == 2, "it has what it had")
+    eventually(lambda: len(describe(other, topic).partitions) == 2, "nothing was added")
 
 
 @pytest.mark.parametrize(
@@ -263,7 +265,7 @@ def test_only_the_controller_adds_partitions(other: Raw, topic: str, version: in
         (50_001, None, ErrorCode.POLICY_VIOLATION, "at most 50000"),
     ],
 )
-def test_what_cannot_be_granted_names_its_error(
+def test_invalid_create_partitions_returns_error_code(
     controller: Raw,
     topic: str,
     total: int,
@@ -278,30 +280,31 @@ def test_what_cannot_be_granted_names_its_error(
 
 
 @pytest.mark.parametrize("name", ["nowhere", "bad name", "a/b", "..", "x" * 300])
-def test_a_topic_that_is_not_there_does_not_grow(controller: Raw, name: str) -> None:
+def test_create_partitions_of_unknown_topic_is_rejected(controller: Raw, name: str) -> None:
     refused = grow(controller, name, 3)
     assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert f"no topic '{name}'" in (refused.error_message or "")
 
 
-def test_what_has_no_name_does_not_hinder_the_others(controller: Raw, topic: str) -> None:
-    results = grow_all(controller, wanted("", 3), wanted(topic, 3))
+def test_empty_topic_name_fails_alone(controller: Raw, topic: str) -> None:
+    results = grow_all(controller, topic_request("", 3), topic_request(topic, 3))
     codes = {each.name: each.error_code for each in results}
     assert codes == {"": ErrorCode.UNKNOWN_SERVER_ERROR, topic: ErrorCode.NONE}
 
 
-def test_what_stands_below_a_topic_is_no_topic(controller: Raw, topic: str) -> None:
+def test_znode_path_below_topic_is_unknown_topic(controller: Raw, topic: str) -> None:
     refused = grow(controller, f"{topic}/partitions/0/state", 3)
     assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-# ---- what needs more than clients can do, or a cluster of its own
+# ---- cases that need direct znode access or a separate cluster
 
 
 def test_topic_with_unfinished_reassignment_grows_and_keeps_it(
     three: LocalCluster, controller: Raw, topic: str
 ) -> None:
-    """Kafka answers REASSIGNMENT_IN_PROGRESS. Here it would be the answer for ever: nobody continues it."""
+    """Kafka returns REASSIGNMENT_IN_PROGRESS. This cluster never completes a reassignment, so the error would be
+    permanent."""
     registry, keeper = three.cluster.open_registry()
     path = znodes.topic_path(topic)
 
@@ -333,7 +336,7 @@ def ids(*numbers: int) -> tuple[BrokerId, ...]:
     return tuple(map(BrokerId, numbers))
 
 
-def test_a_topic_that_waits_for_its_deletion_does_not_grow() -> None:
+def test_topic_queued_for_deletion_rejects_new_partitions() -> None:
     with LocalCluster(brokers=2, settings=QUICK_END) as cluster, at_controller(cluster) as raw:
         down = next(each for each in (1, 2) if each != cluster.controller_id)
         topic = create(raw, [1, 2])
@@ -344,7 +347,7 @@ def test_a_topic_that_waits_for_its_deletion_does_not_grow() -> None:
             refused = grow(raw, topic, total)
             assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
             assert "queued for deletion" in (refused.error_message or "")
-        (result,) = set(grow_all(raw, wanted(topic, 2), wanted(topic, 2)))
+        (result,) = set(grow_all(raw, topic_request(topic, 2), topic_request(topic, 2)))
         assert result.error_code == ErrorCode.INVALID_REQUEST
         cluster.brokers[down].start()
         eventually(
@@ -353,18 +356,18 @@ def test_a_topic_that_waits_for_its_deletion_does_not_grow() -> None:
         )
 
 
-def test_with_fewer_brokers_than_replicas_partitions_go_nowhere_by_themselves() -> None:
+def test_too_few_live_brokers_reject_new_partitions() -> None:
     with LocalCluster(brokers=2, settings=QUICK_END) as cluster, at_controller(cluster) as raw:
         topic = create(raw, [1, 2])
         down = next(each for each in (1, 2) if each != cluster.controller_id)
         cluster.brokers[down].kill()
-        eventually(lambda: len(brokers_of(raw)) == 1, "the controller misses it")
+        eventually(lambda: len(brokers_of(raw)) == 1, "the controller sees the failure")
         refused = grow(raw, topic, 2)
         assert refused.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
         assert grow(raw, topic, 2, [[1, 2]]).error_code == REFUSED
 
 
-def test_brokers_of_which_some_have_a_rack_are_given_no_partitions_not_even_by_hand() -> None:
+def test_partially_set_racks_reject_new_partitions() -> None:
     cluster = LocalCluster(brokers=2, settings=QUICK_END)
     racked = cluster.brokers[1]
     racked.config = replace(racked.config, broker_rack="a")

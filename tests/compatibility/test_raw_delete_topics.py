@@ -1,6 +1,6 @@
-"""DeleteTopics where it is not a plain success: marked already, asked for twice, internal, by hand and forbidden.
+"""DeleteTopics beyond plain success: already marked, named twice, internal topics, marker znodes, deletion disabled.
 
-The other rows of what may be refused are in test_raw_topics.py and test_raw_topics_of_three_brokers.py.
+Other errors are tested in test_raw_topics.py and test_raw_topics_multi_broker.py.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 def delete(raw: Raw, *names: str, timeout_ms: int = 10_000) -> tuple[DeletableTopicResult, ...]:
-    return raw.ask(wish(*names, timeout_ms=timeout_ms), DeleteTopicsResponse).responses
+    return raw.ask(delete_request(*names, timeout_ms=timeout_ms), DeleteTopicsResponse).responses
 
 
-def wish(*names: str, timeout_ms: int = 10_000) -> DeleteTopicsRequest:
+def delete_request(*names: str, timeout_ms: int = 10_000) -> DeleteTopicsRequest:
     return DeleteTopicsRequest(topics=tuple(map(DeleteTopicState, names)), timeout_ms=timeout_ms)
 
 
@@ -61,13 +61,15 @@ def is_marked(cluster: LocalCluster, topic: str) -> bool:
     return keeper.run(look())
 
 
-def test_who_comes_second_waits_like_the_first(cluster: LocalCluster, raw: Raw, topic: str) -> None:
-    """The broker stands still while the marker is set, and has the request before it has dealt with the marker."""
+def test_second_deletion_request_waits_for_first(
+    cluster: LocalCluster, raw: Raw, topic: str
+) -> None:
+    """The broker is paused while the marker is set, and so receives the request before it handles the marker."""
     broker = cluster.brokers[1]
     broker.pause()
     try:
         mark_by_hand(cluster, topic)
-        asked = raw.begin(wish(topic))
+        asked = raw.begin(delete_request(topic))
     finally:
         broker.resume()
     (result,) = raw.answer(DeleteTopicsResponse, *asked).responses
@@ -75,35 +77,35 @@ def test_who_comes_second_waits_like_the_first(cluster: LocalCluster, raw: Raw, 
     assert delete(raw, topic)[0].error_code == UNKNOWN
 
 
-def test_a_topic_named_twice_is_deleted_once(raw: Raw, topic: str) -> None:
+def test_duplicate_topic_is_deleted_once(raw: Raw, topic: str) -> None:
     assert {each.error_code for each in delete(raw, topic, topic)} == {ErrorCode.NONE}
 
 
-def test_who_gives_a_time_below_0_does_not_wait_either(raw: Raw, topic: str) -> None:
+def test_negative_delete_timeout_returns_at_once(raw: Raw, topic: str) -> None:
     assert delete(raw, topic, timeout_ms=-1)[0].error_code == ErrorCode.REQUEST_TIMED_OUT
-    eventually(lambda: raw.fetch(topic, 0).error_code == UNKNOWN, "it goes all the same")
+    eventually(lambda: raw.fetch(topic, 0).error_code == UNKNOWN, "it is deleted anyway")
 
 
 @pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
-def test_internal_topics_may_be_deleted(raw: Raw, name: str) -> None:
+def test_internal_topics_can_be_deleted(raw: Raw, name: str) -> None:
     raw.create_topic(name)
     assert delete(raw, name)[0].error_code == ErrorCode.NONE
 
 
 @pytest.mark.parametrize("name", ["", "bad name", "a/b", "x" * 300])
-def test_what_can_be_no_topic_is_unknown(raw: Raw, name: str) -> None:
+def test_deleting_invalid_topic_name_returns_unknown_topic(raw: Raw, name: str) -> None:
     assert delete(raw, name)[0].error_code == UNKNOWN
 
 
-def test_a_marker_without_a_topic_is_removed(cluster: LocalCluster, raw: Raw) -> None:
+def test_deletion_marker_without_topic_is_removed(cluster: LocalCluster, raw: Raw) -> None:
     mark_by_hand(cluster, "never-was")
-    eventually(lambda: not is_marked(cluster, "never-was"), "it is removed")
+    eventually(lambda: not is_marked(cluster, "never-was"), "the marker is removed")
 
 
-def test_where_deletion_is_disabled_a_marker_set_by_hand_is_removed() -> None:
+def test_deletion_marker_is_removed_when_deletion_is_disabled() -> None:
     settings = {"delete.topic.enable": False}
     with LocalCluster(settings=settings) as cluster, Raw(cluster.bootstrap_servers) as raw:
         raw.create_topic("kept")
         mark_by_hand(cluster, "kept")
-        eventually(lambda: not is_marked(cluster, "kept"), "it is removed")
+        eventually(lambda: not is_marked(cluster, "kept"), "the marker is removed")
         assert raw.fetch("kept", 0).error_code == ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""ElectLeaders as administrators send it: preferred and unclean, one partition, all of them, and what is refused."""
+"""ElectLeaders as administrators send it: preferred and unclean, one partition or all, and the errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SETTINGS = {"auto.leader.rebalance.enable": "false", "log.retention.ms": "-1"}
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    """Its controller is broker 3, which is never killed here."""
+    """A cluster whose controller is broker 3. The tests never kill broker 3."""
     with LocalCluster(brokers=3, settings=SETTINGS) as running:
         while running.controller_id != 3:
             controller = running.controller_id
@@ -71,7 +71,7 @@ def elect(
 
 
 def state(cluster: LocalCluster, topic: str, index: int = 0) -> tuple[int, int, tuple[int, ...]]:
-    """Its leader, leader epoch and ISR, as broker 3 tells them."""
+    """The partition's leader, leader epoch and ISR, as broker 3 reports them."""
     request = MetadataRequest(topics=(MetadataRequestTopic(name=topic),))
     with Raw(cluster.brokers[3].address) as raw:
         (found,) = raw.ask(request, MetadataResponse).topics
@@ -80,7 +80,7 @@ def state(cluster: LocalCluster, topic: str, index: int = 0) -> tuple[int, int, 
 
 
 def bounce(cluster: LocalCluster, broker: int, topic: str) -> None:
-    """Away and back, so that it no longer leads."""
+    """Restart a broker, so that another replica becomes leader."""
     cluster.brokers[broker].kill()
     cluster.brokers[broker].start()
 
@@ -88,11 +88,11 @@ def bounce(cluster: LocalCluster, broker: int, topic: str) -> None:
         leader, _, isr = state(cluster, topic)
         return leader not in (broker, -1) and broker in isr
 
-    eventually(is_back, "in sync again, and led by another")
+    eventually(is_back, "the broker is in sync and not the leader")
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_the_preferred_replica_leads_again(cluster: LocalCluster, version: int) -> None:
+def test_preferred_election_restores_preferred_leader(cluster: LocalCluster, version: int) -> None:
     topic = f"preferred-{version}"
     create(cluster, topic, (1, 2, 3))
     bounce(cluster, 1, topic)
@@ -106,26 +106,26 @@ def test_the_preferred_replica_leads_again(cluster: LocalCluster, version: int) 
     assert state(cluster, topic) == (1, epoch + 1, isr)
 
 
-def test_of_all_partitions_only_those_are_told_with_which_something_happened(
+def test_election_of_all_returns_only_changed_partitions(
     cluster: LocalCluster,
 ) -> None:
     create(cluster, "moved", (1, 3), (2, 3))
     bounce(cluster, 1, "moved")
 
-    def told() -> dict[int, ErrorCode]:
-        """Of this topic; others may still wait for the broker that was away."""
+    def results() -> dict[int, ErrorCode]:
+        """The results for this topic. Other topics may still wait for the restarted broker."""
         found = elect(cluster, PREFERRED, None)
         return {index: code for (name, index), code in found.items() if name == "moved"}
 
-    assert told() == {0: ErrorCode.NONE}
-    assert told() == {}
+    assert results() == {0: ErrorCode.NONE}
+    assert results() == {}
 
 
-def test_one_that_is_away_is_not_elected(cluster: LocalCluster) -> None:
+def test_offline_preferred_replica_is_not_elected(cluster: LocalCluster) -> None:
     create(cluster, "away", (2, 3))
     cluster.brokers[2].kill()
     try:
-        eventually(lambda: state(cluster, "away")[0] == 3, "another leads")
+        eventually(lambda: state(cluster, "away")[0] == 3, "broker 3 is the leader")
         code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
         assert elect(cluster, PREFERRED, "away", 0) == {("away", 0): code}
         assert elect(cluster, UNCLEAN, "away", 0) == {("away", 0): ErrorCode.ELECTION_NOT_NEEDED}
@@ -133,18 +133,18 @@ def test_one_that_is_away_is_not_elected(cluster: LocalCluster) -> None:
         cluster.brokers[2].start()
 
 
-def test_an_unclean_election_takes_whoever_is_there_and_loses_what_it_has_not(
+def test_unclean_election_loses_unreplicated_records(
     cluster: LocalCluster,
 ) -> None:
     create(cluster, "unclean", (1, 2))
     with Raw(cluster.brokers[1].address) as raw:
         eventually(
             lambda: raw.produce("unclean", batch_of(b"both")).error_code == ErrorCode.NONE,
-            "it leads",
+            "broker 1 is the leader",
         )
         before = raw.produce("unclean", batch_of(b"both")).base_offset
         cluster.brokers[2].kill()
-        eventually(lambda: state(cluster, "unclean")[2] == (1,), "alone in sync")
+        eventually(lambda: state(cluster, "unclean")[2] == (1,), "only broker 1 is in sync")
         assert raw.produce("unclean", batch_of(b"one")).base_offset == before + 1
     cluster.brokers[1].kill()
     try:
@@ -160,12 +160,14 @@ def test_an_unclean_election_takes_whoever_is_there_and_loses_what_it_has_not(
     finally:
         cluster.brokers[2].start()
         cluster.brokers[1].start()
-    eventually(lambda: state(cluster, "unclean")[2] == (2, 1), "the old leader cuts and follows")
+    eventually(
+        lambda: state(cluster, "unclean")[2] == (2, 1), "the old leader truncates and follows"
+    )
     with Raw(cluster.brokers[2].address) as raw:
         assert raw.produce("unclean", batch_of(b"other")).base_offset == before + 1
 
 
-def test_what_does_not_exist_is_told_partition_by_partition(cluster: LocalCluster) -> None:
+def test_unknown_partitions_get_errors_individually(cluster: LocalCluster) -> None:
     create(cluster, "some", (3,))
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert elect(cluster, PREFERRED, "some", 0, 9, -1, 9) == {
@@ -186,14 +188,14 @@ def test_only_the_controller_elects(cluster: LocalCluster) -> None:
 
 
 @pytest.mark.parametrize("kind", [-1, 2, 127])
-def test_an_election_of_no_known_kind_is_refused(cluster: LocalCluster, kind: int) -> None:
+def test_unknown_election_type_is_rejected(cluster: LocalCluster, kind: int) -> None:
     create(cluster, f"kind-{kind}", (3,))
     refused = {(f"kind-{kind}", 0): ErrorCode.UNKNOWN_SERVER_ERROR}
     assert elect(cluster, kind, f"kind-{kind}", 0) == refused
     assert elect(cluster, kind, None)[f"kind-{kind}", 0] == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_who_does_not_wait_gets_the_election_all_the_same(cluster: LocalCluster) -> None:
+def test_election_happens_after_request_timeout(cluster: LocalCluster) -> None:
     create(cluster, "hasty", (1, 3))
     bounce(cluster, 1, "hasty")
     hasty = elect(cluster, PREFERRED, "hasty", 0, timeout_ms=0)

@@ -1,4 +1,4 @@
-"""Fetch: how much, how long, and which errors, in every version."""
+"""Fetch in every version: size limits, wait times and errors."""
 
 from collections.abc import Callable
 from time import monotonic
@@ -46,7 +46,7 @@ def test_every_version_since_4_reads_batches(raw: Raw, topic: str, version: int)
 
 
 @pytest.mark.parametrize("version", VERSIONS[:FIRST_WITH_BATCHES])
-def test_older_versions_would_need_an_older_format(raw: Raw, topic: str, version: int) -> None:
+def test_fetch_before_v4_is_unsupported_for_batches(raw: Raw, topic: str, version: int) -> None:
     empty = raw.fetch(topic, 0, version=version)
     assert (empty.error_code, empty.high_watermark) == (ErrorCode.NONE, 0)
     raw.produce(topic, batch_of(b"a"))
@@ -62,49 +62,49 @@ def test_read_committed_reads_everything(raw: Raw, topic: str) -> None:
     assert found.aborted_transactions == ()
 
 
-def test_a_fetch_in_the_middle_of_a_batch_gets_the_whole_batch(raw: Raw, topic: str) -> None:
+def test_fetch_inside_batch_returns_whole_batch(raw: Raw, topic: str) -> None:
     raw.produce(topic, batch_of(b"a"))
     raw.produce(topic, batch_of(b"b", b"c", b"d"))
     assert values_in(raw.fetch(topic, 2)) == [b"b", b"c", b"d"]
 
 
-# ---- which errors
+# ---- errors
 
 
 @pytest.mark.parametrize("offset", [-1, 3, 2**62])
-def test_an_offset_outside_the_log_is_out_of_range(raw: Raw, topic: str, offset: int) -> None:
+def test_fetch_outside_log_is_out_of_range(raw: Raw, topic: str, offset: int) -> None:
     raw.produce(topic, batch_of(b"a", b"b"))
     found = raw.fetch(topic, offset)
     assert found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert (found.high_watermark, values_in(found)) == (-1, [])
 
 
-def test_at_the_end_there_is_nothing_and_no_error(raw: Raw, topic: str) -> None:
+def test_fetch_at_log_end_returns_nothing(raw: Raw, topic: str) -> None:
     raw.produce(topic, batch_of(b"a", b"b"))
     found = raw.fetch(topic, 2)
     assert (found.error_code, found.high_watermark, values_in(found)) == (0, 2, [])
 
 
-def test_an_unknown_topic_or_partition_has_its_error(raw: Raw, topic: str) -> None:
+def test_fetch_of_unknown_partition_returns_error(raw: Raw, topic: str) -> None:
     assert raw.fetch("nowhere", 0).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     answer = raw.ask(fetch_request(topic, {5: 0}), FetchResponse, 12)
     assert partitions_of(answer)[5].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_an_unknown_topic_id_has_its_error(raw: Raw) -> None:
+def test_fetch_of_unknown_topic_id_returns_error(raw: Raw) -> None:
     answer = raw.ask(fetch_request("", {0: 0}, topic_id=uuid4()), FetchResponse, 13)
     assert answer.error_code == ErrorCode.NONE
     assert partitions_of(answer)[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_who_believes_in_another_leader_epoch_is_told_so(raw: Raw, topic: str) -> None:
+def test_fetch_with_newer_leader_epoch_is_rejected(raw: Raw, topic: str) -> None:
     raw.produce(topic, batch_of(b"a"))
     assert raw.fetch(topic, 0, current_leader_epoch=0).error_code == ErrorCode.NONE
     newer = raw.fetch(topic, 0, current_leader_epoch=1)
     assert newer.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def test_a_topic_of_zstd_is_not_for_versions_below_10(raw: Raw, new_topic: NewTopic) -> None:
+def test_zstd_topic_requires_fetch_v10(raw: Raw, new_topic: NewTopic) -> None:
     topic = new_topic(**{"compression.type": "zstd"})
     raw.produce(topic, batch_of(b"a" * 500, compression=Compression.ZSTD))
     refused = raw.fetch(topic, 0, version=9)
@@ -112,17 +112,17 @@ def test_a_topic_of_zstd_is_not_for_versions_below_10(raw: Raw, new_topic: NewTo
     assert values_in(raw.fetch(topic, 0, version=10)) == [b"a" * 500]
 
 
-# ---- how much
+# ---- size limits
 
 
-def test_one_batch_comes_even_if_it_is_larger_than_every_limit(raw: Raw, topic: str) -> None:
+def test_first_batch_may_exceed_every_limit(raw: Raw, topic: str) -> None:
     raw.produce(topic, batch_of(b"a" * 5000))
     raw.produce(topic, batch_of(b"b" * 5000))
     found = raw.fetch(topic, 0, max_bytes=1, partition_max_bytes=1)
     assert values_in(found) == [b"a" * 5000]
 
 
-def test_the_limit_of_a_partition_holds_for_that_partition(raw: Raw, new_topic: NewTopic) -> None:
+def test_partition_max_bytes_limits_each_partition(raw: Raw, new_topic: NewTopic) -> None:
     topic = new_topic(partitions=2)
     for partition in (0, 1):
         for value in (b"a", b"b", b"c"):
@@ -134,21 +134,19 @@ def test_the_limit_of_a_partition_holds_for_that_partition(raw: Raw, new_topic: 
         assert values_in(found[partition]) == [b"a" * 1000, b"b" * 1000]
 
 
-def test_the_limit_of_the_whole_answer_is_shared_in_the_order_of_the_request(
-    raw: Raw, new_topic: NewTopic
-) -> None:
+def test_max_bytes_is_used_up_in_request_order(raw: Raw, new_topic: NewTopic) -> None:
     topic = new_topic(partitions=3)
     for partition in range(3):
         raw.produce(topic, batch_of(b"x" * 1000), partition=partition)
     request = fetch_request(topic, {2: 0, 0: 0, 1: 0}, max_bytes=2500)
     found = partitions_of(raw.ask(request, FetchResponse, 12))
     assert values_in(found[2]) == values_in(found[0]) == [b"x" * 1000]
-    # What is left does not hold a batch, and only the first one may exceed the limit.
+    # The remaining bytes do not hold a batch, and only the first batch may exceed the limit.
     assert not found[1].records
     assert (found[1].error_code, found[1].high_watermark) == (0, 1)
 
 
-def test_a_fetch_spans_segments_one_answer_at_a_time(raw: Raw, new_topic: NewTopic) -> None:
+def test_fetch_returns_one_segment_per_response(raw: Raw, new_topic: NewTopic) -> None:
     topic = new_topic(**{"segment.bytes": "3000"})
     for number in range(12):
         raw.produce(topic, batch_of(f"{number}".encode() + bytes(700)))
@@ -160,10 +158,10 @@ def test_a_fetch_spans_segments_one_answer_at_a_time(raw: Raw, new_topic: NewTop
     assert found == [f"{number}".encode() for number in range(12)]
 
 
-# ---- how long
+# ---- wait times
 
 
-def test_a_fetch_waits_for_data_and_returns_with_it(raw: Raw, servers: str, topic: str) -> None:
+def test_fetch_waits_for_data(raw: Raw, servers: str, topic: str) -> None:
     with Raw(servers) as reader:
         began = monotonic()
         begun = reader.begin(fetch_request(topic, {0: 0}, max_wait_ms=15_000), 12)
@@ -173,9 +171,7 @@ def test_a_fetch_waits_for_data_and_returns_with_it(raw: Raw, servers: str, topi
         assert monotonic() - began < 10
 
 
-def test_a_fetch_waits_until_there_are_as_many_bytes_as_it_asked_for(
-    raw: Raw, servers: str, topic: str
-) -> None:
+def test_fetch_waits_for_min_bytes(raw: Raw, servers: str, topic: str) -> None:
     batch = batch_of(b"x" * 100)
     with Raw(servers) as reader:
         request = fetch_request(topic, {0: 0}, max_wait_ms=15_000, min_bytes=3 * len(batch))
@@ -186,7 +182,7 @@ def test_a_fetch_waits_until_there_are_as_many_bytes_as_it_asked_for(
         assert values_in(partitions_of(answer)[0]) == [b"x" * 100] * 3
 
 
-def test_a_fetch_returns_what_there_is_when_its_time_is_over(raw: Raw, topic: str) -> None:
+def test_fetch_returns_available_data_after_max_wait(raw: Raw, topic: str) -> None:
     raw.produce(topic, batch_of(b"a"))
     began = monotonic()
     found = raw.fetch(topic, 0, max_wait_ms=200, min_bytes=10_000)
@@ -194,7 +190,7 @@ def test_a_fetch_returns_what_there_is_when_its_time_is_over(raw: Raw, topic: st
     assert values_in(found) == [b"a"]
 
 
-def test_an_error_does_not_wait(raw: Raw) -> None:
+def test_fetch_error_returns_at_once(raw: Raw) -> None:
     began = monotonic()
     found = raw.fetch("nowhere", 0, max_wait_ms=15_000)
     assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -205,7 +201,7 @@ LONG_WAIT_MS = 20_000
 SOON_SECONDS = 10
 
 
-def test_nobody_waits_for_more_than_may_be_sent(raw: Raw, topic: str) -> None:
+def test_fetch_does_not_wait_beyond_max_bytes(raw: Raw, topic: str) -> None:
     raw.produce(topic, batch_of(b"x" * 2000))
     began = monotonic()
     found = raw.fetch(topic, 0, max_bytes=1000, min_bytes=100_000, max_wait_ms=LONG_WAIT_MS)
@@ -213,7 +209,7 @@ def test_nobody_waits_for_more_than_may_be_sent(raw: Raw, topic: str) -> None:
     assert monotonic() - began < SOON_SECONDS
 
 
-def test_the_rest_of_a_closed_segment_is_enough(raw: Raw, new_topic: NewTopic) -> None:
+def test_fetch_does_not_wait_at_end_of_closed_segment(raw: Raw, new_topic: NewTopic) -> None:
     topic = new_topic(**{"segment.bytes": "3000"})
     for _ in range(4):
         raw.produce(topic, batch_of(b"x" * 2000))

@@ -1,4 +1,4 @@
-"""Incremental fetch sessions: open, continue, change, lose and close one."""
+"""Incremental fetch sessions: create, continue, change, lose and close them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +23,7 @@ BY_NAME, BY_ID = 12, 13
 
 
 class Session:
-    """A client's half: it counts epochs as clients do."""
+    """The client's half of a session; it counts epochs like clients do."""
 
     def __init__(self, raw: Raw, topic: str, version: int) -> None:
         self.raw = raw
@@ -47,7 +47,7 @@ class Session:
         return answer
 
     def news(self, offsets: dict[int, int] | None = None, **options: Any) -> dict[int, Any]:
-        """The values that came, by partition, for every partition that is in the answer."""
+        """The received values per partition, for every partition in the response."""
         answer = self.fetch(offsets, **options)
         assert answer.error_code == ErrorCode.NONE
         return {index: values_in(found) for index, found in partitions_of(answer).items()}
@@ -58,15 +58,13 @@ def session(raw: Raw, new_topic: NewTopic, request: pytest.FixtureRequest) -> Se
     return Session(raw, new_topic(partitions=3), request.param)
 
 
-def test_the_first_answer_has_every_partition_and_the_next_only_what_is_new(
-    raw: Raw, session: Session
-) -> None:
+def test_first_response_is_full_and_later_ones_incremental(raw: Raw, session: Session) -> None:
     assert session.news({0: 0, 1: 0, 2: 0}) == {0: [], 1: [], 2: []}
     assert session.id > 0
     assert session.news() == {}
     raw.produce(session.topic, batch_of(b"a"), partition=1)
     assert session.news() == {1: [b"a"]}
-    # The client did not say that it read on, so the same comes again.
+    # The client did not advance its offset, so the same batch is returned.
     assert session.news() == {1: [b"a"]}
     assert session.news({1: 1}) == {}
     raw.produce(session.topic, batch_of(b"b"), partition=1)
@@ -74,10 +72,8 @@ def test_the_first_answer_has_every_partition_and_the_next_only_what_is_new(
     assert session.news() == {1: [b"b"], 2: [b"c"]}
 
 
-def test_the_first_answer_has_every_partition_even_after_waiting(
-    raw: Raw, servers: str, session: Session
-) -> None:
-    """kafka-python and Java clients throw an answer away that leaves one out."""
+def test_first_response_is_full_after_waiting(raw: Raw, servers: str, session: Session) -> None:
+    """kafka-python and Java clients discard a first response that omits a partition."""
     assert session.news({0: 0, 1: 0, 2: 0}, max_wait_ms=200, min_bytes=1) == {0: [], 1: [], 2: []}
     assert session.news(max_wait_ms=200, min_bytes=1) == {}
     with Raw(servers) as other:
@@ -99,9 +95,7 @@ def test_the_first_answer_has_every_partition_even_after_waiting(
         assert found == {0: [], 1: [b"a"], 2: []}
 
 
-def test_a_moved_log_start_is_told_even_by_a_fetch_that_had_to_wait(
-    raw: Raw, session: Session
-) -> None:
+def test_new_log_start_offset_is_reported_after_waiting(raw: Raw, session: Session) -> None:
     raw.produce(session.topic, batch_of(b"a"))
     assert session.news({0: 1, 1: 0, 2: 0}) == {0: [], 1: [], 2: []}
     request = DeleteRecordsRequest(
@@ -114,7 +108,7 @@ def test_a_moved_log_start_is_told_even_by_a_fetch_that_had_to_wait(
     assert session.news() == {}
 
 
-def test_a_session_waits_for_news(raw: Raw, servers: str, session: Session) -> None:
+def test_session_fetch_waits_for_new_data(raw: Raw, servers: str, session: Session) -> None:
     session.news({0: 0, 1: 0, 2: 0})
     with Raw(servers) as other:
         begun = session.raw.begin(
@@ -130,7 +124,7 @@ def test_a_session_waits_for_news(raw: Raw, servers: str, session: Session) -> N
     }
 
 
-def test_a_forgotten_partition_is_no_longer_looked_at(raw: Raw, session: Session) -> None:
+def test_forgotten_partition_is_not_returned(raw: Raw, session: Session) -> None:
     session.news({0: 0, 1: 0})
     assert session.news(forget=[0]) == {}
     for partition in (0, 1, 2):
@@ -144,18 +138,18 @@ def test_a_partition_can_be_added_later(raw: Raw, session: Session) -> None:
     assert session.news({2: 0}) == {2: [b"x"]}
 
 
-def test_a_wrong_epoch_or_an_unknown_session_is_refused(session: Session) -> None:
+def test_wrong_epoch_or_unknown_session_is_rejected(session: Session) -> None:
     session.news({0: 0})
     wrong = session.fetch(session_epoch=5)
     assert wrong.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
     assert (wrong.session_id, wrong.responses) == (0, ())
     unknown = session.fetch(session_id=session.id ^ 1)
     assert unknown.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    # Neither did harm to the session itself.
+    # Neither error affected the session.
     assert session.news() == {}
 
 
-def test_a_closed_session_is_gone(raw: Raw, session: Session) -> None:
+def test_closed_session_is_not_found(raw: Raw, session: Session) -> None:
     session.news({0: 0})
     raw.produce(session.topic, batch_of(b"x"))
     closed = session.id
@@ -166,7 +160,7 @@ def test_a_closed_session_is_gone(raw: Raw, session: Session) -> None:
     assert again.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_a_new_session_replaces_the_one_it_names(session: Session) -> None:
+def test_new_session_replaces_named_session(session: Session) -> None:
     session.news({0: 0})
     first = session.id
     session.epoch = 0
@@ -176,15 +170,13 @@ def test_a_new_session_replaces_the_one_it_names(session: Session) -> None:
     assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_a_session_with_nothing_left_in_it_ends(session: Session) -> None:
+def test_empty_session_is_closed(session: Session) -> None:
     session.news({0: 0})
     answer = session.fetch(forget=[0])
     assert (answer.error_code, answer.session_id) == (ErrorCode.NONE, 0)
 
 
-def test_a_partition_that_did_not_fit_comes_with_the_next_answer(
-    raw: Raw, session: Session
-) -> None:
+def test_partition_over_max_bytes_comes_in_next_response(raw: Raw, session: Session) -> None:
     for partition in (0, 1, 2):
         raw.produce(session.topic, batch_of(b"x" * 1000), partition=partition)
     limits = {"max_bytes": 2500}
@@ -195,21 +187,21 @@ def test_a_partition_that_did_not_fit_comes_with_the_next_answer(
     assert session.news(dict.fromkeys(came, 1), **limits) == {2: [b"x" * 1000]}
 
 
-def test_errors_are_repeated_until_they_are_gone(raw: Raw, session: Session) -> None:
+def test_errors_are_repeated_until_resolved(raw: Raw, session: Session) -> None:
     session.news({0: 7})
     answer = session.fetch()
     assert partitions_of(answer)[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert session.news({0: 0}) == {0: []}
 
 
-def test_ids_and_names_do_not_mix_in_one_session(raw: Raw, topic: str) -> None:
+def test_topic_ids_and_names_cannot_mix_in_session(raw: Raw, topic: str) -> None:
     session = Session(raw, topic, BY_NAME)
     session.news({0: 0})
     session.version = BY_ID
     assert session.fetch().error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
 
 
-def test_where_no_sessions_are_kept_every_fetch_is_a_full_one() -> None:
+def test_without_session_slots_every_fetch_is_full() -> None:
     from barnabas import LocalCluster
 
     with (

@@ -1,4 +1,4 @@
-"""What a client gets of a broker that does not lead: the way to the leader, or, of a follower, the records."""
+"""Requests to brokers that do not lead: they return the current leader, and followers serve fetches."""
 
 from __future__ import annotations
 
@@ -47,9 +47,7 @@ def at(cluster: LocalCluster, broker: int) -> Raw:
 
 
 @pytest.mark.parametrize("broker", [FOLLOWER, STRANGER])
-def test_who_produces_to_another_broker_is_told_the_leader(
-    cluster: LocalCluster, broker: int
-) -> None:
+def test_produce_to_non_leader_returns_current_leader(cluster: LocalCluster, broker: int) -> None:
     with at(cluster, broker) as raw:
         answer = raw.ask(produce_request("t", batch_of(b"a")), ProduceResponse)
         older = raw.ask(produce_request("t", batch_of(b"a")), ProduceResponse, version=9)
@@ -61,7 +59,7 @@ def test_who_produces_to_another_broker_is_told_the_leader(
     assert older.responses[0].partition_responses[0].error_code == refused.error_code
 
 
-def test_who_fetches_from_a_broker_without_a_copy_is_told_the_leader(cluster: LocalCluster) -> None:
+def test_fetch_from_non_replica_returns_current_leader(cluster: LocalCluster) -> None:
     with at(cluster, STRANGER) as raw:
         request = fetch_request("t", {0: 0}, topic_id=raw.topic_id("t"))
         answer = raw.ask(request, FetchResponse)
@@ -71,7 +69,7 @@ def test_who_fetches_from_a_broker_without_a_copy_is_told_the_leader(cluster: Lo
     assert [endpoint.node_id for endpoint in answer.node_endpoints] == [LEADER]
 
 
-def test_a_consumer_reads_of_a_follower_what_all_have(cluster: LocalCluster) -> None:
+def test_consumer_reads_from_follower_up_to_high_watermark(cluster: LocalCluster) -> None:
     with at(cluster, LEADER) as leader, at(cluster, FOLLOWER) as follower:
         refused = follower.fetch("t", 0, version=10)
         assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -85,11 +83,11 @@ def test_a_consumer_reads_of_a_follower_what_all_have(cluster: LocalCluster) -> 
         assert beyond.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_a_consumer_that_waits_at_a_follower_is_woken(cluster: LocalCluster) -> None:
+def test_waiting_fetch_at_follower_gets_new_records(cluster: LocalCluster) -> None:
     with at(cluster, LEADER) as leader, at(cluster, FOLLOWER) as follower:
         end = leader.produce("t", batch_of(b"before")).base_offset + 1
         eventually(
-            lambda: follower.fetch("t", end).error_code == ErrorCode.NONE, "the follower has it"
+            lambda: follower.fetch("t", end).error_code == ErrorCode.NONE, "the follower caught up"
         )
         began = time.monotonic()
         waiting = fetch_request("t", {0: end}, max_wait_ms=15_000)

@@ -1,4 +1,4 @@
-"""FindCoordinator, OffsetCommit, OffsetFetch and OffsetDelete by hand: every version, and every way to be refused."""
+"""FindCoordinator, OffsetCommit, OffsetFetch and OffsetDelete by hand: every version and every error."""
 
 from __future__ import annotations
 
@@ -49,7 +49,11 @@ from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupRespons
 from barnabas.wire.records import Record, records
 from support.waiting import eventually
 from tests.compatibility.raw import Raw
-from tests.compatibility.raw_member import one_of_each, wait_for_coordinator, wait_until_read
+from tests.compatibility.raw_member import (
+    one_group_per_partition,
+    wait_for_coordinator,
+    wait_until_loaded,
+)
 
 NUMBERS = count()
 PARTITIONS = 2
@@ -68,7 +72,7 @@ NewTopic = Callable[..., str]
 def cluster() -> Iterator[LocalCluster]:
     with LocalCluster(settings=SETTINGS) as running:
         with Raw(running.bootstrap_servers) as raw:
-            wait_until_read(raw, *one_of_each(PARTITIONS))
+            wait_until_loaded(raw, *one_group_per_partition(PARTITIONS))
         yield running
 
 
@@ -77,11 +81,11 @@ def group() -> str:
     return f"group-{next(NUMBERS)}"
 
 
-# ---- asking
+# ---- requests
 
 
-def soon(condition: Callable[[], bool]) -> None:
-    eventually(condition, "a group's offsets are as they should be", seconds=30.0)
+def wait_until(condition: Callable[[], bool]) -> None:
+    eventually(condition, "the group's offsets are as expected", seconds=30.0)
 
 
 def commit(
@@ -135,8 +139,8 @@ def delete(raw: Raw, group: str, topic: str, *partitions: int) -> OffsetDeleteRe
     return raw.ask(request, OffsetDeleteResponse)
 
 
-class Joined:
-    """A group with one member, by hand."""
+class SingleMember:
+    """A group with one hand-driven member."""
 
     def __init__(self, raw: Raw, group: str, topic: str, protocol_type: str = "consumer") -> None:
         self.raw = raw
@@ -179,7 +183,7 @@ def store_of(cluster: LocalCluster, broker: int = 1) -> GroupStore:
 # ---- FindCoordinator
 
 
-def test_the_first_who_asks_has_the_topic_created_and_asks_again() -> None:
+def test_first_find_coordinator_creates_consumer_offsets() -> None:
     with (
         LocalCluster(settings=SETTINGS | {"auto.create.topics.enable": False}) as running,
         Raw(running.bootstrap_servers) as raw,
@@ -191,7 +195,7 @@ def test_the_first_who_asks_has_the_topic_created_and_asks_again() -> None:
         assert store_of(running).partition_count == PARTITIONS
 
 
-def test_too_few_brokers_for_the_topic_are_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_too_few_brokers_for_consumer_offsets_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     with (
         LocalCluster(settings={"offsets.topic.replication.factor": 3}) as running,
         Raw(running.bootstrap_servers) as raw,
@@ -203,14 +207,12 @@ def test_too_few_brokers_for_the_topic_are_told(caplog: pytest.LogCaptureFixture
             assert found.error_message is not None
             assert "INVALID_REPLICATION_FACTOR" in found.error_message
             assert "offsets.topic.replication.factor=3" in found.error_message
-    told = [each for each in caplog.messages if "consumer groups cannot be used" in each]
-    assert len(told) == 1, "clients ask ten times a second"
+    warnings = [each for each in caplog.messages if "consumer groups cannot be used" in each]
+    assert len(warnings) == 1, "clients retry ten times a second"
 
 
 @pytest.mark.parametrize("version", APIS[10].versions)
-def test_the_coordinator_is_found_in_every_version(
-    cluster: LocalCluster, raw: Raw, version: int
-) -> None:
+def test_every_version_finds_coordinator(cluster: LocalCluster, raw: Raw, version: int) -> None:
     host, _, port = cluster.bootstrap_servers.rpartition(":")
     where = (1, host, int(port), ErrorCode.NONE)
     if version < 4:
@@ -237,7 +239,7 @@ def test_the_coordinator_is_found_in_every_version(
         (-1, 1, ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_of_transactions_and_shares_there_is_no_coordinator(
+def test_no_coordinator_for_transactions_and_share_groups(
     raw: Raw, key_type: int, version: int, code: ErrorCode
 ) -> None:
     if version < 4:
@@ -253,13 +255,13 @@ def test_of_transactions_and_shares_there_is_no_coordinator(
 
 
 @pytest.mark.parametrize("version", COORDINATED)
-def test_what_is_committed_is_fetched_in_every_version(
+def test_every_version_fetches_committed_offset(
     raw: Raw, topic: str, group: str, version: int
 ) -> None:
-    wish = OffsetCommitRequestPartition(
+    partition = OffsetCommitRequestPartition(
         0, 42, committed_leader_epoch=7 if version >= 6 else -1, committed_metadata="note"
     )
-    assert commit(raw, group, topic, wish, version=version) == [ErrorCode.NONE]
+    assert commit(raw, group, topic, partition, version=version) == [ErrorCode.NONE]
     (found,) = fetch(raw, group, topic, version=version)
     assert found.committed_offset == 42
     assert found.metadata == "note"
@@ -267,9 +269,7 @@ def test_what_is_committed_is_fetched_in_every_version(
     assert found.error_code == ErrorCode.NONE
 
 
-def test_version_0_keeps_offsets_where_no_coordinator_looks(
-    raw: Raw, topic: str, group: str
-) -> None:
+def test_version_0_offsets_are_kept_in_zookeeper(raw: Raw, topic: str, group: str) -> None:
     (before,) = fetch(raw, group, topic, version=0)
     assert before.committed_offset == -1
     assert before.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -285,7 +285,7 @@ def test_version_0_keeps_offsets_where_no_coordinator_looks(
     ]
 
 
-def test_null_asks_for_all_that_a_group_has(
+def test_null_topics_fetches_all_group_offsets(
     raw: Raw, topic: str, group: str, new_topic: NewTopic
 ) -> None:
     other = new_topic(partitions=3)
@@ -308,7 +308,7 @@ def test_null_asks_for_all_that_a_group_has(
 
 
 @pytest.mark.parametrize("require_stable", [False, True])
-def test_many_groups_are_fetched_at_once_each_with_its_own_answer(
+def test_offset_fetch_of_many_groups(
     raw: Raw, topic: str, group: str, require_stable: bool
 ) -> None:
     commit(raw, group, topic)
@@ -328,9 +328,7 @@ def test_many_groups_are_fetched_at_once_each_with_its_own_answer(
     assert (everything.topics, everything.error_code) == ((), ErrorCode.NONE)
 
 
-def test_a_partition_that_does_not_exist_takes_no_commit_and_leaves_its_neighbours_theirs(
-    raw: Raw, topic: str, group: str
-) -> None:
+def test_commit_to_unknown_partition_fails_alone(raw: Raw, topic: str, group: str) -> None:
     assert commit(raw, group, topic, at(1, 0), at(1, 1), at(1, -1)) == [
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -340,7 +338,7 @@ def test_a_partition_that_does_not_exist_takes_no_commit_and_leaves_its_neighbou
     assert committed(raw, group, topic) == 1
 
 
-def test_a_note_has_a_length_in_characters_of_java(
+def test_commit_metadata_length_counts_utf16_units(
     raw: Raw, new_topic: NewTopic, group: str
 ) -> None:
     topic = new_topic(partitions=5)
@@ -351,8 +349,8 @@ def test_a_note_has_a_length_in_characters_of_java(
         "é" * NOTE_MAX,
         "\N{GRINNING FACE}" * (NOTE_MAX // 2 + 1),
     ]
-    wishes = [at(1, index, note=note) for index, note in enumerate(notes)]
-    assert commit(raw, group, topic, *wishes) == [
+    partitions = [at(1, index, note=note) for index, note in enumerate(notes)]
+    assert commit(raw, group, topic, *partitions) == [
         ErrorCode.NONE,
         ErrorCode.NONE,
         ErrorCode.OFFSET_METADATA_TOO_LARGE,
@@ -363,7 +361,7 @@ def test_a_note_has_a_length_in_characters_of_java(
     assert [each.metadata for each in found] == ["", notes[1], "", notes[3], ""]
 
 
-def test_a_commit_larger_than_a_batch_may_be_is_refused(raw: Raw, new_topic: NewTopic) -> None:
+def test_commit_larger_than_max_batch_is_rejected(raw: Raw, new_topic: NewTopic) -> None:
     topic = new_topic(partitions=40)
     group = "g" * 30_000
     many = [at(1, partition) for partition in range(40)]
@@ -371,22 +369,22 @@ def test_a_commit_larger_than_a_batch_may_be_is_refused(raw: Raw, new_topic: New
     assert commit(raw, group, topic, *many[:5]) == [ErrorCode.NONE] * 5
 
 
-def test_the_group_without_a_name_keeps_offsets_as_it_always_did(raw: Raw, topic: str) -> None:
+def test_empty_group_id_can_commit_but_not_delete(raw: Raw, topic: str) -> None:
     assert commit(raw, "", topic) == [ErrorCode.NONE]
     assert committed(raw, "", topic) == 5
     assert delete(raw, "", topic).error_code == ErrorCode.INVALID_GROUP_ID
 
 
-def test_a_generation_of_a_group_that_does_not_exist_is_an_old_one(
+def test_commit_with_generation_to_unknown_group_is_rejected(
     raw: Raw, topic: str, group: str
 ) -> None:
     codes = commit(raw, group, topic, generation_id_or_member_epoch=1, member_id="me")
     assert codes == [ErrorCode.ILLEGAL_GENERATION]
 
 
-def test_while_a_group_has_members_only_they_commit(raw: Raw, topic: str, group: str) -> None:
-    member = Joined(raw, group, topic)
-    assert member.commit(topic) == [ErrorCode.REBALANCE_IN_PROGRESS], "it waits for its assignment"
+def test_only_members_commit_to_active_group(raw: Raw, topic: str, group: str) -> None:
+    member = SingleMember(raw, group, topic)
+    assert member.commit(topic) == [ErrorCode.REBALANCE_IN_PROGRESS], "it has no assignment yet"
     member.sync()
     assert member.commit(topic) == [ErrorCode.NONE]
     wrong = member.generation + 1
@@ -401,7 +399,7 @@ def test_while_a_group_has_members_only_they_commit(raw: Raw, topic: str, group:
 
 @contextmanager
 def loading(cluster: LocalCluster, group: str) -> Iterator[None]:
-    """As if this broker had just begun to lead the partition of the group."""
+    """Simulate that this broker has just become leader of the group's partition."""
     store = store_of(cluster)
     index = partition_of(group, PARTITIONS)
     store.loading[index] = None
@@ -411,7 +409,7 @@ def loading(cluster: LocalCluster, group: str) -> Iterator[None]:
         del store.loading[index]
 
 
-def test_while_groups_are_loaded_everybody_is_told_to_wait(
+def test_loading_coordinator_rejects_requests(
     cluster: LocalCluster, raw: Raw, topic: str, group: str
 ) -> None:
     commit(raw, group, topic)
@@ -431,10 +429,10 @@ def test_while_groups_are_loaded_everybody_is_told_to_wait(
     assert committed(raw, group, topic) == 5
 
 
-# ---- forgetting
+# ---- deleting and expiring offsets
 
 
-def test_offsets_are_deleted_one_by_one_and_an_empty_group_with_its_last(
+def test_deleting_last_offset_deletes_empty_group(
     raw: Raw, new_topic: NewTopic, group: str
 ) -> None:
     topic = new_topic(partitions=3)
@@ -452,13 +450,13 @@ def test_offsets_are_deleted_one_by_one_and_an_empty_group_with_its_last(
     assert delete(raw, group, topic, 1).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_of_what_is_being_read_nothing_is_deleted(
+def test_offsets_of_subscribed_topic_are_not_deleted(
     raw: Raw, topic: str, group: str, new_topic: NewTopic
 ) -> None:
     other = new_topic()
     commit(raw, group, topic)
     commit(raw, group, other)
-    Joined(raw, group, topic).sync()
+    SingleMember(raw, group, topic).sync()
     for name, code in (
         (topic, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC),
         (other, ErrorCode.NONE),
@@ -470,33 +468,33 @@ def test_of_what_is_being_read_nothing_is_deleted(
     assert committed(raw, group, other) == -1
 
 
-def test_of_a_group_that_is_no_consumers_nobody_knows_what_it_reads(
-    raw: Raw, topic: str, group: str
-) -> None:
+def test_offset_delete_rejects_active_non_consumer_group(raw: Raw, topic: str, group: str) -> None:
     commit(raw, group, topic)
-    Joined(raw, group, topic, protocol_type="connect").sync()
+    SingleMember(raw, group, topic, protocol_type="connect").sync()
     assert delete(raw, group, topic).error_code == ErrorCode.NON_EMPTY_GROUP
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_an_old_client_says_itself_how_long_its_commit_is_kept(
+def test_commit_retention_time_of_v2_to_v4_is_used(
     raw: Raw, topic: str, group: str, version: int
 ) -> None:
     stays = f"{group}-stays"
     commit(raw, stays, topic, version=version, retention_time_ms=3_600_000)
     commit(raw, group, topic, version=version, retention_time_ms=1)
-    soon(lambda: committed(raw, group, topic) == -1)
-    soon(lambda: delete(raw, group, topic).error_code == ErrorCode.GROUP_ID_NOT_FOUND)
+    wait_until(lambda: committed(raw, group, topic) == -1)
+    wait_until(lambda: delete(raw, group, topic).error_code == ErrorCode.GROUP_ID_NOT_FOUND)
     assert committed(raw, stays, topic) == 5
 
 
-def test_a_commit_of_version_1_is_as_old_as_it_says(raw: Raw, topic: str, group: str) -> None:
+def test_commit_timestamp_of_v1_is_used(raw: Raw, topic: str, group: str) -> None:
     old = OffsetCommitRequestPartition(0, 5, commit_timestamp=1_000)
     commit(raw, group, topic, old, version=1)
-    soon(lambda: committed(raw, group, topic) == -1)
+    wait_until(lambda: committed(raw, group, topic) == -1)
 
 
-def test_with_a_topic_its_offsets_go(raw: Raw, topic: str, group: str, new_topic: NewTopic) -> None:
+def test_deleting_topic_deletes_committed_offsets(
+    raw: Raw, topic: str, group: str, new_topic: NewTopic
+) -> None:
     other = new_topic()
     commit(raw, group, topic)
     commit(raw, group, other)
@@ -508,10 +506,10 @@ def test_with_a_topic_its_offsets_go(raw: Raw, topic: str, group: str, new_topic
         (found,) = raw.ask(raw_all, OffsetFetchResponse).groups
         return [name for name, _ in found.topics]
 
-    soon(lambda: names() == [other])
+    wait_until(lambda: names() == [other])
 
 
-def test_what_is_forgotten_stands_in_the_log_as_tombstones(
+def test_deleted_offsets_are_written_as_tombstones(
     cluster: LocalCluster, raw: Raw, topic: str, group: str
 ) -> None:
     commit(raw, group, topic)
@@ -533,30 +531,30 @@ def all_records(path: Path) -> Iterator[Record]:
         data = data[size:]
 
 
-# ---- outliving a broker
+# ---- restarts and failover
 
 
-def test_offsets_are_there_after_a_restart(tmp_path: Path) -> None:
+def test_offsets_survive_restart(tmp_path: Path) -> None:
     with LocalCluster(data=tmp_path, settings=SETTINGS) as running:
         with Raw(running.bootstrap_servers) as raw:
             raw.create_topic("orders", partitions=2)
-            wait_until_read(raw, "app", "members")
+            wait_until_loaded(raw, "app", "members")
             commit(raw, "app", "orders", at(41, 0), at(42, 1, note="here"))
-            Joined(raw, "members", "orders").sync()
+            SingleMember(raw, "members", "orders").sync()
         running.brokers[1].kill()
         running.brokers[1].start()
         with Raw(running.bootstrap_servers) as raw:
-            soon(lambda: is_loaded(raw, "app", "orders"))
+            wait_until(lambda: is_loaded(raw, "app", "orders"))
             zero, one = fetch(raw, "app", "orders", 0, 1)
             assert (zero.committed_offset, one.committed_offset) == (41, 42)
             assert one.metadata == "here"
-            soon(lambda: is_loaded(raw, "members", "orders"))
+            wait_until(lambda: is_loaded(raw, "members", "orders"))
             assert commit(raw, "members", "orders") == [ErrorCode.UNKNOWN_MEMBER_ID], (
-                "its member is remembered, too"
+                "its member is restored"
             )
 
 
-def test_offsets_are_there_after_the_coordinator_was_killed() -> None:
+def test_offsets_survive_coordinator_failure() -> None:
     with LocalCluster(brokers=3, settings=SETTINGS) as running:
         assert running.controller_id is not None
         with Raw(running.brokers[running.controller_id].address) as raw:
@@ -564,19 +562,19 @@ def test_offsets_are_there_after_the_coordinator_was_killed() -> None:
             before = wait_for_coordinator(raw, "app")
         with Raw(running.brokers[before].address) as raw:
             commit_when_possible(raw, "app", "orders", at(41))
-            Joined(raw, "app", "orders").sync()
+            SingleMember(raw, "app", "orders").sync()
         other = next(each for each in running.brokers if each != before)
         with Raw(running.brokers[other].address) as raw:
-            soon(lambda: commit(raw, "app", "orders") == [ErrorCode.NOT_COORDINATOR])
+            wait_until(lambda: commit(raw, "app", "orders") == [ErrorCode.NOT_COORDINATOR])
             request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup("app"),))
             (found,) = raw.ask(request, OffsetFetchResponse).groups
             assert found.error_code == ErrorCode.NOT_COORDINATOR
             assert delete(raw, "app", "orders").error_code == ErrorCode.NOT_COORDINATOR
             running.brokers[before].kill()
-            soon(lambda: wait_for_coordinator(raw, "app") != before)
+            wait_until(lambda: wait_for_coordinator(raw, "app") != before)
             after = wait_for_coordinator(raw, "app")
         with Raw(running.brokers[after].address) as raw:
-            soon(lambda: is_loaded(raw, "app", "orders"))
+            wait_until(lambda: is_loaded(raw, "app", "orders"))
             assert committed(raw, "app", "orders") == 41
             assert commit(raw, "app", "orders") == [ErrorCode.UNKNOWN_MEMBER_ID], "it has a member"
             assert commit_when_possible(raw, "app", "orders", at(7), group="other") == 7
@@ -585,13 +583,13 @@ def test_offsets_are_there_after_the_coordinator_was_killed() -> None:
 def commit_when_possible(
     raw: Raw, first: str, topic: str, *partitions: OffsetCommitRequestPartition, group: str = ""
 ) -> int:
-    """Its offset, when it could be committed: the coordinator may just be loading, or elsewhere for this group."""
+    """Commit as wait_until as the coordinator accepts it; it may still be loading, or another broker may coordinate."""
     name = next(
         each
         for each in (group or first, *(f"{group}-{number}" for number in range(20)))
         if partition_of(each, PARTITIONS) == partition_of(first, PARTITIONS)
     )
-    soon(lambda: set(commit(raw, name, topic, *partitions)) == {ErrorCode.NONE})
+    wait_until(lambda: set(commit(raw, name, topic, *partitions)) == {ErrorCode.NONE})
     return committed(raw, name, topic)
 
 

@@ -1,4 +1,4 @@
-"""Members of groups as no client library behaves: every version, and every way to be refused."""
+"""Group members that behave as no client library does: every version and every error."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from tests.compatibility.raw_member import (
     RANGE,
     READS,
     RawMember,
-    one_of_each,
+    one_group_per_partition,
     wait_for_coordinator,
-    wait_until_read,
+    wait_until_loaded,
 )
 
 NUMBERS = count()
@@ -56,7 +56,7 @@ NewMember = Callable[..., RawMember]
 def cluster() -> Iterator[LocalCluster]:
     with LocalCluster(settings=SETTINGS) as running:
         with Raw(running.bootstrap_servers) as raw:
-            wait_until_read(raw, *one_of_each(PARTITIONS))
+            wait_until_loaded(raw, *one_group_per_partition(PARTITIONS))
         yield running
 
 
@@ -67,7 +67,7 @@ def group() -> str:
 
 @pytest.fixture
 def member(servers: str, group: str) -> Iterator[NewMember]:
-    """Makes members of one group: `member(instance="x", version=5)`."""
+    """Create members of one group: `member(instance="x", version=5)`."""
     with ExitStack() as stack:
 
         def make(*, instance: str | None = None, version: int = 9) -> RawMember:
@@ -77,8 +77,8 @@ def member(servers: str, group: str) -> Iterator[NewMember]:
         yield make
 
 
-def stable(*members: RawMember) -> None:
-    """All of them in one generation, each with its assignment; the first leads."""
+def stabilize(*members: RawMember) -> None:
+    """Bring all members into one stabilize generation, each with its assignment; the first is the group leader."""
     for at, newcomer in enumerate(members):
         waiting = [(newcomer, newcomer.begin_join_with_id())]
         for earlier in members[:at]:
@@ -113,11 +113,11 @@ def delete(raw: Raw, *groups: str) -> dict[str, ErrorCode]:
     return {each.group_id: ErrorCode(each.error_code) for each in answer.results}
 
 
-# ---- being a member
+# ---- membership
 
 
 @pytest.mark.parametrize("version", APIS[11].versions)
-def test_every_version_joins_syncs_stays_and_leaves(member: NewMember, version: int) -> None:
+def test_every_version_joins_syncs_heartbeats_and_leaves(member: NewMember, version: int) -> None:
     alone = member(version=version)
     answer = alone.join()
     assert answer.error_code == ErrorCode.NONE
@@ -139,7 +139,7 @@ def test_every_version_joins_syncs_stays_and_leaves(member: NewMember, version: 
 
 
 @pytest.mark.parametrize("version", APIS[11].versions)
-def test_newcomers_are_given_an_id_first_since_version_4(member: NewMember, version: int) -> None:
+def test_new_members_need_member_id_since_v4(member: NewMember, version: int) -> None:
     alone = member(version=version)
     answer = alone.end_join(alone.begin_join())
     if version < 4:
@@ -153,16 +153,14 @@ def test_newcomers_are_given_an_id_first_since_version_4(member: NewMember, vers
 
 
 @pytest.mark.parametrize("session_ms", [99, 20_001, -1])
-def test_a_session_that_is_too_short_or_too_long_is_refused(
-    member: NewMember, session_ms: int
-) -> None:
+def test_session_timeout_out_of_bounds_is_rejected(member: NewMember, session_ms: int) -> None:
     alone = member()
     answer = alone.end_join(alone.begin_join(session_ms=session_ms))
     assert answer.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
     assert (answer.member_id, answer.protocol_name) == ("", None)
 
 
-def test_a_group_without_a_name_is_no_group(servers: str) -> None:
+def test_empty_group_id_is_rejected(servers: str) -> None:
     with RawMember(servers, "") as nameless:
         assert nameless.end_join(nameless.begin_join()).error_code == ErrorCode.INVALID_GROUP_ID
         assert nameless.sync().error_code == ErrorCode.INVALID_GROUP_ID
@@ -171,9 +169,9 @@ def test_a_group_without_a_name_is_no_group(servers: str) -> None:
 
 
 @pytest.mark.parametrize("exists", [True, False])
-def test_who_is_not_known_is_told_so(member: NewMember, exists: bool) -> None:
+def test_unknown_member_id_is_rejected(member: NewMember, exists: bool) -> None:
     if exists:
-        stable(member())
+        stabilize(member())
     stranger = member()
     stranger.member_id = "made-up"
     answer = stranger.end_join(stranger.begin_join())
@@ -192,19 +190,17 @@ def test_who_is_not_known_is_told_so(member: NewMember, exists: bool) -> None:
         {"protocol_type": ""},
     ],
 )
-def test_who_does_not_fit_to_the_others_is_refused(
+def test_inconsistent_group_protocol_is_rejected(
     member: NewMember, options: dict[str, object]
 ) -> None:
-    stable(member())
+    stabilize(member())
     other = member()
     answer = other.end_join(other.begin_join(**options))  # type: ignore[arg-type]
     assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 @pytest.mark.parametrize("options", [{"protocols": ()}, {"protocol_type": ""}])
-def test_the_first_of_a_group_must_have_a_protocol(
-    member: NewMember, options: dict[str, object]
-) -> None:
+def test_first_member_must_have_protocol(member: NewMember, options: dict[str, object]) -> None:
     alone = member()
     answer = alone.end_join(alone.begin_join(**options))  # type: ignore[arg-type]
     assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -214,11 +210,11 @@ def test_the_first_of_a_group_must_have_a_protocol(
     ("protocol_type", "protocol"),
     [(None, None), ("consumer", None), (None, "range"), ("connect", "range"), ("consumer", "x")],
 )
-def test_a_sync_must_name_the_protocol_since_version_5(
+def test_sync_must_name_protocol_since_v5(
     member: NewMember, protocol_type: str | None, protocol: str | None
 ) -> None:
     alone = member()
-    stable(alone)
+    stabilize(alone)
     request = SyncGroupRequest(
         group_id=alone.group,
         generation_id=1,
@@ -231,17 +227,17 @@ def test_a_sync_must_name_the_protocol_since_version_5(
 
 
 @pytest.mark.parametrize("generation", [0, 2, -1])
-def test_another_generation_is_refused(member: NewMember, generation: int) -> None:
+def test_wrong_generation_is_rejected(member: NewMember, generation: int) -> None:
     alone = member()
-    stable(alone)
+    stabilize(alone)
     assert alone.heartbeat(generation=generation) is ErrorCode.ILLEGAL_GENERATION
     synced = alone.end_sync(alone.begin_sync(generation=generation))
     assert synced.error_code == ErrorCode.ILLEGAL_GENERATION
 
 
-def test_members_hear_of_a_rebalance_by_their_heartbeats(member: NewMember) -> None:
+def test_heartbeat_reports_rebalance(member: NewMember) -> None:
     first, second = member(), member()
-    stable(first)
+    stabilize(first)
     begun = second.begin_join_with_id()
     wait_for_rebalance(first)
     assert first.sync().error_code == ErrorCode.REBALANCE_IN_PROGRESS
@@ -250,33 +246,33 @@ def test_members_hear_of_a_rebalance_by_their_heartbeats(member: NewMember) -> N
     assert leader.generation_id == follower.generation_id == 2
     assert {each.member_id for each in leader.members} == {first.member_id, second.member_id}
     assert follower.members == ()
-    assert second.heartbeat() is ErrorCode.NONE, "it may wait for its assignment meanwhile"
+    assert second.heartbeat() is ErrorCode.NONE, "heartbeats are accepted before the assignment"
     assign(first, second)
 
 
-def test_a_full_group_takes_nobody(member: NewMember) -> None:
-    stable(*(member() for _ in range(MEMBERS_MAX)))
+def test_full_group_rejects_new_member(member: NewMember) -> None:
+    stabilize(*(member() for _ in range(MEMBERS_MAX)))
     late = member()
     answer = late.end_join(late.begin_join())
     assert (answer.error_code, answer.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
 
 
-def test_a_member_that_falls_silent_is_out(member: NewMember) -> None:
-    # In an old version, since an id that is not used within the session is forgotten, too.
+def test_silent_member_is_removed(member: NewMember) -> None:
+    # An old version, because newer ones also expire a member id that does not join within the session timeout.
     silent, other = member(version=3), member()
-    stable(other)
+    stabilize(other)
     waiting = silent.begin_join(session_ms=100)
     wait_for_rebalance(other)
     other.join()
     assert silent.end_join(waiting).error_code == ErrorCode.NONE
-    other.sync({other.member_id: b"all"})  # or it hears already that somebody is gone
+    other.sync({other.member_id: b"all"})  # or it learns already that the silent member is gone
     wait_for_rebalance(other)
     answer = other.join()
     assert [each.member_id for each in answer.members] == [other.member_id]
     assert silent.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_who_does_not_join_in_time_is_out(member: NewMember) -> None:
+def test_member_missing_rebalance_timeout_is_removed(member: NewMember) -> None:
     first, slow = member(version=8), member(version=8)
     first.join(rebalance_ms=200)
     first.sync({first.member_id: b"all"})
@@ -285,15 +281,17 @@ def test_who_does_not_join_in_time_is_out(member: NewMember) -> None:
     assert first.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_who_does_not_ask_for_its_assignment_in_time_is_out(member: NewMember) -> None:
+def test_member_not_syncing_in_time_is_removed(member: NewMember) -> None:
     alone = member()
     alone.join(rebalance_ms=100)
-    eventually(lambda: alone.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID, "it is out", seconds=30.0)
+    eventually(
+        lambda: alone.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID, "it is removed", seconds=30.0
+    )
 
 
-def test_a_member_whose_connection_is_lost_may_ask_again(member: NewMember) -> None:
+def test_member_may_rejoin_after_lost_connection(member: NewMember) -> None:
     first, second = member(), member()
-    stable(first, second)
+    stabilize(first, second)
     first.begin_join()
     wait_for_rebalance(second)
     again = member()
@@ -307,9 +305,9 @@ def test_a_member_whose_connection_is_lost_may_ask_again(member: NewMember) -> N
 # ---- static members
 
 
-def test_a_static_member_comes_back_without_a_rebalance(member: NewMember) -> None:
+def test_static_member_rejoins_without_rebalance(member: NewMember) -> None:
     other, static = member(), member(instance="one")
-    stable(other, static)
+    stabilize(other, static)
     back = member(instance="one")
     answer = back.join()
     assert (answer.error_code, answer.generation_id) == (ErrorCode.NONE, 2)
@@ -324,11 +322,9 @@ def test_a_static_member_comes_back_without_a_rebalance(member: NewMember) -> No
 
 
 @pytest.mark.parametrize("version", [5, 8, 9])
-def test_a_static_leader_that_comes_back_skips_the_assignment(
-    member: NewMember, version: int
-) -> None:
+def test_returning_static_leader_skips_assignment(member: NewMember, version: int) -> None:
     static, other = member(instance="one", version=version), member(version=version)
-    stable(static, other)
+    stabilize(static, other)
     back = member(instance="one", version=version)
     answer = back.join()
     if version >= 9:
@@ -339,9 +335,9 @@ def test_a_static_leader_that_comes_back_skips_the_assignment(
     assert bytes(back.sync().assignment) == f"to {static.member_id}".encode()
 
 
-def test_a_static_member_that_waits_is_fenced_off_by_its_successor(member: NewMember) -> None:
+def test_waiting_static_member_is_fenced_by_successor(member: NewMember) -> None:
     other, static = member(), member(instance="one")
-    stable(other, static)
+    stabilize(other, static)
     waiting = other.begin_join()
     wait_for_rebalance(static)
     former = static.begin_join()
@@ -359,11 +355,11 @@ def test_a_static_member_that_waits_is_fenced_off_by_its_successor(member: NewMe
 # ---- leaving
 
 
-def test_many_leave_together_and_each_is_told_what_became_of_it(
+def test_leave_of_many_members_returns_individual_errors(
     raw: Raw, member: NewMember, group: str
 ) -> None:
     first, second, static = member(), member(), member(instance="one")
-    stable(first, second, static)
+    stabilize(first, second, static)
     members = (
         MemberIdentity(first.member_id, None, "tired"),
         MemberIdentity("made-up"),
@@ -383,14 +379,14 @@ def test_many_leave_together_and_each_is_told_what_became_of_it(
     assert second.join().leader == second.member_id
 
 
-def test_an_id_that_has_not_joined_may_leave(member: NewMember) -> None:
+def test_pending_member_id_may_leave(member: NewMember) -> None:
     pending = member()
     pending.end_join(pending.begin_join())
     assert pending.leave() is ErrorCode.NONE
     assert pending.end_join(pending.begin_join()).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-# ---- looking at groups
+# ---- describing and listing groups
 
 
 @pytest.mark.parametrize("version", APIS[15].versions)
@@ -398,7 +394,7 @@ def test_a_group_is_described_in_every_version(
     raw: Raw, member: NewMember, group: str, version: int
 ) -> None:
     static = member(instance="one")
-    stable(static)
+    stabilize(static)
     request = DescribeGroupsRequest(
         groups=(group, "nowhere"), include_authorized_operations=version >= 3
     )
@@ -437,7 +433,7 @@ def test_a_group_is_described_in_every_state(raw: Raw, member: NewMember, group:
 def test_groups_are_listed_in_every_version(
     raw: Raw, member: NewMember, group: str, version: int
 ) -> None:
-    stable(member())
+    stabilize(member())
     answer = raw.ask(ListGroupsRequest(), ListGroupsResponse, version)
     assert answer.error_code == ErrorCode.NONE
     (found,) = [each for each in answer.groups if each.group_id == group]
@@ -467,7 +463,7 @@ def test_groups_are_listed_by_state_and_type(
     types: tuple[str, ...],
     is_found: bool,
 ) -> None:
-    stable(member())
+    stabilize(member())
     request = ListGroupsRequest(states_filter=states, types_filter=types)
     found = raw.ask(request, ListGroupsResponse).groups
     listed = ListedGroup(group, "consumer", "Stable", "classic")
@@ -482,7 +478,7 @@ def test_only_an_empty_group_is_deleted(
     raw: Raw, member: NewMember, group: str, version: int
 ) -> None:
     alone = member()
-    stable(alone)
+    stabilize(alone)
     assert delete(raw, group, "nowhere", group) == {
         group: ErrorCode.NON_EMPTY_GROUP,
         "nowhere": ErrorCode.GROUP_ID_NOT_FOUND,
@@ -495,26 +491,26 @@ def test_only_an_empty_group_is_deleted(
     assert delete(raw, group) == {group: ErrorCode.GROUP_ID_NOT_FOUND}
 
 
-# ---- coordinators that come and go
+# ---- coordinator restarts
 
 
-def test_members_go_on_when_their_broker_comes_back_and_deleted_groups_do_not(
+def test_restart_keeps_members_but_not_deleted_groups(
     tmp_path: Path,
 ) -> None:
     with LocalCluster(data=tmp_path, settings=SETTINGS) as running:
         servers = running.bootstrap_servers
         with Raw(servers) as raw:
-            wait_until_read(raw, "kept", "deleted")
+            wait_until_loaded(raw, "kept", "deleted")
             with RawMember(servers, "deleted") as gone:
-                stable(gone)
+                stabilize(gone)
                 gone.leave()
             assert delete(raw, "deleted") == {"deleted": ErrorCode.NONE}
         with RawMember(servers, "kept") as first, RawMember(servers, "kept") as second:
-            stable(first, second)
+            stabilize(first, second)
         running.brokers[1].kill()
         running.brokers[1].start()
         with Raw(servers) as raw:
-            wait_until_read(raw, "kept", "deleted")
+            wait_until_loaded(raw, "kept", "deleted")
             found = describe(raw, "kept")
             assert (found.group_state, len(found.members)) == ("Stable", 2)
             assert describe(raw, "deleted").group_state == "Dead"
@@ -524,7 +520,7 @@ def test_members_go_on_when_their_broker_comes_back_and_deleted_groups_do_not(
             assert bytes(again.sync().assignment) == f"to {second.member_id}".encode()
 
 
-def test_a_broker_that_does_not_coordinate_a_group_says_so() -> None:
+def test_non_coordinator_returns_not_coordinator() -> None:
     settings = SETTINGS | {"offsets.topic.replication.factor": 1}
     with LocalCluster(brokers=2, settings=settings) as running:
         with Raw(running.brokers[1].address) as raw:
@@ -537,7 +533,7 @@ def test_a_broker_that_does_not_coordinate_a_group_says_so() -> None:
 
 
 def answers_about(raw: Raw, group: str) -> list[int]:
-    """Of every API that is about one group."""
+    """The error codes of every API that concerns one group."""
     join = JoinGroupRequest(
         group_id=group, session_timeout_ms=10_000, protocol_type="consumer", protocols=RANGE
     )

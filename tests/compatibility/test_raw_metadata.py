@@ -35,9 +35,7 @@ def by_id(topic_id: UUID, name: str | None = None) -> MetadataRequestTopic:
 
 
 @pytest.mark.parametrize("name", [None, "", "another-name"])
-def test_a_topic_is_found_by_its_id_whatever_name_comes_along(
-    raw: Raw, topic: str, name: str | None
-) -> None:
+def test_topic_id_takes_precedence_over_name(raw: Raw, topic: str, name: str | None) -> None:
     topic_id = raw.topic_id(topic)
     (found,) = ask(raw, by_id(topic_id, name))
     assert (found.error_code, found.name, found.topic_id) == (ErrorCode.NONE, topic, topic_id)
@@ -46,9 +44,7 @@ def test_a_topic_is_found_by_its_id_whatever_name_comes_along(
 
 @pytest.mark.parametrize("name", [None, "", "another-name"])
 @pytest.mark.parametrize("create", [False, True])
-def test_an_unknown_id_is_answered_with_a_null_name(
-    raw: Raw, name: str | None, create: bool
-) -> None:
+def test_unknown_topic_id_returns_null_name(raw: Raw, name: str | None, create: bool) -> None:
     (found,) = ask(raw, by_id(UNKNOWN_ID, name), create=create)
     assert (found.error_code, found.name) == (ErrorCode.UNKNOWN_TOPIC_ID, None)
     assert (found.topic_id, found.is_internal, found.partitions) == (UNKNOWN_ID, False, ())
@@ -77,7 +73,7 @@ def test_names_are_ignored_next_to_ids_and_create_nothing(raw: Raw, topic: str) 
     assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_neither_name_nor_id_fails_the_whole_request(raw: Raw, topic: str) -> None:
+def test_topic_without_name_and_id_fails_whole_request(raw: Raw, topic: str) -> None:
     request = MetadataRequest(topics=(by_id(ZERO_ID, None), by_id(ZERO_ID, topic)))
     answer = raw.ask(request, MetadataResponse, 12)
     assert [(each.name, each.error_code) for each in answer.topics] == [

@@ -1,4 +1,4 @@
-"""Produce as no client library sends it: old formats, broken batches, producers that lost count."""
+"""Produce requests that no client library sends: old formats, corrupt batches, wrong sequences."""
 
 import struct
 from collections.abc import Callable
@@ -33,7 +33,7 @@ CRC_AT = 17
 
 
 def old_message_set(magic: int) -> bytes:
-    """One message of the formats before record batches, by hand."""
+    """Build one message in a format before record batches."""
     timestamp = struct.pack(">q", 1_700_000_000_000) if magic == 1 else b""
     body = struct.pack(">bb", magic, 0) + timestamp + struct.pack(">i", -1)
     body += struct.pack(">i", 5) + b"value"
@@ -42,7 +42,7 @@ def old_message_set(magic: int) -> bytes:
 
 
 def with_crc(batch: bytearray) -> bytes:
-    """Make a batch that was tampered with look honest."""
+    """Give a modified batch a valid checksum."""
     from crc32c import crc32c
 
     struct.pack_into(">I", batch, CRC_AT, crc32c(bytes(batch[21:])))
@@ -68,7 +68,7 @@ def test_every_version_appends(raw: Raw, topic: str, version: int) -> None:
         *((version, ErrorCode.INVALID_RECORD) for version in (3, 7, 11)),
     ],
 )
-def test_message_sets_of_old_formats_are_refused(
+def test_old_message_formats_are_rejected(
     raw: Raw, topic: str, magic: int, version: int, expected: ErrorCode
 ) -> None:
     assert raw.produce(topic, old_message_set(magic), version=version).error_code == expected
@@ -76,14 +76,14 @@ def test_message_sets_of_old_formats_are_refused(
 
 
 @pytest.mark.parametrize("data", [b"", batch_of(b"cut")[:-1], old_message_set(0)[:-1]])
-def test_up_to_version_2_nothing_whole_is_nothing_sent(raw: Raw, topic: str, data: bytes) -> None:
+def test_produce_v2_ignores_partial_batch(raw: Raw, topic: str, data: bytes) -> None:
     answer = raw.produce(topic, data, version=2)
     assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, -1)
     assert raw.list_offset(topic, -1).offset == 0
 
 
 @pytest.mark.parametrize("acks", [2, -2, 100])
-def test_acks_of_another_number_are_refused(raw: Raw, topic: str, acks: int) -> None:
+def test_invalid_acks_is_rejected(raw: Raw, topic: str, acks: int) -> None:
     answer = raw.produce(topic, batch_of(b"x"), acks=acks)
     assert answer.error_code == ErrorCode.INVALID_REQUIRED_ACKS
     assert answer.base_offset == -1
@@ -102,14 +102,14 @@ def negative_count() -> bytes:
     return with_crc(batch)
 
 
-def count_that_differs() -> bytes:
+def wrong_count() -> bytes:
     batch = bytearray(batch_of(b"a", b"b"))
     struct.pack_into(">i", batch, LAST_DELTA_AT, 5)
     return with_crc(batch)
 
 
-def broken_amid(count: int) -> bytes:
-    """A size in the middle that leads into the next record, under a right checksum."""
+def overlapping_record(count: int) -> bytes:
+    """A batch with a valid checksum whose middle record's length reaches into the next record."""
     whole = bytearray(batch_of(*[b"some value"] * count))
     at = whole.index(b"some value", len(whole) // 2)
     whole[at - 1] += 2
@@ -134,16 +134,16 @@ def unknown_codec() -> bytes:
         pytest.param(wrong_crc(), ErrorCode.CORRUPT_MESSAGE, id="wrong crc"),
         pytest.param(batch_of(b"a") + batch_of(b"b"), ErrorCode.INVALID_RECORD, id="two batches"),
         pytest.param(negative_count(), ErrorCode.INVALID_RECORD, id="negative count"),
-        pytest.param(count_that_differs(), ErrorCode.INVALID_RECORD, id="count differs"),
+        pytest.param(wrong_count(), ErrorCode.INVALID_RECORD, id="count differs"),
         pytest.param(batch_of(b"x", is_control=True), ErrorCode.INVALID_RECORD, id="control batch"),
         pytest.param(batch_of(b"x")[:-1], ErrorCode.INVALID_RECORD, id="cut short"),
         pytest.param(b"", ErrorCode.INVALID_RECORD, id="empty"),
-        pytest.param(broken_amid(300), ErrorCode.INVALID_RECORD, id="one of many"),
+        pytest.param(overlapping_record(300), ErrorCode.INVALID_RECORD, id="one of many"),
         pytest.param(unknown_magic(), ErrorCode.CORRUPT_MESSAGE, id="magic 3"),
         pytest.param(unknown_codec(), ErrorCode.UNKNOWN_SERVER_ERROR, id="codec 5"),
     ],
 )
-def test_a_broken_batch_is_refused_and_leaves_no_trace(
+def test_corrupt_batch_is_rejected_and_not_stored(
     raw: Raw, topic: str, batch: bytes, expected: ErrorCode
 ) -> None:
     answer = raw.produce(topic, batch)
@@ -152,7 +152,7 @@ def test_a_broken_batch_is_refused_and_leaves_no_trace(
     assert raw.produce(topic, batch_of(b"good")).base_offset == 0
 
 
-def test_who_sends_no_records_at_all_is_not_left_to_wait(raw: Raw, topic: str) -> None:
+def test_null_records_close_connection(raw: Raw, topic: str) -> None:
     request = ProduceRequest(
         acks=-1,
         timeout_ms=5000,
@@ -168,16 +168,14 @@ def test_who_sends_no_records_at_all_is_not_left_to_wait(raw: Raw, topic: str) -
     assert raw.list_offset(topic, -1).offset == 0
 
 
-def test_zstd_needs_version_7(raw: Raw, topic: str) -> None:
+def test_zstd_requires_produce_v7(raw: Raw, topic: str) -> None:
     batch = batch_of(b"x" * 1000, compression=Compression.ZSTD)
     refused = raw.produce(topic, batch, version=6)
     assert refused.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     assert raw.produce(topic, batch, version=7).error_code == ErrorCode.NONE
 
 
-def test_a_batch_larger_than_the_topic_allows_is_refused(
-    raw: Raw, new_topic: Callable[..., str]
-) -> None:
+def test_batch_above_max_message_bytes_is_rejected(raw: Raw, new_topic: Callable[..., str]) -> None:
     topic = new_topic(**{"max.message.bytes": "1000"})
     fitting = 1000 - len(batch_of(b"")) - 2  # two lengths of the record take a byte more each
     assert len(batch_of(bytes(fitting))) == 1000
@@ -186,7 +184,7 @@ def test_a_batch_larger_than_the_topic_allows_is_refused(
     assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_the_broker_says_when_it_appended_where_the_topic_wants_its_time(
+def test_log_append_time_is_returned_and_stored(
     raw: Raw, new_topic: Callable[..., str], files: Files
 ) -> None:
     topic = new_topic(**{"message.timestamp.type": "LogAppendTime"})
@@ -202,7 +200,7 @@ def test_the_broker_says_when_it_appended_where_the_topic_wants_its_time(
     ("wanted", "stored"),
     [("uncompressed", "none"), *((codec, codec) for codec in ("gzip", "snappy", "lz4", "zstd"))],
 )
-def test_a_topic_with_a_codec_of_its_own_stores_every_batch_in_it(
+def test_topic_compression_type_recompresses_batches(
     raw: Raw, new_topic: Callable[..., str], files: Files, wanted: str, stored: str
 ) -> None:
     topic = new_topic(**{"compression.type": wanted})
@@ -215,7 +213,7 @@ def test_a_topic_with_a_codec_of_its_own_stores_every_batch_in_it(
     assert [batch.header.base_sequence for batch in files.batches(topic)] == [0, 1, 2]
 
 
-def test_a_compacted_topic_takes_no_record_without_a_key(
+def test_compacted_topic_rejects_records_without_key(
     raw: Raw, new_topic: Callable[..., str]
 ) -> None:
     topic = new_topic(**{"cleanup.policy": "compact"})
@@ -224,7 +222,7 @@ def test_a_compacted_topic_takes_no_record_without_a_key(
     assert raw.produce(topic, keyed).error_code == ErrorCode.NONE
 
 
-def test_one_partition_refused_does_not_hinder_the_others(raw: Raw, topic: str) -> None:
+def test_rejected_partition_does_not_affect_others(raw: Raw, topic: str) -> None:
     request = ProduceRequest(
         acks=-1,
         timeout_ms=5000,
@@ -248,7 +246,7 @@ def test_one_partition_refused_does_not_hinder_the_others(raw: Raw, topic: str) 
     ]
 
 
-# ---- producers that number their batches
+# ---- idempotent producers
 
 
 def init_producer_id(raw: Raw, version: int | None = None) -> tuple[int, int]:
@@ -259,14 +257,14 @@ def init_producer_id(raw: Raw, version: int | None = None) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("version", APIS[22].versions)
-def test_every_producer_gets_an_id_of_its_own(raw: Raw, version: int) -> None:
+def test_every_producer_gets_unique_id(raw: Raw, version: int) -> None:
     first, epoch = init_producer_id(raw, version)
     second, _ = init_producer_id(raw, version)
     assert epoch == 0
     assert 0 <= first < second
 
 
-def test_the_coordinator_of_transactions_needs_its_topic() -> None:
+def test_transaction_coordinator_requires_state_topic() -> None:
     request = FindCoordinatorRequest(
         key_type=CoordinatorType.TRANSACTION, coordinator_keys=("orders",)
     )
@@ -277,7 +275,7 @@ def test_the_coordinator_of_transactions_needs_its_topic() -> None:
     assert "transaction.state.log.replication.factor=3" in (found.error_message or "")
 
 
-def test_there_are_no_transactions_yet(raw: Raw) -> None:
+def test_init_producer_id_rejects_transactional_id(raw: Raw) -> None:
     request = InitProducerIdRequest(transactional_id="orders", transaction_timeout_ms=60_000)
     answer = raw.ask(request, InitProducerIdResponse)
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
@@ -286,7 +284,7 @@ def test_there_are_no_transactions_yet(raw: Raw) -> None:
 
 
 class IdempotentProducer:
-    """Sends single-record batches with whatever sequence the test wants."""
+    """Sends batches with the producer epoch and sequence that the test chooses."""
 
     def __init__(self, raw: Raw, topic: str) -> None:
         self.raw = raw
@@ -309,7 +307,7 @@ def producer(raw: Raw, topic: str) -> IdempotentProducer:
     return IdempotentProducer(raw, topic)
 
 
-def test_a_batch_sent_again_is_acknowledged_with_its_first_offset_and_not_written(
+def test_duplicate_batch_is_acknowledged_but_not_stored(
     producer: IdempotentProducer, files: Files, topic: str
 ) -> None:
     for sequence in range(7):
@@ -320,19 +318,19 @@ def test_a_batch_sent_again_is_acknowledged_with_its_first_offset_and_not_writte
     assert files.values(topic) == [str(number).encode() for number in range(7)]
 
 
-def test_a_gap_in_the_sequence_is_refused(producer: IdempotentProducer) -> None:
+def test_sequence_gap_is_rejected(producer: IdempotentProducer) -> None:
     assert producer.send(0, count=3) == (ErrorCode.NONE, 0)
     assert producer.send(4) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
     assert producer.send(3) == (ErrorCode.NONE, 3)
 
 
-def test_a_producer_nobody_remembers_may_begin_anywhere(producer: IdempotentProducer) -> None:
+def test_unknown_producer_may_start_at_any_sequence(producer: IdempotentProducer) -> None:
     assert producer.send(41) == (ErrorCode.NONE, 0)
     assert producer.send(43)[0] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert producer.send(42) == (ErrorCode.NONE, 1)
 
 
-def test_an_older_epoch_is_fenced_and_a_newer_one_begins_at_0(
+def test_older_producer_epoch_is_fenced_and_newer_starts_at_0(
     producer: IdempotentProducer,
 ) -> None:
     assert producer.send(0, epoch=3) == (ErrorCode.NONE, 0)
@@ -342,7 +340,7 @@ def test_an_older_epoch_is_fenced_and_a_newer_one_begins_at_0(
     assert producer.send(1, epoch=3) == (ErrorCode.INVALID_PRODUCER_EPOCH, -1)
 
 
-def test_sequences_wrap_around_behind_the_largest_number(producer: IdempotentProducer) -> None:
+def test_sequences_wrap_after_int32_max(producer: IdempotentProducer) -> None:
     largest = 2**31 - 1
     assert producer.send(largest - 1, count=1) == (ErrorCode.NONE, 0)
     assert producer.send(largest, count=3) == (ErrorCode.NONE, 1)

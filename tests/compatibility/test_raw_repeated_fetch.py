@@ -1,4 +1,4 @@
-"""A consumer that asks the same again and again is answered as one that asks for the first time."""
+"""Repeated identical fetches, which take a fast path, return the same as a first fetch."""
 
 from collections.abc import Callable, Iterator
 
@@ -31,19 +31,19 @@ NewTopic = Callable[..., str]
 VERSIONS = (11, 12, 13, 17)
 
 
-class Counted:
+class FastPathCounter:
     def __init__(self) -> None:
-        self.short_ways = 0
+        self.answers = 0
 
 
 @pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
-    """How many answers took the short way. The broker is in this process, and is otherwise left alone."""
-    count, ordinary = Counted(), fetch.handle_repeated_fetch
+def fast_path(monkeypatch: pytest.MonkeyPatch) -> Iterator[FastPathCounter]:
+    """Count the responses that took the fast path. The broker runs in this process and is otherwise unmodified."""
+    count, ordinary = FastPathCounter(), fetch.handle_repeated_fetch
 
     def handle_repeated(*arguments: object) -> object:
         answer = ordinary(*arguments)  # type: ignore[arg-type]
-        count.short_ways += answer is not None
+        count.answers += answer is not None
         return answer
 
     monkeypatch.setattr(fetch, "handle_repeated_fetch", handle_repeated)
@@ -51,7 +51,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
 
 
 class Reader:
-    """Asks for all partitions of a topic, each from an offset."""
+    """Fetches all partitions of a topic, each from an offset."""
 
     def __init__(self, servers: str, topic: str, version: int, **options: int) -> None:
         self.servers, self.topic, self.version, self.options = servers, topic, version, options
@@ -79,7 +79,7 @@ class Reader:
         return raw.ask(request, FetchResponse, self.version)
 
     def again(self, *offsets: int) -> FetchResponse:
-        """On a connection where it has been asked before, and compared with what a new one is told."""
+        """Repeat the fetch on this connection and compare the response with that on a new connection."""
         answer = self.ask(self.raw, offsets)
         with Raw(self.servers) as other:
             assert answer == self.ask(other, offsets)
@@ -99,8 +99,8 @@ def reader(servers: str) -> Iterator[Callable[..., Reader]]:
         each.raw.close()
 
 
-def filled(raw: Raw, new_topic: NewTopic, **configs: str) -> str:
-    """Two partitions with ten batches of three records each."""
+def create_filled_topic(raw: Raw, new_topic: NewTopic, **configs: str) -> str:
+    """Create a topic with two partitions of ten batches with three records each."""
     topic = new_topic(2, **configs)
     for partition in range(2):
         for number in range(10):
@@ -112,24 +112,24 @@ def filled(raw: Raw, new_topic: NewTopic, **configs: str) -> str:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("isolation", [0, 1])
-def test_it_is_told_the_same(
+def test_repeated_fetch_returns_same_response(
     raw: Raw,
     new_topic: NewTopic,
     reader: Callable[..., Reader],
-    counted: Counted,
+    fast_path: FastPathCounter,
     version: int,
     isolation: int,
 ) -> None:
-    consumer = reader(filled(raw, new_topic), version, isolation_level=isolation)
+    consumer = reader(create_filled_topic(raw, new_topic), version, isolation_level=isolation)
     for _ in range(3):
         consumer.again(0, 0)
-    assert counted.short_ways == 0
+    assert fast_path.answers == 0
     for offsets in ((0, 0), (3, 0), (1, 29), (30, 0), (0, 30), (27, 27)):
         consumer.again(*offsets)
-    assert counted.short_ways == 6
+    assert fast_path.answers == 6
     for offsets in ((30, 30), (31, 0), (0, -1), (0, 1 << 40)):
         consumer.again(*offsets)
-    assert counted.short_ways == 6  # nothing to tell, or an error
+    assert fast_path.answers == 6  # responses without records or with an error
     assert consumer.again(31, 0).responses[0].partitions[0].error_code != ErrorCode.NONE
 
 
@@ -147,56 +147,60 @@ def test_it_is_told_the_same(
     ],
     ids=str,
 )
-def test_its_limits_hold(
+def test_repeated_fetch_respects_limits(
     raw: Raw,
     new_topic: NewTopic,
     reader: Callable[..., Reader],
     version: int,
     options: dict[str, int],
 ) -> None:
-    consumer = reader(filled(raw, new_topic), version, **options)
+    consumer = reader(create_filled_topic(raw, new_topic), version, **options)
     for at in range(6):
         consumer.again(at * 3, at)
 
 
-def test_it_spans_segments_one_answer_at_a_time(
-    raw: Raw, new_topic: NewTopic, reader: Callable[..., Reader], counted: Counted
+def test_repeated_fetch_returns_one_segment_per_response(
+    raw: Raw, new_topic: NewTopic, reader: Callable[..., Reader], fast_path: FastPathCounter
 ) -> None:
-    topic = filled(raw, new_topic, **{"segment.bytes": "3000"})
+    topic = create_filled_topic(raw, new_topic, **{"segment.bytes": "3000"})
     consumer = reader(topic, 12)
     for at in range(10):
         consumer.again(at * 3, 27 - at * 3)
-    assert counted.short_ways == 7
+    assert fast_path.answers == 7
 
 
-def test_it_sees_what_has_changed(
-    raw: Raw, new_topic: NewTopic, reader: Callable[..., Reader], counted: Counted
+def test_repeated_fetch_sees_changes(
+    raw: Raw, new_topic: NewTopic, reader: Callable[..., Reader], fast_path: FastPathCounter
 ) -> None:
-    topic = filled(raw, new_topic)
+    topic = create_filled_topic(raw, new_topic)
     consumer = reader(topic, 17)
     for _ in range(4):
         consumer.again(6, 6)
-    assert counted.short_ways == 1
+    assert fast_path.answers == 1
     raw.produce(topic, recent_batch_of(b"more"))
     assert consumer.again(30, 6).responses[0].partitions[0].high_watermark == 31
     wanted = DeleteRecordsTopic(topic, (DeleteRecordsPartition(0, 9),))
     raw.ask(DeleteRecordsRequest(topics=(wanted,), timeout_ms=10_000), DeleteRecordsResponse)
     assert consumer.again(9, 6).responses[0].partitions[0].log_start_offset == 9
-    assert counted.short_ways == 3
+    assert fast_path.answers == 3
     out = consumer.again(6, 6).responses[0].partitions[0]
     assert out.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_another_epoch_is_refused(
-    raw: Raw, new_topic: NewTopic, reader: Callable[..., Reader], counted: Counted, version: int
+def test_repeated_fetch_rejects_wrong_epoch(
+    raw: Raw,
+    new_topic: NewTopic,
+    reader: Callable[..., Reader],
+    fast_path: FastPathCounter,
+    version: int,
 ) -> None:
-    consumer = reader(filled(raw, new_topic), version)
+    consumer = reader(create_filled_topic(raw, new_topic), version)
     for _ in range(5):
         answer = consumer.ask(consumer.raw, (0, 0), epoch=7)
         for partition in answer.responses[0].partitions:
             assert partition.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
-    assert counted.short_ways == 0
+    assert fast_path.answers == 0
 
 
 def is_created(raw: Raw, topic: str) -> bool:
@@ -206,10 +210,10 @@ def is_created(raw: Raw, topic: str) -> bool:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_topic_that_has_gone_and_one_of_its_name(
+def test_repeated_fetch_of_deleted_and_recreated_topic(
     raw: Raw, new_topic: NewTopic, reader: Callable[..., Reader], version: int
 ) -> None:
-    topic = filled(raw, new_topic)
+    topic = create_filled_topic(raw, new_topic)
     consumer = reader(topic, version)
     for _ in range(4):
         consumer.again(3, 3)

@@ -1,4 +1,4 @@
-"""What only brokers should ask, asked by a client: wrong epochs, replica ids that are none, more than there is."""
+"""Requests that only brokers should send, sent by a client: wrong epochs, unknown replica ids, offsets past the end."""
 
 from __future__ import annotations
 
@@ -100,12 +100,12 @@ def end_of_epoch(raw: Raw, current: int) -> int:
     return answer.topics[0].partitions[0].error_code
 
 
-# ---- epochs: looked at before who leads
+# ---- leader epochs: checked before leadership
 
 
 @pytest.fixture
-def in_a_later_epoch(cluster: LocalCluster) -> LocalCluster:
-    """A follower was away, which begins another epoch: so there is an older one as well as a newer one."""
+def cluster_in_later_epoch(cluster: LocalCluster) -> LocalCluster:
+    """The cluster after a follower restart, which starts a new leader epoch. So older and newer epochs exist."""
     with at(cluster, LEADER) as raw:
         if latest(raw, -1, epoch=0).error_code == ErrorCode.NONE:
             cluster.brokers[FOLLOWER].kill()
@@ -123,12 +123,12 @@ def epoch_of(raw: Raw) -> int:
 
 @pytest.mark.parametrize("broker", [LEADER, FOLLOWER])
 @pytest.mark.parametrize("replica", [-1, FOLLOWER, NOBODY])
-def test_another_epoch_is_told_by_leaders_and_followers_to_whoever_fetches(
-    in_a_later_epoch: LocalCluster, broker: int, replica: int
+def test_leader_and_follower_reject_fetch_with_wrong_epoch(
+    cluster_in_later_epoch: LocalCluster, broker: int, replica: int
 ) -> None:
-    with at(in_a_later_epoch, LEADER) as raw:
+    with at(cluster_in_later_epoch, LEADER) as raw:
         now = epoch_of(raw)
-    with at(in_a_later_epoch, broker) as raw:
+    with at(cluster_in_later_epoch, broker) as raw:
         eventually(
             lambda: (
                 as_replica(raw, replica, 0, epoch=0).error_code == ErrorCode.FENCED_LEADER_EPOCH
@@ -140,13 +140,13 @@ def test_another_epoch_is_told_by_leaders_and_followers_to_whoever_fetches(
 
 
 @pytest.mark.parametrize("broker", [LEADER, FOLLOWER])
-def test_another_epoch_is_told_to_who_asks_for_offsets(
-    in_a_later_epoch: LocalCluster, broker: int
+def test_leader_and_follower_reject_list_offsets_with_wrong_epoch(
+    cluster_in_later_epoch: LocalCluster, broker: int
 ) -> None:
-    with at(in_a_later_epoch, LEADER) as raw:
+    with at(cluster_in_later_epoch, LEADER) as raw:
         now = epoch_of(raw)
     answer = ErrorCode.NONE if broker == LEADER else ErrorCode.NOT_LEADER_OR_FOLLOWER
-    with at(in_a_later_epoch, broker) as raw:
+    with at(cluster_in_later_epoch, broker) as raw:
 
         def codes(epoch: int) -> list[int]:
             return [latest(raw, -1, epoch=epoch).error_code, end_of_epoch(raw, epoch)]
@@ -156,7 +156,7 @@ def test_another_epoch_is_told_to_who_asks_for_offsets(
         assert codes(now) == [answer] * 2
 
 
-def test_who_has_no_copy_knows_no_epochs(cluster: LocalCluster) -> None:
+def test_non_replica_does_not_check_epochs(cluster: LocalCluster) -> None:
     with at(cluster, STRANGER) as raw:
         for epoch in (-1, 0, 99):
             answer = as_replica(raw, -1, 0, epoch=epoch)
@@ -167,7 +167,7 @@ def test_who_has_no_copy_knows_no_epochs(cluster: LocalCluster) -> None:
 
 
 @pytest.mark.parametrize("replica", [STRANGER, NOBODY])
-def test_a_broker_that_is_no_replica_copies_nothing(cluster: LocalCluster, replica: int) -> None:
+def test_non_replica_broker_cannot_fetch(cluster: LocalCluster, replica: int) -> None:
     with at(cluster, LEADER) as raw:
         raw.produce("t", batch_of(b"a"))
         knowing = as_replica(raw, replica, 0, epoch=epoch_of(raw))
@@ -178,14 +178,14 @@ def test_a_broker_that_is_no_replica_copies_nothing(cluster: LocalCluster, repli
             assert not unknowing.records
 
 
-def test_followers_copy_from_the_leader_only(cluster: LocalCluster) -> None:
+def test_follower_rejects_replica_fetch(cluster: LocalCluster) -> None:
     with at(cluster, FOLLOWER) as raw:
         for replica in (FOLLOWER, STRANGER):
             answer = as_replica(raw, replica, 0)
             assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_client_that_passes_for_a_replica_cannot_claim_more_than_there_is(
+def test_replica_fetch_beyond_log_end_is_out_of_range(
     cluster: LocalCluster,
 ) -> None:
     with at(cluster, LEADER) as raw:
@@ -197,7 +197,7 @@ def test_a_client_that_passes_for_a_replica_cannot_claim_more_than_there_is(
         assert raw.produce("t", batch_of(b"b")).base_offset == end
 
 
-def test_a_former_life_of_a_follower_is_not_believed(cluster: LocalCluster) -> None:
+def test_stale_broker_epoch_of_follower_is_rejected(cluster: LocalCluster) -> None:
     with at(cluster, LEADER) as raw:
         end = raw.produce("t", batch_of(b"a")).base_offset + 1
         eventually(
@@ -205,15 +205,15 @@ def test_a_former_life_of_a_follower_is_not_believed(cluster: LocalCluster) -> N
                 as_replica(raw, FOLLOWER, end, life=0).error_code
                 == ErrorCode.NOT_LEADER_OR_FOLLOWER
             ),
-            "the follower has told which life it is in",
+            "the leader knows the follower's broker epoch",
         )
-        assert as_replica(raw, FOLLOWER, end).error_code == ErrorCode.NONE, "an unknown life may be"
+        assert as_replica(raw, FOLLOWER, end).error_code == ErrorCode.NONE, "no epoch is accepted"
 
 
 # ---- offsets
 
 
-def test_offsets_for_consumers_are_on_the_leader_and_for_tools_everywhere(
+def test_list_offsets_from_follower_requires_debug_replica_id(
     cluster: LocalCluster,
 ) -> None:
     with at(cluster, LEADER) as leader, at(cluster, FOLLOWER) as follower:
@@ -221,13 +221,13 @@ def test_offsets_for_consumers_are_on_the_leader_and_for_tools_everywhere(
         assert latest(leader, -1).offset == end
         for replica in (-1, FOLLOWER):
             assert latest(follower, replica).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        eventually(lambda: latest(follower, -2).offset == end, "the follower has copied it")
+        eventually(lambda: latest(follower, -2).offset == end, "the follower caught up")
 
 
-# ---- in sync
+# ---- in-sync replicas
 
 
-def test_no_more_need_be_in_sync_than_there_are_replicas(cluster: LocalCluster) -> None:
+def test_min_insync_replicas_is_capped_by_replication_factor(cluster: LocalCluster) -> None:
     create(cluster, "strict", min_insync_replicas="3")
     with at(cluster, LEADER) as raw:
         assert raw.produce("strict", batch_of(b"a")).error_code == ErrorCode.NONE
@@ -238,7 +238,7 @@ def test_no_more_need_be_in_sync_than_there_are_replicas(cluster: LocalCluster) 
                     raw.produce("strict", batch_of(b"b")).error_code
                     == ErrorCode.NOT_ENOUGH_REPLICAS
                 ),
-                "one of two is too few",
+                "one in-sync replica is too few",
             )
             refused = raw.produce("strict", batch_of(b"c"))
             assert refused.error_message == "1 in sync, min.insync.replicas=3"

@@ -101,7 +101,7 @@ ONE = (CreatableReplicaAssignment(0, (1,)),)
         (50_001, 1, {}, ErrorCode.POLICY_VIOLATION),
     ],
 )
-def test_a_wish_that_cannot_be_granted_names_its_error(
+def test_invalid_create_topics_returns_error_code(
     raw: Raw,
     partitions: int,
     replicas: int,
@@ -121,12 +121,12 @@ def test_a_wish_that_cannot_be_granted_names_its_error(
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a" * 250, "white space", "sl/ash", "ünïcode"])
-def test_a_bad_name_is_refused(raw: Raw, name: str) -> None:
+def test_invalid_topic_name_is_rejected(raw: Raw, name: str) -> None:
     (result,) = create(raw, CreatableTopic(name, 1, 1))
     assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_of_an_impossible_number_and_a_bad_name_the_number_is_told(raw: Raw) -> None:
+def test_replication_factor_error_precedes_name_error(raw: Raw) -> None:
     (result,) = create(raw, CreatableTopic("bad name", 1, 9))
     assert result.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
     (result,) = create(raw, CreatableTopic("bad name", 1, 1, configs=(no_value("retention.ms"),)))
@@ -137,29 +137,29 @@ def no_value(name: str) -> CreatableTopicConfig:
     return CreatableTopicConfig(name, None)
 
 
-def test_what_is_refused_has_no_numbers_and_no_settings(raw: Raw) -> None:
+def test_rejected_creation_returns_no_counts_or_configs(raw: Raw) -> None:
     (result,) = create(raw, CreatableTopic("bad name", 3, 1))
     assert (result.num_partitions, result.replication_factor, result.configs) == (-1, -1, ())
     assert result.topic_id == ZERO_ID
 
 
-def test_more_replicas_in_sync_than_there_can_be_are_no_error(raw: Raw) -> None:
+def test_min_insync_replicas_may_exceed_replication_factor(raw: Raw) -> None:
     configs = (CreatableTopicConfig("min.insync.replicas", "3"),)
     (result,) = create(raw, CreatableTopic(new_name(), 1, 1, configs=configs))
     assert result.error_code == ErrorCode.NONE
 
 
-def test_defaults_are_the_brokers(raw: Raw) -> None:
+def test_creation_uses_broker_defaults(raw: Raw) -> None:
     (result,) = create(raw, CreatableTopic(new_name(), -1, -1))
     assert (result.num_partitions, result.replication_factor) == (1, 1)
 
 
-def test_a_name_of_kafkas_own_is_refused(raw: Raw) -> None:
+def test_cluster_metadata_topic_is_rejected(raw: Raw) -> None:
     (result,) = create(raw, CreatableTopic("__cluster_metadata", 1, 1))
     assert result.error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_of_two_names_that_look_alike_in_one_request_one_is_made(raw: Raw) -> None:
+def test_colliding_names_in_one_request_create_one_topic(raw: Raw) -> None:
     names = ("look.alike", "look_alike")
     results = create(raw, *(CreatableTopic(name, 1, 1) for name in names))
     assert [result.error_code for result in results] == [
@@ -168,7 +168,7 @@ def test_of_two_names_that_look_alike_in_one_request_one_is_made(raw: Raw) -> No
     ]
 
 
-def test_a_thousand_topics_in_one_request(raw: Raw) -> None:
+def test_create_and_delete_thousand_topics_in_one_request(raw: Raw) -> None:
     topics = [CreatableTopic(f"thousand-{index}", 1, 1) for index in range(1000)]
     results = create(raw, *topics, version=4, timeout_ms=30_000)
     assert {result.error_code for result in results} == {ErrorCode.NONE}
@@ -179,7 +179,7 @@ def test_a_thousand_topics_in_one_request(raw: Raw) -> None:
     assert {result.error_code for result in answer.responses} == {ErrorCode.NONE}
 
 
-def test_a_name_that_is_taken_or_looks_the_same_in_metrics_is_refused(raw: Raw) -> None:
+def test_existing_or_colliding_name_is_rejected(raw: Raw) -> None:
     assert create(raw, CreatableTopic("taken.name", 1, 1))[0].error_code == ErrorCode.NONE
     (taken,) = create(raw, CreatableTopic("taken.name", 1, 1))
     assert taken.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
@@ -187,7 +187,7 @@ def test_a_name_that_is_taken_or_looks_the_same_in_metrics_is_refused(raw: Raw) 
     assert similar.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_a_topic_asked_for_twice_is_refused_and_the_others_are_made(raw: Raw) -> None:
+def test_duplicate_topic_is_rejected_and_others_are_created(raw: Raw) -> None:
     twice, once = new_name(), new_name()
     results = create(
         raw,
@@ -201,14 +201,14 @@ def test_a_topic_asked_for_twice_is_refused_and_the_others_are_made(raw: Raw) ->
     }
 
 
-def test_validating_creates_nothing(raw: Raw) -> None:
+def test_validate_only_creates_nothing(raw: Raw) -> None:
     topic = CreatableTopic(new_name(), 4, 1)
     (result,) = create(raw, topic, validate_only=True)
     assert (result.error_code, result.num_partitions) == (ErrorCode.NONE, 4)
     assert create(raw, topic)[0].error_code == ErrorCode.NONE
 
 
-def test_who_does_not_wait_is_told_that_the_time_is_over(raw: Raw) -> None:
+def test_create_topics_without_wait_times_out(raw: Raw) -> None:
     for timeout_ms in (0, -1):
         topic = CreatableTopic(new_name(), 1, 1)
         (result,) = create(raw, topic, timeout_ms=timeout_ms)
@@ -235,7 +235,7 @@ def test_every_version_deletes(raw: Raw, topic: str, version: int) -> None:
     )
 
 
-def test_a_topic_is_deleted_by_its_id_and_its_name_gets_a_new_one(raw: Raw, topic: str) -> None:
+def test_recreated_topic_gets_new_topic_id(raw: Raw, topic: str) -> None:
     before = raw.topic_id(topic)
     raw.produce(topic, batch_of(b"x"))
     states = (DeleteTopicState(topic_id=before), DeleteTopicState(topic_id=uuid4()))
@@ -243,7 +243,7 @@ def test_a_topic_is_deleted_by_its_id_and_its_name_gets_a_new_one(raw: Raw, topi
     deleted, unknown = raw.ask(request, DeleteTopicsResponse).responses
     assert (deleted.name, deleted.error_code) == (topic, ErrorCode.NONE)
     assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_ID
-    # It is gone from the metadata before it is gone from the disks: until then its name is taken.
+    # The topic leaves the metadata before its files are deleted. Until then, its name is taken.
     eventually(
         lambda: create(raw, CreatableTopic(topic, 1, 1))[0].error_code == ErrorCode.NONE,
         "the name is free again",
@@ -252,29 +252,25 @@ def test_a_topic_is_deleted_by_its_id_and_its_name_gets_a_new_one(raw: Raw, topi
     assert raw.list_offset(topic, -1).offset == 0
 
 
-def test_a_name_and_an_id_together_are_refused_with_all_that_was_asked(
-    raw: Raw, topic: str
-) -> None:
+def test_name_and_id_together_reject_whole_request(raw: Raw, topic: str) -> None:
     both = DeleteTopicState(topic, raw.topic_id(topic))
     request = DeleteTopicsRequest(topics=(both, DeleteTopicState("other")), timeout_ms=5000)
     answer = raw.ask(request, DeleteTopicsResponse)
     assert [each.error_code for each in answer.responses] == [ErrorCode.INVALID_REQUEST] * 2
 
 
-def test_who_does_not_wait_for_a_deletion_is_told_that_the_time_is_over(
-    raw: Raw, topic: str
-) -> None:
+def test_delete_topics_without_wait_times_out(raw: Raw, topic: str) -> None:
     request = DeleteTopicsRequest(topic_names=(topic,), timeout_ms=0)
     (result,) = raw.ask(request, DeleteTopicsResponse, 5).responses
     assert result.error_code == ErrorCode.REQUEST_TIMED_OUT
     eventually(
         lambda: raw.fetch(topic, 0).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        "it goes all the same",
+        "it is deleted anyway",
     )
 
 
 @pytest.mark.parametrize("version", APIS[20].versions)
-def test_where_deletion_is_disabled_nothing_is_deleted(version: int, undeletable: Raw) -> None:
+def test_disabled_deletion_deletes_nothing(version: int, undeletable: Raw) -> None:
     request = (
         DeleteTopicsRequest(topics=(DeleteTopicState("kept"),), timeout_ms=5000)
         if version >= 6
@@ -315,7 +311,7 @@ def by_name(result: DescribeConfigsResult) -> dict[str, DescribeConfigsResourceR
     return {entry.name: entry for entry in result.configs}
 
 
-def test_a_setting_of_a_topic_says_where_it_comes_from(raw: Raw) -> None:
+def test_topic_config_reports_source_and_synonyms(raw: Raw) -> None:
     name = new_name()
     raw.create_topic(name, configs={"segment.bytes": "5000"})
     found = by_name(describe(raw, ResourceType.TOPIC, name))
@@ -333,7 +329,7 @@ def test_a_setting_of_a_topic_says_where_it_comes_from(raw: Raw) -> None:
     assert len(found) > 25
 
 
-def test_synonyms_and_documentation_come_only_if_asked_for(raw: Raw, topic: str) -> None:
+def test_synonyms_and_documentation_are_optional(raw: Raw, topic: str) -> None:
     found = by_name(describe(raw, ResourceType.TOPIC, topic, "retention.ms", more=False))
     (entry,) = found.values()
     assert (entry.synonyms, entry.documentation) == ((), None)
@@ -350,7 +346,7 @@ def test_every_version_describes_topic_and_broker(raw: Raw, topic: str, version:
         assert found[key].is_default == (version == 0)
 
 
-def test_a_broker_tells_what_was_set_in_its_file(raw: Raw) -> None:
+def test_broker_configs_report_static_source(raw: Raw) -> None:
     found = by_name(describe(raw, ResourceType.BROKER, "1"))
     assert found["broker.id"].value == "1"
     assert found["broker.id"].config_source == ConfigSource.STATIC_BROKER_CONFIG
@@ -368,25 +364,25 @@ def test_a_broker_tells_what_was_set_in_its_file(raw: Raw) -> None:
         (99, "what", ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_cannot_be_described_names_its_error(
+def test_describe_configs_of_invalid_resource_returns_error(
     raw: Raw, kind: int, name: str, expected: ErrorCode
 ) -> None:
     result = describe(raw, kind, name)
     assert (result.error_code, result.configs) == (expected, ())
 
 
-# ---- the cluster and its disks
+# ---- cluster and log directories
 
 
 @pytest.mark.parametrize("version", APIS[60].versions)
-def test_the_cluster_describes_itself(raw: Raw, version: int) -> None:
+def test_describe_cluster(raw: Raw, version: int) -> None:
     answer = raw.ask(DescribeClusterRequest(), DescribeClusterResponse, version)
     assert (answer.error_code, answer.controller_id) == (ErrorCode.NONE, 1)
     assert len(answer.cluster_id) == 22
     assert [broker.broker_id for broker in answer.brokers] == [1]
 
 
-def test_a_broker_is_no_controller_endpoint(raw: Raw) -> None:
+def test_broker_rejects_controller_endpoint_type(raw: Raw) -> None:
     for kind, expected in (
         (2, ErrorCode.MISMATCHED_ENDPOINT_TYPE),
         (3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
@@ -396,7 +392,7 @@ def test_a_broker_is_no_controller_endpoint(raw: Raw) -> None:
 
 
 @pytest.mark.parametrize("version", APIS[35].versions)
-def test_the_size_of_a_partition_is_that_of_its_batches(raw: Raw, topic: str, version: int) -> None:
+def test_describe_log_dirs_reports_partition_size(raw: Raw, topic: str, version: int) -> None:
     batch = batch_of(b"x" * 1000)
     raw.produce(topic, batch)
     request = DescribeLogDirsRequest(topics=(DescribableLogDirTopic(topic, (0,)),))

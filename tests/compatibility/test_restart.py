@@ -1,8 +1,8 @@
-"""A broker that is stopped, or killed, and comes back at the same place: every client finds it again by itself, and
-nothing that was acknowledged is gone.
+"""A broker is stopped or killed and restarts with the same data and port. Every client reconnects by itself, and no
+acknowledged record is lost.
 
-Producers are left as they are made, with acks=all: they have records under way when the broker goes. Those that are
-idempotent must not store a record twice either.
+Producers use their defaults with acks=all and have records in flight when the broker stops. Idempotent producers
+must not store a record twice.
 """
 
 import asyncio
@@ -33,7 +33,9 @@ TOPIC = "orders"
 TOTAL = 2000
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed .*socket:ResourceWarning")
-both_ends = pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL], ids=["term", "kill"])
+sigterm_and_sigkill = pytest.mark.parametrize(
+    "end", [signal.SIGTERM, signal.SIGKILL], ids=["term", "kill"]
+)
 
 
 @pytest.fixture
@@ -44,24 +46,24 @@ def broker(process: BrokerProcess) -> BrokerProcess:
 
 
 @pytest.fixture(autouse=True)
-def sockets_that_clients_forget() -> Iterator[None]:
-    """kafka-python leaves a socket open after each attempt to connect that failed. They are collected here, so that
-    the warning does not strike whichever test comes later."""
+def collect_leaked_sockets() -> Iterator[None]:
+    """Collect the sockets that kafka-python leaves open after each failed connection attempt. Otherwise a later test
+    would get the warning."""
     yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
 
 
-def stored(broker: BrokerProcess) -> list[int]:
-    """What the log holds, when nobody writes any longer."""
+def stored_values(broker: BrokerProcess) -> list[int]:
+    """The values in the log, once no client produces any longer."""
     return [int(value or b"-1") for value in Files(broker.log_dir).values(TOPIC)]
 
 
 # ---- librdkafka
 
 
-@both_ends
+@sigterm_and_sigkill
 @pytest.mark.parametrize("idempotent", [True, False], ids=["idempotent", "plain"])
 def test_librdkafka_produces_over_a_restart(
     broker: BrokerProcess, end: signal.Signals, idempotent: bool
@@ -91,7 +93,7 @@ def test_librdkafka_produces_over_a_restart(
             broker.restart(end)
     assert producer.flush(SECONDS) == 0
     assert not failed
-    found = stored(broker)
+    found = stored_values(broker)
     if idempotent:
         assert acknowledged == list(range(TOTAL))
         assert found == acknowledged
@@ -99,7 +101,7 @@ def test_librdkafka_produces_over_a_restart(
         assert set(found) == set(acknowledged) == set(range(TOTAL))
 
 
-@both_ends
+@sigterm_and_sigkill
 def test_librdkafka_consumes_over_a_restart(broker: BrokerProcess, end: signal.Signals) -> None:
     consumer = Consumer(
         {
@@ -127,7 +129,7 @@ def test_librdkafka_consumes_over_a_restart(broker: BrokerProcess, end: signal.S
 # ---- kafka-python
 
 
-@both_ends
+@sigterm_and_sigkill
 def test_kafka_python_produces_over_a_restart(broker: BrokerProcess, end: signal.Signals) -> None:
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, batch_size=200)
     futures = []
@@ -139,10 +141,10 @@ def test_kafka_python_produces_over_a_restart(broker: BrokerProcess, end: signal
     offsets = [future.get(SECONDS).offset for future in futures]
     producer.close()
     assert offsets == list(range(TOTAL))  # idempotent by default
-    assert stored(broker) == list(range(TOTAL))
+    assert stored_values(broker) == list(range(TOTAL))
 
 
-@both_ends
+@sigterm_and_sigkill
 def test_kafka_python_consumes_over_a_restart(broker: BrokerProcess, end: signal.Signals) -> None:
     consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap_servers, group_id=None)
     partition = PythonTopicPartition(TOPIC, 0)
@@ -170,7 +172,7 @@ def test_kafka_python_consumes_over_a_restart(broker: BrokerProcess, end: signal
 # ---- aiokafka
 
 
-@both_ends
+@sigterm_and_sigkill
 async def test_aiokafka_produces_and_consumes_over_a_restart(
     broker: BrokerProcess, end: signal.Signals
 ) -> None:
@@ -197,20 +199,20 @@ async def test_aiokafka_produces_and_consumes_over_a_restart(
             polled = await consumer.getmany(timeout_ms=1000)
             found += [int(record.value) for record in polled.get(partition, ())]
     await consumer.stop()
-    assert offsets == found == stored(broker) == list(range(TOTAL))
+    assert offsets == found == stored_values(broker) == list(range(TOTAL))
 
 
 # ---- kcat
 
 
-@both_ends
+@sigterm_and_sigkill
 def test_kcat_produces_over_a_restart(broker: BrokerProcess, end: signal.Signals) -> None:
     require(tools.have_kcat(), "kcat")
     command = ["kcat", "-b", broker.bootstrap_servers, "-P", "-t", TOPIC, "-p", "0", "-E"]
     command += ["-X", "enable.idempotence=true", "-X", "batch.num.messages=50"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as producer:
         assert producer.stdin is not None
-        # It reads its input in large pieces, so there must be plenty before it sends anything.
+        # kcat reads its input in large blocks, so it needs plenty of lines before it sends anything.
         producer.stdin.writelines(f"{number:0100}\n" for number in range(TOTAL))
         producer.stdin.flush()
         with Raw(broker.bootstrap_servers) as raw:
@@ -219,10 +221,10 @@ def test_kcat_produces_over_a_restart(broker: BrokerProcess, end: signal.Signals
         producer.stdin.writelines(f"{number:0100}\n" for number in range(TOTAL, 2 * TOTAL))
         producer.communicate(timeout=SECONDS)
     assert producer.returncode == 0
-    assert stored(broker) == list(range(2 * TOTAL))
+    assert stored_values(broker) == list(range(2 * TOTAL))
 
 
-@both_ends
+@sigterm_and_sigkill
 def test_kcat_consumes_over_a_restart(broker: BrokerProcess, end: signal.Signals) -> None:
     require(tools.have_kcat(), "kcat")
     command = ["kcat", "-b", broker.bootstrap_servers, "-C", "-t", TOPIC, "-p", "0", "-E", "-u"]
@@ -242,7 +244,7 @@ def test_kcat_consumes_over_a_restart(broker: BrokerProcess, end: signal.Signals
 # ---- kafkajs
 
 
-@both_ends
+@sigterm_and_sigkill
 def test_kafkajs_produces_over_a_restart(broker: BrokerProcess, end: signal.Signals) -> None:
     require(tools.have_kafkajs(), "kafkajs")
     process = kafkajs_client.start(
@@ -255,23 +257,23 @@ def test_kafkajs_produces_over_a_restart(broker: BrokerProcess, end: signal.Sign
             broker.restart(end)
         if number == 199:
             break
-    # By the same way as before: what came together with the line before it has been read already.
+    # Read through the same stream as before: it may have buffered more lines already.
     last = process.stdout.readline()
     process.communicate(timeout=SECONDS)
     assert kafkajs_client.result_in(last) == "done"
-    assert set(stored(broker)) == set(range(200))
+    assert set(stored_values(broker)) == set(range(200))
 
 
-# ---- the cluster remembers
+# ---- state after a restart
 
 
-@both_ends
-def test_a_restarted_broker_knows_its_topics_and_producers(
+@sigterm_and_sigkill
+def test_restarted_broker_keeps_topics_and_producer_state(
     broker: BrokerProcess, end: signal.Signals
 ) -> None:
     with Raw(broker.bootstrap_servers) as raw:
         before = raw.topic_id(TOPIC)
-        # Producers that were silent for a day are forgotten, and what counts is the time in their batches.
+        # Producer ids expire after a day of silence, measured by the timestamps in their batches.
         numbered = {"producer_id": 77, "producer_epoch": 0, "timestamp": time_ns() // 1_000_000}
         for sequence in range(3):
             batch = batch_of(b"x", base_sequence=sequence, **numbered)

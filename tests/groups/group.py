@@ -144,7 +144,7 @@ class Group:
         assert producer.flush(PATIENCE_S) == 0 and not failed, failed
         self.written += each
 
-    def wait_until_read(self) -> None:
+    def wait_until_loaded(self) -> None:
         wanted = dict.fromkeys(range(self.partitions), self.written)
         self.wait(lambda: self.history().read == wanted, f"{self.written} of each are read")
 

@@ -29,16 +29,16 @@ def test_cooperative_members_never_give_up_all_they_have(
         (first,) = group.join(hosts[one])
         group.wait_until_shared()
         group.write(producer, 10)
-        group.wait_until_read()
+        group.wait_until_loaded()
         (second,) = group.join(hosts[two])
         (victim,) = group.join(mortal, commits="never")
         group.wait_until_shared()
         group.write(producer, 10)
-        group.wait_until_read()
+        group.wait_until_loaded()
         group.leave(second)
         group.kill(mortal)
         group.wait_until_shared()
-        group.wait_until_read()
+        group.wait_until_loaded()
         shares = [
             line["partitions"]
             for line in group.lines
@@ -62,7 +62,7 @@ def test_a_static_member_comes_back_and_nobody_notices(
         (killed,) = group.join(mortal, instance="b")
         group.wait_until_shared()
         group.write(producer, 10)
-        group.wait_until_read()
+        group.wait_until_loaded()
         group.wait_until_committed()
         share = group.owned()[killed]
         before = [line for line in group.lines if line["event"] == "owns"]
@@ -70,14 +70,14 @@ def test_a_static_member_comes_back_and_nobody_notices(
         group.kill(mortal)
         (back,) = group.join(heir, instance="b")
         group.write(producer, 10)
-        group.wait_until_read()
+        group.wait_until_loaded()
         assert group.owned()[back] == share
 
         group.wait_until_committed()
         group.leave(back)  # static members do not tell the group
         (again,) = group.join(heir, instance="b")
         group.write(producer, 10)
-        group.wait_until_read()
+        group.wait_until_loaded()
         assert group.owned()[again] == share
 
         now = [line for line in group.lines if line["event"] == "owns"]
@@ -101,23 +101,23 @@ def test_all_libraries_share_one_group(
         victims += [member] if library in mortal else []
     group.wait_until_shared()
     group.write(producer, 20)
-    group.wait_until_read()
+    group.wait_until_loaded()
     for library in LIBRARIES:
         group.join(hosts[library])
     group.wait_until_shared()
     group.write(producer, 20)
-    group.wait_until_read()
+    group.wait_until_loaded()
     for host in mortal.values():
         group.kill(host)
     group.wait_until_shared()
     group.write(producer, 20)
-    group.wait_until_read()
+    group.wait_until_loaded()
     # One after the other leaves, and leads no more: each library's way of sharing out is the group's once.
     while len(group.hosts) > 1:
         group.leave(next(iter(group.hosts)))
         group.wait_until_shared()
     group.write(producer, 20)
-    group.wait_until_read()
+    group.wait_until_loaded()
     group.wait_until_committed()
     group.leave(*group.hosts)
     group.check(may_repeat_after=victims)

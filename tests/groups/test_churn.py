@@ -67,7 +67,7 @@ class Churn:
         elif action == "kill" and self.mortals:
             group.kill(self.mortals.pop())
         elif action == "settle" and group.hosts:
-            group.wait_until_read()
+            group.wait_until_loaded()
 
     def end(self) -> None:
         """All that was written is read and committed, by those who are left and one more."""
@@ -76,7 +76,7 @@ class Churn:
             group.kill(host)
         group.join(self.hosts[self.libraries[0]])
         group.wait_until_shared()
-        group.wait_until_read()
+        group.wait_until_loaded()
         group.wait_until_committed()
         group.leave(*group.hosts)
         history = group.history()

@@ -37,7 +37,7 @@ def groups(
 
     def settle(library: str) -> None:
         made[library].wait_until_shared()
-        made[library].wait_until_read()
+        made[library].wait_until_loaded()
         made[library].wait_until_committed()
 
     together(settle, LIBRARIES)
@@ -54,7 +54,7 @@ def test_groups_outlive_their_coordinators(
     def read_on(library: str) -> None:
         group = groups[library]
         group.wait_until_shared()
-        group.wait_until_read()
+        group.wait_until_loaded()
         group.wait_until_committed()
 
     wait_until_whole(cluster)
@@ -83,7 +83,7 @@ def test_groups_outlive_their_coordinators(
         group.check(may_repeat_after=members)
         group.join(hosts[library])
         group.write(producer, 10)
-        group.wait_until_read()
+        group.wait_until_loaded()
         group.leave(*group.hosts)
         assert [each.begin for each in group.history().handovers[-group.partitions :]] == (
             [30] * group.partitions

@@ -27,38 +27,38 @@ def test_a_group_grows_to_ten_shrinks_and_loses_a_member(
         group.write(producer, 20)
         (first,) = group.join(hosts[library])
         group.wait_until_shared()
-        group.wait_until_read()
+        group.wait_until_loaded()
 
         group.join(hosts[library], 2)
         group.wait_until_shared()
         group.write(producer, 20)
-        group.wait_until_read()
+        group.wait_until_loaded()
 
         mortal = new_host(library)
         (victim,) = group.join(mortal, commits="never")
         group.join(hosts[library], 6)
         group.wait_until_shared()
         group.write(producer, 20)
-        group.wait_until_read()
+        group.wait_until_loaded()
 
         group.leave(first)
         left = max(line["at"] for line in group.lines if line["event"] == "closed")
         print(f"{library}: nine have it {group.wait_until_shared() - left:.2f} s after one left")
         group.write(producer, 20)
-        group.wait_until_read()
+        group.wait_until_loaded()
 
         killed = group.kill(mortal)
         group.write(producer, 20)
         took = group.wait_until_shared() - killed
         print(f"{library}: eight have it {took:.2f} s after one was killed")
         assert took < TAKEN_OVER_S
-        group.wait_until_read()
+        group.wait_until_loaded()
 
         group.wait_until_committed()
         group.leave(*group.hosts)
         group.write(producer, 5)
         group.join(hosts[library])
-        group.wait_until_read()
+        group.wait_until_loaded()
         group.wait_until_committed()
         group.leave(*group.hosts)
         group.check(may_repeat_after=[victim])
@@ -80,14 +80,14 @@ def test_what_the_library_commits_by_itself_is_where_the_next_member_begins(
         group = Group(servers, f"auto-{library}", partitions=3, commits="auto")
         group.write(producer, 20)
         group.join(hosts[library])
-        group.wait_until_read()
+        group.wait_until_loaded()
         took = group.leave(*group.hosts)
         print(f"{library}: closed in {took:.2f} s")
         assert took < CLOSED_S
         group.wait_until_committed()
         group.write(producer, 20)
         group.join(hosts[library])
-        group.wait_until_read()
+        group.wait_until_loaded()
         group.leave(*group.hosts)
         assert [each.begin for each in group.history().handovers] == [0, 0, 0, 20, 20, 20]
 

@@ -49,7 +49,7 @@ from support.broker import BrokerProcess
 from support.command import COMMAND, run
 from support.process import ENVIRONMENT
 from tests.compatibility.raw import Raw, produce_request
-from tests.compatibility.raw_member import RawMember, wait_until_read
+from tests.compatibility.raw_member import RawMember, wait_until_loaded
 from tests.raw_connection import with_size
 from tests.terminal import on_terminal
 
@@ -106,7 +106,7 @@ def member(broker: BrokerProcess) -> Iterator[RawMember]:
     with RawMember(broker.bootstrap_servers, HOSTILE, instance=HOSTILE) as joined:
         joined.raw.close()
         joined.raw = HostileRaw(broker.bootstrap_servers)
-        wait_until_read(joined.raw, HOSTILE)
+        wait_until_loaded(joined.raw, HOSTILE)
         subscription = encode_subscription(
             ConsumerSubscription(topics=(HOSTILE,), user_data=b"\x1b")
         )

@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics and creation by asking, where there is more than one broker to ask."""
+"""CreateTopics, DeleteTopics and automatic creation in a cluster of several brokers."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from tests.compatibility.raw import Raw, batch_of, wait_until_known
 
 NUMBERS = count()
 BROKERS = (1, 2, 3)
-QUICK_END = {"controlled.shutdown.enable": False}
-"""Nobody is there to take over from brokers that all leave at once."""
+NO_CONTROLLED_SHUTDOWN = {"controlled.shutdown.enable": False}
+"""Brokers that all stop at once have no other broker to hand their partitions to."""
 
 
 @pytest.fixture(scope="module")
 def three() -> Iterator[LocalCluster]:
-    with LocalCluster(brokers=3, settings=QUICK_END) as running:
+    with LocalCluster(brokers=3, settings=NO_CONTROLLED_SHUTDOWN) as running:
         yield running
 
 
@@ -98,9 +98,7 @@ def is_led(topic: MetadataResponseTopic, partitions: int) -> bool:
     )
 
 
-def test_a_topic_is_known_to_the_controller_when_it_is_told_to_be_there(
-    controller: Raw, other: Raw
-) -> None:
+def test_controller_knows_topic_when_create_returns(controller: Raw, other: Raw) -> None:
     name = new_name()
     result = create(controller, CreatableTopic(name, 6, 3))
     assert (result.error_code, result.num_partitions) == (ErrorCode.NONE, 6)
@@ -109,10 +107,10 @@ def test_a_topic_is_known_to_the_controller_when_it_is_told_to_be_there(
     assert is_led(found, 6)
     assert all(sorted(each.isr_nodes) == [*BROKERS] for each in found.partitions)
     assert sorted(each.leader_id for each in found.partitions) == [1, 1, 2, 2, 3, 3]
-    eventually(lambda: is_led(describe(other, name), 6), "the other broker has heard of it")
+    eventually(lambda: is_led(describe(other, name), 6), "the other broker knows it")
 
 
-def test_an_assignment_is_kept_and_its_first_replica_leads(controller: Raw) -> None:
+def test_manual_assignment_is_kept_and_first_replica_leads(controller: Raw) -> None:
     name = new_name()
     assignments = (CreatableReplicaAssignment(0, (3, 1)), CreatableReplicaAssignment(1, (2, 3)))
     assert create(controller, CreatableTopic(name, -1, -1, assignments)).error_code == 0
@@ -136,16 +134,16 @@ def test_only_the_controller_deletes(controller: Raw, other: Raw, version: int) 
     assert delete(controller, name, version).error_code == ErrorCode.NONE
 
 
-def test_there_cannot_be_more_replicas_than_brokers(controller: Raw) -> None:
+def test_replication_factor_above_broker_count_is_rejected(controller: Raw) -> None:
     result = create(controller, CreatableTopic(new_name(), 1, 4))
     assert result.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
 
 
-# ---- creation by asking
+# ---- automatic creation
 
 
 @pytest.mark.parametrize("version", [0, 1, 4, 12])
-def test_whoever_is_asked_a_topic_comes_into_being(
+def test_metadata_request_creates_topic_via_any_broker(
     controller: Raw, other: Raw, version: int
 ) -> None:
     for raw in (controller, other):
@@ -153,10 +151,10 @@ def test_whoever_is_asked_a_topic_comes_into_being(
         request = MetadataRequest(topics=(MetadataRequestTopic(name=name),))
         (topic,) = raw.ask(request, MetadataResponse, version).topics
         assert topic.error_code == ErrorCode.LEADER_NOT_AVAILABLE
-        eventually(lambda raw=raw, name=name: is_led(describe(raw, name), 1), "it is there")  # type: ignore[misc]
+        eventually(lambda raw=raw, name=name: is_led(describe(raw, name), 1), "it exists")  # type: ignore[misc]
 
 
-def test_of_two_names_that_look_alike_one_comes_into_being(other: Raw) -> None:
+def test_colliding_names_auto_create_one_topic(other: Raw) -> None:
     name = new_name()
     names = (f"{name}.x", f"{name}_x")
     request = MetadataRequest(topics=tuple(MetadataRequestTopic(name=each) for each in names))
@@ -167,7 +165,7 @@ def test_of_two_names_that_look_alike_one_comes_into_being(other: Raw) -> None:
     ]
 
 
-def test_what_must_not_or_cannot_be_created_is_not(other: Raw) -> None:
+def test_topic_is_not_auto_created_if_disallowed_or_invalid(other: Raw) -> None:
     name = new_name()
     assert describe(other, name).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     bad = describe(other, "bad name", may_create=True)
@@ -175,7 +173,7 @@ def test_what_must_not_or_cannot_be_created_is_not(other: Raw) -> None:
     assert describe(other, name).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_name_is_asked_for_once_at_a_time(three: LocalCluster, other: Raw) -> None:
+def test_one_auto_creation_per_topic_in_flight(three: LocalCluster, other: Raw) -> None:
     assert three.controller_id is not None
     in_charge = three.brokers[three.controller_id]
     name = new_name()
@@ -185,7 +183,7 @@ def test_a_name_is_asked_for_once_at_a_time(three: LocalCluster, other: Raw) -> 
         in_charge.pause()
         try:
             asked = [(raw, *raw.begin(request)) for raw in (other, another)]
-            # Only the second is answered as long as the controller does not answer the first.
+            # Only the second is answered while the controller does not answer the first.
             ready, _, _ = select.select([other.socket, another.socket], [], [], 10)
             assert len(ready) == 1
         finally:
@@ -198,8 +196,8 @@ def test_a_name_is_asked_for_once_at_a_time(three: LocalCluster, other: Raw) -> 
     eventually(lambda: is_led(describe(other, name), 1), "it is there")
 
 
-def test_where_brokers_are_too_few_whoever_is_asked_says_so() -> None:
-    settings = {**QUICK_END, "default.replication.factor": 3}
+def test_auto_creation_reports_too_few_brokers() -> None:
+    settings = {**NO_CONTROLLED_SHUTDOWN, "default.replication.factor": 3}
     with LocalCluster(brokers=2, settings=settings) as cluster:
         for broker in cluster.brokers.values():
             with Raw(broker.address) as raw:
@@ -207,12 +205,12 @@ def test_where_brokers_are_too_few_whoever_is_asked_says_so() -> None:
                 assert found.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
 
 
-# ---- what needs more than one broker, and one that is away
+# ---- cases with a failed broker
 
 
-def test_a_topic_asked_for_while_there_is_no_controller_comes_into_being_under_the_next() -> None:
-    # As in Kafka, replicas are placed on the brokers that were last told of, which may include the one just gone.
-    two_replicas = {**QUICK_END, "default.replication.factor": "2"}
+def test_auto_creation_waits_for_next_controller() -> None:
+    # As in Kafka, replicas are placed on the last known brokers, which may include the one that just failed.
+    two_replicas = {**NO_CONTROLLED_SHUTDOWN, "default.replication.factor": "2"}
     with LocalCluster(brokers=3, settings=two_replicas) as cluster:
         assert cluster.controller_id is not None
         first = cluster.controller_id
@@ -221,12 +219,12 @@ def test_a_topic_asked_for_while_there_is_no_controller_comes_into_being_under_t
             cluster.brokers[first].kill()
             found = describe(raw, "t", may_create=True)
             assert found.error_code == ErrorCode.LEADER_NOT_AVAILABLE
-            eventually(lambda: is_led(describe(raw, "t", may_create=True), 1), "it is there")
+            eventually(lambda: is_led(describe(raw, "t", may_create=True), 1), "it exists")
             assert cluster.controller_id not in (None, first)
 
 
-def test_a_topic_whose_deletion_waits_for_a_broker_cannot_be_created() -> None:
-    with LocalCluster(brokers=3, settings=QUICK_END) as cluster:
+def test_topic_with_pending_deletion_cannot_be_created() -> None:
+    with LocalCluster(brokers=3, settings=NO_CONTROLLED_SHUTDOWN) as cluster:
         down = next(each for each in BROKERS if each != cluster.controller_id)
         assert cluster.controller_id is not None
         with Raw(cluster.brokers[cluster.controller_id].address) as raw:
@@ -250,8 +248,8 @@ def test_a_topic_whose_deletion_waits_for_a_broker_cannot_be_created() -> None:
             assert describe(raw, "t").topic_id != before
 
 
-def test_brokers_of_which_some_have_a_rack_cannot_be_given_replicas() -> None:
-    cluster = LocalCluster(brokers=2, settings=QUICK_END)
+def test_partially_set_racks_reject_automatic_placement() -> None:
+    cluster = LocalCluster(brokers=2, settings=NO_CONTROLLED_SHUTDOWN)
     racked = cluster.brokers[1]
     racked.config = replace(racked.config, broker_rack="a")
     with cluster:

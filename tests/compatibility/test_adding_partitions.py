@@ -1,4 +1,4 @@
-"""Every client that can add partitions to a topic does, and producers and consumers come to know of them."""
+"""Partitions added with every client that supports it, and clients that discover the new partitions."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def expand(servers: str, topic: str, total: int) -> None:
 def test_confluent_kafka_adds_partitions(servers: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
 
-    def grow(wish: NewPartitions, **options: Any) -> None:
-        admin.create_partitions([wish], **options)[topic].result(SECONDS)
+    def grow(request: NewPartitions, **options: Any) -> None:
+        admin.create_partitions([request], **options)[topic].result(SECONDS)
 
     grow(NewPartitions(topic, 2))
     grow(NewPartitions(topic, 4, replica_assignment=[[1], [1]]))
     grow(NewPartitions(topic, 9), validate_only=True)
     assert len(admin.list_topics(topic, SECONDS).topics[topic].partitions) == 4
-    for wish, code in (
+    for request, code in (
         (NewPartitions(topic, 4), KafkaError.INVALID_PARTITIONS),
         (NewPartitions(topic, 5, replica_assignment=[[9]]), KafkaError.INVALID_REPLICA_ASSIGNMENT),
     ):
         with pytest.raises(KafkaException) as refusal:
-            grow(wish)
+            grow(request)
         assert refusal.value.args[0].code() == code
 
 
@@ -65,8 +65,8 @@ async def test_aiokafka_adds_partitions(servers: str, topic: str) -> None:
     admin = AIOKafkaAdminClient(bootstrap_servers=servers)
     await admin.start()
     try:
-        wishes = {topic: AIONewPartitions(total_count=3, new_assignments=[[1], [1]])}
-        await admin.create_partitions(wishes)
+        requests = {topic: AIONewPartitions(total_count=3, new_assignments=[[1], [1]])}
+        await admin.create_partitions(requests)
         (described,) = await admin.describe_topics([topic])
         assert len(described["partitions"]) == 3
         with pytest.raises(aiokafka.errors.InvalidPartitionsError):
@@ -79,8 +79,8 @@ def test_kafkajs_adds_partitions(servers: str, topic: str) -> None:
     require(tools.have_kafkajs(), "kafkajs")
 
     def grow(total: int) -> Any:
-        wish = {"topicPartitions": [{"topic": topic, "count": total}]}
-        return ask(servers, "administer", method="createPartitions", options=wish)
+        request = {"topicPartitions": [{"topic": topic, "count": total}]}
+        return ask(servers, "administer", method="createPartitions", options=request)
 
     grow(3)
     found = ask(servers, "administer", method="fetchTopicMetadata", options={"topics": [topic]})
@@ -90,12 +90,10 @@ def test_kafkajs_adds_partitions(servers: str, topic: str) -> None:
     assert refusal.value.kind == "INVALID_PARTITIONS"
 
 
-# ---- who notices
+# ---- clients discover new partitions
 
 
-def test_librdkafka_writes_to_and_reads_from_partitions_that_came_later(
-    servers: str, topic: str
-) -> None:
+def test_librdkafka_uses_added_partitions(servers: str, topic: str) -> None:
     producer = Producer({"bootstrap.servers": servers, **SOON})
     without_group = {"group.id": "none", "enable.auto.commit": False}
     consumer = Consumer({"bootstrap.servers": servers, **without_group, **SOON})
@@ -104,7 +102,7 @@ def test_librdkafka_writes_to_and_reads_from_partitions_that_came_later(
         expand(servers, topic, 3)
         eventually(
             lambda: len(producer.list_topics(topic, SECONDS).topics[topic].partitions) == 3,
-            "the producer knows of them",
+            "the producer knows the new partitions",
         )
         producer.produce(topic, b"x", partition=2)
         assert producer.flush(SECONDS) == 0
@@ -117,15 +115,13 @@ def test_librdkafka_writes_to_and_reads_from_partitions_that_came_later(
         consumer.close()
 
 
-def test_kafka_python_spreads_records_over_partitions_that_came_later(
-    servers: str, topic: str
-) -> None:
+def test_kafka_python_uses_added_partitions(servers: str, topic: str) -> None:
     producer = KafkaProducer(bootstrap_servers=servers, metadata_max_age_ms=100)
     consumer = KafkaConsumer(bootstrap_servers=servers, group_id=None)
     try:
         assert producer.partitions_for(topic) == {0}
         expand(servers, topic, 3)
-        eventually(lambda: producer.partitions_for(topic) == {0, 1, 2}, "it knows of them")
+        eventually(lambda: producer.partitions_for(topic) == {0, 1, 2}, "it knows the partitions")
         sent = [producer.send(topic, b"x", partition=each).get(SECONDS) for each in range(3)]
         assert [record.offset for record in sent] == [0, 0, 0]
         assert consumer.partitions_for_topic(topic) == {0, 1, 2}
@@ -134,8 +130,8 @@ def test_kafka_python_spreads_records_over_partitions_that_came_later(
         consumer.close()
 
 
-def test_records_of_a_key_go_where_the_new_number_sends_them(servers: str, raw: Raw) -> None:
-    """Every client divides by the number of partitions, so a key may move when there are more."""
+def test_keys_map_by_new_partition_count(servers: str, raw: Raw) -> None:
+    """Every client takes the key's hash modulo the partition count, so a key may move when the count grows."""
     topic = "keys-that-move"
     raw.create_topic(topic, partitions=1)
     producer = Producer({"bootstrap.servers": servers, "partitioner": "murmur2_random", **SOON})

@@ -1,4 +1,4 @@
-"""Answers that were found to differ from Kafka's when both were asked the same: each stays as it was mended."""
+"""Responses that once differed from Kafka's for the same request. Each test pins Kafka's behaviour."""
 
 import json
 import signal
@@ -33,13 +33,13 @@ from tests.compatibility.raw import TIMESTAMP, Raw, batch_of, fetch_request, val
 FAR = 4_000_000_000_000
 
 
-def test_a_topic_asked_for_twice_is_refused_as_often(raw: Raw) -> None:
+def test_duplicate_topic_is_rejected_for_each_occurrence(raw: Raw) -> None:
     twin = CreatableTopic("twin", 1, 1)
     answer = raw.ask(CreateTopicsRequest(topics=(twin, twin)), CreateTopicsResponse)
     assert [topic.error_code for topic in answer.topics] == [ErrorCode.INVALID_REQUEST] * 2
 
 
-def test_of_a_partition_assigned_twice_the_last_assignment_stands(raw: Raw) -> None:
+def test_last_assignment_of_duplicate_partition_wins(raw: Raw) -> None:
     assignments = (CreatableReplicaAssignment(0, (77,)), CreatableReplicaAssignment(0, (1,)))
     wanted = CreatableTopic("reassigned", -1, -1, assignments)
     answer = raw.ask(
@@ -48,14 +48,14 @@ def test_of_a_partition_assigned_twice_the_last_assignment_stands(raw: Raw) -> N
     assert answer.topics[0].error_code == ErrorCode.NONE
 
 
-def test_who_does_not_wait_for_a_topic_is_told_its_id(raw: Raw) -> None:
+def test_create_topics_with_timeout_0_returns_topic_id(raw: Raw) -> None:
     wanted = CreateTopicsRequest(topics=(CreatableTopic("hasty", 1, 1),), timeout_ms=0)
     (result,) = raw.ask(wanted, CreateTopicsResponse).topics
     assert result.error_code == ErrorCode.REQUEST_TIMED_OUT
-    eventually(lambda: result.topic_id == raw.topic_id("hasty"), "it is there soon")
+    eventually(lambda: result.topic_id == raw.topic_id("hasty"), "the topic exists")
 
 
-def test_deleted_topics_are_told_as_they_were_named(raw: Raw, topic: str) -> None:
+def test_delete_topics_response_uses_requested_names(raw: Raw, topic: str) -> None:
     wanted = (DeleteTopicState(topic), DeleteTopicState(topic), DeleteTopicState(None))
     request = DeleteTopicsRequest(topics=wanted, timeout_ms=5000)
     first, second, nameless = raw.ask(request, DeleteTopicsResponse).responses
@@ -64,7 +64,7 @@ def test_deleted_topics_are_told_as_they_were_named(raw: Raw, topic: str) -> Non
     assert nameless.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def test_a_wrong_request_for_metadata_is_told_nothing_of_the_cluster(raw: Raw, topic: str) -> None:
+def test_invalid_metadata_request_returns_no_cluster_info(raw: Raw, topic: str) -> None:
     topic_id = raw.topic_id(topic)
     request = MetadataRequest(topics=(MetadataRequestTopic(topic_id, topic),))
     answer = raw.ask(request, MetadataResponse, 10)
@@ -73,7 +73,7 @@ def test_a_wrong_request_for_metadata_is_told_nothing_of_the_cluster(raw: Raw, t
     assert answer.topics[0].error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_everything_is_allowed_to_who_asks_what_is(raw: Raw, topic: str) -> None:
+def test_all_authorized_operations_are_reported(raw: Raw, topic: str) -> None:
     request = MetadataRequest(
         topics=(MetadataRequestTopic(name=topic),),
         include_cluster_authorized_operations=True,
@@ -83,26 +83,26 @@ def test_everything_is_allowed_to_who_asks_what_is(raw: Raw, topic: str) -> None
     assert answer.cluster_authorized_operations == 8096
     assert answer.topics[0].topic_authorized_operations == 3576
     cluster = DescribeClusterRequest(include_cluster_authorized_operations=True)
-    told = raw.ask(cluster, DescribeClusterResponse)
-    assert told.cluster_authorized_operations == 8096
+    response = raw.ask(cluster, DescribeClusterResponse)
+    assert response.cluster_authorized_operations == 8096
 
 
 @pytest.mark.parametrize("rest", [3, 16, 30, 60])
-def test_the_beginning_of_another_batch_counts_as_not_sent(raw: Raw, topic: str, rest: int) -> None:
+def test_produce_ignores_partial_trailing_batch(raw: Raw, topic: str, rest: int) -> None:
     one = batch_of(b"one")
     assert raw.produce(topic, one + one[:rest]).error_code == ErrorCode.NONE
     assert values_in(raw.fetch(topic, 0)) == [b"one"]
 
 
-def test_a_transactional_batch_needs_an_id(raw: Raw, topic: str) -> None:
+def test_transactional_batch_requires_transactional_id(raw: Raw, topic: str) -> None:
     batch = batch_of(b"x", producer_id=9, producer_epoch=0, base_sequence=0, is_transactional=True)
-    for _ in range(2):  # the second goes a shorter way
+    for _ in range(2):  # the second goes through the fast path
         answer = raw.produce(topic, batch)
         assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert raw.list_offset(topic, -1).offset == 0
 
 
-def test_a_batch_that_claims_the_brokers_time_is_taken_as_the_producers(
+def test_log_append_time_flag_from_producer_is_cleared(
     raw: Raw, topic: str, new_topic: Callable[..., str]
 ) -> None:
     batch = batch_of(b"x", timestamp_type=TimestampType.LOG_APPEND_TIME)
@@ -114,7 +114,7 @@ def test_a_batch_that_claims_the_brokers_time_is_taken_as_the_producers(
     assert raw.produce(stamping, batch).error_code == ErrorCode.INVALID_TIMESTAMP
 
 
-def test_the_records_to_blame_are_named(raw: Raw, new_topic: Callable[..., str]) -> None:
+def test_invalid_records_are_listed_by_batch_index(raw: Raw, new_topic: Callable[..., str]) -> None:
     keyed = new_topic(**{"cleanup.policy": "compact"})
     batch = build_batch(
         [Record(n, TIMESTAMP, key, b"v") for n, key in enumerate((b"k", None, b"k", None))]
@@ -128,31 +128,31 @@ def test_the_records_to_blame_are_named(raw: Raw, new_topic: Callable[..., str])
     assert [error.batch_index for error in refused.record_errors] == [0]
 
 
-def test_a_repeated_batch_is_told_with_its_time(raw: Raw, topic: str) -> None:
+def test_duplicate_batch_returns_its_timestamp(raw: Raw, topic: str) -> None:
     batch = batch_of(b"x", producer_id=9, producer_epoch=0, base_sequence=0)
     assert raw.produce(topic, batch).log_append_time_ms == -1
     assert raw.produce(topic, batch).log_append_time_ms == TIMESTAMP
 
 
-def test_a_session_may_begin_empty(raw: Raw, topic: str) -> None:
+def test_fetch_session_may_start_empty(raw: Raw, topic: str) -> None:
     answer = raw.ask(fetch_request(topic, {}, session_epoch=0), FetchResponse, 12)
     assert answer.session_id
 
 
-def test_nobody_is_told_of_transactions_in_a_topic_that_is_not_there(raw: Raw) -> None:
+def test_unknown_topic_has_empty_aborted_transactions(raw: Raw) -> None:
     answer = raw.fetch("nobody", 0)
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert answer.aborted_transactions == ()
 
 
-def test_where_no_record_has_a_time_the_first_is_the_latest(raw: Raw, topic: str) -> None:
+def test_max_timestamp_without_timestamps_is_first_record(raw: Raw, topic: str) -> None:
     raw.produce(topic, batch_of(b"a", b"b", timestamp=-1))
     found = raw.list_offset(topic, -3)
     assert (found.timestamp, found.offset, found.leader_epoch) == (-1, 0, 0)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_leader_that_comes_back_goes_on_in_its_epoch(tmp_path: Path, number: int) -> None:
+def test_restarted_single_leader_keeps_its_epoch(tmp_path: Path, number: int) -> None:
     with BrokerProcess(tmp_path / "data") as broker:
         with Raw(broker.bootstrap_servers) as raw:
             raw.create_topic("orders")
@@ -164,12 +164,12 @@ def test_a_leader_that_comes_back_goes_on_in_its_epoch(tmp_path: Path, number: i
             assert values_in(raw.fetch("orders", 0)) == [b"before", b"after"]
 
 
-def test_the_registry_has_a_node_for_features(tmp_path: Path) -> None:
+def test_feature_znode_exists(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data"):
-        told = run("registry", "get", "/feature", "--data", str(tmp_path / "data"))
-    assert json.loads(told.stdout) == {"version": 2, "status": 1, "features": {}}
+        response = run("registry", "get", "/feature", "--data", str(tmp_path / "data"))
+    assert json.loads(response.stdout) == {"version": 2, "status": 1, "features": {}}
 
 
-def test_api_versions_tells_that_features_are_as_they_were_at_first(raw: Raw) -> None:
+def test_api_versions_reports_finalized_features_epoch_0(raw: Raw) -> None:
     asked = ApiVersionsRequest(client_software_name="raw", client_software_version="1")
     assert raw.ask(asked, ApiVersionsResponse).finalized_features_epoch == 0

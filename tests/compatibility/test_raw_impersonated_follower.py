@@ -1,4 +1,4 @@
-"""A client that passes for a follower: whatever it claims, the follower itself is heard again and the topic goes on."""
+"""A client impersonates a follower. Its claims are overridden by the real follower, and the topic stays writable."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def topic(cluster: LocalCluster, request: pytest.FixtureRequest) -> str:
-    """Of three records that both hold, one of which must not be alone in sync to take more."""
+    """A topic with three replicated records and min.insync.replicas=2."""
     name: str = request.node.name.replace("[", "-").rstrip("]")[:200]
     assignment = CreatableReplicaAssignment(0, (LEADER, FOLLOWER))
     strict = CreatableTopicConfig("min.insync.replicas", "2")
@@ -71,7 +71,7 @@ def at_leader(cluster: LocalCluster) -> Raw:
     return Raw(cluster.brokers[LEADER].address)
 
 
-def pass_for_follower(
+def impersonate_follower(
     raw: Raw, topic: str, offset: int, *, session_epoch: int = -1, version: int = 17
 ) -> PartitionData:
     by_state = version >= 15
@@ -98,12 +98,12 @@ def isr(cluster: LocalCluster, topic: str) -> tuple[int, ...]:
 
 @pytest.mark.parametrize("session_epoch", [-1, 0], ids=["alone", "session"])
 @pytest.mark.parametrize("version", [11, 17])
-def test_a_follower_that_somebody_spoke_for_stays_in_sync_though_nothing_is_written(
+def test_impersonated_idle_follower_returns_to_isr(
     cluster: LocalCluster, topic: str, version: int, session_epoch: int
 ) -> None:
-    """With min.insync.replicas=2, nothing would ever be written again."""
+    """With min.insync.replicas=2, a follower lost from the ISR would block writes forever."""
     with at_leader(cluster) as raw:
-        claimed = pass_for_follower(raw, topic, 0, version=version, session_epoch=session_epoch)
+        claimed = impersonate_follower(raw, topic, 0, version=version, session_epoch=session_epoch)
         assert values_in(claimed) == [b"first", b"second", b"third"]
         eventually(lambda: set(isr(cluster, topic)) == {LEADER, FOLLOWER}, "both are in sync")
         eventually(
@@ -112,11 +112,11 @@ def test_a_follower_that_somebody_spoke_for_stays_in_sync_though_nothing_is_writ
         )
 
 
-def test_what_is_deleted_goes_everywhere_though_somebody_spoke_for_a_follower(
+def test_delete_records_completes_with_impersonated_follower(
     cluster: LocalCluster, topic: str
 ) -> None:
     with at_leader(cluster) as raw:
-        pass_for_follower(raw, topic, 3)
+        impersonate_follower(raw, topic, 3)
         partitions = (DeleteRecordsPartition(0, 2),)
         request = DeleteRecordsRequest(
             topics=(DeleteRecordsTopic(topic, partitions),), timeout_ms=15_000
@@ -126,18 +126,16 @@ def test_what_is_deleted_goes_everywhere_though_somebody_spoke_for_a_follower(
         assert deleted.partitions[0].low_watermark == 2
 
 
-def test_nobody_can_claim_for_a_follower_what_the_leader_has_not(
-    cluster: LocalCluster, topic: str
-) -> None:
+def test_follower_offset_beyond_log_end_is_rejected(cluster: LocalCluster, topic: str) -> None:
     with at_leader(cluster) as raw:
         for offset in (4, 1 << 40, -1):
-            answer = pass_for_follower(raw, topic, offset)
+            answer = impersonate_follower(raw, topic, offset)
             assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         assert raw.fetch(topic, 3).high_watermark == 3
         assert set(isr(cluster, topic)) == {LEADER, FOLLOWER}
 
 
-def test_the_leader_does_not_copy_from_itself(cluster: LocalCluster, topic: str) -> None:
+def test_leader_rejects_fetch_with_its_own_replica_id(cluster: LocalCluster, topic: str) -> None:
     with at_leader(cluster) as raw:
         wanted = FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20)
         request = FetchRequest(
@@ -150,10 +148,8 @@ def test_the_leader_does_not_copy_from_itself(cluster: LocalCluster, topic: str)
         assert found.partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_produce_that_timed_out_tells_where_its_records_are(
-    cluster: LocalCluster, topic: str
-) -> None:
-    """They are in the log, and committed when the follower goes on: a client that sends them again has them twice."""
+def test_timed_out_produce_returns_base_offset(cluster: LocalCluster, topic: str) -> None:
+    """The records are in the log and get committed when the follower resumes. A retry would store them twice."""
     cluster.brokers[FOLLOWER].pause()
     try:
         with at_leader(cluster) as raw:
