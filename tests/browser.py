@@ -1,4 +1,4 @@
-"""A real browser for tests: the installed chromium without a window, driven by Playwright, which downloads nothing.
+"""A headless browser for tests: the installed chromium, driven by Playwright, which downloads nothing.
 
 with Browser() as browser:
     shown = browser.open(path.as_uri(), width=390, dark=True)
@@ -20,7 +20,7 @@ NEXT_FRAME = "new Promise((done) => requestAnimationFrame(() => setTimeout(done,
 
 
 class Browser:
-    """One process, which ends with the context."""
+    """One browser process, which ends with the context."""
 
     def __enter__(self) -> Self:
         self.playwright = sync_playwright().start()
@@ -39,7 +39,7 @@ class Browser:
         self.playwright.stop()
 
     def open(self, address: str, *, width: int, height: int = 900, dark: bool = False) -> ShownPage:
-        """Returns when the page and its resources are loaded."""
+        """Open a page; returns when the page and its resources are loaded."""
         context = self.chromium.new_context(
             viewport={"width": width, "height": height},
             color_scheme="dark" if dark else "light",
@@ -56,7 +56,7 @@ class ShownPage:
     def __init__(self, page: Any) -> None:
         self.page = page
         self.requests: list[str] = []
-        """All requested URLs, that of the page first."""
+        """All requested URLs; the page's own URL comes first."""
         self.reported: list[str] = []
         page.on("request", lambda request: self.requests.append(request.url))
         page.on("pageerror", lambda error: self.reported.append(str(error)))
@@ -68,6 +68,6 @@ class ShownPage:
 
     @property
     def problems(self) -> list[str]:
-        """Uncaught exceptions, console errors and warnings, and resources that were refused, up to now."""
+        """Uncaught exceptions, console errors and warnings, and failed resources so far."""
         self.page.evaluate(NEXT_FRAME)
         return self.reported

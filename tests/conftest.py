@@ -1,4 +1,4 @@
-"""What holds for every test."""
+"""Fixtures and settings for all tests."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from tests.zookeeper import chroot, shared_zookeeper
 
 __all__ = ("chroot", "shared_zookeeper", "trained_spark")  # fixtures for all
 
-# A shell that starts this run in the background has it ignore interruptions, and every process started here would too;
-# some of them are to be interrupted.
+# A shell that starts this run in the background makes it ignore SIGINT. Processes started here would inherit that, but
+# some tests interrupt them.
 signal.signal(signal.SIGINT, signal.default_int_handler)

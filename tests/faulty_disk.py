@@ -1,4 +1,4 @@
-"""A disk that fails below one directory: the system's calls as the disk door makes them, with a real disk's errno."""
+"""A disk that fails below one directory: replaces the system calls of the disk layer with ones that raise an errno."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ NEEDS_NO_ROOM = ("fsync", "fdatasync", "utime", "unlink", "rmdir", "replace")
 
 @contextmanager
 def failing(directory: Path, code: int) -> Iterator[None]:
-    """Whoever writes there meets `code`: EROFS as on a file system that was made read-only because of its errors, EIO
-    as on a broken one, ENOSPC as on a full one, where what needs no room still works."""
+    """Make writes below the directory fail with `code`: EROFS for a disk that turned read-only, EIO for a failed disk,
+    ENOSPC for a full one. On a full disk, calls that need no space still work."""
     with mock.patch.object(disk, "os", FailingCalls(directory, code)):
         yield
 
 
 class FailingCalls:
-    """The `os` module, but for what writes below the directory."""
+    """The `os` module with failing writes below the directory."""
 
     def __init__(self, directory: Path, code: int) -> None:
         self.directory = os.path.realpath(directory)
@@ -35,20 +35,20 @@ class FailingCalls:
         spared = NEEDS_NO_ROOM if code == errno.ENOSPC else ()
         for name in BY_DESCRIPTOR:
             if name not in spared and hasattr(os, name):
-                setattr(self, name, self.checked(getattr(os, name), by_path=False))
+                setattr(self, name, self.with_check(getattr(os, name), by_path=False))
         for name in BY_PATH:
             if name not in spared:
-                setattr(self, name, self.checked(getattr(os, name), by_path=True))
+                setattr(self, name, self.with_check(getattr(os, name), by_path=True))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(os, name)
 
-    def checked(self, call: Any, *, by_path: bool) -> Any:
-        def checking(first: Any, *rest: Any, **options: Any) -> Any:
+    def with_check(self, call: Any, *, by_path: bool) -> Any:
+        def checked_call(first: Any, *rest: Any, **options: Any) -> Any:
             self.refuse(first if by_path else Path(f"/proc/self/fd/{first}").readlink())
             return call(first, *rest, **options)
 
-        return checking
+        return checked_call
 
     def open(self, path: str, flags: int, *rest: Any) -> int:
         if flags & FOR_WRITING and not (self.code == errno.ENOSPC and Path(path).exists()):

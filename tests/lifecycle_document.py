@@ -1,4 +1,4 @@
-"""A report with something of everything: what the page and the terminal show is tested on it."""
+"""A sample lifecycle report with every kind of content, for tests of the page and the terminal output."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from barnabas.history.report import Document, Row, document_of
 
 START = datetime(2026, 5, 1, 8, tzinfo=UTC)
 HOSTILE = '<script>alert("x")</script>&amp;'
-"""No topic can be called so; but anybody may write to the history."""
+"""Not a valid topic name, but any client may write to the history topic."""
 
 
 def at(ms: int) -> datetime:

@@ -1,4 +1,4 @@
-"""One socket and our codec, and nothing that is clever: the ground of the clients that tests drive by hand."""
+"""One socket and the codec: the base of the hand-driven test clients."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def frame(request: Message, version: int, correlation_id: int = 1) -> bytes:
 
 
 class RawConnection:
-    """A broker that closes it shows as ConnectionError."""
+    """A connection to a broker. Raises ConnectionError if the broker closes it."""
 
     def __init__(
         self, address: tuple[str, int], timeout: float = 30.0, source: str = "127.0.0.1"
@@ -35,7 +35,7 @@ class RawConnection:
         self.socket.sendall(data)
 
     def receive(self) -> bytes:
-        """One whole frame without its length."""
+        """Receive one whole frame without its length."""
         return self.receive_exactly(SIZE.unpack(self.receive_exactly(4))[0])
 
     def receive_exactly(self, size: int) -> bytes:
@@ -48,7 +48,7 @@ class RawConnection:
         return bytes(found)
 
     def is_hung_up(self) -> bool:
-        """Waits for the broker's next word: True if that is goodbye."""
+        """Wait for the broker; True if it closes the connection."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionError:

@@ -1,4 +1,4 @@
-"""Java's class-data archive for tests that start a Spark of their own: with it a start takes a third of the time."""
+"""Java's class-data archive for tests that start their own Spark: with it, a start takes a third of the time."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ TRAINING_SECONDS = 240
 
 @pytest.fixture(scope="session")
 def trained_spark() -> str:
-    """Java's options. Where there is no archive yet one is made, so that no start of Spark has one made beside the test
-    that follows; where that is not possible, starts are slow and nothing else."""
+    """Java options for the archive. Creates the archive if there is none, so that no Spark start does so during a test.
+    If that fails, starts are only slow."""
     from barnabas.java.find import find_java
     from barnabas.spark.cache import cache_directory
     from barnabas.spark.class_archive import GC_OPTION, class_archive

@@ -1,4 +1,4 @@
-"""A command on a terminal of its own: what a person would see."""
+"""Runs a command on a pseudo-terminal and captures the output a user would see."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def on_terminal(
     typed: str = "",
     seconds: float = 60,
 ) -> tuple[int, str]:
-    """Its exit code and everything it showed."""
+    """Run the command; returns its exit code and output."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
     os.close(theirs)
     os.write(ours, typed.encode())
     seen = b""
-    with contextlib.suppress(OSError):  # how a terminal says that its other side is closed
+    with contextlib.suppress(OSError):  # raised when the other side of the terminal is closed
         while piece := os.read(ours, 4096):
             seen += piece
     os.close(ours)

@@ -1,8 +1,8 @@
-"""Install what the tests need beyond pip, where that is possible, and name what must be left out.
+"""Install the tools that tests need beyond pip, where possible, and list the missing ones.
 
     python -m tests.tools
 
-kcat and chromium come from Debian's packages, kafkajs from npm. Where CI is set, nothing may be missing.
+kcat and chromium come from Debian's packages, kafkajs from npm. In CI, a missing tool is an error.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def install_kafkajs() -> None:
 
 
 def attempt(*command: str) -> None:
-    """Whether it worked is judged by what is there afterwards."""
+    """Run the command and ignore its result; the caller checks for the tool."""
     subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
 
 
@@ -74,9 +74,9 @@ def main() -> None:
         if not have():
             missing.append(f"{name} ({hint})")
     if missing:
-        print(f"left out of the tests, because they cannot be had here: {', '.join(missing)}")
+        print(f"tests are skipped because these tools cannot be installed: {', '.join(missing)}")
         if os.environ.get("CI"):
-            sys.exit("in CI nothing may be left out")
+            sys.exit("in CI no tool may be missing")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""A real ZooKeeper for tests: one for the whole run, and a chroot of its own for each test.
+"""A real ZooKeeper for tests: one server per test run, and one chroot per test.
 
-Where there is no Java its tests are skipped, but fail in CI.
+Without Java, its tests are skipped, but fail in CI.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from barnabas.world.registry.zookeeper import ZooKeeperSession
 
 @pytest.fixture(scope="session")
 def shared_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServers]:
-    """Not to be killed or paused: many tests use it."""
+    """The shared server. Do not kill or pause it: many tests use it."""
     require_java()
     servers = ZooKeeperServers(tmp_path_factory.mktemp("zookeeper"))
     servers.start()
@@ -29,7 +29,7 @@ def shared_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKe
 
 @pytest.fixture
 def chroot(shared_zookeeper: ZooKeeperServers) -> str:
-    """A connect string that leads to an empty tree."""
+    """A connect string with an empty chroot."""
     return f"{shared_zookeeper.connect_string}/test-{uuid4().hex}"
 
 
@@ -37,16 +37,16 @@ def require_java() -> None:
     try:
         find_java("ZooKeeper")
     except NoJava as error:
-        why = f"there is no Java to run a ZooKeeper with: {error.why}"
+        why = f"no Java to run ZooKeeper: {error.why}"
         if os.environ.get("CI"):
             pytest.fail(why)
         pytest.skip(why)
 
 
 def expire(session: ZooKeeperSession) -> None:
-    """As the server does when a session's time is over: another client with its id and password closes it.
+    """Expire a session like the server does: another client with its id and password closes it.
 
-    The server drops the one connection for the other, and the session must not come back before it is closed.
+    The server replaces the first connection by the second. The session must not reconnect before it is closed.
     """
     timeout_s, session.handler.connect_timeout_s = session.handler.connect_timeout_s, 0.0
     twin = KazooClient(hosts=session.registry.hosts, client_id=session.credentials)

@@ -148,9 +148,9 @@ def test_unclean_election_loses_unreplicated_records(
         assert raw.produce("unclean", batch_of(b"one")).base_offset == before + 1
     cluster.brokers[1].kill()
     try:
-        eventually(lambda: state(cluster, "unclean")[0] == -1, "nobody leads")
-        nobody = {("unclean", 0): ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE}
-        assert elect(cluster, UNCLEAN, "unclean", 0) == nobody
+        eventually(lambda: state(cluster, "unclean")[0] == -1, "there is no leader")
+        unavailable = {("unclean", 0): ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE}
+        assert elect(cluster, UNCLEAN, "unclean", 0) == unavailable
         cluster.brokers[2].start()
         assert state(cluster, "unclean")[0] == -1, "it is not in sync"
         refused = {("unclean", 0): ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}

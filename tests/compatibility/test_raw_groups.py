@@ -78,7 +78,7 @@ def member(servers: str, group: str) -> Iterator[NewMember]:
 
 
 def stabilize(*members: RawMember) -> None:
-    """Bring all members into one stabilize generation, each with its assignment; the first is the group leader."""
+    """Bring all members into one stable generation, each with its assignment; the first is the group leader."""
     for at, newcomer in enumerate(members):
         waiting = [(newcomer, newcomer.begin_join_with_id())]
         for earlier in members[:at]:

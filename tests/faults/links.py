@@ -1,9 +1,9 @@
-"""The wires between the brokers of a LocalCluster, each with a proxy in it that can be cut or slowed down.
+"""Proxies between the brokers of a LocalCluster. Each wire can be cut or slowed down.
 
-    broker 1 ─ connect ─► proxy of 1→2 ─► broker 2          requests one way, answers the other
+    broker 1 ─ connect ─► proxy of 1→2 ─► broker 2          requests one way, responses the other
 
-A cut wire is silent: connections stay, and what is on its way arrives when the wire is whole again, as with a network
-that comes back before anybody has given up. Clients and the registry go their own ways, past all wires.
+A cut wire is silent: connections stay open, and bytes in flight arrive when the wire is healed. It is like a network
+failure that ends before any timeout. Clients and the registry do not use the wires.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from barnabas.world.ports import Receiver, Registry, World
 READ_BYTES = 64 * 1024
 
 
-class Way(Enum):
+class Direction(Enum):
     REQUESTS = "requests"
-    ANSWERS = "answers"
+    RESPONSES = "responses"
 
 
 class Wire:
-    """Where one broker reaches another."""
+    """The connection path from one broker to another."""
 
-    def __init__(self, links: Links, target: tuple[str, int], cut: set[Way]) -> None:
+    def __init__(self, links: Links, target: tuple[str, int], cut: set[Direction]) -> None:
         self.links = links
         self.target = target
-        self.is_whole = {way: asyncio.Event() for way in Way}
+        self.is_healed = {way: asyncio.Event() for way in Direction}
         self.talking: set[asyncio.Task[None]] = set()
         self.server: asyncio.Server | None = None
         self.cut(cut)
 
-    def cut(self, ways: set[Way]) -> None:
-        """These, and no others."""
-        for way, event in self.is_whole.items():
-            (event.clear if way in ways else event.set)()
+    def cut(self, directions: set[Direction]) -> None:
+        """Cut exactly these directions."""
+        for way, event in self.is_healed.items():
+            (event.clear if way in directions else event.set)()
 
     async def open(self) -> int:
         self.server = await asyncio.start_server(self.accept, "127.0.0.1", 0)
@@ -64,8 +64,8 @@ class Wire:
             writer.close()
             return
         pumps = [
-            asyncio.ensure_future(self.pump(Way.REQUESTS, reader, back)),
-            asyncio.ensure_future(self.pump(Way.ANSWERS, there, writer)),
+            asyncio.ensure_future(self.pump(Direction.REQUESTS, reader, back)),
+            asyncio.ensure_future(self.pump(Direction.RESPONSES, there, writer)),
         ]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
@@ -77,17 +77,17 @@ class Wire:
             self.talking.discard(task)
 
     async def pump(
-        self, way: Way, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, way: Direction, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         with suppress(ConnectionError):
             while data := await reader.read(READ_BYTES):
                 await asyncio.sleep(self.links.delay_s)
-                await self.is_whole[way].wait()
+                await self.is_healed[way].wait()
                 writer.write(data)
                 await writer.drain()
 
     def hang_up(self) -> None:
-        """All connections end, and what was on its way is lost."""
+        """Close all connections; bytes in flight are lost."""
         for task in self.talking:
             task.cancel()
 
@@ -98,15 +98,15 @@ class Wire:
 
 
 class Links:
-    """All wires of one cluster. `with` it around the cluster."""
+    """All wires of one cluster. Enter its context before the cluster's."""
 
     def __init__(self) -> None:
         self.thread = LoopThread("links")
         self.wires: dict[tuple[int, int], Wire] = {}
-        """By the broker that connects and the port of the other one."""
+        """Wires by the connecting broker and the port of the other broker."""
         self.ports: dict[tuple[int, int], asyncio.Task[int]] = {}
-        self.cuts: dict[tuple[int, int], set[Way]] = {}
-        """Of wires that are there, and of those still to come."""
+        self.cuts: dict[tuple[int, int], set[Direction]] = {}
+        """Cut directions, of existing wires and of wires still to be opened."""
         self.delay_s = 0.0
 
     def __enter__(self) -> Self:
@@ -145,14 +145,14 @@ class Links:
             self.ports[key] = asyncio.ensure_future(wire.open())
         return await self.ports[key]
 
-    # ---- for a test
+    # ---- test interface
 
-    def cut(self, source: ClusterBroker, target: ClusterBroker, *ways: Way) -> None:
-        """What `source` says to `target`, what it hears from it, or both; not what they say the other way round."""
-        self.change({(source.id, target.endpoint.port): set(ways or Way)})
+    def cut(self, source: ClusterBroker, target: ClusterBroker, *directions: Direction) -> None:
+        """Cut the requests of `source` to `target`, the responses, or both. Requests of `target` still pass."""
+        self.change({(source.id, target.endpoint.port): set(directions or Direction)})
 
-    def part(self, one: ClusterBroker, *others: ClusterBroker) -> None:
-        """Nothing passes between one and each of the others."""
+    def isolate(self, one: ClusterBroker, *others: ClusterBroker) -> None:
+        """Cut all wires between one broker and each of the others."""
         for other in others:
             self.cut(one, other)
             self.cut(other, one)
@@ -160,23 +160,23 @@ class Links:
     def hang_up(self, source: int, port: int) -> None:
         self.thread.call(self.wires[source, port].hang_up)
 
-    def mend(self) -> None:
-        """All of them, and as fast as they were."""
+    def heal(self) -> None:
+        """Heal all wires and remove delays."""
         self.delay_s = 0.0
         self.change({key: set() for key in self.cuts})
 
-    def change(self, cuts: dict[tuple[int, int], set[Way]]) -> None:
+    def change(self, cuts: dict[tuple[int, int], set[Direction]]) -> None:
         def change() -> None:
             self.cuts.update(cuts)
-            for key, ways in cuts.items():
+            for key, directions in cuts.items():
                 if key in self.wires:
-                    self.wires[key].cut(ways)
+                    self.wires[key].cut(directions)
 
         self.thread.call(change)
 
 
 class WiredNetwork(SocketNetwork):
-    """Connects to others by the wires of its broker."""
+    """Connects to other brokers through the wires of its broker."""
 
     def __init__(self, links: Links, source: int) -> None:
         super().__init__(-1, -1)

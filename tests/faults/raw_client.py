@@ -1,4 +1,4 @@
-"""Frames by hand: a client that can send what no library would, and count what comes back."""
+"""A client that sends hand-made frames that no library would send, and counts the responses."""
 
 from __future__ import annotations
 
@@ -74,16 +74,16 @@ def fetch_frame(
 
 
 class RawClient(RawConnection):
-    """One request at a time unless frames are sent by hand."""
+    """Sends one request at a time unless a test sends frames itself."""
 
     def exchange(self, request: Message, version: int, response: type[M]) -> M:
         self.send(frame(request, version))
         return self.answer(response, version)
 
-    # ---- what tests do most
+    # ---- shortcuts
 
     def create_topic(self, name: str, partitions: int = 1, **configs: str) -> int:
-        """The error code."""
+        """Create a topic; returns the error code."""
         topic = CreatableTopic(
             name=name,
             num_partitions=partitions,
@@ -118,7 +118,7 @@ class RawClient(RawConnection):
         answer = self.answer(FetchResponse, FETCH_VERSION)
         found = answer.responses[0].partitions[0]
         assert found.error_code == 0, found
-        return decoded(found.records)
+        return decode_records(found.records)
 
     def end_offset(self, topic: str, partition: int) -> int:
         request = ListOffsetsRequest(
@@ -134,7 +134,7 @@ class RawClient(RawConnection):
         return found.offset
 
     def read_all(self, topic: str, partition: int, max_bytes: int = 1 << 20) -> list[Record]:
-        """Every record of a partition, which must be numbered from its first one on without a gap."""
+        """Read every record of a partition. Offsets must start at 0 and have no gaps."""
         found: list[Record] = []
         end = self.end_offset(topic, partition)
         while len(found) < end:
@@ -146,8 +146,8 @@ class RawClient(RawConnection):
         return found
 
 
-def decoded(data: Any) -> list[Record]:
-    """Whole batches; a fetch may cut the last one."""
+def decode_records(data: Any) -> list[Record]:
+    """Decode all complete batches; a fetch may truncate the last one."""
     view = memoryview(data or b"")
     return [
         record

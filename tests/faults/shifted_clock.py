@@ -1,4 +1,4 @@
-"""The `barnabas` command with a wall clock that is some milliseconds ahead: `shifted_clock.py <ms> <arguments>`."""
+"""The `barnabas` command with a shifted wall clock: `shifted_clock.py <ms> <arguments>`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What people get wrong, and what disks do to files: one line with the next step, an exit code, nothing half done.
+"""Wrong usage and damaged files: one line with the next step, an exit code, and no partial changes.
 
-Files that only speed things up (indexes, checkpoints, snapshots) may be anything at all: they are made anew. Files that
-say whose data this is must be right.
+Auxiliary files (indexes, checkpoints, snapshots) may be damaged in any way; they are rebuilt. Files that identify the
+owner of the data must be intact.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ TOPIC = "orders"
 REFUSED, WRONG_USAGE = 1, 2
 
 
-def refusal(*arguments: str, code: int) -> str:
-    """The one line that `barnabas <arguments>` ends with."""
+def run_rejected(*arguments: str, code: int) -> str:
+    """Run `barnabas <arguments>`, which must fail; returns its last line."""
     ended = run(*arguments)
     assert ended.returncode == code, ended
     assert ended.stdout == ""
@@ -35,7 +35,7 @@ def refusal(*arguments: str, code: int) -> str:
     return line
 
 
-# ---- wrong usage: nothing is touched -------------------------------------------------------------------------
+# ---- wrong usage: nothing is modified -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -53,11 +53,11 @@ def refusal(*arguments: str, code: int) -> str:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_wrong_usage_is_told_in_one_line_before_anything_is_made(
+def test_wrong_usage_fails_with_one_line_and_creates_nothing(
     tmp_path: Path, arguments: list[str], expected: str
 ) -> None:
     data = tmp_path / "data"
-    line = refusal("up", "--port=0", f"--data={data}", *arguments, code=WRONG_USAGE)
+    line = run_rejected("up", "--port=0", f"--data={data}", *arguments, code=WRONG_USAGE)
     assert expected in line
     assert not data.exists()
 
@@ -72,68 +72,70 @@ def test_wrong_usage_is_told_in_one_line_before_anything_is_made(
         ("broker.id=1\nlisteners=nonsense\n", "listeners"),
     ],
 )
-def test_a_wrong_properties_file_is_told_in_one_line(
+def test_invalid_properties_file_fails_with_one_line(
     tmp_path: Path, text: str, expected: str
 ) -> None:
     path = tmp_path / "server.properties"
     path.write_text(text + f"log.dirs={tmp_path}/logs\n" * ("log.dirs" not in text))
-    assert expected in refusal("broker", str(path), code=WRONG_USAGE)
+    assert expected in run_rejected("broker", str(path), code=WRONG_USAGE)
     assert [entry.name for entry in tmp_path.iterdir()] == ["server.properties"]
 
 
-def test_a_missing_properties_file_is_named(tmp_path: Path) -> None:
-    line = refusal("broker", str(tmp_path / "no.properties"), code=WRONG_USAGE)
+def test_missing_properties_file_is_named(tmp_path: Path) -> None:
+    line = run_rejected("broker", str(tmp_path / "no.properties"), code=WRONG_USAGE)
     assert "no.properties: cannot be read: No such file or directory" in line
 
 
-# ---- the machine says no ------------------------------------------------------------------------------------
+# ---- errors of the operating system ---------------------------------------------------------------------------
 
 
-def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_uncreatable_data_directory_is_named(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("in the way")
-    line = refusal("up", "--port=0", f"--data={file}/data", code=REFUSED)
+    line = run_rejected("up", "--port=0", f"--data={file}/data", code=REFUSED)
     assert str(file) in line
     assert file.read_text() == "in the way"
 
 
-def test_a_log_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_uncreatable_log_directory_is_named(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("in the way")
     arguments = ["--port=0", f"--data={tmp_path}/data", f"--override=log.dirs={file}/logs"]
-    assert f"{file}/logs" in refusal("up", *arguments, code=REFUSED)
+    assert f"{file}/logs" in run_rejected("up", *arguments, code=REFUSED)
     arguments[-1] = f"--override=log.dirs={file}"
-    assert f"{file}: is not a directory; set log.dirs" in refusal("up", *arguments, code=REFUSED)
+    assert f"{file}: is not a directory; set log.dirs" in run_rejected(
+        "up", *arguments, code=REFUSED
+    )
 
 
-def test_a_port_in_use_is_named_with_the_way_out_and_the_data_stays_usable(tmp_path: Path) -> None:
+def test_port_in_use_is_named_and_data_stays_usable(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        line = refusal("up", f"--port={port}", f"--data={tmp_path}/data", code=REFUSED)
+        line = run_rejected("up", f"--port={port}", f"--data={tmp_path}/data", code=REFUSED)
         assert f"127.0.0.1:{port} is in use" in line
         assert "choose another port" in line
     with BrokerProcess(tmp_path / "data") as broker, RawClient(broker.address) as client:
         assert client.create_topic(TOPIC) == 0
 
 
-def test_a_second_broker_on_the_same_data_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
+def test_second_broker_on_same_data_is_rejected(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data") as broker, RawClient(broker.address) as client:
         assert client.create_topic(TOPIC) == 0
-        line = refusal("up", "--port=0", f"--data={broker.data}", code=REFUSED)
+        line = run_rejected("up", "--port=0", f"--data={broker.data}", code=REFUSED)
         assert f"another process (pid {broker.running.pid}) has this data directory open" in line
-        # With a registry of its own it gets as far as the logs.
+        # With its own registry the second broker gets as far as opening the logs.
         arguments = [f"--data={tmp_path}/other", f"--override=log.dirs={broker.log_dir}"]
-        line = refusal("up", "--port=0", *arguments, code=REFUSED)
+        line = run_rejected("up", "--port=0", *arguments, code=REFUSED)
         assert f"another broker is using {broker.log_dir}: stop it" in line
         assert client.produce(TOPIC, 0, b"still here").error_code == 0
 
 
-# ---- whose data is this -------------------------------------------------------------------------------------
+# ---- ownership of the data ------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def stopped(tmp_path: Path) -> BrokerProcess:
-    """A broker that has records in several segments, stopped cleanly."""
+def stopped_broker(tmp_path: Path) -> BrokerProcess:
+    """A cleanly stopped broker with records in several segments."""
     broker = BrokerProcess(tmp_path / "data", {"log.segment.bytes": "3000"})
     with broker, RawClient(broker.address) as client:
         assert client.create_topic(TOPIC) == 0
@@ -149,7 +151,7 @@ def value_of(number: int) -> bytes:
 
 
 def check_records(broker: BrokerProcess, count: int = 100) -> None:
-    """All there, and the log goes on, also for the producer that wrote it."""
+    """Check that all records exist and that producing continues, also for the same idempotent producer."""
     with RawClient(broker.address) as client:
         found = [record.value for record in client.read_all(TOPIC, 0)]
         assert found == [value_of(number) for number in range(count)]
@@ -169,49 +171,51 @@ def check_records(broker: BrokerProcess, count: int = 100) -> None:
         ("version=0\nbroker.id=1\ncluster.id=another\n", "belongs to cluster.id another"),
     ],
 )
-def test_the_data_of_another_broker_or_cluster_is_left_alone(
-    stopped: BrokerProcess, text: str, expected: str
+def test_data_of_other_broker_or_cluster_is_rejected_unchanged(
+    stopped_broker: BrokerProcess, text: str, expected: str
 ) -> None:
-    meta = stopped.log_dir / "meta.properties"
+    meta = stopped_broker.log_dir / "meta.properties"
     ours = meta.read_text()
     meta.write_text(text)
-    line = refusal("up", "--port=0", f"--data={stopped.data}", code=REFUSED)
+    line = run_rejected("up", "--port=0", f"--data={stopped_broker.data}", code=REFUSED)
     assert expected in line
     assert "set log.dirs to another directory" in line
     assert meta.read_text() == text
     meta.write_text(ours)
-    with stopped:
-        check_records(stopped)
-        loaded = [line for line in stopped.log().splitlines() if "loaded log directory" in line]
-        assert "clean=True" in loaded[-1], "the refused start took the mark"
+    with stopped_broker:
+        check_records(stopped_broker)
+        loaded = [
+            line for line in stopped_broker.log().splitlines() if "loaded log directory" in line
+        ]
+        assert "clean=True" in loaded[-1], "the rejected start removed the clean shutdown marker"
 
 
 @pytest.mark.parametrize("damage", [b"", b"\x00\xff\x00garbage" * 50], ids=["empty", "garbage"])
-def test_an_unreadable_meta_properties_is_written_anew(
-    stopped: BrokerProcess, damage: bytes
+def test_unreadable_meta_properties_is_rewritten(
+    stopped_broker: BrokerProcess, damage: bytes
 ) -> None:
-    meta = stopped.log_dir / "meta.properties"
+    meta = stopped_broker.log_dir / "meta.properties"
     meta.write_bytes(damage)
-    with stopped:
-        check_records(stopped)
+    with stopped_broker:
+        check_records(stopped_broker)
         assert "broker.id=1" in meta.read_text()
 
 
-def test_a_damaged_registry_is_refused_with_the_next_step(stopped: BrokerProcess) -> None:
-    database = stopped.data / "registry" / "registry.db"
+def test_damaged_registry_is_rejected_with_next_step(stopped_broker: BrokerProcess) -> None:
+    database = stopped_broker.data / "registry" / "registry.db"
     whole = database.read_bytes()
     for damage in (b"garbage" * 2000, whole[:1000], whole[:100] + bytes(len(whole) - 100)):
         database.write_bytes(damage)
-        line = refusal("up", "--port=0", f"--data={stopped.data}", code=REFUSED)
+        line = run_rejected("up", "--port=0", f"--data={stopped_broker.data}", code=REFUSED)
         assert "registry.db: is corrupt" in line
         assert "restore it from a backup, or move it away" in line
         assert database.read_bytes() == damage
     database.write_bytes(whole)
-    with stopped:
-        check_records(stopped)
+    with stopped_broker:
+        check_records(stopped_broker)
 
 
-# ---- files that are made anew -------------------------------------------------------------------------------
+# ---- files that are rebuilt -----------------------------------------------------------------------------------
 
 
 def noise(data: bytes) -> bytes:
@@ -231,13 +235,13 @@ DAMAGE_NAMES = ["missing", "empty", "zeroes", "noise", "half", "last byte", "lon
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=DAMAGE_NAMES)
-def test_damaged_helper_files_change_nothing_that_is_read(
-    stopped: BrokerProcess, damage: Callable[[bytes], bytes | None]
+def test_damaged_auxiliary_files_do_not_affect_reads(
+    stopped_broker: BrokerProcess, damage: Callable[[bytes], bytes | None]
 ) -> None:
-    log = stopped.log_dir / f"{TOPIC}-0"
+    log = stopped_broker.log_dir / f"{TOPIC}-0"
     patterns = ("*.index", "*.timeindex", "*.snapshot", "leader-epoch-checkpoint")
     helpers = [path for pattern in patterns for path in log.glob(pattern)]
-    helpers += stopped.log_dir.glob("*-offset-checkpoint")
+    helpers += stopped_broker.log_dir.glob("*-offset-checkpoint")
     assert {path.suffix for path in helpers} >= {".index", ".timeindex", ".snapshot"}
     assert len(helpers) > 12
     for path in helpers:
@@ -246,39 +250,39 @@ def test_damaged_helper_files_change_nothing_that_is_read(
             path.unlink()
         else:
             path.write_bytes(changed)
-    with stopped:
-        check_records(stopped)
-        assert "Traceback" not in stopped.log()
-        assert stopped.stop() == 0
-        stopped.start()
-        with RawClient(stopped.address) as client:
+    with stopped_broker:
+        check_records(stopped_broker)
+        assert "Traceback" not in stopped_broker.log()
+        assert stopped_broker.stop() == 0
+        stopped_broker.start()
+        with RawClient(stopped_broker.address) as client:
             assert client.end_offset(TOPIC, 0) == 101
 
 
-def test_a_broker_that_was_stopped_while_a_file_is_unreadable_keeps_what_it_can(
-    stopped: BrokerProcess,
+def test_torn_last_segment_keeps_records_before_tear(
+    stopped_broker: BrokerProcess,
 ) -> None:
-    """The last segment torn at its end, as by a power cut: the records before the tear are there."""
-    (stopped.log_dir / ".kafka_cleanshutdown").unlink()
-    last = max((stopped.log_dir / f"{TOPIC}-0").glob("*.log"))
+    """The last segment is torn at its end, as after a power failure. All records before the tear are kept."""
+    (stopped_broker.log_dir / ".kafka_cleanshutdown").unlink()
+    last = max((stopped_broker.log_dir / f"{TOPIC}-0").glob("*.log"))
     whole = last.read_bytes()
     last.write_bytes(whole[:-10])
-    with stopped, RawClient(stopped.address) as client:
+    with stopped_broker, RawClient(stopped_broker.address) as client:
         found = [record.value for record in client.read_all(TOPIC, 0)]
         assert found == [value_of(number) for number in range(99)]
-        assert "truncating invalid bytes" in stopped.log()
+        assert "truncating invalid bytes" in stopped_broker.log()
 
 
-# ---- in a terminal ------------------------------------------------------------------------------------------
+# ---- terminal output ------------------------------------------------------------------------------------------
 
 
 def test_control_characters_in_a_file_do_not_reach_the_terminal(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
     path.write_bytes(b"\x1b[31mred\x07=1\n")
-    assert "\x1b" not in refusal("broker", str(path), code=WRONG_USAGE)
+    assert "\x1b" not in run_rejected("broker", str(path), code=WRONG_USAGE)
 
 
-def test_an_interrupted_start_leaves_nothing_that_stops_the_next(tmp_path: Path) -> None:
+def test_interrupted_start_does_not_block_next_start(tmp_path: Path) -> None:
     for pause_s in (0.05, 0.15, 0.25, 0.35, 0.45):
         process = subprocess.Popen(
             [*COMMAND, "up", "--port=0", f"--data={tmp_path}/data"],

@@ -1,16 +1,18 @@
-"""Leaders and controllers are killed, stopped and paused under load, and nothing that was promised breaks.
+"""Leaders and controllers are killed, stopped and paused under load, and all guarantees hold.
 
-What is held is in chaos/: no acknowledged record is lost or there twice, nobody ever sees two values at one offset, all
-replicas are alike byte for byte, epochs never go back (tests/lifecycle/invariants.py), and both writers go on in time.
+The checks are in chaos/: no acknowledged record is lost or duplicated, no reader sees two values at one offset, all
+replicas are identical byte for byte, epochs never decrease (tests/lifecycle/invariants.py), and both writers resume in
+time.
 
-Some runs are on disks that forget what was not fsynced when their broker is killed, one at a time. Its log then ends
-earlier than it said before, even below the high watermark it had: it must come back as a follower, cut what does not
-fit and copy the rest, and never show anybody what only it believes.
+Some runs use disks that lose unsynced data when their broker is killed, one at a time. The broker's log may then end
+below its former high watermark. It must restart as a follower, truncate, and copy the rest. It must never serve
+records that only it has.
 
-A storm is faults of all kinds that overlap (chaos/schedule.py). When they stop, everybody must go on in time.
+A storm is a schedule of overlapping faults of all kinds (chaos/schedule.py). After it, every client must make progress
+in time.
 
 The short runs have a fixed seed. `make faults` runs for BARNABAS_FAULT_SECONDS with a new seed each time, which is
-printed; BARNABAS_SEED repeats one, BARNABAS_CHAOS_SEED one of a storm.
+printed. BARNABAS_SEED repeats a run, BARNABAS_CHAOS_SEED a storm.
 """
 
 from __future__ import annotations
@@ -35,13 +37,13 @@ from tests.zookeeper import require_java
 SECONDS = float(os.environ.get("BARNABAS_FAULT_SECONDS") or 0)
 SEED = 20
 STORM_SEED, STORM_SECONDS = 2909, 12.0
-"""Faults of all kinds happen in it."""
+"""This schedule contains faults of all kinds."""
 for_minutes = pytest.mark.skipif(not SECONDS, reason="takes minutes: make faults")
 pytestmark = pytest.mark.timeout(SECONDS + 600)
 
 
 class PowerCut:
-    """What happens to who is killed."""
+    """Callback that makes a killed broker's disk lose unsynced data."""
 
     def __init__(self, choose: Random) -> None:
         self.choose = choose
@@ -50,27 +52,27 @@ class PowerCut:
     def __call__(self, broker: MemberProcess) -> None:
         self.lost.append(lose_power(broker.log_dir, self.choose))
 
-    def judge(self) -> None:
-        print(f"bytes that disks forgot: {self.lost}")
-        assert sum(self.lost) > 0, "these disks forget nothing: nothing is proven"
+    def check(self) -> None:
+        print(f"bytes lost on disks: {self.lost}")
+        assert sum(self.lost) > 0, "no disk lost data: the test proves nothing"
 
 
-def test_whoever_leads_may_lose_its_power_be_stopped_or_paused(tmp_path: Path, chroot: str) -> None:
+def test_leader_power_loss_stop_and_pause_lose_nothing(tmp_path: Path, chroot: str) -> None:
     choose = Random(SEED)
     cut = PowerCut(choose)
     with Stage(tmp_path, chroot, forgetful=True) as stage:
         nemesis = Nemesis(stage, choose, cut)
-        # Back at once, it meets whoever comes after it in office.
-        nemesis.strike(Kind.KILL, stage.cluster.controller_id, away_s=0.0)
-        nemesis.strike(Kind.STOP, nemesis.choose_victim())
-        nemesis.strike(Kind.PAUSE, nemesis.choose_victim())
+        # It restarts at once, and so meets its successor as controller.
+        nemesis.inject(Kind.KILL, stage.cluster.controller_id, away_s=0.0)
+        nemesis.inject(Kind.STOP, nemesis.choose_victim())
+        nemesis.inject(Kind.PAUSE, nemesis.choose_victim())
         stage.settle()
-        nemesis.judge()
-        cut.judge()
+        nemesis.check()
+        cut.check()
 
 
 def storm(data: Path, seed: int, seconds: float) -> None:
-    """Faults of all kinds that overlap, decided by the seed alone; then nothing is lost and nobody hangs."""
+    """Run overlapping faults decided by the seed alone; then check that no record is lost and no broker hangs."""
     replay = f"BARNABAS_CHAOS_SEED={seed} BARNABAS_FAULT_SECONDS={seconds:g}"
     with StormStage(data, seed, delivery_s=seconds + 600) as stage:
         without = () if stage.volumes else (FaultKind.DISK_FULL,)
@@ -81,7 +83,7 @@ def storm(data: Path, seed: int, seconds: float) -> None:
             stage.settle()
 
 
-def test_short_storm_of_overlapping_faults_loses_nothing_and_leaves_no_hang(
+def test_short_storm_of_overlapping_faults(
     tmp_path: Path,
 ) -> None:
     require_java()
@@ -89,39 +91,39 @@ def test_short_storm_of_overlapping_faults_loses_nothing_and_leaves_no_hang(
 
 
 @for_minutes
-def test_storm_of_overlapping_faults_loses_nothing_and_leaves_no_hang(tmp_path: Path) -> None:
+def test_storm_of_overlapping_faults(tmp_path: Path) -> None:
     require_java()
     given = os.environ.get("BARNABAS_CHAOS_SEED")
     storm(tmp_path, int(given) if given else Random().randrange(1 << 32), SECONDS)
 
 
 @for_minutes
-def test_nothing_breaks_for_minutes(tmp_path: Path, chroot: str) -> None:
+def test_long_chaos_run_loses_nothing(tmp_path: Path, chroot: str) -> None:
     with Stage(tmp_path, chroot) as stage:
         nemesis = Nemesis(stage, Random(choose_seed()))
-        nemesis.strike_for(SECONDS)
+        nemesis.inject_for(SECONDS)
         stage.settle()
-        nemesis.judge()
+        nemesis.check()
 
 
 @for_minutes
-def test_nothing_breaks_for_minutes_though_disks_forget(tmp_path: Path, chroot: str) -> None:
+def test_long_chaos_run_with_power_losses_loses_nothing(tmp_path: Path, chroot: str) -> None:
     choose = Random(choose_seed())
     cut = PowerCut(choose)
     with Stage(tmp_path, chroot, forgetful=True) as stage:
         nemesis = Nemesis(stage, choose, cut)
         for _ in range(3):
-            nemesis.strike(Kind.KILL, stage.cluster.controller_id, away_s=0.0)
-        nemesis.strike_for(SECONDS)
+            nemesis.inject(Kind.KILL, stage.cluster.controller_id, away_s=0.0)
+        nemesis.inject_for(SECONDS)
         stage.settle()
-        nemesis.judge()
-        cut.judge()
+        nemesis.check()
+        cut.check()
 
 
 @for_minutes
-def test_nothing_is_lost_though_all_may_be_gone_at_once(tmp_path: Path, chroot: str) -> None:
+def test_simultaneous_broker_failures_lose_nothing(tmp_path: Path, chroot: str) -> None:
     with Stage(tmp_path, chroot) as stage:
         nemesis = Nemesis(stage, Random(choose_seed()))
         struck = nemesis.storm_for(SECONDS)
         stage.settle()
-        print(f"{struck} blows")
+        print(f"{struck} faults")

@@ -1,4 +1,4 @@
-"""What the chaos tests look for would be found."""
+"""The checks of the chaos tests detect the faults they look for."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tests.faults.chaos.replicas import differences, read_copy
 
 @pytest.fixture
 def ledger() -> Ledger:
-    """Two values in one partition, acknowledged and seen."""
+    """A ledger with two values in one partition, acknowledged and read."""
     made = Ledger()
     made.begin("w", 1)
     for number in range(2):
-        made.acknowledge("w", 0, number, offset=number, sent_at=number, told_at=number + 0.5)
+        made.acknowledge("w", 0, number, offset=number, sent_at=number, acked_at=number + 0.5)
         made.see("reader", 0, number, b"w-0-%d" % number)
     return made
 
 
-def test_a_run_without_fault_has_none(ledger: Ledger) -> None:
+def test_correct_run_has_no_faults(ledger: Ledger) -> None:
     assert ledger.faults({0: [b"w-0-0", b"w-0-1"]}) == []
 
 
@@ -38,28 +38,26 @@ def test_a_run_without_fault_has_none(ledger: Ledger) -> None:
         ([b"x", b"w-0-0", b"w-0-1"], "acknowledged at 0@0, is at 1"),
     ],
 )
-def test_a_log_that_does_not_hold_what_was_promised_is_found(
-    ledger: Ledger, log: list[bytes], fault: str
-) -> None:
+def test_wrong_log_is_detected(ledger: Ledger, log: list[bytes], fault: str) -> None:
     assert any(fault in found for found in ledger.faults({0: log}))
 
 
-def test_two_values_at_one_offset_are_found(ledger: Ledger) -> None:
+def test_two_values_at_one_offset_are_detected(ledger: Ledger) -> None:
     ledger.see("eye", 0, 1, b"another")
     assert any("another" in found for found in ledger.faults({0: [b"w-0-0", b"w-0-1"]}))
 
 
-def test_what_was_seen_and_is_gone_is_found(ledger: Ledger) -> None:
+def test_vanished_record_is_detected(ledger: Ledger) -> None:
     ledger.see("eye", 0, 2, b"taken back")
     assert any("not there" in found for found in ledger.faults({0: [b"w-0-0", b"w-0-1"]}))
 
 
-def test_a_batch_that_the_leader_had_already_has_no_offset(ledger: Ledger) -> None:
-    ledger.acknowledge("w", 0, 2, offset=UNKNOWN_OFFSET, sent_at=2, told_at=3)
+def test_duplicate_batch_may_have_unknown_offset(ledger: Ledger) -> None:
+    ledger.acknowledge("w", 0, 2, offset=UNKNOWN_OFFSET, sent_at=2, acked_at=3)
     assert ledger.faults({0: [b"w-0-0", b"w-0-1", b"w-0-2"]}) == []
 
 
-def test_record_of_unknown_fate_may_be_there_once(ledger: Ledger) -> None:
+def test_record_of_unknown_outcome_may_be_stored_once(ledger: Ledger) -> None:
     ledger.unknown.add(("w", 0, 2))
     both = [b"w-0-0", b"w-0-1"]
     assert ledger.faults({0: both}) == []
@@ -67,8 +65,10 @@ def test_record_of_unknown_fate_may_be_there_once(ledger: Ledger) -> None:
     assert any("twice" in found for found in ledger.faults({0: [*both, b"w-0-2", b"w-0-2"]}))
 
 
-def test_writing_again_means_something_sent_since_is_acknowledged(ledger: Ledger) -> None:
-    assert ledger.seconds_until_writing_again("w", 0.25) == 1.25  # what was told at 0.5 is older
+def test_recovery_time_counts_only_records_sent_later(ledger: Ledger) -> None:
+    assert (
+        ledger.seconds_until_writing_again("w", 0.25) == 1.25
+    )  # the ack at 0.5 is for an older record
     assert ledger.seconds_until_writing_again("w", 2.0) is None
     assert ledger.longest_silence(0, 0.0, 4.0) == 2.5
 
@@ -85,7 +85,7 @@ def write(directory: Path, *batches: bytes) -> Path:
     return directory
 
 
-def test_replicas_are_compared_up_to_the_high_watermark_whatever_their_segments(
+def test_replicas_are_compared_up_to_high_watermark(
     tmp_path: Path,
 ) -> None:
     first, second = batch(0, b"a", epoch=1), batch(1, b"b", epoch=2)
@@ -99,7 +99,7 @@ def test_replicas_are_compared_up_to_the_high_watermark_whatever_their_segments(
     assert differences({1: read_copy(one, 3), 2: read_copy(other, 3)})
 
 
-def test_replicas_that_differ_in_a_byte_or_go_back_an_epoch_are_found(tmp_path: Path) -> None:
+def test_differing_bytes_and_decreasing_epochs_are_detected(tmp_path: Path) -> None:
     one = read_copy(write(tmp_path / "one", batch(0, b"a", epoch=1)), 1)
     other = write(tmp_path / "other", batch(0, b"a", epoch=2))
     assert differences({1: one, 2: read_copy(other, 1)}) == [
@@ -109,10 +109,10 @@ def test_replicas_that_differ_in_a_byte_or_go_back_an_epoch_are_found(tmp_path: 
     assert any("go back" in fault for fault in read_copy(back, 2).faults)
 
 
-def test_a_forgetful_disk_keeps_what_was_synced_and_perhaps_more_of_the_same_file(
+def test_forgetful_disk_keeps_synced_data(
     tmp_path: Path,
 ) -> None:
-    durable, behind = b"durable", b", and not"
+    durable, unsynced = b"durable", b", and not"
     found = set()
     for seed in range(20):
         log_dir = tmp_path / f"{seed}"
@@ -121,7 +121,7 @@ def test_a_forgetful_disk_keeps_what_was_synced_and_perhaps_more_of_the_same_fil
         file = disk.open(f"{log_dir}/t-0/0.log", create=True)
         file.append([durable])
         disk.sync_now([file], [str(log_dir), f"{log_dir}/t-0"])
-        file.append([behind])
+        file.append([unsynced])
         disk.open(f"{log_dir}/t-0/1.log", create=True).append([b"not even by name"])
         disk.replace_bytes(f"{log_dir}/old", b"synced")
         disk.replace_bytes(f"{log_dir}/old", b"unsynced", sync=False)
@@ -130,7 +130,7 @@ def test_a_forgetful_disk_keeps_what_was_synced_and_perhaps_more_of_the_same_fil
         assert sorted(path.name for path in log_dir.rglob("*")) == ["0.log", "old", "t-0"]
         assert (log_dir / "old").read_bytes() == b"synced"
         kept = (log_dir / "t-0" / "0.log").read_bytes()
-        assert lost == len(durable + behind + b"not even by name") - len(kept)
+        assert lost == len(durable + unsynced + b"not even by name") - len(kept)
         found.add(kept)
     assert durable in found
     assert any(kept.startswith(durable + b",") for kept in found)

@@ -1,4 +1,4 @@
-"""Asked to stop, a broker stops soon, leaves nothing to recover, and leaves nothing behind."""
+"""A stopped broker exits soon, needs no recovery, and leaves no resources behind."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOPIC = "orders"
 
 
 class Writer(threading.Thread):
-    """Writes records until the broker is gone."""
+    """Writes records until the broker exits."""
 
     def __init__(self, broker: BrokerProcess, partition: int) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ def check_clean(broker: BrokerProcess, code: int) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_under_load_stops_cleanly_and_keeps_what_was_acknowledged(
+def test_signal_under_load_stops_cleanly_and_loses_nothing(
     broker: BrokerProcess, number: int
 ) -> None:
     for _ in range(3):
@@ -81,7 +81,7 @@ def test_a_signal_under_load_stops_cleanly_and_keeps_what_was_acknowledged(
                 assert kept in (writer.acknowledged, writer.acknowledged + 1)
 
 
-def test_long_polls_and_half_requests_do_not_hold_up_a_stop(broker: BrokerProcess) -> None:
+def test_long_polls_and_partial_requests_do_not_delay_stop(broker: BrokerProcess) -> None:
     waiting = [RawClient(broker.address) for _ in range(20)]
     for number, client in enumerate(waiting):
         if number % 2:
@@ -99,7 +99,7 @@ def test_long_polls_and_half_requests_do_not_hold_up_a_stop(broker: BrokerProces
     check_clean(broker, code)
 
 
-def test_a_second_signal_while_stopping_does_no_harm(broker: BrokerProcess) -> None:
+def test_second_signal_while_stopping_is_harmless(broker: BrokerProcess) -> None:
     writer = Writer(broker, 0)
     writer.start()
     eventually(lambda: writer.acknowledged > 30, "load")
@@ -111,7 +111,7 @@ def test_a_second_signal_while_stopping_does_no_harm(broker: BrokerProcess) -> N
     check_clean(broker, code)
 
 
-def test_a_client_that_hangs_up_does_not_stop_a_topic_from_being_made(
+def test_client_disconnect_does_not_cancel_topic_creation(
     broker: BrokerProcess,
 ) -> None:
     with RawClient(broker.address) as seeing:
@@ -119,18 +119,18 @@ def test_a_client_that_hangs_up_does_not_stop_a_topic_from_being_made(
             name = f"made-{number}"
             with RawClient(broker.address) as client, suppress(TimeoutError, BlockingIOError):
                 client.socket.settimeout(0.0)
-                client.create_topic(name, 3)  # sent; the answer is not waited for
+                client.create_topic(name, 3)  # sent, without waiting for the response
             eventually(
                 lambda: all(
                     seeing.produce(name, partition, b"x").error_code == 0  # noqa: B023
                     for partition in range(3)
                 ),
-                f"{name} is whole",
+                f"{name} is complete",
             )
     assert "Traceback" not in broker.log()
 
 
-def test_twenty_clusters_leave_no_thread_descriptor_or_directory_behind(
+def test_twenty_clusters_leak_no_threads_descriptors_or_directories(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -159,7 +159,7 @@ def test_twenty_clusters_leave_no_thread_descriptor_or_directory_behind(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_cluster_that_cannot_start_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_failed_cluster_start_leaks_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     process = psutil.Process()
     descriptors, threads = process.num_fds(), threading.active_count()
@@ -173,7 +173,7 @@ def test_a_cluster_that_cannot_start_leaves_nothing_behind(tmp_path: Path) -> No
     assert threading.active_count() <= threads
 
 
-def test_an_idle_broker_is_small_and_asleep(broker: BrokerProcess) -> None:
+def test_idle_broker_uses_little_memory_and_cpu(broker: BrokerProcess) -> None:
     eventually(lambda: psutil.Process(broker.running.pid).cpu_percent(0.2) < 5, "settled")
     before, began = broker.cpu_seconds(), time.monotonic()
     with pytest.raises(subprocess.TimeoutExpired):

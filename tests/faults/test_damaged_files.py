@@ -57,7 +57,7 @@ def test_broker_restarts_on_damaged_auxiliary_files(
         broker.start()
         with Raw(broker.bootstrap_servers) as raw:
             begun = time.monotonic()
-            assert_all_are_there(raw)
+            assert_all_records_are_readable(raw)
             assert time.monotonic() - begun < FETCH_SECONDS
             answer = raw.produce(TOPIC, idempotent(BATCHES - 1))
             assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, BATCHES - 1)
@@ -68,7 +68,7 @@ def test_broker_restarts_on_damaged_auxiliary_files(
 
 
 def auxiliary_files(directory: Path) -> list[Path]:
-    """All but the segments, and the files that say whose directory and partition this is."""
+    """All files except the segments and the files that identify the owner of the directory and partition."""
     kept = {".lock", ".kafka_cleanshutdown", "meta.properties"}
     return [
         path
@@ -77,7 +77,7 @@ def auxiliary_files(directory: Path) -> list[Path]:
     ]
 
 
-def test_damaged_topic_id_does_not_set_a_partition_aside(tmp_path: Path) -> None:
+def test_damaged_topic_id_does_not_make_partition_stray(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data") as broker:
         write(broker)
         broker.stop()
@@ -88,14 +88,12 @@ def test_damaged_topic_id_does_not_set_a_partition_aside(tmp_path: Path) -> None
         path.write_bytes(encode_partition_metadata(UUID(int=topic_id.int ^ 1 << 90)))
         broker.start()
         with Raw(broker.bootstrap_servers) as raw:
-            assert_all_are_there(raw)
+            assert_all_records_are_readable(raw)
         assert path.read_bytes() == good
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
-def test_retries_are_recognized_with_the_clock_eight_days_ahead(
-    tmp_path: Path, clean: bool
-) -> None:
+def test_retries_are_deduplicated_with_clock_eight_days_off(tmp_path: Path, clean: bool) -> None:
     with BrokerProcess(tmp_path / "data", {"log.retention.ms": "-1"}) as broker:
         twenty = build_batch(
             [Record(at, now_ms(), None, b"%d" % at) for at in range(20)],
@@ -143,7 +141,7 @@ def write(broker: BrokerProcess) -> None:
             assert raw.produce(TOPIC, idempotent(number)).base_offset == number
 
 
-def assert_all_are_there(raw: Raw) -> None:
+def assert_all_records_are_readable(raw: Raw) -> None:
     for offset in range(BATCHES):
         fetched = raw.fetch(TOPIC, offset)
         assert fetched.error_code == ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""The disk has flipped a bit while the broker was away: that batch is never sent, and everything else is."""
+"""A bit flips on the disk while the broker is down: that batch is never sent, but all others are."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOPIC = "letters"
 BATCHES = 60
 
 
-def test_a_flipped_bit_in_a_closed_segment_is_not_sent_and_told_of_once(tmp_path: Path) -> None:
+def test_batch_with_flipped_bit_is_not_sent_and_logged_once(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data") as broker:
         with Raw(broker.bootstrap_servers) as raw:
             raw.create_topic(TOPIC, configs={"segment.bytes": "5000"})
@@ -35,9 +35,9 @@ def test_a_flipped_bit_in_a_closed_segment_is_not_sent_and_told_of_once(tmp_path
                 else:
                     assert code == ErrorCode.NONE
                     assert next(batch_headers(records))[1].base_offset == offset
-        told = [line for line in broker.log().splitlines() if "damaged batch" in line]
-        assert len(told) == 1
-        assert f"{second} at {position}" in told[0]
+        errors = [line for line in broker.log().splitlines() if "damaged batch" in line]
+        assert len(errors) == 1
+        assert f"{second} at {position}" in errors[0]
 
 
 def fetch(raw: Raw, offset: int) -> tuple[int, bytes]:

@@ -1,4 +1,4 @@
-"""What is left on the disk of a topic that was deleted, and for how long."""
+"""Directories that a deleted topic leaves on disk, and how long they stay."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ LONG = "x" * 249
 
 
 def delete(cluster: LocalCluster, *topics: str) -> None:
-    """To the end: clients are answered, and directories renamed, before the registry has forgotten the topic. Who is
-    killed in between begins anew with it."""
+    """Delete topics and wait until the registry has removed them. Clients get their response, and directories are
+    renamed, before that. A broker killed in between restarts the deletion."""
     assert cluster.controller_id is not None
     wanted = tuple(DeleteTopicState(topic) for topic in topics)
     with Raw(cluster.brokers[cluster.controller_id].address) as raw:
@@ -40,10 +40,10 @@ def delete(cluster: LocalCluster, *topics: str) -> None:
             assert result.error_code == ErrorCode.NONE
     registry, keeper = cluster.cluster.open_registry()
 
-    def is_forgotten(topic: str) -> bool:
+    def is_removed(topic: str) -> bool:
         return keeper.call(lambda: registry.tree.find(delete_topic_path(topic))) is None
 
-    eventually(lambda: all(map(is_forgotten, topics)), "the controller has come to an end")
+    eventually(lambda: all(map(is_removed, topics)), "the controller has finished the deletion")
 
 
 def write(cluster: LocalCluster, topic: str, **configs: str) -> None:
@@ -52,8 +52,8 @@ def write(cluster: LocalCluster, topic: str, **configs: str) -> None:
         assert raw.produce(topic, recent_batch_of(b"x")).error_code == ErrorCode.NONE
 
 
-def left(data: Path, topic: str) -> list[Path]:
-    """Its directories, under whatever name."""
+def remaining_directories(data: Path, topic: str) -> list[Path]:
+    """The topic's directories, renamed or not."""
     start = topic[:100]
     return [
         path for path in data.glob("broker-*/*") if path.is_dir() and path.name.startswith(start)
@@ -61,57 +61,57 @@ def left(data: Path, topic: str) -> list[Path]:
 
 
 def are_renamed(data: Path, topic: str) -> bool:
-    return all(DELETED.fullmatch(path.name) for path in left(data, topic))
+    return all(DELETED.fullmatch(path.name) for path in remaining_directories(data, topic))
 
 
-def test_they_are_renamed_at_once_and_removed_when_their_time_has_come(tmp_path: Path) -> None:
+def test_deleted_directories_are_renamed_then_removed_after_delay(tmp_path: Path) -> None:
     with LocalCluster(data=tmp_path) as cluster:
         write(cluster, "soon", **SOON)
         write(cluster, "late", **LATE)
         delete(cluster, "soon", "late")
         eventually(lambda: are_renamed(tmp_path, "late"), "renamed")
-        eventually(lambda: not left(tmp_path, "soon"), "removed")
-        assert len(left(tmp_path, "late")) == 2
-        assert any(path.glob("*.log") for path in left(tmp_path, "late"))
+        eventually(lambda: not remaining_directories(tmp_path, "soon"), "removed")
+        assert len(remaining_directories(tmp_path, "late")) == 2
+        assert any(path.glob("*.log") for path in remaining_directories(tmp_path, "late"))
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_they_are_removed_after_a_restart_too(tmp_path: Path, is_killed: bool) -> None:
+def test_deleted_directories_are_removed_after_restart(tmp_path: Path, is_killed: bool) -> None:
     with LocalCluster(data=tmp_path) as cluster:
         write(cluster, "old", **LATE)
         delete(cluster, "old")
         eventually(lambda: are_renamed(tmp_path, "old"), "renamed")
         if is_killed:
             cluster.brokers[1].kill()
-    assert len(left(tmp_path, "old")) == 2
-    # By now the topic and what it has set are forgotten: the broker's own setting counts.
+    assert len(remaining_directories(tmp_path, "old")) == 2
+    # By now the topic and its settings are deleted, so the broker's own setting applies.
     with LocalCluster(data=tmp_path, settings={"log.segment.delete.delay.ms": "600000"}) as cluster:
         write(cluster, "old")
         with Raw(cluster.brokers[1].address) as raw:
-            assert raw.produce("old", recent_batch_of(b"y")).base_offset == 1, "a log of its own"
-        assert len(left(tmp_path, "old")) == 4
+            assert raw.produce("old", recent_batch_of(b"y")).base_offset == 1, "a new log"
+        assert len(remaining_directories(tmp_path, "old")) == 4
     with LocalCluster(data=tmp_path, settings={"log.segment.delete.delay.ms": "100"}):
-        eventually(lambda: len(left(tmp_path, "old")) == 2, "removed")
-        assert {path.name for path in left(tmp_path, "old")} == {"old-0", "old-1"}
+        eventually(lambda: len(remaining_directories(tmp_path, "old")) == 2, "removed")
+        assert {path.name for path in remaining_directories(tmp_path, "old")} == {"old-0", "old-1"}
 
 
-def test_the_longest_name_is_cut_where_it_would_be_too_long(tmp_path: Path) -> None:
+def test_longest_topic_name_is_truncated_in_deleted_directory(tmp_path: Path) -> None:
     with LocalCluster(data=tmp_path) as cluster:
         write(cluster, LONG, **LATE)
         delete(cluster, LONG)
         eventually(lambda: are_renamed(tmp_path, LONG), "renamed")
-        assert {len(path.name) for path in left(tmp_path, LONG)} == {255}
+        assert {len(path.name) for path in remaining_directories(tmp_path, LONG)} == {255}
         write(cluster, LONG)
-        assert len(left(tmp_path, LONG)) == 4
+        assert len(remaining_directories(tmp_path, LONG)) == 4
 
 
-def test_on_three_brokers_all_of_them_forget(tmp_path: Path) -> None:
+def test_deletion_removes_directories_on_all_brokers(tmp_path: Path) -> None:
     with LocalCluster(brokers=3, data=tmp_path) as cluster:
         assert cluster.controller_id is not None
         configs = tuple(CreatableTopicConfig(*pair) for pair in SOON.items())
         topic = CreatableTopic("soon", 2, 3, configs=configs)
         with Raw(cluster.brokers[cluster.controller_id].address) as raw:
             raw.ask(CreateTopicsRequest(topics=(topic,)), CreateTopicsResponse)
-        eventually(lambda: len(left(tmp_path, "soon")) == 6, "two of it on each of them")
+        eventually(lambda: len(remaining_directories(tmp_path, "soon")) == 6, "two on each broker")
         delete(cluster, "soon")
-        eventually(lambda: not left(tmp_path, "soon"), "removed")
+        eventually(lambda: not remaining_directories(tmp_path, "soon"), "removed")

@@ -1,8 +1,8 @@
-"""One name deleted and created a hundred times, while it is written and read, and with a broker away half of the time.
+"""One topic name is deleted and created a hundred times under load, with a broker down half of the time.
 
-Producing goes by the name, so a record may end in whatever topic has it when the record arrives. But one that was
-acknowledged before a topic was asked for cannot be in it, and none can be in two: each is sent once. Consumers fetch by
-topic id, so that what they read is of that topic and no other of its name.
+Produce requests name the topic, so a record may go to any topic with that name. But a record acknowledged before a
+topic was requested cannot be in that topic, and no record can be in two topics: each is sent once. Consumers fetch by
+topic id, so they read only that topic.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from support.waiting import eventually
 from tests.compatibility.raw import Raw, fetch_request, recent_batch_of
 from tests.raw_connection import M
 
-NAME, PARTITIONS = "phoenix", 2
+NAME, PARTITIONS = "recreated", 2
 ROUNDS = 100
 VICTIMS = (3, 2, 1, 3)
 SETTINGS = {
@@ -52,19 +52,19 @@ SETTINGS = {
 }
 DEADLINE_S = 30.0
 TRACES = ("/admin/delete_topics", "/brokers/topics", "/config/topics")
-AGAIN_S = 0.02
-WRITTEN_EVERY_S = 0.005
+RETRY_INTERVAL_S = 0.02
+WRITE_INTERVAL_S = 0.005
 
 
-class Place(NamedTuple):
-    """The topic that has the name now, and who leads its partitions."""
+class TopicLocation(NamedTuple):
+    """The current topic of that name and the leaders of its partitions."""
 
     topic_id: UUID
     leaders: dict[int, str]
 
 
 class Brokers:
-    """Those that are up, from any thread."""
+    """The running brokers; thread-safe."""
 
     def __init__(self, cluster: ClusterProcesses) -> None:
         self.cluster = cluster
@@ -81,31 +81,31 @@ class Brokers:
                 return raw.ask(request, MetadataResponse)
         return None
 
-    def place(self) -> Place | None:
-        told = self.metadata()
-        if told is None or told.topics[0].topic_id == ZERO_ID:
+    def locate_topic(self) -> TopicLocation | None:
+        metadata = self.metadata()
+        if metadata is None or metadata.topics[0].topic_id == ZERO_ID:
             return None
-        addresses = {one.node_id: f"{one.host}:{one.port}" for one in told.brokers}
+        addresses = {one.node_id: f"{one.host}:{one.port}" for one in metadata.brokers}
         leaders = {
             one.partition_index: addresses[one.leader_id]
-            for one in told.topics[0].partitions
+            for one in metadata.topics[0].partitions
             if one.leader_id in addresses
         }
-        return Place(told.topics[0].topic_id, leaders)
+        return TopicLocation(metadata.topics[0].topic_id, leaders)
 
     def ask_controller(self, request: Message, response: type[M]) -> M | None:
-        """None as long as there is none."""
-        told = self.metadata()
-        if told is None or told.controller_id not in self.up:
+        """None while there is no controller."""
+        metadata = self.metadata()
+        if metadata is None or metadata.controller_id not in self.up:
             return None
-        with Raw(self.cluster.brokers[told.controller_id].bootstrap_servers) as raw:
+        with Raw(self.cluster.brokers[metadata.controller_id].bootstrap_servers) as raw:
             return raw.ask(request, response)
 
 
 class Ledger:
     def __init__(self) -> None:
-        self.asked_for: dict[UUID, float] = {}
-        """When a topic was asked for. It was not there before."""
+        self.requested_at: dict[UUID, float] = {}
+        """The time at which each topic was requested. It did not exist before."""
         self.acknowledged: dict[bytes, float] = {}
         self.seen: dict[UUID, set[bytes]] = defaultdict(set)
 
@@ -116,13 +116,13 @@ class Ledger:
             for value in values:
                 if where.setdefault(value, topic_id) != topic_id:
                     found.append(f"{value!r} is in {where[value]} and in {topic_id}")
-                if self.acknowledged.get(value, time.monotonic()) < self.asked_for[topic_id]:
-                    found.append(f"{value!r} is older than {topic_id}, where it was found")
+                if self.acknowledged.get(value, time.monotonic()) < self.requested_at[topic_id]:
+                    found.append(f"{value!r} is older than its topic {topic_id}")
         return found
 
 
 class Client(threading.Thread):
-    """Does `work` at the leader of its partition, finds the topic again when that ends, until it is told to stop."""
+    """Runs `work` at the leader of its partition, and locates the topic again when that fails, until stopped."""
 
     def __init__(self, brokers: Brokers, ledger: Ledger, partition: int) -> None:
         super().__init__(daemon=True)
@@ -134,12 +134,15 @@ class Client(threading.Thread):
 
     def run(self) -> None:
         try:
-            while not self.stopping.wait(AGAIN_S):
-                place = self.brokers.place()
-                if place is not None and self.partition in place.leaders:
-                    with contextlib.suppress(OSError), Raw(place.leaders[self.partition]) as raw:
-                        self.work(raw, place.topic_id)
-        except BaseException as error:  # noqa: BLE001 - told to the test, which looks at it
+            while not self.stopping.wait(RETRY_INTERVAL_S):
+                location = self.brokers.locate_topic()
+                if location is not None and self.partition in location.leaders:
+                    with (
+                        contextlib.suppress(OSError),
+                        Raw(location.leaders[self.partition]) as raw,
+                    ):
+                        self.work(raw, location.topic_id)
+        except BaseException as error:  # noqa: BLE001 - the test checks it
             self.error = error
 
     def work(self, raw: Raw, topic_id: UUID) -> None:
@@ -150,7 +153,7 @@ class Writer(Client):
     numbers = count()
 
     def work(self, raw: Raw, topic_id: UUID) -> None:
-        while not self.stopping.wait(WRITTEN_EVERY_S):
+        while not self.stopping.wait(WRITE_INTERVAL_S):
             value = b"%d" % next(self.numbers)
             if raw.produce(NAME, recent_batch_of(value), partition=self.partition).error_code:
                 return
@@ -175,8 +178,8 @@ class Reader(Client):
                 offset = header.last_offset + 1
 
 
-class Phoenix:
-    """The life of the name. Whatever is asked for is asked until it is done, or the test is over."""
+class RecreatedTopic:
+    """A topic that is created and deleted repeatedly. Requests are retried until they succeed or the test ends."""
 
     def __init__(self, cluster: ClusterProcesses, zookeeper: KazooClient) -> None:
         self.cluster = cluster
@@ -188,14 +191,14 @@ class Phoenix:
             for partition in range(PARTITIONS)
             for kind in (Writer, Reader)
         ]
-        self.born = 0
+        self.created_count = 0
 
     def create(self) -> ErrorCode:
-        """On all brokers that are up, in another order each time."""
+        """Create it on all running brokers, in a different order each time."""
         up = sorted(self.brokers.up)
         assignments = []
         for partition in range(PARTITIONS):
-            turn = (self.born + partition) % len(up)
+            turn = (self.created_count + partition) % len(up)
             assignments.append(CreatableReplicaAssignment(partition, (*up[turn:], *up[:turn])))
         topic = CreatableTopic(NAME, -1, -1, tuple(assignments))
         request = CreateTopicsRequest(topics=(topic,), timeout_ms=10_000)
@@ -205,7 +208,7 @@ class Phoenix:
             return ErrorCode.NOT_CONTROLLER
         (result,) = answer.topics
         if result.topic_id != ZERO_ID:
-            self.ledger.asked_for[result.topic_id] = asked_at
+            self.ledger.requested_at[result.topic_id] = asked_at
         return ErrorCode(result.error_code)
 
     def delete(self) -> ErrorCode:
@@ -218,16 +221,16 @@ class Phoenix:
             else ErrorCode(answer.responses[0].error_code)
         )
 
-    def rise(self) -> None:
-        """It is there, and somebody has read what somebody wrote."""
-        eventually(lambda: self.is_done(self.create()), "the name is free, and taken", DEADLINE_S)
-        self.born += 1
-        topic_id = list(self.ledger.asked_for)[-1]
+    def create_and_use(self) -> None:
+        """Create the topic and wait until a record was written and read."""
+        eventually(lambda: self.is_done(self.create()), "the topic is created", DEADLINE_S)
+        self.created_count += 1
+        topic_id = list(self.ledger.requested_at)[-1]
         eventually(
             lambda: bool(self.ledger.seen.get(topic_id)), "it is written and read", DEADLINE_S
         )
 
-    def fall(self) -> None:
+    def start_deletion(self) -> None:
         eventually(lambda: self.is_done(self.delete()), "it is marked for deletion", DEADLINE_S)
 
     def is_done(self, code: ErrorCode) -> bool:
@@ -238,16 +241,16 @@ class Phoenix:
     def is_free(self) -> bool:
         return not any(self.zookeeper.get_children(path) for path in TRACES)
 
-    def live(self, rounds: int) -> None:
+    def recreate(self, rounds: int) -> None:
         for _ in range(rounds):
-            self.rise()
-            self.fall()
+            self.create_and_use()
+            self.start_deletion()
 
 
-def test_what_is_looked_for_would_be_found() -> None:
+def test_ledger_detects_misplaced_records() -> None:
     old, new = UUID(int=1), UUID(int=2)
     ledger = Ledger()
-    ledger.asked_for |= {old: 10.0, new: 20.0}
+    ledger.requested_at |= {old: 10.0, new: 20.0}
     ledger.acknowledged |= {b"early": 15.0, b"late": 25.0, b"both": 25.0}
     ledger.seen |= {old: {b"early", b"both", b"unanswered"}, new: {b"late"}}
     assert ledger.faults() == []
@@ -258,59 +261,59 @@ def test_what_is_looked_for_would_be_found() -> None:
     assert len(ledger.faults()) == 1
 
 
-def test_a_name_that_is_used_again_and_again_never_brings_back_what_it_held(
-    tmp_path: Path, chroot: str
-) -> None:
+def test_recreated_topics_never_contain_old_records(tmp_path: Path, chroot: str) -> None:
     with (
         ClusterProcesses(tmp_path, chroot, brokers=3, settings=SETTINGS) as cluster,
         connected(chroot) as zookeeper,
     ):
-        phoenix = Phoenix(cluster, zookeeper)
-        for client in phoenix.clients:
+        recreated = RecreatedTopic(cluster, zookeeper)
+        for client in recreated.clients:
             client.start()
         try:
             for victim in VICTIMS:
-                die_and_come_back(phoenix, victim, rounds=ROUNDS // len(VICTIMS))
+                fail_and_restart(recreated, victim, rounds=ROUNDS // len(VICTIMS))
         finally:
-            for client in phoenix.clients:
+            for client in recreated.clients:
                 client.stopping.set()
-            for client in phoenix.clients:
+            for client in recreated.clients:
                 client.join(DEADLINE_S)
-        assert [client.error for client in phoenix.clients] == [None] * len(phoenix.clients)
-        assert phoenix.born == len(phoenix.ledger.asked_for) == ROUNDS
-        assert phoenix.ledger.faults() == []
-        eventually(phoenix.is_free, "the registry has forgotten it", DEADLINE_S)
+        assert [client.error for client in recreated.clients] == [None] * len(recreated.clients)
+        assert recreated.created_count == len(recreated.ledger.requested_at) == ROUNDS
+        assert recreated.ledger.faults() == []
+        eventually(recreated.is_free, "the registry has removed the topic", DEADLINE_S)
         eventually(lambda: not directories(cluster), "and so have the disks", DEADLINE_S)
 
 
-def die_and_come_back(phoenix: Phoenix, victim: int, rounds: int) -> None:
-    broker, up = phoenix.cluster.brokers[victim], phoenix.brokers.up
+def fail_and_restart(recreated: RecreatedTopic, victim: int, rounds: int) -> None:
+    broker, up = recreated.cluster.brokers[victim], recreated.brokers.up
     half = rounds // 2
-    phoenix.live(half)
-    # Its copy is on nobody's list when it is back: it must not be taken for one of the next topic.
-    phoenix.rise()
+    recreated.recreate(half)
+    # Its replica is on no assignment when it restarts. It must not be used for the next topic of that name.
+    recreated.create_and_use()
     up.discard(victim)
     broker.kill()
-    phoenix.fall()
-    eventually(lambda: refuses(phoenix), "the name waits for who is away", DEADLINE_S)
-    come_back(phoenix, victim)
-    phoenix.live(1)
-    eventually(phoenix.is_free, "what waited for nobody but it is gone", DEADLINE_S)
+    recreated.start_deletion()
+    eventually(
+        lambda: rejects_creation(recreated), "deletion waits for the failed broker", DEADLINE_S
+    )
+    restart(recreated, victim)
+    recreated.recreate(1)
+    eventually(recreated.is_free, "the pending deletion is complete", DEADLINE_S)
     up.discard(victim)
     broker.stop()
-    phoenix.live(rounds - half - 2)
-    come_back(phoenix, victim)
+    recreated.recreate(rounds - half - 2)
+    restart(recreated, victim)
 
 
-def come_back(phoenix: Phoenix, victim: int) -> None:
-    """Not before all know of it: the controller's broker places no replicas on one that it has not heard of."""
-    phoenix.cluster.brokers[victim].start()
-    phoenix.cluster.wait_until_ready()
-    phoenix.brokers.up.add(victim)
+def restart(recreated: RecreatedTopic, victim: int) -> None:
+    """Start it and wait until all know it: the controller places no replicas on a broker it does not know."""
+    recreated.cluster.brokers[victim].start()
+    recreated.cluster.wait_until_ready()
+    recreated.brokers.up.add(victim)
 
 
-def refuses(phoenix: Phoenix) -> bool:
-    code = phoenix.create()
+def rejects_creation(recreated: RecreatedTopic) -> bool:
+    code = recreated.create()
     assert code in (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.NOT_CONTROLLER), code
     return code is ErrorCode.TOPIC_ALREADY_EXISTS
 

@@ -1,4 +1,4 @@
-"""Descriptors that run out and batches that unpack to far more than they are: the broker lives and says no."""
+"""File descriptors run out, or batches decompress to a multiple of their size: the broker survives and rejects them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tests.raw_connection import frame
 
 TOPIC = "orders"
 BOMB_BYTES = 400 * MB
-PEAK_BYTES_MAX = 320 * MB  # two copies of what a batch may unpack to, and the process itself
+PEAK_BYTES_MAX = 320 * MB  # two copies of the largest decompressed batch, and the process itself
 
 
-def test_connections_cannot_take_the_descriptors_that_files_need(tmp_path: Path) -> None:
+def test_connections_leave_descriptors_for_files(tmp_path: Path) -> None:
     settings = {"log.segment.bytes": "2000"}
     broker = BrokerProcess(tmp_path / "data", settings, descriptors=256)
     with broker, RawClient(broker.address) as client, ExitStack() as stack:
@@ -50,13 +50,11 @@ def test_connections_cannot_take_the_descriptors_that_files_need(tmp_path: Path)
 
 
 @pytest.mark.parametrize("codec", [c for c in Compression if c], ids=lambda codec: codec.name)
-def test_a_batch_that_unpacks_to_a_multiple_is_refused_where_it_must_be_unpacked(
-    tmp_path: Path, codec: Compression
-) -> None:
+def test_compression_bomb_is_rejected(tmp_path: Path, codec: Compression) -> None:
     bomb = build_batch([Record(0, now_ms(), b"key", bytes(BOMB_BYTES))], compression=codec)
     settings = {"message.max.bytes": str(64 * MB)}
     with BrokerProcess(tmp_path / "data", settings) as broker, RawClient(broker.address) as client:
-        # In both cases the broker must look into the records: for keys, and to pack them anew.
+        # In both cases the broker must decompress the records: to check keys, and to recompress them.
         assert client.create_topic("compacted", cleanup_policy="compact") == 0
         other = "gzip" if codec is not Compression.GZIP else "lz4"
         assert client.create_topic(TOPIC, compression_type=other) == 0
@@ -76,7 +74,7 @@ def test_a_batch_that_unpacks_to_a_multiple_is_refused_where_it_must_be_unpacked
         assert "Traceback" not in broker.log()
 
 
-def test_a_broker_takes_all_descriptors_the_system_grants(tmp_path: Path) -> None:
+def test_broker_raises_descriptor_limit(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (200, hard))
     try:

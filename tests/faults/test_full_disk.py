@@ -1,4 +1,4 @@
-"""A full disk is no broken one: producing is refused, all else goes on, and so does producing once there is room."""
+"""A full disk is not a failed disk: produce is rejected until there is space again, everything else continues."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def volume(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(volume: Path) -> Path:
-    """Take every byte that is left."""
+    """Fill the volume completely."""
     filler = volume / "filler"
     descriptor = os.open(filler, os.O_WRONLY | os.O_CREAT)
     try:
@@ -45,9 +45,7 @@ def fill(volume: Path) -> Path:
     return filler
 
 
-def test_a_full_disk_refuses_records_and_takes_them_again_when_there_is_room(
-    tmp_path: Path, volume: Path
-) -> None:
+def test_full_disk_rejects_produce_until_there_is_space(tmp_path: Path, volume: Path) -> None:
     settings = {"log.dirs": str(volume / "logs"), "log.segment.bytes": "200000", **CHECKPOINTS}
     with (
         BrokerProcess(tmp_path / "data", settings) as broker,
@@ -61,7 +59,7 @@ def test_a_full_disk_refuses_records_and_takes_them_again_when_there_is_room(
         assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert "space" in (refused.error_message or "")
         assert len(client.read_all(TOPIC, 0)) == 10
-        # The checkpoints that are written by the clock find no room, either.
+        # The periodic checkpoints find no space either.
         eventually(lambda: "log directory is full" in broker.log(), "a checkpoint fails")
         assert client.produce(TOPIC, 0, RECORD).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert len(client.read_all(TOPIC, 0)) == 10
@@ -73,9 +71,7 @@ def test_a_full_disk_refuses_records_and_takes_them_again_when_there_is_room(
         assert (volume / "logs" / ".kafka_cleanshutdown").exists()
 
 
-def test_a_full_disk_beside_another_keeps_its_own_partitions_from_writing_and_no_other(
-    tmp_path: Path, volume: Path
-) -> None:
+def test_full_disk_affects_only_its_own_partitions(tmp_path: Path, volume: Path) -> None:
     full, roomy = volume / "logs", tmp_path / "logs"
     settings = {"log.dirs": f"{full},{roomy}"}
     with (
@@ -95,7 +91,7 @@ def test_a_full_disk_beside_another_keeps_its_own_partitions_from_writing_and_no
         assert client.produce(there.name[:-2], 0, RECORD).base_offset == 1
 
 
-def test_a_stop_on_a_full_disk_does_not_claim_to_be_clean(tmp_path: Path, volume: Path) -> None:
+def test_stop_on_full_disk_is_not_clean(tmp_path: Path, volume: Path) -> None:
     settings = {"log.dirs": str(volume / "logs")}
     broker = BrokerProcess(tmp_path / "data", settings)
     with broker:
@@ -114,7 +110,7 @@ def test_a_stop_on_a_full_disk_does_not_claim_to_be_clean(tmp_path: Path, volume
             assert client.produce(TOPIC, 0, RECORD).base_offset == 10
 
 
-def test_with_the_registry_on_the_full_disk_topics_are_refused_and_data_is_served(
+def test_full_registry_disk_rejects_topics_and_serves_data(
     volume: Path,
 ) -> None:
     with (

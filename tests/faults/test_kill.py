@@ -1,4 +1,4 @@
-"""kill -9 of a real broker at random moments, again and again on the same data: what was acknowledged stays, once."""
+"""SIGKILL of a broker process at random moments, repeatedly on the same data: acknowledged records stay, once each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.waiting import eventually
 from tests.faults.raw_client import RawClient, produce_frame
 
 BROKERS = 2
-"""Side by side, because most of a round is waiting: for a start, for a client that comes back, for the moment."""
+"""Brokers run in parallel, because most of a round is waiting."""
 ROUNDS = 25
 PARTITIONS = 4
 TOPIC = "orders"
@@ -27,7 +27,7 @@ IN_FLIGHT_MAX = 2000
 
 
 class Load:
-    """An idempotent producer that never stops, and what it was told."""
+    """An idempotent producer that never stops, and its delivery reports."""
 
     def __init__(self, servers: str) -> None:
         self.producer = Producer(
@@ -55,11 +55,13 @@ class Load:
         while not self.stopping.is_set():
             for partition in range(PARTITIONS):
                 value = b"%d-%d-" % (partition, self.sent[partition]) + b"x" * 200
-                self.producer.produce(TOPIC, value, partition=partition, on_delivery=self.told)
+                self.producer.produce(
+                    TOPIC, value, partition=partition, on_delivery=self.on_delivery
+                )
                 self.sent[partition] += 1
             self.producer.poll(0.001 if len(self.producer) < IN_FLIGHT_MAX else 0.1)
 
-    def told(self, error: KafkaError | None, message: Message) -> None:
+    def on_delivery(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             self.failed.append(str(error))
             return
@@ -78,17 +80,17 @@ class Load:
 
 
 @pytest.mark.timeout(240)
-def test_fifty_kills_lose_nothing_repeat_nothing_and_leave_no_gap(tmp_path: Path) -> None:
+def test_fifty_kills_lose_and_duplicate_nothing(tmp_path: Path) -> None:
     seed = choose_seed()
     with ThreadPoolExecutor(BROKERS) as pool:
         for ended in [
-            pool.submit(kill_again_and_again, tmp_path / f"data-{number}", Random(seed + number))
+            pool.submit(kill_repeatedly, tmp_path / f"data-{number}", Random(seed + number))
             for number in range(BROKERS)
         ]:
             ended.result()
 
 
-def kill_again_and_again(data: Path, chance: Random) -> None:
+def kill_repeatedly(data: Path, chance: Random) -> None:
     broker = BrokerProcess(data, {"log.segment.bytes": "60000", "log.index.interval.bytes": "1000"})
     with broker:
         with RawClient(broker.address) as client:
@@ -99,7 +101,7 @@ def kill_again_and_again(data: Path, chance: Random) -> None:
             for round_number in range(ROUNDS):
                 before = load.count()
                 eventually(
-                    lambda: load.count() > before,  # noqa: B023 - asked at once
+                    lambda: load.count() > before,  # noqa: B023 - evaluated at once
                     f"an acknowledgement in round {round_number}",
                     30.0,
                 )
@@ -115,7 +117,7 @@ def kill_again_and_again(data: Path, chance: Random) -> None:
             for partition in range(PARTITIONS):
                 found = client.read_all(TOPIC, partition)
                 values = [record.value for record in found]
-                assert len(set(values)) == len(values), f"a record stands twice in {partition}"
+                assert len(set(values)) == len(values), f"duplicate record in partition {partition}"
                 for offset, value in load.acknowledged[partition].items():
                     assert values[offset] == value
                 numbers = [int(value.split(b"-")[1]) for value in values if value is not None]
@@ -126,10 +128,10 @@ def kill_again_and_again(data: Path, chance: Random) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_a_kill_while_topics_come_and_go_leaves_no_half_of_one(tmp_path: Path) -> None:
+def test_kill_during_topic_changes_leaves_no_partial_topic(tmp_path: Path) -> None:
     chance = Random(choose_seed())
     with BrokerProcess(tmp_path / "data") as broker:
-        exists: dict[str, bool | None] = {}  # None: the broker died before it said
+        exists: dict[str, bool | None] = {}  # None: the broker was killed before it responded
         for life in range(15):
             workers = [TopicWorker(broker, f"life{life}-{n}", exists) for n in range(3)]
             for worker in workers:
@@ -148,7 +150,7 @@ def test_a_kill_while_topics_come_and_go_leaves_no_half_of_one(tmp_path: Path) -
 
 
 class TopicWorker(threading.Thread):
-    """Creates topics and deletes every other one until the broker is gone."""
+    """Creates topics and deletes every other one until the broker exits."""
 
     def __init__(self, broker: BrokerProcess, prefix: str, exists: dict[str, bool | None]) -> None:
         super().__init__()
@@ -172,7 +174,7 @@ class TopicWorker(threading.Thread):
 
 
 def check_topics(broker: BrokerProcess, exists: dict[str, bool | None]) -> None:
-    """What was said holds; of what was not said, each topic is there whole or not at all."""
+    """Check that confirmed changes hold, and that every other topic exists completely or not at all."""
     served: dict[str, int] = {}
     with RawClient(broker.address) as client:
         for name, expected in exists.items():
@@ -181,11 +183,13 @@ def check_topics(broker: BrokerProcess, exists: dict[str, bool | None]) -> None:
             assert answers in (
                 [ErrorCode.NONE] * 3,
                 [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 3,
-            ), f"{name} is half there: {answers}"
-            is_there = answers[0] == ErrorCode.NONE
-            assert expected is None or expected == is_there, f"{name}: {expected}, now {is_there}"
-            exists[name] = is_there
-            if is_there:
+            ), f"{name} exists partially: {answers}"
+            exists_now = answers[0] == ErrorCode.NONE
+            assert expected is None or expected == exists_now, (
+                f"{name}: {expected}, now {exists_now}"
+            )
+            exists[name] = exists_now
+            if exists_now:
                 served[name] = 3
     on_disk = Counter(
         path.name.rpartition("-")[0]

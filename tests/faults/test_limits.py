@@ -1,4 +1,4 @@
-"""What one client, or many, can take from a broker: each limit, what happens at it, and that others do not feel it."""
+"""Resource limits for one or many clients: the behaviour at each limit, and that other clients are not affected."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def is_served(client: RawClient) -> bool:
         return False
 
 
-# ---- the size of a request ----------------------------------------------------------------------------------
+# ---- request size -------------------------------------------------------------------------------------------
 
 
-def test_a_request_may_be_as_large_as_the_limit_and_no_byte_larger() -> None:
+def test_request_above_size_limit_closes_connection() -> None:
     with cluster(socket_request_max_bytes="5000") as running:
         with RawClient(address(running)) as client:
             assert client.create_topic(TOPIC) == 0
@@ -69,18 +69,18 @@ def test_a_request_may_be_as_large_as_the_limit_and_no_byte_larger() -> None:
             assert client.end_offset(TOPIC, 0) == 1
 
 
-def test_what_was_asked_before_a_bad_frame_is_answered_before_the_connection_ends() -> None:
+def test_requests_before_bad_frame_are_answered() -> None:
     with cluster() as running, RawClient(address(running)) as client:
         client.send(API_VERSIONS + with_size(b"\xff" * 20))
         assert client.receive()[:4] == struct.pack(">i", 7)
         assert client.is_hung_up()
 
 
-# ---- the number of connections ------------------------------------------------------------------------------
+# ---- number of connections ----------------------------------------------------------------------------------
 
 
-def test_connections_beyond_the_limit_are_closed_and_a_freed_place_is_given_again() -> None:
-    # One of them is the controller's, which speaks to its own broker like to any other.
+def test_connections_beyond_max_connections_are_closed() -> None:
+    # One of them is the controller's: it connects to its own broker like to any other.
     with cluster(max_connections="4") as running, ExitStack() as stack:
         clients = [stack.enter_context(RawClient(address(running))) for _ in range(3)]
         assert all(map(is_served, clients))
@@ -89,15 +89,15 @@ def test_connections_beyond_the_limit_are_closed_and_a_freed_place_is_given_agai
         assert all(map(is_served, clients))
         clients[0].close()
 
-        def place_is_free() -> bool:
+        def has_room() -> bool:
             with RawClient(address(running)) as again:
                 return is_served(again)
 
-        eventually(place_is_free, "the place of a closed connection is given again")
+        eventually(has_room, "a closed connection makes room for a new one")
 
 
-def test_an_address_has_its_own_limit_and_an_override_raises_it() -> None:
-    # The controller comes from the address of its broker, and is counted there.
+def test_max_connections_per_ip_and_overrides() -> None:
+    # The controller connects from its broker's address and is counted there.
     settings = {
         "max_connections_per_ip": "2",
         "max_connections_per_ip_overrides": "127.0.0.1:3,127.0.0.3:4",
@@ -113,10 +113,10 @@ def test_an_address_has_its_own_limit_and_an_override_raises_it() -> None:
             assert connect(source).is_hung_up(), source
 
 
-# ---- silence ------------------------------------------------------------------------------------------------
+# ---- idle connections ---------------------------------------------------------------------------------------
 
 
-def test_a_silent_connection_ends_and_one_that_speaks_stays() -> None:
+def test_idle_connection_is_closed_and_active_one_stays() -> None:
     with (
         cluster(connections_max_idle_ms="2500") as running,
         RawClient(address(running)) as silent,
@@ -136,13 +136,13 @@ def test_a_silent_connection_ends_and_one_that_speaks_stays() -> None:
         assert is_served(speaks)
 
 
-def test_half_a_request_does_not_keep_a_silent_connection_open() -> None:
+def test_partial_request_does_not_keep_idle_connection_open() -> None:
     with cluster(connections_max_idle_ms="500") as running, RawClient(address(running)) as half:
         half.send(API_VERSIONS[:7])
         assert half.is_hung_up()
 
 
-def test_a_request_that_comes_a_byte_at_a_time_is_served_and_disturbs_nobody(
+def test_slow_requests_do_not_delay_other_clients(
     tmp_path: Path,
 ) -> None:
     with broker(tmp_path) as process, RawClient(process.address) as other, ExitStack() as stack:
@@ -176,7 +176,7 @@ def test_five_hundred_idle_connections_cost_little_memory(tmp_path: Path) -> Non
         eventually(lambda: process.descriptors() <= descriptors - 500, "descriptors come back")
 
 
-def test_a_reader_that_does_not_read_is_not_served_further_and_costs_nothing(
+def test_client_without_reads_is_throttled_and_uses_no_memory(
     tmp_path: Path,
 ) -> None:
     with broker(tmp_path) as process, RawClient(process.address) as other, ExitStack() as stack:
@@ -185,30 +185,30 @@ def test_a_reader_that_does_not_read_is_not_served_further_and_costs_nothing(
             assert other.produce(TOPIC, 0, b"x" * 500_000).error_code == 0
         before = process.rss_bytes()
         lazy = [stack.enter_context(RawClient(process.address)) for _ in range(20)]
-        asked = 0
-        wish = fetch_frame(TOPIC, 0, 0, max_bytes=10 * MB)
+        sent = 0
+        request = fetch_frame(TOPIC, 0, 0, max_bytes=10 * MB)
         for client in lazy:
             client.socket.setblocking(False)
-            # The broker must stop taking requests from who does not take answers: then this blocks.
+            # The broker must stop reading requests from a client that reads no responses. Then this blocks.
             with contextlib.suppress(BlockingIOError):
                 for _ in range(100_000):
-                    client.send(wish)
-                    asked += 1
+                    client.send(request)
+                    sent += 1
         for number in range(50):
             began = process.clocks()
             assert other.produce(TOPIC, 0, b"more").base_offset == 20 + number
             assert len(other.fetch(TOPIC, 0, 20 + number)) == 1
             assert process.held_up(began) < WAIT_SECONDS_MAX
         growth = process.rss_bytes() - before
-        print(f"20 readers that do not read, {asked} fetches asked: {growth / MB:.1f} MB")
-        assert asked < 20 * 100_000
+        print(f"20 clients without reads, {sent} fetches sent: {growth / MB:.1f} MB")
+        assert sent < 20 * 100_000
         assert growth < 32 * MB
-        # When it reads at last, it gets what it asked for.
+        # When it finally reads, it gets all responses.
         lazy[0].socket.settimeout(30.0)
         assert len(lazy[0].fetched()) == 20
 
 
-def test_a_length_that_lies_costs_no_memory(tmp_path: Path) -> None:
+def test_announced_request_size_allocates_no_memory(tmp_path: Path) -> None:
     with broker(tmp_path) as process, ExitStack() as stack:
         with RawClient(process.address) as client:
             assert is_served(client)
@@ -223,7 +223,7 @@ def test_a_length_that_lies_costs_no_memory(tmp_path: Path) -> None:
         assert growth < 32 * MB
 
 
-def test_large_requests_beyond_the_budget_wait_small_ones_do_not_and_all_are_served(
+def test_large_requests_wait_for_memory_and_small_ones_do_not(
     tmp_path: Path,
 ) -> None:
     settings = BUDGET | {"message_max_bytes": str(8 * MB)}
@@ -255,7 +255,7 @@ def test_large_requests_beyond_the_budget_wait_small_ones_do_not_and_all_are_ser
         assert peak < 24 * MB
 
 
-def test_connections_that_hold_memory_of_earlier_requests_do_not_wait_for_each_other() -> None:
+def test_idle_buffers_do_not_block_large_requests() -> None:
     settings = BUDGET | {"message_max_bytes": str(8 * MB)}
     with cluster(**settings) as running, ExitStack() as stack:
         clients = [stack.enter_context(RawClient(address(running))) for _ in range(3)]
@@ -265,7 +265,7 @@ def test_connections_that_hold_memory_of_earlier_requests_do_not_wait_for_each_o
                 assert client.produce(TOPIC, 0, b"x" * size).error_code == 0
 
 
-def test_who_announces_much_and_sends_nothing_must_go_when_others_wait(
+def test_stalled_large_request_is_closed_when_others_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(broker_connection, "ARRIVAL_SECONDS_MAX", 1.0)
@@ -279,16 +279,16 @@ def test_who_announces_much_and_sends_nothing_must_go_when_others_wait(
             assert hoarder.is_hung_up()
 
 
-# ---- the time of everybody ----------------------------------------------------------------------------------
+# ---- shared event loop --------------------------------------------------------------------------------------
 
 
-def test_a_topic_of_many_partitions_keeps_nobody_waiting(tmp_path: Path) -> None:
-    """Its creation takes many seconds of the one loop that serves all."""
+def test_creating_many_partitions_does_not_delay_clients(tmp_path: Path) -> None:
+    """Creating this topic takes many seconds of the event loop that serves all clients."""
     with broker(tmp_path) as running, RawClient(running.address) as client:
         assert client.create_topic(TOPIC) == 0
         with RawClient(running.address) as other:
-            wish = CreatableTopic(name="many", num_partitions=MANY, replication_factor=1)
-            other.send(frame(CreateTopicsRequest(topics=(wish,), timeout_ms=1), 5))
+            request = CreatableTopic(name="many", num_partitions=MANY, replication_factor=1)
+            other.send(frame(CreateTopicsRequest(topics=(request,), timeout_ms=1), 5))
             waits: list[float] = []
             deadline = time.monotonic() + 240
             while client.produce("many", MANY - 1, b"last").error_code:

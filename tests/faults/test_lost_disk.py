@@ -1,4 +1,4 @@
-"""A broker's disk is gone, or holds what belongs to a topic of yesterday. No acknowledged record is lost by it."""
+"""A broker's disk is lost, or holds the log of a deleted topic with the same name. No acknowledged record is lost."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def create(cluster: LocalCluster) -> None:
         def is_created() -> bool:
             answer = raw.ask(CreateTopicsRequest(topics=(wanted,)), CreateTopicsResponse)
             code = answer.topics[0].error_code
-            assert code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS), "still being deleted"
+            assert code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS), "deletion is pending"
             return code == ErrorCode.NONE
 
         eventually(is_created, "the name is free")
@@ -58,28 +58,28 @@ def write(cluster: LocalCluster, leader: int, values: list[bytes]) -> None:
 
         def is_written(value: bytes) -> bool:
             code = raw.produce(TOPIC, recent_batch_of(value)).error_code
-            assert code in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "not heard yet"
+            assert code in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "not known yet"
             return code == ErrorCode.NONE
 
         for value in values:
-            eventually(partial(is_written, value), "the leader has heard of the topic")
+            eventually(partial(is_written, value), "the leader knows the topic")
 
 
 def read(cluster: LocalCluster, broker: int) -> list[bytes | None]:
-    """What a consumer finds there, be it a leader or a follower."""
+    """The values that a consumer reads there, from a leader or a follower."""
     with Raw(cluster.brokers[broker].address) as raw:
         fetched = raw.fetch(TOPIC, 0)
         return values_in(fetched) if fetched.error_code == ErrorCode.NONE else []
 
 
 def partition(cluster: LocalCluster, broker: int) -> PartitionView:
-    """As this broker knows it."""
+    """The partition as this broker knows it."""
     with Cluster(cluster.brokers[broker].address) as client:
         (topic,) = Admin(client).describe_topics([TOPIC])
         return topic.partitions[0]
 
 
-def is_whole(cluster: LocalCluster, broker: int = 1) -> bool:
+def is_healthy(cluster: LocalCluster, broker: int = 1) -> bool:
     found = partition(cluster, broker)
     return not found.is_offline and set(found.isr) == set(REPLICAS)
 
@@ -88,22 +88,22 @@ def wipe(cluster: LocalCluster, broker: int = LOSER) -> None:
     shutil.rmtree(cluster.data / f"broker-{broker}")
 
 
-def test_a_broker_that_lost_its_disk_comes_back_as_a_follower_and_copies_everything(
+def test_broker_with_lost_disk_returns_as_follower(
     cluster: LocalCluster,
 ) -> None:
-    # Its session has not ended when it comes back: it waits for that, so that the controller notices.
+    # It restarts before its session expires. It must wait for the expiration, so that the controller notices.
     cluster.brokers[LOSER].kill(expire=False)
     wipe(cluster)
     cluster.brokers[LOSER].start()
-    eventually(lambda: partition(cluster, 1).leader != LOSER, "the others hear that another leads")
-    eventually(lambda: is_whole(cluster), "it is in sync again")
+    eventually(lambda: partition(cluster, 1).leader != LOSER, "the others learn of a new leader")
+    eventually(lambda: is_healthy(cluster), "it is in sync again")
     for other in (1, 3):
         cluster.brokers[other].kill()
-    eventually(lambda: partition(cluster, LOSER).leader == LOSER, "it leads alone")
-    eventually(lambda: read(cluster, LOSER) == WRITTEN, "it has all there was")
+    eventually(lambda: partition(cluster, LOSER).leader == LOSER, "it is the only leader")
+    eventually(lambda: read(cluster, LOSER) == WRITTEN, "it has all records")
 
 
-def test_when_all_died_who_lost_its_disk_lets_others_lead_though_it_comes_first(
+def test_broker_with_lost_disk_does_not_lead_after_total_outage(
     cluster: LocalCluster,
 ) -> None:
     for broker in cluster.brokers.values():
@@ -111,13 +111,13 @@ def test_when_all_died_who_lost_its_disk_lets_others_lead_though_it_comes_first(
     wipe(cluster)
     cluster.cluster.start_brokers([cluster.brokers[each] for each in REPLICAS])
     assert partition(cluster, 1).leader != LOSER
-    eventually(lambda: is_whole(cluster), "it is in sync again")
+    eventually(lambda: is_healthy(cluster), "it is in sync again")
     assert read(cluster, partition(cluster, 1).leader) == WRITTEN
-    eventually(lambda: read(cluster, LOSER) == WRITTEN, "it has copied all there is")
+    eventually(lambda: read(cluster, LOSER) == WRITTEN, "it has copied all records")
     assert not list(cluster.data.glob("*/.barnabas_blank"))
 
 
-def test_alone_it_refuses_to_lead_and_the_others_keep_what_they_have(cluster: LocalCluster) -> None:
+def test_lone_broker_with_lost_disk_refuses_leadership(cluster: LocalCluster) -> None:
     for broker in cluster.brokers.values():
         broker.kill(expire=False)
     wipe(cluster)
@@ -132,36 +132,34 @@ def test_alone_it_refuses_to_lead_and_the_others_keep_what_they_have(cluster: Lo
         assert all(value in log.read_bytes() for value in WRITTEN)
 
 
-def test_who_was_the_last_in_sync_and_lost_its_disk_never_empties_the_others(
+def test_last_isr_with_lost_disk_does_not_truncate_others(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     for other in (1, 3):
         cluster.brokers[other].kill()
-    eventually(lambda: partition(cluster, LOSER).isr == (LOSER,), "it is alone")
+    eventually(lambda: partition(cluster, LOSER).isr == (LOSER,), "it is the only in-sync replica")
     write(cluster, LOSER, [b"only here"])
     cluster.brokers[LOSER].kill()
     wipe(cluster)
     for broker in (1, 3, LOSER):
         cluster.brokers[broker].start()
-    eventually(lambda: partition(cluster, 1).is_offline, "nobody leads")
+    eventually(lambda: partition(cluster, 1).is_offline, "there is no leader")
     with Raw(cluster.brokers[LOSER].address) as raw:
         assert (
             raw.produce(TOPIC, recent_batch_of(b"lost")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         )
-    # To start it again is what an operator does first, and must not make it worse.
+    # An operator restarts it first, which must not make it worse.
     cluster.brokers[LOSER].stop()
     cluster.brokers[LOSER].start()
     eventually(lambda: partition(cluster, 1).is_offline, "it refuses again")
     cluster.stop()
     settings = {**SETTINGS, "unclean.leader.election.enable": "true"}
     with LocalCluster(brokers=3, data=tmp_path, settings=settings) as again:
-        eventually(lambda: is_whole(again), "one that was out of sync leads, and all follow it")
+        eventually(lambda: is_healthy(again), "a replica out of sync leads, and all follow it")
         assert read(again, partition(again, 1).leader) == WRITTEN
 
 
-def test_the_log_of_a_former_topic_of_that_name_is_set_aside_and_never_served(
-    cluster: LocalCluster, tmp_path: Path
-) -> None:
+def test_log_of_former_topic_becomes_stray(cluster: LocalCluster, tmp_path: Path) -> None:
     log = cluster.data / f"broker-{LOSER}" / f"{TOPIC}-0"
     kept = tmp_path / "kept"
     shutil.copytree(log, kept)
@@ -175,7 +173,7 @@ def test_the_log_of_a_former_topic_of_that_name_is_set_aside_and_never_served(
     shutil.rmtree(log)
     shutil.copytree(kept, log)
     cluster.brokers[LOSER].start()
-    eventually(lambda: is_whole(cluster), "it is in sync with the new topic")
+    eventually(lambda: is_healthy(cluster), "it is in sync with the new topic")
     eventually(lambda: read(cluster, LOSER) == [b"new"], "it has the new topic's records")
     (aside,) = log.parent.glob(f"{TOPIC}-0.*-stray")
     assert b"".join(path.read_bytes() for path in aside.glob("*.log"))

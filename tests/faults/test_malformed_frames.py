@@ -1,8 +1,8 @@
-"""A hundred thousand malformed frames against a live broker: bad connections end, everybody else notices nothing.
+"""A hundred thousand malformed frames against a live broker: bad connections are closed, other clients are unaffected.
 
-Two kinds of bad. What no broker can answer (noise, a truncated body, a count that the frame cannot hold, a length that
-lies) must end its connection with one log line. A real request with some bytes changed may still mean something; its
-connection may live, but nothing may come of it that hurts.
+There are two kinds. Frames that no broker can answer (noise, a truncated body, a count that exceeds the frame, a wrong
+length) must close their connection with one log line. A valid request with some bytes changed may still be valid. Its
+connection may stay open, but it must do no harm.
 """
 
 from __future__ import annotations
@@ -66,22 +66,22 @@ HUGE = (0x7FFF_FFFF, 0x7FFF_FFF0, 0x4000_0000, 100_000_000, 1_000_000, -2, -(1 <
 HUGE_VARINTS = (b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\x0f", b"\x80\x80\x80\x10", b"\xff" * 10)
 
 
-# ---- making frames ------------------------------------------------------------------------------------------
+# ---- generating frames --------------------------------------------------------------------------------------
 
 
 def real_request(random: Random) -> tuple[bytes, int]:
-    """The payload of a legal request of any API and version, and where its body begins."""
+    """The payload of a valid request of any API and version, and the position of its body."""
     request, version = random.choice(REQUESTS)
     header = encode_request_header(
         RequestHeader(request.API_KEY, version, random.getrandbits(31), "fuzz")
     )
-    return header + encode(legal(random, request, version), version), len(header)
+    return header + encode(valid_request(random, request, version), version), len(header)
 
 
-def legal(random: Random, request: type[Message], version: int) -> Message:
+def valid_request(random: Random, request: type[Message], version: int) -> Message:
     if request is CreateTopicsRequest:
-        # A name that no changed byte makes legal: with any other, one of the frames would sooner or later be a rightful
-        # wish for a topic of tens of thousands of partitions.
+        # A name that no changed byte makes valid. Otherwise one of the frames would sooner or later be a valid request
+        # for a topic of tens of thousands of partitions.
         topic = CreatableTopic(name="f/u/z/z", num_partitions=1, replication_factor=1)
         return CreateTopicsRequest(topics=(topic,), timeout_ms=100)
     if request is ProduceRequest:
@@ -111,7 +111,7 @@ def mutated(random: Random) -> bytes:
 
 
 def huge_count(random: Random) -> bytes:
-    """A length or count somewhere in the body that the frame cannot hold."""
+    """A length or count in the body that exceeds the frame."""
     payload, body = real_request(random)
     at = random.randint(body, len(payload))
     if random.random() < 0.5:
@@ -161,37 +161,37 @@ MAKERS: tuple[Callable[[Random], bytes], ...] = (
 )
 
 
-class Fate(Enum):
-    REFUSED = "the connection must end"
+class Outcome(Enum):
+    REFUSED = "the connection must be closed"
     SERVED = "every frame must be answered"
-    UNCLEAR = "something here waits: for more bytes, or for as long as a request says"
+    UNCLEAR = "a frame waits: for more bytes, or for the timeout of its request"
 
 
-def fate_of(data: bytes) -> Fate:
-    """By the decoder that the broker's own fast paths are held to."""
+def expected_outcome(data: bytes) -> Outcome:
+    """Determine the outcome with the decoder that the broker's fast paths are tested against."""
     at = 0
     while at < len(data):
         if len(data) - at < 4:
-            return Fate.UNCLEAR
+            return Outcome.UNCLEAR
         (size,) = struct.unpack_from(">i", data, at)
         if not 0 <= size <= REQUEST_BYTES_MAX:
-            return Fate.REFUSED
+            return Outcome.REFUSED
         if len(data) - at - 4 < size:
-            return Fate.UNCLEAR
+            return Outcome.UNCLEAR
         try:
             if not is_answered_at_once(memoryview(data)[at + 4 : at + 4 + size]):
-                return Fate.UNCLEAR
+                return Outcome.UNCLEAR
         except RemoteWireError:
-            return Fate.REFUSED
+            return Outcome.REFUSED
         at += 4 + size
-    return Fate.SERVED
+    return Outcome.SERVED
 
 
 def is_answered_at_once(payload: memoryview) -> bool:
     header, at = decode_request_header(payload)
     if not header.is_served:
         if header.api_key == ApiVersionsRequest.API_KEY:
-            return True  # in the oldest version, with what is known here
+            return True  # answered in the oldest version, with the supported versions
         raise RemoteWireError("no such API")
     request = decode(APIS[header.api_key].request, header.api_version, payload, at)
     if isinstance(request, FetchRequest):
@@ -199,15 +199,15 @@ def is_answered_at_once(payload: memoryview) -> bool:
     return not (isinstance(request, ProduceRequest) and request.acks == 0)
 
 
-# ---- sending them -------------------------------------------------------------------------------------------
+# ---- sending frames -----------------------------------------------------------------------------------------
 
 
 class Fuzzer(threading.Thread):
-    """Sends its share of the frames, several on one connection while that lives.
+    """Sends its share of the frames, several per connection as long as it stays open.
 
-    Every connection comes from an address of its own (127.0.0.0/8 has enough). With one address, ports come round
-    within milliseconds. Where the broker's close and the fuzzer's reset have met, the kernel may still hold the old
-    connection as half closed; the next one from that port then gets a reset from the kernel, unheard by the broker.
+    Every connection has its own source address (127.0.0.0/8 has enough). With one address, ports are reused within
+    milliseconds. If the broker's close and the fuzzer's reset cross, the kernel may still hold the old connection as
+    half closed. The next connection from that port then gets a reset from the kernel, which the broker never sees.
     """
 
     def __init__(self, address: tuple[str, int], seed: int, number: int, frames: int) -> None:
@@ -226,31 +226,31 @@ class Fuzzer(threading.Thread):
         try:
             while self.frames > 0:
                 self.one_connection()
-        except BaseException as error:  # noqa: BLE001 - told by the test
+        except BaseException as error:  # noqa: BLE001 - reported by the test
             self.failure = error
 
     def one_connection(self) -> None:
-        """Frames in one go, up to the first that ends the connection or leaves it waiting."""
+        """Send frames at once, up to the first that closes the connection or leaves it waiting."""
         sent: list[bytes] = []
-        fate = Fate.SERVED
-        while fate is Fate.SERVED and len(sent) < PIPELINED:
+        fate = Outcome.SERVED
+        while fate is Outcome.SERVED and len(sent) < PIPELINED:
             sent.append(self.random.choice(MAKERS)(self.random))
-            fate = fate_of(sent[-1])
+            fate = expected_outcome(sent[-1])
         self.frames -= len(sent)
         with RawClient(self.address, timeout=20.0, source=next(self.sources)) as client:
-            # Away with the connection at once when it is closed: a hundred thousand would fill the kernel's tables.
+            # Reset the connection as soon as it is closed: a hundred thousand would fill the kernel's tables.
             client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            if fate is Fate.SERVED:
+            if fate is Outcome.SERVED:
                 self.send(client, b"".join([*sent, SENTINEL]))
                 if not reaches_sentinel(client):
                     self.wrongly_ended += sent
                 return
             self.send(client, b"".join(sent))
-            if fate is Fate.UNCLEAR:
+            if fate is Outcome.UNCLEAR:
                 self.unclear += 1
             else:
                 self.refused += 1
-                if not hung_up(client):
+                if not is_closed_by_broker(client):
                     self.wrongly_alive.append(sent[-1])
 
     def send(self, client: RawClient, data: bytes) -> None:
@@ -263,7 +263,7 @@ class Fuzzer(threading.Thread):
 
 
 def reaches_sentinel(client: RawClient) -> bool:
-    """Everything is answered up to the request that was sent last."""
+    """Whether everything is answered up to the last request sent."""
     try:
         while client.receive()[:4] != SENTINEL_ID:
             continue
@@ -272,8 +272,8 @@ def reaches_sentinel(client: RawClient) -> bool:
     return True
 
 
-def hung_up(client: RawClient) -> bool:
-    """The broker closes, whatever it may have answered before."""
+def is_closed_by_broker(client: RawClient) -> bool:
+    """Whether the broker closes the connection, possibly after some responses."""
     try:
         while client.socket.recv(65536):
             continue
@@ -285,7 +285,7 @@ def hung_up(client: RawClient) -> bool:
 
 
 class WellBehaved(threading.Thread):
-    """Produces and consumes all the time, on one connection, and keeps the longest wait."""
+    """Produces and consumes on one connection all the time, and records the longest wait."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         super().__init__()
@@ -307,7 +307,7 @@ class WellBehaved(threading.Thread):
                 assert record.value == value
                 self.waits.append(self.broker.held_up(began))
                 self.rounds += 1
-        except BaseException as error:  # noqa: BLE001 - told by the test
+        except BaseException as error:  # noqa: BLE001 - reported by the test
             self.failure = error
         finally:
             self.client.close()
@@ -321,13 +321,15 @@ def attack(broker: BrokerProcess, seed: int, numbers: range, frames: int) -> lis
         fuzzer.join()
     failed = [(f.name, f.frames, f.failure) for f in fuzzers if f.failure is not None]
     if failed:
-        told = "; ".join(f"{name}, {left} frames left: {error!r}" for name, left, error in failed)
-        raise AssertionError(f"{told}; {broker.running.describe()}") from failed[0][2]
+        description = "; ".join(
+            f"{name}, {left} frames left: {error!r}" for name, left, error in failed
+        )
+        raise AssertionError(f"{description}; {broker.running.describe()}") from failed[0][2]
     return fuzzers
 
 
 @pytest.mark.timeout(600)
-def test_a_hundred_thousand_malformed_frames_hurt_nobody(tmp_path: Path) -> None:
+def test_malformed_frames_do_not_affect_other_clients(tmp_path: Path) -> None:
     seed = choose_seed()
     settings = {"auto.create.topics.enable": "false", "delete.topic.enable": "false"}
     with BrokerProcess(tmp_path / "data", settings) as broker:
@@ -357,7 +359,7 @@ def test_a_hundred_thousand_malformed_frames_hurt_nobody(tmp_path: Path) -> None
         ended = [frame for fuzzer in fuzzers for frame in fuzzer.wrongly_ended]
         assert not ended, [frame[:100].hex() for frame in ended[:5]]
         assert "Traceback" not in log, log[log.index("Traceback") - 300 :][:3000]
-        # A connection that was left waiting may be refused as well, for what was on its way.
+        # A connection left waiting may be rejected as well, for bytes that were in flight.
         unclear = sum(fuzzer.unclear for fuzzer in fuzzers)
         assert refused <= log.count("closing connection") <= refused + unclear
         assert max(map(len, log.splitlines())) < 1000
@@ -367,11 +369,11 @@ def test_a_hundred_thousand_malformed_frames_hurt_nobody(tmp_path: Path) -> None
         assert broker.stop() == 0
 
 
-# ---- requests that look like the one before ------------------------------------------------------------------
+# ---- requests that resemble the previous one ----------------------------------------------------------------
 
 
 def outcome(client: RawClient, data: bytes) -> str:
-    """The answer but for the offset, or that there was none before the one to what was sent behind it."""
+    """The response without the offset, or that none came before the response to the sentinel."""
     try:
         client.send(data + SENTINEL)
         answer = client.receive()
@@ -385,16 +387,16 @@ def outcome(client: RawClient, data: bytes) -> str:
         topics = decode(ProduceResponse, PRODUCE_VERSION, memoryview(answer), at).responses
     except RemoteWireError:
         return f"{answer[:4].hex()} {response.hex()}"
-    told = [
+    description = [
         (topic.name, part.index, part.error_code, part.error_message)
         for topic in topics
         for part in topic.partition_responses
     ]
-    return f"{answer[:4].hex()} {told}"
+    return f"{answer[:4].hex()} {description}"
 
 
-def test_a_request_is_answered_alike_whether_or_not_it_resembles_the_one_before() -> None:
-    """A broker that recognises repeated requests must not take another for the same."""
+def test_repeated_request_cache_never_mistakes_requests() -> None:
+    """A broker that recognises repeated requests must not mistake a different request for a repeated one."""
     with LocalCluster() as cluster:
         host, _, port = cluster.bootstrap_servers.rpartition(":")
         address = host, int(port)

@@ -1,4 +1,4 @@
-"""The network between the brokers fails while clients and the registry are within reach of all of them."""
+"""The network between brokers fails, while clients and the registry can still reach all of them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from support.ports import free_port
 from support.waiting import eventually
 from tests.compatibility.raw import Raw, fetch_request, recent_batch_of, values_in, wait_until_known
 from tests.faults.chaos.replicas import differences, read_copy
-from tests.faults.links import Links, Way
+from tests.faults.links import Direction, Links
 
 TOPIC = "letters"
 LAG_MAX_MS = 1_000
@@ -48,8 +48,8 @@ SETTINGS = {
     "zookeeper.session.timeout.ms": 1_000,
 }
 PATIENT = {**SETTINGS, "replica.lag.time.max.ms": 30_000}
-nobody_falls_behind = pytest.mark.parametrize("cluster", [PATIENT], indirect=True, ids=["patient"])
-"""Though on a busy machine all may stand still for longer than LAG_MAX_MS."""
+without_isr_shrinks = pytest.mark.parametrize("cluster", [PATIENT], indirect=True, ids=["patient"])
+"""On a busy machine, all brokers may stall for longer than LAG_MAX_MS."""
 UNACKNOWLEDGED = (
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -68,7 +68,7 @@ def cluster(tmp_path: Path, links: Links, request: pytest.FixtureRequest) -> Ite
     settings = getattr(request, "param", SETTINGS)
     with LocalCluster(brokers=3, data=tmp_path, settings=settings) as running:
         yield running
-        links.mend()
+        links.heal()
 
 
 def controller_and_others(cluster: LocalCluster) -> list[ClusterBroker]:
@@ -85,7 +85,7 @@ def create(cluster: LocalCluster, replicas: Sequence[ClusterBroker], topic: str 
 
 
 def send(leader: ClusterBroker, value: bytes, topic: str = TOPIC, timeout_ms: int = 30_000) -> int:
-    """With acks=all; the error code."""
+    """Produce with acks=all; returns the error code."""
     data = PartitionProduceData(0, recent_batch_of(value))
     request = ProduceRequest(
         acks=-1, timeout_ms=timeout_ms, topic_data=(TopicProduceData(topic, (data,)),)
@@ -110,7 +110,7 @@ def read_at(address: str) -> list[bytes]:
 
 
 def state(broker: ClusterBroker, topic: str = TOPIC) -> MetadataResponsePartition:
-    """As this broker was told."""
+    """The partition's state as this broker knows it."""
     request = MetadataRequest(topics=(MetadataRequestTopic(name=topic),))
     with Raw(broker.address) as raw:
         return raw.ask(request, MetadataResponse).topics[0].partitions[0]
@@ -120,26 +120,26 @@ def in_sync(broker: ClusterBroker) -> set[int]:
     return set(state(broker).isr_nodes)
 
 
-def agree(cluster: LocalCluster, leader: ClusterBroker) -> list[bytes]:
-    """All replicas hold the same bytes when all are in sync; what they hold."""
+def wait_for_identical_replicas(cluster: LocalCluster, leader: ClusterBroker) -> list[bytes]:
+    """Wait until all replicas are in sync and identical; returns their values."""
     eventually(lambda: in_sync(leader) == {1, 2, 3}, "all are in sync")
     write(leader, b"last")
     end = len(read(leader))
 
-    def is_agreed() -> bool:
+    def are_identical() -> bool:
         copies = {
             broker: read_copy(cluster.data / f"broker-{broker}" / f"{TOPIC}-0", end)
             for broker in cluster.brokers
         }
         return not differences(copies)
 
-    eventually(is_agreed, "all replicas are equal")
+    eventually(are_identical, "all replicas are equal")
     return read(leader)[:-1]
 
 
-@pytest.mark.parametrize("lost", list(Way), ids=lambda way: way.value)
-def test_a_leader_whose_followers_are_out_of_reach_acknowledges_nothing(
-    cluster: LocalCluster, links: Links, lost: Way
+@pytest.mark.parametrize("lost", list(Direction), ids=lambda way: way.value)
+def test_leader_without_reachable_followers_acknowledges_nothing(
+    cluster: LocalCluster, links: Links, lost: Direction
 ) -> None:
     leader, *others = controller_and_others(cluster)
     create(cluster, [leader, *others])
@@ -147,78 +147,76 @@ def test_a_leader_whose_followers_are_out_of_reach_acknowledges_nothing(
     for other in others:
         links.cut(other, leader, lost)
     assert send(leader, b"meanwhile", timeout_ms=200) in UNACKNOWLEDGED
-    assert read(leader) == [b"before"], "what may be taken back is shown to nobody"
+    assert read(leader) == [b"before"], "uncommitted records are not readable"
     eventually(lambda: in_sync(leader) == {leader.id}, "the others have fallen behind")
     eventually(
         lambda: send(leader, b"meanwhile", timeout_ms=200) == ErrorCode.NOT_ENOUGH_REPLICAS,
-        "nothing is taken any longer",
+        "produce is rejected",
     )
-    for _ in range(20):  # nor do they come and go
+    for _ in range(20):  # and the ISR does not flap
         assert send(leader, b"refused") == ErrorCode.NOT_ENOUGH_REPLICAS
     assert read(leader) == [b"before"]
-    links.mend()
-    found = agree(cluster, leader)
+    links.heal()
+    found = wait_for_identical_replicas(cluster, leader)
     assert found[0] == b"before"
     assert set(found[1:]) <= {b"meanwhile"}
 
 
-def test_a_leader_that_reaches_nobody_acknowledges_nothing(
-    cluster: LocalCluster, links: Links
-) -> None:
-    """Not even the controller, so that nobody leaves the ISR."""
+def test_isolated_leader_acknowledges_nothing(cluster: LocalCluster, links: Links) -> None:
+    """It cannot reach the controller either, so the ISR cannot shrink."""
     _, leader, other = brokers = controller_and_others(cluster)
     create(cluster, [leader, *(broker for broker in brokers if broker is not leader)])
     write(leader, b"before")
     wait_until_known([other.address], TOPIC)
-    eventually(lambda: in_sync(other) == {1, 2, 3}, "nobody has fallen behind before")
-    links.part(leader, *(broker for broker in brokers if broker is not leader))
+    eventually(lambda: in_sync(other) == {1, 2, 3}, "all replicas are in sync")
+    links.isolate(leader, *(broker for broker in brokers if broker is not leader))
     for _ in range(3):
         assert send(leader, b"meanwhile", timeout_ms=LAG_MAX_MS // 2) == ErrorCode.REQUEST_TIMED_OUT
     assert read(leader) == [b"before"]
     assert in_sync(other) == {1, 2, 3}
-    links.mend()
-    found = agree(cluster, leader)
+    links.heal()
+    found = wait_for_identical_replicas(cluster, leader)
     assert found == [b"before"] + [b"meanwhile"] * 3
 
 
-@nobody_falls_behind
-def test_what_a_controller_could_not_say_is_said_when_it_can(
+@without_isr_shrinks
+def test_controller_requests_are_resent_after_network_heals(
     cluster: LocalCluster, links: Links
 ) -> None:
-    controller, unheard, other = controller_and_others(cluster)
-    create(cluster, [other, controller, unheard])
+    controller, isolated, other = controller_and_others(cluster)
+    create(cluster, [other, controller, isolated])
     write(other, b"before")
-    links.part(controller, unheard)
-    create(cluster, [unheard, other], "later")
-    assert send(unheard, b"early", "later") in (
+    links.isolate(controller, isolated)
+    create(cluster, [isolated, other], "later")
+    assert send(isolated, b"early", "later") in (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
     )
-    assert send(other, b"meanwhile") == ErrorCode.NONE, "the others go on"
-    links.mend()
-    write(unheard, b"first", "later")
-    assert agree(cluster, other) == [b"before", b"meanwhile"]
+    assert send(other, b"meanwhile") == ErrorCode.NONE, "the other brokers continue"
+    links.heal()
+    write(isolated, b"first", "later")
+    assert wait_for_identical_replicas(cluster, other) == [b"before", b"meanwhile"]
 
 
-@nobody_falls_behind
-def test_an_heir_that_hears_of_it_late_has_everything(cluster: LocalCluster, links: Links) -> None:
-    """The leader dies while the controller cannot reach who is to lead next."""
-    controller, leader, heir = controller_and_others(cluster)
-    create(cluster, [leader, heir, controller])
+@without_isr_shrinks
+def test_late_informed_new_leader_has_all_records(cluster: LocalCluster, links: Links) -> None:
+    """The leader crashes while the controller cannot reach its successor."""
+    controller, leader, successor = controller_and_others(cluster)
+    create(cluster, [leader, successor, controller])
     written = [b"%d" % number for number in range(20)]
     for value in written:
         write(leader, value)
-    links.part(controller, heir)
+    links.isolate(controller, successor)
     leader.kill()
-    eventually(lambda: state(controller).leader_id == heir.id, "the controller has decided")
-    assert send(heir, b"early", timeout_ms=200) == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    links.mend()
-    write(heir, b"after")
+    eventually(lambda: state(controller).leader_id == successor.id, "the controller has decided")
+    assert send(successor, b"early", timeout_ms=200) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    links.heal()
+    write(successor, b"after")
     leader.start()
-    assert agree(cluster, heir) == [*written, b"after"]
+    assert wait_for_identical_replicas(cluster, successor) == [*written, b"after"]
 
 
-def test_a_leader_that_lost_the_registry_and_does_not_know_it_acknowledges_nothing(
+def test_leader_with_expired_session_acknowledges_nothing(
     cluster: LocalCluster,
 ) -> None:
     controller, leader, other = controller_and_others(cluster)
@@ -226,27 +224,27 @@ def test_a_leader_that_lost_the_registry_and_does_not_know_it_acknowledges_nothi
     write(leader, b"before")
     lose_registry(cluster, leader)
     eventually(lambda: state(controller).leader_id not in (leader.id, -1), "another leads")
-    heir = cluster.brokers[state(controller).leader_id]
-    write(heir, b"after")
+    successor = cluster.brokers[state(controller).leader_id]
+    write(successor, b"after")
     for _ in range(2):
         code = send(leader, b"meanwhile", timeout_ms=LAG_MAX_MS)
         assert code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert b"meanwhile" not in read(leader)
     leader.kill()
     leader.start()
-    assert agree(cluster, heir) == [b"before", b"after"]
+    assert wait_for_identical_replicas(cluster, successor) == [b"before", b"after"]
 
 
 def lose_registry(cluster: LocalCluster, broker: ClusterBroker) -> None:
-    """It goes on, and hears nothing more from there; nor do the others hear of it."""
+    """Expire the broker's session without the broker noticing; it gets no more watch events."""
     registry, keeper = cluster.cluster.open_registry()
     assert broker.instance is not None
     for session in list(broker.instance.registry.sessions):
         keeper.call(partial(registry.abandon, session))
 
 
-@nobody_falls_behind
-def test_over_a_slow_network_everything_goes_on(cluster: LocalCluster, links: Links) -> None:
+@without_isr_shrinks
+def test_replication_works_over_slow_network(cluster: LocalCluster, links: Links) -> None:
     leader, *others = controller_and_others(cluster)
     create(cluster, [leader, *others])
     write(leader, b"before")
@@ -257,16 +255,14 @@ def test_over_a_slow_network_everything_goes_on(cluster: LocalCluster, links: Li
         assert send(leader, written[-1]) == ErrorCode.NONE
     others[0].kill()
     others[0].start()
-    assert agree(cluster, leader) == written
+    assert wait_for_identical_replicas(cluster, leader) == written
 
 
-def test_a_link_that_comes_and_goes_loses_nothing_and_doubles_nothing(
-    cluster: LocalCluster, links: Links
-) -> None:
+def test_flapping_link_loses_and_duplicates_nothing(cluster: LocalCluster, links: Links) -> None:
     controller, leader, follower = controller_and_others(cluster)
     create(cluster, [leader, follower, controller])
     acknowledged: list[bytes] = []
-    has_gone_on, is_over = threading.Event(), threading.Event()
+    has_resumed, is_over = threading.Event(), threading.Event()
 
     def load() -> None:
         producer = Producer(
@@ -281,7 +277,7 @@ def test_a_link_that_comes_and_goes_loses_nothing_and_doubles_nothing(
         def delivered(error: KafkaError | None, message: Message) -> None:
             if error is None:
                 acknowledged.append(message.value() or b"")
-                has_gone_on.set()
+                has_resumed.set()
 
         number = 0
         while not is_over.is_set():
@@ -294,59 +290,55 @@ def test_a_link_that_comes_and_goes_loses_nothing_and_doubles_nothing(
     loading.start()
     try:
         for cut_s in (0.1, 0.2, LAG_MAX_MS / 1000 + 0.5, 0.1, 0.3):
-            has_gone_on.clear()
-            assert has_gone_on.wait(DEADLINE_S), "producers go on"
-            links.part(leader, follower)
+            has_resumed.clear()
+            assert has_resumed.wait(DEADLINE_S), "producers resume"
+            links.isolate(leader, follower)
             is_over.wait(cut_s)
-            links.mend()
+            links.heal()
     finally:
-        links.mend()
+        links.heal()
         is_over.set()
         loading.join()
-    found = agree(cluster, leader)
+    found = wait_for_identical_replicas(cluster, leader)
     assert len(acknowledged) == len({*acknowledged})
     assert found == acknowledged
 
 
-@nobody_falls_behind
-def test_produces_that_wait_end_when_their_leader_leaves(
-    cluster: LocalCluster, links: Links
-) -> None:
-    controller, leader, heir = controller_and_others(cluster)
-    create(cluster, [leader, heir, controller])
+@without_isr_shrinks
+def test_waiting_produce_ends_when_leader_stops(cluster: LocalCluster, links: Links) -> None:
+    controller, leader, successor = controller_and_others(cluster)
+    create(cluster, [leader, successor, controller])
     write(leader, b"before")
-    links.cut(heir, leader, Way.ANSWERS)
+    links.cut(successor, leader, Direction.RESPONSES)
     data = PartitionProduceData(0, recent_batch_of(b"meanwhile"))
     request = ProduceRequest(
         acks=-1, timeout_ms=60_000, topic_data=(TopicProduceData(TOPIC, (data,)),)
     )
     with Raw(leader.address) as raw:
         begun = raw.begin(request)
-        eventually(lambda: is_copied(cluster, controller), "it was appended, and one has it")
+        eventually(lambda: is_copied(cluster, controller), "one follower has the record")
         leaving = threading.Thread(target=leader.stop)
         leaving.start()
         try:
             answer = raw.answer(ProduceResponse, *begun)
             code = answer.responses[0].partition_responses[0].error_code
         except ConnectionError:
-            code = ErrorCode.NETWORK_EXCEPTION  # it was gone before it could say so
+            code = ErrorCode.NETWORK_EXCEPTION  # the broker stopped before it could respond
         leaving.join()
     assert code in (
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.NONE,  # on a machine so slow that who lacks it has fallen out of sync meanwhile
+        ErrorCode.NONE,  # on a slow machine, the lagging follower has left the ISR meanwhile
     )
-    links.mend()
-    write(heir, b"after")
+    links.heal()
+    write(successor, b"after")
     leader.start()
-    found = agree(cluster, heir)
+    found = wait_for_identical_replicas(cluster, successor)
     assert (found[0], found[-1]) == (b"before", b"after")
     assert b"meanwhile" in found or code != ErrorCode.NONE
 
 
-def test_answers_that_are_lost_behind_an_append_double_nothing(
-    tmp_path: Path, links: Links
-) -> None:
+def test_lost_produce_responses_duplicate_nothing(tmp_path: Path, links: Links) -> None:
     client, port = 0, free_port()
     seen = links.thread.run(links.port_of(client, "127.0.0.1", port))
     settings = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{seen}"}
@@ -374,12 +366,12 @@ def test_answers_that_are_lost_behind_an_append_double_nothing(
 
         send_all(range(5))
         assert producer.flush(DEADLINE_S) == 0
-        links.change({(client, port): {Way.ANSWERS}})
+        links.change({(client, port): {Direction.RESPONSES}})
         send_all(range(5, 10))
         eventually(lambda: len(read_at(f"127.0.0.1:{port}")) == 10, "all are appended")
         assert len(acknowledged) == 5
         links.hang_up(client, port)
-        links.mend()
+        links.heal()
         assert producer.flush(DEADLINE_S) == 0
         assert acknowledged == list(range(10))
         assert read(broker) == [b"%d" % number for number in range(10)]

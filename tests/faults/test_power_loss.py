@@ -1,8 +1,8 @@
-"""The power goes: a whole broker on a disk that forgets whatever was not fsynced.
+"""Power failures: a broker on a disk that loses all data that was not fsynced.
 
-What an acknowledgement means then depends on the flush settings, as with Kafka. With log.flush.interval.messages=1 it
-means "on the disk": no acknowledged record may be missing after any crash at any moment. With the default it means "in
-the page cache", and what a closed segment holds is on the disk soon after.
+As in Kafka, the flush settings define the meaning of an acknowledgement. With log.flush.interval.messages=1 it means
+"on the disk": no crash at any moment may lose an acknowledged record. With the default it means "in the page cache",
+and closed segments are on the disk soon after.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Machine:
         await self.broker.start()
 
     async def lose_power(self, random: Random | None) -> None:
-        """The disk as it stands now is what the next start finds; what the old broker does afterwards is lost."""
+        """Restart on the current disk state; later writes of the old broker are lost."""
         after = self.disk.crash(random)
         await self.broker.stop(clean=False)
         self.disk = after
@@ -84,8 +84,8 @@ class Machine:
         assert log is not None
         return log.recovery_point
 
-    async def deletion_is_complete(self) -> None:
-        """The controller removes the marker last; a client is answered long before."""
+    async def wait_until_deleted(self) -> None:
+        """Wait until the controller removes the deletion marker, its last step. Clients are answered long before."""
         async with asyncio.timeout(20):
             while self.registry.tree.find(znodes.delete_topic_path(TOPIC)) is not None:
                 await asyncio.sleep(0.005)
@@ -123,7 +123,7 @@ def read_all(address: tuple[str, int]) -> Acknowledged:
 async def produce_on(
     address: tuple[str, int], name: str, acks: int, acknowledged: Acknowledged
 ) -> None:
-    """One batch after the other until the broker is gone."""
+    """Produce one batch after the other until the broker is gone."""
     reader, writer = await asyncio.open_connection(*address)
     try:
         for number in range(1_000_000):
@@ -147,14 +147,14 @@ async def produce_on(
 
 
 @pytest.mark.parametrize("tears", [False, True], ids=["all unsynced bytes gone", "torn writes"])
-async def test_with_a_flush_for_every_message_no_crash_loses_what_was_acknowledged(
+async def test_flush_per_message_survives_power_loss(
     tears: bool,
 ) -> None:
     random = Random(choose_seed())
     kept: Acknowledged = {}
     life = segments = 0
     async with machine(log_flush_interval_messages="1", log_segment_bytes="4000") as stand:
-        # A slow machine needs more lives to write as much.
+        # A slow machine needs more restarts to write as much.
         while life < LIVES or len(kept) <= 500 or segments <= 10:
             life += 1
             stand.disk.sync_seconds = random.choice((0.0, 0.0005, 0.005))
@@ -166,9 +166,7 @@ async def test_with_a_flush_for_every_message_no_crash_loses_what_was_acknowledg
                 for n in range(PRODUCERS)
             ]
             await asyncio.sleep(random.uniform(0.01, 0.12))
-            kept |= (
-                acknowledged  # what is told from now on is told by a broker that is dead already
-            )
+            kept |= acknowledged  # later acknowledgements come from a broker that lost its power already
             await stand.lose_power(random if tears else None)
             await asyncio.gather(*producers)
             found = await stand.values()
@@ -176,13 +174,13 @@ async def test_with_a_flush_for_every_message_no_crash_loses_what_was_acknowledg
             assert not missing, (
                 f"life {life}: {len(missing)} lost or altered: {sorted(missing)[:5]}"
             )
-            kept = found  # what a consumer has seen must stay as well
+            kept = found  # records that a consumer has read must stay as well
             names = stand.disk.list(f"/data/{TOPIC}-0")
             segments = sum(name.endswith(".log") for name in names)
     print(f"lives={life} records={len(kept)} segments={segments}")
 
 
-async def test_with_the_default_flush_settings_the_disk_forgets_at_most_the_last_segment() -> None:
+async def test_default_flush_loses_at_most_last_segment() -> None:
     async with machine(log_segment_bytes="4000") as stand:
         acknowledged: Acknowledged = {}
         producer = asyncio.create_task(produce_on(stand.address, "p", -1, acknowledged))
@@ -192,19 +190,21 @@ async def test_with_the_default_flush_settings_the_disk_forgets_at_most_the_last
             durable = [stand.recovery_point(partition) for partition in range(PARTITIONS)]
             while len(acknowledged) < sum(durable) + 30:
                 await asyncio.sleep(0.01)
-        told = dict(acknowledged)
+        acknowledged_before = dict(acknowledged)
         await stand.lose_power(None)
         await producer
         found = await stand.values()
-    for at, value in told.items():
+    for at, value in acknowledged_before.items():
         partition, offset = at
         if offset < durable[partition]:
             assert found[at] == value
-    assert len(found) < len(told), "this disk forgets nothing: the tests above prove nothing"
+    assert len(found) < len(acknowledged_before), (
+        "the disk lost nothing: the tests above prove nothing"
+    )
 
 
-async def test_what_a_consumer_read_survives_the_crash_that_follows() -> None:
-    """With a flush for every message nobody sees a record before it is on the disk."""
+async def test_records_read_by_consumer_survive_power_loss() -> None:
+    """With a flush for every message, no consumer sees a record before it is on the disk."""
     random = Random(choose_seed())
     async with machine(log_flush_interval_messages="1") as stand:
         stand.disk.sync_seconds = 0.01
@@ -222,12 +222,12 @@ async def test_what_a_consumer_read_survives_the_crash_that_follows() -> None:
             assert seen.items() <= found.items()
 
 
-async def test_a_topic_whose_deletion_the_disk_forgot_does_not_come_back() -> None:
+async def test_deleted_topic_does_not_return_after_power_loss() -> None:
     async with machine(log_flush_interval_messages="1") as stand:
         for life in range(3):
             await asyncio.to_thread(produce_and_delete, stand.address)
-            await stand.deletion_is_complete()
-            if life == 1:  # the name is taken again before the crash; otherwise only after it
+            await stand.wait_until_deleted()
+            if life == 1:  # here the topic is recreated before the crash, otherwise after it
                 await asyncio.to_thread(create_topic, stand.address)
             await stand.lose_power(None)
             names = stand.disk.list("/data")
@@ -244,12 +244,12 @@ def produce_and_delete(address: tuple[str, int]) -> None:
         assert client.delete_topic(TOPIC) == 0
 
 
-async def test_a_deletion_that_the_power_interrupted_is_finished() -> None:
-    """At whatever step it stood; the next topic of that name begins with nothing."""
+async def test_interrupted_deletion_completes_after_power_loss() -> None:
+    """The crash comes at any step of the deletion. The next topic of that name starts empty."""
     async with machine(log_flush_interval_messages="1") as stand:
         for _ in range(5):
             await asyncio.to_thread(produce_and_delete, stand.address)
             await stand.lose_power(None)
-            await stand.deletion_is_complete()
+            await stand.wait_until_deleted()
             await asyncio.to_thread(create_topic, stand.address)
             assert await stand.values() == {}

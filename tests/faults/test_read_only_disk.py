@@ -1,5 +1,5 @@
-"""One of two log directories turns read-only while the broker runs: what is on the other goes on, and all is back after
-a start on a disk that works."""
+"""One of two log directories turns read-only while the broker runs: partitions on the other continue, and all are back
+after a restart with a working disk."""
 
 from __future__ import annotations
 
@@ -18,46 +18,46 @@ PARTITIONS = 4
 SETTINGS = {
     "num.partitions": str(PARTITIONS),
     "log.retention.ms": "-1",
-    # Who only writes to files that are open meets no read-only disk; what is written by the clock does.
+    # Writes to open files still succeed on a read-only disk. The periodic checkpoints detect it.
     "replica.high.watermark.checkpoint.interval.ms": "100",
     "log.flush.offset.checkpoint.interval.ms": "100",
     "log.initial.task.delay.ms": "0",
 }
 
 
-def test_what_is_on_the_other_directory_goes_on(tmp_path: Path) -> None:
+def test_partitions_on_other_directory_continue(tmp_path: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     settings = {"log.dirs": f"{one},{other}", **SETTINGS}
     with BrokerProcess(tmp_path / "data", settings) as broker:
         with Raw(broker.bootstrap_servers) as raw:
             raw.create_topic(TOPIC, partitions=PARTITIONS)
-            assert produced(raw) == dict.fromkeys(range(PARTITIONS), ErrorCode.NONE)
+            assert produce_to_each(raw) == dict.fromkeys(range(PARTITIONS), ErrorCode.NONE)
             on_one = {int(path.name.rpartition("-")[2]) for path in one.glob(f"{TOPIC}-*")}
             assert 0 < len(on_one) < PARTITIONS
             with read_only(one):
-                eventually(lambda: errors(raw)[str(one)] != ErrorCode.NONE, "it is noticed", 30)
+                eventually(lambda: errors(raw)[str(one)] != ErrorCode.NONE, "it is detected", 30)
                 assert errors(raw) == {
                     str(one): ErrorCode.KAFKA_STORAGE_ERROR,
                     str(other): ErrorCode.NONE,
                 }
-                assert produced(raw) == {
+                assert produce_to_each(raw) == {
                     index: ErrorCode.KAFKA_STORAGE_ERROR if index in on_one else ErrorCode.NONE
                     for index in range(PARTITIONS)
                 }
-                # It was the only replica: nobody else can lead, and the controller says so.
-                eventually(lambda: leaderless(raw) == on_one, "the controller was told", 30)
+                # It was the only replica: no other broker can lead, and the controller reports it.
+                eventually(lambda: leaderless(raw) == on_one, "the controller knows", 30)
                 assert f"log directory is offline path={one} error=" in broker.log()
                 assert "Read-only file system" in broker.log()
                 broker.stop()
         broker.start()
         with Raw(broker.bootstrap_servers) as raw:
             eventually(lambda: not leaderless(raw), "all are led", 30)
-            assert produced(raw) == dict.fromkeys(range(PARTITIONS), ErrorCode.NONE)
+            assert produce_to_each(raw) == dict.fromkeys(range(PARTITIONS), ErrorCode.NONE)
             assert raw.fetch(TOPIC, 0).high_watermark == (2 if 0 in on_one else 3)
 
 
-def produced(raw: Raw) -> dict[int, ErrorCode]:
-    """One more record to each."""
+def produce_to_each(raw: Raw) -> dict[int, ErrorCode]:
+    """Produce one record to each partition; returns the error codes."""
     return {
         index: ErrorCode(raw.produce(TOPIC, recent_batch_of(b"x"), partition=index).error_code)
         for index in range(PARTITIONS)

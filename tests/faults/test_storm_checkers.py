@@ -1,4 +1,4 @@
-"""The storm of overlapping faults is what its seed says, and its checks find what they look for."""
+"""The seed determines the storm's schedule, and its checks detect faults."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_skipped_kind_does_not_change_the_others() -> None:
     assert schedule(4, without=(Kind.DISK_FULL,)) == kept
 
 
-# ---- checks of processes
+# ---- process checks
 
 LOG = """\
 2026-01-01 INFO barnabas fine
@@ -81,7 +81,7 @@ def test_busy_loop_is_found_on_a_busy_machine() -> None:
 
 
 def log_of(numbers: dict[int, int]) -> list[Record]:
-    """Records by number and offset."""
+    """Records from a map of number to offset."""
     return [Record(offset, 0, key_of(number), b"%d" % number) for number, offset in numbers.items()]
 
 
@@ -101,7 +101,7 @@ def test_compaction_must_keep_the_last_value_of_each_key() -> None:
         ({}, "empty"),
     ],
 )
-def test_retention_must_keep_a_whole_tail(log: dict[int, int], fault: str) -> None:
+def test_retention_must_keep_contiguous_tail(log: dict[int, int], fault: str) -> None:
     offsets = {number: number for number in range(5)}
     assert retention_faults(offsets, log_of({2: 2, 3: 3, 4: 4})) == []
     assert any(fault in found for found in retention_faults(offsets, log_of(log)))
@@ -111,7 +111,7 @@ def test_retention_must_keep_a_whole_tail(log: dict[int, int], fault: str) -> No
 
 
 class Echo:
-    """Sends every byte back."""
+    """Server that echoes every byte."""
 
     def __init__(self) -> None:
         self.server = socket.create_server(("127.0.0.1", 0))
@@ -147,7 +147,7 @@ def proxies() -> Iterator[Proxies]:
 
 @pytest.fixture
 def client(echo: Echo, proxies: Proxies) -> Iterator[socket.socket]:
-    """Comes from this process, which passes for broker 1."""
+    """A connection from this process, which counts as broker 1."""
     port = proxies.between(2, echo.port)
     with socket.create_connection(("127.0.0.1", port), timeout=10) as made:
         made.sendall(b"a")
@@ -161,13 +161,13 @@ def test_held_link_delivers_later(client: socket.socket, proxies: Proxies) -> No
     client.sendall(b"b")
     with pytest.raises(TimeoutError):
         client.recv(10)
-    proxies.mend(LINK, 0)
+    proxies.heal(LINK, 0)
     client.settimeout(10)
     assert client.recv(10) == b"b"
 
 
 @pytest.mark.parametrize("direction", Direction)
-def test_swallowed_bytes_cost_the_connection(
+def test_dropped_bytes_reset_connection(
     client: socket.socket, echo: Echo, proxies: Proxies, direction: Direction
 ) -> None:
     proxies.disturb(LINK, 0, Disturbance(swallows=direction))
@@ -176,7 +176,7 @@ def test_swallowed_bytes_cost_the_connection(
         eventually(lambda: echo.received == b"ab", "requests arrive")
     with pytest.raises(TimeoutError):
         client.recv(10)
-    proxies.mend(LINK, 0)
+    proxies.heal(LINK, 0)
     client.settimeout(10)
     with pytest.raises(ConnectionError):
         client.recv(10)
@@ -193,7 +193,7 @@ def test_reset_link_refuses_connections_until_it_is_mended(
         client.recv(10)
     with socket.create_connection(address, timeout=10) as refused, pytest.raises(ConnectionError):
         refused.recv(10)
-    proxies.mend(LINK, 0)
+    proxies.heal(LINK, 0)
     with socket.create_connection(address, timeout=10) as again:
         again.sendall(b"c")
         assert again.recv(10) == b"c"
@@ -205,7 +205,7 @@ def test_latest_of_overlapping_disturbances_counts(client: socket.socket, proxie
     client.settimeout(10)
     client.sendall(b"b")
     assert client.recv(10) == b"b"
-    proxies.mend(LINK, 1)
+    proxies.heal(LINK, 1)
     client.settimeout(0.3)
     client.sendall(b"c")
     with pytest.raises(TimeoutError):

@@ -1,4 +1,4 @@
-"""Brokers whose event loop is stuck. Their processes end themselves and are restarted; a LocalCluster goes on."""
+"""Brokers with a stuck event loop. Their processes exit and are restarted; a LocalCluster keeps running."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PYTHONPATH = f"{STALLS}:{ENVIRONMENT['PYTHONPATH']}"
 
 @pytest.fixture
 def release(tmp_path: Path) -> Path:
-    """The file that ends a stall by SIGUSR2."""
+    """The file that ends a stall caused by SIGUSR2."""
     return tmp_path / "release"
 
 
@@ -69,7 +69,7 @@ def is_led_by_another(cluster: ClusterProcesses, victim: int) -> bool:
     return all(leader_at(cluster, each) not in (-1, victim) for each in others)
 
 
-def test_stuck_broker_logs_its_stack_and_ends_and_its_partitions_move(
+def test_stuck_broker_logs_stack_exits_and_leaders_move(
     cluster: ClusterProcesses,
 ) -> None:
     victim = leader_at(cluster, 1)
@@ -82,7 +82,7 @@ def test_stuck_broker_logs_its_stack_and_ends_and_its_partitions_move(
     assert log.count("event loop stalled broker=") == 1
     assert f"event loop stuck broker={victim} seconds=" in log
     assert len(re.findall(r"^ +File .* in guilty_function$", log, re.MULTILINE)) == 2
-    eventually(lambda: is_led_by_another(cluster, victim), "another leads")
+    eventually(lambda: is_led_by_another(cluster, victim), "another broker leads")
 
     broker.start()
     cluster.wait_until_ready()
@@ -95,15 +95,13 @@ def cpu_seconds(broker: MemberProcess) -> float:
     return spent
 
 
-def test_stopped_process_goes_on_after_sigcont_even_if_its_loop_was_stalled(
-    cluster: ClusterProcesses, release: Path
-) -> None:
+def test_stalled_process_continues_after_sigcont(cluster: ClusterProcesses, release: Path) -> None:
     victim = leader_at(cluster, 1)
     broker = cluster.brokers[victim]
     broker.signal(signal.SIGUSR2)
     eventually(lambda: "event loop stalled" in broker.log(), "stalled")
     broker.pause()
-    eventually(lambda: is_led_by_another(cluster, victim), "its session is over")
+    eventually(lambda: is_led_by_another(cluster, victim), "its session has expired")
     before = cpu_seconds(broker)
     broker.resume()
     eventually(lambda: cpu_seconds(broker) > before + 0.7, "stalled for another tick")
@@ -152,8 +150,8 @@ def test_up_restarts_a_broker_process_that_was_stuck(tmp_path: Path, chroot: str
         again = child(process, 2)
         assert again is not None
         assert again.pid != stuck.pid
-        told = (tmp_path / "errors").read_text()
-        assert told == (
+        errors = (tmp_path / "errors").read_text()
+        assert errors == (
             f"broker 2 was stuck and exited (exit code 75, stack in {log}); restarting it in 1 s\n"
         )
         process.send_signal(signal.SIGTERM)
@@ -166,8 +164,8 @@ def test_up_can_be_stopped_while_a_restart_waits(tmp_path: Path, chroot: str) ->
         stuck = child(process, 2)
         assert stuck is not None
         stuck.send_signal(signal.SIGUSR1)
-        told = tmp_path / "errors"
-        eventually(lambda: "restarting it in 1 s" in told.read_text(), "told", 60)
+        errors = tmp_path / "errors"
+        eventually(lambda: "restarting it in 1 s" in errors.read_text(), "restart announced", 60)
         process.send_signal(signal.SIGTERM)
         assert process.wait(STOP_SECONDS) == 0
         assert not any("broker" in each.cmdline() for each in own_processes(tmp_path))
@@ -181,27 +179,27 @@ def own_processes(tmp_path: Path) -> list[psutil.Process]:
     ]
 
 
-def test_up_with_all_brokers_in_one_process_ends_itself(tmp_path: Path) -> None:
+def test_up_with_single_process_exits_when_stuck(tmp_path: Path) -> None:
     with up(tmp_path, "--brokers=2") as process:
         process.send_signal(signal.SIGUSR1)
         assert process.wait(SESSION_S + 3 * SLACK_S) == STUCK_EXIT_CODE
-        told = (tmp_path / "errors").read_text()
-        assert "event loop stuck broker=" in told
-        assert "in guilty_function" in told
+        errors = (tmp_path / "errors").read_text()
+        assert "event loop stuck broker=" in errors
+        assert "in guilty_function" in errors
 
 
 def test_setting_keeps_a_stuck_process_alive(tmp_path: Path) -> None:
     with up(tmp_path, "--override=barnabas.watchdog.exit.enable=false") as process:
         os.kill(process.pid, signal.SIGUSR2)
-        told = tmp_path / "errors"
-        eventually(lambda: "event loop stalled broker=1" in told.read_text(), "stalled")
+        errors = tmp_path / "errors"
+        eventually(lambda: "event loop stalled broker=1" in errors.read_text(), "stalled")
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(SESSION_S + 1)
         (tmp_path / "release").touch()
-        eventually(lambda: "event loop recovered broker=1" in told.read_text(), "turns again")
+        eventually(lambda: "event loop recovered broker=1" in errors.read_text(), "turns again")
         process.send_signal(signal.SIGTERM)
         assert process.wait(STOP_SECONDS) == 0
-        assert "event loop stalls broker=1 count=1 longest_s=" in told.read_text()
+        assert "event loop stalls broker=1 count=1 longest_s=" in errors.read_text()
 
 
 # ---- a cluster in this process
@@ -238,14 +236,14 @@ def test_stuck_broker_of_a_local_cluster_is_logged_and_counted(
     assert "event loop stalls broker=1 count=1 longest_s=" in caplog.text
 
 
-def test_paused_broker_of_a_local_cluster_is_no_stall(
+def test_paused_broker_of_local_cluster_is_not_stalled(
     local: LocalCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     paused = local.brokers[1]
     watchdog = watchdog_of(paused)
     paused.pause()
     began = time.monotonic()
-    eventually(lambda: watchdog.meter.last_tick > began + 3.0, "longer than its session")
+    eventually(lambda: watchdog.meter.last_tick > began + 3.0, "paused longer than its session")
     paused.resume()
     resumed = time.monotonic()
     eventually(lambda: watchdog.meter.last_tick > resumed + 1.0, "watched again")

@@ -1,7 +1,7 @@
-"""The last replica in sync is gone, and others are there. Who leads then is the topic's choice, and it is told.
+"""The last in-sync replica fails while others are online. The topic's setting decides the election; history records it.
 
-strict      nobody leads until the one that has everything is back, and nothing is lost
-loose       one that lacks records leads (unclean.leader.election.enable), and what it lacks is lost everywhere
+strict      no leader until the last in-sync replica is back, and no record is lost
+loose       an out-of-sync replica leads (unclean.leader.election.enable), and the records it lacks are lost
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from support.waiting import eventually
 from tests.compatibility.raw import Raw, recent_batch_of, values_in
 
 STRICT, LOOSE = "strict", "loose"
-LAST, HEIR, OTHER = 1, 2, 3
-"""Who is the last in sync, who is elected though it is not, and one more."""
+LAST, SUCCESSOR, OTHER = 1, 2, 3
+"""The last in-sync replica, the out-of-sync replica that is elected, and a third replica."""
 DEADLINE_S = 30.0
 SETTINGS = {"zookeeper.session.timeout.ms": "1500", "barnabas.history.topic.enable": "true"}
 
@@ -47,7 +47,7 @@ def cluster(tmp_path: Path, chroot: str) -> Iterator[ClusterProcesses]:
 
 
 def create(cluster: ClusterProcesses) -> None:
-    replicas = (CreatableReplicaAssignment(0, (LAST, HEIR, OTHER)),)
+    replicas = (CreatableReplicaAssignment(0, (LAST, SUCCESSOR, OTHER)),)
     allowed = (CreatableTopicConfig("unclean.leader.election.enable", "true"),)
     topics = (
         CreatableTopic(STRICT, -1, -1, replicas),
@@ -59,7 +59,7 @@ def create(cluster: ClusterProcesses) -> None:
 
 
 def partition(cluster: ClusterProcesses, broker: int, topic: str) -> PartitionView | None:
-    """As this broker knows it."""
+    """The partition as this broker knows it."""
     view = cluster.brokers[broker].view()
     return None if view is None or topic not in view.topics else view.topics[topic].partitions[0]
 
@@ -93,7 +93,7 @@ def holds(cluster: ClusterProcesses, broker: int, topic: str, values: list[bytes
 
 
 def elections(cluster: ClusterProcesses, topic: str) -> list[dict[str, Any]]:
-    """Of leaders, as the history has them: it may hold an event twice, under the same name."""
+    """Leader elections in the history, without duplicate events."""
     found = {}
     try:
         with Cluster(cluster.bootstrap_servers) as client:
@@ -103,28 +103,28 @@ def elections(cluster: ClusterProcesses, topic: str) -> list[dict[str, Any]]:
                 if event.get("topic") == topic and event.get("what") == "partition":
                     found[record.key] = event
     except ApiError:
-        return []  # it has no leader yet, either
+        return []  # the history topic has no leader yet
     return list(found.values())
 
 
-def test_who_is_out_of_sync_leads_only_where_that_is_allowed_and_it_is_told(
+def test_unclean_election_follows_topic_setting_and_is_recorded(
     cluster: ClusterProcesses,
 ) -> None:
     for topic in (STRICT, LOOSE):
         write(cluster, LAST, topic, b"everywhere")
-    for broker in (HEIR, OTHER):
+    for broker in (SUCCESSOR, OTHER):
         cluster.brokers[broker].kill()
     for topic in (STRICT, LOOSE):
-        eventually(partial(is_alone, cluster, topic), f"it is alone in {topic}", DEADLINE_S)
+        eventually(partial(is_alone, cluster, topic), f"one in-sync replica of {topic}", DEADLINE_S)
         write(cluster, LAST, topic, b"only here")
     cluster.brokers[LAST].kill()
 
-    cluster.brokers[HEIR].start()
-    eventually(lambda: leader(cluster, HEIR, LOOSE) == HEIR, "an heir leads", DEADLINE_S)
+    cluster.brokers[SUCCESSOR].start()
+    eventually(lambda: leader(cluster, SUCCESSOR, LOOSE) == SUCCESSOR, "new leader", DEADLINE_S)
     cluster.brokers[OTHER].start()
-    assert leader(cluster, HEIR, STRICT) == -1
-    write(cluster, HEIR, LOOSE, b"of the heir")
-    with Raw(cluster.brokers[HEIR].bootstrap_servers) as raw:
+    assert leader(cluster, SUCCESSOR, STRICT) == -1
+    write(cluster, SUCCESSOR, LOOSE, b"of the heir")
+    with Raw(cluster.brokers[SUCCESSOR].bootstrap_servers) as raw:
         assert raw.produce(STRICT, recent_batch_of(b"nobody's")).error_code == (
             ErrorCode.NOT_LEADER_OR_FOLLOWER
         )
@@ -136,7 +136,7 @@ def test_who_is_out_of_sync_leads_only_where_that_is_allowed_and_it_is_told(
         (LOOSE, [b"everywhere", b"of the heir"]),
     ):
         for broker in cluster.brokers:
-            what = f"broker {broker} holds what there is of {topic}"
+            what = f"broker {broker} holds all records of {topic}"
             eventually(partial(holds, cluster, broker, topic, kept), what, DEADLINE_S)
     eventually(
         lambda: any(event.get("unclean") for event in elections(cluster, LOOSE)),
@@ -145,10 +145,10 @@ def test_who_is_out_of_sync_leads_only_where_that_is_allowed_and_it_is_told(
     )
     (unclean,) = (event for event in elections(cluster, LOOSE) if event.get("unclean"))
     assert (unclean["leader"], unclean["isr"], unclean["after"]) == (
-        HEIR,
-        [HEIR],
+        SUCCESSOR,
+        [SUCCESSOR],
         "OnlinePartition",
     )
     assert not any(event.get("unclean") for event in elections(cluster, STRICT))
-    told = run("topics", "history", LOOSE, f"--bootstrap-servers={cluster.bootstrap_servers}")
-    assert "unclean" in told.stdout, told
+    history = run("topics", "history", LOOSE, f"--bootstrap-servers={cluster.bootstrap_servers}")
+    assert "unclean" in history.stdout, history

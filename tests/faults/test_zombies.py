@@ -1,7 +1,7 @@
-"""A broker that led, and governed, stands still until others have taken its place. Then it wakes up, and does not know.
+"""A leader that is also controller is paused until it is replaced. Then it resumes without knowing.
 
-What clients have sent it meanwhile lies in its sockets, and it serves that before it hears anything from ZooKeeper or
-from its successors. Nothing of what it does then may stand, and nobody may read what will be taken back.
+Requests that clients sent meanwhile are in its sockets. It handles them before it learns anything from ZooKeeper or its
+successors. None of its actions may take effect, and no client may read records that will be truncated.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def at(cluster: ClusterProcesses, broker: int) -> Raw:
 
 
 def create(cluster: ClusterProcesses, controller: int) -> None:
-    """Led by the controller."""
+    """Create the topic with the controller as leader."""
     others = [each for each in cluster.brokers if each != controller]
     wanted = CreatableTopic(
         TOPIC,
@@ -106,12 +106,12 @@ def controller_at(cluster: ClusterProcesses, broker: int) -> int:
     return -1 if view is None else view.controller
 
 
-def is_whole(cluster: ClusterProcesses, broker: int) -> bool:
+def is_healthy(cluster: ClusterProcesses, broker: int) -> bool:
     view = cluster.brokers[broker].view()
     return view is not None and not view.topics[TOPIC].partitions[0].is_under_replicated
 
 
-def test_nothing_stands_of_what_a_leader_and_controller_of_yesterday_does(
+def test_resumed_former_leader_and_controller_is_fenced(
     cluster: ClusterProcesses, observer: Observer
 ) -> None:
     zombie = cluster.controller_id
@@ -146,7 +146,7 @@ def test_nothing_stands_of_what_a_leader_and_controller_of_yesterday_does(
         read = reading.begin(fetch_request(TOPIC, {0: 0}), FETCH_BY_NAME)
         cluster.brokers[zombie].resume()
 
-        one.answer(ProduceResponse, *with_one)  # whatever it says: acks=1 promises nothing
+        one.answer(ProduceResponse, *with_one)  # any result: acks=1 promises nothing
         answer = all_.answer(ProduceResponse, *with_all)
         assert answer.responses[0].partition_responses[0].error_code != ErrorCode.NONE
         fetched = reading.answer(FetchResponse, *read).responses[0].partitions[0]
@@ -156,12 +156,12 @@ def test_nothing_stands_of_what_a_leader_and_controller_of_yesterday_does(
         assert created == deleted == ErrorCode.NOT_CONTROLLER
 
         def is_back() -> bool:
-            """It may be read from it all the time."""
+            """Check that it serves fetches all the time."""
             seen = values_in(reading.fetch(TOPIC, 0))
             assert seen in ([], [b"before"], [b"before", b"after"])
-            return seen == [b"before", b"after"] and is_whole(cluster, others[0])
+            return seen == [b"before", b"after"] and is_healthy(cluster, others[0])
 
-        eventually(is_back, "it follows, and has what the others have", DEADLINE_S)
+        eventually(is_back, "it follows and has all records", DEADLINE_S)
     assert observer.get(f"/brokers/topics/{GHOST}") is None
     assert observer.get(f"/admin/delete_topics/{TOPIC}") is None
     copies = {
@@ -174,13 +174,13 @@ def test_nothing_stands_of_what_a_leader_and_controller_of_yesterday_does(
         path.read_bytes() for path in cluster.brokers[zombie].log_dir.glob(f"{TOPIC}-0/*.log")
     )
     assert observer.controller_epoch() > epoch
-    refuses_orders_of_epoch(cluster, zombie, epoch, observer)
+    assert_stale_controller_is_rejected(cluster, zombie, epoch, observer)
 
 
-def refuses_orders_of_epoch(
+def assert_stale_controller_is_rejected(
     cluster: ClusterProcesses, old: int, epoch: int, observer: Observer
 ) -> None:
-    """What the old controller had on its way when it stood still comes to brokers that know the new one."""
+    """Send requests of the old controller, in flight when it paused, to brokers that know the new one."""
     deletion = StopReplicaTopicState(TOPIC, (StopReplicaPartitionState(0, 100, True),))
     for broker, life in observer.broker_epochs().items():
         orders: tuple[tuple[Message, type[Answer]], ...] = (

@@ -1,7 +1,7 @@
-"""Real mounts: a volume of its own that is soon full, a directory that turns read-only under who uses it.
+"""Real mounts: a small volume that can be filled, and a directory that turns read-only while in use.
 
-Whoever is not root tries it with sudo. Where nobody may mount anything such a test is skipped, but fails in CI: what
-only a real file system shows must be shown somewhere.
+Without root, mounts are tried with sudo. Where mounting is not possible, the test is skipped, but fails in CI: it must
+run at least there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WAYS: tuple[tuple[str, ...], ...] = ((), ("sudo", "-n"))
 @contextmanager
 def small_volume(path: Path, size: str) -> Iterator[Path]:
     path.mkdir()
-    way = must("mount", "-t", "tmpfs", "-o", f"size={size},mode=1777", "tmpfs", str(path))
+    way = mount_or_skip("mount", "-t", "tmpfs", "-o", f"size={size},mode=1777", "tmpfs", str(path))
     try:
         yield path
     finally:
@@ -29,9 +29,9 @@ def small_volume(path: Path, size: str) -> Iterator[Path]:
 
 @contextmanager
 def read_only(path: Path) -> Iterator[None]:
-    """From now on nothing below can be opened for writing (EROFS), as after the system has met errors there. What is
-    open already can still be written to."""
-    way = must("mount", "--bind", str(path), str(path))
+    """Make a directory read-only: opening files for writing fails (EROFS), as after file system errors. Files that are
+    already open can still be written."""
+    way = mount_or_skip("mount", "--bind", str(path), str(path))
     try:
         subprocess.run([*way, "mount", "-o", "remount,ro,bind", str(path)], check=True)
         yield
@@ -39,8 +39,8 @@ def read_only(path: Path) -> Iterator[None]:
         subprocess.run([*way, "umount", "-l", str(path)], check=True)
 
 
-def must(*command: str) -> tuple[str, ...]:
-    """Run it; how that was possible."""
+def mount_or_skip(*command: str) -> tuple[str, ...]:
+    """Run the command; returns the prefix that made it work."""
     why = ""
     for way in WAYS:
         try:
@@ -51,7 +51,7 @@ def must(*command: str) -> tuple[str, ...]:
         if done.returncode == 0:
             return way
         why = done.stderr.decode().strip()
-    told = f"nothing can be mounted here: {why}"
+    reason = f"cannot mount volumes: {why}"
     if os.environ.get("CI"):
-        pytest.fail(told)
-    pytest.skip(told)
+        pytest.fail(reason)
+    pytest.skip(reason)

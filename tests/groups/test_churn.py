@@ -21,7 +21,7 @@ from support.seed import choose_seed
 from tests.groups.conftest import LIBRARIES
 from tests.groups.group import Group
 from tests.groups.host import Host
-from tests.groups.test_coordinator_death import wait_until_whole
+from tests.groups.test_coordinator_death import wait_until_healthy
 from tests.groups.together import together
 
 SECONDS = float(os.environ.get("BARNABAS_FAULT_SECONDS") or 0)
@@ -109,7 +109,7 @@ def test_nothing_is_skipped_and_nothing_acknowledged_is_read_again_whoever_dies(
 
     def go_on(name: str) -> None:
         if name == BROKERS:
-            strike(cluster, Random(f"{seed} {name}"), over)
+            inject(cluster, Random(f"{seed} {name}"), over)
             return
         churn = churns[name]
         while not over.is_set():
@@ -122,7 +122,7 @@ def test_nothing_is_skipped_and_nothing_acknowledged_is_read_again_whoever_dies(
     together(go_on, [BROKERS, *LIBRARIES_OF])
 
 
-def strike(cluster: ClusterProcesses, random: Random, over: Event) -> None:
+def inject(cluster: ClusterProcesses, random: Random, over: Event) -> None:
     """Kill a broker, start it again, and wait until it has all that groups have written; until the time is over."""
     ends = time.monotonic() + SECONDS
     try:
@@ -132,7 +132,7 @@ def strike(cluster: ClusterProcesses, random: Random, over: Event) -> None:
             broker.kill()
             over.wait(random.uniform(0, 2 * PAUSE_S_MAX))
             broker.start()
-            wait_until_whole(cluster)
+            wait_until_healthy(cluster)
             if time.monotonic() >= ends:
                 return
     finally:

@@ -57,7 +57,7 @@ def test_groups_outlive_their_coordinators(
         group.wait_until_loaded()
         group.wait_until_committed()
 
-    wait_until_whole(cluster)
+    wait_until_healthy(cluster)
     first = coordinator_of(cluster, servers)
     first.kill()
     for library, group in groups.items():
@@ -67,7 +67,7 @@ def test_groups_outlive_their_coordinators(
     together(read_on, LIBRARIES)
 
     first.start()
-    wait_until_whole(cluster)
+    wait_until_healthy(cluster)
     second = coordinator_of(cluster, servers)
     second.kill()
     for group in groups.values():
@@ -92,7 +92,7 @@ def test_groups_outlive_their_coordinators(
     together(end, LIBRARIES)
 
 
-def wait_until_whole(cluster: ClusterProcesses) -> None:
+def wait_until_healthy(cluster: ClusterProcesses) -> None:
     """Every broker has a copy of all that groups have written."""
     cluster.wait_until_ready()
 

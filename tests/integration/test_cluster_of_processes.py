@@ -43,7 +43,7 @@ def create(servers: str, name: str, replicas: int) -> None:
         assert outcome.error is None, outcome.error
 
 
-def is_whole(servers: str, name: str) -> bool:
+def is_healthy(servers: str, name: str) -> bool:
     with Cluster(servers) as client:
         (topic,) = Admin(client).describe_topics([name])
         return not any(
@@ -69,7 +69,7 @@ def test_when_the_controller_is_killed_another_one_creates_topics(
 
     cluster.brokers[first].start()
     cluster.wait_until_ready()
-    eventually(lambda: is_whole(cluster.bootstrap_servers, "before"), "in sync", DEADLINE_S)
+    eventually(lambda: is_healthy(cluster.bootstrap_servers, "before"), "in sync", DEADLINE_S)
 
 
 def test_a_controller_that_stood_still_finds_itself_deposed(cluster: ClusterProcesses) -> None:

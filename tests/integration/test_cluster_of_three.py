@@ -71,7 +71,7 @@ def partition_count(seen: ClusterView, name: str) -> int:
     return len(seen.topics[name].partitions) if name in seen.topics else 0
 
 
-def is_whole(cluster: LocalCluster, name: str) -> bool:
+def is_healthy(cluster: LocalCluster, name: str) -> bool:
     """As everybody says: one that has not heard of a death yet still counts the dead as in sync."""
     views = [view(cluster, broker.id) for broker in cluster.brokers.values() if broker.is_running]
     return all(
@@ -185,7 +185,7 @@ def test_a_topic_outlives_the_death_of_its_leader(cluster: LocalCluster) -> None
 
     eventually(has_moved, "another leads, whoever is asked")
     cluster.brokers[leader].start()
-    eventually(lambda: is_whole(cluster, "letters"), "the killed broker is in sync again")
+    eventually(lambda: is_healthy(cluster, "letters"), "the killed broker is in sync again")
     writer.write("four")
     assert read_all(cluster.bootstrap_servers, "letters") == ["one", "two", "three", "four"]
     assert writer.acknowledged == ["one", "two", "three", "four"]
@@ -236,7 +236,7 @@ def test_when_the_controller_dies_another_lets_topics_grow_and_deletes_them(
                     "everybody has heard of it",
                 )
             cluster.brokers[in_charge].start()
-            eventually(lambda: is_whole(cluster, "grows"), "no replica is missing")
+            eventually(lambda: is_healthy(cluster, "grows"), "no replica is missing")
         in_charge = cluster.controller_id
         assert in_charge is not None
         cluster.brokers[in_charge].kill()
@@ -270,7 +270,7 @@ def test_each_broker_in_turn_may_be_killed_and_come_back(cluster: LocalCluster) 
         cluster.brokers[number].kill()
         writer.write(f"without {number}")
         cluster.brokers[number].start()
-        eventually(lambda: is_whole(cluster, "letters"), f"broker {number} is in sync")
+        eventually(lambda: is_healthy(cluster, "letters"), f"broker {number} is in sync")
     found = read_all(cluster.bootstrap_servers, "letters", partitions=3)
     assert sorted(found) == sorted(writer.acknowledged)
     assert len(found) == 6
@@ -291,7 +291,7 @@ def test_a_stopped_broker_hands_over_what_it_leads_first(cluster: LocalCluster) 
     )
     cluster.brokers[leaving].start()
     cluster.brokers[leaving].start()
-    eventually(lambda: is_whole(cluster, "letters"), "the broker that came back is in sync")
+    eventually(lambda: is_healthy(cluster, "letters"), "the broker that came back is in sync")
 
 
 def test_a_broker_keeps_its_address_and_its_data_over_restarts(cluster: LocalCluster) -> None:
@@ -304,7 +304,7 @@ def test_a_broker_keeps_its_address_and_its_data_over_restarts(cluster: LocalClu
         assert not broker.is_running
         broker.start()
     assert {number: broker.address for number, broker in cluster.brokers.items()} == addresses
-    eventually(lambda: is_whole(cluster, "letters"), "all partitions are led")
+    eventually(lambda: is_healthy(cluster, "letters"), "all partitions are led")
     found = read_all(cluster.bootstrap_servers, "letters", partitions=3)
     assert sorted(found) == sorted(writer.acknowledged)
 
@@ -318,7 +318,7 @@ def test_all_brokers_may_die_and_come_back(tmp_path: Path) -> None:
         assert cluster.controller_id is None
         for broker in cluster.brokers.values():
             broker.start()
-        eventually(lambda: is_whole(cluster, "letters"), "all replicas are in sync")
+        eventually(lambda: is_healthy(cluster, "letters"), "all replicas are in sync")
         assert read_all(cluster.bootstrap_servers, "letters") == ["one"]
 
 
@@ -352,7 +352,7 @@ def test_a_broker_killed_without_a_word_may_come_back_before_it_is_missed() -> N
         victim = described(cluster, "letters").partitions[0].leader
         cluster.brokers[victim].kill(expire=False)
         cluster.brokers[victim].start()
-        eventually(lambda: is_whole(cluster, "letters"), "all replicas are in sync")
+        eventually(lambda: is_healthy(cluster, "letters"), "all replicas are in sync")
         Writer(cluster.bootstrap_servers, "letters").write("one")
         assert read_all(cluster.bootstrap_servers, "letters") == ["one"]
 
@@ -395,7 +395,7 @@ def test_a_leader_that_is_paused_for_too_long_is_replaced_and_comes_back_as_a_fo
         # What a client has sent to the paused broker waits there: no connection was closed.
         Writer(",".join(broker.address for broker in others), "letters").write("two")
         cluster.brokers[leader].resume()
-        eventually(lambda: is_whole(cluster, "letters"), "it is in sync again")
+        eventually(lambda: is_healthy(cluster, "letters"), "it is in sync again")
         assert sorted(view(cluster, leader).brokers) == [1, 2, 3]
         writer.write("three")
         assert read_all(cluster.bootstrap_servers, "letters") == ["one", "two", "three"]

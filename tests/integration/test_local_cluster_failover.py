@@ -108,10 +108,10 @@ def killed_leader(cluster: LocalCluster) -> Iterator[tuple[int, threading.Thread
     finally:
         death.join()
         cluster.brokers[leader].start()
-        eventually(lambda: is_whole(cluster), "all are in sync, and agree on who leads")
+        eventually(lambda: is_healthy(cluster), "all are in sync, and agree on who leads")
 
 
-def is_whole(cluster: LocalCluster) -> bool:
+def is_healthy(cluster: LocalCluster) -> bool:
     """One that has not heard of the death yet says so too, and of another leader."""
     told = {metadata(cluster, broker).topics[0].partitions[0] for broker in cluster.brokers}
     return len(told) == 1 and len(told.pop().isr_nodes) == 3

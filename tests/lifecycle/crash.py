@@ -146,7 +146,7 @@ def have_an_earlier_topic(cluster: Watched, run: Run) -> None:
     assignment = [[one, two, three], [two, three, one], [three, one, two]]
     answer = cluster.ask(create, name, assignment)
     assert answer == DONE, answer
-    cluster.wait_until_whole(name, assignment)
+    cluster.wait_until_healthy(name, assignment)
 
 
 def crash(

@@ -88,7 +88,7 @@ class Creation:
         return found
 
     def finish(self, cluster: Watched, run: Run) -> None:
-        cluster.wait_until_whole(run.topic, run.assignment)
+        cluster.wait_until_healthy(run.topic, run.assignment)
         check_directories(cluster, run)
 
     def recover(self, cluster: Watched, run: Run) -> None:
@@ -107,7 +107,7 @@ class Expansion:
     def prepare(self, cluster: Watched, run: Run) -> None:
         made = cluster.ask(create, run.topic, run.assignment[:1])
         assert made == DONE, made
-        cluster.wait_until_whole(run.topic, run.assignment[:1])
+        cluster.wait_until_healthy(run.topic, run.assignment[:1])
 
     def wish(self, address: tuple[str, int], run: Run) -> str:
         return expand(address, run.topic, len(run.assignment), run.assignment[1:])
@@ -124,7 +124,7 @@ class Expansion:
         return "grown again"
 
     def finish(self, cluster: Watched, run: Run) -> None:
-        cluster.wait_until_whole(run.topic, run.assignment)
+        cluster.wait_until_healthy(run.topic, run.assignment)
         check_directories(cluster, run)
 
     def recover(self, cluster: Watched, run: Run) -> None:
@@ -156,7 +156,7 @@ class Deletion:
     def prepare(self, cluster: Watched, run: Run) -> None:
         made = cluster.ask(create, run.topic, run.assignment)
         assert made == DONE, made
-        cluster.wait_until_whole(run.topic, run.assignment)
+        cluster.wait_until_healthy(run.topic, run.assignment)
 
     def wish(self, address: tuple[str, int], run: Run) -> str:
         return delete(address, run.topic)
@@ -199,7 +199,7 @@ class Deletion:
             return again[-1] == DONE
 
         eventually(is_made, lambda: f"the name is free: {again}", DEADLINE_S)
-        cluster.wait_until_whole(run.topic, run.assignment)
+        cluster.wait_until_healthy(run.topic, run.assignment)
         check_directories(cluster, run)
 
     def allowed_epochs(self, cluster: Watched, run: Run) -> list[set[int]]:

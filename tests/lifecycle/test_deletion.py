@@ -40,7 +40,7 @@ def cluster(new_brokers: NewBrokers, request: pytest.FixtureRequest) -> Iterator
 def have(cluster: Watched, assignment: Assignment) -> znodes.TopicAssignment:
     made = cluster.ask(create, T, assignment)
     assert made == DONE
-    cluster.wait_until_whole(T, assignment)
+    cluster.wait_until_healthy(T, assignment)
     found = cluster.topic_znode(T)
     assert found is not None
     return found
@@ -78,7 +78,7 @@ def test_partitions_that_somebody_writes_by_hand_come_into_being(cluster: Watche
     first, second, third = everybody(cluster)
     before = have(cluster, [[first, second, third]])
     write_by_hand(cluster, with_another_partition(before, [second, third, first]))
-    cluster.wait_until_whole(T, [[first, second, third], [second, third, first]])
+    cluster.wait_until_healthy(T, [[first, second, third], [second, third, first]])
     assert cluster.check_states(T, 2) == [0, 0]
     assert cluster.directories_of(T, 2) == {0: everybody(cluster), 1: everybody(cluster)}
     # And by the tools of an older Kafka, which know of no ids.
@@ -86,7 +86,7 @@ def test_partitions_that_somebody_writes_by_hand_come_into_being(cluster: Watche
         with_another_partition(before, [second, third, first]), [third, first, second]
     )
     write_by_hand(cluster, replace(third_partition, topic_id=None))
-    cluster.wait_until_whole(
+    cluster.wait_until_healthy(
         T, [[first, second, third], [second, third, first], [third, first, second]]
     )
     found = cluster.topic_znode(T)

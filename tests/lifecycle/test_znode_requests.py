@@ -31,7 +31,7 @@ def cluster(new_brokers: NewBrokers, request: pytest.FixtureRequest) -> Iterator
 
 def have(cluster: Watched, *assignment: list[BrokerId]) -> None:
     assert cluster.ask(create, T, assignment) == DONE
-    cluster.wait_until_whole(T, list(assignment))
+    cluster.wait_until_healthy(T, list(assignment))
 
 
 def write(cluster: Watched, path: str, data: bytes) -> None:
@@ -214,6 +214,6 @@ def test_cluster_that_starts_with_an_unfinished_reassignment_has_all_replicas_in
     eventually(lambda: not cluster.observer.broker_epochs(), lambda: "all are missed", DEADLINE_S)
     moving = begin_reassignment(cluster)
     cluster.brokers.restart(everybody)
-    cluster.wait_until_whole(T, [list(moving.replicas), everybody[1:]])
+    cluster.wait_until_healthy(T, [list(moving.replicas), everybody[1:]])
     wait_for_line(cluster, "unfinished reassignment is not continued")
     check_growth_and_deletion(cluster, moving)

@@ -76,10 +76,10 @@ class Watched:
 
     # ---- waiting
 
-    def wait_until_whole(self, topic: str, assignment: Assignment) -> None:
+    def wait_until_healthy(self, topic: str, assignment: Assignment) -> None:
         """All replicas of this topic and of all others are in sync, and all brokers say so."""
 
-        def is_whole(views: dict[str, TopicView]) -> bool:
+        def is_healthy(views: dict[str, TopicView]) -> bool:
             return (
                 topic in views
                 and [list(each.replicas) for each in views[topic].partitions] == assignment
@@ -91,7 +91,7 @@ class Watched:
             )
 
         eventually(
-            lambda: all(is_whole(views) for views in self.everything_told()),
+            lambda: all(is_healthy(views) for views in self.everything_told()),
             lambda: f"all replicas in sync: {self.everything_told()}",
             DEADLINE_S,
         )

@@ -97,7 +97,7 @@ class Run:
 
     # ---- one round
 
-    def strike(self, kind: Kind, aimed_at: str) -> None:
+    def inject(self, kind: Kind, aimed_at: str) -> None:
         life = self.driver
         match kind:
             case Other.WORKER:
@@ -240,7 +240,7 @@ def test_kills_of_driver_workers_and_broker_lose_nothing_and_repeat_nothing_in_p
                         f"{time.monotonic() - began:6.1f} s: {number} {kind}, {aimed_at}",
                         flush=True,
                     )
-                    run.strike(kind, aimed_at)
+                    run.inject(kind, aimed_at)
                 load.stop()
             run.wait(lambda: run.read_by_all() == load.sent, "all of the input behind both streams")
             run.driver.finish()

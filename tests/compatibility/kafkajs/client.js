@@ -1,14 +1,15 @@
-// One conversation of kafkajs with a broker: what to do comes in as JSON, what came of it goes out as JSON. An error is an answer, too: {"error": {"type": "TOPIC_ALREADY_EXISTS", "message": "…"}}.
+// Runs one kafkajs command: reads its options as JSON from stdin and prints the result as JSON.
+// Errors are printed as {"error": {"type": "TOPIC_ALREADY_EXISTS", "message": "…"}}.
 
 const { readFileSync } = require('fs')
 const { Kafka, CompressionTypes, ConfigResourceTypes, logLevel } = require('kafkajs')
 
-const wish = JSON.parse(readFileSync(0))
+const options = JSON.parse(readFileSync(0))
 const kafka = new Kafka({
   clientId: 'compatibility',
-  brokers: [wish.servers],
+  brokers: [options.servers],
   logLevel: logLevel.NOTHING,
-  retry: { initialRetryTime: 100, retries: wish.retries === undefined ? 8 : wish.retries },
+  retry: { initialRetryTime: 100, retries: options.retries === undefined ? 8 : options.retries },
 })
 
 const bytes = text => (text === null || text === undefined ? null : Buffer.from(text, 'base64'))
@@ -38,8 +39,7 @@ async function produce({ topic, records, codec, acks, idempotent, allowAutoTopic
   }
 }
 
-// One record after the other, each acknowledged before the next. A line per acknowledgement, so that whoever reads
-// them can take the broker away in the middle.
+// Sends one record at a time and prints a line per acknowledgement, so that the test can restart the broker in between.
 async function produceSlowly({ topic, count }) {
   const producer = kafka.producer()
   await producer.connect()
@@ -67,7 +67,7 @@ async function describeConfigs({ topic }) {
   return administer({ method: 'describeConfigs', options: { resources, includeSynonyms: true } })
 }
 
-// It wants to have seen the topic before it deletes records of it.
+// kafkajs needs the topic's metadata before it can delete records.
 async function deleteRecords({ topic, offset }) {
   const admin = kafka.admin()
   await admin.connect()
@@ -82,7 +82,7 @@ async function deleteRecords({ topic, offset }) {
 
 const commands = { produce, produceSlowly, administer, describeConfigs, deleteRecords }
 
-commands[wish.command](wish)
+commands[options.command](options)
   .then(result => console.log(JSON.stringify({ result })))
   .catch(error => {
     const cause = error.errors ? error.errors[0] : error

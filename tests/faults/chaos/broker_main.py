@@ -1,8 +1,8 @@
-"""`barnabas broker` with doors of the test: a disk that forgets, a clock that jumps. SIGUSR1 prints all stacks.
+"""`barnabas broker` for chaos tests: with a disk that loses unsynced data and a clock that jumps.
 
 python -m tests.faults.chaos.broker_main [--forgetful] [--clock-file FILE] <server.properties>
 
-The clock file holds the shift in milliseconds; it is read again while the broker runs.
+SIGUSR1 prints all stacks. The clock file holds the shift in milliseconds; it is read again while the broker runs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ READ_EVERY_S = 0.1
 
 
 class ShiftedClock:
-    """Wall-clock time plus the shift that a file holds."""
+    """Wall-clock time plus the shift stored in a file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

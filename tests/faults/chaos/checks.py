@@ -1,4 +1,4 @@
-"""What must hold of broker processes: no unexplained traceback, no busy loop, answers in time."""
+"""Checks on broker processes: no unexplained traceback, no busy loop, responses in time."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from support.cluster import MemberProcess
 BUSY_SHARE = 0.9
 BUSY_S = 5.0
 BUSY_ROUNDS = 3
-"""A broker that is busy that many times in a row has a hang, not a backlog."""
+"""A broker that is busy in this many consecutive checks hangs; a backlog would be done."""
 ANSWER_S = 5.0
 
 TRACEBACK = re.compile(r"^Traceback \(most recent call last\):$")
 EXPLAINED: tuple[tuple[str, str], ...] = ()
-"""Pattern of the last line of a traceback, and the reason why it is not a defect."""
+"""Pattern of a traceback's last line, and the reason why it is not a defect."""
 
 
 def tracebacks(log: str) -> list[str]:
@@ -63,13 +63,13 @@ def usage(pid: int) -> Usage:
 
 
 def busy_share(before: Usage, after: Usage) -> float:
-    """Of the time in which the machine had a core for the process, the share in which it ran."""
+    """The share of time the process ran, relative to the time in which the machine had a core for it."""
     available = (after.at - before.at) - (after.starved_s - before.starved_s)
     return (after.cpu_s - before.cpu_s) / max(available, 0.001)
 
 
 def busy_brokers(brokers: Iterable[MemberProcess]) -> list[int]:
-    """Brokers that are busy all the time, though nobody asks anything of them."""
+    """Brokers that are always busy although no client sends requests."""
     suspects = {broker.id: broker.process.pid for broker in brokers if broker.process is not None}
     for _ in range(BUSY_ROUNDS):
         before = {broker: usage(pid) for broker, pid in suspects.items()}
@@ -90,7 +90,7 @@ def silent_brokers(brokers: Iterable[MemberProcess]) -> list[int]:
 
 
 def dump_stacks(brokers: Iterable[MemberProcess]) -> None:
-    """Every broker writes the stacks of its threads to its log. Those that are paused do so when they go on."""
+    """Make every broker log the stacks of its threads. Paused brokers do so when they resume."""
     for broker in brokers:
         if broker.is_running and broker.process is not None:
             os.kill(broker.process.pid, signal.SIGUSR1)

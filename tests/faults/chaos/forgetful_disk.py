@@ -1,14 +1,14 @@
-"""A real disk that forgets: the twin of simulator/disk.py for a broker in a process of its own.
+"""A real disk that loses unsynced data: the counterpart of simulator/disk.py for a broker in its own process.
 
-Files are real ones, so everything is served as it always is. Beside the log directory lies a store with what a power
-cut would leave: for every file the bytes of its last fsync, for every directory the names of its last. When the process
-has been killed, `lose_power` makes the directory anew from the store.
+Files are real, so the broker serves them as usual. A store next to the log directory holds the state that survives a
+power failure: for each file the bytes of its last fsync, for each directory the names of its last fsync. After the
+process was killed, `lose_power` rebuilds the log directory from the store.
 
     <log dir>.durable/4711          the bytes of inode 4711 as of its last fsync
                       4711.names    the names in directory 4711 as of its last fsync, with their inodes
-                      4711.held     another name of the file, so that its number is not given to another
+                      4711.held     a second link to the file, so that its inode number is not reused
 
-What a start finds is taken for durable. Renames are not kept in order, which is harsher than a file system's journal.
+Everything found at startup counts as durable. Renames are not kept in order, which is harsher than a journal.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def store_of(log_dir: Path) -> Path:
 
 
 class ForgetfulDisk(RealDisk):
-    """For one log directory."""
+    """The disk of one log directory."""
 
     def __init__(self, log_dir: Path, *, is_aside: bool = False) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class ForgetfulDisk(RealDisk):
     def for_thread(self) -> ForgetfulDisk:
         return ForgetfulDisk(self.log_dir, is_aside=True)
 
-    # ---- the doors through which a byte or a name becomes durable; a real fsync would only cost time
+    # ---- calls that make bytes or names durable; a real fsync would only cost time
 
     def sync_now(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
         for file in files:
@@ -81,7 +81,7 @@ class ForgetfulDisk(RealDisk):
     def keep_file(self, path: str, descriptor: int) -> None:
         stat = os.fstat(descriptor)
         self.put(f"{stat.st_ino}", os.pread(descriptor, stat.st_size, 0))
-        # Gone already: its name will not be kept either.
+        # If the file is already deleted, its name is not kept either.
         with suppress(FileExistsError, FileNotFoundError):
             os.link(path, self.store / f"{stat.st_ino}.held")
 
@@ -95,7 +95,7 @@ class ForgetfulDisk(RealDisk):
         self.put(f"{directory.stat().st_ino}.names", json.dumps(found).encode())
 
     def put(self, name: str, data: bytes) -> None:
-        """At once: the process may be killed at any moment."""
+        """Write atomically: the process may be killed at any moment."""
         with self.writing:
             new = self.store / "new"
             new.write_bytes(data)
@@ -103,8 +103,10 @@ class ForgetfulDisk(RealDisk):
 
 
 def lose_power(log_dir: Path, choose: Random) -> int:
-    """What the next start finds: all that was durable, and of what was appended since a random part. The number of
-    bytes of logs that are gone. Nobody uses the directory."""
+    """Rebuild the state that the next start finds: all durable data, and a random part of what was appended since.
+
+    Returns the number of log bytes lost. No process may use the directory.
+    """
     found = log_dir.with_name(log_dir.name + ".found")
     restore(found, store_of(log_dir), log_dir.stat().st_ino, choose)
     lost = bytes_of_logs(log_dir) - bytes_of_logs(found)
@@ -128,11 +130,11 @@ def restore(directory: Path, store: Path, inode: int, choose: Random) -> None:
         kept, held = store / f"{number}", store / f"{number}.held"
         durable = kept.read_bytes() if kept.exists() else b""
         written = held.read_bytes() if held.exists() else durable
-        (directory / name).write_bytes(torn(durable, written, choose))
+        (directory / name).write_bytes(tear(durable, written, choose))
 
 
-def torn(durable: bytes, written: bytes, choose: Random) -> bytes:
-    """The durable bytes, or more of what was appended to them, and perhaps a hole at the end that was never written."""
+def tear(durable: bytes, written: bytes, choose: Random) -> bytes:
+    """The durable bytes, possibly some of the bytes appended to them, and possibly a hole at the end."""
     if not written.startswith(durable) or choose.random() < 0.5:
         return durable
     kept = choose.randint(len(durable), len(written))

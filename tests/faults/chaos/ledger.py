@@ -1,7 +1,7 @@
-"""What was promised and what was seen in a run, and what of it does not fit together. Pure, fed by many threads.
+"""Ledger of a run: records acknowledged, records read, and the contradictions between them. Pure; thread-safe.
 
-A value says who wrote it, into which partition, and as which of theirs there: `rdkafka-3-17`. So a log alone tells
-whether anything is missing, there twice, or out of order.
+A value names its writer, its partition and its number there: `rdkafka-3-17`. So the log alone shows whether a record
+is missing, duplicated or out of order.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 SHOWN_MAX = 10
 UNKNOWN_OFFSET = -1
-"""Of a batch that the leader had already, when the answer to it was lost."""
+"""The offset of a batch that the leader already had: the response to the first attempt was lost."""
 
 
 class Ack(NamedTuple):
     sent_at: float
-    told_at: float
+    acked_at: float
 
 
 def value_of(writer: str, partition: int, number: int) -> bytes:
@@ -27,31 +27,31 @@ def value_of(writer: str, partition: int, number: int) -> bytes:
 
 
 @dataclass
-class Written:
-    """What one writer wrote into one partition."""
+class WriterRecords:
+    """The records of one writer in one partition."""
 
     acks: list[Ack] = field(default_factory=list)
     offsets: dict[int, int] = field(default_factory=dict)
-    """Of those acknowledged, by number."""
+    """Offsets of the acknowledged records, by number."""
 
 
 class Ledger:
     def __init__(self) -> None:
-        self.written: dict[tuple[str, int], Written] = {}
+        self.written: dict[tuple[str, int], WriterRecords] = {}
         self.failed: list[str] = []
         self.unknown: set[tuple[str, int, int]] = set()
-        """Writer, partition and number of records whose producer gave up: they may be there, once."""
+        """Writer, partition and number of records whose producer gave up. Each may be stored at most once."""
         self.seen: dict[tuple[int, int], bytes] = {}
-        """By partition and offset, whoever saw it wherever."""
+        """Values by partition and offset, from all readers."""
         self.contradictions: list[str] = []
         self.reads: dict[str, int] = defaultdict(int)
 
     # ---- writers
 
     def begin(self, writer: str, partitions: int) -> None:
-        """Before any thread runs."""
+        """Register a writer, before any thread runs."""
         for partition in range(partitions):
-            self.written[writer, partition] = Written()
+            self.written[writer, partition] = WriterRecords()
 
     def acknowledge(
         self,
@@ -61,40 +61,40 @@ class Ledger:
         *,
         offset: int,
         sent_at: float,
-        told_at: float,
+        acked_at: float,
     ) -> None:
         written = self.written[writer, partition]
         written.offsets[number] = offset
-        written.acks.append(Ack(sent_at, told_at))
+        written.acks.append(Ack(sent_at, acked_at))
 
     @property
     def acknowledged(self) -> int:
         return sum(len(written.offsets) for written in self.written.values())
 
     def seconds_until_writing_again(self, writer: str, since: float) -> float | None:
-        """Until something sent after that moment was acknowledged in every partition; None if that is still to come."""
+        """Seconds until a record sent after `since` was acknowledged in every partition; None if not yet."""
         slowest = 0.0
         for (name, _), written in self.written.items():
             if name != writer:
                 continue
-            told = first_told(written.acks, since)
-            if told is None:
+            acked = first_ack_time(written.acks, since)
+            if acked is None:
                 return None
-            slowest = max(slowest, told - since)
+            slowest = max(slowest, acked - since)
         return slowest
 
     def longest_silence(
         self, partition: int, begin: float, end: float, writer: str | None = None
     ) -> float:
-        """How long nobody, or one writer, was told anything of this partition: that is what unavailable means."""
-        told = sorted(
-            ack.told_at
+        """The longest time without an acknowledgement in this partition, for one writer or all: its unavailability."""
+        ack_times = sorted(
+            ack.acked_at
             for (name, index), written in self.written.items()
             if index == partition and writer in (None, name)
             for ack in list(written.acks)
-            if begin <= ack.told_at <= end
+            if begin <= ack.acked_at <= end
         )
-        return max(later - earlier for earlier, later in pairwise([begin, *told, end]))
+        return max(later - earlier for earlier, later in pairwise([begin, *ack_times, end]))
 
     # ---- readers
 
@@ -103,16 +103,16 @@ class Ledger:
         known = self.seen.setdefault((partition, offset), value)
         if known != value:
             self.contradictions.append(
-                f"{partition}@{offset} was {known!r}, and {value!r} for {reader}"
+                f"{partition}@{offset} was {known!r}, but {value!r} for {reader}"
             )
 
-    def protest(self, reader: str, what: str) -> None:
+    def report_contradiction(self, reader: str, what: str) -> None:
         self.contradictions.append(f"{reader}: {what}")
 
     # ---- the end
 
     def faults(self, logs: Mapping[int, Sequence[bytes]]) -> list[str]:
-        """Everything that is wrong, given what the logs hold in the end: values by partition, the first at offset 0."""
+        """All faults, given the final logs: values by partition, the first at offset 0."""
         found = [f"failed: {each}" for each in self.failed[:SHOWN_MAX]]
         found += [f"contradiction: {each}" for each in self.contradictions[:SHOWN_MAX]]
         for partition, values in logs.items():
@@ -138,7 +138,7 @@ class Ledger:
             if index == partition:
                 unknown = {each[2] for each in self.unknown if each[:2] == (writer, index)}
                 found += faults_of(writer, partition, written.offsets, places, unknown)
-        # All writers have come to their end, so there is nothing that might still be acknowledged.
+        # All writers have finished, so no more acknowledgements can arrive.
         found += [f"in {partition} and never acknowledged: {value!r}" for value in places]
         return found[:SHOWN_MAX]
 
@@ -150,7 +150,7 @@ def faults_of(
     places: dict[bytes, list[int]],
     unknown: Set[int] = frozenset(),
 ) -> list[str]:
-    """Takes what it has found out of `places`."""
+    """Check one writer's records; removes the records it finds from `places`."""
     found: list[str] = []
     last = -1
     for number in range(max((*offsets, *unknown), default=-1) + 1):
@@ -158,31 +158,31 @@ def faults_of(
         if number in unknown:
             places.pop(value, None)
         elif number not in offsets:
-            found.append(f"left out: {value!r}")
+            found.append(f"skipped: {value!r}")
         if number not in offsets:
             continue
-        told = offsets[number]
+        offset = offsets[number]
         at = places.pop(value, None)
         if at is None:
-            found.append(f"lost: {value!r}, acknowledged at {partition}@{told}")
+            found.append(f"lost: {value!r}, acknowledged at {partition}@{offset}")
             continue
-        if told not in (UNKNOWN_OFFSET, at[0]):
-            found.append(f"acknowledged at {partition}@{told}, is at {at[0]}: {value!r}")
+        if offset not in (UNKNOWN_OFFSET, at[0]):
+            found.append(f"acknowledged at {partition}@{offset}, is at {at[0]}: {value!r}")
         if at[0] < last:
             found.append(f"out of order in {partition}: {value!r} at {at[0]}")
         last = at[0]
     return found
 
 
-def first_told(acks: Sequence[Ack], since: float) -> float | None:
-    """Looked for from the end: what is asked for is always recent."""
+def first_ack_time(acks: Sequence[Ack], since: float) -> float | None:
+    """Search from the end: the time asked for is always recent."""
     first = None
     for index in range(len(acks) - 1, -1, -1):
-        sent_at, told_at = acks[index]
-        if told_at < since:
+        sent_at, acked_at = acks[index]
+        if acked_at < since:
             break
         if sent_at >= since:
-            first = told_at
+            first = acked_at
     return first
 
 

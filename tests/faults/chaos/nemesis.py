@@ -1,7 +1,8 @@
-"""Who harms brokers: one at a time, back before the next, because with two of three gone nothing is promised.
+"""Injects faults into brokers one at a time: each broker is back before the next fault, because a cluster that lost
+two of three brokers promises nothing.
 
-Each fault hits a leader, and often the controller; how long the writers then need is measured twice, from the blow and
-from the return: a broker that comes back, above all one that only slept, must not hold anybody up either.
+Each fault hits a leader, often the controller. The writers' recovery is measured twice: from the fault and from the
+return. A returning broker, above all one that was only paused, must not delay anyone.
 """
 
 from __future__ import annotations
@@ -25,28 +26,28 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Blow:
-    """A fault, and what came of it."""
+class InjectedFault:
+    """A fault and its consequences. Times are in seconds."""
 
     at_s: float
     kind: Kind
     broker: int
-    led: int
+    led_partitions: int
     """Partitions of the topic."""
     was_controller: bool
     away_s: float
-    after_blow: dict[str, float]
+    after_fault: dict[str, float]
     after_return: dict[str, float]
-    whole_s: float
+    in_sync_s: float
     """From the return until all replicas were in sync."""
 
     @property
     def slowest_s(self) -> float:
-        return max(*self.after_blow.values(), *self.after_return.values())
+        return max(*self.after_fault.values(), *self.after_return.values())
 
 
 class Nemesis:
-    """`on_death` is told of a broker that was killed, before it is started again."""
+    """The fault injector. `on_death` is called with a killed broker before it is restarted."""
 
     def __init__(
         self, stage: Stage, choose: Random, on_death: Callable[[MemberProcess], None] | None = None
@@ -55,13 +56,13 @@ class Nemesis:
         self.choose = choose
         self.on_death = on_death
         self.began = time.monotonic()
-        self.blows: list[Blow] = []
+        self.faults: list[InjectedFault] = []
 
     def choose_kind(self) -> Kind:
         return self.choose.choice(list(Kind))
 
     def choose_victim(self) -> int:
-        """One time out of three the controller, else who leads a partition."""
+        """Choose the controller in one of three cases, otherwise the leader of a partition."""
         controller = self.stage.cluster.controller_id
         if self.choose.random() < 1 / 3 and controller in self.stage.cluster.brokers:
             return controller
@@ -69,10 +70,10 @@ class Nemesis:
         leaders = [each.leader for each in partitions if not each.is_offline]
         return self.choose.choice(leaders or [1])
 
-    def strike(self, kind: Kind, victim: int, away_s: float | None = None) -> Blow:
-        """Returns when everything is as before. `away_s` is left to chance unless it is given."""
+    def inject(self, kind: Kind, victim: int, away_s: float | None = None) -> InjectedFault:
+        """Inject a fault; returns when the cluster is healthy again. `away_s` is random unless given."""
         broker = self.stage.cluster.brokers[victim]
-        led = sum(each.leader == victim for each in self.stage.partitions() or ())
+        led_partitions = sum(each.leader == victim for each in self.stage.partitions() or ())
         was_controller = self.stage.cluster.controller_id == victim
         at = time.monotonic()
         match kind:
@@ -84,7 +85,7 @@ class Nemesis:
                 self.stay_away(at, chance if away_s is None else away_s)
             case Kind.STOP:
                 code = broker.stop()
-                assert code == 0, f"exit code {code}; its last words:\n{broker.log()[-2000:]}"
+                assert code == 0, f"exit code {code}; last log lines:\n{broker.log()[-2000:]}"
                 chance = self.choose.uniform(0.0, 0.5) * SESSION_S
                 self.stay_away(at, chance if away_s is None else away_s)
             case Kind.PAUSE:
@@ -96,37 +97,37 @@ class Nemesis:
             broker.resume()
         else:
             broker.start()
-        after_blow = self.stage.wait_for_writers(at)
+        after_fault = self.stage.wait_for_writers(at)
         after_return = self.stage.wait_for_writers(back)
-        self.stage.wait_until_whole()
-        blow = Blow(
+        self.stage.wait_until_healthy()
+        fault = InjectedFault(
             at_s=at - self.began,
             kind=kind,
             broker=victim,
-            led=led,
+            led_partitions=led_partitions,
             was_controller=was_controller,
             away_s=back - at,
-            after_blow=after_blow,
+            after_fault=after_fault,
             after_return=after_return,
-            whole_s=time.monotonic() - back,
+            in_sync_s=time.monotonic() - back,
         )
-        self.blows.append(blow)
-        return blow
+        self.faults.append(fault)
+        return fault
 
     def stay_away(self, since: float, seconds: float) -> None:
-        """The fault lasts. A broken run ends at once."""
+        """Wait while the fault lasts. A failed run ends at once."""
         while time.monotonic() < since + seconds:
             self.stage.check_health()
             time.sleep(0.05)
 
-    def strike_for(self, seconds: float) -> None:
+    def inject_for(self, seconds: float) -> None:
         while time.monotonic() - self.began < seconds:
-            self.strike(self.choose_kind(), self.choose_victim())
+            self.inject(self.choose_kind(), self.choose_victim())
             self.stay_away(time.monotonic(), self.choose.uniform(0.0, 1.0))
 
     def storm_for(self, seconds: float) -> int:
-        """Blows that do not wait for each other, so that now and then two or all are gone at once. Nobody can go on
-        then, but nothing may be lost by it either. The number of blows; everybody is back in the end."""
+        """Inject faults that overlap, so that sometimes two or all brokers are down. Writes stop then, but no record
+        may be lost. Returns the number of faults; all brokers are back at the end."""
         brokers = list(self.stage.cluster.brokers.values())
         away: dict[int, Kind] = {}
         struck = 0
@@ -150,27 +151,29 @@ class Nemesis:
             self.stay_away(time.monotonic(), self.choose.choice((0.0, 0.5, 1.0)) * SESSION_S)
         return struck
 
-    def judge(self) -> None:
-        """The table, and whether everybody went on in time."""
+    def check(self) -> None:
+        """Print the table and check that all writers resumed in time."""
         print(self.table())
-        late = [blow for blow in self.blows if blow.slowest_s > LIMIT_S]
-        assert not late, f"writers stood still for more than {LIMIT_S} s: {late}"
+        late = [fault for fault in self.faults if fault.slowest_s > LIMIT_S]
+        assert not late, f"writers were blocked for more than {LIMIT_S} s: {late}"
 
     def table(self) -> str:
         writers = [writer.kind for writer in self.stage.writers]
         lines = [
             f"{'at':>7}  {'fault':8} {'broker':16} {'away':>6}"
-            + "".join(f" {name + ' goes on after':>28} {'return':>7}" for name in writers)
-            + f" {'whole':>6}"
+            + "".join(f" {name + ' resumes after':>28} {'return':>7}" for name in writers)
+            + f" {'in sync':>7}"
         ]
-        for blow in self.blows:
-            who = f"{blow.broker} leads {blow.led}" + (" +ctl" if blow.was_controller else "")
+        for fault in self.faults:
+            who = f"{fault.broker} leads {fault.led_partitions}" + (
+                " +ctl" if fault.was_controller else ""
+            )
             times = "".join(
-                f" {blow.after_blow[name]:26.2f} s {blow.after_return[name]:5.2f} s"
+                f" {fault.after_fault[name]:26.2f} s {fault.after_return[name]:5.2f} s"
                 for name in writers
             )
             lines.append(
-                f"{blow.at_s:5.1f} s  {blow.kind:8} {who:16} {blow.away_s:4.1f} s{times}"
-                f" {blow.whole_s:4.1f} s"
+                f"{fault.at_s:5.1f} s  {fault.kind:8} {who:16} {fault.away_s:4.1f} s{times}"
+                f" {fault.in_sync_s:4.1f} s"
             )
         return "\n".join(lines)

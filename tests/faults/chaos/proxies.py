@@ -1,9 +1,9 @@
-"""TCP proxies in front of processes, whose links can be held, made deaf one way, reset or slowed down.
+"""TCP proxies in front of processes. Their links can hold bytes, drop one direction, reset connections or be slow.
 
     broker 1 ─ connect ─► proxy of broker 2 ─► inter-broker listener of broker 2
 
-All brokers connect to the same advertised address of broker 2. Which of them a connection comes from is found by its
-local port among the sockets of the broker processes, so each ordered pair of brokers has a link of its own.
+All brokers connect to the same advertised address of broker 2. The source broker of a connection is found by its local
+port among the sockets of the broker processes. So each ordered pair of brokers has its own link.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ class Direction(Enum):
 
 
 class Disturbance(NamedTuple):
-    """What a link does to the bytes that pass it."""
+    """The effect of a link on the bytes that pass it."""
 
     holds: bool = False
-    """Bytes wait, and pass when the link is whole again, as TCP retransmits them."""
+    """Bytes wait and pass when the link is healed, as TCP retransmits them."""
     swallows: Direction | None = None
-    """Bytes of one direction are lost. Their connection is reset when the link is whole again."""
+    """Bytes of one direction are lost. Their connection is reset when the link is healed."""
     resets: bool = False
     """Connections are reset and new ones refused."""
     latency_s: float = 0.0
     bytes_per_s: float = 0.0
 
 
-WHOLE = Disturbance()
+UNDISTURBED = Disturbance()
 
 
 class Flow:
@@ -52,7 +52,7 @@ class Flow:
         self.near = near
         self.far = far
         self.lost: Direction | None = None
-        """The direction of which bytes were swallowed."""
+        """The direction in which bytes were dropped."""
 
     def abort(self) -> None:
         for writer in (self.near, self.far):
@@ -60,7 +60,7 @@ class Flow:
 
 
 class Link:
-    """All connections of one source to one destination. Used on the loop of the proxies alone."""
+    """All connections from one source to one destination. Used only on the event loop of the proxies."""
 
     def __init__(self) -> None:
         self.disturbances: dict[int, Disturbance] = {}
@@ -69,14 +69,14 @@ class Link:
 
     @property
     def current(self) -> Disturbance:
-        """The latest one counts."""
-        return next(reversed(self.disturbances.values()), WHOLE)
+        """The latest disturbance wins."""
+        return next(reversed(self.disturbances.values()), UNDISTURBED)
 
     def disturb(self, number: int, disturbance: Disturbance) -> None:
         self.disturbances[number] = disturbance
         self.note_change()
 
-    def mend(self, number: int) -> None:
+    def heal(self, number: int) -> None:
         self.disturbances.pop(number, None)
         self.note_change()
 
@@ -112,10 +112,10 @@ class Link:
 
 
 class Proxy:
-    """Listens in front of one port."""
+    """Proxy in front of one port."""
 
     def __init__(self, target: int, link_of: Callable[[int], Link | None]) -> None:
-        """`link_of` takes the port that a connection comes from."""
+        """`link_of` takes the source port of a connection."""
         self.target = target
         self.link_of = link_of
         self.server: asyncio.Server | None = None
@@ -165,21 +165,21 @@ class Proxy:
 
 
 class Proxies:
-    """Proxies of one cluster, on a thread of their own. Methods may be called from any other thread."""
+    """The proxies of one cluster, on their own thread. Methods may be called from any other thread."""
 
     def __init__(self, pids: Callable[[], dict[int, int]]) -> None:
-        """`pids` gives the broker that runs as each process."""
+        """`pids` returns the broker id of each process id."""
         self.pids = pids
         self.thread = LoopThread("proxies")
         self.links: dict[tuple[int, int], Link] = {}
         self.opened: list[Proxy] = []
 
     def between(self, broker: int, port: int) -> int:
-        """A port that leads to the inter-broker listener of a broker."""
+        """Open a proxy port to the inter-broker listener of a broker."""
         return self.open(port, lambda peer: self.link_from(peer, broker))
 
     def in_front_of(self, key: tuple[int, int], port: int) -> int:
-        """A port that leads to another one, all connections over one link."""
+        """Open a proxy port to another port, with one link for all connections."""
         return self.open(port, lambda _: self.link(key))
 
     def open(self, port: int, link_of: Callable[[int], Link | None]) -> int:
@@ -197,11 +197,11 @@ class Proxies:
         return None if source is None else self.link((source, destination))
 
     def disturb(self, key: tuple[int, int], number: int, disturbance: Disturbance) -> None:
-        """`number` tells overlapping disturbances of a link apart."""
+        """`number` distinguishes overlapping disturbances of a link."""
         self.thread.call(lambda: self.link(key).disturb(number, disturbance))
 
-    def mend(self, key: tuple[int, int], number: int) -> None:
-        self.thread.call(lambda: self.link(key).mend(number))
+    def heal(self, key: tuple[int, int], number: int) -> None:
+        self.thread.call(lambda: self.link(key).heal(number))
 
     def end(self) -> None:
         def close() -> None:
@@ -213,7 +213,7 @@ class Proxies:
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
-    """Close with RST, whatever is unsent."""
+    """Close with RST and drop unsent bytes."""
     with suppress(OSError):
         raw: socket.socket = writer.get_extra_info("socket")
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -221,7 +221,7 @@ def reset(writer: asyncio.StreamWriter) -> None:
 
 
 def broker_with_port(pids: dict[int, int], port: int) -> int | None:
-    """The broker whose process has a socket bound to this port; None if none has, or it has just ended."""
+    """The broker whose process owns this local port; None if there is none or it has just exited."""
     for pid, broker in pids.items():
         with suppress(psutil.Error):
             for connection in psutil.Process(pid).net_connections("tcp4"):

@@ -1,9 +1,8 @@
 """Readers that read all the time.
 
-A `Consumer` reads as everybody does: from the leaders, each offset once. An `Eye` looks at one broker, whatever that
-broker takes itself for, and again and again at what it has shown already: were a record to be taken back or replaced
-after anybody could read it, an eye would have seen both. What an eye asked of a broker that stands still lies in its
-socket, and is the first thing that a leader of yesterday answers when it wakes up.
+A `Consumer` reads from the leaders, each offset once. A `BrokerReader` polls one broker, regardless of that broker's
+role, and rereads records it has already seen. If a readable record were removed or replaced, it would have seen both
+values. Its request to a paused broker waits in the socket and is the first request that a stale leader answers.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from tests.faults.chaos.writer_process import REQUEST_MS
 QUIET = logging.getLogger("tests.librdkafka")
 QUIET.addHandler(logging.NullHandler())
 QUIET.propagate = False
-LOOKS_EVERY_S = 0.1
-LOOKS_BACK = 30
+POLL_INTERVAL_S = 0.1
+REREAD_RECORDS = 30
 FETCH_BY_NAME = 12
 BYTES = 20_000
 GROUP_SESSION_S = 6.0
@@ -53,9 +52,9 @@ class Reader(Worker):
         self.positions = dict.fromkeys(range(partitions), 0)
 
     def take(self, partition: int, offset: int, value: bytes) -> None:
-        """A record. Those before it have all been read."""
+        """Note a record. All records before it have been read."""
         if offset > self.positions[partition]:
-            self.ledger.protest(
+            self.ledger.report_contradiction(
                 self.name, f"read {partition}@{offset} at {self.positions[partition]}"
             )
         self.positions[partition] = max(self.positions[partition], offset + 1)
@@ -63,7 +62,7 @@ class Reader(Worker):
 
 
 class Consumer(Reader):
-    """Also holds that no offset is left out, and none comes again. Given a log, it writes down how it fetches."""
+    """Also checks that no offset is skipped or repeated. With a log path, it logs its fetches."""
 
     def __init__(
         self,
@@ -75,8 +74,8 @@ class Consumer(Reader):
         *,
         is_patient: bool = False,
     ) -> None:
-        """A patient one waits for a response as long as librdkafka does by default, a minute. Any other gives up early,
-        and so would get over a fetch that is never answered."""
+        """A patient consumer waits for a response for a minute, librdkafka's default. Any other gives up early and
+        would hide a fetch that is never answered."""
         super().__init__(
             "patient-consumer" if is_patient else "consumer", topic, partitions, ledger
         )
@@ -103,19 +102,19 @@ class Consumer(Reader):
             for message in self.consumer.consume(500, timeout=0.1):
                 if message.error() is not None:
                     if not message.error().retriable():
-                        self.ledger.protest(self.name, str(message.error()))
+                        self.ledger.report_contradiction(self.name, str(message.error()))
                     continue
                 self.take(message.partition(), message.offset(), message.value())
         self.consumer.close()
 
     def take(self, partition: int, offset: int, value: bytes) -> None:
         if offset < self.positions[partition]:
-            self.ledger.protest(self.name, f"read {partition}@{offset} again")
+            self.ledger.report_contradiction(self.name, f"read {partition}@{offset} again")
         super().take(partition, offset, value)
 
 
 class GroupConsumer(Reader):
-    """Member of a consumer group that commits its offsets. It may read a record twice, but leaves out none."""
+    """Member of a consumer group that commits its offsets. It may read a record twice, but never skips one."""
 
     def __init__(self, servers: str, topic: str, partitions: int, ledger: Ledger) -> None:
         super().__init__("group-consumer", topic, partitions, ledger)
@@ -143,12 +142,12 @@ class GroupConsumer(Reader):
                 if message.error() is None:
                     self.take(message.partition(), message.offset(), message.value())
                 elif message.error().fatal():
-                    self.ledger.protest(self.name, str(message.error()))
+                    self.ledger.report_contradiction(self.name, str(message.error()))
         self.consumer.close()
 
 
 class AiokafkaConsumer(Reader):
-    """Reads assigned partitions with aiokafka, whose fetches use no sessions either."""
+    """Reads assigned partitions with aiokafka, whose fetches use no sessions."""
 
     def __init__(self, servers: str, topic: str, partitions: int, ledger: Ledger) -> None:
         super().__init__("aiokafka", topic, partitions, ledger)
@@ -187,23 +186,23 @@ class AiokafkaConsumer(Reader):
             await consumer.stop()
 
 
-class Eye(Reader):
-    """On one broker."""
+class BrokerReader(Reader):
+    """Polls one broker."""
 
     def __init__(
         self, number: int, servers: str, topic: str, partitions: int, ledger: Ledger
     ) -> None:
-        super().__init__(f"eye-{number}", topic, partitions, ledger)
+        super().__init__(f"broker-reader-{number}", topic, partitions, ledger)
         self.servers = servers
 
     def work(self) -> None:
-        while not self.stopping.wait(LOOKS_EVERY_S):
+        while not self.stopping.wait(POLL_INTERVAL_S):
             with suppress(OSError), Raw(self.servers) as raw:
-                while not self.stopping.wait(LOOKS_EVERY_S):
-                    self.look(raw)
+                while not self.stopping.wait(POLL_INTERVAL_S):
+                    self.poll(raw)
 
-    def look(self, raw: Raw) -> None:
-        offsets = {index: max(0, at - LOOKS_BACK) for index, at in self.positions.items()}
+    def poll(self, raw: Raw) -> None:
+        offsets = {index: max(0, at - REREAD_RECORDS) for index, at in self.positions.items()}
         request = fetch_request(self.topic, offsets, partition_max_bytes=BYTES)
         answer = raw.ask(request, FetchResponse, FETCH_BY_NAME)
         if answer.error_code != ErrorCode.NONE:
@@ -214,7 +213,7 @@ class Eye(Reader):
             data = memoryview(found.records or b"")
             for at, header in batch_headers(data):
                 if header.last_offset >= found.high_watermark:
-                    self.ledger.protest(
+                    self.ledger.report_contradiction(
                         self.name, f"{partition}@{header.last_offset} above {found.high_watermark}"
                     )
                 for record in records(data[at : at + header.size]):

@@ -1,4 +1,4 @@
-"""The logs of all replicas as they lie on their disks, compared byte for byte up to the high watermark."""
+"""Compares the logs of all replicas on disk byte by byte up to the high watermark."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from barnabas.wire.records import batch_headers, crc_is_valid, records
 
 
 class Copy(NamedTuple):
-    """What one replica holds below the high watermark."""
+    """The log of one replica below the high watermark."""
 
     data: bytes
     values: list[bytes]
     epochs: list[int]
-    """Of the leaders that wrote it, each once for every time it begins."""
+    """Leader epochs in log order, without repetitions."""
     faults: list[str]
 
 
 def read_copy(directory: Path, high_watermark: int) -> Copy:
-    """Where one segment ends and the next begins is each broker's own business, so they are read as one."""
+    """Read all segments as one log: each broker rolls segments on its own."""
     joined = b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
     view = memoryview(joined)
     values: list[bytes] = []
@@ -47,7 +47,7 @@ def read_copy(directory: Path, high_watermark: int) -> Copy:
 
 
 def differences(copies: Mapping[int, Copy]) -> list[str]:
-    """By broker. Bytes hold everything: offsets, leader epochs, sequences and where a batch ends."""
+    """Compare copies by broker. The bytes include offsets, leader epochs, sequences and batch boundaries."""
     found = [fault for copy in copies.values() for fault in copy.faults]
     (first, reference), *others = copies.items()
     for broker, copy in others:

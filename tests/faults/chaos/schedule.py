@@ -1,6 +1,6 @@
 """Seeded schedule of overlapping faults. Pure: a seed and a duration give the same faults every time.
 
-Each lane draws from a random generator of its own, so a lane that this machine cannot run does not change the others.
+Each lane draws from its own random generator, so a lane that this machine cannot run does not change the others.
 A longer schedule of the same seed begins with the same faults, unless one of the two is short.
 """
 
@@ -69,18 +69,18 @@ class Fault:
 
 
 Draw = Callable[[Random, float], Fault]
-"""Makes the fault that begins at this time."""
+"""Draws the fault that starts at the given time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Faults of one kind of cause. Within a lane the next fault begins after a pause from `gap_s`."""
+    """Faults with one kind of cause. Within a lane, the next fault starts after a pause drawn from `gap_s`."""
 
     name: str
     gap_s: tuple[float, float]
     draw: Draw
     overlaps: bool = False
-    """The pause counts from the beginning of a fault, not from its end."""
+    """Whether the pause counts from the start of a fault instead of its end."""
 
 
 def make_schedule(
@@ -91,7 +91,7 @@ def make_schedule(
     brokers: Sequence[int] = (1, 2, 3),
     without: Iterable[Kind] = (),
 ) -> list[Fault]:
-    """All faults end within `seconds`."""
+    """Make the schedule. All faults end within `seconds`."""
     pace = SHORT_PACE if seconds < SHORT_S else 1.0
     faults = []
     for lane in lanes(session_s, brokers):
@@ -140,7 +140,7 @@ def draw_link(brokers: Sequence[int]) -> Draw:
 def draw_zookeeper(session_s: float) -> Draw:
     def draw(random: Random, at: float) -> Fault:
         kind = random.choice((Kind.ZOOKEEPER_KILL, Kind.ZOOKEEPER_PAUSE))
-        # Half of them last less than a session.
+        # Half of them last less than a session timeout.
         share = random.choice((random.uniform(0.1, 0.8), random.uniform(1.2, 2.5)))
         return Fault(at, round(share * session_s, 2), kind)
 
@@ -174,7 +174,7 @@ def draw_disk(brokers: Sequence[int]) -> Draw:
 
 
 def draw_clock(brokers: Sequence[int]) -> Draw:
-    """The clock stays where it is until its next jump."""
+    """The clock keeps its shift until the next jump."""
 
     def draw(random: Random, at: float) -> Fault:
         hours = round(random.uniform(-HOURS_MAX, HOURS_MAX), 2)

@@ -1,4 +1,4 @@
-"""What goes on beside the topic of the ledger: a compacted topic, one with retention, and topics that come and go."""
+"""Load besides the ledger's topic: a compacted topic, a topic with retention, and short-lived topics."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SETTINGS = {
     },
 }
 KEYS = 20
-WRITTEN_EVERY_S = 0.05
+WRITE_INTERVAL_S = 0.05
 STORM_TOPICS = 12
 STORM_PAUSE_S = 0.1
 
@@ -45,21 +45,21 @@ class SideWriter(Worker):
     def __init__(self, servers: str, delivery_s: float) -> None:
         super().__init__("side-writer")
         self.offsets: dict[str, dict[int, int]] = {COMPACTED: {}, RETAINED: {}}
-        """Of the acknowledged records of a topic, by number."""
+        """Offsets of a topic's acknowledged records, by number."""
         self.failed: list[str] = []
         self.number = 0
-        """Of the next record of each topic."""
+        """Number of the next record of each topic."""
         self.producer = Producer(
             {
                 "bootstrap.servers": servers,
                 "enable.idempotence": True,
                 "acks": "all",
-                # Timeouts are the defaults: one that gave up early would get over a request that is never answered.
+                # Default timeouts: a client that gave up early would hide a request that is never answered.
                 "message.timeout.ms": int(delivery_s * 1000),
                 "reconnect.backoff.max.ms": 200,
                 "retry.backoff.max.ms": 200,
                 "batch.size": 4000,
-                # As of writer_process.RdkafkaInOrder.
+                # See writer_process.RdkafkaInOrder.
                 "max.in.flight.requests.per.connection": 1,
                 "error_cb": self.note_error,
             },
@@ -75,7 +75,7 @@ class SideWriter(Worker):
             for topic in SETTINGS:
                 self.write(topic, self.number)
             self.number += 1
-            until = time.monotonic() + WRITTEN_EVERY_S
+            until = time.monotonic() + WRITE_INTERVAL_S
             while (left := until - time.monotonic()) > 0:
                 self.producer.poll(left)
         left_over = self.producer.flush(60.0)
@@ -94,13 +94,13 @@ class SideWriter(Worker):
                 offset = message.offset()
                 self.offsets[topic][number] = -1 if offset is None else offset
 
-        with suppress(KafkaException):  # a fatal error is noted
+        with suppress(KafkaException):  # fatal errors are noted
             self.producer.produce(
                 topic, b"%d" % number, key=key_of(number), partition=0, on_delivery=acknowledged
             )
 
     def faults(self, topic: str, directories: dict[int, Path], end: int) -> list[str]:
-        """What is wrong with the copies of a topic, given the directory of its partition on each broker."""
+        """Faults in the copies of a topic, given its partition directory on each broker."""
         copies = {broker: read_records(path, end) for broker, path in directories.items()}
         check = compaction_faults if topic == COMPACTED else retention_faults
         found = [f"{topic}: {each}" for each in self.failed]

@@ -1,8 +1,8 @@
-"""Three brokers in processes around a ZooKeeper, two writers and four readers at work, and somebody who looks on.
+"""Test stage: three broker processes with a ZooKeeper, two writers, four readers, and an observer of the invariants.
 
 with Stage(tmp_path, chroot) as stage:
-    ...                     whatever happens to brokers
-    stage.settle()          all of it stands, and all replicas hold it; what does not fit fails
+    ...                     inject faults into brokers
+    stage.settle()          check that all records are stored on all replicas
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from support.cluster import ClusterProcesses
 from support.waiting import eventually
 from tests.faults.chaos import replicas
 from tests.faults.chaos.ledger import Ledger
-from tests.faults.chaos.readers import Consumer, Eye, Reader
+from tests.faults.chaos.readers import BrokerReader, Consumer, Reader
 from tests.faults.chaos.worker import Worker
 from tests.faults.chaos.writer_process import DELIVERY_S
 from tests.faults.chaos.writers import Writer
@@ -35,12 +35,12 @@ from tests.lifecycle.observer import Observer
 TOPIC, PARTITIONS = "letters", 4
 SESSION_S = 2.0
 DEADLINE_S = 60.0
-LOOKS_EVERY_S = 0.05
+POLL_INTERVAL_S = 0.05
 SETTINGS = {
     "zookeeper.session.timeout.ms": str(int(SESSION_S * 1000)),
     # A broker may be paused just when it connects.
     "zookeeper.connection.timeout.ms": "20000",
-    # Leaders go back to whom they belong to now and then, faults or not.
+    # Preferred leader elections run now and then, independent of faults.
     "leader.imbalance.check.interval.seconds": "7",
     "leader.imbalance.per.broker.percentage": "0",
     "controlled.shutdown.retry.backoff.ms": "500",
@@ -57,7 +57,7 @@ class Stage:
     delivery_s = DELIVERY_S
     consumer_log: Path | None = None
     may_give_up = False
-    """Whether our own producer may give up on a record, as it does after a request timeout without a leader."""
+    """Whether our own producer may give up on a record. It does after a request timeout without a leader."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Stage:
         writers: Sequence[str] = WRITERS,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        """Those who are `forgetful` have disks that forget; see forgetful_disk.py."""
+        """Brokers in `forgetful` have disks that lose unsynced data; see forgetful_disk.py."""
         self.data = data
         self.kinds = writers
         self.cluster = ClusterProcesses(
@@ -114,14 +114,14 @@ class Stage:
         self.observer.end()
 
     def create_topic(self) -> None:
-        self.wait(self.all_are_there, "all brokers are there")
+        self.wait(self.all_brokers_are_registered, "all brokers are there")
         wanted = NewTopic(
             name=TOPIC, partitions=PARTITIONS, replication_factor=3, configs=self.topic_settings
         )
         with Cluster(self.cluster.bootstrap_servers) as client:
             (outcome,) = Admin(client).create_topics([wanted])
         assert outcome.error is None, outcome.error
-        self.wait(self.is_whole, "all brokers have heard of the topic")
+        self.wait(self.is_healthy, "all brokers know the topic")
 
     def begin_work(self) -> None:
         servers = self.cluster.bootstrap_servers
@@ -142,7 +142,7 @@ class Stage:
             self.consumer,
             *self.more_readers(),
             *(
-                Eye(number, broker.bootstrap_servers, TOPIC, PARTITIONS, self.ledger)
+                BrokerReader(number, broker.bootstrap_servers, TOPIC, PARTITIONS, self.ledger)
                 for number, broker in self.cluster.brokers.items()
             ),
         ]
@@ -157,19 +157,19 @@ class Stage:
     def workers(self) -> list[Worker]:
         return [*self.writers, *self.readers]
 
-    # ---- looking
+    # ---- observing
 
     def wait(self, condition: Callable[[], bool], what: str, seconds: float = DEADLINE_S) -> None:
-        """As `eventually`, but at a pace that leaves the machine to those who work; a broken run ends at once."""
+        """Like `eventually`, but polls slowly to leave the CPU to the workers. A failed run ends at once."""
 
-        def look() -> bool:
+        def check() -> bool:
             self.check_health()
             if condition():
                 return True
-            time.sleep(LOOKS_EVERY_S)
+            time.sleep(POLL_INTERVAL_S)
             return False
 
-        eventually(look, what, seconds)
+        eventually(check, what, seconds)
 
     def check_health(self) -> None:
         for each in self.workers:
@@ -181,7 +181,7 @@ class Stage:
         assert not self.invariants.broken, self.invariants.broken[:3]
 
     def partitions(self) -> tuple[PartitionView, ...] | None:
-        """As any broker that answers knows them."""
+        """The partitions as any available broker reports them."""
         servers = [each.bootstrap_servers for each in self.cluster.brokers.values()]
         for address in servers:
             try:
@@ -191,14 +191,14 @@ class Stage:
                 continue
         return None
 
-    def all_are_there(self) -> bool:
+    def all_brokers_are_registered(self) -> bool:
         views = [broker.view() for broker in self.cluster.brokers.values()]
         return all(view is not None and len(view.brokers) == len(views) for view in views)
 
-    def is_whole(self) -> bool:
-        """In everybody's eyes: all brokers are there, and all replicas in sync."""
+    def is_healthy(self) -> bool:
+        """Whether every broker sees all brokers registered and all replicas in sync."""
         for broker in self.cluster.brokers.values():
-            assert broker.is_running, f"{broker.id} ended; its last words:\n{broker.log()[-2000:]}"
+            assert broker.is_running, f"{broker.id} exited; last log lines:\n{broker.log()[-2000:]}"
             try:
                 with Cluster(broker.bootstrap_servers, timeout_s=1.0) as client:
                     view = client.refresh([TOPIC])
@@ -211,11 +211,11 @@ class Stage:
                 return False
         return True
 
-    def wait_until_whole(self) -> None:
-        self.wait(self.is_whole, "all replicas are in sync again")
+    def wait_until_healthy(self) -> None:
+        self.wait(self.is_healthy, "all replicas are in sync again")
 
     def wait_for_writers(self, since: float) -> dict[str, float]:
-        """Seconds from then until each of them got something into every partition."""
+        """Seconds from `since` until each writer got a record acknowledged in every partition."""
         self.wait(
             lambda: all(
                 self.ledger.seconds_until_writing_again(writer.kind, since) is not None
@@ -231,12 +231,12 @@ class Stage:
     # ---- the end
 
     def settle(self) -> None:
-        """Writers finish, readers come to the end; then everything is compared."""
-        self.wait_until_whole()
+        """Let writers finish and readers reach the end, then compare everything."""
+        self.wait_until_healthy()
         for writer in self.writers:
             writer.finish()
         self.check_health()
-        self.wait_until_whole()
+        self.wait_until_healthy()
         ends = self.high_watermarks()
         self.wait(
             lambda: all(self.consumer.positions[index] >= end for index, end in ends.items()),

@@ -1,4 +1,4 @@
-"""Runs a schedule of overlapping faults against a stage, and says what happened when a run fails."""
+"""Runs a schedule of overlapping faults against a stage, and reports the events when a run fails."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.faults.chaos.storm_stage import NODE, ZOOKEEPER_ID, StormStage
 
 TICK_S = 0.05
 STOP_S = 90.0
-"""A broker that has not ended so long after SIGTERM hangs."""
+"""A broker that has not exited this long after SIGTERM hangs."""
 EXPLAINED_FOR_S = 30.0
-"""A broker may end by itself when its disk was full or ZooKeeper was away within that time: it could not start."""
+"""A broker may exit by itself if its disk was full or ZooKeeper was down within this time: it could not start."""
 EXPLAINING = (
     Kind.ZOOKEEPER_KILL,
     Kind.ZOOKEEPER_PAUSE,
@@ -28,16 +28,16 @@ EXPLAINING = (
     Kind.DISK_FULL,
 )
 STOPPED_CODES = (0, 143, -signal.SIGTERM)
-"""Of a broker that was asked to stop: while it ran, while it started, and before Python ran its code."""
+"""Exit codes of a broker that got SIGTERM: while running, while starting, and before Python ran its code."""
 FAILED_CODES = (1,)
-"""Of a broker that could not start or go on. Any other code is a defect, as that of a watchdog is."""
+"""Exit codes of a broker that could not start or continue. Any other code, such as the watchdog's, is a defect."""
 BALLAST = "ballast"
 OFFLINE = b"log directory is offline"
 DISKS_EVERY_S = 1.0
 
 
 class Exit(NamedTuple):
-    """A broker process that ended."""
+    """The exit of a broker process."""
 
     at_s: float
     broker: int
@@ -46,24 +46,24 @@ class Exit(NamedTuple):
 
 
 class Storm:
-    """`run()` returns when all faults have ended and every broker process runs."""
+    """Runs the schedule. `run()` returns when all faults have ended and every broker process runs."""
 
     def __init__(self, stage: StormStage, schedule: list[Fault]) -> None:
         self.stage = stage
         self.schedule = schedule
         self.began = time.monotonic()
         self.down: dict[int, set[int]] = {broker: set() for broker in stage.cluster.brokers}
-        """By broker, the faults (by number) that keep it from being started again."""
+        """By broker, the numbers of the faults that keep it from being restarted."""
         self.noted: set[int] = set()
-        """Processes whose end is known."""
+        """Processes whose exit was noted."""
         self.killed: set[int] = set()
         self.asked_to_stop: dict[int, float] = {}
         self.unable_until: dict[int, float] = {}
-        """Until when a broker has a reason to end by itself."""
+        """Until when a broker has a reason to exit by itself."""
         self.full: set[int] = set()
         self.were_full: set[int] = set()
         self.log_begins: dict[int, int] = {}
-        """Where in the log of a broker its present process begins."""
+        """The position in each broker's log at which its current process starts."""
         self.next_look_at_disks = 0.0
         self.exits: list[Exit] = []
 
@@ -86,10 +86,10 @@ class Storm:
         for broker in self.stage.cluster.brokers:
             self.stage.set_clock(broker, 0.0)
         deadline = time.monotonic() + STOP_S
-        self.look_for_lost_disks()
+        self.restart_brokers_with_offline_disks()
         while not all(broker.is_running for broker in self.brokers) or self.asked_to_stop:
             self.supervise()
-            assert time.monotonic() < deadline, "not all brokers could be started again"
+            assert time.monotonic() < deadline, "not all brokers could be restarted"
             time.sleep(TICK_S)
 
     @property
@@ -132,9 +132,9 @@ class Storm:
             case Kind.CLOCK_JUMP:
                 self.stage.set_clock(fault.target[0], fault.amount)
             case _:
-                self.strike(number, fault)
+                self.inject(number, fault)
 
-    def strike(self, number: int, fault: Fault) -> None:
+    def inject(self, number: int, fault: Fault) -> None:
         broker = self.stage.cluster.brokers[fault.target[0]]
         if fault.kind is Kind.BROKER_PAUSE:
             if broker.is_running:
@@ -155,7 +155,7 @@ class Storm:
             case Kind.ZOOKEEPER_PAUSE:
                 self.stage.zookeeper.resume(NODE)
             case Kind.ZOOKEEPER_LINK_HOLD | Kind.ZOOKEEPER_LINK_RESET:
-                self.stage.proxies.mend((fault.target[0], ZOOKEEPER_ID), number)
+                self.stage.proxies.heal((fault.target[0], ZOOKEEPER_ID), number)
             case Kind.DISK_FULL:
                 self.free(fault.target[0])
                 self.full.discard(fault.target[0])
@@ -168,10 +168,10 @@ class Storm:
             case Kind.CLOCK_JUMP:
                 pass
             case _:
-                self.stage.proxies.mend((fault.target[0], fault.target[1]), number)
+                self.stage.proxies.heal((fault.target[0], fault.target[1]), number)
 
     def fill(self, broker: int) -> None:
-        """Take every byte that is left."""
+        """Fill the volume completely."""
         descriptor = os.open(self.stage.volumes[broker] / BALLAST, os.O_WRONLY | os.O_CREAT)
         try:
             for size in (1 << 20, 1 << 12, 1):
@@ -187,10 +187,10 @@ class Storm:
     # ---- broker processes
 
     def supervise(self) -> None:
-        """Note brokers that ended, and start those that no fault keeps down."""
+        """Note brokers that exited, and start those that no fault keeps down."""
         for broker in self.brokers:
             if broker.is_running:
-                self.look_for_hang(broker)
+                self.check_for_hang(broker)
                 continue
             self.note_exit(broker)
             if not self.down[broker.id]:
@@ -198,12 +198,12 @@ class Storm:
                 broker.launch()
         if time.monotonic() >= self.next_look_at_disks:
             self.next_look_at_disks = time.monotonic() + DISKS_EVERY_S
-            self.look_for_lost_disks()
+            self.restart_brokers_with_offline_disks()
 
-    def look_for_lost_disks(self) -> None:
-        """Start brokers again that took their log directory offline because it was full.
+    def restart_brokers_with_offline_disks(self) -> None:
+        """Restart brokers that took their log directory offline because it was full.
 
-        A leader does so if another replica can lead. It stays offline until the next start, as in Kafka.
+        A leader does so if another replica can lead. As in Kafka, it stays offline until the next start.
         """
         for broker in self.brokers:
             if broker.is_running and broker.id not in self.full and broker.id in self.were_full:
@@ -214,10 +214,10 @@ class Storm:
                     self.killed.add(broker.id)
                     broker.kill()
 
-    def look_for_hang(self, broker: MemberProcess) -> None:
+    def check_for_hang(self, broker: MemberProcess) -> None:
         asked = self.asked_to_stop.get(broker.id)
         if asked is not None and time.monotonic() - asked > STOP_S:
-            raise AssertionError(f"broker {broker.id} has not ended {STOP_S} s after SIGTERM")
+            raise AssertionError(f"broker {broker.id} has not exited {STOP_S} s after SIGTERM")
 
     def note_exit(self, broker: MemberProcess) -> None:
         assert broker.process is not None
@@ -235,14 +235,14 @@ class Storm:
             why = "could not go on"
         else:
             lines = "\n".join(broker.log().splitlines()[-20:])
-            raise AssertionError(f"broker {broker.id} ended with {code} by itself:\n{lines}")
+            raise AssertionError(f"broker {broker.id} exited with {code} by itself:\n{lines}")
         self.exits.append(Exit(self.now_s, broker.id, code, why))
 
     # ---- reporting
 
     @contextmanager
     def reported(self, replay: str) -> Iterator[None]:
-        """Around all of a run: whatever fails says how to run it again, and what happened when."""
+        """Wrap a run: any failure prints how to replay it, and the events in order."""
         print(replay)
         if self.stage.no_volumes:
             print(f"without {Kind.DISK_FULL}: {self.stage.no_volumes}")
@@ -262,7 +262,7 @@ class Storm:
         lines += [
             (
                 each.at_s,
-                f"{each.at_s:7.2f} s               broker {each.broker} ended with "
+                f"{each.at_s:7.2f} s               broker {each.broker} exited with "
                 f"{each.code}: {each.why}",
             )
             for each in self.exits

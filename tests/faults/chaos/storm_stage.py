@@ -1,4 +1,4 @@
-"""The stage for overlapping faults: brokers behind proxies, on small volumes, with clocks that jump, and more load.
+"""Stage for overlapping faults: brokers behind proxies, on small volumes, with jumping clocks and more load.
 
 clients ───────────────► PLAINTEXT listener of each broker
 brokers ──── proxy ────► INTERNAL listener of each broker
@@ -46,14 +46,14 @@ VOLUME_SIZE = "64m"
 ZOOKEEPER_ID = 0
 """The destination of a link from a broker to ZooKeeper."""
 NODE = 1
-WHOLE_S = 60.0
-"""From the end of all faults until every partition has a leader and all its replicas in sync."""
+IN_SYNC_S = 60.0
+"""From the end of all faults until every partition has a leader and all replicas are in sync."""
 PROGRESS_S = SESSION_S + 5.0
-"""From then on until every writer and every reader has gone on, on a machine that is not busy."""
+"""From then until every writer and every reader has made progress, on a machine that is not busy."""
 SETTINGS = {
     "inter.broker.listener.name": "INTERNAL",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
-    # A link that swallows bytes is noticed by these alone.
+    # Only these timeouts detect a link that drops bytes.
     "replica.lag.time.max.ms": "3000",
     "replica.socket.timeout.ms": "3000",
     "controller.socket.timeout.ms": "3000",
@@ -67,7 +67,7 @@ SETTINGS = {
 
 class StormStage(Stage):
     may_give_up = True
-    # Clocks jump, and nothing may be deleted because of that.
+    # Clocks jump, and retention must not delete anything because of that.
     topic_settings: Mapping[str, str] = MappingProxyType({**TOPIC_SETTINGS, "retention.ms": "-1"})
 
     def __init__(self, data: Path, seed: int, *, delivery_s: float) -> None:
@@ -175,10 +175,10 @@ class StormStage(Stage):
     # ---- the end
 
     def views(self) -> list[ClusterView] | None:
-        """The cluster as each broker describes it; None if one does not."""
+        """The cluster as each broker reports it; None if one does not answer."""
         views = []
         for broker in self.cluster.brokers.values():
-            assert broker.is_running, f"{broker.id} ended; its last lines:\n{broker.log()[-2000:]}"
+            assert broker.is_running, f"{broker.id} exited; last log lines:\n{broker.log()[-2000:]}"
             try:
                 with Cluster(broker.bootstrap_servers, timeout_s=checks.ANSWER_S) as client:
                     views.append(client.refresh(None))
@@ -186,8 +186,8 @@ class StormStage(Stage):
                 return None
         return views
 
-    def what_is_missing(self) -> list[str]:
-        """Why the cluster is not whole: brokers and replicas of any topic that some broker misses."""
+    def health_problems(self) -> list[str]:
+        """Reasons why the cluster is not healthy: brokers or replicas that some broker misses."""
         views = self.views()
         if views is None:
             return ["a broker does not answer"]
@@ -213,22 +213,22 @@ class StormStage(Stage):
     def own(self) -> set[str]:
         return {TOPIC, *SIDE_SETTINGS}
 
-    def wait_until_whole(self, seconds: float = WHOLE_S) -> None:
+    def wait_until_healthy(self, seconds: float = IN_SYNC_S) -> None:
         missing: list[str] = []
 
-        def is_whole() -> bool:
-            missing[:] = self.what_is_missing()
+        def is_healthy() -> bool:
+            missing[:] = self.health_problems()
             return not missing
 
         try:
-            self.wait(is_whole, "all partitions are whole", seconds * patience())
+            self.wait(is_healthy, "all partitions are whole", seconds * patience())
         except AssertionError as error:
             raise AssertionError("\n".join([str(error), *missing[:10]])) from error
 
     def settle(self) -> None:
-        """The faults have stopped: everybody must go on in time, then everything is compared."""
+        """After the faults: check that everyone makes progress in time, then compare everything."""
         self.storm.stopping.set()
-        self.wait_until_whole()
+        self.wait_until_healthy()
         self.wait_for_progress()
         self.side_writer.stopping.set()
         self.storm.join(60.0)
@@ -251,11 +251,11 @@ class StormStage(Stage):
             self.check_health()
             for reader in list(waiting):
                 if all(reader.positions[index] >= end for index, end in ends.items()):
-                    print(f"{reader.name} went on after {time.monotonic() - began:.1f} s")
+                    print(f"{reader.name} resumed after {time.monotonic() - began:.1f} s")
                     del waiting[reader]
                     continue
                 late = time.monotonic() - began > limit[reader] * patience()
-                assert not late, f"{reader.name} stands at {reader.positions}, the ends are {ends}"
+                assert not late, f"{reader.name} is at {reader.positions}, the ends are {ends}"
             time.sleep(0.05)
         since, number = time.monotonic(), self.side_writer.number
         self.wait(
@@ -299,7 +299,7 @@ class StormStage(Stage):
         silent = checks.silent_brokers(brokers)
         assert not silent, f"brokers {silent} do not answer Metadata within {checks.ANSWER_S} s"
         busy = checks.busy_brokers(brokers)
-        assert not busy, f"brokers {busy} are busy, and nobody asks anything of them"
+        assert not busy, f"brokers {busy} are busy although no client sends requests"
         traces = [
             f"broker {broker.id}: {trace}"
             for broker in brokers
@@ -308,7 +308,7 @@ class StormStage(Stage):
         assert not traces, f"{len(traces)} tracebacks:\n" + "\n\n".join(traces[:3])
 
     def save_data(self) -> None:
-        """Volumes go with the run: copy what was on them for whoever looks into a failure."""
+        """Copy the volumes for debugging; they are unmounted after the run."""
         for number, volume in self.volumes.items():
             with suppress(OSError, shutil.Error):
                 shutil.copytree(volume / "logs", self.data / f"volume-{number}-logs")
@@ -326,5 +326,5 @@ class StormStage(Stage):
 
 
 def patience() -> float:
-    """By how much deadlines grow on a machine with more work than cores."""
+    """The factor by which deadlines grow on a machine with more work than cores."""
     return min(max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)), 5.0)

@@ -1,4 +1,4 @@
-"""A thread that works until it is told to stop."""
+"""A thread that works until it is stopped."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 
 
 class Worker(threading.Thread):
-    """`error` is what ended it, if anything but `stopping` did."""
+    """Worker thread. `error` is the exception that ended it, if any."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name=name, daemon=True)
@@ -16,7 +16,7 @@ class Worker(threading.Thread):
     def run(self) -> None:
         try:
             self.work()
-        except BaseException as error:  # noqa: BLE001 - told to the test, which looks at it
+        except BaseException as error:  # noqa: BLE001 - the test checks it
             self.error = error
 
     def work(self) -> None:

@@ -1,13 +1,13 @@
-"""One idempotent producer that writes until its input ends, and says what it is told.
+"""One idempotent producer that writes until its standard input ends, and prints the result of each record.
 
 python -m tests.faults.chaos.writer_process <kind> <servers> <topic> <partitions> <seconds>
 
-A record that is not acknowledged within <seconds> has failed.
+A record that is not acknowledged within <seconds> counts as failed.
 
-ack <partition> <number> <offset> <sent at> <told at>
+ack <partition> <number> <offset> <sent at> <acked at>
 failed <partition> <number> <why>
-unknown <partition> <number> <why>                       it may have been written, once
-finished                                                 all that was sent has been acknowledged
+unknown <partition> <number> <why>                       the record may have been stored, at most once
+finished                                                 all records have been acknowledged
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from typing import Protocol
 
 from tests.faults.chaos.ledger import UNKNOWN_OFFSET, value_of
 
-WRITTEN_EVERY_S = 0.02
+WRITE_INTERVAL_S = 0.02
 REQUEST_MS = 1500
-"""How long a broker that stands still can keep a request: a client has to lose patience to go on elsewhere."""
+"""Request timeout: how long a paused broker can hold a request before the client retries elsewhere."""
 DELIVERY_S = 120.0
 ENDING_S = 60.0
 BATCH_BYTES = 8000
-"""What came together while nobody led must fit the small segments of the tests."""
+"""Records collected while there was no leader must fit the small segments of the tests."""
 
 
-class Writing(Protocol):
+class ProducerAdapter(Protocol):
     def write(self, partition: int, number: int, value: bytes, sent_at: float) -> None: ...
 
     def wait(self, stopping: threading.Event) -> None: ...
@@ -38,20 +38,20 @@ class Writing(Protocol):
     def finish(self) -> None: ...
 
 
-def acknowledged(partition: int, number: int, offset: int | None, sent_at: float) -> None:
+def print_ack(partition: int, number: int, offset: int | None, sent_at: float) -> None:
     offset = UNKNOWN_OFFSET if offset is None else offset
-    say(f"ack {partition} {number} {offset} {sent_at:.6f} {time.monotonic():.6f}")
+    print_line(f"ack {partition} {number} {offset} {sent_at:.6f} {time.monotonic():.6f}")
 
 
-def failed(partition: int, number: int, why: object) -> None:
-    say(f"failed {partition} {number} {why}".replace("\n", " "))
+def print_failure(partition: int, number: int, why: object) -> None:
+    print_line(f"failed {partition} {number} {why}".replace("\n", " "))
 
 
-def unknown(partition: int, number: int, why: object) -> None:
-    say(f"unknown {partition} {number} {why}".replace("\n", " "))
+def print_unknown(partition: int, number: int, why: object) -> None:
+    print_line(f"unknown {partition} {number} {why}".replace("\n", " "))
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
@@ -84,41 +84,41 @@ class Rdkafka:
         )
 
     def write(self, partition: int, number: int, value: bytes, sent_at: float) -> None:
-        told = partial(self.told, partition, number, sent_at)
-        self.producer.produce(self.topic, value, partition=partition, on_delivery=told)
+        on_delivery = partial(self.on_delivery, partition, number, sent_at)
+        self.producer.produce(self.topic, value, partition=partition, on_delivery=on_delivery)
 
-    def told(
+    def on_delivery(
         self, partition: int, number: int, sent_at: float, error: object, message: object
     ) -> None:
         if error is not None:
-            failed(partition, number, error)
+            print_failure(partition, number, error)
         else:
-            acknowledged(partition, number, message.offset(), sent_at)  # type: ignore[attr-defined]
+            print_ack(partition, number, message.offset(), sent_at)  # type: ignore[attr-defined]
 
     def wait(self, stopping: threading.Event) -> None:
-        """Deliveries are told in here."""
-        until = time.monotonic() + WRITTEN_EVERY_S
+        """Poll; delivery callbacks run here."""
+        until = time.monotonic() + WRITE_INTERVAL_S
         while (left := until - time.monotonic()) > 0:
             self.producer.poll(left)
 
     def finish(self) -> None:
-        assert self.producer.flush(ENDING_S) == 0, "not all was acknowledged in time"
+        assert self.producer.flush(ENDING_S) == 0, "not all records were acknowledged in time"
 
 
 class RdkafkaInOrder(Rdkafka):
-    """One request at a time, for faults that overlap.
+    """Sends one request at a time, for overlapping faults.
 
-    With several in flight librdkafka does not keep its promise when a broker has too few replicas in sync, or restarts.
-    If one request is refused and the next one is out of order, it raises its epoch and sends again what may have been
-    written. If a broker has restarted, it remembers the last batch of a producer only, as in Kafka: an earlier one that
-    is sent again is out of order, which is fatal.
+    With several requests in flight, librdkafka is not exactly-once when a broker has too few in-sync replicas or
+    restarts. If one request is rejected and the next is out of order, it raises its epoch and resends records that may
+    have been written. A restarted broker remembers only the last batch of a producer, as in Kafka. An earlier batch
+    that is resent is out of order, which is fatal.
     """
 
     in_flight_max = 1
 
 
 class KafkaPython:
-    """One record at a time in each partition: it puts batches that failed together back in the wrong order."""
+    """Sends one record at a time per partition: kafka-python requeues failed batches in the wrong order."""
 
     def __init__(self, servers: str, topic: str, delivery_s: float) -> None:
         from kafka import KafkaProducer
@@ -139,22 +139,22 @@ class KafkaPython:
 
     def write(self, partition: int, number: int, value: bytes, sent_at: float) -> None:
         future = self.producer.send(self.topic, value, partition=partition)
-        future.add_callback(partial(self.told, partition, number, sent_at))
-        future.add_errback(partial(failed, partition, number))
+        future.add_callback(partial(self.on_delivery, partition, number, sent_at))
+        future.add_errback(partial(print_failure, partition, number))
 
-    def told(self, partition: int, number: int, sent_at: float, metadata: object) -> None:
-        acknowledged(partition, number, metadata.offset, sent_at)  # type: ignore[attr-defined]
+    def on_delivery(self, partition: int, number: int, sent_at: float, metadata: object) -> None:
+        print_ack(partition, number, metadata.offset, sent_at)  # type: ignore[attr-defined]
 
     def wait(self, stopping: threading.Event) -> None:
         self.producer.flush(timeout=self.delivery_s)
-        stopping.wait(WRITTEN_EVERY_S)
+        stopping.wait(WRITE_INTERVAL_S)
 
     def finish(self) -> None:
         self.producer.close(timeout=ENDING_S)
 
 
 class Barnabas:
-    """Blocks until all that was gathered is acknowledged. After an error it goes on with a new producer id."""
+    """Blocks until all pending records are acknowledged. After an error it continues with a new producer id."""
 
     def __init__(self, servers: str, topic: str, delivery_s: float) -> None:
         self.servers = servers
@@ -179,14 +179,14 @@ class Barnabas:
                 self.producer.send(self.topic, value, partition=partition)
             for sent in self.producer.flush():
                 number, _, sent_at = self.gathered.pop(sent.partition.partition)
-                acknowledged(sent.partition.partition, number, sent.base_offset, sent_at)
+                print_ack(sent.partition.partition, number, sent.base_offset, sent_at)
         except ApiError as error:
             self.give_up(error)
-        stopping.wait(WRITTEN_EVERY_S)
+        stopping.wait(WRITE_INTERVAL_S)
 
     def give_up(self, why: object) -> None:
         for partition, (number, _, _) in self.gathered.items():
-            unknown(partition, number, why)
+            print_unknown(partition, number, why)
         self.gathered.clear()
         self.producer.cluster.close()
         self.connect()
@@ -215,7 +215,7 @@ def main() -> None:
         stopping.set()
 
     threading.Thread(target=listen, daemon=True).start()
-    writing: Writing = KINDS[kind](servers, topic, float(delivery_s))
+    writing: ProducerAdapter = KINDS[kind](servers, topic, float(delivery_s))
     number = 0
     while not stopping.is_set():
         for partition in range(int(partitions)):
@@ -223,7 +223,7 @@ def main() -> None:
         number += 1
         writing.wait(stopping)
     writing.finish()
-    say("finished")
+    print_line("finished")
 
 
 if __name__ == "__main__":

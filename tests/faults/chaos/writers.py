@@ -1,6 +1,6 @@
-"""Idempotent producers of different making that write into every partition all the time, until they are stopped.
+"""Idempotent producers of several client libraries that write into every partition until they are stopped.
 
-Each has a process of its own (writer_process.py): what it is told then is told at that moment, whatever the test does.
+Each runs in its own process (writer_process.py), so that its timestamps do not depend on the load of the test.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ENDING_S = 60.0
 
 
 class Writer(Worker):
-    """Hears what the process is told, and notes it down."""
+    """Reads the results of a writer process and records them in the ledger."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Writer(Worker):
         *,
         delivery_s: float = DELIVERY_S,
     ) -> None:
-        """A record that is not acknowledged within `delivery_s` has failed."""
+        """A record that is not acknowledged within `delivery_s` counts as failed."""
         super().__init__(kind)
         self.kind = kind
         self.ledger = ledger
@@ -57,9 +57,9 @@ class Writer(Worker):
             what, *words = line.split(maxsplit=5)
             if what == "ack":
                 partition, number, offset = map(int, words[:3])
-                sent_at, told_at = map(float, words[3:])
+                sent_at, acked_at = map(float, words[3:])
                 self.ledger.acknowledge(
-                    self.kind, partition, number, offset=offset, sent_at=sent_at, told_at=told_at
+                    self.kind, partition, number, offset=offset, sent_at=sent_at, acked_at=acked_at
                 )
             elif what == "unknown":
                 self.ledger.unknown.add((self.kind, int(words[0]), int(words[1])))
@@ -67,17 +67,17 @@ class Writer(Worker):
                 self.ledger.failed.append(f"{self.kind}: {line}")
             else:
                 has_finished = True
-        assert has_finished, f"{self.kind} ended; its last words:\n{self.log.read_text()[-2000:]}"
+        assert has_finished, f"{self.kind} exited; last log lines:\n{self.log.read_text()[-2000:]}"
 
     def finish(self) -> None:
-        """Returns when all that was sent is acknowledged."""
+        """Stop writing; returns when all records are acknowledged."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         self.join(ENDING_S)
-        assert not self.is_alive(), f"{self.kind} does not come to an end"
+        assert not self.is_alive(), f"{self.kind} does not finish"
 
     def end(self) -> None:
-        """Whatever became of it."""
+        """End the process in any state."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.close()

@@ -1,6 +1,6 @@
 """Stalls the event loops of brokers on a signal. Python imports this at its start if PYTHONPATH names this directory.
 
-SIGUSR1 stalls them for good, SIGUSR2 until the file that $STALL_UNTIL names exists.
+SIGUSR1 stalls them forever, SIGUSR2 until the file named by $STALL_UNTIL exists.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def slow_function() -> None:
 
 
 def on_the_loops(work: Callable[[], None]) -> None:
-    """Signal handlers run in the main thread. Brokers on threads of their own have other loops."""
+    """Run `work` on all event loops. Signal handlers run in the main thread, but brokers may use other threads."""
     module = sys.modules.get("barnabas.world.loop_thread")
     threads = (
         []

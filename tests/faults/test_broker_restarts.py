@@ -1,4 +1,4 @@
-"""A producer writes while brokers of three are killed, stopped and paused at random: no acknowledged record is lost.
+"""Brokers of three are killed, stopped and paused at random under load. No acknowledged record is lost.
 
 `BARNABAS_SEED=n` repeats a run.
 """
@@ -33,12 +33,12 @@ QUIET.propagate = False
 
 
 class Writer(threading.Thread):
-    """Writes numbers until `end` is called.
+    """Writes numbers until it is stopped.
 
     librdkafka has one request in flight, since with several it may write a batch twice when leaders change
-    (`RdkafkaInOrder` in chaos/writer_process.py). It also reports a batch that was refused as delivered, without an
-    offset, if the new leader accepts a later batch before the refused one is sent again. No broker acknowledged such a
-    record, so it may be missing.
+    (`RdkafkaInOrder` in chaos/writer_process.py). It also reports a rejected batch as delivered, without an offset, if
+    the new leader accepts a later batch before the rejected one is resent. No broker acknowledged such a record, so it
+    may be missing.
     """
 
     def __init__(self, servers: str) -> None:
@@ -80,8 +80,8 @@ class Writer(threading.Thread):
         reported.append(message.value().decode())  # type: ignore[attr-defined]
 
 
-def harm(broker: ClusterBroker, choose: random.Random) -> str:
-    """Something happens to the broker, and it is back afterwards."""
+def fail_and_restart(broker: ClusterBroker, choose: random.Random) -> str:
+    """Fail the broker in a random way and restart it."""
     what = choose.choice(["kill", "kill without a word", "stop", "pause", "pause for too long"])
     away_s = choose.random() * SESSION_S / 2
     match what:
@@ -104,12 +104,12 @@ def harm(broker: ClusterBroker, choose: random.Random) -> str:
     return what
 
 
-def is_whole(servers: str) -> bool:
+def is_healthy(servers: str) -> bool:
     try:
         with Cluster(servers) as client:
             (topic,) = Admin(client).describe_topics([TOPIC])
     except ApiError:
-        return False  # whoever answers has just come back, and heard of nothing yet
+        return False  # the answering broker has just restarted and knows no metadata yet
     return not any(each.is_offline or each.is_under_replicated for each in topic.partitions)
 
 
@@ -129,7 +129,7 @@ def read_all(servers: str) -> Counter[str]:
         return found
 
 
-def test_no_acknowledged_record_is_lost_or_doubled_while_brokers_come_and_go() -> None:
+def test_random_broker_restarts_lose_and_duplicate_nothing() -> None:
     choose = random.Random(choose_seed())
     settings = {"zookeeper.session.timeout.ms": int(SESSION_S * 1000)}
     with LocalCluster(brokers=3, settings=settings) as cluster:
@@ -142,10 +142,12 @@ def test_no_acknowledged_record_is_lost_or_doubled_while_brokers_come_and_go() -
         try:
             for _ in range(FAULTS):
                 broker = cluster.brokers[choose.choice([1, 2, 3])]
-                what = harm(broker, choose)
+                what = fail_and_restart(broker, choose)
                 print(f"{what}: broker {broker.id}, acknowledged {len(writer.acknowledged)}")
-                # One after the other: with two of three gone at once, nothing is promised.
-                eventually(lambda: is_whole(servers), "all replicas are in sync again", DEADLINE_S)
+                # One at a time: with two of three brokers down, nothing is promised.
+                eventually(
+                    lambda: is_healthy(servers), "all replicas are in sync again", DEADLINE_S
+                )
         finally:
             writer.end()
         found = read_all(servers)
