@@ -43,13 +43,13 @@ from tests.compatibility.raw import Raw, batch_of, values_in, wait_until_known
 
 NUMBERS = count()
 BROKERS = (1, 2, 3)
-QUICK_END = {"controlled.shutdown.enable": False}
+NO_CONTROLLED_SHUTDOWN = {"controlled.shutdown.enable": False}
 REFUSED = ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
 @pytest.fixture(scope="module")
 def three() -> Iterator[LocalCluster]:
-    with LocalCluster(brokers=3, settings=QUICK_END) as running:
+    with LocalCluster(brokers=3, settings=NO_CONTROLLED_SHUTDOWN) as running:
         yield running
 
 
@@ -337,7 +337,10 @@ def ids(*numbers: int) -> tuple[BrokerId, ...]:
 
 
 def test_topic_queued_for_deletion_rejects_new_partitions() -> None:
-    with LocalCluster(brokers=2, settings=QUICK_END) as cluster, at_controller(cluster) as raw:
+    with (
+        LocalCluster(brokers=2, settings=NO_CONTROLLED_SHUTDOWN) as cluster,
+        at_controller(cluster) as raw,
+    ):
         down = next(each for each in (1, 2) if each != cluster.controller_id)
         topic = create(raw, [1, 2])
         cluster.brokers[down].kill()
@@ -357,7 +360,10 @@ def test_topic_queued_for_deletion_rejects_new_partitions() -> None:
 
 
 def test_too_few_live_brokers_reject_new_partitions() -> None:
-    with LocalCluster(brokers=2, settings=QUICK_END) as cluster, at_controller(cluster) as raw:
+    with (
+        LocalCluster(brokers=2, settings=NO_CONTROLLED_SHUTDOWN) as cluster,
+        at_controller(cluster) as raw,
+    ):
         topic = create(raw, [1, 2])
         down = next(each for each in (1, 2) if each != cluster.controller_id)
         cluster.brokers[down].kill()
@@ -368,7 +374,7 @@ def test_too_few_live_brokers_reject_new_partitions() -> None:
 
 
 def test_partially_set_racks_reject_new_partitions() -> None:
-    cluster = LocalCluster(brokers=2, settings=QUICK_END)
+    cluster = LocalCluster(brokers=2, settings=NO_CONTROLLED_SHUTDOWN)
     racked = cluster.brokers[1]
     racked.config = replace(racked.config, broker_rack="a")
     with cluster, at_controller(cluster) as raw:

@@ -1,4 +1,4 @@
-"""Logs without a registry: a data directory that came from elsewhere becomes topics again, if that is asked for."""
+"""Logs without a registry: with barnabas.adopt.logs, a copied data directory becomes topics again."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ ADOPT = {"barnabas.adopt.logs": "true"}
 
 
 @pytest.fixture
-def moved(tmp_path: Path) -> tuple[Path, str]:
-    """The logs of a broker alone, as a copy of Kafka's directory would be, and the id of the topic in them."""
+def copied_logs(tmp_path: Path) -> tuple[Path, str]:
+    """The log directory of a broker without its registry, like a copy of Kafka's, and the topic's id."""
     with BrokerProcess(tmp_path / "before") as broker:
         with Raw(broker.bootstrap_servers) as raw:
             topic_id = str(raw.create_topic("orders", partitions=2))
@@ -28,8 +28,8 @@ def moved(tmp_path: Path) -> tuple[Path, str]:
     return tmp_path / "data", topic_id
 
 
-def test_adopted_logs_are_topics_with_the_ids_they_bring(moved: tuple[Path, str]) -> None:
-    data, topic_id = moved
+def test_adopted_logs_keep_topic_ids(copied_logs: tuple[Path, str]) -> None:
+    data, topic_id = copied_logs
     for settings in (ADOPT, {}, ADOPT):
         with BrokerProcess(data, settings) as broker, Raw(broker.bootstrap_servers) as raw:
             assert str(raw.topic_id("orders")) == topic_id
@@ -37,15 +37,15 @@ def test_adopted_logs_are_topics_with_the_ids_they_bring(moved: tuple[Path, str]
             assert raw.list_offset("orders", -1).leader_epoch == 0
 
 
-def test_unasked_they_are_set_aside(moved: tuple[Path, str]) -> None:
-    data, _ = moved
+def test_logs_become_stray_without_adoption_setting(copied_logs: tuple[Path, str]) -> None:
+    data, _ = copied_logs
     with BrokerProcess(data) as broker, Raw(broker.bootstrap_servers) as raw:
         assert raw.fetch("orders", 0).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert len(list((data / "broker-1").glob("orders-*-stray"))) == 2
 
 
-def test_a_topic_that_is_not_whole_is_not_adopted(moved: tuple[Path, str]) -> None:
-    data, _ = moved
+def test_incomplete_topic_is_not_adopted(copied_logs: tuple[Path, str]) -> None:
+    data, _ = copied_logs
     shutil.rmtree(data / "broker-1" / "orders-0")
     with BrokerProcess(data, ADOPT) as broker:
         with Raw(broker.bootstrap_servers) as raw:

@@ -1,4 +1,4 @@
-"""Topics that come into being by being asked for: one broker alone, the controller of three, and one that is not."""
+"""Automatic topic creation, requested from a single broker, from the controller of three, and from a non-controller."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from tests.compatibility.optional import require
 from tests.compatibility.raw import Raw, recent_batch_of, wait_until_known
 
 NUMBERS = count()
-QUICK_END = {"controlled.shutdown.enable": False}
+NO_CONTROLLED_SHUTDOWN = {"controlled.shutdown.enable": False}
 SIZES = {"num.partitions": 2, "default.replication.factor": 1}
 OWN_SIZES = {
     "offsets.topic.num.partitions": 3,
@@ -52,11 +52,11 @@ OWN_SIZES = {
     "transaction.state.log.replication.factor": 1,
     "transaction.state.log.min.isr": 1,
 }
-ALONE, CONTROLLER, ANOTHER = "a broker alone", "the controller", "another than the controller"
+SINGLE_BROKER, CONTROLLER_BROKER, OTHER_BROKER = "single broker", "controller", "non-controller"
 
 
-class Place(NamedTuple):
-    """A cluster, and the broker of it that is asked."""
+class Target(NamedTuple):
+    """A cluster and the broker that receives the requests."""
 
     cluster: LocalCluster
     broker: int
@@ -65,8 +65,8 @@ class Place(NamedTuple):
     def address(self) -> str:
         return self.cluster.brokers[self.broker].address
 
-    def created(self, name: str) -> list[dict[str, Any]]:
-        """What the history says of who wanted it."""
+    def creation_events(self, name: str) -> list[dict[str, Any]]:
+        """The creation events of a topic in the history."""
         events = [
             json.loads(line)
             for path in sorted(self.cluster.data.glob("broker-*/state-changes-*.jsonl"))
@@ -75,9 +75,9 @@ class Place(NamedTuple):
         return [each for each in events if each["what"] == "topic" and each["topic"] == name]
 
     def creation(self, name: str) -> dict[str, Any]:
-        """Told once, and when the controller's broker knows of its leaders: others may know of them before."""
-        eventually(lambda: bool(self.created(name)), "a word in the history")
-        (event,) = self.created(name)
+        """The only creation event. It is written when the controller's broker knows the leaders; others may earlier."""
+        eventually(lambda: bool(self.creation_events(name)), "the event is in the history")
+        (event,) = self.creation_events(name)
         return event
 
 
@@ -87,7 +87,7 @@ def another_than(controller: int | None) -> int:
 
 @pytest.fixture(scope="module")
 def clusters() -> Iterator[dict[int, LocalCluster]]:
-    settings = {**QUICK_END, **SIZES, **OWN_SIZES}
+    settings = {**NO_CONTROLLED_SHUTDOWN, **SIZES, **OWN_SIZES}
     with (
         LocalCluster(settings=settings) as one,
         LocalCluster(brokers=3, settings=settings) as three,
@@ -95,19 +95,21 @@ def clusters() -> Iterator[dict[int, LocalCluster]]:
         yield {1: one, 3: three}
 
 
-@pytest.fixture(params=[ALONE, CONTROLLER, ANOTHER])
-def place(request: pytest.FixtureRequest, clusters: dict[int, LocalCluster]) -> Place:
-    if request.param == ALONE:
-        return Place(clusters[1], 1)
+@pytest.fixture(params=[SINGLE_BROKER, CONTROLLER_BROKER, OTHER_BROKER])
+def target(request: pytest.FixtureRequest, clusters: dict[int, LocalCluster]) -> Target:
+    if request.param == SINGLE_BROKER:
+        return Target(clusters[1], 1)
     three = clusters[3]
     assert three.controller_id is not None
-    is_asked = request.param == CONTROLLER
-    return Place(three, three.controller_id if is_asked else another_than(three.controller_id))
+    is_controller = request.param == CONTROLLER_BROKER
+    return Target(
+        three, three.controller_id if is_controller else another_than(three.controller_id)
+    )
 
 
 @pytest.fixture
-def raw(place: Place) -> Iterator[Raw]:
-    with Raw(place.address) as connection:
+def raw(target: Target) -> Iterator[Raw]:
+    with Raw(target.address) as connection:
         yield connection
 
 
@@ -115,22 +117,22 @@ def new_name() -> str:
     return f"wanted-{next(NUMBERS)}"
 
 
-def named(*names: str, create: bool = True) -> MetadataRequest:
+def metadata_request(*names: str, create: bool = True) -> MetadataRequest:
     return MetadataRequest(
         topics=tuple(MetadataRequestTopic(name=name) for name in names),
         allow_auto_topic_creation=create,
     )
 
 
-def ask(
+def request_topic(
     raw: Raw, name: str, *, create: bool = True, version: int | None = None
 ) -> MetadataResponseTopic:
-    (topic,) = raw.ask(named(name, create=create), MetadataResponse, version).topics
+    (topic,) = raw.ask(metadata_request(name, create=create), MetadataResponse, version).topics
     return topic
 
 
-def is_there(raw: Raw, name: str, partitions: int = 2) -> bool:
-    found = ask(raw, name, create=False)
+def exists(raw: Raw, name: str, partitions: int = 2) -> bool:
+    found = request_topic(raw, name, create=False)
     return len(found.partitions) == partitions and all(
         each.error_code == ErrorCode.NONE for each in found.partitions
     )
@@ -144,42 +146,42 @@ def names_of(raw: Raw) -> set[str | None]:
 
 
 @pytest.mark.parametrize("version", [0, 3, 4, 12])
-def test_who_asks_for_an_unknown_name_is_told_to_ask_again_and_finds_it(
-    raw: Raw, version: int
-) -> None:
+def test_metadata_request_creates_unknown_topic(raw: Raw, version: int) -> None:
     name = new_name()
-    assert ask(raw, name, version=version).error_code == ErrorCode.LEADER_NOT_AVAILABLE
-    eventually(lambda: is_there(raw, name), "it has leaders, and as many partitions as by default")
+    assert request_topic(raw, name, version=version).error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    eventually(lambda: exists(raw, name), "it has leaders and the default number of partitions")
 
 
 @pytest.mark.parametrize("version", [4, 12])
-def test_who_says_that_nothing_is_to_be_created_creates_nothing(raw: Raw, version: int) -> None:
+def test_metadata_without_allow_auto_creation_creates_nothing(raw: Raw, version: int) -> None:
     name = new_name()
     for _ in range(2):
-        found = ask(raw, name, create=False, version=version)
+        found = request_topic(raw, name, create=False, version=version)
         assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.parametrize("brokers", [1, 3])
-def test_brokers_with_creation_turned_off_create_nothing(brokers: int) -> None:
-    settings = {**QUICK_END, "auto.create.topics.enable": False}
+def test_disabled_auto_creation_creates_nothing(brokers: int) -> None:
+    settings = {**NO_CONTROLLED_SHUTDOWN, "auto.create.topics.enable": False}
     with LocalCluster(brokers=brokers, settings=settings) as strict:
         for broker in strict.brokers.values():
             with Raw(broker.address) as raw:
                 for _ in range(2):
-                    code = ask(raw, "nowhere").error_code
+                    code = request_topic(raw, "nowhere").error_code
                     assert code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                assert ask(raw, "no/where").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+                assert (
+                    request_topic(raw, "no/where").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+                )
 
 
-def test_who_asks_for_everything_creates_nothing(raw: Raw) -> None:
+def test_metadata_of_all_topics_creates_nothing(raw: Raw) -> None:
     before = names_of(raw)
     raw.ask(MetadataRequest(topics=()), MetadataResponse, 0)
     raw.ask(MetadataRequest(topics=()), MetadataResponse, 1)
     assert names_of(raw) == before
 
 
-def test_an_id_creates_nothing(raw: Raw) -> None:
+def test_metadata_by_topic_id_creates_nothing(raw: Raw) -> None:
     before = names_of(raw)
     wanted = MetadataRequestTopic(topic_id=UUID(int=77), name=None)
     (found,) = raw.ask(MetadataRequest(topics=(wanted,)), MetadataResponse).topics
@@ -192,82 +194,84 @@ def test_producing_and_fetching_create_nothing(raw: Raw) -> None:
     code = raw.produce(name, recent_batch_of(b"x")).error_code
     assert code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert raw.fetch(name, 0).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert ask(raw, name, create=False).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert request_topic(raw, name, create=False).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-# ---- what cannot be
+# ---- errors
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "no/where", "a b", "x" * 250])
-def test_an_illegal_name_is_refused(raw: Raw, name: str) -> None:
-    assert ask(raw, name).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+def test_invalid_topic_name_is_rejected(raw: Raw, name: str) -> None:
+    assert request_topic(raw, name).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_of_names_that_look_alike_one_comes_into_being(raw: Raw) -> None:
+def test_colliding_names_create_one_topic(raw: Raw) -> None:
     name = new_name()
     alike = (f"{name}.x", f"{name}_x")
-    codes = [topic.error_code for topic in raw.ask(named(*alike), MetadataResponse).topics]
+    codes = [
+        topic.error_code for topic in raw.ask(metadata_request(*alike), MetadataResponse).topics
+    ]
     assert sorted(codes) == [ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.INVALID_TOPIC_EXCEPTION]
-    eventually(lambda: any(is_there(raw, each) for each in alike), "one of them")
+    eventually(lambda: any(exists(raw, each) for each in alike), "one of them exists")
     assert len({*alike} & names_of(raw)) == 1
 
 
-def test_good_and_bad_names_in_one_request_have_nothing_to_do_with_each_other(raw: Raw) -> None:
+def test_valid_and_invalid_names_are_independent(raw: Raw) -> None:
     name = new_name()
-    answer = raw.ask(named("no/where", name, "a b"), MetadataResponse)
+    answer = raw.ask(metadata_request("no/where", name, "a b"), MetadataResponse)
     codes = {topic.name: topic.error_code for topic in answer.topics}
     assert codes[name] == ErrorCode.LEADER_NOT_AVAILABLE
     assert codes["no/where"] == codes["a b"] == ErrorCode.INVALID_TOPIC_EXCEPTION
-    eventually(lambda: is_there(raw, name), "the good one")
+    eventually(lambda: exists(raw, name), "the valid one exists")
 
 
 @pytest.mark.parametrize("brokers", [1, 3])
-def test_too_few_brokers_are_named_as_such_whoever_is_asked(brokers: int) -> None:
-    settings = {**QUICK_END, "default.replication.factor": 4}
+def test_every_broker_reports_too_few_brokers(brokers: int) -> None:
+    settings = {**NO_CONTROLLED_SHUTDOWN, "default.replication.factor": 4}
     with LocalCluster(brokers=brokers, settings=settings) as small:
         for broker in small.brokers.values():
             with Raw(broker.address) as raw:
-                assert ask(raw, "t").error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+                assert request_topic(raw, "t").error_code == ErrorCode.INVALID_REPLICATION_FACTOR
                 assert names_of(raw) == set()
 
 
-def test_a_name_that_is_being_deleted_is_free_again_for_who_goes_on_asking(
-    place: Place, raw: Raw
-) -> None:
+def test_deleted_topic_is_recreated_by_repeated_requests(target: Target, raw: Raw) -> None:
     name = new_name()
-    ask(raw, name)
-    eventually(lambda: is_there(raw, name), "it is there")
-    before = ask(raw, name).topic_id
-    assert place.cluster.controller_id is not None
+    request_topic(raw, name)
+    eventually(lambda: exists(raw, name), "it exists")
+    before = request_topic(raw, name).topic_id
+    assert target.cluster.controller_id is not None
     request = DeleteTopicsRequest(topics=(DeleteTopicState(name),), timeout_ms=10_000)
-    with Raw(place.cluster.brokers[place.cluster.controller_id].address) as controller:
-        eventually(lambda: is_there(controller, name), "the controller's broker has heard of it")
+    with Raw(target.cluster.brokers[target.cluster.controller_id].address) as controller:
+        eventually(lambda: exists(controller, name), "the controller's broker knows it")
         (result,) = controller.ask(request, DeleteTopicsResponse).responses
     assert result.error_code == ErrorCode.NONE
-    eventually(lambda: ask(raw, name).topic_id not in (before, ZERO_ID), "another of this name")
+    eventually(
+        lambda: request_topic(raw, name).topic_id not in (before, ZERO_ID), "a new topic exists"
+    )
 
 
 # ---- sizes
 
 
-def test_kafkas_own_topics_come_with_their_own_settings(place: Place, raw: Raw) -> None:
+def test_internal_topics_get_their_own_settings(target: Target, raw: Raw) -> None:
     for name in ("__consumer_offsets", "__transaction_state"):
-        first = ask(raw, name)
+        first = request_topic(raw, name)
         assert first.is_internal
         assert first.error_code in (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NONE)
-    eventually(lambda: is_there(raw, "__consumer_offsets", 3), "the offsets")
-    eventually(lambda: is_there(raw, "__transaction_state", 4), "the transactions")
+    eventually(lambda: exists(raw, "__consumer_offsets", 3), "the offsets")
+    eventually(lambda: exists(raw, "__transaction_state", 4), "the transactions")
     request = DescribeConfigsRequest(
         resources=tuple(
             DescribeConfigsResource(ResourceType.TOPIC, name)
             for name in ("__consumer_offsets", "__transaction_state")
         )
     )
-    told = [
+    configs = [
         {each.name: each.value for each in result.configs if each.config_source == 1}
         for result in raw.ask(request, DescribeConfigsResponse).results
     ]
-    assert told == [
+    assert configs == [
         {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "1000000"},
         {
             "cleanup.policy": "compact",
@@ -277,30 +281,30 @@ def test_kafkas_own_topics_come_with_their_own_settings(place: Place, raw: Raw) 
             "unclean.leader.election.enable": "false",
         },
     ]
-    event = place.creation("__consumer_offsets")
+    event = target.creation("__consumer_offsets")
     assert event["defaults"] == ["offsets.topic.num.partitions", "offsets.topic.replication.factor"]
 
 
-def test_the_topic_of_the_history_is_nobodys_to_create(raw: Raw) -> None:
-    assert ask(raw, "__state_changes").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+def test_history_topic_is_never_auto_created(raw: Raw) -> None:
+    assert request_topic(raw, "__state_changes").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert "__state_changes" not in names_of(raw)
 
 
-def test_the_settings_of_the_broker_that_was_asked_decide() -> None:
-    cluster = LocalCluster(brokers=3, settings={**QUICK_END, **SIZES})
+def test_defaults_of_requested_broker_apply() -> None:
+    cluster = LocalCluster(brokers=3, settings={**NO_CONTROLLED_SHUTDOWN, **SIZES})
     for number, broker in cluster.brokers.items():
         broker.config = replace(broker.config, num_partitions=number)
     with cluster:
         for number, broker in cluster.brokers.items():
             with Raw(broker.address) as raw:
-                ask(raw, f"of-{number}")
-                eventually(lambda raw=raw, n=number: is_there(raw, f"of-{n}", n), "its size")  # type: ignore[misc]
+                request_topic(raw, f"of-{number}")
+                eventually(lambda raw=raw, n=number: exists(raw, f"of-{n}", n), "its size")  # type: ignore[misc]
 
 
-# ---- a controller that does not answer
+# ---- unresponsive controller
 
 
-def test_a_controller_that_stands_still_makes_the_client_ask_again(
+def test_unresponsive_controller_makes_client_retry(
     clusters: dict[int, LocalCluster], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(auto_creation, "FORWARD_SECONDS", 0.2)
@@ -311,77 +315,77 @@ def test_a_controller_that_stands_still_makes_the_client_ask_again(
     with Raw(three.brokers[another_than(three.controller_id)].address) as raw:
         in_charge.pause()
         try:
-            for _ in range(2):  # the name is free to be asked for again
-                assert ask(raw, name).error_code == ErrorCode.LEADER_NOT_AVAILABLE
+            for _ in range(2):  # the name can be requested again
+                assert request_topic(raw, name).error_code == ErrorCode.LEADER_NOT_AVAILABLE
         finally:
             in_charge.resume()
-        eventually(lambda: is_there(raw, name), "what was asked for was done late")
+        eventually(lambda: exists(raw, name), "the topic is created late")
 
 
-# ---- who wanted it
+# ---- history of creations
 
 
-def test_the_history_says_who_asked_whom_and_what_was_nobodys_wish(place: Place, raw: Raw) -> None:
+def test_history_records_auto_creation_origin_and_defaults(target: Target, raw: Raw) -> None:
     name = new_name()
-    ask(raw, name)
-    event = place.creation(name)
+    request_topic(raw, name)
+    event = target.creation(name)
     assert event["cause"] == "Metadata"
     assert (event["by"], event["host"], event["after"]) == ("raw", "127.0.0.1", "created")
-    assert (event["automatic"], event["via"]) == (True, place.broker)
+    assert (event["automatic"], event["via"]) == (True, target.broker)
     assert (event["partitions"], event["replication_factor"]) == (2, 1)
     assert event["defaults"] == ["num.partitions", "default.replication.factor"]
 
 
-def test_what_was_created_on_purpose_says_so_too(clusters: dict[int, LocalCluster]) -> None:
-    place = Place(clusters[1], 1)
+def test_history_records_explicit_creation(clusters: dict[int, LocalCluster]) -> None:
+    target = Target(clusters[1], 1)
     name = new_name()
-    with Raw(place.address) as raw:
+    with Raw(target.address) as raw:
         raw.create_topic(name, partitions=5)
-    (event,) = place.created(name)
+    (event,) = target.creation_events(name)
     assert event["cause"] == "CreateTopics"
     assert (event["partitions"], event["replication_factor"]) == (5, 1)
     assert "automatic" not in event
     assert "defaults" not in event
 
 
-def test_producers_find_the_topics_they_name_and_the_history_names_the_producers(
-    place: Place,
+def test_producer_auto_creates_topic_and_history_names_it(
+    target: Target,
 ) -> None:
-    """All they know is one broker, but librdkafka asks whichever it likes as soon as it knows them all."""
+    """Producers bootstrap from one broker, but librdkafka may request metadata from any broker it knows."""
     name = new_name()
-    settings = {"bootstrap.servers": place.address, "client.id": "shop at home", "log_level": 0}
+    settings = {"bootstrap.servers": target.address, "client.id": "shop at home", "log_level": 0}
     producer = Producer(settings)
     for number in range(20):
         producer.produce(name, b"%d" % number)
     assert producer.flush(30) == 0
-    event = place.creation(name)
+    event = target.creation(name)
     assert (event["by"], event["host"], event["automatic"]) == ("shop at home", "127.0.0.1", True)
-    assert event["via"] in place.cluster.brokers
+    assert event["via"] in target.cluster.brokers
 
 
-def test_kcat_finds_the_topic_it_names(place: Place) -> None:
+def test_kcat_auto_creates_topic(target: Target) -> None:
     require(tools.have_kcat(), "kcat")
     name = new_name()
-    options = ("-b", place.address, "-t", name)
+    options = ("-b", target.address, "-t", name)
     subprocess.run(
         ["kcat", "-P", *options, "-X", "client.id=kcat"], input=b"a\nb\n", timeout=30, check=True
     )
-    # One that reads gives up where nobody knows the topic, and asks whichever broker it likes.
-    wait_until_known([broker.address for broker in place.cluster.brokers.values()], name)
-    told = subprocess.run(
+    # A kcat consumer gives up if the broker does not know the topic, and it may ask any broker.
+    wait_until_known([broker.address for broker in target.cluster.brokers.values()], name)
+    configs = subprocess.run(
         ["kcat", "-C", *options, "-e", "-q"], capture_output=True, timeout=30, check=True
     )
-    assert sorted(told.stdout.split()) == [b"a", b"b"]
-    event = place.creation(name)
+    assert sorted(configs.stdout.split()) == [b"a", b"b"]
+    event = target.creation(name)
     assert (event["by"], event["automatic"]) == ("kcat", True)
 
 
-def test_the_command_line_tells_it_in_words() -> None:
-    settings = {**QUICK_END, **SIZES, "barnabas.history.topic.enable": True}
+def test_topics_history_describes_auto_creation() -> None:
+    settings = {**NO_CONTROLLED_SHUTDOWN, **SIZES, "barnabas.history.topic.enable": True}
     with LocalCluster(brokers=3, settings=settings) as cluster:
         broker = another_than(cluster.controller_id)
         with Raw(cluster.brokers[broker].address) as raw:
-            ask(raw, "clicks")
+            request_topic(raw, "clicks")
         arguments = ["topics", "history", "clicks", "-b", cluster.bootstrap_servers]
 
         def words() -> str:

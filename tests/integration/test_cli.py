@@ -21,7 +21,7 @@ TIMEOUT_S = 30
 
 
 class Shell:
-    """The real command line, in processes of its own, pointed at one cluster by the environment."""
+    """Runs the real command line in its own processes, with the cluster set by the environment."""
 
     def __init__(self, servers: str) -> None:
         self.servers = servers
@@ -65,12 +65,12 @@ def end(*processes: subprocess.Popen[bytes]) -> None:
 
 @pytest.fixture(scope="module")
 def shell() -> Iterator[Shell]:
-    # Records here carry old timestamps on purpose; retention would take them after half a minute.
+    # Records here carry old timestamps on purpose. With retention, they would be deleted after half a minute.
     with LocalCluster(settings={"log.retention.ms": "-1"}) as cluster:
         yield Shell(cluster.bootstrap_servers)
 
 
-def test_a_topic_from_its_creation_to_its_deletion(shell: Shell) -> None:
+def test_topic_lifecycle_commands(shell: Shell) -> None:
     assert shell.ok(
         "topics", "create", "life", "--partitions", "2", "--config", "retention.ms=60000"
     ) == ("created topic life: 2 partitions, replication factor 1\n")
@@ -94,7 +94,7 @@ def test_a_dry_run_changes_nothing(shell: Shell) -> None:
     assert shell.ok("consume", "dry", "-O", "beginning", "-e") == ""
 
 
-def test_an_existing_topic_is_refused_unless_that_is_fine(shell: Shell) -> None:
+def test_existing_topic_is_rejected_unless_if_not_exists(shell: Shell) -> None:
     shell.ok("topics", "create", "twice")
     refused = shell.run("topics", "create", "twice")
     assert refused.returncode == 1
@@ -109,7 +109,7 @@ def test_an_existing_topic_is_refused_unless_that_is_fine(shell: Shell) -> None:
     )
 
 
-def test_replicas_can_be_placed_by_hand(shell: Shell) -> None:
+def test_replica_assignment_option(shell: Shell) -> None:
     (broker,) = {
         found["leader"]
         for topic in json.loads(shell.ok("topics", "describe", first_topic(shell), "-o", "json"))[
@@ -134,9 +134,9 @@ def first_topic(shell: Shell) -> str:
     return "first"
 
 
-def test_lines_from_a_pipe_come_back_in_any_format(shell: Shell) -> None:
+def test_piped_lines_round_trip_in_every_format(shell: Shell) -> None:
     shell.ok("topics", "create", "pipe")
-    told = shell.ok(
+    output = shell.ok(
         "produce",
         "pipe",
         "-K",
@@ -149,7 +149,7 @@ def test_lines_from_a_pipe_come_back_in_any_format(shell: Shell) -> None:
         "json",
         text="a:1\nb:2\nno key",
     )
-    assert json.loads(told) == {
+    assert json.loads(output) == {
         "topic": "pipe",
         "dry_run": False,
         "records": 3,
@@ -172,7 +172,7 @@ def test_lines_from_a_pipe_come_back_in_any_format(shell: Shell) -> None:
     assert shell.ok(*read, "-o", "yaml", "-c", "1").startswith("---\ntopic: pipe\npartition: 0\n")
 
 
-def test_offsets_from_either_end_and_by_time(shell: Shell) -> None:
+def test_consume_offset_options(shell: Shell) -> None:
     shell.ok("topics", "create", "times")
     with Cluster(shell.servers) as cluster, Producer(cluster) as producer:
         for number in range(10):
@@ -197,7 +197,7 @@ def test_offsets_from_either_end_and_by_time(shell: Shell) -> None:
     assert shell.ok("consume", "times", "-e", "-D", " ") == "0 1 2 3 4 5 6 7 8 9 "
 
 
-def test_files_partitions_and_null_values(shell: Shell, tmp_path: Path) -> None:
+def test_produce_files_to_partition_with_null_values(shell: Shell, tmp_path: Path) -> None:
     shell.ok("topics", "create", "files", "--partitions", "3")
     first, second = tmp_path / "first", tmp_path / "second"
     first.write_bytes(b"one|two")
@@ -209,7 +209,7 @@ def test_files_partitions_and_null_values(shell: Shell, tmp_path: Path) -> None:
     assert shell.ok("consume", "files", "-p", "0", "-p", "1", "-O", "beginning", "-e") == ""
 
 
-def test_what_is_typed_arrives_while_the_pipe_stays_open(shell: Shell) -> None:
+def test_lines_arrive_while_input_stays_open(shell: Shell) -> None:
     shell.ok("topics", "create", "live")
     consumer = shell.start("consume", "live", "-O", "beginning")
     producer = shell.start("produce", "live")
@@ -231,16 +231,16 @@ def test_what_is_typed_arrives_while_the_pipe_stays_open(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_reader_that_has_seen_enough_ends_the_pipe_quietly(shell: Shell, unbuffered: str) -> None:
+def test_closed_pipe_ends_consume_quietly(shell: Shell, unbuffered: str) -> None:
     shell.ok("topics", "create", "long", "--if-not-exists")
     shell.ok("produce", "long", text="".join(f"line {number}\n" for number in range(50_000)))
-    assert piped(shell, "head -n 2", unbuffered) == ("line 0\nline 1\n141\n", "")
+    assert run_pipe(shell, "head -n 2", unbuffered) == ("line 0\nline 1\n141\n", "")
 
 
-def test_a_reader_that_goes_away_is_noticed_while_nothing_is_written(shell: Shell) -> None:
+def test_closed_pipe_is_detected_while_idle(shell: Shell) -> None:
     shell.ok("topics", "create", "short")
     shell.ok("produce", "short", text="only\n")
-    assert piped(shell, "head -n 1", topic="short") == ("only\n141\n", "")
+    assert run_pipe(shell, "head -n 1", topic="short") == ("only\n141\n", "")
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
@@ -248,11 +248,13 @@ def test_a_slow_reader_gets_every_byte(shell: Shell, unbuffered: str) -> None:
     shell.ok("topics", "create", f"whole{unbuffered}")
     shell.ok("produce", f"whole{unbuffered}", text="".join(f"{n}\n" for n in range(50_000)))
     reader = f"-e | {sys.executable} -c 'import sys; print(sum(1 for line in sys.stdin))'"
-    assert piped(shell, reader, unbuffered, topic=f"whole{unbuffered}") == ("50000\n0\n", "")
+    assert run_pipe(shell, reader, unbuffered, topic=f"whole{unbuffered}") == ("50000\n0\n", "")
 
 
-def piped(shell: Shell, reader: str, unbuffered: str = "", topic: str = "long") -> tuple[str, str]:
-    """What came out of `consume | reader`, then consume's exit code; and what was complained about."""
+def run_pipe(
+    shell: Shell, reader: str, unbuffered: str = "", topic: str = "long"
+) -> tuple[str, str]:
+    """Run `consume | reader`; returns the output with consume's exit code, and the error output."""
     pipe = reader if reader.startswith("-") else f"| {reader}"
     script = f'{" ".join(COMMAND)} consume {topic} -O beginning {pipe}; echo "${{PIPESTATUS[0]}}"'
     done = subprocess.run(
@@ -275,7 +277,7 @@ def piped(shell: Shell, reader: str, unbuffered: str = "", topic: str = "long") 
         ["produce", "sensor-reading"],
     ],
 )
-def test_a_mistyped_topic_is_answered_with_near_names_and_never_created(
+def test_mistyped_topic_gets_suggestion_and_is_not_created(
     shell: Shell, arguments: list[str]
 ) -> None:
     shell.ok("topics", "create", "sensor-readings", "--if-not-exists")
@@ -288,7 +290,7 @@ def test_a_mistyped_topic_is_answered_with_near_names_and_never_created(
     )
 
 
-def test_a_delete_that_cannot_ask_wants_to_be_told(shell: Shell) -> None:
+def test_delete_without_terminal_requires_yes(shell: Shell) -> None:
     shell.ok("topics", "create", "kept")
     done = shell.run("topics", "delete", "kept")
     assert done.returncode == 2
@@ -302,7 +304,7 @@ def on_terminal(shell: Shell, *arguments: str, typed: str = "") -> tuple[int, st
     )
 
 
-def test_a_person_is_asked_before_a_topic_is_destroyed(shell: Shell) -> None:
+def test_delete_prompts_on_terminal(shell: Shell) -> None:
     shell.ok("topics", "create", "asked", "--partitions", "2")
     code, seen = on_terminal(shell, "topics", "delete", "asked", typed="n\n")
     assert code == 1
@@ -313,9 +315,7 @@ def test_a_person_is_asked_before_a_topic_is_destroyed(shell: Shell) -> None:
     assert "deleted topic asked" in seen
 
 
-def test_a_terminal_is_shown_progress_and_protected_from_what_records_hold(
-    shell: Shell, tmp_path: Path
-) -> None:
+def test_terminal_gets_progress_and_escaped_records(shell: Shell, tmp_path: Path) -> None:
     shell.ok("topics", "create", "seen")
     (tmp_path / "file").write_bytes(b"\x1b[31mred\n")
     code, seen = on_terminal(shell, "produce", "seen", str(tmp_path / "file"))
@@ -327,7 +327,7 @@ def test_a_terminal_is_shown_progress_and_protected_from_what_records_hold(
     assert shell.ok("consume", "seen", "-O", "beginning", "-e") == "\x1b[31mred\n"
 
 
-def test_an_offset_outside_of_every_partition_is_told_with_the_range(shell: Shell) -> None:
+def test_out_of_range_offset_error_names_range(shell: Shell) -> None:
     shell.ok("topics", "create", "ranges", "--partitions", "2")
     shell.ok("produce", "ranges", "-p", "0", text="a\nb\nc\n")
     assert shell.ok("consume", "ranges", "-O", "2", "-e") == "c\n"
@@ -336,7 +336,7 @@ def test_an_offset_outside_of_every_partition_is_told_with_the_range(shell: Shel
     assert "OFFSET_OUT_OF_RANGE: ranges-0 has offsets 0 to 3, not 9" in refused.stderr
 
 
-def test_an_unreachable_broker_is_told_with_what_was_tried(shell: Shell) -> None:
+def test_unreachable_broker_error_lists_attempts(shell: Shell) -> None:
     done = shell.run("topics", "list", "-b", "127.0.0.1:1,127.0.0.1:2")
     assert done.returncode == 1
     assert "127.0.0.1:1: Connection refused" in done.stderr
@@ -345,7 +345,7 @@ def test_an_unreachable_broker_is_told_with_what_was_tried(shell: Shell) -> None
     assert "Traceback" not in done.stderr
 
 
-def test_a_list_can_be_watched_until_interrupted(shell: Shell) -> None:
+def test_list_watch_runs_until_interrupted(shell: Shell) -> None:
     watcher = shell.start("topics", "list", "--watch", "-o", "yaml")
     assert watcher.stdout is not None
     try:

@@ -1,4 +1,4 @@
-"""Our client and others on the same topics: what one writes, the other reads."""
+"""Our client and other clients on the same topics: each reads records that the other wrote."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ VALUES = [b"value %d " % number * 20 for number in range(200)]
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[str]:
-    # Records here carry old timestamps on purpose; retention would take them after half a minute.
+    # Records here carry old timestamps on purpose. With retention, they would be deleted after half a minute.
     with LocalCluster(settings={"log.retention.ms": "-1"}) as cluster:
         yield cluster.bootstrap_servers
 
@@ -60,7 +60,7 @@ def read_all(cluster: Cluster, *partitions: TopicPartition) -> list[ConsumedReco
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_what_librdkafka_writes_is_read_by_us(servers: str, cluster: Cluster, codec: str) -> None:
+def test_our_consumer_reads_librdkafka_records(servers: str, cluster: Cluster, codec: str) -> None:
     partition = create(cluster, f"theirs-{codec}")
     producer: Any = confluent_kafka.Producer(
         {"bootstrap.servers": servers, "compression.type": codec, "linger.ms": 50}
@@ -75,9 +75,7 @@ def test_what_librdkafka_writes_is_read_by_us(servers: str, cluster: Cluster, co
 
 
 @pytest.mark.parametrize("codec", list(Compression))
-def test_what_we_write_is_read_by_librdkafka(
-    servers: str, cluster: Cluster, codec: Compression
-) -> None:
+def test_librdkafka_reads_our_records(servers: str, cluster: Cluster, codec: Compression) -> None:
     partition = create(cluster, f"ours-{codec.name}")
     with Producer(cluster, compression=codec) as producer:
         for number, value in enumerate(VALUES):
@@ -100,9 +98,7 @@ def test_what_we_write_is_read_by_librdkafka(
     assert found[7].headers() == [("n", None)]
 
 
-def test_keys_go_where_librdkafka_would_send_them_with_javas_partitioner(
-    servers: str, cluster: Cluster
-) -> None:
+def test_partitioner_matches_librdkafka_murmur2(servers: str, cluster: Cluster) -> None:
     create(cluster, "keys", partitions=7)
     theirs: Any = confluent_kafka.Producer(
         {"bootstrap.servers": servers, "partitioner": "murmur2_random"}
@@ -119,7 +115,7 @@ def test_keys_go_where_librdkafka_would_send_them_with_javas_partitioner(
     assert all(len(partitions) == 1 for partitions in placed.values())
 
 
-def test_offsets_are_found_by_time_and_from_the_end(cluster: Cluster) -> None:
+def test_start_offsets_by_time_and_from_end(cluster: Cluster) -> None:
     partition = create(cluster, "offsets")
     producer = Producer(cluster)
     for number in range(20):
@@ -139,7 +135,7 @@ def test_offsets_are_found_by_time_and_from_the_end(cluster: Cluster) -> None:
     assert (youngest.offset, youngest.timestamp) == (19, 1_000_190)
 
 
-def test_records_below_a_point_can_be_deleted(cluster: Cluster) -> None:
+def test_delete_records_moves_log_start_offset(cluster: Cluster) -> None:
     partition = create(cluster, "shortened")
     with Producer(cluster) as producer:
         for number in range(10):
@@ -172,7 +168,7 @@ def test_an_idempotent_producer_writes_batch_after_batch(cluster: Cluster) -> No
     ]
 
 
-def test_the_cluster_describes_itself_its_settings_and_its_disks(cluster: Cluster) -> None:
+def test_admin_describes_cluster_configs_and_log_dirs(cluster: Cluster) -> None:
     partition = create(cluster, "described")
     with Producer(cluster) as producer:
         producer.send("described", bytes(1000))
@@ -198,7 +194,7 @@ def test_the_cluster_describes_itself_its_settings_and_its_disks(cluster: Cluste
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_topic_recreated_under_its_name_is_another_topic(cluster: Cluster) -> None:
+def test_recreated_topic_has_new_id_and_no_records(cluster: Cluster) -> None:
     partition = create(cluster, "again")
     with Producer(cluster) as producer:
         producer.send("again", b"old")
@@ -210,7 +206,7 @@ def test_a_topic_recreated_under_its_name_is_another_topic(cluster: Cluster) -> 
     assert read_all(cluster, partition) == []
 
 
-def test_a_restarted_broker_costs_time_and_no_records(tmp_path: Path) -> None:
+def test_client_survives_broker_restart_without_loss(tmp_path: Path) -> None:
     port = free_port()
     first = LocalCluster(data=tmp_path, port=port).start()
     servers = first.bootstrap_servers
@@ -231,8 +227,8 @@ def test_a_restarted_broker_costs_time_and_no_records(tmp_path: Path) -> None:
                 assert next(received).value == b"while away"
 
 
-def test_trouble_that_was_before_an_assignment_says_nothing_of_the_next() -> None:
-    """Members of a group may have no partitions for as long as trouble may last."""
+def test_new_assignment_resets_consumer_error_deadline() -> None:
+    """Group members may be without partitions for longer than the timeout."""
     with LocalCluster() as running, Cluster(running.bootstrap_servers, timeout_s=2) as reading:
         partition = create(reading, "orders")
         consumer = Consumer(reading, {partition: Beginning()})
@@ -240,7 +236,7 @@ def test_trouble_that_was_before_an_assignment_says_nothing_of_the_next() -> Non
         assert consumer.poll(0.01) == []
         was_before = consumer.retry_deadline
         assert was_before is not None
-        eventually(lambda: was_before.passed, "it has lasted long enough")
+        eventually(lambda: was_before.passed, "its deadline has passed")
         consumer.assign({})
         consumer.assign({partition: 0})
         assert consumer.poll(0.01) == []
@@ -248,7 +244,7 @@ def test_trouble_that_was_before_an_assignment_says_nothing_of_the_next() -> Non
             eventually(lambda: bool(consumer.poll(0.01)), "records")
 
 
-def test_the_next_broker_is_asked_when_the_one_spoken_to_has_died() -> None:
+def test_client_switches_to_next_broker_after_failure() -> None:
     with (
         LocalCluster(brokers=3) as local,
         Cluster(local.bootstrap_servers, timeout_s=10) as cluster,
@@ -264,7 +260,7 @@ def test_the_next_broker_is_asked_when_the_one_spoken_to_has_died() -> None:
             cluster.refresh()
 
 
-# ---- topics that grow
+# ---- topics with added partitions
 
 
 def expand(cluster: Cluster, topic: str, count: int) -> ErrorCode:
@@ -272,7 +268,7 @@ def expand(cluster: Cluster, topic: str, count: int) -> ErrorCode:
     return ErrorCode.NONE if outcome.error is None else outcome.error.code
 
 
-def test_a_topic_grows_and_says_why_it_does_not(cluster: Cluster) -> None:
+def test_create_partitions_succeeds_or_returns_error(cluster: Cluster) -> None:
     create(cluster, "grows")
     admin = Admin(cluster)
     placed = NewPartitions(name="grows", count=3, assignment=[[1], [1]])
@@ -292,7 +288,7 @@ def test_a_topic_grows_and_says_why_it_does_not(cluster: Cluster) -> None:
     assert "already has 3 partitions" in small.error.message
 
 
-def test_a_producer_finds_partitions_that_came_later(servers: str, cluster: Cluster) -> None:
+def test_producer_discovers_new_partitions(servers: str, cluster: Cluster) -> None:
     create(cluster, "found")
     with Cluster(servers) as own:
         producer = Producer(own, metadata_max_age_s=0)
@@ -308,7 +304,7 @@ def test_a_producer_finds_partitions_that_came_later(servers: str, cluster: Clus
         producer.flush()
 
 
-def test_a_consumer_of_a_whole_topic_reads_partitions_that_came_later(
+def test_whole_topic_consumer_discovers_new_partitions(
     servers: str, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("barnabas.client.consumer.PARTITION_CHECK_S", 0.05)

@@ -1,4 +1,4 @@
-"""What was committed stays committed, while one coordinator after the other is killed."""
+"""Committed offsets survive repeated failures of the coordinator."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from tests.compatibility.raw import Raw
 TOPIC = "orders"
 SETTINGS = {"offsets.topic.num.partitions": 3, "controlled.shutdown.enable": False}
 COMMITS_BETWEEN_KILLS = 10
-LOOK_S = 0.01
-NOT_NOW = (
+POLL_INTERVAL_S = 0.01
+RETRIABLE = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
@@ -49,7 +49,7 @@ def three() -> Iterator[LocalCluster]:
 
 
 class Committer:
-    """A reader that goes forward one record at a time, whatever becomes of its coordinator."""
+    """Commits one offset after the other, across coordinator failures."""
 
     def __init__(self, cluster: LocalCluster, group: str) -> None:
         self.cluster = cluster
@@ -85,7 +85,7 @@ class Committer:
             self.leave()
 
     def coordinator(self) -> int | None:
-        """As a living broker knows it."""
+        """The coordinator as a running broker knows it."""
         request = FindCoordinatorRequest(coordinator_keys=(self.group,))
         for broker in self.cluster.brokers.values():
             if broker.is_running:
@@ -96,7 +96,7 @@ class Committer:
         return None
 
     def committed(self) -> int | None:
-        """None: there is nobody now who could say."""
+        """The committed offset; None if no coordinator is available."""
         try:
             broker = self.coordinator()
             if broker is None:
@@ -114,26 +114,26 @@ class Committer:
             self.raw = None
 
 
-class Onlooker:
-    """Asks every broker for what groups have committed, over and over: who answers knows all that is acknowledged."""
+class OffsetChecker:
+    """Fetches the committed offsets from every broker in a loop. Each answer must include all acknowledged commits."""
 
     def __init__(self, cluster: LocalCluster, committers: list[Committer]) -> None:
         self.cluster = cluster
         self.committers = committers
         self.is_over = threading.Event()
         self.answers = 0
-        self.wrong: list[str] = []
+        self.faults: list[str] = []
         self.thread = threading.Thread(target=self.run)
 
     def run(self) -> None:
-        while not self.is_over.wait(LOOK_S):
+        while not self.is_over.wait(POLL_INTERVAL_S):
             for broker in self.cluster.brokers.values():
                 if broker.is_running:
                     with suppress(OSError), Raw(broker.address) as raw:
                         for each in self.committers:
-                            self.look(raw, each)
+                            self.check(raw, each)
 
-    def look(self, raw: Raw, committer: Committer) -> None:
+    def check(self, raw: Raw, committer: Committer) -> None:
         acknowledged = committer.acknowledged
         topics = (OffsetFetchRequestTopic(TOPIC, (0,)),)
         group = OffsetFetchRequestGroup(committer.group, topics=topics)
@@ -141,42 +141,42 @@ class Onlooker:
         (found,) = raw.ask(request, OffsetFetchResponse).groups
         if found.error_code:
             code = ErrorCode(found.error_code)
-            if code not in NOT_NOW:
-                self.wrong.append(f"{committer.group}: {code.name}")
+            if code not in RETRIABLE:
+                self.faults.append(f"{committer.group}: {code.name}")
             return
         self.answers += 1
-        told = found.topics[0].partitions[0].committed_offset
-        if told < acknowledged:
-            self.wrong.append(f"{committer.group}: {told} where {acknowledged} was acknowledged")
+        found = found.topics[0].partitions[0].committed_offset
+        if found < acknowledged:
+            self.faults.append(f"{committer.group}: {found}, but {acknowledged} was acknowledged")
 
 
-def test_no_acknowledged_commit_is_lost_with_its_coordinator(three: LocalCluster) -> None:
+def test_coordinator_failures_lose_no_acknowledged_commits(three: LocalCluster) -> None:
     committers = [Committer(three, f"readers-{number}") for number in range(4)]
-    onlooker = Onlooker(three, committers)
+    checker = OffsetChecker(three, committers)
     for each in committers:
         each.thread.start()
-    onlooker.thread.start()
+    checker.thread.start()
     try:
-        go_on(committers)
+        wait_for_commits(committers)
         for _ in range(KILLS):
             killed = coordinator_of(committers[0])
             three.brokers[killed].kill()
-            go_on(committers)
+            wait_for_commits(committers)
             three.brokers[killed].start()
-            go_on(committers)
+            wait_for_commits(committers)
     finally:
         for each in committers:
             each.is_over.set()
-        onlooker.is_over.set()
+        checker.is_over.set()
         for each in committers:
             each.thread.join()
-        onlooker.thread.join()
-    assert onlooker.answers
-    assert not onlooker.wrong, onlooker.wrong
+        checker.thread.join()
+    assert checker.answers
+    assert not checker.faults, checker.faults
     for each in committers:
         eventually(lambda each=each: each.committed() is not None, "a coordinator", 60.0)  # type: ignore[misc]
         found = each.committed()
-        # The last one may be there without having been acknowledged.
+        # The last commit may be stored without having been acknowledged.
         assert found in (each.acknowledged, each.acknowledged + 1)
 
 
@@ -192,7 +192,7 @@ def coordinator_of(committer: Committer) -> int:
     return found[-1]
 
 
-def go_on(committers: list[Committer]) -> None:
+def wait_for_commits(committers: list[Committer]) -> None:
     for each in committers:
         wanted = each.acknowledged + COMMITS_BETWEEN_KILLS
         eventually(

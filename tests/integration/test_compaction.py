@@ -1,4 +1,4 @@
-"""A compacted topic on a real broker: it shrinks while it runs, and survives a kill with the last of each key."""
+"""A compacted topic on a real broker: it shrinks while running, and a kill keeps the last record of each key."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ def read_all(raw: Raw) -> list[Record]:
     return found
 
 
-def test_a_compacted_topic_keeps_the_last_of_each_key_over_a_kill(tmp_path: Path) -> None:
+def test_compaction_keeps_last_record_of_each_key_after_kill(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", QUICK) as broker:
         with Raw(broker.bootstrap_servers) as raw:
             raw.create_topic(TOPIC, configs=CONFIGS)
             producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
             for number in range(ACCOUNTS * ROUNDS):
                 key = f"account-{number % ACCOUNTS}"
-                # Account 7 is closed in the middle of it all, and not heard of again.
+                # Account 7 is deleted in the middle and not written again.
                 is_closed = number % ACCOUNTS == 7 and number > ACCOUNTS * ROUNDS // 3
                 if not is_closed or number < ACCOUNTS * ROUNDS // 3 + ACCOUNTS:
                     producer.produce(TOPIC, None if is_closed else f"{number}" * 20, key)
                 if number % 20 == 0:
                     producer.flush()
             assert producer.flush(30) == 0
-            eventually(lambda: len(read_all(raw)) < 6 * ACCOUNTS, "the log has become small", 30)
-            # Segment by segment: it is small before all of it has been cleaned, and that is said at the end.
+            eventually(lambda: len(read_all(raw)) < 6 * ACCOUNTS, "the log is compacted", 30)
+            # Cleaning works segment by segment: the log is small before the cleaner logs its end.
             eventually(lambda: "cleaned partition=accounts-0" in broker.log(), "cleaned", 30)
             before = {record.key: record.value for record in read_all(raw)}
             assert len(before) >= ACCOUNTS - 1
-            assert before.get(b"account-7") is None, "its tombstone, or nothing"
+            assert before.get(b"account-7") is None, "only a tombstone or nothing is left"
         broker.kill()
         broker.start()
         with Raw(broker.bootstrap_servers) as raw:

@@ -1,4 +1,4 @@
-"""The history topic belongs to the brokers; records that are no events disturb none of its readers."""
+"""Only brokers may write to the history topic, and its readers skip malformed records."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def cluster() -> Iterator[LocalCluster]:
     with LocalCluster(settings=ON) as running:
         with Raw(running.bootstrap_servers) as raw:
             raw.create_topic("orders")
-        eventually(lambda: "answered" in told(running).output, "a history", seconds=30)
+        eventually(lambda: "answered" in show_history(running).output, "a history", seconds=30)
         yield running
 
 
@@ -64,7 +64,7 @@ def run(cluster: LocalCluster, *arguments: str) -> Result:
     return CliRunner().invoke(cli, [*arguments, "-b", cluster.bootstrap_servers])
 
 
-def told(cluster: LocalCluster) -> Result:
+def show_history(cluster: LocalCluster) -> Result:
     return run(cluster, "topics", "history", "orders")
 
 
@@ -77,35 +77,33 @@ def produce_as(raw: Raw, client_id: str, *values: bytes) -> PartitionProduceResp
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
-def test_a_client_cannot_produce_to_the_history(raw: Raw, version: int) -> None:
+def test_client_cannot_produce_to_history_topic(raw: Raw, version: int) -> None:
     end = raw.list_offset(STATE_CHANGES, -1).offset
-    for _ in range(2):  # the second one may take the path of requests that look alike
+    for _ in range(2):  # the second may take the fast path for repeated requests
         answer = raw.produce(STATE_CHANGES, recent_batch_of(b"{}"), version=version)
         assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert raw.list_offset(STATE_CHANGES, -1).offset == end
 
 
 @pytest.mark.parametrize("client_id", ["", "broker", "my-broker-1-history", "broker-1-history-2"])
-def test_only_the_client_id_of_a_broker_may_produce_to_the_history(
-    raw: Raw, client_id: str
-) -> None:
+def test_only_broker_client_ids_may_produce_to_history(raw: Raw, client_id: str) -> None:
     answer = produce_as(raw, client_id, b"{}")
     assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_wrong_acks_are_named_before_the_topic(raw: Raw) -> None:
+def test_invalid_acks_error_precedes_topic_error(raw: Raw) -> None:
     answer = raw.produce(STATE_CHANGES, recent_batch_of(b"{}"), acks=7)
     assert answer.error_code == ErrorCode.INVALID_REQUIRED_ACKS
 
 
-def test_records_of_the_history_cannot_be_deleted(raw: Raw) -> None:
+def test_delete_records_of_history_is_rejected(raw: Raw) -> None:
     wanted = DeleteRecordsTopic(STATE_CHANGES, (DeleteRecordsPartition(0, -1),))
     request = DeleteRecordsRequest(topics=(wanted,), timeout_ms=5000)
     (topic,) = raw.ask(request, DeleteRecordsResponse).topics
     assert topic.partitions[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_brokers_go_on_publishing(cluster: LocalCluster, raw: Raw) -> None:
+def test_brokers_continue_publishing(cluster: LocalCluster, raw: Raw) -> None:
     raw.create_topic("later")
     eventually(
         lambda: "answered" in run(cluster, "topics", "history", "later").output,
@@ -114,10 +112,10 @@ def test_brokers_go_on_publishing(cluster: LocalCluster, raw: Raw) -> None:
     )
 
 
-def test_the_history_is_read_past_malformed_events(cluster: LocalCluster, raw: Raw) -> None:
-    before = told(cluster).stdout
+def test_history_command_skips_malformed_events(cluster: LocalCluster, raw: Raw) -> None:
+    before = show_history(cluster).stdout
     assert produce_as(raw, "broker-1-history", *FORGED).error_code == ErrorCode.NONE
-    result = told(cluster)
+    result = show_history(cluster)
     assert result.exit_code == 0, result.exception
     assert result.stdout == before
     assert result.stderr == f"skipped {len(FORGED)} malformed events\n"
@@ -127,7 +125,7 @@ def test_the_history_is_read_past_malformed_events(cluster: LocalCluster, raw: R
 
 
 @pytest.mark.usefixtures("trained_spark")
-def test_a_report_is_made_past_malformed_events(cluster: LocalCluster, raw: Raw) -> None:
+def test_lifecycle_report_skips_malformed_events(cluster: LocalCluster, raw: Raw) -> None:
     assert produce_as(raw, "broker-1-history", *FORGED).error_code == ErrorCode.NONE
     done = subprocess.run(
         [sys.executable, "-m", "barnabas.cli.main", "lifecycle", "report", "-o", "json"],

@@ -1,4 +1,4 @@
-"""Our group consumer on our own brokers: members come and go, coordinators die, and nothing is lost or read twice."""
+"""Our group consumer on our brokers: members join and leave, coordinators fail, and no record is lost or read twice."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from barnabas.client.group_coordinator import find_coordinator
 from barnabas.client.producer import Producer
 from barnabas.model import TopicPartition
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 SETTINGS = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
 RECORDS = 12
 
 
 def poll(done: Callable[[list[int]], bool], *consumers: GroupConsumer) -> list[int]:
-    """In turns, until what was found is enough."""
-    deadline = Deadline(PATIENCE_S)
+    """Poll the consumers in turn until the records found satisfy `done`."""
+    deadline = Deadline(TIMEOUT_S)
     found: list[int] = []
     while not done(found):
         for consumer in consumers:
@@ -42,7 +42,7 @@ def write(cluster: Cluster, numbers: range) -> None:
             producer.send("orders", b"%d" % number, partition=number % 3)
 
 
-def test_a_group_outlives_its_coordinator() -> None:
+def test_group_survives_coordinator_failure() -> None:
     with (
         LocalCluster(brokers=3, settings=SETTINGS) as brokers,
         Cluster(brokers.bootstrap_servers) as cluster,
@@ -72,7 +72,7 @@ def test_a_group_outlives_its_coordinator() -> None:
         assert sum(offset.offset for offset in committed.values()) == 2 * RECORDS
 
 
-def test_members_of_the_cooperative_kind_keep_reading_what_they_keep() -> None:
+def test_cooperative_members_keep_unrevoked_partitions() -> None:
     revoked: list[TopicPartition] = []
     with (
         LocalCluster(settings=SETTINGS) as brokers,
@@ -103,7 +103,7 @@ def test_members_of_the_cooperative_kind_keep_reading_what_they_keep() -> None:
 
 
 @pytest.mark.parametrize("assignors", [(RANGE,), (COOPERATIVE_STICKY,)], ids=lambda each: each[0])
-def test_members_come_and_go_and_every_record_is_read_once(assignors: tuple[str, ...]) -> None:
+def test_every_record_is_read_once_during_membership_changes(assignors: tuple[str, ...]) -> None:
     with LocalCluster(settings=SETTINGS) as brokers, ExitStack() as stack:
 
         def cluster() -> Cluster:
@@ -131,7 +131,9 @@ def test_members_come_and_go_and_every_record_is_read_once(assignors: tuple[str,
             else:
                 members.pop(0).close()
             write(writer, range(step * RECORDS, (step + 1) * RECORDS))
-            found += poll(lambda new: len(new) >= RECORDS and shared_out(members), *members)
+            found += poll(
+                lambda new: len(new) >= RECORDS and are_partitions_shared(members), *members
+            )
         for each in members:
             each.close()
         assert sorted(found) == list(range(len(changes) * RECORDS))
@@ -139,6 +141,6 @@ def test_members_come_and_go_and_every_record_is_read_once(assignors: tuple[str,
         assert sum(offset.offset for offset in committed.values()) == len(changes) * RECORDS
 
 
-def shared_out(members: list[GroupConsumer]) -> bool:
+def are_partitions_shared(members: list[GroupConsumer]) -> bool:
     count = sum(len(each.assigned) for each in members)
     return all(each.is_settled for each in members) and count == 3

@@ -1,4 +1,4 @@
-"""The state-change history, as its readers find it: with a Kafka client, with the command line, and in the files."""
+"""The state-change history as read with a Kafka client, with the command line, and from the files."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ def is_listed(servers: str) -> bool:
 
 
 def end_of_history(servers: str) -> int:
-    """A new leader may have to find it out first; this client waits for that, and others make it their user's task."""
+    """The end offset. A new leader may not know it yet; this client waits for that, others return an error."""
     partition = model.TopicPartition(STATE_CHANGES, 0)
     with Cluster(servers) as cluster:
         return latest_offsets(cluster, [partition])[partition]
 
 
 def read(servers: str) -> list[Event]:
-    """Everything in the topic now, as it stands there."""
+    """All events in the topic, in log order."""
     eventually(lambda: is_listed(servers), "the topic of the history")
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "none", **ALONE})
     try:
         end = end_of_history(servers)
-        # It knows the leader then. When librdkafka has to ask one it does not know, it tries again after half a second.
+        # Fetch metadata first: without a known leader, librdkafka retries only after half a second.
         consumer.list_topics(STATE_CHANGES, 10)
         consumer.assign([TopicPartition(STATE_CHANGES, 0, OFFSET_BEGINNING)])
         events: list[Event] = []
@@ -76,19 +76,19 @@ def read(servers: str) -> list[Event]:
         consumer.close()
 
 
-def named(events: list[Event]) -> dict[tuple[int, int], Event]:
+def by_id(events: list[Event]) -> dict[tuple[int, int], Event]:
     return {(event["epoch"], event["sequence"]): event for event in events}
 
 
-def written(data: Path) -> dict[tuple[int, int], Event]:
-    """What the files of all brokers say, but for a line that is just being written."""
+def events_in_files(data: Path) -> dict[tuple[int, int], Event]:
+    """The events in the files of all brokers, without a line that is still being written."""
     lines = [
         json.loads(line)
         for path in sorted(data.glob("broker-*/state-changes-*.jsonl"))
         for line in path.read_text().rpartition("\n")[0].splitlines()
     ]
-    assert len(named(lines)) == len(lines)
-    return named(lines)
+    assert len(by_id(lines)) == len(lines)
+    return by_id(lines)
 
 
 def has_answers(events: list[Event], topic: str) -> bool:
@@ -98,9 +98,9 @@ def has_answers(events: list[Event], topic: str) -> bool:
 
 
 def is_complete(data: Path, servers: str) -> bool:
-    """Everything in the files is in the topic, but for what is about the topic itself."""
-    published = named(read(servers))
-    wanted = {key for key, event in written(data).items() if not event.get("own")}
+    """Whether the topic has all events of the files, except those about the topic itself."""
+    published = by_id(read(servers))
+    wanted = {key for key, event in events_in_files(data).items() if not event.get("own")}
     return published.keys() == wanted
 
 
@@ -108,7 +108,7 @@ def run(servers: str, *arguments: str) -> Result:
     return CliRunner().invoke(cli, [*arguments, "-b", servers])
 
 
-def refusal(servers: str, *arguments: str) -> str:
+def run_rejected(servers: str, *arguments: str) -> str:
     error = run(servers, *arguments).exception
     assert isinstance(error, BarnabasError)
     return explain(error)
@@ -125,7 +125,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield cluster
 
 
-def test_a_created_topic_is_told_from_its_assignment_to_the_last_answer(
+def test_topic_creation_is_recorded_completely(
     cluster: LocalCluster,
 ) -> None:
     events = read(cluster.bootstrap_servers)
@@ -145,8 +145,10 @@ def test_a_created_topic_is_told_from_its_assignment_to_the_last_answer(
     assert sorted(online["isr"]) == sorted(online["replicas"]) == [1, 2, 3]
     assert online["leader"] == online["replicas"][0]
     assert online["cause"].startswith("TopicsChanged")
-    (wish,) = [event for event in mine if event["what"] == "topic"]
-    assert wish["asked_at"] <= min(event["at"] for event in mine) <= online["at"] <= wish["at"]
+    (request,) = [event for event in mine if event["what"] == "topic"]
+    assert (
+        request["asked_at"] <= min(event["at"] for event in mine) <= online["at"] <= request["at"]
+    )
     replicas = [event for event in mine if event["what"] == "replica"]
     assert {(event["partition"], event["replica"]) for event in replicas} == {
         (partition, broker) for partition in (0, 1) for broker in (1, 2, 3)
@@ -157,25 +159,25 @@ def test_a_created_topic_is_told_from_its_assignment_to_the_last_answer(
     assert {f"UpdateMetadata to {broker}" for broker in (1, 2, 3)} <= set(about)
 
 
-def test_the_epoch_begins_with_an_election_and_counts_without_a_gap_but_for_its_own(
+def test_epoch_starts_with_election_and_sequences_have_no_gaps(
     cluster: LocalCluster,
 ) -> None:
-    events = named(read(cluster.bootstrap_servers))
+    events = by_id(read(cluster.bootstrap_servers))
     first = events[min(events)]
     assert (first["what"], first["after"]) == ("controller", cluster.controller_id)
-    held = written(cluster.data)
+    held = events_in_files(cluster.data)
     assert sorted(held) == [(first["epoch"], number) for number in range(1, len(held) + 1)]
 
 
-def test_what_concerns_the_history_alone_is_in_the_file_alone(cluster: LocalCluster) -> None:
+def test_events_about_history_topic_are_only_in_files(cluster: LocalCluster) -> None:
     published = read(cluster.bootstrap_servers)
     assert not [event for event in published if event.get("topic") == STATE_CHANGES]
     assert not [event for event in published if "own" in event]
-    own = [event for event in written(cluster.data).values() if event.get("own")]
+    own = [event for event in events_in_files(cluster.data).values() if event.get("own")]
     assert {event["what"] for event in own} == {"topic", "partition", "replica", "request"}
 
 
-def test_the_topic_has_a_replica_on_each_broker_and_keeps_a_week(cluster: LocalCluster) -> None:
+def test_history_topic_replication_and_retention(cluster: LocalCluster) -> None:
     with Cluster(cluster.bootstrap_servers) as client:
         (view,) = Admin(client).describe_topics([STATE_CHANGES])
         configs = Admin(client).describe_topic_configs([STATE_CHANGES])[STATE_CHANGES]
@@ -183,7 +185,7 @@ def test_the_topic_has_a_replica_on_each_broker_and_keeps_a_week(cluster: LocalC
     assert {config.name: config.value for config in configs}["retention.ms"] == "604800000"
 
 
-def test_who_means_all_topics_does_not_get_the_history(cluster: LocalCluster) -> None:
+def test_history_topic_is_internal_in_listings_and_patterns(cluster: LocalCluster) -> None:
     consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers)
     try:
         consumer.subscribe(pattern=".*")
@@ -197,7 +199,7 @@ def test_who_means_all_topics_does_not_get_the_history(cluster: LocalCluster) ->
     assert STATE_CHANGES in run(cluster.bootstrap_servers, "topics", "list", "--internal").output
 
 
-def test_the_command_line_tells_it_in_words_and_as_a_document(cluster: LocalCluster) -> None:
+def test_topics_history_prints_text_and_json(cluster: LocalCluster) -> None:
     servers = cluster.bootstrap_servers
     words = run(servers, "topics", "history", "orders").output
     assert f"controller {cluster.controller_id}, epoch " in words
@@ -209,33 +211,33 @@ def test_the_command_line_tells_it_in_words_and_as_a_document(cluster: LocalClus
     assert all(
         event["what"] != "partition" or event["topic"] == "orders" for event in document["events"]
     )
-    assert "did you mean 'orders'" in refusal(servers, "topics", "history", "ordres")
-    nowhere = refusal(servers, "topics", "history", "zzzzzz")
+    assert "did you mean 'orders'" in run_rejected(servers, "topics", "history", "ordres")
+    nowhere = run_rejected(servers, "topics", "history", "zzzzzz")
     assert "barnabas topics list" in nowhere
     assert "topics create" not in nowhere
 
 
-def test_a_topic_that_grows_says_who_wanted_it_and_what_became_of_it() -> None:
+def test_added_partitions_are_recorded_with_requester() -> None:
     with LocalCluster(settings=ON) as cluster:
         servers = cluster.bootstrap_servers
         create(servers, "grows")
         with Cluster(servers, client_id="gardener") as client:
-            wishes = [NewPartitions(name="grows", count=3), NewPartitions(name="absent", count=3)]
-            Admin(client).create_partitions(wishes, validate_only=True)
-            Admin(client).create_partitions(wishes)
+            requests = [NewPartitions(name="grows", count=3), NewPartitions(name="absent", count=3)]
+            Admin(client).create_partitions(requests, validate_only=True)
+            Admin(client).create_partitions(requests)
 
-        def asked() -> list[Event]:
+        def requested() -> list[Event]:
             return [event for event in read(servers) if event["cause"] == "CreatePartitions"]
 
-        eventually(lambda: bool(asked()), "the wish is told")
-        (wish,) = asked()
-        assert (wish["topic"], wish["by"], wish["partitions"]) == ("grows", "gardener", 3)
+        eventually(lambda: bool(requested()), "the request is recorded")
+        (request,) = requested()
+        assert (request["topic"], request["by"], request["partitions"]) == ("grows", "gardener", 3)
         words = run(servers, "topics", "history", "grows").output
         assert "grown to 3 partitions, requested by gardener at 127.0.0.1" in words
         assert "partition 2: online, leader 1" in words
 
 
-def test_a_failover_leaves_no_gap_once_the_dead_broker_is_back(tmp_path: Path) -> None:
+def test_history_is_complete_after_controller_failover(tmp_path: Path) -> None:
     with LocalCluster(brokers=3, data=tmp_path, settings=ON) as cluster:
         servers = cluster.bootstrap_servers
         create(servers, "before", partitions=3, replication_factor=3)
@@ -246,7 +248,7 @@ def test_a_failover_leaves_no_gap_once_the_dead_broker_is_back(tmp_path: Path) -
         cluster.brokers[old].kill()
         eventually(lambda: cluster.controller_id not in (None, old), "a new controller")
         create(servers, "after", replication_factor=2)
-        eventually(lambda: has_answers(read(servers), "after"), "what the new controller does")
+        eventually(lambda: has_answers(read(servers), "after"), "events of the new controller")
         elections = [event for event in read(servers) if event["what"] == "controller"]
         assert len({event["epoch"] for event in elections}) == 2
         assert elections[-1]["after"] == cluster.controller_id
@@ -256,7 +258,7 @@ def test_a_failover_leaves_no_gap_once_the_dead_broker_is_back(tmp_path: Path) -
         assert f"its leader {old} is gone" in words or f"after {old}, ISR" in words
 
 
-def test_a_request_to_a_broker_that_dies_before_it_answers_has_that_for_its_result(
+def test_request_to_failed_broker_is_recorded_as_failed(
     tmp_path: Path,
 ) -> None:
     with LocalCluster(brokers=3, data=tmp_path) as cluster:
@@ -266,7 +268,7 @@ def test_a_request_to_a_broker_that_dies_before_it_answers_has_that_for_its_resu
         create(",".join(others), "orders", partitions=3, replication_factor=2)
 
         def failures() -> set[str]:
-            events = [e for e in written(tmp_path).values() if "answers" in e]
+            events = [e for e in events_in_files(tmp_path).values() if "answers" in e]
             return {e["why"] for e in events if e["to"] == silent and e["result"] == "failed"}
 
         assert not failures()
@@ -275,26 +277,26 @@ def test_a_request_to_a_broker_that_dies_before_it_answers_has_that_for_its_resu
         assert failures() == {f"broker {silent} is gone"}
 
 
-def test_what_is_published_twice_is_told_once(tmp_path: Path) -> None:
+def test_duplicate_events_are_shown_once(tmp_path: Path) -> None:
     with LocalCluster(data=tmp_path, settings=ON) as cluster:
         create(cluster.bootstrap_servers, "orders")
         eventually(lambda: is_complete(tmp_path, cluster.bootstrap_servers), "the history")
     (tmp_path / "broker-1" / "state-changes-published.json").unlink()
     with LocalCluster(data=tmp_path, settings=ON) as cluster:
         servers = cluster.bootstrap_servers
-        eventually(lambda: len(read(servers)) > len(named(read(servers))), "repetitions")
+        eventually(lambda: len(read(servers)) > len(by_id(read(servers))), "repetitions")
         eventually(lambda: is_complete(tmp_path, servers), "the history")
         document = json.loads(run(servers, "topics", "history", "orders", "-o", "json").output)
-        assert len(named(document["events"])) == len(document["events"])
+        assert len(by_id(document["events"])) == len(document["events"])
 
 
-def test_turned_off_there_are_the_files_and_a_word_about_it(tmp_path: Path) -> None:
+def test_disabled_history_topic_still_writes_files(tmp_path: Path) -> None:
     with LocalCluster(data=tmp_path) as cluster:
         servers = cluster.bootstrap_servers
         create(servers, "orders")
-        assert "barnabas.history.topic.enable=false" in refusal(
+        assert "barnabas.history.topic.enable=false" in run_rejected(
             servers, "topics", "history", "orders"
         )
         assert not is_listed(servers)
-        assert "there is no topic 'clicks'" in refusal(servers, "topics", "history", "clicks")
-    assert any(event.get("topic") == "orders" for event in written(tmp_path).values())
+        assert "there is no topic 'clicks'" in run_rejected(servers, "topics", "history", "clicks")
+    assert any(event.get("topic") == "orders" for event in events_in_files(tmp_path).values())

@@ -1,4 +1,4 @@
-"""Names that clients choose, in a broker's log and in what commands print: none forges a line or reaches a terminal."""
+"""Hostile client-chosen names in broker logs and command output: none forges a line or sends control codes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ HOSTILE = f"x{CONTROLS}é{FORGED}"
 SHOWN = HOSTILE.encode("unicode_escape").decode().replace("\\xe9", "é")
 LONG = "\x1b" * 30_000
 TERMINAL_CODES = ("\r\x1b[K", "\x1b[2J\x1b[H", "\r\n")
-"""What commands themselves write to a terminal."""
+"""Control codes that commands themselves write to a terminal."""
 
 
 def assert_clean(text: str, *, tabs: bool = False) -> None:
@@ -73,7 +73,7 @@ def assert_clean(text: str, *, tabs: bool = False) -> None:
 
 
 class HostileRaw(Raw):
-    """Sends a client id that is no name."""
+    """Sends a hostile client id."""
 
     client_id = HOSTILE
 
@@ -102,7 +102,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 @pytest.fixture(scope="module")
 def member(broker: BrokerProcess) -> Iterator[RawMember]:
-    """Of a hostile group, with a hostile client id, instance id, assignor and assignment."""
+    """A member of a hostile group, with a hostile client id, instance id, assignor and assignment."""
     with RawMember(broker.bootstrap_servers, HOSTILE, instance=HOSTILE) as joined:
         joined.raw.close()
         joined.raw = HostileRaw(broker.bootstrap_servers)
@@ -119,7 +119,7 @@ def member(broker: BrokerProcess) -> Iterator[RawMember]:
 
 
 def misbehave(raw: Raw) -> None:
-    """Requests with hostile names, most of which are refused."""
+    """Send requests with hostile names, most of which are rejected."""
     raw.ask(
         ApiVersionsRequest(client_software_name=HOSTILE, client_software_version=HOSTILE),
         ApiVersionsResponse,
@@ -147,7 +147,7 @@ def misbehave(raw: Raw) -> None:
 
 
 @pytest.mark.usefixtures("member")
-def test_the_broker_logs_one_printable_line_per_event(broker: BrokerProcess) -> None:
+def test_broker_logs_one_printable_line_per_event(broker: BrokerProcess) -> None:
     with HostileRaw(broker.bootstrap_servers) as raw:
         raw.send(with_size(b"\x00\x03\x00\x09\x00\x00\x00\x01\x00\x03\x1b\n\x9b"))
         assert raw.is_hung_up()
@@ -191,7 +191,7 @@ COMMANDS: list[tuple[str, ...]] = [
 
 
 def run_here(*arguments: str) -> tuple[str, str]:
-    """The command in this process, which is quicker: standard output and standard error."""
+    """Run the command in this process, which is faster; returns standard output and standard error."""
     out, err = TextIOWrapper(BytesIO(), encoding="utf-8"), StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         main.run_command(arguments)
@@ -268,7 +268,7 @@ def described(broker: BrokerProcess) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("member")
-def test_json_is_exact_and_text_shows_the_same_name(broker: BrokerProcess) -> None:
+def test_json_is_exact_and_text_is_escaped(broker: BrokerProcess) -> None:
     group = described(broker)
     assert group["group"] == HOSTILE
     assert group["members"][0]["client_id"] == HOSTILE
@@ -277,7 +277,7 @@ def test_json_is_exact_and_text_shows_the_same_name(broker: BrokerProcess) -> No
 
 
 @pytest.mark.usefixtures("member")
-def test_a_group_with_members_is_named_escaped_in_the_refusal(broker: BrokerProcess) -> None:
+def test_delete_error_escapes_group_name(broker: BrokerProcess) -> None:
     ended = run("groups", "delete", HOSTILE, "--yes", "-b", broker.bootstrap_servers)
     error, hint = ended.stderr.splitlines()
     assert error.startswith(f"error: NON_EMPTY_GROUP: group {SHOWN} is Stable")
@@ -285,7 +285,7 @@ def test_a_group_with_members_is_named_escaped_in_the_refusal(broker: BrokerProc
     assert f"barnabas groups describe '{SHOWN}'" in hint, "quoted for the shell"
 
 
-def test_a_topic_that_does_not_exist_is_quoted_escaped(broker: BrokerProcess) -> None:
+def test_unknown_topic_error_escapes_name(broker: BrokerProcess) -> None:
     ended = run("topics", "describe", HOSTILE, "-b", broker.bootstrap_servers)
     assert ended.returncode == 1
     assert ended.stderr.startswith("error: ")
@@ -310,7 +310,7 @@ def test_up_prints_names_and_paths_escaped(tmp_path: Path) -> None:
         assert not any(line.startswith("forged") for line in ended.stderr.split("\n"))
 
 
-def test_records_reach_a_pipe_as_bytes_and_a_terminal_escaped(broker: BrokerProcess) -> None:
+def test_records_are_raw_in_pipe_and_escaped_on_terminal(broker: BrokerProcess) -> None:
     servers = ("-b", broker.bootstrap_servers)
     value = b"\x1b[31mred\t\xc2\x9b\xe2\x80\xae\x9b\xc3\xa9"
     run("topics", "create", "payload", *servers)

@@ -1,4 +1,4 @@
-"""The page of the report in a real browser, on a desk and on a phone, in the light and in the dark."""
+"""The report page in a real browser, with desktop and phone widths and in light and dark mode."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def desk(browser: Browser, address: str) -> Iterator[ShownPage]:
-    """Whatever a test does there, nothing may complain of it."""
+    """The page at desktop width. Fails if the page reports a problem during the test."""
     shown = browser.open(address, width=DESK)
     yield shown
     assert shown.problems == []
@@ -41,7 +41,7 @@ def desk(browser: Browser, address: str) -> Iterator[ShownPage]:
 
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [PHONE, DESK])
-def test_the_page_fits_and_neither_complains_nor_asks_for_anything(
+def test_page_fits_width_without_errors_or_requests(
     browser: Browser, address: str, width: int, dark: bool
 ) -> None:
     shown = browser.open(address, width=width, dark=dark)
@@ -52,8 +52,8 @@ def test_the_page_fits_and_neither_complains_nor_asks_for_anything(
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_text_stands_out_from_its_ground(browser: Browser, address: str, dark: bool) -> None:
-    """4.5 to 1 is what the guidelines for accessibility ask of small text."""
+def test_text_contrast_meets_guidelines(browser: Browser, address: str, dark: bool) -> None:
+    """Accessibility guidelines require a contrast of 4.5 to 1 for small text."""
     shown = browser.open(address, width=DESK, dark=dark)
     for selector in ("body", ".dim", "tr.bad td", ".card.bad b", ".alert li", "th", ".zoom"):
         contrast = shown.page.evaluate(CONTRAST.replace("SELECTOR", selector))
@@ -78,7 +78,7 @@ CONTRAST = """(() => {
 })()"""
 
 
-def test_a_table_is_sorted_by_the_column_that_is_pressed_and_the_other_way_again(
+def test_column_click_sorts_and_reverses(
     desk: ShownPage,
 ) -> None:
     head = "#topics th:nth-child(4) button"  # online after
@@ -96,7 +96,7 @@ def test_a_table_is_sorted_by_the_column_that_is_pressed_and_the_other_way_again
     assert names.index("doomed") < names.index("late") < names.index("orders")
 
 
-def test_topics_are_found_by_a_part_of_their_name(desk: ShownPage) -> None:
+def test_topic_filter_matches_substring(desk: ShownPage) -> None:
     desk.page.evaluate(
         "{const i = document.querySelector('input.filter'); i.value = 'REBORN';"
         " i.dispatchEvent(new Event('input'))}"
@@ -104,12 +104,12 @@ def test_topics_are_found_by_a_part_of_their_name(desk: ShownPage) -> None:
     assert desk.page.evaluate(FIRST_CELLS) == ["reborn", "reborn (2nd)"]
 
 
-def test_an_outage_is_shown_larger_and_the_whole_again(desk: ShownPage) -> None:
+def test_outage_zoom_and_reset(desk: ShownPage) -> None:
     mark = "document.querySelector('.lane:nth-child(2) .outage:last-of-type')"
     width = f"parseFloat({mark}.getAttribute('width'))"
     before = desk.page.evaluate(width)
     assert "broker 2 failed" in desk.page.evaluate(f"{mark}.textContent")
-    # Both tables and the lane begin with what lasts, and end with the 40 ms.
+    # Both tables and the lane start with the ongoing outage and end with the 40 ms one.
     desk.page.evaluate("[...document.querySelectorAll('.zoom')].at(-1).click()")
     assert desk.page.evaluate(width) > 10 * before
     desk.page.click("#whole")
@@ -117,7 +117,7 @@ def test_an_outage_is_shown_larger_and_the_whole_again(desk: ShownPage) -> None:
     assert desk.page.evaluate("document.querySelector('#whole').hidden") is True
 
 
-def test_dragging_over_the_timeline_shows_that_part(desk: ShownPage) -> None:
+def test_dragging_zooms_timeline(desk: ShownPage) -> None:
     box = desk.page.evaluate(
         "(({x, y, width}) => [x, y, width])(document.querySelector('.chart svg').getBoundingClientRect())"
     )
@@ -132,12 +132,14 @@ def test_dragging_over_the_timeline_shows_that_part(desk: ShownPage) -> None:
     ticks = desk.page.evaluate(
         "[...document.querySelectorAll('[data-tick]')].map(e => e.textContent)"
     )
-    assert ticks[0].startswith("08:00:05.0")  # half of what begins before 0 and ends after 10 s
+    assert ticks[0].startswith(
+        "08:00:05.0"
+    )  # the middle of a range that starts before 0 and ends after 10 s
     assert ticks[-1].startswith("08:00:07.5")
 
 
-def test_a_page_that_fails_is_noticed(browser: Browser, tmp_path: Path) -> None:
-    """Of the test itself: what it would not hear it could not hold against the page."""
+def test_page_errors_are_detected(browser: Browser, tmp_path: Path) -> None:
+    """Checks the test itself: it must detect errors of the page."""
     broken = tmp_path / "broken.html"
     broken.write_text(
         "<meta charset=utf-8><meta http-equiv=Content-Security-Policy content=\"img-src 'none'\">"

@@ -45,7 +45,7 @@ def delete(servers: str, name: str) -> None:
         assert outcome.error is None, outcome.error
 
 
-def published(servers: str) -> list[dict[str, Any]]:
+def published_events(servers: str) -> list[dict[str, Any]]:
     with Cluster(servers) as client:
         if STATE_CHANGES not in client.refresh(None).topics:
             return []
@@ -54,14 +54,14 @@ def published(servers: str) -> list[dict[str, Any]]:
 
 
 def wait_for(servers: str, **wanted: Any) -> None:
-    def is_there() -> bool:
-        return any(wanted.items() <= event.items() for event in published(servers))
+    def is_published() -> bool:
+        return any(wanted.items() <= event.items() for event in published_events(servers))
 
-    eventually(is_there, f"{wanted} in the history", seconds=60)
+    eventually(is_published, f"{wanted} in the history", seconds=60)
 
 
 @pytest.mark.usefixtures("trained_spark")
-def test_a_report_tells_of_a_creation_a_lost_leader_and_a_deletion(tmp_path: Path) -> None:
+def test_report_covers_creation_failover_and_deletion(tmp_path: Path) -> None:
     with LocalCluster(brokers=3, settings=ON) as cluster:
         servers = cluster.bootstrap_servers
         controller = cluster.controller_id
@@ -112,10 +112,10 @@ def test_a_report_tells_of_a_creation_a_lost_leader_and_a_deletion(tmp_path: Pat
     assert done.stderr == f"written to {table}\nwritten to {page}\n"
 
 
-# ---- what keeps it from being made is told before Spark is started -------------------------------------------------
+# ---- errors that are reported before Spark is started ---------------------------------------------------------------
 
 
-def refusal(servers: str, *arguments: str) -> str:
+def run_rejected(servers: str, *arguments: str) -> str:
     error = CliRunner().invoke(cli, ["lifecycle", "report", *arguments, "-b", servers]).exception
     assert isinstance(error, BarnabasError)
     return f"error: {error}" if isinstance(error, ConfigError) else explain(error)
@@ -127,33 +127,33 @@ def silent(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield cluster.bootstrap_servers
 
 
-def test_a_history_that_is_turned_off_is_named(silent: str) -> None:
-    assert "the history is disabled (barnabas.history.topic.enable=false)" in refusal(silent)
+def test_disabled_history_is_reported(silent: str) -> None:
+    assert "the history is disabled (barnabas.history.topic.enable=false)" in run_rejected(silent)
 
 
-def test_a_history_that_is_empty_or_not_there_yet_is_named() -> None:
+def test_empty_or_missing_history_is_reported() -> None:
     with LocalCluster(settings=ON) as cluster:
         servers = cluster.bootstrap_servers
-        assert "it starts when the first topic is created" in refusal(servers)
+        assert "it starts when the first topic is created" in run_rejected(servers)
     with LocalCluster() as cluster:
         servers = cluster.bootstrap_servers
         with Cluster(servers) as client:
             (outcome,) = Admin(client).create_topics([NewTopic(name=STATE_CHANGES)])
             assert outcome.error is None, outcome.error
-        assert f"there is nothing to report: {STATE_CHANGES} is empty" in refusal(servers)
+        assert f"there is nothing to report: {STATE_CHANGES} is empty" in run_rejected(servers)
 
 
-def test_a_cluster_that_is_not_there_is_named() -> None:
-    told = refusal("127.0.0.1:1", "--timeout", "0.5")
-    assert "no broker answers" in told
-    assert "127.0.0.1:1" in told
+def test_unreachable_cluster_is_reported() -> None:
+    error = run_rejected("127.0.0.1:1", "--timeout", "0.5")
+    assert "no broker answers" in error
+    assert "127.0.0.1:1" in error
 
 
-def test_what_exists_is_not_written_over(silent: str, tmp_path: Path) -> None:
-    assert refusal(silent, "--to", str(tmp_path)) == (
+def test_existing_output_is_not_overwritten(silent: str, tmp_path: Path) -> None:
+    assert run_rejected(silent, "--to", str(tmp_path)) == (
         f"error: --to: {tmp_path} exists already; choose another, or remove it"
     )
     nowhere = tmp_path / "nowhere" / "report.html"
-    assert refusal(silent, "--html", str(nowhere)) == (
+    assert run_rejected(silent, "--html", str(nowhere)) == (
         f"error: --html: there is no directory {nowhere.parent}"
     )

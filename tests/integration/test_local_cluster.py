@@ -1,4 +1,4 @@
-"""LocalCluster as tests and notebooks use it: started twice, stopped twice, started again."""
+"""LocalCluster as tests and notebooks use it: repeated starts and stops, and restarts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_starting_a_running_cluster_changes_nothing() -> None:
     cluster.stop()
 
 
-def test_a_stopped_cluster_starts_again_where_it_was(tmp_path: Path) -> None:
+def test_restarted_cluster_keeps_its_topics(tmp_path: Path) -> None:
     cluster = LocalCluster(data=tmp_path)
     for name in ("one", "two"):
         with cluster:
@@ -50,7 +50,7 @@ def test_a_stopped_cluster_starts_again_where_it_was(tmp_path: Path) -> None:
         assert topics(cluster.bootstrap_servers) == ["one", "two"]
 
 
-def test_a_cluster_that_does_not_run_has_no_address() -> None:
+def test_stopped_cluster_has_no_address() -> None:
     cluster = LocalCluster()
     with pytest.raises(RuntimeError, match="start"):
         _ = cluster.bootstrap_servers
@@ -67,7 +67,7 @@ def test_settings_may_be_numbers_and_booleans() -> None:
         LocalCluster(settings={"num.partitions": "three"})
 
 
-def test_one_broker_may_be_killed_and_started_again(tmp_path: Path) -> None:
+def test_broker_can_be_killed_and_restarted(tmp_path: Path) -> None:
     with LocalCluster(data=tmp_path) as cluster:
         servers = cluster.bootstrap_servers
         create(servers, "orders")
@@ -80,7 +80,7 @@ def test_one_broker_may_be_killed_and_started_again(tmp_path: Path) -> None:
         assert topics(servers) == ["orders"]
 
 
-def test_a_broker_of_a_cluster_that_does_not_run_cannot_be_started() -> None:
+def test_broker_of_stopped_cluster_cannot_be_started() -> None:
     cluster = LocalCluster()
     with pytest.raises(RuntimeError, match="not running"):
         cluster.brokers[1].start()
@@ -89,7 +89,7 @@ def test_a_broker_of_a_cluster_that_does_not_run_cannot_be_started() -> None:
     assert repr(cluster.brokers[1]).endswith("down>")
 
 
-def test_a_port_that_is_taken_is_told_and_leaves_nothing_behind() -> None:
+def test_port_in_use_is_reported_and_leaks_nothing() -> None:
     with LocalCluster() as first:
         port = first.brokers[1].endpoint.port
         second = LocalCluster(port=port)
@@ -98,13 +98,13 @@ def test_a_port_that_is_taken_is_told_and_leaves_nothing_behind() -> None:
         assert not second.data.exists()
 
 
-def test_a_number_of_brokers_that_is_none_is_told_before_anything_is_made() -> None:
+def test_invalid_broker_count_is_rejected() -> None:
     for wrong in ("3", 3.0, True, None):
         with pytest.raises(TypeError, match="the number of brokers, as in brokers=3, not "):
             LocalCluster(brokers=wrong)  # type: ignore[arg-type]
 
 
-def test_it_shows_its_brokers_and_where_its_data_is(tmp_path: Path) -> None:
+def test_repr_shows_brokers_and_data_directory(tmp_path: Path) -> None:
     cluster = LocalCluster(brokers=2, data=tmp_path)
     assert repr(cluster) == f"<LocalCluster of 2, not running, data in {tmp_path}>"
     with cluster:
@@ -116,7 +116,7 @@ def test_it_shows_its_brokers_and_where_its_data_is(tmp_path: Path) -> None:
         )
 
 
-def test_every_method_of_a_broker_may_be_called_in_every_state() -> None:
+def test_broker_methods_are_idempotent() -> None:
     with LocalCluster() as cluster:
         (broker,) = cluster.brokers.values()
         broker.kill()
@@ -129,7 +129,7 @@ def test_every_method_of_a_broker_may_be_called_in_every_state() -> None:
         assert broker.is_running
 
 
-def test_a_transactional_client_finds_a_coordinator_on_one_broker() -> None:
+def test_transaction_coordinator_is_found_with_one_broker() -> None:
     request = FindCoordinatorRequest(coordinator_keys=("billing",), key_type=TRANSACTION)
     with LocalCluster() as cluster, Raw(cluster.bootstrap_servers) as raw:
 

@@ -1,4 +1,4 @@
-"""The plugin as a user meets it: in a pytest of their own."""
+"""The pytest plugin in a separate pytest run."""
 
 import re
 from importlib.metadata import entry_points
@@ -12,14 +12,14 @@ pytest_plugins = ["pytester"]
 
 PLUGIN = "barnabas.pytest_plugin"
 INSTALLED = any(found.value == PLUGIN for found in entry_points(group="pytest11"))
-# Where Barnabas is installed its entry point loads the plugin, which must not be loaded twice.
+# If Barnabas is installed, its entry point loads the plugin. It must not be loaded twice.
 ARGUMENTS = ("-p", "no:cacheprovider", "-q", *(() if INSTALLED else ("-p", PLUGIN)))
 
 
 @pytest.fixture(autouse=True)
 def same_barnabas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", ENVIRONMENT["PYTHONPATH"])
-    # Asserts of a plugin are rewritten, all of the package: once, not in every process.
+    # pytest rewrites the asserts of the whole package. Do so once, not in every process.
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
 
 
@@ -63,7 +63,7 @@ def test_each_test_gets_its_own_topic_on_one_cluster(pytester: pytest.Pytester) 
 
 
 @pytest.mark.parametrize("how", ["option", "setting"])
-def test_the_cluster_has_as_many_brokers_as_asked_for(pytester: pytest.Pytester, how: str) -> None:
+def test_broker_count_from_option_or_setting(pytester: pytest.Pytester, how: str) -> None:
     pytester.makepyfile(
         """
         def test_it(barnabas_cluster, barnabas_topic):
@@ -79,14 +79,14 @@ def test_the_cluster_has_as_many_brokers_as_asked_for(pytester: pytest.Pytester,
     pytester.runpytest_subprocess(*arguments).assert_outcomes(passed=1)
 
 
-def test_a_number_of_brokers_that_is_none_is_told(pytester: pytest.Pytester) -> None:
+def test_invalid_broker_count_is_reported(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\nbarnabas_brokers = many\n")
     pytester.makepyfile("def test_it(barnabas_cluster): pass")
     shown = pytester.runpytest_subprocess(*ARGUMENTS).stdout.str()
     assert "barnabas_brokers = many: not a number of brokers" in shown
 
 
-def test_the_cluster_is_gone_with_its_directory_after_the_run(pytester: pytest.Pytester) -> None:
+def test_cluster_directory_is_removed_after_run(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         from pathlib import Path
@@ -102,7 +102,7 @@ def test_the_cluster_is_gone_with_its_directory_after_the_run(pytester: pytest.P
     assert not pytester.path.joinpath(directory).exists()
 
 
-def test_a_run_without_the_fixtures_loads_no_broker(pytester: pytest.Pytester) -> None:
+def test_run_without_fixtures_loads_no_broker(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import sys
@@ -116,14 +116,14 @@ def test_a_run_without_the_fixtures_loads_no_broker(pytester: pytest.Pytester) -
     pytester.runpytest_subprocess(*ARGUMENTS).assert_outcomes(passed=1)
 
 
-def test_the_fixtures_explain_themselves(pytester: pytest.Pytester) -> None:
+def test_fixtures_are_documented(pytester: pytest.Pytester) -> None:
     shown = pytester.runpytest_subprocess(*ARGUMENTS, "--fixtures").stdout.str()
     assert re.search(r"barnabas_cluster \[session scope\].*\n +A cluster of one broker", shown)
     assert re.search(r"barnabas_topic .*\n +The name of a topic with one partition", shown)
 
 
 @pytest.mark.parametrize("test", ["test_sum[1-a b]", "test_" + "long" * 100, "test_ünïcode[漢字]"])
-def test_a_topic_is_named_after_its_test_as_far_as_kafka_allows(test: str) -> None:
+def test_topic_name_is_derived_from_test_name(test: str) -> None:
     name = unique_topic_name(test, "5f3a9c01")
     assert re.fullmatch(r"test_[A-Za-z0-9._-]*-5f3a9c01", name)
     assert len(name) <= TOPIC_NAME_MAX

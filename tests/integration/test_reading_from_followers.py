@@ -1,4 +1,4 @@
-"""Consumers that say which rack they stand in read from a follower there, and from somebody else when it dies."""
+"""Consumers with a rack id read from a follower in that rack, and from another replica when it fails."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TOPIC = "t"
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    """The wait of a follower's fetch is long: whatever comes sooner was not brought by its end."""
+    """Follower fetches have a long wait, so anything that arrives earlier was not caused by its timeout."""
     settings = {
         "replica.selector.class": RACK_AWARE_SELECTOR,
         "replica.fetch.wait.max.ms": WAIT_MS,
@@ -73,7 +73,7 @@ def fetched(raw: Raw, request: FetchRequest, version: int = 12) -> PartitionData
     return partitions_of(raw.ask(request, FetchResponse, version))[0]
 
 
-def test_the_leader_names_the_follower_in_the_rack_at_once_and_sends_nothing(
+def test_leader_returns_preferred_read_replica_at_once(
     cluster: LocalCluster,
 ) -> None:
     with at(cluster, LEADER) as leader:
@@ -86,23 +86,21 @@ def test_the_leader_names_the_follower_in_the_rack_at_once_and_sends_nothing(
 
 
 @pytest.mark.parametrize("rack", ["a", "elsewhere", ""])
-def test_the_leader_serves_its_own_rack_and_who_has_no_replica_near(
-    cluster: LocalCluster, rack: str
-) -> None:
+def test_leader_serves_own_rack_and_racks_without_replica(cluster: LocalCluster, rack: str) -> None:
     with at(cluster, LEADER) as leader:
         answer = fetched(leader, from_rack(rack, 0))
         assert answer.preferred_read_replica == -1
         assert values_in(answer)[0] == b"0"
 
 
-def test_what_no_follower_holds_is_asked_of_the_leader(cluster: LocalCluster) -> None:
+def test_offset_beyond_followers_is_served_by_leader(cluster: LocalCluster) -> None:
     with at(cluster, LEADER) as leader:
         answer = fetched(leader, from_rack("b", 500))
         assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         assert answer.preferred_read_replica == -1
 
 
-def test_a_follower_serves_and_sends_nobody_on(cluster: LocalCluster) -> None:
+def test_follower_serves_without_redirect(cluster: LocalCluster) -> None:
     with at(cluster, FOLLOWER) as follower:
         request = from_rack("c", 0, max_wait_ms=10_000)
         answer = fetched(follower, request)
@@ -110,7 +108,7 @@ def test_a_follower_serves_and_sends_nobody_on(cluster: LocalCluster) -> None:
         assert values_in(answer)[0] == b"0"
 
 
-def test_in_a_session_it_is_told_with_every_fetch(cluster: LocalCluster) -> None:
+def test_session_fetches_repeat_preferred_read_replica(cluster: LocalCluster) -> None:
     with at(cluster, LEADER) as leader:
         first = leader.ask(from_rack("b", 0, session_epoch=0), FetchResponse, 12)
         assert partitions_of(first)[0].preferred_read_replica == FOLLOWER
@@ -121,7 +119,7 @@ def test_in_a_session_it_is_told_with_every_fetch(cluster: LocalCluster) -> None
             assert partitions_of(answer)[0].preferred_read_replica == FOLLOWER
 
 
-def test_a_follower_hears_of_the_high_watermark_at_once(cluster: LocalCluster) -> None:
+def test_follower_learns_high_watermark_at_once(cluster: LocalCluster) -> None:
     with at(cluster, LEADER) as leader, at(cluster, FOLLOWER) as follower:
         end = leader.produce(TOPIC, recent_batch_of(b"first")).base_offset + 1
         began = time.monotonic()
@@ -134,7 +132,7 @@ def test_a_follower_hears_of_the_high_watermark_at_once(cluster: LocalCluster) -
 
 
 class Reader:
-    """confluent-kafka, which tells in its statistics whom it reads a partition from."""
+    """A confluent-kafka consumer; its statistics name the broker it reads a partition from."""
 
     def __init__(self, cluster: LocalCluster, rack: str) -> None:
         self.source = -1
@@ -170,7 +168,7 @@ class Reader:
         return self.poll() and len(self.offsets) >= count
 
 
-def test_a_client_reads_from_the_follower_in_its_rack_and_goes_on_when_that_dies(
+def test_client_reads_from_rack_follower_and_survives_its_failure(
     cluster: LocalCluster,
 ) -> None:
     reader = Reader(cluster, "b")
@@ -182,15 +180,17 @@ def test_a_client_reads_from_the_follower_in_its_rack_and_goes_on_when_that_dies
                 assert leader.produce(TOPIC, recent_batch_of(b"%d" % offset)).base_offset == offset
             return written + count
 
-        eventually(lambda: reader.has_read(written), "what was there")
-        eventually(lambda: reader.poll() and reader.source == FOLLOWER, "it reads of the follower")
+        eventually(lambda: reader.has_read(written), "existing records are read")
+        eventually(
+            lambda: reader.poll() and reader.source == FOLLOWER, "it reads from the follower"
+        )
         written = write(50)
         eventually(lambda: reader.has_read(written), "what was produced")
         assert reader.source == FOLLOWER
         cluster.brokers[FOLLOWER].kill()
         try:
             written = write(50)
-            eventually(lambda: reader.has_read(written), "what was produced after its death")
+            eventually(lambda: reader.has_read(written), "records after the failure are read")
             assert reader.offsets == [*range(written)]
             eventually(lambda: reader.poll() and reader.source == LEADER, "it reads of the leader")
         finally:

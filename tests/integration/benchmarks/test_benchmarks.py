@@ -1,4 +1,4 @@
-"""The harness runs, on amounts too small to say anything about speed."""
+"""The benchmark harness runs, with amounts too small to measure speed."""
 
 import itertools
 from pathlib import Path
@@ -13,8 +13,8 @@ from benchmarks.loads import KB, MB, Load, format_size, parse_size
 SMALL = Load(batch_bytes=16 * KB, partitions=2, total_bytes=MB)
 
 
-def made_up(extent: suite.Extent) -> dict[str, list[float]]:
-    """Wide numbers for every name the tables and plots look up."""
+def fake_results(extent: suite.Extent) -> dict[str, list[float]]:
+    """Wide numbers for every name that the tables and plots use."""
     found = {"latency/acks=all/acknowledged/p99_ms": [0.1, 12.5, 123.0]}
     for way, direction in itertools.product(suite.CLIENTS, ("produce", "fetch")):
         for record, batch, partitions in itertools.product(
@@ -27,7 +27,7 @@ def made_up(extent: suite.Extent) -> dict[str, list[float]]:
 
 
 @pytest.mark.parametrize("way", [frames, librdkafka])
-def test_a_load_is_produced_and_fetched(way: object) -> None:
+def test_load_is_produced_and_fetched(way: object) -> None:
     assert way in suite.CLIENTS.values()
     with BenchmarkBroker() as broker:
         produced, fetched = way.run_produce_and_fetch(broker, SMALL)  # type: ignore[attr-defined]
@@ -36,7 +36,7 @@ def test_a_load_is_produced_and_fetched(way: object) -> None:
     assert produced.cpu_s > 0
 
 
-def test_a_batch_that_did_not_arrive_is_noticed() -> None:
+def test_missing_batch_is_detected() -> None:
     with BenchmarkBroker() as broker:
         driver = frames.FrameDriver(broker, broker.create_topic("load", 2), SMALL)
         driver.produced += 2
@@ -45,14 +45,14 @@ def test_a_batch_that_did_not_arrive_is_noticed() -> None:
         driver.close()
 
 
-def test_every_record_of_the_beat_is_acknowledged_and_consumed() -> None:
+def test_latency_run_acknowledges_and_consumes_every_record() -> None:
     with BenchmarkBroker() as broker:
         acknowledged, consumed = latency.measure(broker, acks=-1, rate=1000, seconds=0.1)
     assert 0 < acknowledged.p50_ms <= acknowledged.p99_ms
     assert 0 < consumed.p50_ms <= consumed.p99_ms
 
 
-def test_a_profile_by_calls_names_the_functions_of_the_broker() -> None:
+def test_call_profile_lists_broker_functions() -> None:
     found = profiling.profile("produce", SMALL, "calls")
     assert found.requests == SMALL.batches
     assert any(row.where == "broker/handlers/produce.py" for row in found.by_function())
@@ -61,25 +61,23 @@ def test_a_profile_by_calls_names_the_functions_of_the_broker() -> None:
 @pytest.mark.parametrize("batch_bytes", [KB, 16 * KB, 128 * KB, MB])
 @pytest.mark.parametrize("record_bytes", [100, KB])
 @pytest.mark.parametrize("varies", [False, True])
-def test_a_batch_has_exactly_the_size_asked_for(
-    batch_bytes: int, record_bytes: int, varies: bool
-) -> None:
+def test_exact_batch_has_requested_size(batch_bytes: int, record_bytes: int, varies: bool) -> None:
     count, batch = frames.build_exact_batch(batch_bytes, record_bytes, varies=varies)
     assert len(batch) == batch_bytes
     assert read_header(batch).count == count
 
 
 @pytest.mark.parametrize("extent", [suite.QUICK, suite.FULL])
-def test_the_tables_fit_a_hundred_columns(extent: suite.Extent) -> None:
-    assert max(map(len, report.table(made_up(extent), extent))) <= 100
+def test_tables_fit_hundred_columns(extent: suite.Extent) -> None:
+    assert max(map(len, report.table(fake_results(extent), extent))) <= 100
 
 
-def test_there_is_a_plot_for_each_of_the_two_numbers(tmp_path: Path) -> None:
-    drawn = plots.draw(tmp_path, made_up(suite.FULL), suite.FULL)
+def test_both_plots_are_drawn(tmp_path: Path) -> None:
+    drawn = plots.draw(tmp_path, fake_results(suite.FULL), suite.FULL)
     assert [path.name for path in drawn] == ["cpu_s_per_gb.svg", "mb_per_s.svg"]
     assert all(path.stat().st_size for path in drawn)
 
 
 @pytest.mark.parametrize("text", ["100", "1k", "16k", "128k", "1m", "3g"])
-def test_sizes_are_read_as_they_are_written(text: str) -> None:
+def test_sizes_round_trip(text: str) -> None:
     assert format_size(parse_size(text)) == text

@@ -1,4 +1,4 @@
-"""What the comparison of controllers makes of its figures; none of them is measured here."""
+"""Reports of the controller comparison, made from given figures; nothing is measured here."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ FOUND: Found = {
 }
 
 
-def test_a_target_is_marked_as_reached_or_missed() -> None:
+def test_targets_are_marked_as_reached_or_missed() -> None:
     rows = {line[:46].strip(): line for line in controller_report.table(FOUND)}
     assert rows["create 1,000 topics of 1 × 3, s"].endswith("0.50  ours ≤10 ✓, ratio ≤0.5 ✓")
     assert rows["delete 1,000 topics of 1 × 3, s"].endswith("0.25  ours ≤10 ✗, ratio ≤0.5 ✓")
@@ -26,13 +26,13 @@ def test_a_target_is_marked_as_reached_or_missed() -> None:
     assert not rows["growth 1000, s"].endswith(("✓", "✗"))
 
 
-def test_growth_tells_whether_the_last_took_longer_than_the_first() -> None:
-    told = controller_report.linearity(FOUND)
-    assert told["ours"].startswith("1.00 s for the first thousand, 2.00 s for the last")
-    assert told["kafka"].startswith("5.00 s for the first thousand, 5.00 s for the last")
+def test_growth_compares_first_and_last_thousand() -> None:
+    summary = controller_report.linearity(FOUND)
+    assert summary["ours"].startswith("1.00 s for the first thousand, 2.00 s for the last")
+    assert summary["kafka"].startswith("5.00 s for the first thousand, 5.00 s for the last")
 
 
-def test_one_side_alone_is_written_and_drawn(tmp_path: Path) -> None:
+def test_report_works_with_one_side_only(tmp_path: Path) -> None:
     alone: Found = {name: {"ours": sides["ours"], "kafka": []} for name, sides in FOUND.items()}
     controller_report.write_json(tmp_path / "controller.json", alone, quick=True)
     written = json.loads((tmp_path / "controller.json").read_text())["measurements"]
@@ -41,6 +41,6 @@ def test_one_side_alone_is_written_and_drawn(tmp_path: Path) -> None:
     assert controller_report.draw(tmp_path / "controller.svg", alone).stat().st_size > 1000
 
 
-def test_what_is_asked_for_at_once_is_not_too_much() -> None:
+def test_portions_limit_partitions_per_request() -> None:
     topics = {"a": 100, "b": 150, "c": 1, "d": 2000, "e": 1}
     assert list(split_topics(topics)) == [["a", "b"], ["c"], ["d"], ["e"]]

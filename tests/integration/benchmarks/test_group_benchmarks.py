@@ -1,4 +1,4 @@
-"""The benchmark of groups runs, and measures what it says. No figure is asserted."""
+"""The group benchmark runs and reports every measurement. No figure is asserted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from benchmarks import groups
 TINY = groups.Extent(rounds=1, heartbeats_s=(0.2,), groups=3, commit_s=0.1, connections=2)
 
 
-def test_everything_is_measured_and_told() -> None:
+def test_every_measurement_is_reported() -> None:
     measured = (
         groups.measure_rejoin("barnabas", groups.BarnabasMember, 0.2)
         | groups.measure_memory(TINY)

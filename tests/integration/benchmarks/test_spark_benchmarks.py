@@ -1,4 +1,4 @@
-"""The harness around Spark; whole jobs are left to `python -m benchmarks spark`."""
+"""The harness of the Spark benchmarks; whole jobs are run by `python -m benchmarks spark`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks import spark, spark_decode
 
 
 @pytest.mark.parametrize("shape", spark_decode.SHAPES[-5:-3], ids=str)
-def test_a_shape_is_what_it_says(shape: spark_decode.Shape) -> None:
+def test_shape_matches_its_description(shape: spark_decode.Shape) -> None:
     data, count = spark_decode.build_fetch(shape)
     found = [header for _, header in batch_headers(data)]
     assert sum(header.count for header in found) == count
@@ -19,8 +19,8 @@ def test_a_shape_is_what_it_says(shape: spark_decode.Shape) -> None:
     assert spark_decode.rate(shape, runs=1) > 0
 
 
-def test_the_share_of_others_is_a_share() -> None:
-    # The kernel counts in ticks: a share is one only over many of them.
+def test_cpu_share_of_other_processes_is_plausible() -> None:
+    # The kernel counts CPU time in ticks, so the share is exact only over many of them.
     until_s = time.monotonic() + 0.5
     with spark.CpuMeter() as machine:
         while time.monotonic() < until_s:
@@ -29,7 +29,7 @@ def test_the_share_of_others_is_a_share() -> None:
     assert machine.wall_s > 0
 
 
-def test_a_measurement_is_one_line_with_its_spread() -> None:
+def test_measurement_is_one_line_with_spread() -> None:
     measured = spark.Measurement(
         "count, 100 B", "rows/s", "≥1,000,000", [2e6, 1e6, 3e6], [0.25], [0.7]
     )

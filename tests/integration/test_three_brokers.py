@@ -1,6 +1,6 @@
-"""Three brokers in this process, as their users play with them: killed, stopped, paused, and back again.
+"""Three brokers in this process: killed, stopped, paused and restarted.
 
-Clients are the ones people use: confluent-kafka and kafka-python, knowing nothing of what happens to the brokers.
+Clients are confluent-kafka and kafka-python. They are not told of the failures.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ def cluster() -> Iterator[LocalCluster]:
         yield running
 
 
-# ---- what a client sees -------------------------------------------------------------------------------------------
+# ---- client views --------------------------------------------------------------------------------------------------
 
 
 def view(cluster: LocalCluster, broker: int) -> ClusterView:
-    """The cluster as this one broker describes it."""
+    """The cluster as this broker reports it."""
     with Cluster(cluster.brokers[broker].address) as client:
         return client.refresh(None)
 
@@ -72,7 +72,7 @@ def partition_count(seen: ClusterView, name: str) -> int:
 
 
 def is_healthy(cluster: LocalCluster, name: str) -> bool:
-    """As everybody says: one that has not heard of a death yet still counts the dead as in sync."""
+    """Check every broker's view: one that does not know of a failure yet still counts the failed one as in sync."""
     views = [view(cluster, broker.id) for broker in cluster.brokers.values() if broker.is_running]
     return all(
         name in seen.topics
@@ -84,7 +84,7 @@ def is_healthy(cluster: LocalCluster, name: str) -> bool:
 
 
 class Writer:
-    """A producer that keeps what was acknowledged."""
+    """A producer that records the acknowledged values."""
 
     def __init__(self, servers: str, topic: str) -> None:
         self.topic = topic
@@ -125,10 +125,10 @@ def read_all(servers: str, topic: str, partitions: int = 1) -> list[str]:
         return found
 
 
-# ---- ready ---------------------------------------------------------------------------------------------------------
+# ---- startup -------------------------------------------------------------------------------------------------------
 
 
-def test_when_it_is_ready_every_broker_shows_all_brokers_and_the_controller(
+def test_started_cluster_is_known_to_every_broker(
     cluster: LocalCluster,
 ) -> None:
     assert list(cluster.brokers) == [1, 2, 3]
@@ -150,7 +150,7 @@ def seconds_to_start() -> float:
         return time.perf_counter() - began
 
 
-def test_brokers_listen_on_the_ports_that_follow_each_other() -> None:
+def test_brokers_use_consecutive_ports() -> None:
     ports = iter(free_port, None)
     port = next(port for port in ports if is_free(port + 1) and is_free(port + 2))
     with LocalCluster(brokers=3, port=port) as cluster:
@@ -161,17 +161,17 @@ def test_brokers_listen_on_the_ports_that_follow_each_other() -> None:
         ]
 
 
-def test_settings_that_cannot_be_shared_are_refused() -> None:
+def test_settings_that_cannot_be_shared_are_rejected() -> None:
     with pytest.raises(ConfigError, match="several brokers"):
         LocalCluster(brokers=2, settings={"log.dirs": "/nowhere"})
     with pytest.raises(ConfigError, match="at least one"):
         LocalCluster(brokers=0)
 
 
-# ---- killed, stopped, started --------------------------------------------------------------------------------------
+# ---- kill, stop, restart -------------------------------------------------------------------------------------------
 
 
-def test_a_topic_outlives_the_death_of_its_leader(cluster: LocalCluster) -> None:
+def test_topic_survives_leader_failure(cluster: LocalCluster) -> None:
     create(cluster, "letters")
     writer = Writer(cluster.bootstrap_servers, "letters")
     writer.write("one", "two")
@@ -183,7 +183,7 @@ def test_a_topic_outlives_the_death_of_its_leader(cluster: LocalCluster) -> None
         (partition,) = described(cluster, "letters").partitions
         return partition.leader not in (-1, leader) and leader not in partition.isr
 
-    eventually(has_moved, "another leads, whoever is asked")
+    eventually(has_moved, "all brokers report another leader")
     cluster.brokers[leader].start()
     eventually(lambda: is_healthy(cluster, "letters"), "the killed broker is in sync again")
     writer.write("four")
@@ -192,10 +192,10 @@ def test_a_topic_outlives_the_death_of_its_leader(cluster: LocalCluster) -> None
 
 
 @pytest.mark.parametrize("is_controller", [False, True])
-def test_who_writes_with_acks_all_goes_on_at_once_when_a_leader_dies(
+def test_acks_all_produce_continues_at_once_after_leader_failure(
     cluster: LocalCluster, is_controller: bool
 ) -> None:
-    """Within a tenth of a second, if nobody else uses the machine; not if followers finish a fetch that waits first."""
+    """It resumes within 0.1 s on an idle machine. It must not wait until the followers' pending fetches finish."""
     create(cluster, "letters", partitions=3)
     index, dying = next(
         (each.partition, each.leader)
@@ -216,7 +216,7 @@ def test_who_writes_with_acks_all_goes_on_at_once_when_a_leader_dies(
         assert time.monotonic() - began < 2
 
 
-def test_when_the_controller_dies_another_lets_topics_grow_and_deletes_them(
+def test_new_controller_adds_partitions_and_deletes_topics(
     cluster: LocalCluster,
 ) -> None:
     with Cluster(cluster.bootstrap_servers) as client:
@@ -247,7 +247,7 @@ def test_when_the_controller_dies_another_lets_topics_grow_and_deletes_them(
         eventually(lambda: admin.create_topics([again])[0].error is None, "the name is free again")
 
 
-def test_when_the_controller_dies_another_creates_topics(cluster: LocalCluster) -> None:
+def test_new_controller_creates_topics(cluster: LocalCluster) -> None:
     first = cluster.controller_id
     assert first is not None
     create(cluster, "before")
@@ -262,7 +262,7 @@ def test_when_the_controller_dies_another_creates_topics(cluster: LocalCluster) 
     assert "after" in view(cluster, first).topics
 
 
-def test_each_broker_in_turn_may_be_killed_and_come_back(cluster: LocalCluster) -> None:
+def test_killing_each_broker_in_turn_loses_nothing(cluster: LocalCluster) -> None:
     create(cluster, "letters", partitions=3)
     writer = Writer(cluster.bootstrap_servers, "letters")
     for number in cluster.brokers:
@@ -276,7 +276,7 @@ def test_each_broker_in_turn_may_be_killed_and_come_back(cluster: LocalCluster) 
     assert len(found) == 6
 
 
-def test_a_stopped_broker_hands_over_what_it_leads_first(cluster: LocalCluster) -> None:
+def test_controlled_shutdown_moves_leaders(cluster: LocalCluster) -> None:
     create(cluster, "letters", partitions=6)
     before = described(cluster, "letters")
     leaving = before.partitions[0].leader
@@ -287,14 +287,14 @@ def test_a_stopped_broker_hands_over_what_it_leads_first(cluster: LocalCluster) 
             partition.leader not in (-1, leaving)
             for partition in described(cluster, "letters").partitions
         ),
-        "others lead, whoever is asked",
+        "all brokers report other leaders",
     )
     cluster.brokers[leaving].start()
     cluster.brokers[leaving].start()
-    eventually(lambda: is_healthy(cluster, "letters"), "the broker that came back is in sync")
+    eventually(lambda: is_healthy(cluster, "letters"), "the restarted broker is in sync")
 
 
-def test_a_broker_keeps_its_address_and_its_data_over_restarts(cluster: LocalCluster) -> None:
+def test_restarted_broker_keeps_address_and_data(cluster: LocalCluster) -> None:
     create(cluster, "letters", replicas=1, partitions=3)
     writer = Writer(cluster.bootstrap_servers, "letters")
     writer.write(*(f"letter {number}" for number in range(20)))
@@ -304,12 +304,12 @@ def test_a_broker_keeps_its_address_and_its_data_over_restarts(cluster: LocalClu
         assert not broker.is_running
         broker.start()
     assert {number: broker.address for number, broker in cluster.brokers.items()} == addresses
-    eventually(lambda: is_healthy(cluster, "letters"), "all partitions are led")
+    eventually(lambda: is_healthy(cluster, "letters"), "all partitions have leaders")
     found = read_all(cluster.bootstrap_servers, "letters", partitions=3)
     assert sorted(found) == sorted(writer.acknowledged)
 
 
-def test_all_brokers_may_die_and_come_back(tmp_path: Path) -> None:
+def test_cluster_survives_failure_of_all_brokers(tmp_path: Path) -> None:
     with LocalCluster(brokers=3, data=tmp_path) as cluster:
         create(cluster, "letters")
         Writer(cluster.bootstrap_servers, "letters").write("one")
@@ -322,7 +322,7 @@ def test_all_brokers_may_die_and_come_back(tmp_path: Path) -> None:
         assert read_all(cluster.bootstrap_servers, "letters") == ["one"]
 
 
-def test_a_killed_broker_leaves_no_mark_of_a_clean_end(tmp_path: Path) -> None:
+def test_killed_broker_leaves_no_clean_shutdown_file(tmp_path: Path) -> None:
     with LocalCluster(brokers=3, data=tmp_path) as cluster:
         create(cluster, "letters")
         cluster.brokers[1].kill()
@@ -331,10 +331,10 @@ def test_a_killed_broker_leaves_no_mark_of_a_clean_end(tmp_path: Path) -> None:
         assert marks == {"broker-2"}
 
 
-# ---- sessions that time out ----------------------------------------------------------------------------------------
+# ---- session timeouts ----------------------------------------------------------------------------------------------
 
 
-def test_a_killed_broker_whose_session_must_time_out_is_missed_only_then() -> None:
+def test_unexpired_session_delays_failure_detection() -> None:
     settings = {"zookeeper.session.timeout.ms": 1000}
     with LocalCluster(brokers=3, settings=settings) as cluster:
         victim = next(each for each in cluster.brokers if each != cluster.controller_id)
@@ -345,7 +345,7 @@ def test_a_killed_broker_whose_session_must_time_out_is_missed_only_then() -> No
         assert time.monotonic() - began >= 0.9
 
 
-def test_a_broker_killed_without_a_word_may_come_back_before_it_is_missed() -> None:
+def test_broker_restarts_before_its_session_expires() -> None:
     settings = {"zookeeper.session.timeout.ms": 1000}
     with LocalCluster(brokers=3, settings=settings) as cluster:
         create(cluster, "letters")
@@ -357,10 +357,10 @@ def test_a_broker_killed_without_a_word_may_come_back_before_it_is_missed() -> N
         assert read_all(cluster.bootstrap_servers, "letters") == ["one"]
 
 
-# ---- paused --------------------------------------------------------------------------------------------------------
+# ---- pauses --------------------------------------------------------------------------------------------------------
 
 
-def test_a_paused_broker_answers_nobody_and_goes_on_afterwards(cluster: LocalCluster) -> None:
+def test_paused_broker_is_unresponsive_until_resumed(cluster: LocalCluster) -> None:
     broker = cluster.brokers[2]
     broker.pause()
     broker.pause()
@@ -374,7 +374,7 @@ def test_a_paused_broker_answers_nobody_and_goes_on_afterwards(cluster: LocalClu
     assert sorted(view(cluster, 2).brokers) == [1, 2, 3]
 
 
-def test_a_leader_that_is_paused_for_too_long_is_replaced_and_comes_back_as_a_follower() -> None:
+def test_long_paused_leader_returns_as_follower() -> None:
     settings = {"zookeeper.session.timeout.ms": 500}
     with LocalCluster(brokers=3, settings=settings) as cluster:
         create(cluster, "letters")
@@ -390,9 +390,9 @@ def test_a_leader_that_is_paused_for_too_long_is_replaced_and_comes_back_as_a_fo
 
         eventually(
             lambda: all(leader_at(other.address) not in (-1, leader) for other in others),
-            "another leads, and all know it",
+            "all other brokers report a new leader",
         )
-        # What a client has sent to the paused broker waits there: no connection was closed.
+        # Requests to the paused broker wait there: no connection was closed.
         Writer(",".join(broker.address for broker in others), "letters").write("two")
         cluster.brokers[leader].resume()
         eventually(lambda: is_healthy(cluster, "letters"), "it is in sync again")
@@ -401,7 +401,7 @@ def test_a_leader_that_is_paused_for_too_long_is_replaced_and_comes_back_as_a_fo
         assert read_all(cluster.bootstrap_servers, "letters") == ["one", "two", "three"]
 
 
-def test_a_controller_that_is_paused_for_too_long_is_deposed() -> None:
+def test_long_paused_controller_is_replaced() -> None:
     settings = {"zookeeper.session.timeout.ms": 500}
     with LocalCluster(brokers=3, settings=settings) as cluster:
         first = cluster.controller_id
@@ -415,12 +415,12 @@ def test_a_controller_that_is_paused_for_too_long_is_deposed() -> None:
                 view(cluster, first).controller == second
                 and sorted(view(cluster, first).brokers) == [1, 2, 3]
             ),
-            "the old one knows the new one",
+            "the former controller knows the new one",
         )
         create(cluster, "letters")
 
 
-def test_a_paused_broker_may_be_killed_or_stopped(cluster: LocalCluster) -> None:
+def test_paused_broker_can_be_killed_or_stopped(cluster: LocalCluster) -> None:
     cluster.brokers[1].pause()
     cluster.brokers[1].kill()
     cluster.brokers[2].pause()
@@ -433,7 +433,7 @@ def test_a_paused_broker_may_be_killed_or_stopped(cluster: LocalCluster) -> None
     create(cluster, "letters")
 
 
-def test_a_cluster_stops_whatever_became_of_its_brokers() -> None:
+def test_cluster_stops_with_killed_and_paused_brokers() -> None:
     with LocalCluster(brokers=3) as cluster:
         cluster.brokers[1].kill(expire=False)
         cluster.brokers[2].pause()

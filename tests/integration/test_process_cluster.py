@@ -1,4 +1,4 @@
-"""Three broker processes around a real ZooKeeper: really killed, really stopped by SIGSTOP."""
+"""Three broker processes with a real ZooKeeper: killed with SIGKILL and paused with SIGSTOP."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def is_healthy(servers: str, name: str) -> bool:
         )
 
 
-def test_when_the_controller_is_killed_another_one_creates_topics(
+def test_new_controller_creates_topics_after_kill(
     cluster: ClusterProcesses,
 ) -> None:
     first = cluster.controller_id
@@ -72,7 +72,7 @@ def test_when_the_controller_is_killed_another_one_creates_topics(
     eventually(lambda: is_healthy(cluster.bootstrap_servers, "before"), "in sync", DEADLINE_S)
 
 
-def test_a_controller_that_stood_still_finds_itself_deposed(cluster: ClusterProcesses) -> None:
+def test_resumed_former_controller_steps_down(cluster: ClusterProcesses) -> None:
     first = cluster.controller_id
     witness = next(number for number in cluster.brokers if number != first)
     cluster.brokers[first].pause()
@@ -85,13 +85,13 @@ def test_a_controller_that_stood_still_finds_itself_deposed(cluster: ClusterProc
             controller_seen_by(cluster, first) == controller_seen_by(cluster, witness)
             and cluster.all_see_all()
         ),
-        "the old controller knows the new one",
+        "the former controller knows the new one",
         DEADLINE_S,
     )
     create(cluster.bootstrap_servers, "letters", replicas=3)
 
 
-def test_brokers_that_are_asked_to_stop_do_so_with_exit_code_0(cluster: ClusterProcesses) -> None:
+def test_stopped_brokers_exit_with_code_0(cluster: ClusterProcesses) -> None:
     create(cluster.bootstrap_servers, "letters", replicas=3)
     for number in sorted(cluster.brokers, key=lambda each: each == cluster.controller_id):
         assert cluster.brokers[number].stop() == 0, cluster.brokers[number].log()[-2000:]

@@ -1,4 +1,4 @@
-"""Consumer groups from the command line: sharing, remembering, leaving, and what an administrator does with them."""
+"""Consumer groups on the command line: sharing partitions, committed offsets, leaving, and administration."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from barnabas.client.producer import Producer
 from support.command import COMMAND, run
 from support.process import ENVIRONMENT
 
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 PARTITIONS = 4
 QUICK = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 2}
 
 
 class Groups:
-    """Commands about groups run in this process, which is quicker; those that consume in their own."""
+    """Runs group commands in this process, which is faster, and consuming commands in their own."""
 
     def __init__(self, servers: str) -> None:
         self.servers = servers
@@ -60,7 +60,7 @@ class Groups:
         return ended.stderr
 
     def make_topic(self, name: str, *records: bytes) -> None:
-        """Record by record to one partition after the other."""
+        """Create a topic and write the records to its partitions in turn."""
         with Cluster(self.servers) as cluster:
             (made,) = Admin(cluster).create_topics([NewTopic(name=name, partitions=PARTITIONS)])
             assert made.error is None
@@ -79,7 +79,7 @@ def groups() -> Iterator[Groups]:
 
 
 @contextmanager
-def started(groups: Groups, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def start_process(groups: Groups, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         [*COMMAND, *arguments, "-b", groups.servers],
         stdout=subprocess.PIPE,
@@ -94,17 +94,17 @@ def started(groups: Groups, *arguments: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def polled(consumer: GroupConsumer, done: Callable[[], bool]) -> list[bytes | None]:
-    deadline = Deadline(PATIENCE_S)
+def poll_until(consumer: GroupConsumer, done: Callable[[], bool]) -> list[bytes | None]:
+    deadline = Deadline(TIMEOUT_S)
     found: list[bytes | None] = []
     while not done():
         found += [record.value for record in consumer.poll(0.05)]
         consumer.processed()
-        assert not deadline.passed, f"it has {consumer.assigned}"
+        assert not deadline.passed, f"assigned: {consumer.assigned}"
     return found
 
 
-def test_a_group_reads_everything_once_and_goes_on_where_it_stood(groups: Groups) -> None:
+def test_group_resumes_from_committed_offsets(groups: Groups) -> None:
     groups.make_topic("once", *[b"%d" % number for number in range(20)])
     member = ("consume", "once", "--group", "reader")
     assert sorted(map(int, groups.ok(*member, "-e").split())) == list(range(20))
@@ -112,17 +112,17 @@ def test_a_group_reads_everything_once_and_goes_on_where_it_stood(groups: Groups
     with Cluster(groups.servers) as cluster:
         groups.write(cluster, "once", *[b"%d" % number for number in range(20, 30)])
     first = groups.ok(*member, "-c", "3").split()
-    assert groups.described("reader")["lag"] == 7, "of what was read, only what was printed counts"
+    assert groups.described("reader")["lag"] == 7, "only printed records are committed"
     rest = groups.ok(*member, "-e").split()
     assert sorted(map(int, first + rest)) == list(range(20, 30))
     assert len(first) == 3
 
 
-def test_who_begins_at_the_end_misses_nothing_that_comes_while_nobody_reads(groups: Groups) -> None:
+def test_group_starting_at_end_gets_later_records(groups: Groups) -> None:
     groups.make_topic("later", b"before", b"before")
     with Cluster(groups.servers) as cluster:
         with GroupConsumer(cluster, "late", ["later"]) as consumer:
-            assert polled(consumer, lambda: consumer.at_end) == []
+            assert poll_until(consumer, lambda: consumer.at_end) == []
         groups.write(cluster, "later", b"meanwhile")
     assert groups.ok("consume", "later", "-g", "late", "-e") == "meanwhile\n"
 
@@ -130,13 +130,13 @@ def test_who_begins_at_the_end_misses_nothing_that_comes_while_nobody_reads(grou
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"]
 )
-def test_processes_share_the_partitions_and_one_that_is_stopped_leaves_at_once(
+def test_members_share_partitions_and_stopped_member_leaves(
     groups: Groups, number: signal.Signals, code: int
 ) -> None:
     topic = group = f"shared-{code}"
     groups.make_topic(topic, *[b"%d" % number for number in range(8)])
     with (
-        started(groups, "consume", topic, "-g", group, "-O", "beginning") as process,
+        start_process(groups, "consume", topic, "-g", group, "-O", "beginning") as process,
         Cluster(groups.servers) as cluster,
         GroupConsumer(cluster, group, [topic], start=Beginning(), heartbeat_s=0.05) as ours,
     ):
@@ -145,7 +145,7 @@ def test_processes_share_the_partitions_and_one_that_is_stopped_leaves_at_once(
         def members() -> int:
             return len(admin.describe_group(group).members)
 
-        mine = polled(ours, lambda: members() == 2 and len(ours.assigned) == PARTITIONS // 2)
+        mine = poll_until(ours, lambda: members() == 2 and len(ours.assigned) == PARTITIONS // 2)
         described = groups.described(group)
         assert (described["state"], described["assignor"]) == ("Stable", "range")
         shares = [len(member["partitions"]) for member in described["members"]]
@@ -154,22 +154,22 @@ def test_processes_share_the_partitions_and_one_that_is_stopped_leaves_at_once(
 
         for command in ("delete", "reset"):
             arguments = ("-y",) if command == "delete" else ("--to-latest", "--all-topics")
-            told = groups.refused("groups", command, group, *arguments)
-            assert told.startswith(
+            error = groups.refused("groups", command, group, *arguments)
+            assert error.startswith(
                 f"error: NON_EMPTY_GROUP: group {group} is Stable with 2 members"
             )
-            assert "hint:  stop its consumers (barnabas at 127.0.0.1), then run this again" in told
+            assert "hint:  stop its consumers (barnabas at 127.0.0.1), then run this again" in error
 
         process.send_signal(number)
-        theirs, errors = process.communicate(timeout=PATIENCE_S)
+        theirs, errors = process.communicate(timeout=TIMEOUT_S)
         assert (process.returncode, errors.strip()) == (code, "")
         assert members() == 1
-        mine += polled(ours, lambda: len(ours.assigned) == PARTITIONS and ours.at_end)
+        mine += poll_until(ours, lambda: len(ours.assigned) == PARTITIONS and ours.at_end)
         read = [int(value or b"") for value in mine] + [int(line) for line in theirs.split()]
-        assert sorted(read) == list(range(8)), "what the other printed, it has committed"
+        assert sorted(read) == list(range(8)), "the other has committed the records it printed"
 
 
-def test_a_group_is_set_back_and_forward_only_when_that_is_said(groups: Groups) -> None:
+def test_group_reset_changes_offsets_only_with_execute(groups: Groups) -> None:
     groups.make_topic("moved", *[b"%d" % number for number in range(16)])
     groups.ok("consume", "moved", "-g", "mover", "-e")
     reset = ("groups", "reset", "mover")
@@ -212,11 +212,11 @@ def test_a_group_is_listed_until_it_is_deleted(groups: Groups) -> None:
         "would delete group short-lived\n"
     )
     assert groups.ok("groups", "delete", "short-lived", "-y") == "deleted group short-lived\n"
-    told = groups.refused("groups", "describe", "short-lived")
-    assert told.startswith("error: GROUP_ID_NOT_FOUND: there is no group 'short-lived'\nhint:  ")
+    error = groups.refused("groups", "describe", "short-lived")
+    assert error.startswith("error: GROUP_ID_NOT_FOUND: there is no group 'short-lived'\nhint:  ")
 
 
-def test_who_would_delete_the_offsets_of_all_groups_is_warned(groups: Groups) -> None:
+def test_deleting_consumer_offsets_prints_warning(groups: Groups) -> None:
     groups.make_topic("plain", b"1")
     groups.ok("groups", "reset", "any", "--to-latest", "--topic", "plain", "--execute")
     dry = groups.run("topics", "delete", "__consumer_offsets", "--dry-run")
@@ -227,21 +227,21 @@ def test_who_would_delete_the_offsets_of_all_groups_is_warned(groups: Groups) ->
     assert groups.ok("topics", "delete", "plain", "--dry-run") == "would delete topic plain\n"
 
 
-def test_the_lag_of_a_group_is_watched_until_it_is_gone(groups: Groups) -> None:
+def test_watch_shows_group_lag(groups: Groups) -> None:
     groups.make_topic("seen", *[b"%d" % number for number in range(8)])
     reset = ("groups", "reset", "watched", "--topic", "seen", "--execute")
     groups.ok(*reset, "--to-earliest")
-    with started(groups, "groups", "describe", "watched", "--watch") as process:
+    with start_process(groups, "groups", "describe", "watched", "--watch") as process:
         assert process.stdout is not None
         lags = (line for line in process.stdout if line.startswith("group watched: "))
         assert next(lags) == "group watched: Empty, 0 members, lag 8\n"
         groups.ok(*reset, "--to-latest")
         assert any(line == "group watched: Empty, 0 members, lag 0\n" for line in lags)
         process.send_signal(signal.SIGINT)
-        assert process.wait(PATIENCE_S) == 130
+        assert process.wait(TIMEOUT_S) == 130
 
 
-def test_what_makes_no_sense_in_a_group_is_refused(groups: Groups) -> None:
+def test_invalid_group_options_are_rejected(groups: Groups) -> None:
     chosen = groups.run("consume", "short", "-g", "any", "-p", "0")
     assert chosen.returncode == 2
     assert "--partition: cannot be combined with --group" in chosen.stderr

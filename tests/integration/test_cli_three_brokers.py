@@ -1,4 +1,4 @@
-"""The command line beside three brokers, one of which goes down: what it says of them, and what it proposes."""
+"""The command line with three brokers, one of which fails: their state, and the suggested next steps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ok(cluster: LocalCluster, *arguments: str) -> str:
 
 
 def create(cluster: LocalCluster, name: str, *arguments: str) -> str:
-    """What is said of it; and everybody has heard of it then, whoever is asked next."""
+    """Create a topic and wait until all brokers know it; returns the output."""
     said = ok(cluster, "topics", "create", name, *arguments)
     wait_until_known([broker.address for broker in cluster.brokers.values()], name)
     return said
@@ -40,7 +40,7 @@ def document(cluster: LocalCluster, *arguments: str) -> dict[str, Any]:
     return found
 
 
-def test_brokers_the_controller_and_topics_are_shown(cluster: LocalCluster) -> None:
+def test_brokers_controller_and_topics_are_listed(cluster: LocalCluster) -> None:
     created = create(cluster, "whole", "--partitions", "6", "--replication-factor", "3")
     assert created == "created topic whole: 6 partitions, replication factor 3\n"
 
@@ -58,20 +58,20 @@ def test_brokers_the_controller_and_topics_are_shown(cluster: LocalCluster) -> N
     assert topic["next_step"] is None
 
 
-def test_the_controller_is_shown_with_its_epoch(cluster: LocalCluster) -> None:
+def test_controller_show_includes_epoch(cluster: LocalCluster) -> None:
     ok(cluster, "topics", "create", "noticed", "--if-not-exists")
 
     def shown() -> dict[str, Any]:
         return document(cluster, "controller", "show")
 
-    eventually(lambda: shown()["epoch"] == 1, "its history has been published")
+    eventually(lambda: shown()["epoch"] == 1, "the history is published")
     assert shown()["controller"] == cluster.controller_id
     assert ok(cluster, "controller", "show").startswith(
         f"broker {cluster.controller_id} at 127.0.0.1:"
     )
 
 
-def test_what_a_dead_broker_takes_with_it_is_told_in_words() -> None:
+def test_failed_broker_is_explained_in_topic_state() -> None:
     with LocalCluster(brokers=3) as cluster:
         in_sync = ("--config", "min.insync.replicas=3")
         create(cluster, "copied", "--replica-assignment", "2:1:3,1:3:2", *in_sync)
@@ -86,7 +86,7 @@ def test_what_a_dead_broker_takes_with_it_is_told_in_words() -> None:
             rows = (line.split(maxsplit=3) for line in lines("topics", "list")[1:])
             return {name: state for name, _, _, state in rows}
 
-        # That others lead is told first, and then which copies are missing.
+        # New leaders are reported first, then the missing replicas.
         known = {"alone": "1 offline", "copied": "2 under-replicated"}
         eventually(lambda: states() == known, "its death is known")
         described = lines("topics", "describe", "alone")
@@ -109,7 +109,7 @@ def test_what_a_dead_broker_takes_with_it_is_told_in_words() -> None:
         eventually(lambda: set(states().values()) == {"ok"}, "all is well again")
 
 
-def test_a_topic_grows_and_is_told_of_what_that_does_to_its_keys(cluster: LocalCluster) -> None:
+def test_alter_partitions_warns_about_moved_keys(cluster: LocalCluster) -> None:
     servers = cluster.bootstrap_servers
     create(cluster, "growing", "--partitions", "3", "--replication-factor", "2")
     grow = ("topics", "alter", "growing", "--partitions")
@@ -130,7 +130,7 @@ def test_a_topic_grows_and_is_told_of_what_that_does_to_its_keys(cluster: LocalC
         (topic,) = document(cluster, "topics", "describe", "growing")["topics"]
         return dict(topic)
 
-    eventually(lambda: described()["partitions"] == 4, "the broker that is asked has heard of it")
+    eventually(lambda: described()["partitions"] == 4, "the queried broker knows it")
     topic = described()
     assert topic["partition_list"][3]["replicas"] == [2, 3]
     assert topic["partition_list"][3]["leader"] == 2
@@ -145,7 +145,7 @@ def test_a_topic_grows_and_is_told_of_what_that_does_to_its_keys(cluster: LocalC
     assert "did you mean 'growing'?" in unknown.stderr
 
 
-def test_a_deletion_says_which_broker_keeps_its_replicas() -> None:
+def test_deletion_names_brokers_with_remaining_replicas() -> None:
     with LocalCluster(brokers=3) as cluster:
         for name in ("whole", "kept"):
             create(cluster, name, "--replica-assignment", "1:2:3,3:1:2")
@@ -178,7 +178,7 @@ def test_a_deletion_says_which_broker_keeps_its_replicas() -> None:
         eventually(lambda: run(*made).returncode == 0, "the name is free")
 
 
-def test_a_terminal_is_shown_what_a_deletion_waits_for() -> None:
+def test_terminal_shows_pending_deletion() -> None:
     with LocalCluster(brokers=3) as cluster:
         create(cluster, "held", "--replica-assignment", "1:2:3")
         silent = next(broker for broker in cluster.brokers if broker != cluster.controller_id)

@@ -1,4 +1,4 @@
-"""kafka-topics and kafka-configs with --zookeeper, and znodes written by hand: the controller acts on what it sees."""
+"""kafka-topics and kafka-configs with --zookeeper, and hand-written znodes: the controller acts on both."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def connect(shared_zookeeper: ZooKeeperServers) -> str:
 def cluster(connect: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
     data = tmp_path_factory.mktemp("commands")
     running = ClusterProcesses(data, connect, brokers=3, settings=QUIET)
-    running.brokers[0] = MemberProcess(data, connect, 0, QUIET)  # people count from there
+    running.brokers[0] = MemberProcess(data, connect, 0, QUIET)  # broker ids often start at 0
     with running:
         yield running
 
@@ -78,7 +78,7 @@ def run(connect: str, cluster: ClusterProcesses) -> Callable[..., click.testing.
 Run = Callable[..., click.testing.Result]
 
 
-def done(result: click.testing.Result, stderr: str = "") -> list[str]:
+def assert_done(result: click.testing.Result, stderr: str = "") -> list[str]:
     assert result.exit_code == 0, result.output
     assert result.stderr == stderr
     return result.stdout.splitlines()
@@ -109,9 +109,9 @@ def content(kazoo: KazooClient, path: str) -> Any:
     return json.loads(kazoo.get(path)[0])
 
 
-# ---- the commands
+# ---- commands
 
-LINES_PEOPLE_LEARN_FROM = """
+TUTORIAL_COMMANDS = """
 kafka-topics.sh --create --topic test --zookeeper XXXX --partitions 3 --replication-factor 2
 kafka-topics.sh --create --bootstrap-server localhost:9092  --topic my-topic-name  --replication-factor 3 --partitions 3   --config max.message.bytes=64000
 kafka-topics.sh --bootstrap-server broker_host:port --alter --topic my-topic-name --partitions 4
@@ -121,32 +121,30 @@ kafka-topics.sh --bootstrap-server broker_host:port --alter  --topic my-topic-na
 """  # noqa: E501 - as they are written
 
 
-def test_the_lines_people_learn_from_work_as_they_are(
-    connect: str, cluster: ClusterProcesses
-) -> None:
+def test_tutorial_commands_work_unchanged(connect: str, cluster: ClusterProcesses) -> None:
     servers = cluster.brokers[cluster.controller_id].bootstrap_servers
-    lines = re.sub("localhost:9092|broker_host:port", servers, LINES_PEOPLE_LEARN_FROM)
+    lines = re.sub("localhost:9092|broker_host:port", servers, TUTORIAL_COMMANDS)
     for line in lines.replace("XXXX", connect).strip().splitlines():
         name, *words = line.split()
-        done(click.testing.CliRunner().invoke(cli, [name.removesuffix(".sh"), *words]))
+        assert_done(click.testing.CliRunner().invoke(cli, [name.removesuffix(".sh"), *words]))
     wait_for_leaders(cluster, "test", 3)
     found = wait_for_leaders(cluster, "my-topic-name", 4)
     placed = [each.replicas for each in found.partitions]
     assert placed == [(0, 1, 2), (0, 1, 2), (0, 1, 2), (2, 1, 0)]
 
 
-def test_a_topic_written_by_the_command_gets_leaders_and_is_described_from_the_znodes(
+def test_created_topic_gets_leaders_and_is_described_from_znodes(
     run: Run, cluster: ClusterProcesses, kazoo: KazooClient, topic: str
 ) -> None:
     line = f"--create --topic {topic} --partitions 3 --replication-factor 2 --config flush.ms=5"
-    assert done(run(line)) == [f"Created topic {topic}."]
+    assert assert_done(run(line)) == [f"Created topic {topic}."]
     found = wait_for_leaders(cluster, topic, 3)
     assert content(kazoo, f"/config/topics/{topic}") == {"version": 1, "config": {"flush.ms": "5"}}
     written = content(kazoo, f"/brokers/topics/{topic}")
     assert [tuple(each) for each in written["partitions"].values()] == [
         each.replicas for each in found.partitions
     ]
-    head, first, *_ = done(run(f"--describe --topic {topic}"))
+    head, first, *_ = assert_done(run(f"--describe --topic {topic}"))
     assert head == (
         f"Topic: {topic}\tTopicId: {written['topic_id']}\tPartitionCount: 3\tReplicationFactor: 2"
         "\tConfigs: flush.ms=5"
@@ -156,22 +154,22 @@ def test_a_topic_written_by_the_command_gets_leaders_and_is_described_from_the_z
     assert first == (
         f"\tTopic: {topic}\tPartition: 0\tLeader: {leader}\tReplicas: {replicas}\tIsr: {replicas}"
     )
-    assert topic in done(run("--list"))
+    assert topic in assert_done(run("--list"))
 
 
-def test_an_expansion_written_by_the_command_gets_leaders_and_drops_what_is_there_from_the_list(
+def test_alter_adds_partitions_and_ignores_existing_assignments(
     run: Run, cluster: ClusterProcesses, topic: str
 ) -> None:
-    done(run(f"--create --topic {topic} --replica-assignment 3:1,1:2"))
+    assert_done(run(f"--create --topic {topic} --replica-assignment 3:1,1:2"))
     before = wait_for_leaders(cluster, topic, 2)
-    told = run(f"--alter --topic {topic} --replica-assignment 9:9,9:8,2:3 --partitions 3")
-    assert told.exit_code == 1  # two of one broker are refused even where they are dropped
+    result = run(f"--alter --topic {topic} --replica-assignment 9:9,9:8,2:3 --partitions 3")
+    assert result.exit_code == 1  # duplicate replicas are rejected even for existing partitions
     line = f"--alter --topic {topic} --replica-assignment 9:8,9:8,2:3 --partitions 3"
-    assert done(run(line)) == [KEYS_WARNING, "Adding partitions succeeded!"]
+    assert assert_done(run(line)) == [KEYS_WARNING, "Adding partitions succeeded!"]
     grown = wait_for_leaders(cluster, topic, 3)
     assert grown.id == before.id
     assert [each.replicas for each in grown.partitions] == [(3, 1), (1, 2), (2, 3)]
-    assert done(run(f"--alter --topic {topic} --partitions 5")) == [
+    assert assert_done(run(f"--alter --topic {topic} --partitions 5")) == [
         KEYS_WARNING,
         "Adding partitions succeeded!",
     ]
@@ -179,31 +177,31 @@ def test_an_expansion_written_by_the_command_gets_leaders_and_drops_what_is_ther
     assert all(len(set(each)) == 2 for each in placed)
 
 
-def test_a_deletion_is_a_mark_that_the_controller_acts_on(
+def test_delete_writes_marker_for_controller(
     run: Run, cluster: ClusterProcesses, kazoo: KazooClient, topic: str
 ) -> None:
-    done(run(f"--create --topic {topic} --replica-assignment 1:2"))
+    assert_done(run(f"--create --topic {topic} --replica-assignment 1:2"))
     wait_for_leaders(cluster, topic, 1)
-    assert done(run(f"--delete --topic {topic}")) == [
+    assert assert_done(run(f"--delete --topic {topic}")) == [
         f"Topic {topic} is marked for deletion.",
         "Note: This will have no impact if delete.topic.enable is not set to true.",
     ]
     eventually(lambda: not kazoo.exists(f"/brokers/topics/{topic}"), "gone", DEADLINE_S)
-    eventually(lambda: view(cluster, topic) is None, "nobody knows it", DEADLINE_S)
+    eventually(lambda: view(cluster, topic) is None, "no broker knows it", DEADLINE_S)
     gone = run(f"--delete --topic {topic}")
     assert gone.exit_code == 1
     words = f"Topic '{topic}' does not exist as expected"
     assert gone.stdout == f"Error while executing topic command : {words}\n"
-    assert done(run(f"--delete --topic {topic} --if-exists")) == []
+    assert assert_done(run(f"--delete --topic {topic} --if-exists")) == []
 
 
-def test_settings_are_changed_with_a_note_for_the_brokers(
+def test_config_change_writes_notification_znode(
     run: Run, cluster: ClusterProcesses, kazoo: KazooClient, topic: str
 ) -> None:
-    done(run(f"--create --topic {topic} --replica-assignment 1 --config flush.ms=5"))
+    assert_done(run(f"--create --topic {topic} --replica-assignment 1 --config flush.ms=5"))
     wait_for_leaders(cluster, topic, 1)
     before = set(kazoo.get_children("/config/changes"))
-    warning, line, updated = done(
+    warning, line, updated = assert_done(
         run(f"--alter --topic {topic} --config retention.ms=7 --delete-config flush.ms"),
         f"{EFFECT_AT_RESTART}\n",
     )
@@ -217,16 +215,16 @@ def test_settings_are_changed_with_a_note_for_the_brokers(
         "entity_path": f"topics/{topic}",
     }
     entity = f"--entity-type topics --entity-name {topic}"
-    *_, completed = done(
+    *_, completed = assert_done(
         run(f"--alter {entity} --add-config cleanup.policy=[compact,delete]", name="kafka-configs"),
         f"{EFFECT_AT_RESTART}\n",
     )
     assert completed == f"Completed updating config for entity: topic '{topic}'."
-    *_, described = done(run(f"--describe {entity}", name="kafka-configs"))
+    *_, described = assert_done(run(f"--describe {entity}", name="kafka-configs"))
     assert (
         described == f"Configs for topic '{topic}' are cleanup.policy=compact,delete,retention.ms=7"
     )
-    # The broker with the replica reports the settings in force, others report the znode.
+    # The broker with the replica reports the effective settings, others report the znode.
     with Cluster(cluster.bootstrap_servers) as client:
         client.refresh()
         asked = DescribeConfigsResource(resource_type=ResourceType.TOPIC, resource_name=topic)
@@ -262,15 +260,13 @@ def test_settings_are_changed_with_a_note_for_the_brokers(
         ("--describe --topic nowhere", "Topic 'nowhere' does not exist as expected"),
     ],
 )
-def test_what_the_command_refuses_is_not_written(
-    run: Run, kazoo: KazooClient, line: str, why: str
-) -> None:
+def test_rejected_command_writes_nothing(run: Run, kazoo: KazooClient, line: str, why: str) -> None:
     taken = "taken"
     run(f"--create --topic {taken} --replica-assignment 1 --if-not-exists")
     before = kazoo.get_children("/brokers/topics"), kazoo.get(f"/brokers/topics/{taken}")[0]
-    told = run(line.format(taken=taken))
-    assert told.exit_code == 1
-    last = told.stdout.splitlines()[-1]
+    result = run(line.format(taken=taken))
+    assert result.exit_code == 1
+    last = result.stdout.splitlines()[-1]
     assert last.startswith(f"Error while executing topic command : {why.format(taken=taken)}")
     assert before == (
         kazoo.get_children("/brokers/topics"),
@@ -278,21 +274,21 @@ def test_what_the_command_refuses_is_not_written(
     )
 
 
-def test_settings_of_a_topic_that_is_missing_are_not_written(run: Run, kazoo: KazooClient) -> None:
-    told = run("--alter --topic nowhere --add-config flush.ms=1", name="kafka-configs")
-    assert told.exit_code == 1
-    assert "kafka.admin.AdminOperationException: Topic 'nowhere' does not exist." in told.stderr
+def test_config_of_missing_topic_is_not_written(run: Run, kazoo: KazooClient) -> None:
+    result = run("--alter --topic nowhere --add-config flush.ms=1", name="kafka-configs")
+    assert result.exit_code == 1
+    assert "kafka.admin.AdminOperationException: Topic 'nowhere' does not exist." in result.stderr
     assert not kazoo.exists("/config/topics/nowhere")
 
 
-def test_a_place_without_a_cluster_is_named(connect: str) -> None:
+def test_chroot_without_cluster_is_named(connect: str) -> None:
     arguments = ["kafka-topics", "--zookeeper", f"{connect}/elsewhere", "--list"]
-    told = click.testing.CliRunner().invoke(cli, arguments)
-    assert told.exit_code == 1
-    assert f"there is no cluster at {connect}/elsewhere" in told.stdout
+    result = click.testing.CliRunner().invoke(cli, arguments)
+    assert result.exit_code == 1
+    assert f"there is no cluster at {connect}/elsewhere" in result.stdout
 
 
-# ---- by hand
+# ---- hand-written znodes
 
 
 @pytest.mark.parametrize(
@@ -309,7 +305,7 @@ def test_a_place_without_a_cluster_is_named(connect: str) -> None:
     ],
     ids=["of-version-1", "of-version-3"],
 )
-def test_a_topic_written_by_hand_lives_grows_and_dies(
+def test_hand_written_topic_is_created_expanded_and_deleted(
     cluster: ClusterProcesses, kazoo: KazooClient, topic: str, written: dict[str, Any]
 ) -> None:
     path = f"/brokers/topics/{topic}"
@@ -331,20 +327,20 @@ def test_a_topic_written_by_hand_lives_grows_and_dies(
     eventually(lambda: view(cluster, topic) is None, "nobody knows it", DEADLINE_S)
 
 
-def test_a_topic_that_waits_for_its_deletion_is_listed_as_such(
+def test_topic_with_pending_deletion_is_marked_in_list(
     run: Run, kazoo: KazooClient, topic: str, cluster: ClusterProcesses
 ) -> None:
-    done(run(f"--create --topic {topic} --replica-assignment 3:1"))
+    assert_done(run(f"--create --topic {topic} --replica-assignment 3:1"))
     wait_for_leaders(cluster, topic, 1)
     stopped = cluster.brokers[3] if cluster.controller_id != 3 else cluster.brokers[1]
     stopped.stop()
     try:
-        done(run(f"--delete --topic {topic}"))
-        assert f"{topic} - marked for deletion" in done(run("--list"))
-        head, partition = done(run(f"--describe --topic {topic}"))
+        assert_done(run(f"--delete --topic {topic}"))
+        assert f"{topic} - marked for deletion" in assert_done(run("--list"))
+        head, partition = assert_done(run(f"--describe --topic {topic}"))
         assert head.endswith("\tMarkedForDeletion: true")
         assert partition.endswith("\tMarkedForDeletion: true")
-        assert done(run(f"--delete --topic {topic}")) == [
+        assert assert_done(run(f"--delete --topic {topic}")) == [
             f"Topic {topic} is already marked for deletion."
         ]
         grown = run(f"--alter --topic {topic} --partitions 2")
