@@ -145,9 +145,11 @@ class OffsetChecker:
                 self.faults.append(f"{committer.group}: {code.name}")
             return
         self.answers += 1
-        found = found.topics[0].partitions[0].committed_offset
-        if found < acknowledged:
-            self.faults.append(f"{committer.group}: {found}, but {acknowledged} was acknowledged")
+        committed = found.topics[0].partitions[0].committed_offset
+        if committed < acknowledged:
+            self.faults.append(
+                f"{committer.group}: {committed}, but {acknowledged} was acknowledged"
+            )
 
 
 def test_coordinator_failures_lose_no_acknowledged_commits(three: LocalCluster) -> None:

@@ -1,6 +1,6 @@
-"""What a client sees of one broker, asked over a connection of its own.
+"""A client's view of one broker, with a separate connection per request.
 
-Who asks for something hears the name of an error code, or LOST if the connection did not live to see an answer.
+Requests return the name of an error code, or LOST if the connection closed before the response.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TIMEOUT_MS = 10_000
 
 
 def eventually(condition: Callable[[], bool], what: Callable[[], str], seconds: float) -> None:
-    """Looks often: the waiting is measured."""
+    """Wait for the condition; polls often, because the time is measured."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {what()}"
@@ -54,7 +54,7 @@ def eventually(condition: Callable[[], bool], what: Callable[[], str], seconds: 
 def ask(
     address: Address, request: Message, response: type[M], version: int, timeout: float = 30.0
 ) -> M | None:
-    """None if there is no answer."""
+    """Send a request; returns None if there is no response."""
     try:
         with RawConnection(address, timeout) as connection:
             connection.send(frame(request, version))
@@ -63,7 +63,7 @@ def ask(
         return None
 
 
-# ---- wishes
+# ---- requests
 
 
 def create(
@@ -97,7 +97,7 @@ def expand(
     *,
     validate_only: bool = False,
 ) -> str:
-    """`added` are the replicas of the new partitions alone."""
+    """`added` contains only the replicas of the new partitions."""
     assignments = None
     if added is not None:
         assignments = tuple(CreatePartitionsAssignment(tuple(brokers)) for brokers in added)
@@ -119,19 +119,19 @@ def delete(address: Address, name: str) -> str:
 
 
 def topics_of(address: Address, names: Iterable[str] | None = None) -> dict[str, TopicView]:
-    """The topics this broker can describe; none if it does not answer."""
+    """The topics that this broker reports; empty if it does not answer."""
     view = metadata_of(address, names)
     return {} if view is None else dict(view.topics)
 
 
-def brokers_told_of(address: Address) -> set[BrokerId]:
-    """The brokers this broker has heard of; none if it does not answer."""
+def brokers_known_to(address: Address) -> set[BrokerId]:
+    """The brokers that this broker knows; empty if it does not answer."""
     view = metadata_of(address, ())
     return set() if view is None else set(view.brokers)
 
 
-def told_of(address: Address, name: str) -> str:
-    """What this broker says of one topic."""
+def topic_error(address: Address, name: str) -> str:
+    """The name of the error code that this broker returns for one topic."""
     view = metadata_of(address, [name])
     if view is None:
         return LOST

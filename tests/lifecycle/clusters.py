@@ -1,9 +1,9 @@
-"""Three brokers to be killed at a chosen moment, with one face for both registries.
+"""Three brokers that are killed at a chosen point, with one interface for both registries.
 
-    EmbeddedBrokers      threads of this process around the embedded registry; death is LocalCluster's kill
-    ZooKeeperBrokers     processes around a ZooKeeper; death is SIGKILL
+    EmbeddedBrokers      threads of this process with the embedded registry, killed by LocalCluster's kill
+    ZooKeeperBrokers     processes with a ZooKeeper, killed by SIGKILL
 
-In both, the session of a dead broker stands until it has timed out.
+In both, the session of a killed broker lasts until it times out.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from tests.lifecycle.wire import Trace
 BROKERS = 3
 DEADLINE_S = 30.0
 SESSION_TIMEOUT_MS = "250"
-"""Only of who is dead: those who live do not have to say so."""
+"""Applies only to killed brokers: running ones need no heartbeats."""
 SETTINGS = {
-    # What they do of their own accord would be counted, and would move epochs.
+    # Actions that brokers start by themselves would be counted and would change epochs.
     "barnabas.history.topic.enable": "false",
     "auto.leader.rebalance.enable": "false",
     "auto.create.topics.enable": "false",
@@ -42,7 +42,7 @@ SETTINGS = {
 
 
 class Brokers(Protocol):
-    """All methods wait until the thing is done."""
+    """A cluster under test. All methods wait until their effect is complete."""
 
     registry_name: str
 
@@ -51,15 +51,15 @@ class Brokers(Protocol):
     def stop(self) -> None: ...
 
     def ports(self) -> Mapping[int, BrokerId]:
-        """Of all brokers; they keep theirs."""
+        """The ports of all brokers; restarts keep them."""
         ...
 
     def address(self, broker: BrokerId) -> tuple[str, int]: ...
 
     def log_dir(self, broker: BrokerId) -> Path: ...
 
-    def observed(self) -> Registry:
-        """The registry as anybody can reach it, from a loop of their own."""
+    def observer_registry(self) -> Registry:
+        """The registry, for use on another event loop."""
         ...
 
     def alive(self) -> set[BrokerId]: ...
@@ -72,11 +72,11 @@ class Brokers(Protocol):
         *,
         from_election: bool = False,
     ) -> None:
-        """When `broker` comes to that point, the victims die."""
+        """Kill the victims when `broker` reaches the point."""
         ...
 
     def labels(self, broker: BrokerId) -> list[tuple[Kind, str]]:
-        """What it sent out since it was armed."""
+        """The writes and requests it sent since it was armed."""
         ...
 
     def dead(self, among: Iterable[BrokerId]) -> list[BrokerId]: ...
@@ -90,7 +90,7 @@ class Brokers(Protocol):
     def traces(self) -> list[Path]: ...
 
     def log(self) -> str:
-        """What all of them said, since they were started for the first time."""
+        """The log lines of all brokers since their first start."""
         ...
 
 
@@ -103,7 +103,7 @@ class EmbeddedBrokers:
     def __init__(self, data: Path, settings: Mapping[str, str] | None = None) -> None:
         self.data = data
         data.mkdir(parents=True, exist_ok=True)
-        self.lines = Lines()
+        self.lines = LineHandler()
         self.cluster = TrappedCluster(
             data,
             brokers=BROKERS,
@@ -136,7 +136,7 @@ class EmbeddedBrokers:
     def log_dir(self, broker: BrokerId) -> Path:
         return self.data / f"broker-{broker}"
 
-    def observed(self) -> Registry:
+    def observer_registry(self) -> Registry:
         registry, _ = self.cluster.open_registry()
         return registry
 
@@ -222,8 +222,8 @@ class TrappedBroker(ClusterBroker):
             return life.thread.submit(self.start_instance(life))
 
     def die_here(self) -> None:
-        """On the broker's own thread, at the point where it is: nothing it does from here on reaches anybody. What is
-        left of it is cleared away from outside."""
+        """Stop the broker on its own thread at the current point. Nothing it does afterwards has an effect; its
+        resources are released from outside."""
         life = self.instance
         assert life is not None
         registry, keeper = self.cluster.open_registry()
@@ -234,7 +234,7 @@ class TrappedBroker(ClusterBroker):
         self.dying = self.executioner.submit(self.kill, expire=False)
 
     def wait_for_death(self) -> None:
-        # Its sockets close before it has been handed over to the executioner.
+        # Its sockets close before the kill is handed over to the other thread.
         eventually(lambda: not self.is_running, lambda: f"broker {self.id} is dead", DEADLINE_S)
         with self.lock:
             dying, self.dying = self.dying, None
@@ -260,7 +260,7 @@ class TrappedLife(BrokerInstance):
         self.trace.close()
 
 
-class Lines(logging.Handler):
+class LineHandler(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.text: list[str] = []

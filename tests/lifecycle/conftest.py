@@ -1,4 +1,4 @@
-"""The registries that every scenario runs on, and the table of all crash points at the end of the run."""
+"""The registries for all scenarios, and the table of all crash points at the end of the run."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ NOTES = pytest.StashKey[list[str]]()
 REGISTRIES = ("embedded", "zookeeper")
 
 SHORT_MS, LONG_MS, LASTING_MS = 2000, 4000, 30_000
-"""How long a session lasts: in hundreds of crashes, each of which has to wait for it, and is tried again if it was too
-short for the machine; in a story that is told once; and where nobody dies, and so nobody has to wait for it."""
+"""Session timeouts. SHORT: hundreds of crashes, each waits for it and is repeated if the machine was too slow. LONG:
+tests with a single failure. LASTING: tests without failures, which never wait for it."""
 
 
 class NewBrokers(Protocol):
@@ -28,7 +28,7 @@ class NewBrokers(Protocol):
 
 @pytest.fixture(params=REGISTRIES)
 def new_brokers(request: pytest.FixtureRequest, tmp_path: Path) -> NewBrokers:
-    """Makes clusters that know nothing of each other, not yet started."""
+    """Create independent clusters, not yet started."""
     numbers = itertools.count(1)
     servers: ZooKeeperServers | None = None
     if request.param == "zookeeper":
@@ -63,30 +63,28 @@ def pytest_terminal_summary(
     rows = config.stash.get(ROWS, [])
     if not rows:
         return
-    terminalreporter.section(
-        "a creation, an expansion or a deletion, and who died in the middle of it"
-    )
+    terminalreporter.section("crashes of brokers during topic creation, expansion and deletion")
     head = (
-        f"{'registry':9} {'scenario':25} {'point':19} {'client':9} {'found':13} {'survived':>8} {'whole':>7} "
+        f"{'registry':9} {'scenario':25} {'point':19} {'client':9} {'found':13} {'survived':>8} {'in sync':>7} "
         f"{'epochs':7} {'stale':6} result"
     )
     terminalreporter.write_line(head)
     if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
         fine = [row for row in rows if row.result == "ok"]
         rows = [row for row in rows if row.result != "ok"]
-        # Several hundred lines would stand between the reader and what failed.
-        terminalreporter.write_line(f"({len(fine)} that went well are left out)")
+        # Several hundred lines would hide the failures.
+        terminalreporter.write_line(f"({len(fine)} successful rows are not shown)")
     for row in rows:
         terminalreporter.write_line(
             f"{row.registry:9} {row.scenario:25} {row.point:19} {row.client:9} {row.found:13} "
             f"{row.survived_s:7.2f}s {row.recovered_s:6.2f}s {row.epochs:7} {row.replayed:6} {row.result}"
         )
     terminalreporter.write_line(
-        "survived: from the death until every survivor knows a leader of every partition, or that there is no topic; "
-        "whole: from the return until all are in sync, the topic that was deleted having been created anew"
+        "survived: from the crash until every survivor knows a leader of every partition, or that there is no topic; "
+        "in sync: from the restart until all replicas are in sync, and a deleted topic was created again"
     )
     terminalreporter.write_line(
-        "stale: requests sent once more to a later life of their broker + by a controller since replaced, all refused"
+        "stale: requests replayed to a restarted broker + requests of a replaced controller, all rejected"
     )
     for note in config.stash.get(NOTES, []):
         terminalreporter.write_line(note)

@@ -1,9 +1,8 @@
-"""One crash: something is begun, somebody dies in the middle of it, and everything must be well again.
+"""One crash: an operation starts, brokers crash during it, and the cluster must recover.
 
-Well means, among those who live: what was wished is done or under way, as operations.py has it; or, if the wish never
-came to stand in the registry, there is no trace of it and it can be told again. When the dead are back: all replicas
-are in sync, and what brokers tell clients is what the registry says. And a dead controller's requests, sent once more,
-move nobody.
+Among the survivors, the requested change is complete or in progress, as defined in operations.py. If the request never
+reached the registry, there is no trace of it and it can be repeated. After the restart, all replicas are in sync and
+brokers report the registry's state. Replayed requests of the crashed controller have no effect.
 """
 
 from __future__ import annotations
@@ -16,20 +15,20 @@ from dataclasses import dataclass
 from barnabas.model import BrokerId
 from tests.lifecycle.client import create, eventually
 from tests.lifecycle.operations import OPERATIONS, Run
-from tests.lifecycle.scenarios import WISH_WRITTEN, Progress, Role, Scenario
+from tests.lifecycle.scenarios import REQUEST_WRITTEN, Progress, Role, Scenario
 from tests.lifecycle.trap import CrashPoint, Kind
-from tests.lifecycle.watched import DEADLINE_S, DONE, NOT_CONTROLLER, Watched
+from tests.lifecycle.watched import DEADLINE_S, DONE, NOT_CONTROLLER, WatchedCluster
 
 EARLIER = "earlier"
 
 
-class Disturbed(Exception):
-    """Somebody else died, or lost a session, as the machine was too slow: what was found says nothing."""
+class DisturbedError(Exception):
+    """Another broker failed or lost its session because the machine was too slow: the result is inconclusive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line of the table."""
+    """One row of the table."""
 
     registry: str
     scenario: str
@@ -41,33 +40,35 @@ class Row:
     epochs: str = ""
     replayed: str = ""
     result: str = "ok"
-    says_nothing: bool = False
+    is_inconclusive: bool = False
 
 
-def undisturbed(cluster: Watched, scenario: Scenario, topic: str) -> list[tuple[Kind, str]]:
-    """Nobody dies, or in a takeover nobody else does: what went out."""
-    reached = Progress.WISHED if scenario.in_takeover else Progress.NOTHING
+def run_undisturbed(
+    cluster: WatchedCluster, scenario: Scenario, topic: str
+) -> list[tuple[Kind, str]]:
+    """Run without a crash, or in a takeover without a second one; returns the writes and requests sent."""
+    reached = Progress.REQUESTED if scenario.in_takeover else Progress.NOTHING
     run = begin(cluster, scenario, topic, reached)
-    with undisturbed_bystanders(cluster, run):
+    with check_bystanders(cluster, run):
         return count(cluster, run)
 
 
-def count(cluster: Watched, run: Run) -> list[tuple[Kind, str]]:
+def count(cluster: WatchedCluster, run: Run) -> list[tuple[Kind, str]]:
     scenario = run.scenario
-    operation = OPERATIONS[scenario.does]
+    operation = OPERATIONS[scenario.operation_kind]
     controller = run.roles[Role.CONTROLLER]
     operation.prepare(cluster, run)
     if scenario.in_takeover:
-        let_die(cluster, run, None)
+        request_and_crash(cluster, run, None)
         run.survivors = sorted(cluster.brokers.alive())
         cluster.wait_until_missed(run.survivors)
         operation.survive(cluster, run)
         labels = cluster.brokers.labels(cluster.controller())
-        bring_back(cluster, run)
+        restart_crashed(cluster, run)
         operation.recover(cluster, run)
     else:
         cluster.brokers.arm(controller, None, [])
-        answer = operation.wish(cluster.brokers.address(controller), run)
+        answer = operation.request(cluster.brokers.address(controller), run)
         assert answer == DONE, answer
         operation.finish(cluster, run)
         labels = cluster.brokers.labels(controller)
@@ -76,7 +77,7 @@ def count(cluster: Watched, run: Run) -> list[tuple[Kind, str]]:
     return labels
 
 
-def begin(cluster: Watched, scenario: Scenario, topic: str, reached: Progress) -> Run:
+def begin(cluster: WatchedCluster, scenario: Scenario, topic: str, reached: Progress) -> Run:
     roles = cluster.roles()
     return Run(
         scenario=scenario,
@@ -88,59 +89,61 @@ def begin(cluster: Watched, scenario: Scenario, topic: str, reached: Progress) -
 
 
 @contextmanager
-def undisturbed_bystanders(cluster: Watched, run: Run) -> Iterator[None]:
-    """Whatever came of it counts only if nobody was struck but those who died as they should, and they once."""
+def check_bystanders(cluster: WatchedCluster, run: Run) -> Iterator[None]:
+    """Raise DisturbedError if any broker failed other than those meant to, or if one failed twice."""
     lives = cluster.observer.broker_epochs()
 
-    def struck() -> list[BrokerId]:
+    def find_disturbed() -> list[BrokerId]:
         away = [each for each in run.dead if each not in run.returned]
-        return cluster.struck_bystanders(lives | run.returned, away)
+        return cluster.failed_bystanders(lives | run.returned, away)
 
     try:
         yield
     except Exception as error:
-        if found := struck():
-            raise Disturbed(f"{found} were struck, too; and then: {error}") from error
+        if found := find_disturbed():
+            raise DisturbedError(f"{found} failed as well; then: {error}") from error
         raise
-    if found := struck():
-        raise Disturbed(f"{found} were struck, too")
+    if found := find_disturbed():
+        raise DisturbedError(f"{found} failed as well")
 
 
-def bring_back(cluster: Watched, run: Run) -> None:
-    """Who dies a second time did not mean to: its session was too short for the machine."""
+def restart_crashed(cluster: WatchedCluster, run: Run) -> None:
+    """Restart the crashed brokers. A second failure is unintended: the session was too short for the machine."""
     cluster.brokers.restart(run.dead)
     lives = cluster.observer.broker_epochs()
     run.returned = {each: lives.get(each, -1) for each in run.dead}
 
 
-def let_die(cluster: Watched, run: Run, point: CrashPoint | None) -> str:
-    """Tell the wish and see it interrupted: what the client heard."""
+def request_and_crash(cluster: WatchedCluster, run: Run, point: CrashPoint | None) -> str:
+    """Send the request and let it be interrupted; returns the client's result."""
     scenario, brokers = run.scenario, cluster.brokers
     controller = run.roles[Role.CONTROLLER]
     victims = [run.roles[role] for role in scenario.victims]
-    heirs = [each for each in run.roles.values() if each != controller]
+    successors = [each for each in run.roles.values() if each != controller]
     if scenario.in_takeover:
-        have_an_earlier_topic(cluster, run)
-        for heir in heirs:
-            brokers.arm(heir, point, [heir], from_election=True)
-    brokers.arm(controller, WISH_WRITTEN if scenario.in_takeover else point, victims)
-    answer = OPERATIONS[scenario.does].wish(brokers.address(controller), run)
-    assert answer != NOT_CONTROLLER, f"broker {controller} is in charge no more, and will not die"
+        create_earlier_topic(cluster, run)
+        for candidate in successors:
+            brokers.arm(candidate, point, [candidate], from_election=True)
+    brokers.arm(controller, REQUEST_WRITTEN if scenario.in_takeover else point, victims)
+    answer = OPERATIONS[scenario.operation_kind].request(brokers.address(controller), run)
+    assert answer != NOT_CONTROLLER, (
+        f"broker {controller} is no longer controller, and will not crash"
+    )
     brokers.wait_for_death(victims)
     run.dead += victims
     if scenario.in_takeover and point is not None:
-        eventually(lambda: bool(brokers.dead(heirs)), lambda: "an heir dies", DEADLINE_S)
-        successor = brokers.dead(heirs)[0]
-        (last,) = set(heirs) - {successor}
-        brokers.arm(last, None, [])  # nobody is left to take over from it
+        eventually(lambda: bool(brokers.dead(successors)), lambda: "an heir dies", DEADLINE_S)
+        successor = brokers.dead(successors)[0]
+        (last,) = set(successors) - {successor}
+        brokers.arm(last, None, [])  # no broker is left to take over from it
         brokers.wait_for_death([successor])
         run.dead.append(successor)
     return answer
 
 
-def have_an_earlier_topic(cluster: Watched, run: Run) -> None:
-    """For a successor to take over: each of them leads a part of it, as each time. Of what came before everything may
-    be led by who is about to die, and the successor has less to say then."""
+def create_earlier_topic(cluster: WatchedCluster, run: Run) -> None:
+    """Create a topic for the successor to take over. Each broker leads a partition of it, so that every run is alike:
+    earlier topics may be led by the victims alone, and the successor then sends fewer requests."""
     name = f"{EARLIER}-{run.topic}"
     one, two, three = run.roles.values()
     assignment = [[one, two, three], [two, three, one], [three, one, two]]
@@ -150,18 +153,18 @@ def have_an_earlier_topic(cluster: Watched, run: Run) -> None:
 
 
 def crash(
-    cluster: Watched, scenario: Scenario, point: CrashPoint, topic: str, reached: Progress
+    cluster: WatchedCluster, scenario: Scenario, point: CrashPoint, topic: str, reached: Progress
 ) -> Row:
     run = begin(cluster, scenario, topic, reached)
-    with undisturbed_bystanders(cluster, run):
-        return strike(cluster, run, point)
+    with check_bystanders(cluster, run):
+        return run_crash(cluster, run, point)
 
 
-def strike(cluster: Watched, run: Run, point: CrashPoint) -> Row:
-    operation = OPERATIONS[run.scenario.does]
+def run_crash(cluster: WatchedCluster, run: Run, point: CrashPoint) -> Row:
+    operation = OPERATIONS[run.scenario.operation_kind]
     operation.prepare(cluster, run)
-    cluster.listen()
-    answer = let_die(cluster, run, point)
+    cluster.check_requests()
+    answer = request_and_crash(cluster, run, point)
     died = time.monotonic()
 
     run.survivors = sorted(cluster.brokers.alive())
@@ -173,10 +176,10 @@ def strike(cluster: Watched, run: Run, point: CrashPoint) -> Row:
     allowed = operation.allowed_epochs(cluster, run)
 
     back = time.monotonic()
-    bring_back(cluster, run)
+    restart_crashed(cluster, run)
     operation.recover(cluster, run)
     recovered_s = time.monotonic() - back
-    replayed = cluster.replay_what_is_stale(cluster.listen())
+    replayed = cluster.replay_stale_requests(cluster.check_requests())
     epochs = cluster.check_states(run.topic, len(run.assignment))
     for index, epoch in enumerate(epochs):
         assert epoch in allowed[index], f"leader epoch {epoch} of {index}, not {allowed[index]}"

@@ -1,11 +1,11 @@
-"""One broker in a process of its own, that kills itself or others with SIGKILL at a chosen moment.
+"""One broker in its own process that kills itself or others with SIGKILL at a chosen point.
 
-Commands come down the line, and each is answered. The process ends when nobody holds the other end, so that no broker
-outlives its test.
+Commands arrive on the pipe, and each is answered. The process ends when the other end of the pipe closes, so that no
+broker outlives its test.
 
-    {"start": True}                                                     answered when the broker can be used
+    {"start": True}                                                     answered when the broker is ready
     {"arm": ["before", "write", 2], "kill": [4711], "from_election": False}      pids; a point of None only counts
-    {"labels": True}                                                    what was counted
+    {"labels": True}                                                    the writes and requests counted
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def main(properties: Path, trace: Path, log: Path, line: Connection) -> None:
         os.dup2(last_words.fileno(), sys.stderr.fileno())
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     config, _ = load_broker_config(parse_properties(properties.read_text(), str(properties)))
-    asyncio.run(live(config, trace, line))
+    asyncio.run(run_broker(config, trace, line))
 
 
-async def live(config: BrokerConfig, trace: Path, line: Connection) -> None:
+async def run_broker(config: BrokerConfig, trace: Path, line: Connection) -> None:
     assert config.zookeeper_connect is not None
     trap = Trap()
     registry = ZooKeeperRegistry(
@@ -94,7 +94,7 @@ def killer(pids: Sequence[int]) -> Callable[[], bool]:
         for pid in sorted(pids, key=lambda pid: pid == own):
             os.kill(pid, signal.SIGKILL)
             while pid != own and is_alive(pid):
-                pass  # its last words must not come after ours
+                pass  # wait until it has exited, so that its last output comes before ours
         return False
 
     return kill

@@ -1,19 +1,18 @@
-"""What must hold at every moment of a cluster's life, whatever dies. Pure: fed with sightings.
+"""Invariants that hold at every moment, across all failures. Pure: fed with observations.
 
-     1   one controller at a time; its epoch never falls, and each election raises it by exactly one
-     2   a partition's leader epoch never falls while the topic is the same; no two leaders share one
-     3   the leader is in the ISR or nobody; the ISR is among the replicas, and never empty
-     4   replicas are named once (or nobody could read them); all partitions of a topic have as many
-     8   whoever comes into office after a topic got its marker elects no leader for it; a broker that was told that it
-         goes is not told of a leader again
-     9   the marker goes last: when it is gone, so are the topic and its settings
-    10   partitions count from 0 without a gap, and never become fewer, unless the topic is to be deleted: then the
-         controller takes an expansion back
-    11   what was meant for a former life of a broker has no effect on it
+     1   there is one controller at a time; its epoch never decreases, and each election raises it by exactly one
+     2   a partition's leader epoch never decreases during the topic's life; no two leaders share an epoch
+     3   the leader is in the ISR or there is none; the ISR is a non-empty subset of the replicas
+     4   replicas are distinct; all partitions of a topic have the same number of them
+     8   a controller elected after a topic was marked for deletion elects no leader for it; a broker that was told of
+         the deletion gets no leader of the topic again
+     9   the marker is removed last: then the topic and its settings are gone
+    10   partitions are numbered from 0 without a gap, and their number never decreases, unless the topic is marked for
+         deletion: then the controller may undo an expansion
+    11   a request meant for an earlier registration of a broker has no effect on it
 
-Sightings of the registry come from a session of its own and may miss a version in between, never an order. The numbers
-a version leaves behind make up for it: a controller epoch equals the version of its znode if, and only if, each
-election raised it by one.
+The registry is observed through a separate session, which may miss versions but keeps their order. Version numbers
+compensate for that: a controller epoch equals the version of its znode exactly if each election raised it by one.
 """
 
 from __future__ import annotations
@@ -52,13 +51,13 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class Registration:
     at_ns: int
     broker_epoch: int
 
 
 class Invariants:
-    """`broken` lists what did not hold, each with the number of its invariant."""
+    """Checks observations. `broken` lists the violations, each with the number of its invariant."""
 
     def __init__(self) -> None:
         self.broken: list[str] = []
@@ -68,16 +67,16 @@ class Invariants:
         self.versions: dict[TopicPartition, tuple[int, int]] = {}
         self.controller_epoch = (0, 0)
         self.elections: dict[int, int] = {}
-        """Of controllers: when, by epoch."""
+        """The zxid of each controller election, by epoch."""
         self.controllers: dict[int, tuple[BrokerId, int]] = {}
         self.commanders: dict[int, int] = {}
         self.topics: dict[str, Topic] = {}
-        self.registrations: dict[BrokerId, list[Registered]] = {}
+        self.registrations: dict[BrokerId, list[Registration]] = {}
         self.marked: dict[str, int] = {}
-        """Topics that are to be deleted, and the czxid of their marker."""
+        """Topics marked for deletion, with the czxid of their marker."""
         self.edited: set[str] = set()
-        self.told_to_go: dict[tuple[int, UUID], int] = {}
-        """By port and topic id: the epoch of the controller that told a broker of a deletion."""
+        self.deletion_epochs: dict[tuple[int, UUID], int] = {}
+        """By port and topic id: the epoch of the controller that sent the deletion to the broker."""
 
     def fail(self, number: int, what: str) -> None:
         self.broken.append(f"invariant {number}: {what}")
@@ -85,7 +84,7 @@ class Invariants:
     # ---- the registry
 
     def see(self, path: str, data: bytes, stat: ZnodeStat, at_ns: int) -> None:
-        """A node as it was read. Brokers write nothing that cannot be understood."""
+        """Check a node as it was read. Brokers never write unreadable data."""
         self.sightings += 1
         try:
             if path == znodes.CONTROLLER:
@@ -122,7 +121,7 @@ class Invariants:
     def see_broker(self, broker: BrokerId, stat: ZnodeStat, at_ns: int) -> None:
         lives = self.registrations.setdefault(broker, [])
         if not lives or lives[-1].broker_epoch != stat.czxid:
-            lives.append(Registered(at_ns, stat.czxid))
+            lives.append(Registration(at_ns, stat.czxid))
 
     def see_topic(self, name: str, seen: znodes.TopicAssignment, stat: ZnodeStat) -> None:
         replicas = {index: held.replicas for index, held in seen.partitions.items()}
@@ -147,7 +146,7 @@ class Invariants:
         before.mzxid = stat.mzxid
 
     def is_shrunk(self, path: str, data: bytes) -> bool:
-        """Whether this is a topic with fewer partitions than it had when it was last seen."""
+        """Whether this is a topic with fewer partitions than when it was last read."""
         found = TOPIC.fullmatch(path)
         before = self.topics.get(found[1]) if found else None
         if found is None or before is None:
@@ -187,8 +186,8 @@ class Invariants:
     def see_election(
         self, topic: Topic, partition: TopicPartition, state: LeaderAndIsr, stat: ZnodeStat
     ) -> None:
-        """Only where no version was missed is it known who led before. And a controller that was in charge already may
-        have decided before it heard of the marker."""
+        """Check an election if the previous leader is known, that is if no version was missed. A controller elected
+        before the marker may have decided before it learned of the marker."""
         version, leader = topic.last.get(partition.partition, (-1, state.leader))
         topic.last[partition.partition] = stat.version, state.leader
         marked = self.marked.get(partition.topic)
@@ -198,42 +197,44 @@ class Invariants:
             self.fail(8, f"{state.leader} was elected for {partition}, which is to be deleted")
 
     def see_unmarked(self, topic: str, left: Mapping[str, ZnodeStat]) -> None:
-        """A marker is gone, and these nodes of its topic are there: they must be those of another."""
+        """A marker was removed and these nodes exist: they must belong to a newer topic."""
         marked = self.marked.pop(topic, 0)
         for path, stat in left.items():
             if stat.czxid < marked:
                 self.fail(9, f"{path} is there after its marker is gone")
 
     def count_versions(self, partition: TopicPartition, stat: ZnodeStat) -> None:
-        """How much of the history was seen, for the reader of the table to judge."""
+        """Count the observed and missed versions, for the table."""
         czxid, version = self.versions.get(partition, (stat.czxid, -1))
-        if czxid != stat.czxid:  # the name belongs to another topic now
+        if czxid != stat.czxid:  # the name belongs to a new topic now
             czxid, version = stat.czxid, -1
         if stat.version > version:
             self.states_seen += 1
             self.states_missed += stat.version - version - 1
             self.versions[partition] = czxid, stat.version
 
-    def is_edited(self, topic: str) -> None:
-        """Somebody is about to write it by hand. It may lose its id, and shrink back to what it was if it is marked."""
+    def allow_edits(self, topic: str) -> None:
+        """Allow hand-written changes of a topic: it may lose its id, and shrink back if it is marked."""
         self.edited.add(topic)
 
     # ---- the wire
 
-    def hear(self, exchanges: Iterable[Exchange], ports: Mapping[int, BrokerId]) -> None:
-        """Judged by what was said before, and by what the registry showed."""
+    def check_exchanges(self, exchanges: Iterable[Exchange], ports: Mapping[int, BrokerId]) -> None:
+        """Check requests against earlier requests and the registry."""
         for each in exchanges:
             request = each.request
             held = self.commanders.setdefault(request.controller_epoch, request.controller_id)
             if held != request.controller_id:
-                self.fail(1, f"{held} and {request.controller_id} command in one epoch: {request}")
+                self.fail(
+                    1, f"{held} and {request.controller_id} are controller in one epoch: {request}"
+                )
             if isinstance(request, LeaderAndIsrRequest):
-                self.hear_leaders(request)
+                self.check_leaders(request)
             elif isinstance(request, UpdateMetadataRequest):
-                self.hear_metadata(request, each.port)
-            self.hear_broker_epoch(each, ports[each.port])
+                self.check_metadata(request, each.port)
+            self.check_broker_epoch(each, ports[each.port])
 
-    def hear_leaders(self, request: LeaderAndIsrRequest) -> None:
+    def check_leaders(self, request: LeaderAndIsrRequest) -> None:
         for topic in request.topic_states:
             known = self.topics.get(topic.topic_name)
             if known is None or known.topic_id != topic.topic_id:
@@ -242,18 +243,21 @@ class Invariants:
                 partition = TopicPartition(topic.topic_name, state.partition_index)
                 self.see_leader(partition, state.leader_epoch, BrokerId(state.leader))
 
-    def hear_metadata(self, request: UpdateMetadataRequest, port: int) -> None:
-        """A broker hears what is said to it in order, so it is one after the other for each."""
+    def check_metadata(self, request: UpdateMetadataRequest, port: int) -> None:
+        """Check in order: a broker receives its requests one after the other."""
         for topic in request.topic_states:
             key = port, topic.topic_id
             goes = any(state.leader == LEADER_DURING_DELETE for state in topic.partition_states)
             if goes:
-                self.told_to_go[key] = request.controller_epoch
-            elif self.told_to_go.get(key, request.controller_epoch + 1) <= request.controller_epoch:
-                self.fail(8, f"{topic.topic_name} was said to go, and is back: {request}")
+                self.deletion_epochs[key] = request.controller_epoch
+            elif (
+                self.deletion_epochs.get(key, request.controller_epoch + 1)
+                <= request.controller_epoch
+            ):
+                self.fail(8, f"{topic.topic_name} was announced as deleted, but is back: {request}")
 
-    def hear_broker_epoch(self, exchange: Exchange, broker: BrokerId) -> None:
-        """Whoever had registered anew before the request was sent must have refused it."""
+    def check_broker_epoch(self, exchange: Exchange, broker: BrokerId) -> None:
+        """A broker that had registered again before the request was sent must have rejected it."""
         own = max(
             (
                 life.broker_epoch
@@ -264,4 +268,6 @@ class Invariants:
         )
         meant_for = exchange.request.broker_epoch
         if meant_for < own and exchange.error_code not in (None, ErrorCode.STALE_BROKER_EPOCH):
-            self.fail(11, f"broker {broker} of epoch {own} obeyed what was meant for {meant_for}")
+            self.fail(
+                11, f"broker {broker} of epoch {own} executed a request meant for {meant_for}"
+            )

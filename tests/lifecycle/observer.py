@@ -1,4 +1,4 @@
-"""A session of its own that watches the registry all the time, and shows every node it reads to the invariants."""
+"""Watches the registry through a separate session, and passes every node it reads to the invariants."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Node(NamedTuple):
 
 
 class Observer:
-    """`begin()`, then `invariants` is fed until `end()`. Its methods may be called from any thread."""
+    """Registry observer. After `begin()`, it feeds `invariants` until `end()`. Methods can be called from any thread."""
 
     def __init__(self, registry: Registry, invariants: Invariants) -> None:
         self.registry = registry
@@ -49,8 +49,8 @@ class Observer:
     async def connect(self) -> None:
         self.session: RegistrySession = await self.registry.connect(SESSION_TIMEOUT_MS)
         for root in ROOTS:
-            await self.look(root)
-        self.looking = asyncio.create_task(self.look_on())
+            await self.read(root)
+        self.looking = asyncio.create_task(self.watch_all())
 
     def end(self) -> None:
         try:
@@ -65,49 +65,49 @@ class Observer:
 
     # ---- watching
 
-    async def look_on(self) -> None:
+    async def watch_all(self) -> None:
         while True:
             path = await self.events.get()
-            await self.look(path)
+            await self.read(path)
 
-    def hear(self, event: WatchEvent) -> None:
+    def on_event(self, event: WatchEvent) -> None:
         self.events.put_nowait(event.path)
 
-    async def look(self, path: str) -> None:
-        """A node and what is new below it, with a watch on each."""
-        if await self.session.exists(path, self.hear) is None:
+    async def read(self, path: str) -> None:
+        """Read a node and its new children, with a watch on each."""
+        if await self.session.exists(path, self.on_event) is None:
             await self.forget(path)
             return
         if state := STATE.fullmatch(path):
-            # The name may belong to another topic by now, and the state is to be judged as its.
-            await self.show(znodes.topic_path(state[1]))
+            # The name may belong to a new topic by now, and the state must be checked against it.
+            await self.reread(znodes.topic_path(state[1]))
         try:
             data, stat = await self.session.get(path)
-            names = await self.session.children(path, self.hear)
+            names = await self.session.children(path, self.on_event)
         except NoNode:
             await self.forget(path)
             return
         self.nodes[path] = Node(data, stat)
-        await self.judge(path, data, stat)
+        await self.check(path, data, stat)
         for name in names:
             child = f"{path}/{name}"
             if child not in self.nodes:
-                await self.look(child)
+                await self.read(child)
 
-    async def show(self, path: str) -> None:
+    async def reread(self, path: str) -> None:
         with suppress(NoNode):
             data, stat = await self.session.get(path)
-            await self.judge(path, data, stat)
+            await self.check(path, data, stat)
 
-    async def judge(self, path: str, data: bytes, stat: ZnodeStat) -> None:
-        """Show a node to the invariants, and before it the marker that explains why a topic has shrunk."""
+    async def check(self, path: str, data: bytes, stat: ZnodeStat) -> None:
+        """Check a node. If a topic has shrunk, check the marker that explains it first."""
         if self.invariants.is_shrunk(path, data):
             marker = znodes.delete_topic_path(path.rpartition("/")[2])
             try:
                 self.invariants.see(marker, *await self.session.get(marker), time.monotonic_ns())
             except NoNode:
                 if await self.session.exists(path) is None:
-                    return  # the deletion has ended meanwhile
+                    return  # the deletion has finished meanwhile
         self.invariants.see(path, data, stat, time.monotonic_ns())
 
     async def forget(self, path: str) -> None:
@@ -121,7 +121,7 @@ class Observer:
                     left[each] = stat
             self.invariants.see_unmarked(topic, left)
 
-    # ---- for tests: the registry as it is now
+    # ---- the current registry, for tests
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.thread.run(work)
@@ -160,7 +160,7 @@ class Observer:
         return self.run(read())
 
     def states(self, topic: str, partitions: int) -> dict[int, LeaderAndIsr]:
-        """Those that stand."""
+        """The existing partition states."""
 
         async def read() -> dict[int, LeaderAndIsr]:
             found = {}

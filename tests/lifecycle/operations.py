@@ -1,10 +1,10 @@
-"""What is interrupted: a creation, an expansion, a deletion. How each is begun, and what it has come to.
+"""The operations that crashes interrupt: topic creation, expansion and deletion.
 
-prepare      what stands before
-wish         what a client tells the controller
-survive      what must be true among those who live
-finish       what must be true when all live, and nothing is left to do
-recover      the same when the dead are back; what came to nothing is wished again
+prepare      set up the initial state
+request      send the client's request to the controller
+survive      check the state among the survivors
+finish       check the final state when no broker crashed
+recover      check the final state after the restart; repeats the request if it was lost
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from barnabas.errors import ErrorCode
 from barnabas.metadata import znodes
 from barnabas.model import BrokerId, TopicPartition
 from tests.lifecycle.client import create, delete, eventually, expand
-from tests.lifecycle.scenarios import Does, Progress, Role, Scenario, leader_epochs
-from tests.lifecycle.watched import DEADLINE_S, DONE, Assignment, Watched
+from tests.lifecycle.scenarios import OperationKind, Progress, Role, Scenario, leader_epochs
+from tests.lifecycle.watched import DEADLINE_S, DONE, Assignment, WatchedCluster
 
 TOO_FEW_BROKERS = ErrorCode.INVALID_REPLICATION_FACTOR.name
 DOES_NOT_GROW = ErrorCode.INVALID_TOPIC_EXCEPTION.name
@@ -26,54 +26,54 @@ NAME_IS_TAKEN = ErrorCode.TOPIC_ALREADY_EXISTS.name
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """One topic, and who has to do with it."""
+    """One topic and the brokers involved."""
 
     scenario: Scenario
     topic: str
     roles: dict[Role, BrokerId]
     assignment: Assignment
-    """As it is to be in the end."""
+    """The final assignment."""
     reached: Progress
     dead: list[BrokerId] = field(default_factory=list)
-    """Those who have died, in their order."""
+    """Crashed brokers, in order."""
     returned: dict[BrokerId, int] = field(default_factory=dict)
-    """Those of them who are back, by the epoch they registered with."""
+    """Restarted brokers, with the epoch of their new registration."""
     survivors: list[BrokerId] = field(default_factory=list)
     successor: Role = Role.CONTROLLER
     """Who died last."""
 
     @property
     def is_lost(self) -> bool:
-        """Whoever had the wish died before it stood in the registry."""
+        """Whether the brokers crashed before the request was written to the registry."""
         return self.reached is Progress.NOTHING and Role.CONTROLLER in self.scenario.victims
 
 
 class Operation(Protocol):
-    def prepare(self, cluster: Watched, run: Run) -> None: ...
+    def prepare(self, cluster: WatchedCluster, run: Run) -> None: ...
 
-    def wish(self, address: tuple[str, int], run: Run) -> str: ...
+    def request(self, address: tuple[str, int], run: Run) -> str: ...
 
-    def survive(self, cluster: Watched, run: Run) -> str:
-        """What was found, for the table."""
+    def survive(self, cluster: WatchedCluster, run: Run) -> str:
+        """Returns the state found, for the table."""
         ...
 
-    def finish(self, cluster: Watched, run: Run) -> None: ...
+    def finish(self, cluster: WatchedCluster, run: Run) -> None: ...
 
-    def recover(self, cluster: Watched, run: Run) -> None: ...
+    def recover(self, cluster: WatchedCluster, run: Run) -> None: ...
 
-    def allowed_epochs(self, cluster: Watched, run: Run) -> list[set[int]]:
-        """To be asked when the dead are missed, and before they are back."""
+    def allowed_epochs(self, cluster: WatchedCluster, run: Run) -> list[set[int]]:
+        """Allowed leader epochs. Call after the failures are detected and before the restart."""
         ...
 
 
 class Creation:
-    def prepare(self, cluster: Watched, run: Run) -> None:
+    def prepare(self, cluster: WatchedCluster, run: Run) -> None:
         pass
 
-    def wish(self, address: tuple[str, int], run: Run) -> str:
+    def request(self, address: tuple[str, int], run: Run) -> str:
         return create(address, run.topic, run.assignment)
 
-    def survive(self, cluster: Watched, run: Run) -> str:
+    def survive(self, cluster: WatchedCluster, run: Run) -> str:
         found = "found"
         if cluster.topic_znode(run.topic) is None:
             found = "created again"
@@ -81,20 +81,20 @@ class Creation:
             living = set(run.survivors)
             run.assignment = [[each for each in held if each in living] for held in run.assignment]
             again = cluster.ask(create, run.topic, run.assignment)
-            assert again == DONE, f"cannot be created again: {again}"
+            assert again == DONE, f"cannot create it again: {again}"
         else:
             assert not run.is_lost
         cluster.wait_until_led(run.topic, len(run.assignment), run.survivors)
         return found
 
-    def finish(self, cluster: Watched, run: Run) -> None:
+    def finish(self, cluster: WatchedCluster, run: Run) -> None:
         cluster.wait_until_healthy(run.topic, run.assignment)
         check_directories(cluster, run)
 
-    def recover(self, cluster: Watched, run: Run) -> None:
+    def recover(self, cluster: WatchedCluster, run: Run) -> None:
         self.finish(cluster, run)
 
-    def allowed_epochs(self, cluster: Watched, run: Run) -> list[set[int]]:
+    def allowed_epochs(self, cluster: WatchedCluster, run: Run) -> list[set[int]]:
         return [
             epochs_of_new(cluster, run, index, replicas)
             for index, replicas in enumerate(run.scenario.assignment)
@@ -102,17 +102,17 @@ class Creation:
 
 
 class Expansion:
-    """From one partition to as many as the scenario has."""
+    """Expansion from one partition to the scenario's number."""
 
-    def prepare(self, cluster: Watched, run: Run) -> None:
+    def prepare(self, cluster: WatchedCluster, run: Run) -> None:
         made = cluster.ask(create, run.topic, run.assignment[:1])
         assert made == DONE, made
         cluster.wait_until_healthy(run.topic, run.assignment[:1])
 
-    def wish(self, address: tuple[str, int], run: Run) -> str:
+    def request(self, address: tuple[str, int], run: Run) -> str:
         return expand(address, run.topic, len(run.assignment), run.assignment[1:])
 
-    def survive(self, cluster: Watched, run: Run) -> str:
+    def survive(self, cluster: WatchedCluster, run: Run) -> str:
         if self.has_grown(cluster, run):
             assert not run.is_lost
             cluster.wait_until_led(run.topic, len(run.assignment), run.survivors)
@@ -123,19 +123,19 @@ class Expansion:
         assert again == TOO_FEW_BROKERS, again
         return "grown again"
 
-    def finish(self, cluster: Watched, run: Run) -> None:
+    def finish(self, cluster: WatchedCluster, run: Run) -> None:
         cluster.wait_until_healthy(run.topic, run.assignment)
         check_directories(cluster, run)
 
-    def recover(self, cluster: Watched, run: Run) -> None:
+    def recover(self, cluster: WatchedCluster, run: Run) -> None:
         if not self.has_grown(cluster, run):
-            again = cluster.ask(self.wish, run)
-            assert again == DONE, f"cannot grow again: {again}"
+            again = cluster.ask(self.request, run)
+            assert again == DONE, f"cannot expand it again: {again}"
         self.finish(cluster, run)
 
-    def allowed_epochs(self, cluster: Watched, run: Run) -> list[set[int]]:
+    def allowed_epochs(self, cluster: WatchedCluster, run: Run) -> list[set[int]]:
         first, *added = run.scenario.assignment
-        known = leader_epochs(run.scenario, first, Progress.STATES, created_without_the_dead=False)
+        known = leader_epochs(run.scenario, first, Progress.STATES, created_after_detection=False)
         if run.is_lost:
             return [known, *({0} for _ in added)]
         return [
@@ -143,7 +143,7 @@ class Expansion:
             *(epochs_of_new(cluster, run, index, held) for index, held in enumerate(added, 1)),
         ]
 
-    def has_grown(self, cluster: Watched, run: Run) -> bool:
+    def has_grown(self, cluster: WatchedCluster, run: Run) -> bool:
         found = cluster.topic_znode(run.topic)
         assert found is not None, "the topic is lost"
         assert len(found.partitions) in (1, len(run.assignment))
@@ -151,46 +151,46 @@ class Expansion:
 
 
 class Deletion:
-    """And the name is taken anew at once, by a topic that has nothing of the one before."""
+    """Deletion. The name is reused at once by a new topic that shares nothing with the old one."""
 
-    def prepare(self, cluster: Watched, run: Run) -> None:
+    def prepare(self, cluster: WatchedCluster, run: Run) -> None:
         made = cluster.ask(create, run.topic, run.assignment)
         assert made == DONE, made
         cluster.wait_until_healthy(run.topic, run.assignment)
 
-    def wish(self, address: tuple[str, int], run: Run) -> str:
+    def request(self, address: tuple[str, int], run: Run) -> str:
         return delete(address, run.topic)
 
-    def survive(self, cluster: Watched, run: Run) -> str:
+    def survive(self, cluster: WatchedCluster, run: Run) -> str:
         story = "found"
         if cluster.is_marked(run.topic):
-            self.check_that_it_is_nobodys(cluster, run)
+            self.check_hidden(cluster, run)
         elif cluster.topic_znode(run.topic) is not None:
             story = "deleted again"
             assert run.is_lost, "the marker is lost"
             again = cluster.ask(delete, run.topic)
-            assert again == DONE, f"cannot be deleted again: {again}"
+            assert again == DONE, f"cannot delete it again: {again}"
         else:
             story = "gone"
             assert not run.is_lost
         cluster.wait_until_hidden(run.topic, run.survivors)
         return story
 
-    def check_that_it_is_nobodys(self, cluster: Watched, run: Run) -> None:
-        """Invariant 8. What is asked for is only checked: the deletion may come to its end at any moment."""
+    def check_hidden(self, cluster: WatchedCluster, run: Run) -> None:
+        """Check invariant 8 with validate-only requests: the deletion may finish at any moment."""
         grown = cluster.ask(expand, run.topic, len(run.assignment) + 1, validate_only=True)
         made = cluster.ask(create, run.topic, [run.survivors], validate_only=True)
         if cluster.is_marked(run.topic):
-            assert grown == DOES_NOT_GROW, f"it could grow: {grown}"
+            assert grown == DOES_NOT_GROW, f"it could be expanded: {grown}"
             assert made == NAME_IS_TAKEN, f"its name was free: {made}"
 
-    def finish(self, cluster: Watched, run: Run) -> None:
+    def finish(self, cluster: WatchedCluster, run: Run) -> None:
         cluster.wait_until_gone(run.topic)
         left = cluster.directories_of(run.topic, len(run.assignment))
         assert not any(left.values()), f"directories of {run.topic} are left: {left}"
         cluster.wait_until_hidden(run.topic, sorted(cluster.brokers.alive()))
 
-    def recover(self, cluster: Watched, run: Run) -> None:
+    def recover(self, cluster: WatchedCluster, run: Run) -> None:
         self.finish(cluster, run)
         again: list[str] = []
 
@@ -202,33 +202,36 @@ class Deletion:
         cluster.wait_until_healthy(run.topic, run.assignment)
         check_directories(cluster, run)
 
-    def allowed_epochs(self, cluster: Watched, run: Run) -> list[set[int]]:
+    def allowed_epochs(self, cluster: WatchedCluster, run: Run) -> list[set[int]]:
         return [{0} for _ in run.assignment]
 
 
-OPERATIONS: dict[Does, Operation] = {
-    Does.CREATE: Creation(),
-    Does.EXPAND: Expansion(),
-    Does.DELETE: Deletion(),
+OPERATIONS: dict[OperationKind, Operation] = {
+    OperationKind.CREATE: Creation(),
+    OperationKind.EXPAND: Expansion(),
+    OperationKind.DELETE: Deletion(),
 }
 
 
-def epochs_of_new(cluster: Watched, run: Run, index: int, replicas: tuple[Role, ...]) -> set[int]:
-    """Of a partition whose first state may have been written before or after the dead were missed.
+def epochs_of_new(
+    cluster: WatchedCluster, run: Run, index: int, replicas: tuple[Role, ...]
+) -> set[int]:
+    """The leader epochs of a partition whose first state was written before or after the failures were detected.
 
-    Who wrote it after may still not have heard of it. The dead are in that state then, and another had to follow."""
+    The writer may not know of the failure in either case. Then the state includes the failed brokers, and another
+    state follows."""
     missed = cluster.observer.stat(znodes.BROKER_IDS).pzxid
     state = cluster.observer.stat(znodes.state_path(TopicPartition(run.topic, index)))
     return leader_epochs(
         run.scenario,
         replicas,
         run.reached,
-        created_without_the_dead=missed < state.czxid and state.version == 0,
+        created_after_detection=missed < state.czxid and state.version == 0,
         successor=run.successor,
     )
 
 
-def check_directories(cluster: Watched, run: Run) -> None:
+def check_directories(cluster: WatchedCluster, run: Run) -> None:
     found = cluster.directories_of(run.topic, len(run.assignment))
     for index, replicas in enumerate(run.assignment):
         assert set(replicas) <= set(found[index]), f"directories of {run.topic}: {found}"

@@ -1,7 +1,7 @@
-"""Three brokers in forked processes around a ZooKeeper: the other half of clusters.py.
+"""Three brokers in forked processes with a ZooKeeper: the process-based half of clusters.py.
 
-A test starts hundreds of brokers, and Python needs a third of a second to load one. So one process loads it, and each
-broker is a fork of that process.
+A test starts hundreds of brokers, and Python needs a third of a second to import one. So one process imports it, and
+each broker is a fork of that process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from barnabas.world.held_port import HeldPort
 from barnabas.world.ports import Registry
 from barnabas.world.registry.zookeeper import ZooKeeperRegistry
 from tests.lifecycle import crashing_broker
-from tests.lifecycle.client import brokers_told_of, eventually
+from tests.lifecycle.client import brokers_known_to, eventually
 from tests.lifecycle.clusters import BROKERS, SETTINGS
 from tests.lifecycle.trap import CrashPoint, Kind
 
@@ -29,7 +29,7 @@ CONNECTION_TIMEOUT_MS = 20_000
 
 
 class ZooKeeperBrokers:
-    """`connect_string` with a chroot of its own: several clusters share one ZooKeeper."""
+    """Broker processes. `connect_string` has its own chroot: several clusters share one ZooKeeper."""
 
     registry_name = "zookeeper"
 
@@ -79,7 +79,7 @@ class ZooKeeperBrokers:
     def log_dir(self, broker: BrokerId) -> Path:
         return self.data / f"broker-{broker}"
 
-    def observed(self) -> Registry:
+    def observer_registry(self) -> Registry:
         return ZooKeeperRegistry(
             self.connect_string, connection_timeout_ms=CONNECTION_TIMEOUT_MS, in_flight_max=50
         )
@@ -111,7 +111,7 @@ class ZooKeeperBrokers:
         return [each for each in among if not self.processes[each].running.is_alive()]
 
     def wait_for_death(self, victims: Iterable[BrokerId]) -> None:
-        """The next life of each is launched at once, and waits."""
+        """Wait, and launch the next process of each victim at once; it waits for its start command."""
         for victim in victims:
             self.processes.pop(victim).wait_for_death()
             self.launch(victim)
@@ -123,21 +123,21 @@ class ZooKeeperBrokers:
             process.wait_for_death()
 
     def restart(self, brokers: Iterable[BrokerId]) -> None:
-        """Returns when all that run have heard of each other: before that the controller refuses to place replicas."""
+        """Returns when all running brokers know each other: before that, the controller rejects replica placements."""
         wanted = list(brokers)
         for broker in wanted:
             if broker not in self.processes:
                 self.launch(broker)
         for broker in wanted:
-            self.processes[broker].tell({"start": True})
+            self.processes[broker].send({"start": True})
         for broker in wanted:
-            self.processes[broker].hear()
+            self.processes[broker].receive()
             self.processes[broker].has_started = True
         eventually(self.know_each_other, lambda: f"all of {self.alive()} are known", DEADLINE_S)
 
     def know_each_other(self) -> bool:
         alive = self.alive()
-        return all(brokers_told_of(self.address(each)) >= alive for each in alive)
+        return all(brokers_known_to(self.address(each)) >= alive for each in alive)
 
     def launch(self, broker: BrokerId) -> None:
         self.processes[broker] = ForkedBroker(
@@ -172,22 +172,22 @@ class ForkedBroker:
         return self.running.pid
 
     def ask(self, command: Mapping[str, Any]) -> dict[str, Any]:
-        self.tell(command)
-        return self.hear()
+        self.send(command)
+        return self.receive()
 
-    def tell(self, command: Mapping[str, Any]) -> None:
+    def send(self, command: Mapping[str, Any]) -> None:
         self.line.send(command)
 
-    def hear(self) -> dict[str, Any]:
+    def receive(self) -> dict[str, Any]:
         with suppress(EOFError, ConnectionError):
             assert self.line.poll(DEADLINE_S), f"broker {self.pid} does not answer"
             answer: dict[str, Any] = self.line.recv()
             return answer
         raise AssertionError(
-            f"the broker ended; its last words:\n{self.log_path.read_text()[-3000:]}"
+            f"the broker exited; last log lines:\n{self.log_path.read_text()[-3000:]}"
         )
 
     def wait_for_death(self) -> None:
         self.running.join(DEADLINE_S)
-        assert not self.running.is_alive(), f"broker {self.pid} does not die"
+        assert not self.running.is_alive(), f"broker {self.pid} does not exit"
         self.line.close()

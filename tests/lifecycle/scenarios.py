@@ -1,6 +1,6 @@
-"""The scenarios as data: what is done, who dies, and what the leader epochs then are.
+"""The scenarios as data: the operation, the victims, and the resulting leader epochs.
 
-CONTROLLER   in charge when it begins          REPLICA, OTHER   the two that are not
+CONTROLLER   the controller at the start          REPLICA, OTHER   the other two brokers
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ class Role(StrEnum):
     OTHER = "other"
 
 
-class Does(StrEnum):
+class OperationKind(StrEnum):
     CREATE = "create"
     EXPAND = "expand"
     DELETE = "delete"
 
 
 class Progress(IntEnum):
-    """How far it had come in the registry when somebody died."""
+    """The state of the registry at the time of the crash."""
 
     NOTHING = 0
-    WISHED = 1
-    """The topic, its new partitions or its marker stand there."""
+    REQUESTED = 1
+    """The topic, its new partitions or its marker are written."""
     STATES = 2
-    """And the states of its partitions, or of those that are new."""
+    """The states of its (new) partitions are written as well."""
 
 
 C, R, O = Role.CONTROLLER, Role.REPLICA, Role.OTHER  # noqa: E741 - read as a table
@@ -40,13 +40,13 @@ C, R, O = Role.CONTROLLER, Role.REPLICA, Role.OTHER  # noqa: E741 - read as a ta
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     name: str
-    does: Does = Does.CREATE
+    operation_kind: OperationKind = OperationKind.CREATE
     assignment: tuple[tuple[Role, ...], ...]
-    """Of each partition, the leader first. A topic that grows has only the first one before."""
+    """The replicas of each partition, leader first. A topic to be expanded starts with the first partition."""
     victims: tuple[Role, ...]
     in_takeover: bool = False
-    """The controller dies when the wish is written and nothing else; the points are those of whoever takes over, and
-    dies as well."""
+    """The controller crashes right after writing the request. The points are those of its successor, which crashes as
+    well."""
 
 
 ASSIGNMENTS = {
@@ -68,44 +68,59 @@ SCENARIOS = (
     ),
     Scenario(
         name="expand 1→2, controller",
-        does=Does.EXPAND,
+        operation_kind=OperationKind.EXPAND,
         assignment=((R, O, C), (C, R, O)),
         victims=(C,),
     ),
     Scenario(
         name="expand 1→2, replica",
-        does=Does.EXPAND,
+        operation_kind=OperationKind.EXPAND,
         assignment=((C, R, O), (R, O, C)),
         victims=(R,),
     ),
-    Scenario(name="delete, controller", does=Does.DELETE, assignment=((C, R, O),), victims=(C,)),
-    Scenario(name="delete, replica", does=Does.DELETE, assignment=((R, O, C),), victims=(R,)),
+    Scenario(
+        name="delete, controller",
+        operation_kind=OperationKind.DELETE,
+        assignment=((C, R, O),),
+        victims=(C,),
+    ),
+    Scenario(
+        name="delete, replica",
+        operation_kind=OperationKind.DELETE,
+        assignment=((R, O, C),),
+        victims=(R,),
+    ),
 )
 MORE_SCENARIOS = (
     Scenario(
         name="expand 1→2, both",
-        does=Does.EXPAND,
+        operation_kind=OperationKind.EXPAND,
         assignment=((R, O, C), (C, R, O)),
         victims=(C, R),
     ),
-    Scenario(name="delete, both", does=Does.DELETE, assignment=((C, R, O),), victims=(C, R)),
+    Scenario(
+        name="delete, both",
+        operation_kind=OperationKind.DELETE,
+        assignment=((C, R, O),),
+        victims=(C, R),
+    ),
     Scenario(
         name="delete, successor",
-        does=Does.DELETE,
+        operation_kind=OperationKind.DELETE,
         assignment=((C, R, O),),
         victims=(C,),
         in_takeover=True,
     ),
 )
-"""On the registry with the shorter sessions alone, where a point costs a third of a second."""
+"""Only run on the registry with shorter sessions, where a point takes a third of a second."""
 
 
-WISH_WRITTEN = CrashPoint(When.AFTER, Kind.WRITE, 1)
+REQUEST_WRITTEN = CrashPoint(When.AFTER, Kind.WRITE, 1)
 ELECTED = CrashPoint(When.AFTER, Kind.WRITE, 0)
 
 
 def crash_points(scenario: Scenario, labels: list[tuple[Kind, str]]) -> list[CrashPoint]:
-    """Before and after each of what went out when nobody disturbed it."""
+    """Before and after each write and request of an undisturbed run."""
     numbers = {kind: sum(each is kind for each, _ in labels) for kind in Kind}
     return [ELECTED] * scenario.in_takeover + [
         CrashPoint(when, kind, number)
@@ -118,9 +133,9 @@ def crash_points(scenario: Scenario, labels: list[tuple[Kind, str]]) -> list[Cra
 def progress(
     scenario: Scenario, point: CrashPoint, labels: list[tuple[Kind, str]], topic: str
 ) -> Progress:
-    """What stood in the registry at that point. Requests follow the writes that matter."""
+    """The state of the registry at that point. Requests follow the writes that matter."""
     if scenario.in_takeover:
-        return Progress.WISHED
+        return Progress.REQUESTED
     writes = [label for kind, label in labels if kind is Kind.WRITE]
     if point.kind is Kind.WRITE:
         writes = writes[: point.number if point.when is When.AFTER else point.number - 1]
@@ -128,7 +143,7 @@ def progress(
     if any(path.endswith("/state") for path in paths):
         return Progress.STATES
     wishes = {znodes.topic_path(topic), znodes.delete_topic_path(topic)}
-    return Progress.NOTHING if wishes.isdisjoint(paths) else Progress.WISHED
+    return Progress.NOTHING if wishes.isdisjoint(paths) else Progress.REQUESTED
 
 
 def leader_epochs(
@@ -136,28 +151,28 @@ def leader_epochs(
     replicas: tuple[Role, ...],
     reached: Progress,
     *,
-    created_without_the_dead: bool,
+    created_after_detection: bool,
     successor: Role | None = None,
 ) -> set[int]:
-    """What the leader epoch of one partition may be when all is well again; several where it depends on whose session
-    times out first. `created_without_the_dead`: who wrote its first state had missed all the dead."""
+    """The leader epochs that a partition may have after recovery. There are several if they depend on the session that
+    expires first. `created_without_the_dead`: the writer of its first state knew of all failures."""
     leader, victims = replicas[0], scenario.victims
     if scenario.in_takeover:
-        if created_without_the_dead:
+        if created_after_detection:
             return {0}
         first = next(role for role in replicas if role is not C)
         return {2} if first is successor else {1}
     if victims == (R,):
-        # The controller lives, and finishes the creation before it misses anybody, unless the machine is very slow.
-        return {0} if created_without_the_dead else {1}
+        # The controller survives and finishes the creation before it detects a failure, unless the machine is slow.
+        return {0} if created_after_detection else {1}
     if victims == (C,):
         if reached < Progress.STATES:
             return {0}
         return {2} if leader is C else {1}
-    assert victims == (C, R), f"nothing is known about the death of {victims}"
+    assert victims == (C, R), f"no expectation for a crash of {victims}"
     if reached is Progress.NOTHING:
         return {0}
-    if reached is Progress.WISHED:
-        # Whether the new controller still counted the replica among the living.
-        return {0} if created_without_the_dead else {1}
+    if reached is Progress.REQUESTED:
+        # Depends on whether the new controller still counted the replica as alive.
+        return {0} if created_after_detection else {1}
     return {C: {3}, R: {2, 3}, O: {2}}[leader]

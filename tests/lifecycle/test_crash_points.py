@@ -1,5 +1,5 @@
-"""Brokers die at every point of a creation, an expansion and a deletion, on both registries, and the cluster is well
-again afterwards."""
+"""Brokers crash at every point of topic creation, expansion and deletion, on both registries, and the cluster
+recovers."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from threading import BoundedSemaphore
 import pytest
 
 from tests.lifecycle.conftest import SHORT_MS, NewBrokers
-from tests.lifecycle.crash import Disturbed, Row, crash, undisturbed
+from tests.lifecycle.crash import DisturbedError, Row, crash, run_undisturbed
 from tests.lifecycle.scenarios import MORE_SCENARIOS, SCENARIOS, Scenario, crash_points, progress
 from tests.lifecycle.trap import CrashPoint, Kind
-from tests.lifecycle.watched import Watched
+from tests.lifecycle.watched import WatchedCluster
 
 LANES = {"embedded": (2, 1, 1), "zookeeper": (6, 3, 1)}
-"""Clusters side by side: most of the time they wait for a session to time out. Fewer for those points that said nothing
-before, as the machine was too slow."""
+"""Parallel clusters: most of the time they wait for a session timeout. Repetitions of inconclusive points use fewer,
+because the machine was too slow."""
 STARTING = BoundedSemaphore(2)
-"""So many are started at a time: brokers of many more, all of them busy, would miss their own sessions."""
-COUNTED = "counted"
+"""Limit of concurrent starts: with more busy brokers, sessions would expire."""
+UNDISTURBED = "counted"
 ATTEMPTS = 3
 Labels = list[tuple[Kind, str]]
 Rows = dict[CrashPoint, Row]
 
 
 @contextmanager
-def watched(new_brokers: NewBrokers) -> Iterator[Watched]:
+def watched(new_brokers: NewBrokers) -> Iterator[WatchedCluster]:
     with STARTING:
-        found = Watched(new_brokers(session_timeout_ms=SHORT_MS))
+        found = WatchedCluster(new_brokers(session_timeout_ms=SHORT_MS))
     try:
         yield found
     finally:
@@ -41,7 +41,7 @@ def watched(new_brokers: NewBrokers) -> Iterator[Watched]:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_whoever_dies_at_whichever_point_what_was_begun_comes_to_its_end(
+def test_operation_completes_after_crash_at_every_point(
     new_brokers: NewBrokers, scenario: Scenario, rows: list[Row], notes: list[str]
 ) -> None:
     crash_everywhere(new_brokers, scenario, rows, notes)
@@ -49,7 +49,7 @@ def test_whoever_dies_at_whichever_point_what_was_begun_comes_to_its_end(
 
 @pytest.mark.parametrize("new_brokers", ["embedded"], indirect=True)
 @pytest.mark.parametrize("scenario", MORE_SCENARIOS, ids=lambda scenario: scenario.name)
-def test_more_of_them_may_die_at_whichever_point(
+def test_operation_completes_after_additional_crashes(
     new_brokers: NewBrokers, scenario: Scenario, rows: list[Row], notes: list[str]
 ) -> None:
     crash_everywhere(new_brokers, scenario, rows, notes)
@@ -62,13 +62,13 @@ def crash_everywhere(
     found: Rows = {}
     again = 0
     with ExitStack() as stack:
-        cluster, labels = counted(stack, new_brokers, scenario)
+        cluster, labels = start_and_count(stack, new_brokers, scenario)
         registry = cluster.brokers.registry_name
         left = points = crash_points(scenario, labels)
         for lanes in LANES[registry]:
             kept = cluster if left is points else None
             found |= crash_all(kept, new_brokers, scenario, left, labels, lanes)
-            left = [point for point in points if found[point].says_nothing]
+            left = [point for point in points if found[point].is_inconclusive]
             again += len(left)
             if not left:
                 break
@@ -77,7 +77,7 @@ def crash_everywhere(
     seconds = time.monotonic() - began
     notes.append(
         f"{registry}, {scenario.name}: {len(points)} points in {seconds:.1f} s"
-        f"{f', {again} of them once more, as a session had timed out' if again else ''}; "
+        f"{f', {again} of them repeated because a session had timed out' if again else ''}; "
         f"{summary(labels)}; "
         f"the observer of one cluster saw {seen} of {seen + missed} partition states"
     )
@@ -85,29 +85,29 @@ def crash_everywhere(
     assert not bad, "\n".join(f"{row.point}: {row.result}" for row in bad)
 
 
-def counted(
+def start_and_count(
     stack: ExitStack, new_brokers: NewBrokers, scenario: Scenario
-) -> tuple[Watched, Labels]:
-    """A cluster, and what goes out when nobody is disturbed."""
+) -> tuple[WatchedCluster, Labels]:
+    """Start a cluster and count the writes and requests of an undisturbed run."""
     for attempt in range(1, ATTEMPTS + 1):
         cluster = stack.enter_context(watched(new_brokers))
         try:
-            return cluster, undisturbed(cluster, scenario, COUNTED)
-        except Disturbed:
+            return cluster, run_undisturbed(cluster, scenario, UNDISTURBED)
+        except DisturbedError:
             if attempt == ATTEMPTS:
                 raise
     raise AssertionError
 
 
 def crash_all(
-    cluster: Watched | None,
+    cluster: WatchedCluster | None,
     new_brokers: NewBrokers,
     scenario: Scenario,
     points: list[CrashPoint],
     labels: Labels,
     lanes: int,
 ) -> Rows:
-    """In so many lanes, one of which begins with this cluster."""
+    """Crash at all points in parallel lanes, one of which starts with this cluster."""
     left: SimpleQueue[CrashPoint] = SimpleQueue()
     for point in points:
         left.put(point)
@@ -122,14 +122,14 @@ def crash_all(
 
 
 def crash_in_turn(
-    cluster: Watched | None,
+    cluster: WatchedCluster | None,
     new_brokers: NewBrokers,
     scenario: Scenario,
     left: SimpleQueue[CrashPoint],
     labels: Labels,
 ) -> Rows:
-    """One after the other on one cluster, as long as any are left. After a failure the next has a new one, so that each
-    stands for itself."""
+    """Crash at the remaining points, one after the other, on one cluster. After a failure, the next point gets a new
+    cluster, so that failures are independent."""
     found: Rows = {}
     with ExitStack() as stack, suppress(Empty):
         while True:
@@ -142,23 +142,23 @@ def crash_in_turn(
     return found
 
 
-def crash_at(cluster: Watched, scenario: Scenario, point: CrashPoint, labels: Labels) -> Row:
+def crash_at(cluster: WatchedCluster, scenario: Scenario, point: CrashPoint, labels: Labels) -> Row:
     topic = f"{point.when}-{point.kind}-{point.number}"
     try:
-        reached = progress(scenario, point, labels, COUNTED)
+        reached = progress(scenario, point, labels, UNDISTURBED)
         return crash(cluster, scenario, point, topic, reached)
-    except Exception as error:  # noqa: BLE001 - a row of the table, judged by the test
+    except Exception as error:  # noqa: BLE001 - becomes a row of the table, checked by the test
         return Row(
             registry=cluster.brokers.registry_name,
             scenario=scenario.name,
             point=str(point),
             result=f"{type(error).__name__}: {error}",
-            says_nothing=isinstance(error, Disturbed),
+            is_inconclusive=isinstance(error, DisturbedError),
         )
 
 
 def summary(labels: Labels) -> str:
-    """What goes out when nobody is disturbed."""
+    """The writes and requests of an undisturbed run."""
     writes = [str(len(label.split())) for kind, label in labels if kind is Kind.WRITE]
     names = Counter(label.split()[0] for kind, label in labels if kind is Kind.REQUEST)
     requests = ", ".join(f"{count} {name}" for name, count in sorted(names.items()))

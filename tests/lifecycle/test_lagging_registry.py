@@ -1,4 +1,4 @@
-"""A broker whose server of the registry is behind the one its controller asks believes the controller all the same."""
+"""A broker trusts its controller even if the broker's registry server lags behind the controller's."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LaggingRegistry:
 
 
 class LaggingSession(TrappedSession):
-    """Connected to a server that hears nothing from the others, but for what it has to ask of them: a transaction."""
+    """Connected to a server that gets no updates from the others until it sends a transaction to them."""
 
     def __init__(self, session: RegistrySession, trap: Trap) -> None:
         super().__init__(session, trap)
@@ -75,7 +75,7 @@ async def registry() -> AsyncIterator[EmbeddedRegistry]:
 
 
 @pytest.fixture
-async def behind(registry: EmbeddedRegistry) -> AsyncIterator[RegistryClient]:
+async def lagging(registry: EmbeddedRegistry) -> AsyncIterator[RegistryClient]:
     client = RegistryClient(LaggingRegistry(registry), SESSION_TIMEOUT_MS)
     await client.open()
     await registration.create_persistent_paths(client)
@@ -83,7 +83,7 @@ async def behind(registry: EmbeddedRegistry) -> AsyncIterator[RegistryClient]:
     await client.close()
 
 
-async def take_charge(session: RegistrySession, broker: int, epoch: int) -> None:
+async def become_controller(session: RegistrySession, broker: int, epoch: int) -> None:
     await session.create(znodes.CONTROLLER, znodes.encode_controller(broker, timestamp_ms=0))
     data = znodes.encode_controller_epoch(epoch)
     if await session.exists(znodes.CONTROLLER_EPOCH) is None:
@@ -92,36 +92,36 @@ async def take_charge(session: RegistrySession, broker: int, epoch: int) -> None
         await session.set(znodes.CONTROLLER_EPOCH, data)
 
 
-async def test_a_controller_elected_since_is_recognised(
-    registry: EmbeddedRegistry, behind: RegistryClient
+async def test_newer_controller_is_recognised(
+    registry: EmbeddedRegistry, lagging: RegistryClient
 ) -> None:
     ahead = await registry.connect(SESSION_TIMEOUT_MS)
-    await take_charge(ahead, broker=2, epoch=1)
-    control = ControlPlane(OURS, behind)
+    await become_controller(ahead, broker=2, epoch=1)
+    control = ControlPlane(OURS, lagging)
     assert await control.recognises("UpdateMetadata", 2, 1)
     assert control.controller_error("UpdateMetadata", 2, 1) is ErrorCode.NONE
-    await behind.get(znodes.CONTROLLER_EPOCH)
-    await behind.get(znodes.CONTROLLER)
+    await lagging.get(znodes.CONTROLLER_EPOCH)
+    await lagging.get(znodes.CONTROLLER)
     await ahead.delete(znodes.CONTROLLER)
-    await take_charge(ahead, broker=3, epoch=2)
+    await become_controller(ahead, broker=3, epoch=2)
     assert await control.recognises("UpdateMetadata", 3, 2)
 
 
-async def test_an_epoch_nobody_was_elected_with_is_not_recognised(
-    registry: EmbeddedRegistry, behind: RegistryClient
+async def test_unknown_controller_epoch_is_not_recognised(
+    registry: EmbeddedRegistry, lagging: RegistryClient
 ) -> None:
-    await take_charge(await registry.connect(SESSION_TIMEOUT_MS), broker=2, epoch=1)
-    control = ControlPlane(OURS, behind)
+    await become_controller(await registry.connect(SESSION_TIMEOUT_MS), broker=2, epoch=1)
+    control = ControlPlane(OURS, lagging)
     assert not await control.recognises("UpdateMetadata", 2, 7)
     assert not await control.recognises("UpdateMetadata", 3, 1)
 
 
-async def test_a_registration_the_controller_hears_of_first_is_ours(
-    registry: EmbeddedRegistry, behind: RegistryClient
+async def test_registration_known_first_to_controller_is_accepted(
+    registry: EmbeddedRegistry, lagging: RegistryClient
 ) -> None:
-    control = ControlPlane(OURS, behind)
+    control = ControlPlane(OURS, lagging)
     control.broker_epoch = BrokerEpoch(1)
-    assert await behind.exists(znodes.broker_path(OURS)) is None
+    assert await lagging.exists(znodes.broker_path(OURS)) is None
     endpoint = Endpoint(listener="PLAINTEXT", host="localhost", port=9092)
     epoch = await registration.register(
         await registry.connect(SESSION_TIMEOUT_MS), Broker(id=OURS, endpoints=(endpoint,)), 0
@@ -131,11 +131,11 @@ async def test_a_registration_the_controller_hears_of_first_is_ours(
     assert later is ErrorCode.STALE_BROKER_EPOCH
 
 
-async def test_the_settings_of_a_topic_created_since_are_found(
-    registry: EmbeddedRegistry, behind: RegistryClient
+async def test_configs_of_newly_created_topic_are_found(
+    registry: EmbeddedRegistry, lagging: RegistryClient
 ) -> None:
     topics = Topics(
-        behind,
+        lagging,
         MetadataCache("cluster"),
         defaults=TopicConfig(),
         new_topic_defaults=TopicDefaults(partitions=1, replication_factor=1),
@@ -147,6 +147,6 @@ async def test_the_settings_of_a_topic_created_since_are_found(
     settings = znodes.encode_config({"retention.ms": "1234"})
     await ahead.create(znodes.topic_config_path("orders"), settings)
     with pytest.raises(NoNode):
-        await behind.get(znodes.topic_config_path("orders"))
+        await lagging.get(znodes.topic_config_path("orders"))
     await topics.refresh(["orders"])
     assert topics.config_of("orders").retention_ms == 1234

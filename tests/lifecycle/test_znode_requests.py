@@ -1,4 +1,4 @@
-"""Znodes that Kafka's tools and older brokers leave for the controller, under three brokers and on both registries."""
+"""Znodes that Kafka's tools and older brokers write for the controller, with three brokers and both registries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from barnabas.metadata import znodes
 from barnabas.model import BrokerId, TopicPartition
 from tests.lifecycle.client import create, delete, eventually, expand, topics_of
 from tests.lifecycle.conftest import LASTING_MS, LONG_MS, NewBrokers
-from tests.lifecycle.watched import DEADLINE_S, DONE, Watched
+from tests.lifecycle.watched import DEADLINE_S, DONE, WatchedCluster
 
 T = "t"
 P0 = TopicPartition(T, 0)
@@ -21,33 +21,33 @@ brokers_fail = pytest.mark.parametrize("cluster", [LONG_MS], indirect=True, ids=
 
 
 @pytest.fixture
-def cluster(new_brokers: NewBrokers, request: pytest.FixtureRequest) -> Iterator[Watched]:
-    found = Watched(new_brokers(session_timeout_ms=getattr(request, "param", LASTING_MS)))
+def cluster(new_brokers: NewBrokers, request: pytest.FixtureRequest) -> Iterator[WatchedCluster]:
+    found = WatchedCluster(new_brokers(session_timeout_ms=getattr(request, "param", LASTING_MS)))
     try:
         yield found
     finally:
         found.stop()
 
 
-def have(cluster: Watched, *assignment: list[BrokerId]) -> None:
+def create_topic(cluster: WatchedCluster, *assignment: list[BrokerId]) -> None:
     assert cluster.ask(create, T, assignment) == DONE
     cluster.wait_until_healthy(T, list(assignment))
 
 
-def write(cluster: Watched, path: str, data: bytes) -> None:
+def write(cluster: WatchedCluster, path: str, data: bytes) -> None:
     cluster.observer.run(cluster.observer.session.create(path, data))
 
 
-def exists(cluster: Watched, path: str) -> bool:
+def exists(cluster: WatchedCluster, path: str) -> bool:
     return cluster.observer.run(cluster.observer.session.exists(path)) is not None
 
 
-def wait_until_removed(cluster: Watched, path: str) -> None:
+def wait_until_removed(cluster: WatchedCluster, path: str) -> None:
     eventually(lambda: not exists(cluster, path), lambda: f"{path} is removed", DEADLINE_S)
 
 
-def wait_for_isr(cluster: Watched, leader: int, isr: set[BrokerId]) -> None:
-    """All brokers that are up report this leader and this ISR of partition 0."""
+def wait_for_isr(cluster: WatchedCluster, leader: int, isr: set[BrokerId]) -> None:
+    """Wait until all running brokers report this leader and ISR of partition 0."""
 
     def reported() -> list[tuple[int, set[int]]]:
         alive = sorted(cluster.brokers.alive())
@@ -66,8 +66,8 @@ def wait_for_isr(cluster: Watched, leader: int, isr: set[BrokerId]) -> None:
     )
 
 
-def fail_over(cluster: Watched) -> None:
-    """Another epoch, without the failure of any broker."""
+def fail_over(cluster: WatchedCluster) -> None:
+    """Start a new controller epoch without a broker failure."""
     epoch = cluster.observer.controller_epoch()
     cluster.observer.run(cluster.observer.session.delete(znodes.CONTROLLER))
     eventually(
@@ -75,11 +75,11 @@ def fail_over(cluster: Watched) -> None:
     )
 
 
-def lines(cluster: Watched, text: str) -> list[str]:
+def lines(cluster: WatchedCluster, text: str) -> list[str]:
     return [line for line in cluster.brokers.log().splitlines() if text in line]
 
 
-def wait_for_line(cluster: Watched, text: str, count: int = 1) -> None:
+def wait_for_line(cluster: WatchedCluster, text: str, count: int = 1) -> None:
     eventually(
         lambda: len(lines(cluster, text)) == count,
         lambda: f"{count} lines with {text}: {lines(cluster, text)}",
@@ -90,11 +90,11 @@ def wait_for_line(cluster: Watched, text: str, count: int = 1) -> None:
 # ---- preferred leader elections ---------------------------------------------------------------------------
 
 
-def have_another_leader(cluster: Watched) -> tuple[BrokerId, BrokerId, BrokerId]:
-    """All replicas of t are in sync, and the second leads. The third is the controller."""
+def move_leader_to_second_replica(cluster: WatchedCluster) -> tuple[BrokerId, BrokerId, BrokerId]:
+    """Create t with all replicas in sync and the second as leader. The third is the controller."""
     controller = cluster.controller()
     first, second = sorted(cluster.brokers.alive() - {controller})
-    have(cluster, [first, second, controller])
+    create_topic(cluster, [first, second, controller])
     cluster.brokers.kill([first])
     wait_for_isr(cluster, second, {second, controller})
     cluster.brokers.restart([first])
@@ -103,8 +103,8 @@ def have_another_leader(cluster: Watched) -> tuple[BrokerId, BrokerId, BrokerId]
 
 
 @brokers_fail
-def test_preferred_election_moves_the_leader_back(cluster: Watched) -> None:
-    first, second, controller = have_another_leader(cluster)
+def test_preferred_election_moves_the_leader_back(cluster: WatchedCluster) -> None:
+    first, second, controller = move_leader_to_second_replica(cluster)
     request = znodes.encode_partitions([P0, TopicPartition("unknown", 0)])
     write(cluster, znodes.PREFERRED_REPLICA_ELECTION, request)
     wait_for_isr(cluster, first, {first, second, controller})
@@ -115,8 +115,8 @@ def test_preferred_election_moves_the_leader_back(cluster: Watched) -> None:
 
 
 @brokers_fail
-def test_preferred_election_is_held_by_the_next_controller(cluster: Watched) -> None:
-    first, second, controller = have_another_leader(cluster)
+def test_preferred_election_is_held_by_the_next_controller(cluster: WatchedCluster) -> None:
+    first, second, controller = move_leader_to_second_replica(cluster)
     cluster.brokers.kill([controller])
     write(cluster, znodes.PREFERRED_REPLICA_ELECTION, znodes.encode_partitions([P0]))
     wait_for_isr(cluster, first, {first, second})
@@ -126,9 +126,9 @@ def test_preferred_election_is_held_by_the_next_controller(cluster: Watched) -> 
 # ---- ISR notifications ------------------------------------------------------------------------------------
 
 
-def test_isr_notification_refreshes_the_metadata_of_all_brokers(cluster: Watched) -> None:
+def test_isr_notification_refreshes_the_metadata_of_all_brokers(cluster: WatchedCluster) -> None:
     first, second, third = sorted(cluster.brokers.alive())
-    have(cluster, [first, second, third])
+    create_topic(cluster, [first, second, third])
     state = cluster.observer.states(T, 1)[0]
     shrunk = znodes.encode_state(replace(state, isr=(first, third)))
     cluster.observer.run(
@@ -145,8 +145,10 @@ def test_isr_notification_refreshes_the_metadata_of_all_brokers(cluster: Watched
 # ---- reassignments ----------------------------------------------------------------------------------------
 
 
-def test_reassignment_request_is_logged_once_per_controller_and_kept(cluster: Watched) -> None:
-    have(cluster, sorted(cluster.brokers.alive()))
+def test_reassignment_request_is_logged_once_per_controller_and_kept(
+    cluster: WatchedCluster,
+) -> None:
+    create_topic(cluster, sorted(cluster.brokers.alive()))
     write(cluster, REASSIGNMENT, znodes.encode_reassignment({P0: [1]}))
     wait_for_line(cluster, f"path={REASSIGNMENT} partitions=t-0;")
     assert cluster.ask(expand, T, 2) == DONE
@@ -158,8 +160,8 @@ def test_reassignment_request_is_logged_once_per_controller_and_kept(cluster: Wa
     cluster.wait_until_gone(T)
 
 
-def begin_reassignment(cluster: Watched) -> znodes.ReplicaAssignment:
-    """Write to the znode of t what a controller writes that moves partition 0 to another broker, and then crashes."""
+def begin_reassignment(cluster: WatchedCluster) -> znodes.ReplicaAssignment:
+    """Write to t's znode what a controller writes that moves partition 0 to another broker and then crashes."""
     found = cluster.topic_znode(T)
     assert found is not None
     first, second = found.partitions[0].replicas
@@ -173,7 +175,7 @@ def begin_reassignment(cluster: Watched) -> znodes.ReplicaAssignment:
     return moving
 
 
-def check_growth_and_deletion(cluster: Watched, moving: znodes.ReplicaAssignment) -> None:
+def check_growth_and_deletion(cluster: WatchedCluster, moving: znodes.ReplicaAssignment) -> None:
     assert cluster.ask(expand, T, 3) == DONE
     found = cluster.topic_znode(T)
     assert found is not None
@@ -191,11 +193,11 @@ def check_growth_and_deletion(cluster: Watched, moving: znodes.ReplicaAssignment
 
 @pytest.mark.parametrize("is_early", [False, True], ids=["after", "before"])
 def test_topic_with_unfinished_reassignment_grows_and_is_deleted(
-    cluster: Watched, is_early: bool
+    cluster: WatchedCluster, is_early: bool
 ) -> None:
-    """After the failover, or before it."""
+    """The topic is expanded before or after the failover."""
     first, second, _ = sorted(cluster.brokers.alive())
-    have(cluster, [first, second], [second, first])
+    create_topic(cluster, [first, second], [second, first])
     moving = begin_reassignment(cluster)
     if not is_early:
         fail_over(cluster)
@@ -204,16 +206,18 @@ def test_topic_with_unfinished_reassignment_grows_and_is_deleted(
 
 
 @brokers_fail
-def test_cluster_that_starts_with_an_unfinished_reassignment_has_all_replicas_in_sync(
-    cluster: Watched,
+def test_start_with_unfinished_reassignment_has_all_replicas_in_sync(
+    cluster: WatchedCluster,
 ) -> None:
-    """As when the data of a Kafka cluster is taken over: no broker knows the partition from before."""
-    everybody = sorted(cluster.brokers.alive())
-    have(cluster, everybody[:2], everybody[1:])
-    cluster.brokers.kill(everybody)
-    eventually(lambda: not cluster.observer.broker_epochs(), lambda: "all are missed", DEADLINE_S)
+    """Like a takeover of a Kafka cluster's data: no broker has led the partition before."""
+    all_brokers = sorted(cluster.brokers.alive())
+    create_topic(cluster, all_brokers[:2], all_brokers[1:])
+    cluster.brokers.kill(all_brokers)
+    eventually(
+        lambda: not cluster.observer.broker_epochs(), lambda: "all failures detected", DEADLINE_S
+    )
     moving = begin_reassignment(cluster)
-    cluster.brokers.restart(everybody)
-    cluster.wait_until_healthy(T, [list(moving.replicas), everybody[1:]])
+    cluster.brokers.restart(all_brokers)
+    cluster.wait_until_healthy(T, [list(moving.replicas), all_brokers[1:]])
     wait_for_line(cluster, "unfinished reassignment is not continued")
     check_growth_and_deletion(cluster, moving)

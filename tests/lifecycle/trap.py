@@ -1,11 +1,11 @@
-"""The doors of a broker that is to die at a chosen moment: they count what goes out, and spring a trap at the n-th.
+"""The I/O layers of a broker that crashes at a chosen point: they count outgoing operations and trigger at the n-th.
 
     write     create, set, delete or multi on the registry
     request   LeaderAndIsr, UpdateMetadata or StopReplica to a broker, this one included
 
-Either can be met before it goes out, when nobody will ever learn of it, or after, when only its answer is lost. The
-count begins when the trap is set, or when this broker is elected, and that write is then number 0. The broker behind
-the doors is the one that ships; it does not know of them.
+The trap triggers before an operation is sent, so that it never happens, or after it, so that only its response is lost.
+The count starts when the trap is set, or when this broker is elected; then that write is number 0. The broker itself
+is the unmodified product.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from barnabas.metadata import znodes
 from barnabas.wire.headers import decode_request_header
 from barnabas.world.ports import (
     CheckVersion,
-    Listener,
     Network,
     Op,
     Part,
@@ -31,6 +30,7 @@ from barnabas.world.ports import (
     RegistrySession,
     SessionState,
     Stream,
+    TraceReader,
     Watch,
     ZnodeStat,
 )
@@ -66,8 +66,8 @@ class CrashPoint:
 
 @dataclass(slots=True)
 class Trap:
-    """`strike` kills whom it is meant for. It returns True if that is the broker behind these doors, unless it never
-    returns, as in a process that has just killed itself."""
+    """`strike` kills the victims. It returns True if this broker is one of them, unless it never returns, as in a
+    process that has just killed itself."""
 
     strike: Callable[[], bool] = lambda: False
     point: CrashPoint | None = None
@@ -79,7 +79,7 @@ class Trap:
     def set(
         self, point: CrashPoint | None, strike: Callable[[], bool], *, from_election: bool = False
     ) -> None:
-        """Without a point it only counts."""
+        """Set the trap; without a point it only counts."""
         self.counts.clear()
         self.labels.clear()
         self.strike = strike
@@ -97,7 +97,7 @@ class Trap:
         if label == ELECTION:
             self.awaits_election = False
 
-    def is_deadly(self, when: When, kind: Kind, number: int) -> bool:
+    def triggers(self, when: When, kind: Kind, number: int) -> bool:
         if self.awaits_election or self.point != CrashPoint(when, kind, number):
             return False
         self.point = None
@@ -178,19 +178,19 @@ class TrappedSession:
 
     async def write(self, label: str, send: Callable[[], Awaitable[T]]) -> T:
         number = self.trap.count(Kind.WRITE, label)
-        if self.trap.is_deadly(When.BEFORE, Kind.WRITE, number):
+        if self.trap.triggers(When.BEFORE, Kind.WRITE, number):
             await death()
         try:
             answer = await send()
             self.trap.succeeded(label)
             return answer
         finally:
-            if self.trap.is_deadly(When.AFTER, Kind.WRITE, number):
+            if self.trap.triggers(When.AFTER, Kind.WRITE, number):
                 await death()
 
 
 async def death() -> None:
-    """Nothing comes after it."""
+    """Wait forever: nothing happens after the crash."""
     await asyncio.get_running_loop().create_future()
 
 
@@ -198,7 +198,7 @@ async def death() -> None:
 
 
 class TrappedNetwork:
-    """Connections that others open to this broker are not ours to count."""
+    """Counts only connections that this broker opens."""
 
     def __init__(self, network: Network, trap: Trap, trace: Trace) -> None:
         self.network = network
@@ -210,7 +210,7 @@ class TrappedNetwork:
 
     async def listen(
         self, host: str, port: int, accept: Callable[[Stream], Receiver | None]
-    ) -> Listener:
+    ) -> TraceReader:
         return await self.network.listen(host, port, accept)
 
     async def connect(self, host: str, port: int, accept: Callable[[Stream], Receiver]) -> Stream:
@@ -219,7 +219,7 @@ class TrappedNetwork:
         def accept_wrapped(stream: Stream) -> Receiver:
             trapped = TrappedStream(stream, port, self.trap, self.trace)
             wrapped.append(trapped)
-            return ListeningReceiver(accept(trapped), trapped)
+            return RecordingReceiver(accept(trapped), trapped)
 
         await self.network.connect(host, port, accept_wrapped)
         return wrapped[0]
@@ -245,16 +245,16 @@ class TrappedStream:
         if key not in CONTROL_REQUESTS:
             return self.stream.send(parts)
         number = self.trap.count(Kind.REQUEST, f"{CONTROL_REQUESTS[key]} to {self.port}")
-        if self.trap.is_deadly(When.BEFORE, Kind.REQUEST, number):
+        if self.trap.triggers(When.BEFORE, Kind.REQUEST, number):
             return True
         header, _ = decode_request_header(memoryview(frame)[SIZE.size :])
         self.awaited.add(header.correlation_id)
         self.trace.sent(self.port, bytes(frame))
         goes_on = self.stream.send(parts)
-        self.trap.is_deadly(When.AFTER, Kind.REQUEST, number)
+        self.trap.triggers(When.AFTER, Kind.REQUEST, number)
         return goes_on
 
-    def heard(self, frame: bytes) -> None:
+    def on_response(self, frame: bytes) -> None:
         (correlation_id,) = SIZE.unpack_from(frame)
         if correlation_id in self.awaited:
             self.awaited.discard(correlation_id)
@@ -270,8 +270,8 @@ class TrappedStream:
         self.stream.close(reason)
 
 
-class ListeningReceiver:
-    """Hands everything on, and reads along."""
+class RecordingReceiver:
+    """Passes everything on, and reads responses."""
 
     def __init__(self, receiver: Receiver, stream: TrappedStream) -> None:
         self.receiver = receiver
@@ -290,7 +290,7 @@ class ListeningReceiver:
                 end = SIZE.size + SIZE.unpack_from(self.data)[0]
                 if len(self.data) < end:
                     break
-                self.stream.heard(bytes(self.data[SIZE.size : end]))
+                self.stream.on_response(bytes(self.data[SIZE.size : end]))
                 del self.data[:end]
         self.receiver.received(size)
 

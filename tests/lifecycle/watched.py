@@ -1,4 +1,4 @@
-"""Brokers, and who watches over them: what is waited for, and by what they are judged when all is well again."""
+"""A cluster with an observer: waiting for states, and checks after recovery."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from barnabas.client.view import TopicView
 from barnabas.errors import ErrorCode
 from barnabas.metadata import znodes
 from barnabas.model import BrokerId
-from tests.lifecycle.client import Address, eventually, told_of, topics_of
+from tests.lifecycle.client import Address, eventually, topic_error, topics_of
 from tests.lifecycle.clusters import Brokers
 from tests.lifecycle.invariants import Invariants
 from tests.lifecycle.observer import Observer
 from tests.lifecycle.scenarios import Role
-from tests.lifecycle.wire import Exchange, Listener, error_of
+from tests.lifecycle.wire import Exchange, TraceReader, error_of
 from tests.raw_connection import RawConnection
 
 DEADLINE_S = 30.0
@@ -27,14 +27,14 @@ Assignment = list[list[BrokerId]]
 P = ParamSpec("P")
 
 
-class Watched:
+class WatchedCluster:
     def __init__(self, brokers: Brokers) -> None:
         self.brokers = brokers
         self.invariants = Invariants()
-        self.listener = Listener()
+        self.listener = TraceReader()
         brokers.start()
         try:
-            self.observer = Observer(brokers.observed(), self.invariants)
+            self.observer = Observer(brokers.observer_registry(), self.invariants)
             self.observer.begin()
         except BaseException:
             brokers.stop()
@@ -46,7 +46,7 @@ class Watched:
         finally:
             self.brokers.stop()
 
-    # ---- who is who
+    # ---- roles
 
     def controller(self) -> BrokerId:
         eventually(lambda: self.observer.controller() is not None, lambda: "a controller", 30.0)
@@ -55,18 +55,18 @@ class Watched:
         return found
 
     def ask(
-        self, wish: Callable[Concatenate[Address, P], str], *args: P.args, **kwargs: P.kwargs
+        self, request: Callable[Concatenate[Address, P], str], *args: P.args, **kwargs: P.kwargs
     ) -> str:
-        """Of who is in charge. The registry shows an election before the elected one has heard of it: until then it
-        says that it is not the controller, and is asked again, as clients do."""
+        """Send a request to the controller. The registry shows an election before the new controller knows of it.
+        Until then it returns NOT_CONTROLLER, and the request is retried, as clients do."""
         answers: list[str] = []
 
-        def is_heard() -> bool:
+        def is_answered() -> bool:
             address = self.brokers.address(self.controller())
-            answers.append(wish(address, *args, **kwargs))
+            answers.append(request(address, *args, **kwargs))
             return answers[-1] != NOT_CONTROLLER
 
-        eventually(is_heard, lambda: f"somebody is in charge: {answers}", DEADLINE_S)
+        eventually(is_answered, lambda: f"there is a controller: {answers}", DEADLINE_S)
         return answers[-1]
 
     def roles(self) -> dict[Role, BrokerId]:
@@ -77,7 +77,7 @@ class Watched:
     # ---- waiting
 
     def wait_until_healthy(self, topic: str, assignment: Assignment) -> None:
-        """All replicas of this topic and of all others are in sync, and all brokers say so."""
+        """Wait until all brokers report all replicas of this topic and of all others as in sync."""
 
         def is_healthy(views: dict[str, TopicView]) -> bool:
             return (
@@ -91,13 +91,13 @@ class Watched:
             )
 
         eventually(
-            lambda: all(is_healthy(views) for views in self.everything_told()),
-            lambda: f"all replicas in sync: {self.everything_told()}",
+            lambda: all(is_healthy(views) for views in self.all_views()),
+            lambda: f"all replicas in sync: {self.all_views()}",
             DEADLINE_S,
         )
 
     def wait_until_led(self, topic: str, partitions: int, survivors: list[BrokerId]) -> None:
-        """By somebody alive, with nobody dead in the ISR."""
+        """Wait until every partition has a live leader, and the ISR has no failed brokers."""
 
         def is_led(view: TopicView | None) -> bool:
             return (
@@ -116,17 +116,17 @@ class Watched:
         )
 
     def wait_until_hidden(self, topic: str, brokers: list[BrokerId]) -> None:
-        """They say that there is no such topic."""
+        """Wait until the brokers report the topic as unknown."""
 
-        def told() -> list[str]:
-            return [told_of(self.brokers.address(each), topic) for each in brokers]
+        def errors() -> list[str]:
+            return [topic_error(self.brokers.address(each), topic) for each in brokers]
 
         eventually(
-            lambda: set(told()) == {UNKNOWN}, lambda: f"{topic} is hidden: {told()}", DEADLINE_S
+            lambda: set(errors()) == {UNKNOWN}, lambda: f"{topic} is hidden: {errors()}", DEADLINE_S
         )
 
     def wait_until_gone(self, topic: str) -> None:
-        """There is no trace of it in the registry."""
+        """Wait until the registry has no trace of the topic."""
         eventually(
             lambda: not self.traces_of(topic),
             lambda: f"{topic} is gone: {self.traces_of(topic)}",
@@ -134,25 +134,25 @@ class Watched:
         )
 
     def wait_until_missed(self, survivors: list[BrokerId]) -> None:
-        """The dead are gone from the registry, and somebody alive is in charge."""
+        """Wait until failed brokers are gone from the registry and one of the survivors is controller."""
         eventually(
             lambda: (
                 sorted(self.observer.broker_epochs()) == survivors
                 and self.observer.controller() in survivors
             ),
             lambda: (
-                f"only {survivors} are registered, and one of them is in charge: "
+                f"only {survivors} are registered, and one of them is controller: "
                 f"{self.observer.broker_epochs()}, {self.observer.controller()}"
             ),
             DEADLINE_S,
         )
 
-    # ---- looking
+    # ---- reading
 
     def views(self, topic: str, brokers: list[BrokerId]) -> list[TopicView | None]:
         return [topics_of(self.brokers.address(each), [topic]).get(topic) for each in brokers]
 
-    def everything_told(self) -> list[dict[str, TopicView]]:
+    def all_views(self) -> list[dict[str, TopicView]]:
         return [topics_of(self.brokers.address(each)) for each in sorted(self.brokers.alive())]
 
     def topic_znode(self, topic: str) -> znodes.TopicAssignment | None:
@@ -163,12 +163,12 @@ class Watched:
         return self.observer.get(znodes.delete_topic_path(topic)) is not None
 
     def traces_of(self, topic: str) -> list[str]:
-        """Its nodes in the registry."""
+        """The topic's nodes in the registry."""
         paths = (znodes.topic_path, znodes.topic_config_path, znodes.delete_topic_path)
         return [path(topic) for path in paths if self.observer.get(path(topic)) is not None]
 
     def directories_of(self, topic: str, partitions: int) -> dict[int, list[BrokerId]]:
-        """Who has a directory of each partition, but for those that are about to be removed."""
+        """The brokers with a directory of each partition, except directories about to be removed."""
         return {
             index: [
                 broker
@@ -178,28 +178,28 @@ class Watched:
             for index in range(partitions)
         }
 
-    # ---- judging
+    # ---- checking
 
     def check_states(self, topic: str, partitions: int) -> list[int]:
-        """Every broker tells what the registry says. The leader epochs."""
+        """Check that every broker reports the registry's state; returns the leader epochs."""
         states = self.observer.states(topic, partitions)
         assert sorted(states) == list(range(partitions)), f"states are missing: {states}"
         for broker in sorted(self.brokers.alive()):
             view = topics_of(self.brokers.address(broker), [topic])[topic]
-            for told in view.partitions:
-                known = states[told.partition]
-                assert (told.leader, told.leader_epoch, told.isr) == (
+            for reported in view.partitions:
+                known = states[reported.partition]
+                assert (reported.leader, reported.leader_epoch, reported.isr) == (
                     known.leader,
                     known.leader_epoch,
                     known.isr,
-                ), f"broker {broker} tells {told}, the registry {known}"
+                ), f"broker {broker} reports {reported}, the registry {known}"
         return [states[index].leader_epoch for index in range(partitions)]
 
-    def struck_bystanders(
+    def failed_bystanders(
         self, before: dict[BrokerId, int], victims: list[BrokerId]
     ) -> list[BrokerId]:
-        """Who else lost a session, or died: then the machine was too slow for the timeout, and what was found says
-        nothing of the brokers."""
+        """Other brokers that lost their session or failed: the machine was too slow for the timeout, and the result is
+        inconclusive."""
         now = self.observer.broker_epochs()
         bystanders = [each for each in self.brokers.ports().values() if each not in victims]
         dead = self.brokers.dead(bystanders)
@@ -209,19 +209,19 @@ class Watched:
             if each in dead or each not in before or now.get(each) != before[each]
         ]
 
-    def listen(self) -> list[Exchange]:
-        """What was said since the last time, judged."""
+    def check_requests(self) -> list[Exchange]:
+        """Check the requests since the last call; returns them."""
         heard = self.listener.new_exchanges(self.brokers.traces())
-        self.invariants.hear(heard, self.brokers.ports())
+        self.invariants.check_exchanges(heard, self.brokers.ports())
         return heard
 
-    def replay_what_is_stale(self, sent: list[Exchange]) -> str:
-        """Invariants 11 and 1: requests of this run that were meant for a former life of their broker, or that come
-        from a controller since replaced, are sent once more, to the brokers as they are now."""
+    def replay_stale_requests(self, sent: list[Exchange]) -> str:
+        """Check invariants 11 and 1: requests of this run that were meant for an earlier registration of their broker,
+        or come from a replaced controller, are sent again to the current brokers."""
         lives = self.observer.broker_epochs()
         ports = self.brokers.ports()
         in_charge = self.observer.controller_epoch()
-        before = self.everything_told()
+        before = self.all_views()
         former_life = former_controller = 0
         for each in sent:
             if each.request.broker_epoch < lives[ports[each.port]]:
@@ -234,7 +234,7 @@ class Watched:
                 continue
             code = self.send_again(each)
             assert code == wanted, f"{ErrorCode(code).name}, not {wanted.name}: {each.request}"
-        after = self.everything_told()
+        after = self.all_views()
         assert after == before, f"stale requests had an effect: {before} became {after}"
         return f"{former_life}+{former_controller}"
 

@@ -1,6 +1,6 @@
-"""What controllers said to brokers, and what they were answered: written down as it happens, read by checkers.
+"""Traces of the controllers' requests and their responses: written as they happen, read by the checkers.
 
-A line survives the process that wrote it: it is with the kernel before the request itself is.
+A line survives the process that wrote it: the kernel has it before the request is sent.
 
     <ns> sent <port> <frame>          <ns> answered <port> <frame without its size>
 
@@ -30,7 +30,7 @@ SIZE_BYTES = 4
 
 
 class Trace:
-    """Of one broker in one life."""
+    """Trace of one broker process."""
 
     def __init__(self, path: Path) -> None:
         self.descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -51,7 +51,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """A request of a controller; without a code it was not answered, or its sender did not live to hear it."""
+    """A controller's request. Without a code, it got no response or its sender crashed before."""
 
     at_ns: int
     port: int
@@ -60,14 +60,14 @@ class Exchange:
     error_code: int | None
 
 
-class Listener:
-    """Reads on in traces that are still being written."""
+class TraceReader:
+    """Reads traces that are still being written."""
 
     def __init__(self) -> None:
         self.read_to: dict[Path, int] = {}
 
     def new_exchanges(self, paths: Iterable[Path]) -> list[Exchange]:
-        """Those since the last call, in the order they were sent. What is not answered by now counts as never."""
+        """Exchanges since the last call, in the order sent. A request without a response by now never gets one."""
         found = [exchange for path in paths for exchange in self.new_in(path)]
         return sorted(found, key=lambda each: each.at_ns)
 
@@ -91,7 +91,7 @@ def exchanges_in(lines: Iterable[str]) -> list[Exchange]:
             api = APIS[header.api_key]
             request = decode(api.request, header.api_version, memoryview(data)[SIZE_BYTES:], at)
             key = int(port), header.correlation_id
-            if key in sent:  # its connection was lost, and it was sent again on another
+            if key in sent:  # its connection was lost, and it was resent on another
                 found.append(exchange(int(port), sent.pop(key), None))
             sent[key] = int(at_ns), data, cast(ControlRequest, request), header.api_version
         else:
@@ -111,7 +111,7 @@ def exchange(
 
 
 def error_of(request: ControlRequest, version: int, answer: bytes) -> int:
-    """Of the whole request: what is refused as stale is refused as a whole."""
+    """The error code of the whole request: stale requests are rejected as a whole."""
     key = request.API_KEY
     _, at = decode_response_header(key, version, memoryview(answer))
     response = decode(APIS[key].response, version, memoryview(answer), at)
