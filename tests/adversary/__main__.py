@@ -1,4 +1,4 @@
-"""Attack a broker on this machine and print what it cost.
+"""Attack a broker on this machine and print the costs.
 
 python -m tests.adversary apis [--api NAME ...] [--kind KIND ...] [--thorough]
 python -m tests.adversary amplifiers [NAME ...]

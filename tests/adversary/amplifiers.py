@@ -1,6 +1,6 @@
-"""Attacks that need more than one generated request: data that makes answers large, several connections, batches.
+"""Attacks that need more than one generated request: data that enlarges responses, several connections, batches.
 
-Each takes a `Tally` to send with, and what exists in the broker. It returns when all its requests have ended.
+Each takes a `Tally` to send with and the broker's entities. It returns when all its requests have ended.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ NOW_MS = 1_700_000_000_000
 # ---- one name, many times
 
 
-def named_again(
+def repeat_name(
     tally: Tally,
     entities: Entities,
     *,
@@ -55,10 +55,10 @@ def named_again(
     path: Path,
     size: int = SMALL_REQUEST,
 ) -> None:
-    tally.exchange(Send(filled(entities, api, version, path, size)))
+    tally.exchange(Send(filled_request(entities, api, version, path, size)))
 
 
-def filled(entities: Entities, api: str, version: int, path: Path, size: int) -> bytes:
+def filled_request(entities: Entities, api: str, version: int, path: Path, size: int) -> bytes:
     return Writer(
         api_named(api), version, entities, size=size, counts={path: FILL}, wildcards=True
     ).frame()
@@ -73,9 +73,9 @@ def commit_below_slashes(tally: Tally, entities: Entities) -> None:
 
 
 def large_control_request(tally: Tally, entities: Entities, *, api: str, path: Path) -> None:
-    """Requests of the controller may be larger than others, and come from anybody."""
+    """Requests of the controller may be larger than others, and any client can send them."""
     version = api_named(api).versions[-1]
-    tally.exchange(Send(filled(entities, api, version, path, CONTROL_REQUEST_BYTES)))
+    tally.exchange(Send(filled_request(entities, api, version, path, CONTROL_REQUEST_BYTES)))
 
 
 # ---- fetches
@@ -176,7 +176,7 @@ def produce_crowded_batch(tally: Tally, _: Entities) -> None:
 
 def unread_answers(tally: Tally, entities: Entities) -> None:
     """Large answers to clients that do not read them."""
-    asked = filled(entities, "OffsetFetch", 8, ("groups",), 6000)
+    asked = filled_request(entities, "OffsetFetch", 8, ("groups",), 6000)
     with ExitStack() as stack:
         lazy = [stack.enter_context(tally.connect()) for _ in range(UNREAD)]
         for connection in lazy:
@@ -197,39 +197,39 @@ def announced_size(connection: socket.socket) -> int:
 
 def half_requests(tally: Tally, entities: Entities) -> None:
     """The largest requests but for their last byte, on many connections."""
-    whole = filled(entities, "Metadata", 12, ("topics",), LARGE)
+    whole = filled_request(entities, "Metadata", 12, ("topics",), LARGE)
     with ExitStack() as stack:
         for _ in range(HALF):
             tally.send(stack.enter_context(tally.connect()), whole[:-1])
         with tally.connect() as other:
-            tally.send(other, filled(entities, "Metadata", 12, ("topics",), 1100))
+            tally.send(other, filled_request(entities, "Metadata", 12, ("topics",), 1100))
             tally.receive(other)
 
 
 def announced_requests(tally: Tally, entities: Entities) -> None:
     """The first bytes of large requests, on so many connections that most of them wait for memory."""
-    first = filled(entities, "Metadata", 12, ("topics",), LARGE)[:100]
+    first = filled_request(entities, "Metadata", 12, ("topics",), LARGE)[:100]
     with ExitStack() as stack:
         for _ in range(ANNOUNCED):
             tally.send(stack.enter_context(tally.connect()), first)
         with tally.connect() as other:
-            tally.send(other, filled(entities, "Metadata", 12, ("topics",), 1100))
+            tally.send(other, filled_request(entities, "Metadata", 12, ("topics",), 1100))
             tally.receive(other)
 
 
 AMPLIFIERS: dict[str, Amplifier] = {
     "OffsetFetch v8 of one group": partial(
-        named_again, api="OffsetFetch", version=8, path=("groups",)
+        repeat_name, api="OffsetFetch", version=8, path=("groups",)
     ),
     "DescribeGroups of one group": partial(
-        named_again, api="DescribeGroups", version=5, path=("groups",)
+        repeat_name, api="DescribeGroups", version=5, path=("groups",)
     ),
-    "Metadata of one topic": partial(named_again, api="Metadata", version=12, path=("topics",)),
+    "Metadata of one topic": partial(repeat_name, api="Metadata", version=12, path=("topics",)),
     "DescribeConfigs of one topic": partial(
-        named_again, api="DescribeConfigs", version=4, path=("resources",)
+        repeat_name, api="DescribeConfigs", version=4, path=("resources",)
     ),
     "FindCoordinator of 120,000 keys": partial(
-        named_again, api="FindCoordinator", version=6, path=("coordinator_keys",), size=LARGE
+        repeat_name, api="FindCoordinator", version=6, path=("coordinator_keys",), size=LARGE
     ),
     "OffsetCommit v0 of slashed groups": commit_below_slashes,
     "LeaderAndIsr of 8 MiB": partial(

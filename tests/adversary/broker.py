@@ -1,4 +1,4 @@
-"""A measured broker in a child process, as the tests see it."""
+"""A measured broker in a child process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ANSWER_SECONDS = 60.0
 
 
 class Figures(NamedTuple):
-    """What the broker measured since the last reset."""
+    """Measurements of the broker since the last reset."""
 
     turn_cpu_ms: float
     where: str

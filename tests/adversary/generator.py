@@ -47,7 +47,7 @@ OVERHEAD_BYTES = 1024
 SLASHED = ("a/" * 5000 + "a", "../" * 20 + "etc", "/", "//", ".")
 PIPELINE_BYTES, PIPELINE_FRAMES_MAX = 256 * 1024, 500
 
-# Stand for names, ids and numbers that are replaced by distinct ones of the same size.
+# Placeholders for names, ids and numbers, replaced by distinct ones of the same size.
 NAME_MARK = "zzNAMEzz"
 ID_MARK = UUID(bytes=b"\x5e\xed" * 8)
 NUMBER_MARK = 0x5EED5EED

@@ -1,6 +1,6 @@
-"""What the fields of requests mean: values that name things which exist in the attacked broker.
+"""Meanings of request fields: values that name entities of the attacked broker.
 
-Without a hint a field gets a value of its type. A hint makes an attack reach the code behind the first check.
+Without a hint, a field gets a value of its type. A hint makes an attack pass the first check.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BATCH = build_batch([Record(0, 1_700_000_000_000, None, b"v")])
 
 
 class Entities(NamedTuple):
-    """What the broker assigned."""
+    """Values assigned by the broker."""
 
     topic_id: UUID
     member_id: str
@@ -127,13 +127,13 @@ CURRENT_EPOCH: dict[tuple[str, str] | str, Any] = {
     ("LeaderAndIsrRequest", "controller_epoch"): CONTROLLER_EPOCH,
     ("UpdateMetadataRequest", "controller_epoch"): CONTROLLER_EPOCH,
 }
-"""Requests that describe what exists, as it is, may come with the controller's epoch: they change nothing."""
+"""Requests that describe the existing state may carry the controller's epoch: they change nothing."""
 
 UNLESS_VALIDATE_ONLY = {"replication_factor": 99}
 """Version 0 of CreateTopics has no validate_only: with too many replicas nothing is created."""
 
 WAITS = ("max_wait_ms", "timeout_ms", "session_timeout_ms", "rebalance_timeout_ms")
-"""A large number in these fields asks the broker to wait, which is no defect."""
+"""A large number in these fields makes the broker wait, which is not a defect."""
 
 EMPTY_UNLESS_ATTACKED = (
     "forgotten_topics_data",
@@ -190,5 +190,5 @@ def of_its_type(field: Field, entities: Entities) -> Any:
     if field.type is str:
         return None if field.is_nullable else "text"
     if field.type is bool:
-        return True  # asks for more, unless a hint says otherwise
+        return True  # requests more data, unless a hint says otherwise
     return b"" if field.type is bytes else 0

@@ -29,7 +29,7 @@ CHUNK = 1 << 20
 
 
 class Outcome(NamedTuple):
-    """What an attack achieved."""
+    """The result of an attack."""
 
     name: str
     figures: Figures
@@ -63,9 +63,9 @@ class Outcome(NamedTuple):
         return found + self.defects
 
 
-def settled(run: Callable[[], Outcome]) -> Outcome:
-    """The outcome of an attack. An attack over budget is repeated twice: what the code causes happens every time, and
-    what a busy machine causes does not."""
+def run_with_retries(run: Callable[[], Outcome]) -> Outcome:
+    """Run an attack. If it is over budget, repeat it twice: an effect of the code recurs, an effect of a busy machine
+    does not."""
     outcome = run()
     print(outcome)
     for _ in range(2):
@@ -77,7 +77,7 @@ def settled(run: Callable[[], Outcome]) -> Outcome:
 
 
 class Tally:
-    """Counts what an attacker sent and got."""
+    """Counts requests sent and responses received."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.address = address
@@ -98,11 +98,11 @@ class Tally:
     def send(self, connection: socket.socket, data: bytes) -> None:
         connection.settimeout(left(self.deadline))
         self.sent_bytes += len(data)
-        with suppress(ConnectionError):  # noticed when the answer is read
+        with suppress(ConnectionError):  # detected when the response is read
             connection.sendall(data)
 
     def receive(self, connection: socket.socket, answers: int = 1) -> None:
-        """An answer that announces more than it may have is not read."""
+        """Receive responses. One that announces more than the limit is not read."""
         for _ in range(answers):
             try:
                 size = SIZE.unpack(receive(connection, 4, self.deadline, keep=True))[0]
@@ -161,7 +161,7 @@ class Attacker:
         return found[:3]
 
     def check_health(self) -> None:
-        """A well-behaved client is still served."""
+        """Check that a well-behaved client is still served."""
         with RawClient(self.broker.address) as client:
             offset = client.produce(PROBE_TOPIC, 0, b"healthy").base_offset
             assert [record.value for record in client.fetch(PROBE_TOPIC, 0, offset)] == [b"healthy"]

@@ -1,4 +1,4 @@
-"""Every attack at once against one broker, while a well-behaved application measures what it notices.
+"""All attacks at once against one broker, while a well-behaved application measures their effect.
 
 Run it on an otherwise idle machine: latencies include every wait for a core.
 """
@@ -28,7 +28,7 @@ from tests.adversary.stage import PROBE_TOPIC
 P99_MS_MAX = 250.0
 RSS_BYTES_MAX = 400 * MB
 ROUNDS_MAX = 1000
-"""Of each attack: a bound on what a fast machine does in a minute."""
+"""Limit of rounds per attack: bounds the work of a fast machine in a minute."""
 GENERATED_ATTACKERS = 4
 AMPLIFYING = ("of one group", "120,000 keys", "slashed", "Fetch that", "Fetch sessions", "bombs")
 """Attacks in which a few small requests do great harm."""
@@ -84,7 +84,7 @@ def exchange(tally: Tally, *, send: Send) -> None:
 
 
 def besiege(where: Path, seconds: float, names: list[str], *, is_full: bool) -> bool:
-    """Print the table; whether the targets were met. A full siege adds floods of connections and generated requests."""
+    """Print the table; returns whether the targets were met. A full siege adds floods and generated requests."""
     if not names and not is_full:
         names = list(AMPLIFYING)
     stages = Stages(where)

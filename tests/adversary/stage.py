@@ -1,4 +1,4 @@
-"""The attacked broker's data: large enough that a small request can ask for a large answer."""
+"""The attacked broker's data: large enough that a small request can cause a large response."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.faults.raw_client import RawClient
 PARTITIONS = 1000
 PROBE_TOPIC = "probe"
 MEMBER_METADATA = b"m" * 700_000
-# Unknown names must not become topics: that is a feature, and its own limit.
+# Unknown names must not become topics: automatic creation is a feature with its own limit.
 SETTINGS = {"auto.create.topics.enable": "false", "offsets.topic.num.partitions": "4"}
 
 
@@ -55,7 +55,7 @@ def set_up(broker: MeasuredBroker) -> Entities:
 
 
 def join(client: RawClient, group: str, metadata: bytes) -> tuple[str, int]:
-    """Become the only member of a group that is Stable afterwards: the member id and the generation."""
+    """Become the only member of a stable group; returns the member id and the generation."""
     wait_for_coordinator(client, group)
     joining = JoinGroupRequest(
         group_id=group,

@@ -22,7 +22,7 @@ TURN_CPU_MS_TARGET = 10.0
 
 
 def run_apis(where: Path, apis: list[str], kinds: list[str], *, is_thorough: bool) -> int:
-    """Run the generated attacks of these APIs and kinds, all by default; the number over budget."""
+    """Run the generated attacks of these APIs and kinds, all by default; returns the number over budget."""
     pairs = [
         (api, kind)
         for api in APIS.values()

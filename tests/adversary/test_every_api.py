@@ -13,7 +13,7 @@ import pytest
 
 from barnabas.wire.apis import APIS
 from tests.adversary.generator import KINDS, kinds_for
-from tests.adversary.measure import Stages, settled
+from tests.adversary.measure import Stages, run_with_retries
 from tests.adversary.schema import api_named
 
 IS_THOROUGH = os.environ.get("BARNABAS_ADVERSARY") == "thorough"
@@ -28,7 +28,7 @@ def test_attack_stays_within_budget(stages: Stages, api: str, kind: str) -> None
     violations: list[str] = []
     try:
         for attack in KINDS[kind](api_named(api), entities, IS_THOROUGH):
-            outcome = settled(partial(attacker.run, attack))
+            outcome = run_with_retries(partial(attacker.run, attack))
             violations += [f"{outcome.name}: {found}" for found in outcome.violations()]
             if outcome.unanswered:
                 break

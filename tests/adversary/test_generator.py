@@ -40,7 +40,7 @@ def test_every_served_api_is_attacked() -> None:
 def test_requests_decode_without_trailing_bytes(api: Api) -> None:
     for kind in kinds_for(api):
         for attack in KINDS[kind](api, ENTITIES, False):
-            # Larger ones differ in a count alone, and take long to decode.
+            # Larger ones differ only in a count, and take long to decode.
             for send in (send for send in attack.sends if len(send.data) <= SMALL):
                 found = frames(send.data)
                 assert len(found) == send.answers

@@ -1,10 +1,10 @@
-"""A well-behaved application that measures how long the broker makes it wait.
+"""A well-behaved application that measures how long it waits for the broker.
 
     python -m tests.adversary.well_behaved <bootstrap server> <topic> <seconds>
 
 A producer and a consumer of confluent-kafka send one record every 20 ms. Their latencies count from the time at which
-a record was due, so that a long stall is not counted once only. A raw prober sends three small requests, one after the
-other, at most every 20 ms; its latencies are round trips. They are printed as JSON, in milliseconds, at the end.
+a record was due, so that a long stall counts for every record. A raw prober sends three small requests in turn, at
+most every 20 ms; its latencies are round trips. The latencies are printed as JSON, in milliseconds, at the end.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Three brokers in processes, and a process for the members of each library, for all tests of this folder."""
+"""Three broker processes, and one process for the members of each client library, for all tests of this directory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.groups.host import Host
 LIBRARIES = ("librdkafka", "kafka_python", "aiokafka", "barnabas", "kafkajs")
 SETTINGS = {
     "zookeeper.session.timeout.ms": "3000",
-    # One partition: all groups have the same coordinator, and lose it together.
+    # One partition: all groups have the same coordinator, and fail over together.
     "offsets.topic.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
     "barnabas.history.topic.enable": "false",
@@ -57,7 +57,7 @@ def producer(cluster: ClusterProcesses) -> Producer:
 
 @pytest.fixture(scope="session")
 def hosts(groups_data: Path) -> Iterator[Mapping[str, Host]]:
-    """Not to be killed."""
+    """Processes that tests must not kill."""
     require(tools.have_kafkajs(), "kafkajs")
     started = {library: Host(library, groups_data) for library in LIBRARIES}
     yield started
@@ -67,7 +67,7 @@ def hosts(groups_data: Path) -> Iterator[Mapping[str, Host]]:
 
 @pytest.fixture
 def new_host(groups_data: Path) -> Iterator[Callable[[str], Host]]:
-    """A process to be killed."""
+    """Processes that tests may kill."""
     started: list[Host] = []
 
     def start(library: str) -> Host:

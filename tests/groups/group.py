@@ -1,4 +1,4 @@
-"""A group under test: its topic, its members in whatever processes, and all that they have said."""
+"""A group under test: its topic, its members in any processes, and all their events."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.compatibility.raw import wait_until_known
 from tests.groups.history import History, history_of
 from tests.groups.host import KAFKAJS_NAME, Host, Line
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 SESSION_MS = 6000
 HEARTBEAT_MS = 500
 
 
 class Group:
-    """Its topic has the group's name. `written` records are in each partition."""
+    """A group. Its topic has the same name, with `written` records in each partition."""
 
     def __init__(
         self,
@@ -36,21 +36,21 @@ class Group:
         replicas: int = 1,
         **options: Any,
     ) -> None:
-        """`options` are of clients.script.Wish, for all members."""
+        """`options` are those of clients.script.MemberOptions, for all members."""
         self.servers = servers
         self.name = name
         self.partitions = partitions
         self.options = options
         self.lines: list[Line] = []
         self.hosts: dict[str, Host] = {}
-        """Of members that are alive."""
+        """The hosts of running members."""
         self.numbers = count(1)
         self.written = 0
         with Cluster(servers) as cluster:
             topic = NewTopic(name=name, partitions=partitions, replication_factor=replicas)
             (made,) = Admin(cluster).create_topics([topic])
             assert made.error is None, made.error
-        # Who asks a broker that has not heard of it yet fails (kafkajs), or has nothing for a while (the others).
+        # Clients of a broker that does not know the topic yet fail (kafkajs) or read nothing for a while.
         wait_until_known(servers.split(","), name)
 
     # ---- members
@@ -59,9 +59,9 @@ class Group:
         names = [f"{host.library}-{next(self.numbers)}" for _ in range(members)]
         for name in names:
             self.hosts[name] = host
-            # A host may hold members of several groups.
+            # A host may run members of several groups.
             member = f"{self.name}.{name}"
-            host.heard[member] = partial(self.hear, name)
+            host.handlers[member] = partial(self.on_line, name)
             defaults = {
                 "session_ms": SESSION_MS,
                 "heartbeat_ms": HEARTBEAT_MS,
@@ -69,18 +69,18 @@ class Group:
                 "assignor": "its own" if host.library == KAFKAJS_NAME else "range",
             }
             told = {"servers": self.servers, "group": self.name, "topic": self.name}
-            host.tell(
+            host.send(
                 {"do": "join", "member": member, **told, **defaults, **self.options, **options}
             )
         return names
 
-    def hear(self, name: str, line: Line) -> None:
+    def on_line(self, name: str, line: Line) -> None:
         self.lines.append({**line, "member": name})
 
     def leave(self, *members: str) -> float:
-        """The longest that any of them took to close."""
+        """Close the members; returns the longest time that any of them took."""
         for member in members:
-            self.hosts.pop(member).tell({"do": "close", "member": f"{self.name}.{member}"})
+            self.hosts.pop(member).send({"do": "close", "member": f"{self.name}.{member}"})
         self.wait(lambda: set(members) <= self.closed.keys(), f"{members} close")
         return max(self.closed[member] for member in members)
 
@@ -93,16 +93,16 @@ class Group:
         }
 
     def kill(self, host: Host) -> float:
-        """When it was; all its members die."""
+        """Kill a host and all its members; returns the time."""
         self.hosts = {name: one for name, one in self.hosts.items() if one is not host}
         at = time.monotonic()
         host.kill()
         return at
 
-    # ---- what they have
+    # ---- assignments
 
     def owned(self, since: float = 0.0) -> dict[str, list[int]]:
-        """By living member that was assigned something, or nothing."""
+        """Partitions by running member that has got an assignment, possibly an empty one."""
         found: dict[str, list[int]] = {}
         for line in list(self.lines):
             if line["event"] == "owns" and line["member"] in self.hosts and line["at"] >= since:
@@ -110,8 +110,8 @@ class Group:
         return found
 
     def is_shared(self) -> bool:
-        """Each partition has one member, and nobody has more than one partition more than another. Who has nothing,
-        since there are more members than partitions, may not have said so."""
+        """Whether each partition has one owner, and shares differ by one partition at most. With more members than
+        partitions, members without a partition may not have reported."""
         owned = self.owned()
         sizes = [len(owned.get(member, ())) for member in self.hosts]
         return (
@@ -121,7 +121,7 @@ class Group:
         )
 
     def wait_until_shared(self) -> float:
-        """When the last of them was given its share."""
+        """Wait until the partitions are shared; returns the time of the last assignment."""
         self.wait(self.is_shared, f"{len(self.hosts)} members share {self.partitions} partitions")
         return max(
             float(line["at"])
@@ -141,15 +141,15 @@ class Group:
                     partition=partition,
                     on_delivery=lambda error, _: failed.append(error) if error else None,
                 )
-        assert producer.flush(PATIENCE_S) == 0 and not failed, failed
+        assert producer.flush(TIMEOUT_S) == 0 and not failed, failed
         self.written += each
 
-    def wait_until_loaded(self) -> None:
+    def wait_until_read(self) -> None:
         wanted = dict.fromkeys(range(self.partitions), self.written)
         self.wait(lambda: self.history().read == wanted, f"{self.written} of each are read")
 
     def wait_until_committed(self) -> None:
-        """As the coordinator says."""
+        """Wait until the coordinator returns all offsets as committed."""
         with Cluster(self.servers) as cluster:
             wanted = dict.fromkeys(range(self.partitions), self.written)
             self.wait(lambda: self.committed(cluster) == wanted, f"{wanted} are committed")
@@ -165,7 +165,7 @@ class Group:
         return history_of(list(self.lines))
 
     def check(self, *, may_repeat_after: Iterable[str] = ()) -> None:
-        """Nothing was skipped, and nothing repeated but what these had read and not committed."""
+        """Check that no record was skipped, and that only uncommitted records of these members were repeated."""
         history = self.history()
         assert not history.violations, history.violations
         allowed = set(may_repeat_after)
@@ -185,7 +185,7 @@ class Group:
             return bool(condition())
 
         try:
-            eventually(holds, what, PATIENCE_S)
+            eventually(holds, what, TIMEOUT_S)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.state()}") from None
 

@@ -1,12 +1,12 @@
-"""What the members of a group did, in order, and what must hold of it (pure).
+"""The events of a group's members in order, and their invariants (pure).
 
-A member reads each partition without a gap, from where the group had committed when it was given it:
+A member reads each partition without a gap, starting at the committed offset at the time of its assignment:
 
-    committed ≤ begin ≤ read        read: the end of what anybody had read of it
+    committed ≤ begin ≤ read        read: the end of the records read so far, by any member
               └ nothing that was acknowledged is read again
                         └ nothing is skipped
 
-What lies between begin and read is repeated: it had been read, and not committed, when its reader gave it up or died.
+Records between begin and read are repeated: their reader lost the partition or crashed before it committed them.
 """
 
 from __future__ import annotations

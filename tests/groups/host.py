@@ -1,4 +1,4 @@
-"""A process that holds members of one library, and what they say. See clients/script.py."""
+"""A process that runs group members of one library, and their events. See clients/script.py."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Line = dict[str, Any]
 class Host:
     def __init__(self, library: str, data: Path) -> None:
         self.library = library
-        self.heard: dict[str, Callable[[Line], None]] = {}
-        """By member: whom to tell what it says."""
+        self.handlers: dict[str, Callable[[Line], None]] = {}
+        """Event handlers by member."""
         command = (
             ["node", str(CLIENTS / "kafkajs.js")]
             if library == KAFKAJS_NAME
@@ -42,25 +42,25 @@ class Host:
                 env=ENVIRONMENT | {"NODE_PATH": str(KAFKAJS / "node_modules")},
                 text=True,
             )
-        self.listener = Thread(target=self.listen, daemon=True)
+        self.listener = Thread(target=self.read_lines, daemon=True)
         self.listener.start()
 
-    def listen(self) -> None:
+    def read_lines(self) -> None:
         assert self.process.stdout is not None
         for text in self.process.stdout:
             try:
                 line = json.loads(text)
             except json.JSONDecodeError:
-                continue  # killed in the middle of it
-            self.heard[line["member"]](line)
+                continue  # killed in the middle of a line
+            self.handlers[line["member"]](line)
 
-    def tell(self, what: Line) -> None:
+    def send(self, what: Line) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(what) + "\n")
         self.process.stdin.flush()
 
     def kill(self) -> None:
-        """kill -9, and everything has been heard that it had said."""
+        """SIGKILL the process; returns when all its output has been read."""
         self.process.kill()
         self.process.wait()
         self.listener.join()

@@ -1,8 +1,8 @@
-"""Members of all libraries come, go and are killed at random while brokers are killed and come back, coordinators among
-them.
+"""Members of all libraries join, leave and are killed at random, while brokers, coordinators among them, are killed and
+restarted.
 
-The short run lasts until one broker has come back, and always chooses alike. `make faults` runs for
-BARNABAS_FAULT_SECONDS with a new seed each time, which is printed; BARNABAS_SEED repeats it.
+The short run ends after one broker restart and has a fixed seed. `make faults` runs for BARNABAS_FAULT_SECONDS with a
+new seed each time, which is printed; BARNABAS_SEED repeats it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from threading import Event
 
 import pytest
 from confluent_kafka import Producer
+from tests.groups.test_coordinator_failure import wait_until_healthy
 
 from support.cluster import ClusterProcesses
 from support.seed import choose_seed
 from tests.groups.conftest import LIBRARIES
 from tests.groups.group import Group
 from tests.groups.host import Host
-from tests.groups.test_coordinator_death import wait_until_healthy
 from tests.groups.together import together
 
 SECONDS = float(os.environ.get("BARNABAS_FAULT_SECONDS") or 0)
@@ -31,8 +31,8 @@ BROKERS, MIXED, COOPERATIVE = "brokers", "mixed", "cooperative"
 LIBRARIES_OF = {
     **{library: (library,) for library in LIBRARIES},
     MIXED: LIBRARIES,
-    # librdkafka in the long run alone: when leaders changed, a cooperative member of it was seen once to read from an
-    # old position, and then to go on from the right one.
+    # librdkafka only in the long run: during leader changes, a cooperative member once read from an old position and
+    # then continued from the right one.
     COOPERATIVE: ("kafka_python", "barnabas", *(["librdkafka"] if SECONDS else [])),
 }
 OPTIONS_OF = {MIXED: {"assignor": "range"}, COOPERATIVE: {"assignor": "cooperative-sticky"}}
@@ -40,7 +40,7 @@ NewHost = Callable[[str], Host]
 
 
 class Churn:
-    """One group, and what becomes of its members."""
+    """One group with random membership changes."""
 
     def __init__(
         self, name: str, group: Group, random: Random, hosts: Mapping[str, Host], new_host: NewHost
@@ -67,16 +67,16 @@ class Churn:
         elif action == "kill" and self.mortals:
             group.kill(self.mortals.pop())
         elif action == "settle" and group.hosts:
-            group.wait_until_loaded()
+            group.wait_until_read()
 
     def end(self) -> None:
-        """All that was written is read and committed, by those who are left and one more."""
+        """Wait until the remaining members and one more have read and committed everything."""
         group = self.group
         for host in self.mortals:
             group.kill(host)
         group.join(self.hosts[self.libraries[0]])
         group.wait_until_shared()
-        group.wait_until_loaded()
+        group.wait_until_read()
         group.wait_until_committed()
         group.leave(*group.hosts)
         history = group.history()
@@ -89,7 +89,7 @@ class Churn:
 
 
 @pytest.mark.timeout(SECONDS + 300)
-def test_nothing_is_skipped_and_nothing_acknowledged_is_read_again_whoever_dies(
+def test_churn_skips_nothing_and_repeats_no_committed_record(
     cluster: ClusterProcesses,
     servers: str,
     producer: Producer,
@@ -107,7 +107,7 @@ def test_nothing_is_skipped_and_nothing_acknowledged_is_read_again_whoever_dies(
         group.join(hosts[churns[name].libraries[0]])
         group.wait_until_shared()
 
-    def go_on(name: str) -> None:
+    def run_steps(name: str) -> None:
         if name == BROKERS:
             inject(cluster, Random(f"{seed} {name}"), over)
             return
@@ -119,11 +119,11 @@ def test_nothing_is_skipped_and_nothing_acknowledged_is_read_again_whoever_dies(
         churn.end()
 
     together(begin, LIBRARIES_OF)
-    together(go_on, [BROKERS, *LIBRARIES_OF])
+    together(run_steps, [BROKERS, *LIBRARIES_OF])
 
 
 def inject(cluster: ClusterProcesses, random: Random, over: Event) -> None:
-    """Kill a broker, start it again, and wait until it has all that groups have written; until the time is over."""
+    """Kill and restart a broker, and wait until all replicas of the offsets topic are in sync; until the run ends."""
     ends = time.monotonic() + SECONDS
     try:
         while True:

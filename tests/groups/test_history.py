@@ -1,4 +1,4 @@
-"""The checker that the stories of this folder rely on finds what it is to find."""
+"""The checker of the group tests detects violations."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from tests.groups.history import history_of
 
 
-def told(*events: tuple[str, str, Any]) -> list[dict[str, Any]]:
-    """("a", "owns", [0]), ("a", "read", (0, 5)): offsets 0 to 4, ("a", "committed", 5), all of partition 0."""
+def make_lines(*events: tuple[str, str, Any]) -> list[dict[str, Any]]:
+    """("a", "owns", [0]), ("a", "read", (0, 5)): offsets 0 to 4, ("a", "committed", 5); all for partition 0."""
     clock = count()
     lines = []
     for member, event, what in events:
@@ -35,50 +35,50 @@ BEFORE: tuple[tuple[str, str, Any], ...] = (
 )
 
 
-def test_the_next_reader_begins_where_the_last_had_committed() -> None:
-    history = history_of(told(*BEFORE, ("b", "read", (5, 8))))
+def test_next_reader_starts_at_committed_offset() -> None:
+    history = history_of(make_lines(*BEFORE, ("b", "read", (5, 8))))
     assert not history.violations
     assert [each.repeated for each in history.handovers] == [0, 3]
     assert (history.read, history.committed) == ({0: 8}, {0: 5})
 
 
-def test_a_commit_whose_answer_nobody_heard_may_count() -> None:
-    history = history_of(told(*BEFORE, ("b", "read", (8, 9))))
+def test_unanswered_commit_may_count() -> None:
+    history = history_of(make_lines(*BEFORE, ("b", "read", (8, 9))))
     assert not history.violations
     assert history.handovers[-1].repeated == 0
 
 
-def test_what_was_committed_and_is_read_again_is_found() -> None:
-    assert history_of(told(*BEFORE, ("b", "read", (4, 8)))).violations
+def test_repeated_committed_record_is_detected() -> None:
+    assert history_of(make_lines(*BEFORE, ("b", "read", (4, 8)))).violations
 
 
-def test_what_nobody_has_read_is_missed() -> None:
-    assert history_of(told(*BEFORE, ("b", "read", (9, 12)))).violations
+def test_skipped_record_is_detected() -> None:
+    assert history_of(make_lines(*BEFORE, ("b", "read", (9, 12)))).violations
 
 
-def test_a_gap_in_what_one_member_reads_is_found() -> None:
-    assert history_of(told(*BEFORE[:3], ("a", "read", (6, 8)))).violations
+def test_gap_within_member_is_detected() -> None:
+    assert history_of(make_lines(*BEFORE[:3], ("a", "read", (6, 8)))).violations
 
 
-def test_a_member_that_is_given_a_partition_again_begins_at_what_is_committed() -> None:
+def test_reassigned_partition_starts_at_committed_offset() -> None:
     again: tuple[tuple[str, str, Any], ...] = (
         ("a", "owns", []),
         ("a", "owns", [0]),
         ("a", "read", (5, 9)),
     )
-    history = history_of(told(*BEFORE[:4], *again))
+    history = history_of(make_lines(*BEFORE[:4], *again))
     assert not history.violations
     assert history.handovers[-1].repeated == 3
 
 
-def test_who_is_given_a_batch_again_reads_from_what_was_committed_on() -> None:
+def test_redelivered_batch_starts_at_committed_offset() -> None:
     begun = (
         ("a", "owns", [0]),
         ("a", "read", (0, 5)),
         ("a", "committed", 5),
         ("a", "read", (5, 8)),
     )
-    assert history_of(told(*begun, ("a", "read", (5, 8)))).violations, "it did not say so"
-    assert not history_of(told(*begun, ("a", "again", 0), ("a", "read", (5, 8)))).violations
-    assert history_of(told(*begun, ("a", "again", 0), ("a", "read", (4, 8)))).violations
-    assert history_of(told(*begun, ("a", "again", 0), ("a", "read", (9, 10)))).violations
+    assert history_of(make_lines(*begun, ("a", "read", (5, 8)))).violations, "no `again` event"
+    assert not history_of(make_lines(*begun, ("a", "again", 0), ("a", "read", (5, 8)))).violations
+    assert history_of(make_lines(*begun, ("a", "again", 0), ("a", "read", (4, 8)))).violations
+    assert history_of(make_lines(*begun, ("a", "again", 0), ("a", "read", (9, 10)))).violations

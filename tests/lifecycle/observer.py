@@ -33,7 +33,7 @@ class Node(NamedTuple):
 
 
 class Observer:
-    """Registry observer. After `begin()`, it feeds `invariants` until `end()`. Methods can be called from any thread."""
+    """Registry observer. Feeds `invariants` from `begin()` to `end()`. Methods can be called from any thread."""
 
     def __init__(self, registry: Registry, invariants: Invariants) -> None:
         self.registry = registry

@@ -30,7 +30,7 @@ from barnabas.world.ports import (
     RegistrySession,
     SessionState,
     Stream,
-    TraceReader,
+    Listener,
     Watch,
     ZnodeStat,
 )
@@ -210,7 +210,7 @@ class TrappedNetwork:
 
     async def listen(
         self, host: str, port: int, accept: Callable[[Stream], Receiver | None]
-    ) -> TraceReader:
+    ) -> Listener:
         return await self.network.listen(host, port, accept)
 
     async def connect(self, host: str, port: int, accept: Callable[[Stream], Receiver]) -> Stream:

@@ -32,7 +32,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, trained_spark: str) -> Itera
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[LocalCluster]:
-    # Records here carry old timestamps on purpose; retention would take them after half a minute.
+    # Records here carry old timestamps on purpose. With retention, they would be deleted after half a minute.
     settings = {"auto.create.topics.enable": "false", "log.retention.ms": "-1"}
     with LocalCluster(brokers=1, settings=settings) as running:
         yield running

@@ -1,4 +1,4 @@
-"""A real Spark cluster of the standalone kind: a master and its workers, each a process of its own."""
+"""A standalone Spark cluster: a master and its workers, each in its own process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REGISTERED = re.compile(r"Registering worker ")
 
 @contextlib.contextmanager
 def standalone_cluster(directory: Path, workers: int, java_options: str) -> Iterator[str]:
-    """Yields the master's URL. Ports are chosen by the system; the master tells its own in its log."""
+    """Yields the master's URL. The system chooses the ports; the master logs its own."""
     directory.mkdir(parents=True, exist_ok=True)
     started: list[subprocess.Popen[bytes]] = []
     log = directory / "master.log"
@@ -37,8 +37,8 @@ def standalone_cluster(directory: Path, workers: int, java_options: str) -> Iter
             place = directory / f"worker-{number}"
             worker = ("worker.Worker", "--host", "127.0.0.1", "--webui-port", "0", "--cores", "1")
             work = ("--memory", "1g", "--work-dir", str(place), url)
-            log_of_it = directory / f"worker-{number}.log"
-            started.append(start(log_of_it, directory, java_options, *worker, *work))
+            log = directory / f"worker-{number}.log"
+            started.append(start(log, directory, java_options, *worker, *work))
         wait_for(log, REGISTERED, workers, started)
         yield url
     finally:
@@ -57,12 +57,12 @@ def start(
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": java_options,
         "JAVA_HOME": str(launcher_home(find_java("Spark"), cache_directory())),
-        # Nothing of the checkout reaches the workers but what the session ships to them.
+        # Workers get only the parts of the checkout that the session ships to them.
         "PYTHONPATH": "",
     }
     command = [str(spark_home() / "bin/spark-class"), f"org.apache.spark.deploy.{role}", *arguments]
     with log.open("wb") as file:
-        # A session of its own: executors are its children, and one signal ends them all.
+        # In a new process session: executors are its children, and one signal ends them all.
         return subprocess.Popen(
             command,
             env=environment,
@@ -98,10 +98,10 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def bare_python(path: Path) -> Path:
-    """A Python with all that is installed here except this project, as on a worker nobody prepared for it.
+    """A Python with all installed packages except this project, as on an unprepared worker.
 
-    The project is installed for development by a line in site-packages; `-S` leaves such lines unread, and the
-    directory is added by hand.
+    The project is installed for development by a line in site-packages. `-S` skips such lines, and the directory is
+    added explicitly.
     """
     import pyarrow
 

@@ -1,4 +1,4 @@
-"""Batch reads: what comes back is what was written, and just what was asked for."""
+"""Batch reads return exactly the requested records, unchanged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from barnabas.wire.compression import Compression
 from tests.spark.topics import Topics, numbered, values_of
 
 
-def test_a_batch_reads_what_was_written_in_every_codec(topics: Topics) -> None:
+def test_batch_reads_every_codec(topics: Topics) -> None:
     topic = topics.create(partitions=3)
     for codec in Compression:
         topics.write(
@@ -35,7 +35,7 @@ def test_a_batch_reads_what_was_written_in_every_codec(topics: Topics) -> None:
         assert row.timestampType == 0
 
 
-def test_headers_keys_and_values_may_be_missing_and_headers_come_if_asked_for(
+def test_null_fields_and_optional_headers(
     topics: Topics,
 ) -> None:
     topic = topics.create()
@@ -49,7 +49,7 @@ def test_headers_keys_and_values_may_be_missing_and_headers_come_if_asked_for(
     assert "headers" not in topics.reader(subscribe=topic).load().columns
 
 
-def test_a_narrower_schema_is_read_in_its_own_order(topics: Topics) -> None:
+def test_narrower_schema_keeps_its_column_order(topics: Topics) -> None:
     topic = topics.create()
     topics.write(topic, ["a", "b"])
     rows = topics.reader(subscribe=topic).schema("OFFSET long, value binary NOT NULL").load()
@@ -60,7 +60,7 @@ def test_a_narrower_schema_is_read_in_its_own_order(topics: Topics) -> None:
     ]
 
 
-def test_topics_are_chosen_by_name_by_pattern_and_by_partition(topics: Topics) -> None:
+def test_topics_by_name_pattern_and_assignment(topics: Topics) -> None:
     one, two = topics.create("north", partitions=2), topics.create("north", partitions=1)
     topics.write(one, ["one-0"], partition=0)
     topics.write(one, ["one-1"], partition=1)
@@ -72,7 +72,7 @@ def test_topics_are_chosen_by_name_by_pattern_and_by_partition(topics: Topics) -
     assert values_of(topics.reader(assign=assigned).load()) == ["one-1", "two-0"]
 
 
-def test_a_topic_can_be_a_view_and_a_table_is_refused(topics: Topics) -> None:
+def test_view_is_supported_and_table_is_rejected(topics: Topics) -> None:
     topic = topics.create()
     topics.write(topic, ["a", "b"])
     options = f"options ('kafka.bootstrap.servers' '{topics.servers}', subscribe '{topic}')"
@@ -89,7 +89,7 @@ def test_an_empty_topic_has_no_rows(topics: Topics) -> None:
     assert topics.reader(subscribe=topics.create(partitions=2)).load().count() == 0
 
 
-def test_offsets_say_where_to_begin_and_to_end(topics: Topics) -> None:
+def test_starting_and_ending_offsets(topics: Topics) -> None:
     topic = topics.create(partitions=2)
     topics.write(topic, numbered(10, "a"), partition=0)
     topics.write(topic, numbered(10, "b"), partition=1)
@@ -107,7 +107,7 @@ def test_offsets_say_where_to_begin_and_to_end(topics: Topics) -> None:
     assert read({"0": 10, "1": 9}, "latest") == ["b0009"]
 
 
-def test_moments_say_where_to_begin_and_to_end(topics: Topics) -> None:
+def test_starting_and_ending_timestamps(topics: Topics) -> None:
     topic = topics.create(partitions=2)
     topics.write(topic, numbered(5, "a"), partition=0, timestamps=range(1000, 1500, 100))
     topics.write(topic, numbered(2, "b"), partition=1, timestamps=[1000, 1100])
@@ -125,7 +125,7 @@ def test_moments_say_where_to_begin_and_to_end(topics: Topics) -> None:
         read(startingTimestamp=1250)
 
 
-def test_long_ranges_are_read_by_several_tasks(topics: Topics) -> None:
+def test_long_ranges_are_split_into_tasks(topics: Topics) -> None:
     topic = topics.create()
     topics.write(topic, numbered(100))
     whole = topics.reader(subscribe=topic).load()
@@ -138,7 +138,7 @@ def test_long_ranges_are_read_by_several_tasks(topics: Topics) -> None:
     assert values_of(limited) == numbered(100)
 
 
-def test_deleted_records_are_an_error_or_are_passed_over(topics: Topics) -> None:
+def test_deleted_records_fail_or_are_skipped(topics: Topics) -> None:
     topic = topics.create()
     topics.write(topic, numbered(10))
     topics.delete_records({TopicPartition(topic, 0): 6})

@@ -26,7 +26,7 @@ from support.waiting import eventually
 TIMEOUT_S = 200
 COMMAND = [sys.executable, "-m", "barnabas.cli.main"]
 
-# Each in a process of its own: a process has one Java, and that of the other tests was started by them.
+# Each runs in its own process: a process has one JVM, and the other tests have already started theirs.
 SCRIPT = """
 import json, os, sys
 import barnabas.spark
@@ -50,7 +50,7 @@ spark.stop()
 """
 
 
-def test_tables_outlive_a_session_that_has_a_catalog(tmp_path: Path, trained_spark: str) -> None:
+def test_tables_survive_session_with_catalog(tmp_path: Path, trained_spark: str) -> None:
     for what in ("make", "look"):
         done = subprocess.run(
             [sys.executable, "-c", SCRIPT, str(tmp_path / "catalog"), what, FAST_COMPILER],
@@ -69,7 +69,7 @@ def test_tables_outlive_a_session_that_has_a_catalog(tmp_path: Path, trained_spa
             "python and an unpacked pyspark": [sys.executable, True],
         }
         assert done.stderr == ""
-    # Nothing of it lies about where the program was started.
+    # It leaves no files in the working directory.
     assert [path.name for path in tmp_path.iterdir()] == ["catalog"]
 
 
@@ -92,7 +92,7 @@ def environment(servers: str) -> dict[str, str]:
     return {**os.environ, "BARNABAS_BOOTSTRAP_SERVERS": servers}
 
 
-def test_a_topic_is_asked_in_sql(servers: str) -> None:
+def test_sql_queries_topic(servers: str) -> None:
     query = (
         "select key, count(*) n, sum(value_json:amount::int) total, max(value_text) last "
         "from `web-orders` group by key order by key;"
@@ -125,7 +125,7 @@ def test_a_topic_is_asked_in_sql(servers: str) -> None:
         (["select 1", "-b", "127.0.0.1:1"], 1, "no broker answers"),
     ],
 )
-def test_what_can_be_known_without_spark_is_said_before_it_starts(
+def test_errors_are_reported_before_spark_starts(
     servers: str, arguments: list[str], code: int, says: str
 ) -> None:
     done = subprocess.run(
@@ -140,7 +140,7 @@ def test_what_can_be_known_without_spark_is_said_before_it_starts(
     assert says in done.stderr
 
 
-def test_a_stream_is_followed_until_it_is_interrupted(servers: str) -> None:
+def test_sql_follow_runs_until_interrupted(servers: str) -> None:
     query = (
         "select offset, value_json:user::string user from `web-orders` where value_text like '%u1%'"
     )
@@ -168,7 +168,7 @@ def test_a_stream_is_followed_until_it_is_interrupted(servers: str) -> None:
     assert (process.returncode, errors.strip()) == (130, b"")
 
 
-def test_two_interruptions_while_java_starts_leave_no_java_behind(servers: str) -> None:
+def test_double_interrupt_during_start_leaves_no_jvm(servers: str) -> None:
     process = subprocess.Popen(
         [*COMMAND, "sql", "select count(*) from `web-orders`"],
         stdout=subprocess.PIPE,
@@ -185,7 +185,7 @@ def test_two_interruptions_while_java_starts_leave_no_java_behind(servers: str) 
         eventually(has_started_one, "a process of Spark", TIMEOUT_S)
         process.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
-            process.wait(0.2)  # two that come at the same time are one
+            process.wait(0.2)  # two simultaneous signals count as one
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=TIMEOUT_S)
         assert (process.returncode, errors.strip()) == (130, b"")
@@ -217,7 +217,7 @@ spark.stop()
 """
 
 
-def test_what_has_no_effect_is_said_once_for_each_query(servers: str, tmp_path: Path) -> None:
+def test_ineffective_options_are_reported_once_per_query(servers: str, tmp_path: Path) -> None:
     with Cluster(servers) as client:
         Admin(client).create_topics([NewTopic(name="copy", partitions=1)])
     done = subprocess.run(
@@ -252,7 +252,7 @@ spark.stop()
 """
 
 
-def test_a_thread_writes_once_it_has_taken_up_the_session(servers: str) -> None:
+def test_thread_can_write_after_joining_session(servers: str) -> None:
     with Cluster(servers) as client:
         Admin(client).create_topics([NewTopic(name="threads", partitions=1)])
         done = subprocess.run(
@@ -282,7 +282,7 @@ except barnabas.spark.launcher.NoSpark as error:
 """
 
 
-def said_of(python: str, java_options: str = "", *, begun: bool = False) -> str:
+def python_error(python: str, java_options: str = "", *, begun: bool = False) -> str:
     done = subprocess.run(
         [sys.executable, "-c", WITH_ANOTHER_PYTHON, "begun" if begun else python, java_options],
         capture_output=True,
@@ -295,14 +295,14 @@ def said_of(python: str, java_options: str = "", *, begun: bool = False) -> str:
     return done.stdout
 
 
-def test_a_python_that_cannot_run_the_workers_is_named_with_what_to_do(
-    tmp_path: Path, trained_spark: str
-) -> None:
+def test_unusable_worker_python_is_reported_with_fix(tmp_path: Path, trained_spark: str) -> None:
     venv.create(tmp_path / "bare")
     bare = f"{tmp_path}/bare/bin/python"
     lacks = "cannot import cramjam, crc32c, msgspec, numpy, pyarrow; there, run: "
     fix = f"{bare} -m pip install cramjam crc32c msgspec numpy pyarrow; or set PYSPARK_PYTHON to a Python that has them"
-    assert said_of(bare).endswith(f"{lacks}{fix}\n")
-    assert said_of(bare, trained_spark, begun=True) == f"the workers of local[1] {lacks}{fix}\n"
-    nowhere = said_of(f"{tmp_path}/nowhere")
+    assert python_error(bare).endswith(f"{lacks}{fix}\n")
+    assert (
+        python_error(bare, trained_spark, begun=True) == f"the workers of local[1] {lacks}{fix}\n"
+    )
+    nowhere = python_error(f"{tmp_path}/nowhere")
     assert f"cannot use the Python {tmp_path}/nowhere: it does not exist; set python= or" in nowhere

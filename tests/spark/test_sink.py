@@ -1,4 +1,4 @@
-"""Writing: rows become the records Kafka's own producer would have made of them."""
+"""Writing: rows become the records that Kafka's own producer would create."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_rows_become_records_with_keys_values_and_headers(topics: Topics) -> Non
     ]
 
 
-def test_keys_are_placed_where_librdkafka_places_them(topics: Topics) -> None:
+def test_key_partitioning_matches_librdkafka(topics: Topics) -> None:
     ours, theirs = topics.create(partitions=7), topics.create(partitions=7)
     keys = [str(number) * (number % 12) for number in range(500)] + ["ключ", "x" * 300]
     rows = topics.spark.createDataFrame([(key, key) for key in keys], "key string, value string")
@@ -43,14 +43,14 @@ def test_keys_are_placed_where_librdkafka_places_them(topics: Topics) -> None:
             for partition, records in topics.records(topic).items()
         }
 
-    # An empty key is a key, but librdkafka of some versions takes it for none.
+    # An empty key is a key, but some versions of librdkafka treat it as null.
     mine, other = placed(ours), placed(theirs)
     assert {p: [v for v in found if v] for p, found in mine.items()} == {
         p: [v for v in found if v] for p, found in other.items()
     }
 
 
-def test_rows_name_their_topic_and_their_partition(topics: Topics) -> None:
+def test_topic_and_partition_columns_are_used(topics: Topics) -> None:
     one, two = topics.create(partitions=3), topics.create(partitions=2)
     rows = topics.spark.createDataFrame(
         [(one, 2, "a"), (two, 1, "b"), (one, 0, "c"), (one, None, "d")],
@@ -64,14 +64,14 @@ def test_rows_name_their_topic_and_their_partition(topics: Topics) -> None:
     assert [record.value for record in topics.records(two)[1]] == [b"b"]
 
 
-def test_the_option_goes_before_the_column(topics: Topics) -> None:
+def test_topic_option_overrides_column(topics: Topics) -> None:
     topic = topics.create()
     rows = topics.spark.createDataFrame([("nowhere", "v")], "topic string, value string")
     topics.writer(rows, topic=topic).save()
     assert values_of(topics.reader(subscribe=topic).load()) == ["v"]
 
 
-def test_many_rows_come_back_in_every_codec(topics: Topics) -> None:
+def test_many_rows_round_trip_in_every_codec(topics: Topics) -> None:
     topic = topics.create(partitions=2)
     codecs = [codec.name.lower() for codec in Compression]
     for index, codec in enumerate(codecs):
@@ -85,14 +85,14 @@ def test_many_rows_come_back_in_every_codec(topics: Topics) -> None:
     assert right.count() == back.count() == len(codecs) * 20_000
 
 
-def test_a_record_larger_than_a_batch_goes_alone(topics: Topics) -> None:
+def test_record_larger_than_batch_size_is_sent_alone(topics: Topics) -> None:
     topic = topics.create()
     rows = topics.spark.range(3).selectExpr("repeat('x', 700000) value").coalesce(1)
     topics.writer(rows, topic=topic).save()
     assert [len(record.value or b"") for record in topics.records(topic)[0]] == [700_000] * 3
 
 
-def test_a_stream_is_written_and_goes_on_where_it_stopped(topics: Topics, checkpoint: str) -> None:
+def test_stream_write_resumes_from_checkpoint(topics: Topics, checkpoint: str) -> None:
     source, target = topics.create(partitions=2), topics.create(partitions=2)
 
     def copy() -> None:

@@ -15,7 +15,7 @@ from tests.spark.standalone_cluster import bare_python, standalone_cluster
 RECORDS = 3000
 DRIVER_TIMEOUT_S = 200
 
-# The driver is a process of its own: the other tests of this run have a session, and a process can have but one.
+# The driver runs in its own process: a process has only one session, and the other tests use it.
 DRIVER = """
 import json, os, sys
 import barnabas.spark
@@ -49,7 +49,7 @@ spark.stop()
 """
 
 
-def test_a_topic_is_read_and_written_on_a_cluster_that_has_nothing_of_ours(
+def test_standalone_cluster_without_our_package_reads_and_writes(
     tmp_path: Path, trained_spark: str
 ) -> None:
     python = bare_python(tmp_path / "python")
@@ -68,13 +68,13 @@ def test_a_topic_is_read_and_written_on_a_cluster_that_has_nothing_of_ours(
             env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")},
         )
     assert done.returncode == 0, done.stderr[-4000:]
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert sum(told["partitions"].values()) == RECORDS
-    assert told["values"] == list(range(RECORDS))
-    assert told["copied"] == RECORDS
-    assert told["executors"] == 2
-    # The workers ran our code out of the zip that was shipped to them, not out of this checkout.
-    assert all(".zip/barnabas/" in file for file in told["files"]), told["files"]
+    output = json.loads(done.stdout.splitlines()[-1])
+    assert sum(output["partitions"].values()) == RECORDS
+    assert output["values"] == list(range(RECORDS))
+    assert output["copied"] == RECORDS
+    assert output["executors"] == 2
+    # The workers ran our code from the shipped zip, not from this checkout.
+    assert all(".zip/barnabas/" in file for file in output["files"]), output["files"]
 
 
 def fill(servers: str) -> None:

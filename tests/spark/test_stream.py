@@ -1,4 +1,4 @@
-"""Streams: every record once, over restarts of the query and of the broker, and nothing lost in silence."""
+"""Streams read every record once, across restarts of the query and of the broker, and never lose data silently."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from barnabas import LocalCluster
 from barnabas.model import TopicPartition
 from support.ports import free_port
 from support.waiting import eventually
-from tests.spark.following import following, wait_until
+from tests.spark.followed_stream import follow, wait_until
 from tests.spark.topics import Topics, numbered, values_of
 
 
@@ -32,7 +32,7 @@ def read_available(
     return query
 
 
-def test_each_run_reads_what_came_since_the_last_one(
+def test_each_run_reads_records_since_last_run(
     topics: Topics, tmp_path: Path, checkpoint: str
 ) -> None:
     topic = topics.create(partitions=2)
@@ -53,13 +53,11 @@ def test_each_run_reads_what_came_since_the_last_one(
     assert values_of(topics.spark.read.parquet(str(target))) == numbered(30) + numbered(5, "w")
 
 
-def test_a_stream_begins_at_the_end_follows_and_finds_new_topics_and_partitions(
-    topics: Topics, checkpoint: str
-) -> None:
+def test_stream_from_end_finds_new_topics_and_partitions(topics: Topics, checkpoint: str) -> None:
     mark = f"south-{uuid4().hex[:8]}"
     first = topics.create(f"{mark}-first", mark=False)
     topics.write(first, ["before"])
-    with following(
+    with follow(
         topics, checkpoint, subscribePattern=f"^{mark}", startingOffsets="latest"
     ) as stream:
         wait_until(lambda: bool(stream.query.recentProgress) and ["begun"])
@@ -73,36 +71,36 @@ def test_a_stream_begins_at_the_end_follows_and_finds_new_topics_and_partitions(
         assert progress is not None
 
 
-def test_a_batch_waits_until_there_is_enough(topics: Topics, checkpoint: str) -> None:
+def test_batch_waits_for_min_offsets(topics: Topics, checkpoint: str) -> None:
     topic = topics.create()
     topics.write(topic, ["first"])
-    with following(
+    with follow(
         topics, checkpoint, subscribe=topic, minOffsetsPerTrigger=5, maxTriggerDelay="1h"
     ) as stream:
-        # The first batch does not wait: nobody knows for how long the records have.
+        # The first batch does not wait: the age of its records is unknown.
         assert stream.wait_for(1) == ["first"]
         topics.write(topic, numbered(4))
         stream.query.processAllAvailable()
         assert stream.values() == ["first"]
         topics.write(topic, ["w"])
         assert stream.wait_for(6) == ["first", *numbered(4), "w"]
-        # What a batch brought is seen before Spark tells of the batch.
-        eventually(lambda: batches(stream.query) >= 2, "Spark tells of both batches", 60)
+        # Rows are visible before Spark reports the batch.
+        eventually(lambda: batches(stream.query) >= 2, "Spark reports both batches", 60)
         assert batches(stream.query) == 2
 
 
 def batches(query: StreamingQuery) -> int:
-    """That brought anything."""
+    """The number of batches with rows."""
     return len([found for found in query.recentProgress if found.numInputRows])
 
 
-def test_a_topic_created_anew_is_an_error_that_says_so(topics: Topics, checkpoint: str) -> None:
+def test_recreated_topic_fails_stream(topics: Topics, checkpoint: str) -> None:
     topic = topics.create()
     topics.write(topic, numbered(3))
-    with following(topics, checkpoint, subscribe=topic) as stream:
+    with follow(topics, checkpoint, subscribe=topic) as stream:
         stream.wait_for(3)
-        # Between the two there is no topic of the name, which would be another error.
-        with stream.sees_nothing():
+        # Between deletion and creation there is no such topic, which would be a different error.
+        with stream.pause_sources():
             topics.recreate(topic)
             topics.write(topic, numbered(5, "new"))
         failure = stream.failure()
@@ -110,29 +108,29 @@ def test_a_topic_created_anew_is_an_error_that_says_so(topics: Topics, checkpoin
     assert "set failOnDataLoss to false" in failure
 
 
-def test_a_topic_created_anew_is_read_from_its_beginning_if_loss_is_accepted(
+def test_recreated_topic_is_read_from_start_if_loss_is_accepted(
     topics: Topics, checkpoint: str
 ) -> None:
     topic = topics.create()
     topics.write(topic, numbered(3))
-    with following(topics, checkpoint, subscribe=topic, failOnDataLoss=False) as stream:
+    with follow(topics, checkpoint, subscribe=topic, failOnDataLoss=False) as stream:
         stream.wait_for(3)
         topics.recreate(topic)
         topics.write(topic, numbered(5, "new"))
         assert stream.wait_for(8) == numbered(5, "new") + numbered(3)
 
 
-def test_a_deleted_topic_is_an_error_and_its_neighbour_goes_on_if_loss_is_accepted(
+def test_deleted_topic_fails_stream_unless_loss_is_accepted(
     topics: Topics, checkpoint: str, tmp_path: Path
 ) -> None:
     gone, stays = topics.create(), topics.create()
     topics.write(gone, ["gone"])
     topics.write(stays, ["stays"])
     both = f"{gone},{stays}"
-    with following(topics, checkpoint, subscribe=both) as strict:
+    with follow(topics, checkpoint, subscribe=both) as strict:
         strict.wait_for(2)
         lenient_checkpoint = str(tmp_path / "lenient")
-        with following(topics, lenient_checkpoint, subscribe=both, failOnDataLoss=False) as lenient:
+        with follow(topics, lenient_checkpoint, subscribe=both, failOnDataLoss=False) as lenient:
             lenient.wait_for(2)
             topics.delete(gone)
             failure = strict.failure()
@@ -141,7 +139,7 @@ def test_a_deleted_topic_is_an_error_and_its_neighbour_goes_on_if_loss_is_accept
     assert f"offsets of {gone}-0 are gone: the partition or its topic was deleted" in failure
 
 
-def test_records_deleted_while_the_query_was_down_are_an_error(
+def test_records_deleted_while_query_was_down_fail_stream(
     topics: Topics, tmp_path: Path, checkpoint: str
 ) -> None:
     topic = topics.create()
@@ -157,7 +155,7 @@ def test_records_deleted_while_the_query_was_down_are_an_error(
     assert values_of(topics.spark.read.parquet(str(target))) == kept
 
 
-def test_a_topic_created_anew_while_the_query_was_down_is_noticed_however_long_it_is(
+def test_longer_recreated_topic_is_detected_after_restart(
     topics: Topics, tmp_path: Path, checkpoint: str
 ) -> None:
     topic = topics.create()
@@ -175,9 +173,7 @@ def test_a_topic_created_anew_while_the_query_was_down_is_noticed_however_long_i
         assert values_of(topics.spark.read.parquet(str(target))) == everything
 
 
-def test_a_stream_lives_through_a_restart_of_the_broker(
-    topics: Topics, tmp_path: Path, checkpoint: str
-) -> None:
+def test_stream_survives_broker_restart(topics: Topics, tmp_path: Path, checkpoint: str) -> None:
     data = tmp_path / "data"
     port = free_port()
     cluster = LocalCluster(data=data, port=port).start()
@@ -185,7 +181,7 @@ def test_a_stream_lives_through_a_restart_of_the_broker(
         mine = Topics(topics.spark, cluster.bootstrap_servers)
         topic = mine.create(partitions=2)
         mine.write(topic, numbered(10), keyed=True)
-        with following(mine, checkpoint, subscribe=topic) as stream:
+        with follow(mine, checkpoint, subscribe=topic) as stream:
             stream.wait_for(10)
             cluster.stop()
             cluster = LocalCluster(data=data, port=port).start()

@@ -1,4 +1,4 @@
-"""The reader of a stream and the sink of a task, called as Spark calls them: a real cluster, but no JVM."""
+"""The stream reader and the sink of a task, called like Spark calls them: with a real cluster, but without a JVM."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ ALL = ReadAllAvailable()
 
 @pytest.fixture(scope="module")
 def here(cluster: LocalCluster) -> Topics:
-    # Nothing here asks Spark for anything.
+    # These tests do not use Spark.
     return Topics(None, cluster.bootstrap_servers)
 
 
 class Query:
-    """What Spark does with a reader: the offsets of one batch are where the next begins."""
+    """Drives a reader like Spark: each batch starts at the end offsets of the previous one."""
 
     def __init__(self, topics: Topics, **options: object) -> None:
         named = {"startingOffsets": "earliest", "fetchOffset.numRetries": 1, **options}
@@ -75,7 +75,7 @@ def query(here: Topics) -> Iterator[Callable[..., Query]]:
         one.reader.stop()
 
 
-def test_offsets_are_those_of_sparks_own_source(here: Topics, query: Callable[..., Query]) -> None:
+def test_offsets_match_sparks_kafka_source(here: Topics, query: Callable[..., Query]) -> None:
     topic = here.create(partitions=2)
     here.write(topic, numbered(3), partition=1)
     reader = query(subscribe=topic).reader
@@ -85,16 +85,14 @@ def test_offsets_are_those_of_sparks_own_source(here: Topics, query: Callable[..
     assert reader.reportLatestOffset() == {topic: {"0": 0, "1": 3}}
 
 
-def test_committed_records_can_be_asked_for(here: Topics, query: Callable[..., Query]) -> None:
+def test_read_committed_is_supported(here: Topics, query: Callable[..., Query]) -> None:
     topic = here.create()
     here.write(topic, numbered(3))
     one = query(subscribe=topic, kafka__isolation__level="read_committed")
     assert one.next_batch(one.begin()) == numbered(3)
 
 
-def test_a_batch_planned_again_by_a_new_run_reads_the_same(
-    here: Topics, query: Callable[..., Query]
-) -> None:
+def test_replanned_batch_reads_same_records(here: Topics, query: Callable[..., Query]) -> None:
     topic = here.create(partitions=2)
     here.write(topic, numbered(20), keyed=True)
     first = query(subscribe=topic, minPartitions=5)
@@ -105,7 +103,7 @@ def test_a_batch_planned_again_by_a_new_run_reads_the_same(
     assert again.read(start, end) == first.read(start, end)
 
 
-def test_available_now_ends_where_the_topic_ended_when_it_began(
+def test_available_now_ends_at_initial_end_offsets(
     here: Topics, query: Callable[..., Query]
 ) -> None:
     topic = here.create()
@@ -122,7 +120,7 @@ def test_available_now_ends_where_the_topic_ended_when_it_began(
     assert reader.latestOffset(end, limit) == end
 
 
-def test_the_smaller_limit_waits_also_where_there_is_a_larger(
+def test_min_offsets_apply_together_with_max_offsets(
     here: Topics, query: Callable[..., Query]
 ) -> None:
     topic = here.create()
@@ -143,7 +141,7 @@ def test_the_smaller_limit_waits_also_where_there_is_a_larger(
     assert query(subscribe=topic).reader.getDefaultReadLimit() == ALL
 
 
-def test_a_new_partition_that_lost_its_beginning_is_data_loss(
+def test_new_partition_with_deleted_start_is_data_loss(
     here: Topics, query: Callable[..., Query], caplog: pytest.LogCaptureFixture
 ) -> None:
     old, new = here.create("east"), here.create("east")
@@ -162,7 +160,7 @@ def test_a_new_partition_that_lost_its_beginning_is_data_loss(
     ]
 
 
-def test_a_log_that_ends_before_the_checkpoint_is_data_loss(
+def test_log_ending_before_checkpoint_is_data_loss(
     here: Topics, query: Callable[..., Query]
 ) -> None:
     topic = here.create()
@@ -171,7 +169,7 @@ def test_a_log_that_ends_before_the_checkpoint_is_data_loss(
         query(subscribe=topic).next_batch({topic: {"0": 9}})
 
 
-def test_a_topic_created_anew_says_which_offsets_are_gone(
+def test_recreated_topic_error_names_lost_offsets(
     here: Topics, query: Callable[..., Query]
 ) -> None:
     topic = here.create()
@@ -185,7 +183,7 @@ def test_a_topic_created_anew_says_which_offsets_are_gone(
         one.next_batch(middle)
 
 
-def test_a_topic_created_anew_while_the_query_was_down_is_data_loss(
+def test_topic_recreated_while_query_was_down_is_data_loss(
     here: Topics, query: Callable[..., Query], tmp_path: Path
 ) -> None:
     topic = here.create()
@@ -203,17 +201,17 @@ def test_a_topic_created_anew_while_the_query_was_down_is_data_loss(
             match=f"offsets of {topic}-0 are gone: the topic was deleted and created again; set failO",
         ):
             again.next_batch(end)
-    # A batch that was planned and not read to its end is gone too.
+    # A batch that was planned but not read completely is lost as well.
     again = query(subscribe=topic, topicIdsLocation=ids)
     with pytest.raises(DataLoss, match=f"offsets 0 to 2 of {topic}-0 are gone: the topic was del"):
         again.read({topic: {"0": 0}}, end)
-    # Another query begins with the topic there is.
+    # A new query starts with the existing topic.
     other = query(subscribe=topic, topicIdsLocation=ids)
     assert other.next_batch(other.begin()) == numbered(9, "new")
     assert query(subscribe=topic, topicIdsLocation=ids).next_batch({topic: {"0": 9}}) == []
 
 
-def test_a_topic_created_anew_is_read_from_its_beginning_once_if_loss_is_accepted(
+def test_recreated_topic_is_read_once_from_start_if_loss_is_accepted(
     here: Topics, query: Callable[..., Query], tmp_path: Path
 ) -> None:
     topic = here.create()
@@ -225,13 +223,13 @@ def test_a_topic_created_anew_is_read_from_its_beginning_once_if_loss_is_accepte
     here.write(topic, numbered(9, "new"))
     end = query(**options).reader.latestOffset(old, ALL)
     assert end == {topic: {"0": 9}}
-    # Killed before that batch was done, the next run plans it again, and the one after it does not.
+    # If killed before that batch is complete, the next run plans it again, and the run after that does not.
     assert query(**options).read(old, end) == numbered(9, "new")
     here.write(topic, ["last"])
     assert query(**options).next_batch(end) == ["last"]
 
 
-def test_ids_that_cannot_be_kept_are_an_error(
+def test_unusable_topic_ids_location_is_error(
     here: Topics, query: Callable[..., Query], tmp_path: Path
 ) -> None:
     topic = here.create()
@@ -246,7 +244,7 @@ def test_ids_that_cannot_be_kept_are_an_error(
             query(subscribe=topic, topicIdsLocation=tmp_path).next_batch({topic: {"0": 0}})
 
 
-def test_a_topic_deleted_between_plan_and_read_is_data_loss(
+def test_topic_recreated_between_plan_and_read_is_data_loss(
     here: Topics, query: Callable[..., Query]
 ) -> None:
     topic = here.create()
@@ -264,57 +262,57 @@ def test_a_topic_deleted_between_plan_and_read_is_data_loss(
 # ---- the sink ---------------------------------------------------------------------------------------------------
 
 
-def written(topics: Topics, rows: dict[str, list[object]], **options: object) -> TaskCommit:
+def run_sink_task(topics: Topics, rows: dict[str, list[object]], **options: object) -> TaskCommit:
     texts = {name: str(value) for name, value in topics.with_servers(options).items()}
     batch = pa.RecordBatch.from_pydict(rows)
     return StreamWriter(parse_write(texts), list(rows)).write(iter([batch, batch.slice(0, 0)]))
 
 
-def test_a_task_tells_as_whom_it_wrote_and_where(here: Topics) -> None:
+def test_sink_task_returns_producer_and_ranges(here: Topics) -> None:
     topic = here.create()
-    message = written(here, {"value": ["a", "b"]}, topic=topic)
+    message = run_sink_task(here, {"value": ["a", "b"]}, topic=topic)
     assert message.ranges == (WrittenRange(topic=topic, partition=0, base_offset=0, count=2),)
     assert message.producer_id >= 0
     assert message.producer_epoch >= 0
-    again = written(here, {"value": ["c"]}, topic=topic)
+    again = run_sink_task(here, {"value": ["c"]}, topic=topic)
     assert again.ranges == (WrittenRange(topic=topic, partition=0, base_offset=2, count=1),)
     assert again.producer_id != message.producer_id
 
 
-def test_many_rows_without_keys_go_to_many_partitions(here: Topics) -> None:
+def test_many_rows_without_keys_use_all_partitions(here: Topics) -> None:
     topic = here.create(partitions=4)
-    message = written(here, {"value": ["x" * 100] * 50_000}, topic=topic)
+    message = run_sink_task(here, {"value": ["x" * 100] * 50_000}, topic=topic)
     found = {part.partition: 0 for part in message.ranges}
     for part in message.ranges:
         found[part.partition] += part.count
     assert sorted(found) == [0, 1, 2, 3]
     assert sum(found.values()) == 50_000
     assert len(message.ranges) == 4
-    few = written(here, {"value": ["x"] * 10}, topic=topic)
+    few = run_sink_task(here, {"value": ["x"] * 10}, topic=topic)
     assert len(few.ranges) == 1
 
 
-def test_no_rows_are_no_records(here: Topics) -> None:
+def test_empty_input_writes_no_records(here: Topics) -> None:
     topic = here.create()
-    assert written(here, {"value": []}, topic=topic).ranges == ()
+    assert run_sink_task(here, {"value": []}, topic=topic).ranges == ()
 
 
-def test_a_record_larger_than_the_topic_allows_is_told_with_what_to_change(here: Topics) -> None:
+def test_too_large_record_error_names_setting(here: Topics) -> None:
     topic = here.create(max_message_bytes="2000")
     rows: dict[str, list[object]] = {"value": ["x" * 100] * 100}
     with pytest.raises(ConfigError, match=r"kafka.batch.size: .*; lower it, or raise max.message"):
-        written(here, rows, topic=topic)
-    message = written(here, rows, topic=topic, kafka__batch__size=1500)
+        run_sink_task(here, rows, topic=topic)
+    message = run_sink_task(here, rows, topic=topic, kafka__batch__size=1500)
     assert sum(part.count for part in message.ranges) == 100
     large: dict[str, list[object]] = {"value": ["x" * 3000]}
     with pytest.raises(ConfigError, match=rf"max.message.bytes: {topic}-0: .*; a record is larger"):
-        written(here, large, topic=topic, kafka__batch__size=1500)
+        run_sink_task(here, large, topic=topic, kafka__batch__size=1500)
 
 
 # ---- another Python ---------------------------------------------------------------------------------------------
 
 
-def test_a_python_that_lacks_what_the_source_needs_says_so() -> None:
+def test_python_without_dependencies_is_reported() -> None:
     program = (
         "import sys; sys.modules['pyarrow'] = None; import pyspark_barnabas as found;"
         "print(found.DefaultSource.name()); found.DefaultSource({})"

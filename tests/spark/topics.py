@@ -1,4 +1,4 @@
-"""What the Spark tests write with and read back with: our own client, so that Spark is only on one side."""
+"""Test access to topics with our own client, so that only one side uses Spark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from barnabas.wire.compression import Compression
 
 
 class Topics:
-    """One cluster as a test sees it."""
+    """The topics of one cluster."""
 
     def __init__(self, spark: SparkSession, servers: str) -> None:
         self.spark = spark
@@ -95,7 +95,7 @@ class Topics:
                 )
 
     def records(self, topic: str) -> dict[int, list[ConsumedRecord]]:
-        """All there is, by partition."""
+        """All records, by partition."""
         found: dict[int, list[ConsumedRecord]] = {}
         with self.client() as cluster:
             count = len(cluster.topic(topic).partitions)
@@ -123,7 +123,7 @@ class Topics:
 
 
 def values_of(rows: DataFrame) -> list[str]:
-    """In no order."""
+    """Sorted values."""
     return sorted(bytes(row.value).decode() for row in rows.select("value").collect())
 
 

@@ -1,10 +1,10 @@
-"""The program whose life is short: two streams from one topic, to Parquet and to a topic, each with a checkpoint.
+"""The killed program: two streams from one topic, to Parquet and to a topic, each with a checkpoint.
 
     python driver.py <servers> <source topic> <sink topic> <directory>
 
-A stream that fails is started again from its checkpoint, and said so on a line; when the whole process is killed, the
-next one goes on from there. A line on standard input ends it well: it then writes what Spark finds in the Parquet
-files, one value a line. When standard input closes, whoever watched is gone, and so is this.
+A failed stream is restarted from its checkpoint and reported on a line. After the process was killed, the next one
+continues from there. A line on standard input ends it: it then writes the values that Spark finds in the Parquet files,
+one per line. It exits when standard input closes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main(servers: str, source: str, sink: str, directory: Path) -> None:
             "spark.sql.warehouse.dir": str(directory / "warehouse"),
         },
     )
-    say(f"java {spark.sparkContext._gateway.proc.pid}")
+    print_line(f"java {spark.sparkContext._gateway.proc.pid}")
 
     def records() -> DataFrame:
         return (
@@ -65,24 +65,24 @@ def main(servers: str, source: str, sink: str, directory: Path) -> None:
             .start()
         )
 
-    run_until_told({"parquet": to_parquet, "topic": to_topic})
+    run_until_stopped({"parquet": to_parquet, "topic": to_topic})
     write_found(spark, directory)
     spark.stop()
 
 
-def run_until_told(streams: dict[str, Callable[[], StreamingQuery]]) -> None:
+def run_until_stopped(streams: dict[str, Callable[[], StreamingQuery]]) -> None:
     queries = {name: start() for name, start in streams.items()}
-    say("running")
-    while not was_told():
+    print_line("running")
+    while not is_stop_requested():
         for name, query in queries.items():
             if not query.isActive:
-                say(f"failed {name} {reason(query)}")
+                print_line(f"failed {name} {reason(query)}")
                 queries[name] = streams[name]()
     for query in queries.values():
         query.stop()
 
 
-def was_told() -> bool:
+def is_stop_requested() -> bool:
     readable, _, _ = select.select([sys.stdin], [], [], 0.1)
     if not readable:
         return False
@@ -92,19 +92,19 @@ def was_told() -> bool:
 
 
 def reason(query: StreamingQuery) -> str:
-    """On one line, and without the plan."""
+    """The reason of a failure on one line, without the query plan."""
     said = str(query.exception() or "without an error").partition("=== Streaming Query ===")[0]
     return " | ".join(said.split("\n"))[:2000]
 
 
 def write_found(spark: SparkSession, directory: Path) -> None:
-    """Read as any user would, so Spark's own list of the files that count is honoured."""
+    """Read like a user: Spark's list of committed files applies."""
     rows = spark.read.parquet(str(directory / "parquet")).selectExpr("cast(value as string)")
-    whole = "".join(f"{row.value}\n" for row in rows.collect())
-    (directory / "found.txt").write_text(whole)
+    content = "".join(f"{row.value}\n" for row in rows.collect())
+    (directory / "found.txt").write_text(content)
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     print(line, flush=True)
 
 

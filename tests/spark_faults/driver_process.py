@@ -1,4 +1,4 @@
-"""One life of driver.py: its Java, the Python processes of that Java, and their end."""
+"""One run of driver.py: its JVM, the Python processes of the JVM, and their end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DriverProcess:
         self.lines: list[str] = []
         self.known: list[psutil.Process] = []
         self.stderr_path = directory / "driver.log"
-        # Each life starts a dozen Pythons. Whatever they compile is kept, apart from the source tree.
+        # Each run starts a dozen Python processes. Their bytecode is cached outside the source tree.
         environment = ENVIRONMENT | {"PYTHONPYCACHEPREFIX": str(directory / "pycache")}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         with self.stderr_path.open("a") as stderr:
@@ -38,20 +38,20 @@ class DriverProcess:
                 env=environment,
                 start_new_session=True,
             )
-        self.listener = threading.Thread(target=self.listen)
+        self.listener = threading.Thread(target=self.read_lines)
         self.listener.start()
 
-    def listen(self) -> None:
+    def read_lines(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.lines.append(line.rstrip("\n"))
 
     def wait_until_running(self) -> None:
-        eventually(lambda: "running" in self.lines or not self.lives, "a start", START_SECONDS)
-        assert self.lives, self.stderr_path.read_text()[-4000:]
+        eventually(lambda: "running" in self.lines or not self.is_running, "a start", START_SECONDS)
+        assert self.is_running, self.stderr_path.read_text()[-4000:]
 
     @property
-    def lives(self) -> bool:
+    def is_running(self) -> bool:
         return self.process.poll() is None
 
     @property
@@ -60,12 +60,12 @@ class DriverProcess:
         return psutil.Process(int(line.split()[1]))
 
     def failures(self) -> list[str]:
-        """Streams that failed and were started again by the driver itself."""
+        """Streams that failed and were restarted by the driver."""
         return [line for line in list(self.lines) if line.startswith("failed ")]
 
     def workers(self) -> dict[str, list[psutil.Process]]:
-        """Java's Python processes by what they run, as `worker.plan_data_source_read`; a daemon is told from those it
-        forks."""
+        """The JVM's Python processes by module, such as `worker.plan_data_source_read`. Daemons are listed separately
+        from the processes they fork."""
         java = self.java
         found: dict[str, list[psutil.Process]] = {}
         for process in java.children(recursive=True):
@@ -81,7 +81,7 @@ class DriverProcess:
     # ---- aiming
 
     def freeze(self) -> None:
-        """Java stands still, so that where its streams stand can be looked at before it is decided to kill it."""
+        """Pause the JVM, so that the position of its streams can be read before deciding to kill it."""
         java = self.java
         java.suspend()
         eventually(lambda: java.status() == psutil.STATUS_STOPPED, "Java standing still")
@@ -90,8 +90,8 @@ class DriverProcess:
         self.java.resume()
 
     def kill_java(self) -> None:
-        """kill -9 of Java; the Python in front of it has then nothing left to do. Java's own workers are left to find
-        out for themselves."""
+        """SIGKILL the JVM; its parent Python then has nothing left to do. The JVM's own workers must detect the end
+        themselves."""
         self.known = self.java.children(recursive=True)
         self.java.kill()
         self.process.kill()
@@ -100,7 +100,7 @@ class DriverProcess:
     # ---- ending
 
     def finish(self) -> None:
-        """Ask for a good end, which is when what was found has been written."""
+        """Request a clean end; returns when the result is written."""
         assert self.process.stdin is not None
         self.known = psutil.Process(self.process.pid).children(recursive=True)
         self.process.stdin.write("finish\n")
@@ -117,24 +117,24 @@ class DriverProcess:
             with suppress(BrokenPipeError):
                 pipe.close()
 
-    def left(self) -> list[psutil.Process]:
-        """Processes of this life that outlived it."""
+    def remaining(self) -> list[psutil.Process]:
+        """Processes of this run that outlived it."""
         return [process for process in self.known if not has_ended(process)]
 
     def end(self) -> None:
-        """Whatever is left of it, at once."""
-        if self.lives:
+        """Kill all remaining processes."""
+        if self.is_running:
             self.known = psutil.Process(self.process.pid).children(recursive=True)
         for process in self.known:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
-        if self.lives:
+        if self.is_running:
             os.killpg(self.process.pid, 9)
             self.reap()
 
 
 def has_ended(process: psutil.Process) -> bool:
-    """Also one that nobody has asked for its exit code yet. Between two questions it may go altogether."""
+    """Also true for a zombie. The process may disappear between two calls."""
     try:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

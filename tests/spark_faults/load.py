@@ -1,4 +1,4 @@
-"""Input that never ends while streams are killed: numbered records, never far ahead of the slower stream."""
+"""Continuous input while streams are killed: numbered records, never far ahead of the slower stream."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, Message, Producer
 AT_ONCE = 25
 PAUSE_S = 0.05
 AHEAD_MAX = 800
-"""Enough for four full batches, and little enough that the end comes soon after the last kill."""
+"""Enough for four full batches, and few enough that the run ends soon after the last kill."""
 RECORDS_MAX = 1_000_000
 
 
@@ -45,12 +45,14 @@ class Load:
             if self.sent - self.read_by_all() < AHEAD_MAX:
                 for _ in range(AT_ONCE):
                     value = b"%d" % self.sent
-                    self.producer.produce(self.topic, value, key=value, on_delivery=self.told)
+                    self.producer.produce(
+                        self.topic, value, key=value, on_delivery=self.on_delivery
+                    )
                     self.sent += 1
             self.producer.poll(0)
             self.stopping.wait(PAUSE_S)
 
-    def told(self, error: KafkaError | None, message: Message) -> None:
+    def on_delivery(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
             self.acknowledged += 1
         else:
@@ -60,7 +62,7 @@ class Load:
         return {str(number) for number in range(self.sent)}
 
     def stop(self) -> None:
-        """When it returns, all that was sent stands in the topic."""
+        """Stop; on return, all sent records are in the topic."""
         self.stopping.set()
         self.thread.join()
         assert self.producer.flush(60) == 0

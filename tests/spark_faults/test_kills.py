@@ -1,8 +1,8 @@
-"""Two streams over kill -9 of their driver, its Python workers and the broker, again and again: Parquet holds every
-record once, the topic every record at least once.
+"""Two streams survive repeated SIGKILLs of their driver, its Python workers and the broker. Parquet holds every record
+once, the topic every record at least once.
 
-BARNABAS_FAULT_ROUNDS says how often each kind of kill happens (2 unless given, once aimed at each of the streams; `make
-faults` makes it 20), and BARNABAS_SEED repeats the order, the aims and the pauses of a run.
+BARNABAS_FAULT_ROUNDS sets the number of kills of each kind (default 2, one aimed at each stream; `make faults` uses
+20). BARNABAS_SEED repeats the order, the targets and the pauses of a run.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from support.seed import choose_seed
 from support.waiting import eventually
 from tests.faults.raw_client import RawClient
 from tests.spark_faults.driver_process import DriverProcess, has_ended
-from tests.spark_faults.followed import Moment, Stream, TopicStream
 from tests.spark_faults.load import Load
+from tests.spark_faults.stream_position import Moment, Stream, TopicStream
 
 ROUNDS = int(os.environ.get("BARNABAS_FAULT_ROUNDS") or 2)
 PARTITIONS = 2
@@ -34,7 +34,7 @@ SOURCE, SINK = "orders", "copies"
 STEP_SECONDS = 180.0
 AIM_SECONDS = 180.0
 SPREAD_S = {Moment.BEFORE: 0.25, Moment.DURING: 0.0, Moment.AFTER: 0.02}
-"""How long after the beginning of the moment the kill may come: about as long as the moment is."""
+"""The kill comes at most this long after the moment begins: about as long as the moment lasts."""
 TASK_WORKER = "worker"
 IDLE_WORKERS = ("lookup_data_sources", "create_data_source")
 """They worked when a stream was started, and wait for the next one."""
@@ -53,7 +53,7 @@ class Tally:
     kills: Counter[str] = field(default_factory=Counter)
     workers: Counter[str] = field(default_factory=Counter)
     hit: Counter[str] = field(default_factory=Counter)
-    """Where each of the two streams stood when a driver was killed that was aimed at by one of them."""
+    """Positions of both streams when a driver was killed at the chosen moment of one of them."""
     missed_aims: int = 0
     failures: list[tuple[Kind, str]] = field(default_factory=list)
 
@@ -71,25 +71,25 @@ class Run:
             "parquet": Stream("parquet", directory / "parquet-checkpoint", directory / "parquet"),
             "topic": TopicStream("topic", directory / "topic-checkpoint", broker.log_dir, SINK),
         }
-        self.lives: list[DriverProcess] = []
+        self.drivers: list[DriverProcess] = []
         self.is_fresh = False
         self.told = 0
-        """So many failures of streams in this life are in the tally."""
+        """The number of stream failures of this run that are in the tally."""
 
     @property
     def driver(self) -> DriverProcess:
-        return self.lives[-1]
+        return self.drivers[-1]
 
-    def begin_life(self) -> None:
+    def start_driver(self) -> None:
         for stream in self.streams.values():
             stream.mark()
         arguments = (self.broker.bootstrap_servers, SOURCE, SINK)
-        self.lives.append(DriverProcess(self.directory, arguments))
+        self.drivers.append(DriverProcess(self.directory, arguments))
         self.driver.wait_until_running()
         self.is_fresh = True
 
     def end(self) -> None:
-        for life in self.lives:
+        for life in self.drivers:
             life.end()
 
     def read_by_all(self) -> int:
@@ -117,27 +117,27 @@ class Run:
             stream.mark()
             first = stream.planned_at_mark + 1
         elif moment is Moment.BEFORE and self.chance.random() < 0.5:
-            # Into the recovery itself: a batch that is run again, or the start before it.
+            # Hit the recovery itself: a repeated batch, or the start before it.
             time.sleep(self.chance.uniform(0.0, 3.0))
             first -= 1
         deadline = time.monotonic() + AIM_SECONDS
         while not self.hits(stream, moment, first):
-            assert self.driver.lives, self.driver.stderr_path.read_text()[-4000:]
+            assert self.driver.is_running, self.driver.stderr_path.read_text()[-4000:]
             assert time.monotonic() < deadline, f"{stream.name} was never {moment}"
             time.sleep(0.0005)
         for each in self.streams.values():
-            self.tally.hit[f"{each.name} {each.look().moment}"] += 1
+            self.tally.hit[f"{each.name} {each.position().moment}"] += 1
         self.driver.kill_java()
-        self.begin_life()
+        self.start_driver()
 
     def hits(self, stream: Stream, moment: Moment, first: int) -> bool:
-        """True with Java standing still at the moment that was aimed for."""
-        standing = stream.look()
+        """True with the JVM paused at the chosen moment."""
+        standing = stream.position()
         if standing.moment is not moment or standing.batch < first:
             return False
         time.sleep(self.chance.uniform(0.0, SPREAD_S[moment]))
         self.driver.freeze()
-        if stream.look().moment is moment:
+        if stream.position().moment is moment:
             return True
         self.tally.missed_aims += 1
         self.driver.thaw()
@@ -147,15 +147,15 @@ class Run:
         stream.mark()
         self.wait(
             lambda: (
-                stream.look().moment is Moment.BEFORE
-                and stream.look().batch > stream.planned_at_mark
+                stream.position().moment is Moment.BEFORE
+                and stream.position().batch > stream.planned_at_mark
             ),
             "a batch under way",
         )
         time.sleep(self.chance.uniform(0.0, SPREAD_S[Moment.BEFORE]))
         while True:
             name, victim = self.choose_worker()
-            with suppress(psutil.NoSuchProcess):  # it came to its end by itself
+            with suppress(psutil.NoSuchProcess):  # it ended by itself
                 victim.kill()
                 break
         eventually(lambda: has_ended(victim), f"the end of {name}")
@@ -168,7 +168,7 @@ class Run:
             for name, processes in sorted(self.driver.workers().items())
             if not name.endswith(IDLE_WORKERS)
         }
-        # Every other one is a worker that runs tasks; of the rest there are more kinds than rounds.
+        # Every other one is a worker that runs tasks; there are more other kinds than rounds.
         if self.tally.workers.total() % 2 == 0 and TASK_WORKER in at_work:
             name = TASK_WORKER
         else:
@@ -183,8 +183,8 @@ class Run:
         self.wait_for_progress()
 
     def wait_for_progress(self) -> None:
-        """Until each stream has committed the batch under way and one that was planned after it."""
-        planned = {name: stream.look().batch for name, stream in self.streams.items()}
+        """Wait until each stream has committed the current batch and one that was planned after it."""
+        planned = {name: stream.position().batch for name, stream in self.streams.items()}
         self.wait(
             lambda: all(
                 stream.committed() > planned[name] for name, stream in self.streams.items()
@@ -195,7 +195,7 @@ class Run:
 
     def wait(self, condition: Callable[[], bool], what: str) -> None:
         def is_over() -> bool:
-            assert self.driver.lives, self.driver.stderr_path.read_text()[-4000:]
+            assert self.driver.is_running, self.driver.stderr_path.read_text()[-4000:]
             return condition()
 
         eventually(is_over, what, STEP_SECONDS)
@@ -205,14 +205,14 @@ class Run:
 def running(broker: BrokerProcess, directory: Path, chance: Random) -> Iterator[Run]:
     run = Run(broker, directory, chance)
     try:
-        run.begin_life()
+        run.start_driver()
         yield run
     finally:
         run.end()
 
 
 def shuffled_rounds(chance: Random) -> list[tuple[Kind, str]]:
-    """Every kind as often as the others, aimed at one stream and the other in turn."""
+    """Every kind equally often, aimed at both streams in turn."""
     kinds: list[Kind] = [*Moment, *Other]
     rounds: list[tuple[Kind, str]] = [
         (kind, ("parquet", "topic")[(number + at) % 2])
@@ -224,7 +224,7 @@ def shuffled_rounds(chance: Random) -> list[tuple[Kind, str]]:
 
 
 @pytest.mark.timeout(300 + 150 * ROUNDS)
-def test_kills_of_driver_workers_and_broker_lose_nothing_and_repeat_nothing_in_parquet(
+def test_kills_lose_nothing_and_parquet_has_no_duplicates(
     tmp_path: Path, trained_spark: str
 ) -> None:
     began = time.monotonic()
@@ -242,11 +242,13 @@ def test_kills_of_driver_workers_and_broker_lose_nothing_and_repeat_nothing_in_p
                     )
                     run.inject(kind, aimed_at)
                 load.stop()
-            run.wait(lambda: run.read_by_all() == load.sent, "all of the input behind both streams")
+            run.wait(lambda: run.read_by_all() == load.sent, "both streams have read all input")
             run.driver.finish()
-            # A worker that outlived its Java may still be writing.
+            # A worker that outlived its JVM may still be writing.
             eventually(
-                lambda: not any(life.left() for life in run.lives), "the end of all workers", 60.0
+                lambda: not any(driver.remaining() for driver in run.drivers),
+                "the end of all workers",
+                60.0,
             )
         parquet = Counter((tmp_path / "found.txt").read_text().split())
         with RawClient(broker.address) as client:
@@ -271,7 +273,7 @@ def report(
     wanted = load.values()
     print(f"kills: {dict(tally.kills)}; {tally.missed_aims} aims missed")
     print(f"workers killed: {dict(tally.workers)}")
-    print(f"where the streams stood when the driver was killed: {dict(sorted(tally.hit.items()))}")
+    print(f"stream positions when the driver was killed: {dict(sorted(tally.hit.items()))}")
     print(f"streams that failed: {Counter(f'{kind}' for kind, _ in tally.failures)}")
     for kind, line in tally.failures:
         print(f"  after {kind}: {line}")

@@ -41,7 +41,7 @@ async def in_zookeeper(connect_string: str) -> AsyncIterator[Setup]:
     await registry.close()
 
 
-# A further kind of registry is one more name here: it must pass every test of this folder unchanged.
+# Add a new kind of registry here: it must pass every test of this directory unchanged.
 KINDS: dict[str, Callable[[pytest.FixtureRequest, Path], AsyncIterator[Setup]]] = {
     "embedded in memory": lambda _, __: embedded(None),
     "embedded on disk": lambda _, directory: embedded(str(directory / "registry")),

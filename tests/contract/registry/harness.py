@@ -1,4 +1,4 @@
-"""What the contract tests need of a registry besides its port, and how they wait."""
+"""Helpers of the contract tests: sessions of a registry, recorded events, and waiting."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,7 +12,7 @@ QUIET_S = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """An empty registry: how to get a session, and how to make one expire."""
+    """An empty registry, with ways to open and to expire a session."""
 
     registry: Registry
     connect: Callable[[], Awaitable[RegistrySession]]
@@ -20,7 +20,7 @@ class Setup:
 
 
 class Events:
-    """A watch that remembers. Give `events` itself to the reads."""
+    """A watch that records events. Pass `events` itself to the reads."""
 
     def __init__(self) -> None:
         self.seen: list[WatchEvent] = []
@@ -31,7 +31,7 @@ class Events:
         self.more.set()
 
     async def arrive(self, *expected: tuple[WatchKind, str]) -> None:
-        """Exactly these, in this order, and nothing after them for a moment."""
+        """Expect exactly these events in this order, and none after them for a moment."""
         async with asyncio.timeout(DEADLINE_S):
             while len(self.seen) < len(expected):
                 self.more.clear()
@@ -41,7 +41,7 @@ class Events:
         self.seen.clear()
 
     async def stay_away(self) -> None:
-        """Nothing more arrives for a moment."""
+        """Expect no more events for a moment."""
         count = len(self.seen)
         try:
             async with asyncio.timeout(QUIET_S):
@@ -53,7 +53,7 @@ class Events:
 
 
 async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Another session may see a change a little later than the one that made it."""
+    """Wait: another session may see a change slightly later than the one that made it."""
     async with asyncio.timeout(DEADLINE_S):
         while not await holds():
             await asyncio.sleep(0.005)

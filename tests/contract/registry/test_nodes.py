@@ -15,7 +15,7 @@ from barnabas.world.ports import CheckVersion, Create, Delete, RegistrySession, 
 from tests.contract.registry.harness import eventually
 
 
-async def test_a_node_is_read_as_it_was_created(session: RegistrySession) -> None:
+async def test_node_is_read_as_created(session: RegistrySession) -> None:
     path, created = await session.create("/a", b"one")
     assert path == "/a"
     data, stat = await session.get("/a")
@@ -27,7 +27,7 @@ async def test_a_node_is_read_as_it_was_created(session: RegistrySession) -> Non
     assert (stat.data_length, stat.num_children) == (3, 0)
 
 
-async def test_setting_data_counts_versions_and_keeps_the_birth(session: RegistrySession) -> None:
+async def test_set_data_raises_version_and_keeps_czxid(session: RegistrySession) -> None:
     _, before = await session.create("/a")
     after = await session.set("/a", b"two")
     assert (after.version, after.data_length) == (1, 3)
@@ -49,7 +49,7 @@ async def test_a_wrong_version_changes_nothing(session: RegistrySession) -> None
     assert await session.exists("/a") is None
 
 
-async def test_children_change_cversion_and_pzxid_of_their_parent_alone(
+async def test_children_change_only_cversion_and_pzxid_of_parent(
     session: RegistrySession,
 ) -> None:
     await session.create("/a")
@@ -65,7 +65,7 @@ async def test_children_change_cversion_and_pzxid_of_their_parent_alone(
     assert later.mzxid == stat.mzxid
 
 
-async def test_children_are_names_in_order(session: RegistrySession) -> None:
+async def test_children_are_sorted_names(session: RegistrySession) -> None:
     await session.create("/a")
     for name in ("c", "a", "b"):
         await session.create(f"/a/{name}")
@@ -73,7 +73,7 @@ async def test_children_are_names_in_order(session: RegistrySession) -> None:
     assert await session.children("/a/b") == []
 
 
-async def test_what_is_not_there_is_no_node(session: RegistrySession) -> None:
+async def test_missing_node_raises_no_node(session: RegistrySession) -> None:
     assert await session.exists("/a") is None
     for call in (
         session.get("/a"),
@@ -86,7 +86,7 @@ async def test_what_is_not_there_is_no_node(session: RegistrySession) -> None:
             await call
 
 
-async def test_a_node_is_created_once(session: RegistrySession) -> None:
+async def test_creating_existing_node_raises_node_exists(session: RegistrySession) -> None:
     await session.create("/a", b"one")
     with pytest.raises(NodeExists):
         await session.create("/a", b"two")
@@ -102,7 +102,7 @@ async def test_a_node_with_children_cannot_be_deleted(session: RegistrySession) 
     await session.delete("/a")
 
 
-async def test_sequential_names_count_what_was_created_before(session: RegistrySession) -> None:
+async def test_sequential_names_count_created_children(session: RegistrySession) -> None:
     await session.create("/a")
     assert (await session.create("/a/n_", sequential=True))[0] == "/a/n_0000000000"
     await session.create("/a/plain")
@@ -112,7 +112,7 @@ async def test_sequential_names_count_what_was_created_before(session: RegistryS
     assert (await session.create("/a/", sequential=True))[0] == "/a/0000000004"
 
 
-async def test_an_ephemeral_node_names_its_session_and_bears_no_children(
+async def test_ephemeral_node_has_owner_and_no_children(
     session: RegistrySession,
 ) -> None:
     _, stat = await session.create("/a", ephemeral=True)
@@ -125,7 +125,7 @@ async def test_an_ephemeral_node_names_its_session_and_bears_no_children(
     "path",
     ["", "a", "a/b", "/a/", "//", "/a//b", "/.", "/a/..", "/a/./b", "/a\0", "/a\n", "/a\ue000"],
 )
-async def test_bad_paths_are_refused_everywhere(session: RegistrySession, path: str) -> None:
+async def test_invalid_paths_are_rejected(session: RegistrySession, path: str) -> None:
     for call in (
         session.get(path),
         session.exists(path),
@@ -138,7 +138,7 @@ async def test_bad_paths_are_refused_everywhere(session: RegistrySession, path: 
             await call
 
 
-async def test_the_root_stands(session: RegistrySession) -> None:
+async def test_root_exists_and_cannot_be_deleted(session: RegistrySession) -> None:
     assert await session.exists("/") is not None
     with pytest.raises(NodeExists):
         await session.create("/")
@@ -146,14 +146,14 @@ async def test_the_root_stands(session: RegistrySession) -> None:
         await session.delete("/")
 
 
-async def test_names_may_be_of_any_script(session: RegistrySession) -> None:
+async def test_unicode_names_are_supported(session: RegistrySession) -> None:
     path, _ = await session.create("/主题 été", "データ".encode())
     assert path == "/主题 été"
     assert "主题 été" in await session.children("/")
     assert (await session.get(path))[0] == "データ".encode()
 
 
-async def test_large_data_comes_back_whole(session: RegistrySession) -> None:
+async def test_large_data_round_trips(session: RegistrySession) -> None:
     data = bytes(range(256)) * 3600
     await session.create("/big", data)
     read, stat = await session.get("/big")
@@ -161,7 +161,7 @@ async def test_large_data_comes_back_whole(session: RegistrySession) -> None:
     assert stat.data_length == len(data)
 
 
-async def test_a_transaction_happens_under_one_zxid(session: RegistrySession) -> None:
+async def test_transaction_has_one_zxid(session: RegistrySession) -> None:
     await session.create("/epoch", b"0")
     results = await session.multi(
         [
@@ -183,7 +183,7 @@ async def test_a_transaction_happens_under_one_zxid(session: RegistrySession) ->
     assert await session.exists("/gone") is None
 
 
-async def test_a_transaction_that_fails_leaves_no_trace(session: RegistrySession) -> None:
+async def test_failed_transaction_changes_nothing(session: RegistrySession) -> None:
     await session.create("/epoch", b"0")
     _, root = await session.get("/")
     with pytest.raises(MultiFailed) as failed:
@@ -203,7 +203,7 @@ async def test_a_transaction_that_fails_leaves_no_trace(session: RegistrySession
     assert (data, stat.version) == (b"0", 0)
 
 
-async def test_each_kind_of_failure_in_a_transaction_is_told(session: RegistrySession) -> None:
+async def test_transaction_failure_has_index_and_error(session: RegistrySession) -> None:
     await session.create("/a")
     await session.create("/a/b")
     for op, error in (
@@ -219,7 +219,7 @@ async def test_each_kind_of_failure_in_a_transaction_is_told(session: RegistrySe
         assert isinstance(failed.value.error, error)
 
 
-async def test_one_of_many_sessions_wins_a_conditional_write(
+async def test_one_session_wins_conditional_write(
     session: RegistrySession, other: RegistrySession
 ) -> None:
     await session.create("/a")
@@ -271,7 +271,7 @@ async def reads(session: RegistrySession, path: str, data: bytes) -> bool:
     return (await session.get(path))[0] == data
 
 
-async def test_many_nodes_are_read_in_one_go(session: RegistrySession) -> None:
+async def test_get_many_reads_nodes_at_once(session: RegistrySession) -> None:
     await session.create("/a", b"first")
     await session.create("/a/b")
     await session.set("/a", b"second")
@@ -286,6 +286,6 @@ async def test_many_nodes_are_read_in_one_go(session: RegistrySession) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "a", "/a/"])
-async def test_a_bad_path_among_many_is_refused(session: RegistrySession, path: str) -> None:
+async def test_get_many_rejects_invalid_path(session: RegistrySession, path: str) -> None:
     with pytest.raises(BadPath):
         await session.get_many(["/", path])

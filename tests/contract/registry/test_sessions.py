@@ -12,15 +12,13 @@ async def absent(session: RegistrySession, path: str) -> bool:
     return await session.exists(path) is None
 
 
-async def test_sessions_have_their_own_ids(
-    session: RegistrySession, other: RegistrySession
-) -> None:
+async def test_sessions_have_distinct_ids(session: RegistrySession, other: RegistrySession) -> None:
     assert session.id != other.id
     assert session.id > 0
     assert session.state is SessionState.CONNECTED
 
 
-async def test_ephemeral_nodes_go_when_their_session_closes(
+async def test_ephemeral_nodes_are_removed_on_close(
     session: RegistrySession, other: RegistrySession
 ) -> None:
     await session.create("/live")
@@ -36,7 +34,7 @@ async def test_ephemeral_nodes_go_when_their_session_closes(
     assert await other.children("/live") == ["c", "d"]
 
 
-async def test_a_closed_session_is_of_no_more_use(session: RegistrySession) -> None:
+async def test_closed_session_raises_expired(session: RegistrySession) -> None:
     await session.close()
     for call in (
         session.get("/"),
@@ -52,10 +50,10 @@ async def test_a_closed_session_is_of_no_more_use(session: RegistrySession) -> N
     await session.close()
 
 
-async def test_expiry_removes_ephemeral_nodes_and_tells_both_sides(registry: Setup) -> None:
+async def test_expiration_removes_ephemeral_nodes_and_notifies(registry: Setup) -> None:
     session, other = await registry.connect(), await registry.connect()
-    told: asyncio.Queue[SessionState] = asyncio.Queue()
-    session.on_state(told.put_nowait)
+    states: asyncio.Queue[SessionState] = asyncio.Queue()
+    session.on_state(states.put_nowait)
     own, watching = Events(), Events()
     await session.create("/a", ephemeral=True)
     await session.exists("/a", own)
@@ -64,7 +62,7 @@ async def test_expiry_removes_ephemeral_nodes_and_tells_both_sides(registry: Set
     await watching.arrive((Kind.DELETED, "/a"))
     assert await other.exists("/a") is None
     async with asyncio.timeout(DEADLINE_S):
-        while await told.get() is not SessionState.EXPIRED:
+        while await states.get() is not SessionState.EXPIRED:
             pass
     assert session.state is SessionState.EXPIRED
     with pytest.raises(RegistrySessionExpired):
@@ -72,7 +70,7 @@ async def test_expiry_removes_ephemeral_nodes_and_tells_both_sides(registry: Set
     await own.stay_away()
 
 
-async def test_after_expiry_one_registers_anew_with_another_session(registry: Setup) -> None:
+async def test_new_session_can_register_after_expiration(registry: Setup) -> None:
     first = await registry.connect()
     _, before = await first.create("/broker", ephemeral=True)
     await registry.expire(first)
@@ -83,7 +81,7 @@ async def test_after_expiry_one_registers_anew_with_another_session(registry: Se
     assert after.czxid > before.czxid
 
 
-async def test_one_of_many_sessions_becomes_controller_and_another_after_it(
+async def test_one_session_at_a_time_becomes_controller(
     registry: Setup,
 ) -> None:
     contenders = [await registry.connect() for _ in range(5)]

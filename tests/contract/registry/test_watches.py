@@ -8,9 +8,7 @@ from barnabas.world.ports import WatchKind as Kind
 from tests.contract.registry.harness import DEADLINE_S, Events, Setup
 
 
-async def test_a_data_watch_hears_of_a_change_once(
-    session: RegistrySession, other: RegistrySession
-) -> None:
+async def test_data_watch_fires_once(session: RegistrySession, other: RegistrySession) -> None:
     await session.create("/a")
     events = Events()
     await session.get("/a", events)
@@ -19,7 +17,7 @@ async def test_a_data_watch_hears_of_a_change_once(
     await events.arrive((Kind.CHANGED, "/a"))
 
 
-async def test_a_watch_is_armed_again_by_the_next_read(session: RegistrySession) -> None:
+async def test_next_read_rearms_watch(session: RegistrySession) -> None:
     await session.create("/a")
     events = Events()
     for number in range(3):
@@ -28,7 +26,7 @@ async def test_a_watch_is_armed_again_by_the_next_read(session: RegistrySession)
         await events.arrive((Kind.CHANGED, "/a"))
 
 
-async def test_a_watch_set_by_exists_hears_of_creation(session: RegistrySession) -> None:
+async def test_exists_watch_fires_on_creation(session: RegistrySession) -> None:
     events = Events()
     assert await session.exists("/a", events) is None
     await session.create("/a")
@@ -49,7 +47,7 @@ async def test_a_failed_read_sets_no_watch(session: RegistrySession) -> None:
     await events.stay_away()
 
 
-async def test_a_child_watch_hears_of_children_and_not_of_data(session: RegistrySession) -> None:
+async def test_child_watch_ignores_data_changes(session: RegistrySession) -> None:
     await session.create("/a")
     events = Events()
     await session.children("/a", events)
@@ -62,7 +60,7 @@ async def test_a_child_watch_hears_of_children_and_not_of_data(session: Registry
     await events.arrive((Kind.CHILDREN, "/a"))
 
 
-async def test_a_data_watch_does_not_hear_of_children(session: RegistrySession) -> None:
+async def test_data_watch_ignores_children(session: RegistrySession) -> None:
     await session.create("/a")
     events = Events()
     await session.get("/a", events)
@@ -70,7 +68,7 @@ async def test_a_data_watch_does_not_hear_of_children(session: RegistrySession) 
     await events.stay_away()
 
 
-async def test_a_deletion_reaches_data_and_child_watches_and_the_parent(
+async def test_deletion_fires_data_child_and_parent_watches(
     session: RegistrySession,
 ) -> None:
     await session.create("/a")
@@ -109,7 +107,7 @@ async def test_two_watches_on_one_node_both_fire(session: RegistrySession) -> No
     await second.arrive((Kind.CHANGED, "/a"))
 
 
-async def test_the_change_can_be_read_when_the_watch_fires(
+async def test_change_is_readable_when_watch_fires(
     session: RegistrySession, other: RegistrySession
 ) -> None:
     await session.create("/a", b"0")
@@ -126,9 +124,7 @@ async def test_the_change_can_be_read_when_the_watch_fires(
         assert data == str(number).encode()
 
 
-async def test_the_event_comes_before_the_new_data_can_be_seen(
-    session: RegistrySession, other: RegistrySession
-) -> None:
+async def test_event_precedes_new_data(session: RegistrySession, other: RegistrySession) -> None:
     await session.create("/a", b"0")
     for number in range(1, 20):
         events = Events()
@@ -142,7 +138,7 @@ async def test_the_event_comes_before_the_new_data_can_be_seen(
         await write
 
 
-async def test_watches_fire_in_the_order_of_the_writes(
+async def test_watches_fire_in_write_order(
     session: RegistrySession, other: RegistrySession
 ) -> None:
     events = Events()
@@ -153,7 +149,7 @@ async def test_watches_fire_in_the_order_of_the_writes(
     await events.arrive(*((Kind.CREATED, path) for path in paths))
 
 
-async def test_a_transaction_fires_watches_in_the_order_of_its_operations(
+async def test_transaction_fires_watches_in_operation_order(
     session: RegistrySession,
 ) -> None:
     await session.create("/a")
@@ -184,7 +180,7 @@ async def test_a_failed_transaction_fires_nothing(session: RegistrySession) -> N
     await events.arrive((Kind.CHANGED, "/a"))
 
 
-async def test_a_watch_that_raises_stops_nobody_else(session: RegistrySession) -> None:
+async def test_raising_watch_does_not_block_others(session: RegistrySession) -> None:
     await session.create("/a")
     reported: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
@@ -200,7 +196,7 @@ async def test_a_watch_that_raises_stops_nobody_else(session: RegistrySession) -
     assert len(reported) == 1
 
 
-async def test_a_sequential_creation_is_told_by_its_full_name(session: RegistrySession) -> None:
+async def test_sequential_creation_event_has_full_name(session: RegistrySession) -> None:
     events = Events()
     await session.create("/a")
     await session.exists("/a/n_0000000000", events)

@@ -1,4 +1,4 @@
-"""Members of aiokafka's, each with a loop of its own."""
+"""Group members with aiokafka, each with its own event loop."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ def run(member: Member, stop: Event) -> None:
 
 
 async def consume(member: Member, stop: Event) -> None:
-    wish = member.wish
+    options = member.options
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=wish.servers,
-        group_id=wish.group,
-        group_instance_id=wish.instance,
-        partition_assignment_strategy=[ASSIGNORS[wish.assignor]],
+        bootstrap_servers=options.servers,
+        group_id=options.group,
+        group_instance_id=options.instance,
+        partition_assignment_strategy=[ASSIGNORS[options.assignor]],
         auto_offset_reset="earliest",
-        enable_auto_commit=wish.commits == "auto",
+        enable_auto_commit=options.commits == "auto",
         auto_commit_interval_ms=500,
-        session_timeout_ms=wish.session_ms,
-        heartbeat_interval_ms=wish.heartbeat_ms,
+        session_timeout_ms=options.session_ms,
+        heartbeat_interval_ms=options.heartbeat_ms,
         client_id="aiokafka",
     )
-    consumer.subscribe([wish.topic], listener=Listener(consumer, member))
+    consumer.subscribe([options.topic], listener=Listener(consumer, member))
     await consumer.start()
     while not stop.is_set():
         found = await consumer.getmany(timeout_ms=int(POLL_S * 1000))
@@ -56,7 +56,7 @@ async def consume(member: Member, stop: Event) -> None:
             member.read(partition.partition, [record.offset for record in records])
         await commit(consumer, member)
     began = time.monotonic()
-    # Whose coordinator dies in this moment cannot say goodbye, and is missed.
+    # If the coordinator fails at this moment, the member cannot leave; its session times out.
     with suppress(KafkaError):
         await consumer.stop()
     member.say("closed", seconds=time.monotonic() - began)
@@ -68,10 +68,10 @@ async def commit(consumer: AIOKafkaConsumer, member: Member) -> None:
         return
     try:
         await consumer.commit(
-            {TopicPartition(member.wish.topic, each): offset for each, offset in offsets.items()}
+            {TopicPartition(member.options.topic, each): offset for each, offset in offsets.items()}
         )
     except KafkaError as error:
-        # Taken with the next, or read again by whoever has the partition then.
+        # Committed with the next batch, or read again by the partition's next owner.
         member.say("refused", why=repr(error))
         return
     member.committed(offsets)

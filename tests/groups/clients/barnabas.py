@@ -1,4 +1,4 @@
-"""Members of Barnabas' own client."""
+"""Group members with the Barnabas client."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from tests.groups.clients.script import POLL_S, Member, close, serve
 
 
 def run(member: Member, stop: Event) -> None:
-    wish = member.wish
-    assert wish.instance is None
+    options = member.options
+    assert options.instance is None
 
     def on_revoked(partitions: list[TopicPartition]) -> None:
         commit(consumer, member)
         member.gave_up(each.partition for each in partitions)
 
-    with Cluster(wish.servers) as cluster:
+    with Cluster(options.servers) as cluster:
         consumer = GroupConsumer(
             cluster,
-            wish.group,
-            [wish.topic],
+            options.group,
+            [options.topic],
             start=Beginning(),
-            assignors=(wish.assignor,),
-            commit_s=0.5 if wish.commits == "auto" else None,
-            session_timeout_ms=wish.session_ms,
-            heartbeat_s=wish.heartbeat_ms / 1000,
+            assignors=(options.assignor,),
+            commit_s=0.5 if options.commits == "auto" else None,
+            session_timeout_ms=options.session_ms,
+            heartbeat_s=options.heartbeat_ms / 1000,
             on_assigned=lambda given: member.assigned(each.partition for each in given),
             on_revoked=on_revoked,
             on_lost=lambda lost: member.gave_up(each.partition for each in lost),
@@ -50,10 +50,10 @@ def commit(consumer: GroupConsumer, member: Member) -> None:
         return
     try:
         consumer.commit(
-            {TopicPartition(member.wish.topic, each): offset for each, offset in offsets.items()}
+            {TopicPartition(member.options.topic, each): offset for each, offset in offsets.items()}
         )
     except ApiError as error:
-        # Taken with the next, or read again by whoever has the partition then.
+        # Committed with the next batch, or read again by the partition's next owner.
         member.say("refused", why=str(error))
         return
     member.committed(offsets)

@@ -1,4 +1,4 @@
-"""Members of kafka-python's."""
+"""Group members with kafka-python."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 
 
 def run(member: Member, stop: Event) -> None:
-    wish = member.wish
+    options = member.options
     consumer = KafkaConsumer(
-        bootstrap_servers=wish.servers.split(","),
-        group_id=wish.group,
-        group_instance_id=wish.instance,
-        partition_assignment_strategy=[ASSIGNORS[wish.assignor]],
+        bootstrap_servers=options.servers.split(","),
+        group_id=options.group,
+        group_instance_id=options.instance,
+        partition_assignment_strategy=[ASSIGNORS[options.assignor]],
         auto_offset_reset="earliest",
-        enable_auto_commit=wish.commits == "auto",
+        enable_auto_commit=options.commits == "auto",
         auto_commit_interval_ms=500,
-        session_timeout_ms=wish.session_ms,
+        session_timeout_ms=options.session_ms,
         max_poll_interval_ms=60_000,
-        heartbeat_interval_ms=wish.heartbeat_ms,
+        heartbeat_interval_ms=options.heartbeat_ms,
         client_id="kafka-python",
     )
-    consumer.subscribe([wish.topic], listener=Listener(consumer, member))
+    consumer.subscribe([options.topic], listener=Listener(consumer, member))
     while not stop.is_set():
         try:
             found = consumer.poll(timeout_ms=POLL_MS)
@@ -60,19 +60,19 @@ def run(member: Member, stop: Event) -> None:
                 raise
             member.say(
                 "trouble", why=repr(error)
-            )  # a broker that is gone; the next poll tries others
+            )  # a broker has failed; the next poll tries others
             continue
         for partition, records in found.items():
             member.read(partition.partition, [record.offset for record in records])
         commit(consumer, member)
-        remind(consumer)
+        force_rejoin(consumer)
     close(member, consumer.close)
 
 
-def remind(consumer: KafkaConsumer) -> None:
-    """A leader that joins again because it has heard of partitions takes that for done once it has shared them out. If
-    its poll ends before SyncGroup is answered, the next one no longer asks for the answer: such a member reads nothing,
-    and sends no heartbeats any more."""
+def force_rejoin(consumer: KafkaConsumer) -> None:
+    """Work around a bug: a leader that rejoins because of new partitions considers the rejoin done once it has computed
+    the assignment. If its poll ends before the SyncGroup response, it never asks again. Such a member reads nothing and
+    sends no more heartbeats."""
     coordinator = consumer._coordinator
     if coordinator.rejoining and not coordinator.need_rejoin():
         coordinator.request_rejoin()
@@ -85,12 +85,12 @@ def commit(consumer: KafkaConsumer, member: Member) -> None:
     try:
         consumer.commit(
             {
-                TopicPartition(member.wish.topic, each): OffsetAndMetadata(offset, "", -1)
+                TopicPartition(member.options.topic, each): OffsetAndMetadata(offset, "", -1)
                 for each, offset in offsets.items()
             }
         )
     except KafkaError as error:
-        # Taken with the next, or read again by whoever has the partition then.
+        # Committed with the next batch, or read again by the partition's next owner.
         member.say("refused", why=repr(error))
         return
     member.committed(offsets)

@@ -1,5 +1,5 @@
-// Members of kafkajs'; see script.py for what is said and heard. It has one assignor of its own, whose name nobody else
-// knows; range, so that it can be in a group with others, is below. It tells nobody before partitions are given up.
+// Group members with kafkajs; see script.py for the commands and events. Its own assignor has a name that other libraries
+// do not know. The range assignor below lets it share a group with them. It has no callback before partitions are revoked.
 
 const { createInterface } = require('readline')
 const { Kafka, AssignerProtocol, logLevel } = require('kafkajs')
@@ -8,12 +8,12 @@ const members = {}
 const closed = new Set()
 const { MemberAssignment, MemberMetadata } = AssignerProtocol
 
-function say(member, event, what) {
+function emit(member, event, what) {
   const at = Number(process.hrtime.bigint()) / 1e9
   process.stdout.write(JSON.stringify({ at, member, event, ...what }) + '\n')
 }
 
-// The partitions of each topic in a row, cut into as many pieces as there are members; the first are longer by one.
+// The range assignor: the sorted partitions of each topic are split evenly; the first members get one more.
 const range = ({ cluster }) => ({
   name: 'range',
   version: 0,
@@ -56,12 +56,12 @@ async function join({ member, servers, group, topic, assignor, session_ms, heart
   }))
   const { GROUP_JOIN, CRASH } = consumer.events
   consumer.on(GROUP_JOIN, ({ payload }) => {
-    // One that is closed while it starts anew after a crash joins nevertheless.
+    // A consumer that is closed while it restarts after a crash still joins.
     if (closed.has(member)) setImmediate(() => consumer.disconnect())
-    say(member, 'owns', { partitions: [] })
-    say(member, 'owns', { partitions: payload.memberAssignment[topic] || [] })
+    emit(member, 'owns', { partitions: [] })
+    emit(member, 'owns', { partitions: payload.memberAssignment[topic] || [] })
   })
-  consumer.on(CRASH, ({ payload }) => say(member, 'crashed', { why: String(payload.error), restart: payload.restart }))
+  consumer.on(CRASH, ({ payload }) => emit(member, 'crashed', { why: String(payload.error), restart: payload.restart }))
   await consumer.connect()
   await subscribe(consumer, topic)
   await consumer.run({
@@ -69,30 +69,29 @@ async function join({ member, servers, group, topic, assignor, session_ms, heart
     autoCommitInterval: 500,
     eachBatch: async ({ batch: { partition, messages } }) => {
       const last = Number(messages[messages.length - 1].offset)
-      say(member, 'read', { partition, first: Number(messages[0].offset), count: messages.length })
+      emit(member, 'read', { partition, first: Number(messages[0].offset), count: messages.length })
       if (commits === 'each') {
         try {
           await consumer.commitOffsets([{ topic, partition, offset: String(last + 1) }])
         } catch (error) {
-          // A batch that could not be dealt with is given to us once more.
-          say(member, 'again', { partition })
+          // kafkajs delivers a failed batch again.
+          emit(member, 'again', { partition })
           throw error
         }
-        say(member, 'committed', { offsets: { [partition]: last + 1 } })
+        emit(member, 'committed', { offsets: { [partition]: last + 1 } })
       }
     },
   })
 }
 
-// A broker that has just come back may not have heard of the topic yet, and one that was asked may be gone. Other
-// libraries ask again by themselves.
+// A restarted broker may not know the topic yet, or the connection may be lost. Other libraries retry by themselves.
 async function subscribe(consumer, topic) {
   for (let left = 100; ; left--) {
     try {
       return await consumer.subscribe({ topic, fromBeginning: true })
     } catch (error) {
-      const passes = error.type === 'UNKNOWN_TOPIC_OR_PARTITION' || error.name === 'KafkaJSConnectionClosedError'
-      if (!passes || left === 0) throw error
+      const isRetriable = error.type === 'UNKNOWN_TOPIC_OR_PARTITION' || error.name === 'KafkaJSConnectionClosedError'
+      if (!isRetriable || left === 0) throw error
       await new Promise(resolve => setTimeout(resolve, 100))
     }
   }
@@ -102,11 +101,11 @@ async function close({ member }) {
   const began = Date.now()
   closed.add(member)
   await members[member].disconnect()
-  say(member, 'closed', { seconds: (Date.now() - began) / 1000 })
+  emit(member, 'closed', { seconds: (Date.now() - began) / 1000 })
 }
 
 createInterface({ input: process.stdin }).on('line', line => {
   const what = JSON.parse(line)
   const doing = what.do === 'join' ? join : close
-  doing(what).catch(error => say(what.member, 'failed', { why: String(error.stack) }))
+  doing(what).catch(error => emit(what.member, 'failed', { why: String(error.stack) }))
 }).on('close', () => process.exit(0))

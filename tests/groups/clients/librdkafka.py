@@ -1,4 +1,4 @@
-"""Members of librdkafka's, by confluent-kafka."""
+"""Group members with librdkafka, through confluent-kafka."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from tests.groups.clients.script import POLL_S, Member, close, serve
 
 
 def run(member: Member, stop: Event) -> None:
-    wish = member.wish
+    options = member.options
     settings = {
-        "bootstrap.servers": wish.servers,
-        "group.id": wish.group,
-        "partition.assignment.strategy": wish.assignor,
+        "bootstrap.servers": options.servers,
+        "group.id": options.group,
+        "partition.assignment.strategy": options.assignor,
         "auto.offset.reset": "earliest",
-        "enable.auto.commit": wish.commits == "auto",
+        "enable.auto.commit": options.commits == "auto",
         "auto.commit.interval.ms": 500,
-        "session.timeout.ms": wish.session_ms,
-        "heartbeat.interval.ms": wish.heartbeat_ms,
+        "session.timeout.ms": options.session_ms,
+        "heartbeat.interval.ms": options.heartbeat_ms,
         "client.id": "librdkafka",
     }
-    if wish.instance is not None:
-        settings["group.instance.id"] = wish.instance
+    if options.instance is not None:
+        settings["group.instance.id"] = options.instance
     consumer = Consumer(settings)
 
     def on_revoke(_: Consumer, partitions: list[TopicPartition]) -> None:
@@ -31,22 +31,22 @@ def run(member: Member, stop: Event) -> None:
         member.gave_up(each.partition for each in partitions)
 
     consumer.subscribe(
-        [wish.topic],
+        [options.topic],
         on_assign=lambda _, given: member.assigned(each.partition for each in given),
         on_revoke=on_revoke,
         on_lost=lambda _, lost: member.gave_up(each.partition for each in lost),
     )
     while not stop.is_set():
-        # Those that are there are taken one by one: a rebalance in between is told of before the next.
+        # Fetch available messages one by one: a rebalance in between is reported before the next.
         message = consumer.poll(POLL_S)
         while message is not None:
-            tell(member, message)
+            report(member, message)
             message = consumer.poll(0)
         commit(consumer, member)
     close(member, consumer.close)
 
 
-def tell(member: Member, message: Message) -> None:
+def report(member: Member, message: Message) -> None:
     error = message.error()
     if error is None:
         member.read(message.partition(), [message.offset()])
@@ -58,11 +58,13 @@ def commit(consumer: Consumer, member: Member) -> None:
     offsets = member.to_commit()
     if not offsets:
         return
-    wanted = [TopicPartition(member.wish.topic, each, offset) for each, offset in offsets.items()]
+    wanted = [
+        TopicPartition(member.options.topic, each, offset) for each, offset in offsets.items()
+    ]
     try:
         answers = consumer.commit(offsets=wanted, asynchronous=False)
     except KafkaException as error:
-        # Taken with the next, or read again by whoever has the partition then.
+        # Committed with the next batch, or read again by the partition's next owner.
         member.say("refused", why=str(error))
         return
     if not any(answer.error for answer in answers):

@@ -1,17 +1,17 @@
-"""What the member scripts share: told in JSON lines what to do, they tell in JSON lines what they see.
+"""Base of the member scripts: they read commands and print events as JSON lines.
 
-    {"do": "join", "member": "m1", "servers": …, "group": …, "topic": …, …}     another member of this process
-    {"do": "close", "member": "m1"}                                             it leaves as its library leaves
+    {"do": "join", "member": "m1", "servers": …, "group": …, "topic": …, …}     start a member in this process
+    {"do": "close", "member": "m1"}                                             leave the group like the library does
 
-    {"member": "m1", "event": "owns", "partitions": [0, 1]}                     all it has now, after every change
+    {"member": "m1", "event": "owns", "partitions": [0, 1]}                     all its partitions, after every change
     {"member": "m1", "event": "read", "partition": 0, "first": 5, "count": 3}
     {"member": "m1", "event": "committed", "offsets": {"0": 8}}                 acknowledged
-    {"member": "m1", "event": "again", "partition": 0}                          its last batch is given to it once more
+    {"member": "m1", "event": "again", "partition": 0}                          its last batch is delivered again
     {"member": "m1", "event": "closed", "seconds": 0.01}
     {"member": "m1", "event": "failed", "why": "…"}
 
-What was read is told before it is committed. `at` is the clock that all processes of the machine share. A member is a
-thread; killing the process kills all of its members.
+Reads are printed before their commits. `at` is a clock shared by all processes of the machine. A member is a thread;
+killing the process kills all its members.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import NamedTuple
 POLL_S = 0.1
 
 
-class Wish(NamedTuple):
+class MemberOptions(NamedTuple):
     member: str
     servers: str
     group: str
@@ -37,22 +37,22 @@ class Wish(NamedTuple):
     session_ms: int = 6000
     heartbeat_ms: int = 500
     commits: str = "each"
-    """each: whatever was read, at once, and before partitions are given up. auto: as the library does. never."""
+    """each: commit every batch at once, and before partitions are revoked. auto: as the library does. never."""
 
 
 class Member:
-    """What one member says. `unsaid` is read and not yet committed: the next offset by partition."""
+    """Prints the events of one member. `uncommitted` is the next offset by partition, read but not committed."""
 
     lock = Lock()
 
-    def __init__(self, wish: Wish) -> None:
-        self.wish = wish
+    def __init__(self, options: MemberOptions) -> None:
+        self.options = options
         self.owned: set[int] = set()
         self.uncommitted: dict[int, int] = {}
 
     def say(self, event: str, **what: object) -> None:
         line = json.dumps(
-            {"at": time.monotonic(), "member": self.wish.member, "event": event, **what}
+            {"at": time.monotonic(), "member": self.options.member, "event": event, **what}
         )
         with self.lock:
             print(line, flush=True)
@@ -75,8 +75,8 @@ class Member:
         self.say("read", partition=partition, first=offsets[0], count=len(offsets))
 
     def to_commit(self) -> dict[int, int]:
-        """Nothing, unless this member commits by itself."""
-        return dict(self.uncommitted) if self.wish.commits == "each" else {}
+        """The offsets to commit; empty unless this member commits by itself."""
+        return dict(self.uncommitted) if self.options.commits == "each" else {}
 
     def committed(self, offsets: dict[int, int]) -> None:
         self.say("committed", offsets=offsets)
@@ -86,7 +86,7 @@ class Member:
 
 
 Run = Callable[[Member, Event], None]
-"""Is a member until the event is set."""
+"""Runs a member until the event is set."""
 
 
 def serve(run: Run) -> None:
@@ -94,14 +94,16 @@ def serve(run: Run) -> None:
     for line in sys.stdin:
         what = json.loads(line)
         if what.pop("do") == "join":
-            wish = Wish(**what)
-            stops[wish.member] = Event()
-            Thread(target=live, args=(run, Member(wish), stops[wish.member]), daemon=True).start()
+            options = MemberOptions(**what)
+            stops[options.member] = Event()
+            Thread(
+                target=run_member, args=(run, Member(options), stops[options.member]), daemon=True
+            ).start()
         else:
             stops.pop(what["member"]).set()
 
 
-def live(run: Run, member: Member, stop: Event) -> None:
+def run_member(run: Run, member: Member, stop: Event) -> None:
     try:
         run(member, stop)
     except BaseException:

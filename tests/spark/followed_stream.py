@@ -1,4 +1,4 @@
-"""A stream that is watched: what has arrived, and what it died of."""
+"""Runs a stream into memory and exposes its rows and its failure."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.spark.topics import Topics, values_of
 SOURCE = "python_streaming_source_runner"
 
 
-class Following:
-    """A stream into a table in memory, and what has arrived there."""
+class FollowedStream:
+    """A stream into an in-memory table."""
 
     def __init__(self, topics: Topics, rows: DataFrame, checkpoint: str) -> None:
         self.table = f"seen_{uuid4().hex[:8]}"
@@ -46,8 +46,8 @@ class Following:
         return wait_until(arrived)
 
     @contextmanager
-    def sees_nothing(self) -> Iterator[None]:
-        """Sources of streams stand still: what comes and goes meanwhile is never seen by them."""
+    def pause_sources(self) -> Iterator[None]:
+        """Pause the stream's source processes, so that they never see intermediate changes."""
         sources = self.sources()
         for source in sources:
             pause_process(source)
@@ -58,7 +58,7 @@ class Following:
                 os.kill(source, signal.SIGCONT)
 
     def sources(self) -> list[int]:
-        """Processes. Spark leaves that of a stream that failed alone for a while."""
+        """Source process ids. Spark leaves the process of a failed stream running for a while."""
         java = psutil.Process(self.spark.sparkContext._gateway.proc.pid)
         found = []
         for process in java.children(recursive=True):
@@ -84,9 +84,9 @@ def wait_until(condition: Callable[[], list[str] | bool]) -> list[str]:
 
 
 @contextmanager
-def following(topics: Topics, checkpoint: str, **options: object) -> Iterator[Following]:
+def follow(topics: Topics, checkpoint: str, **options: object) -> Iterator[FollowedStream]:
     rows = topics.stream(**{"startingOffsets": "earliest", **options}).load()
-    stream = Following(topics, rows, checkpoint)
+    stream = FollowedStream(topics, rows, checkpoint)
     try:
         yield stream
     finally:

@@ -1,5 +1,5 @@
-"""The coordinator of groups of every library is killed, and comes back, and the next one is killed: all groups read on,
-and nothing that was acknowledged is lost."""
+"""The coordinator of groups of every library is killed and restarted, then the next one. All groups continue, and no
+acknowledged commit is lost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from barnabas.errors import ApiError
 from support.cluster import ClusterProcesses, MemberProcess
 from support.waiting import eventually
 from tests.groups.conftest import LIBRARIES
-from tests.groups.group import PATIENCE_S, Group
+from tests.groups.group import TIMEOUT_S, Group
 from tests.groups.host import Host
 from tests.groups.together import together
 
@@ -26,7 +26,7 @@ OFFSETS = "__consumer_offsets"
 def groups(
     servers: str, producer: Producer, hosts: Mapping[str, Host]
 ) -> Iterator[Mapping[str, Group]]:
-    """Each has read everything."""
+    """Groups that have read everything."""
     made = {
         library: Group(servers, f"orphans-{library}", partitions=6, replicas=3)
         for library in LIBRARIES
@@ -37,14 +37,14 @@ def groups(
 
     def settle(library: str) -> None:
         made[library].wait_until_shared()
-        made[library].wait_until_loaded()
+        made[library].wait_until_read()
         made[library].wait_until_committed()
 
     together(settle, LIBRARIES)
     yield made
 
 
-def test_groups_outlive_their_coordinators(
+def test_groups_survive_coordinator_failures(
     cluster: ClusterProcesses,
     servers: str,
     producer: Producer,
@@ -54,14 +54,14 @@ def test_groups_outlive_their_coordinators(
     def read_on(library: str) -> None:
         group = groups[library]
         group.wait_until_shared()
-        group.wait_until_loaded()
+        group.wait_until_read()
         group.wait_until_committed()
 
     wait_until_healthy(cluster)
     first = coordinator_of(cluster, servers)
     first.kill()
     for library, group in groups.items():
-        # One more comes: all begin with what the next coordinator knows.
+        # One more member joins, so that all members start with the next coordinator's state.
         group.join(hosts[library])
         group.write(producer, 10)
     together(read_on, LIBRARIES)
@@ -79,11 +79,11 @@ def test_groups_outlive_their_coordinators(
         group = groups[library]
         members = list(group.hosts)
         group.leave(*members)
-        # Whose commit was under way when the broker died may have read what it could not commit any more.
+        # Members whose commit was in flight when the broker failed may repeat the uncommitted records.
         group.check(may_repeat_after=members)
         group.join(hosts[library])
         group.write(producer, 10)
-        group.wait_until_loaded()
+        group.wait_until_read()
         group.leave(*group.hosts)
         assert [each.begin for each in group.history().handovers[-group.partitions :]] == (
             [30] * group.partitions
@@ -93,10 +93,10 @@ def test_groups_outlive_their_coordinators(
 
 
 def wait_until_healthy(cluster: ClusterProcesses) -> None:
-    """Every broker has a copy of all that groups have written."""
+    """Wait until every broker has a replica of the offsets topic in sync."""
     cluster.wait_until_ready()
 
-    def all_have_it() -> bool:
+    def all_in_sync() -> bool:
         with Cluster(cluster.bootstrap_servers) as client:
             try:
                 (partition,) = client.refresh([OFFSETS]).topics[OFFSETS].partitions
@@ -104,7 +104,7 @@ def wait_until_healthy(cluster: ClusterProcesses) -> None:
                 return False
             return len(partition.isr) == len(cluster.brokers)
 
-    eventually(all_have_it, f"{OFFSETS} has three in-sync replicas", PATIENCE_S)
+    eventually(all_in_sync, f"{OFFSETS} has three in-sync replicas", TIMEOUT_S)
 
 
 def coordinator_of(cluster: ClusterProcesses, servers: str) -> MemberProcess:

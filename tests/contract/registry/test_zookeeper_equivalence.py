@@ -1,4 +1,4 @@
-"""The embedded registry and a real ZooKeeper are asked the same at random, and must answer the same."""
+"""The embedded registry and a real ZooKeeper get the same random calls and must return the same results."""
 
 import random
 from typing import Any
@@ -23,19 +23,19 @@ from support.seed import choose_seed
 
 CALLS = 400
 PATHS = ["/", "/a", "/b", "/a/x", "/a/y", "/a/x/deep", "/b/x"]
-BAD_PATHS = ["/a/", "/b//x"]  # the first is good for a sequential node
+BAD_PATHS = ["/a/", "/b//x"]  # the first is valid for a sequential node
 
 
-class Asked:
-    """A session of one registry, the events it heard, and answers with what must differ left out."""
+class RecordedSession:
+    """A session that records its events, and normalizes results that must differ."""
 
     def __init__(self, session: RegistrySession) -> None:
         self.session = session
-        self.heard: list[WatchEvent] = []
+        self.events: list[WatchEvent] = []
 
     async def ask(self, call: str, *arguments: Any, **options: Any) -> object:
         if options.pop("watched", False):
-            options["watch"] = self.heard.append
+            options["watch"] = self.events.append
         try:
             answer = await getattr(self.session, call)(*arguments, **options)
         except MultiFailed as failed:
@@ -45,7 +45,7 @@ class Asked:
         return self.comparable(answer)
 
     def comparable(self, answer: object) -> object:
-        """Without transaction numbers and times, except for which of them are the same."""
+        """Remove transaction numbers and times, except which of them are equal."""
         if isinstance(answer, ZnodeStat):
             return (
                 answer.version,
@@ -83,7 +83,7 @@ def random_call(chance: random.Random) -> tuple[str, tuple[object, ...], dict[st
 
 
 def random_op(chance: random.Random) -> Op:
-    # No bad one, and the root is not deleted: such are refused before anything is sent, whatever else is wrong.
+    # No invalid paths, and the root is not deleted: these are rejected before anything is sent.
     path = chance.choice(PATHS)
     match chance.randrange(4):
         case 0:
@@ -106,20 +106,19 @@ def random_data(chance: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("round_number", range(3))
-async def test_the_same_calls_get_the_same_answers_and_events(
-    chroot: str, round_number: int
-) -> None:
+async def test_same_calls_return_same_results_and_events(chroot: str, round_number: int) -> None:
     chance = random.Random(choose_seed())
     ours = EmbeddedRegistry(None, SystemClock())
     theirs = ZooKeeperRegistry(chroot, connection_timeout_ms=10_000)
-    embedded = Asked(await ours.connect(6000))
-    zookeeper = Asked(await theirs.connect(6000))
+    embedded = RecordedSession(await ours.connect(6000))
+    zookeeper = RecordedSession(await theirs.connect(6000))
     for number in range(CALLS):
         call, arguments, options = random_call(chance)
         answers = [
-            await asked.ask(call, *arguments, **dict(options)) for asked in (embedded, zookeeper)
+            await recorded.ask(call, *arguments, **dict(options))
+            for recorded in (embedded, zookeeper)
         ]
         assert answers[0] == answers[1], (number, call, arguments, options)
-        assert embedded.heard == zookeeper.heard, (number, call, arguments, options)
+        assert embedded.events == zookeeper.events, (number, call, arguments, options)
     await ours.close()
     await theirs.close()

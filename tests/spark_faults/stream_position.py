@@ -1,9 +1,9 @@
-"""Where a stream stands, read from outside: from the files of its checkpoint and from what its sink shows.
+"""The position of a stream, read from outside: from its checkpoint files and its sink.
 
     offsets/N written ──► tasks read and write ──► the sink shows N ──► commits/N written ──► offsets/N+1 …
           └──────── before the commit ────────────────┘└── during ─────────┘└── after ──────────┘
 
-Parquet shows a batch when Spark's list of files has it, a topic as soon as its log grows.
+Parquet has a batch when Spark's list of files has it, a topic as soon as its log grows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Moment(StrEnum):
     AFTER = "after the commit"
 
 
-class Standing(NamedTuple):
+class Position(NamedTuple):
     batch: int
     moment: Moment
 
@@ -35,16 +35,16 @@ class Stream:
         self.planned_at_mark = -1
 
     def mark(self) -> None:
-        """From here on `look` is right about every batch that is planned later, and about one that is run again."""
+        """From here on, `position` is correct for every batch planned later and for repeated batches."""
         self.planned_at_mark = last_number(self.checkpoint / "offsets")
 
-    def look(self) -> Standing:
+    def position(self) -> Position:
         planned = last_number(self.checkpoint / "offsets")
         if planned <= last_number(self.checkpoint / "commits"):
-            return Standing(planned, Moment.AFTER)
-        return Standing(planned, Moment.DURING if self.shows(planned) else Moment.BEFORE)
+            return Position(planned, Moment.AFTER)
+        return Position(planned, Moment.DURING if self.has_batch(planned) else Moment.BEFORE)
 
-    def shows(self, batch: int) -> bool:
+    def has_batch(self, batch: int) -> bool:
         listed = self.output / "_spark_metadata"
         return (listed / str(batch)).exists() or (listed / f"{batch}.compact").exists()
 
@@ -52,7 +52,7 @@ class Stream:
         return last_number(self.checkpoint / "commits")
 
     def read_up_to(self) -> dict[str, int]:
-        """The offset in every partition up to which all is written and committed."""
+        """For every partition, the offset up to which everything is written and committed."""
         committed = self.committed()
         if committed < 0:
             return {}
@@ -62,7 +62,7 @@ class Stream:
 
 
 class TopicStream(Stream):
-    """Its output is the broker's directory, and the topic's name the pattern of the partitions in it."""
+    """A stream into a topic. Its output is the broker's log directory."""
 
     def __init__(self, name: str, checkpoint: Path, output: Path, topic: str) -> None:
         super().__init__(name, checkpoint, output)
@@ -75,7 +75,7 @@ class TopicStream(Stream):
         self.seen = self.planned_at_mark
         self.size_when_seen = self.size()
 
-    def shows(self, batch: int) -> bool:
+    def has_batch(self, batch: int) -> bool:
         size = self.size()
         if batch > self.seen:
             self.seen, self.size_when_seen = batch, size
@@ -87,7 +87,7 @@ class TopicStream(Stream):
 
 
 def last_number(directory: Path) -> int:
-    """-1 where there is none yet. Names that are more than a number are files still being written."""
+    """The highest number; -1 if there is none. Other names are files still being written."""
     if not directory.exists():
         return -1
     return max((int(path.name) for path in directory.iterdir() if path.name.isdigit()), default=-1)
