@@ -15,13 +15,13 @@ from threading import Event
 
 import pytest
 from confluent_kafka import Producer
-from tests.groups.test_coordinator_failure import wait_until_healthy
 
 from support.cluster import ClusterProcesses
 from support.seed import choose_seed
 from tests.groups.conftest import LIBRARIES
 from tests.groups.group import Group
 from tests.groups.host import Host
+from tests.groups.test_coordinator_failure import wait_until_healthy
 from tests.groups.together import together
 
 SECONDS = float(os.environ.get("BARNABAS_FAULT_SECONDS") or 0)

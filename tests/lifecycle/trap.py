@@ -22,6 +22,7 @@ from barnabas.metadata import znodes
 from barnabas.wire.headers import decode_request_header
 from barnabas.world.ports import (
     CheckVersion,
+    Listener,
     Network,
     Op,
     Part,
@@ -30,7 +31,6 @@ from barnabas.world.ports import (
     RegistrySession,
     SessionState,
     Stream,
-    Listener,
     Watch,
     ZnodeStat,
 )
