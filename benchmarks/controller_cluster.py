@@ -39,7 +39,7 @@ from benchmarks.kafka_process import START_SCRIPT
 from interop.harness.jars import fetch, require_java
 from interop.harness.kafka import KafkaBroker
 from interop.harness.member import Member, start_together
-from interop.harness.ours import OurBroker
+from interop.harness.our_broker import OurBroker
 from interop.harness.znodes import Znodes
 from interop.harness.zookeeper import ZooKeeper
 from support.process import require_running

@@ -1,4 +1,4 @@
-"""Fetch the real Kafka where it is missing, then run the tests beside it.
+"""Download Apache Kafka if it is missing, then run the tests that compare it with Barnabas.
 
 python -m interop [arguments for pytest]
 """
@@ -17,7 +17,7 @@ def main(arguments: list[str]) -> None:
         fetch()
     except Unavailable as error:
         if not error.may_skip():
-            sys.exit(f"interop: {error}; in CI nothing may be left out")
+            sys.exit(f"interop: {error}; in CI nothing may be skipped")
         print(f"interop is skipped: {error}")
         return
     except FetchFailed as error:

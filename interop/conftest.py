@@ -1,4 +1,4 @@
-"""The real Kafka and ours, side by side. Servers live for the whole run; what cannot be had is skipped."""
+"""Fixtures: Apache Kafka and Barnabas side by side. Servers run for the whole session; missing tools cause skips."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def java() -> Java:
 def kafka_jars() -> Jars:
     fetched = jars()
     if missing := fetched.missing():
-        pytest.skip(f"not fetched: {', '.join(missing)}; make interop does it")
+        pytest.skip(f"not downloaded: {', '.join(missing)}; run make interop")
     return fetched
 
 
@@ -53,7 +53,7 @@ def kafka(
 def kafka_cluster(
     tmp_path_factory: pytest.TempPathFactory, java: Java, kafka_jars: Jars, zookeeper: ZooKeeper
 ) -> Iterator[KafkaCluster]:
-    """Three of them."""
+    """Three brokers of Kafka 3.9."""
     with KafkaCluster(
         tmp_path_factory.mktemp("kafka-cluster"),
         java=java,
@@ -79,8 +79,8 @@ def tools(
     kafka_jars: Jars,
     ours: BrokerProcess,
 ) -> Tools:
-    """Of each release in turn."""
+    """The tools of each release in turn."""
     scratch = tmp_path_factory.mktemp("tools")
     found = Tools(release=request.param, java=java, jars=kafka_jars, scratch=scratch)
-    found.lay_classes_ready(ours.bootstrap_servers)
+    found.create_class_archive(ours.bootstrap_servers)
     return found

@@ -1,4 +1,4 @@
-"""Kafka and we compact the same records: what is left of them, and whether each can read what the other has left."""
+"""Kafka and Barnabas compact the same records: the remaining records are equal, and each reads the other's log."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ CONFIGS = {
 }
 QUICK = {"log.cleaner.backoff.ms": "100", "log.initial.task.delay.ms": "100"}
 BATCHES, PRODUCER_ID = 150, 4_711
-# Kafka's tool tells of every hole, and compaction makes holes.
+# Kafka's tool reports every gap, and compaction creates gaps.
 HOLES = re.compile(r"Non-consecutive offsets in \S+\n(  -?\d+ is followed by \d+\n)*")
-Left = list[Record]
+Records = list[Record]
 
 
 def batches() -> Iterator[bytes]:
-    """Twenty keys in all codecs, some of them deleted, and a producer that numbers what it sends."""
+    """Twenty keys in all codecs, some deleted, from an idempotent producer."""
     now_ms = int(time.time() * 1000)
     sequence = 0
     for number in range(BATCHES):
@@ -64,7 +64,7 @@ def batches() -> Iterator[bytes]:
         sequence += len(rows) if is_numbered else 0
 
 
-def fill_and_compact(raw: Raw, log_dir: Path, written: list[bytes]) -> Left:
+def fill_and_compact(raw: Raw, log_dir: Path, written: list[bytes]) -> Records:
     raw.create_topic(TOPIC, configs=CONFIGS)
     for data in written:
         assert raw.produce(TOPIC, data).error_code == ErrorCode.NONE
@@ -89,8 +89,8 @@ def written() -> list[bytes]:
 
 
 @pytest.fixture(scope="module")
-def ours_left(directory: Path, written: list[bytes]) -> tuple[Path, Left]:
-    """Our log directory after a clean stop, and what a reader found in it before."""
+def our_compacted(directory: Path, written: list[bytes]) -> tuple[Path, Records]:
+    """Our log directory after a clean stop, and the records that a reader found before."""
     with BrokerProcess(directory / "ours", QUICK) as broker:
         with Raw(broker.bootstrap_servers) as raw:
             left = fill_and_compact(raw, broker.log_dir, written)
@@ -100,9 +100,9 @@ def ours_left(directory: Path, written: list[bytes]) -> tuple[Path, Left]:
 
 
 @pytest.fixture(scope="module")
-def kafka_left(
+def kafka_compacted(
     directory: Path, written: list[bytes], java: Java, kafka_jars: Jars, zookeeper: ZooKeeper
-) -> tuple[Path, Left]:
+) -> tuple[Path, Records]:
     with KafkaCluster(
         directory / "kafka", java=java, jars=kafka_jars, zookeeper=zookeeper, settings=QUICK
     ) as cluster:
@@ -114,18 +114,18 @@ def kafka_left(
     return directory / "kafka-stopped", left
 
 
-def test_the_same_records_are_left(
-    ours_left: tuple[Path, Left], kafka_left: tuple[Path, Left], written: list[bytes]
+def test_compaction_keeps_same_records(
+    our_compacted: tuple[Path, Records], kafka_compacted: tuple[Path, Records], written: list[bytes]
 ) -> None:
-    ours, theirs = ours_left[1], kafka_left[1]
+    ours, theirs = our_compacted[1], kafka_compacted[1]
     assert ours == theirs
     total = sum(1 + number % 6 for number in range(BATCHES))
     assert 20 < len(ours) < total / 2
-    assert any(record.value is None for record in ours), "tombstones have a day"
+    assert any(record.value is None for record in ours), "tombstones are kept for a day"
 
 
-def test_the_same_batches_are_left(
-    ours_left: tuple[Path, Left], kafka_left: tuple[Path, Left]
+def test_compaction_keeps_same_batches(
+    our_compacted: tuple[Path, Records], kafka_compacted: tuple[Path, Records]
 ) -> None:
     def headers(log_dir: Path) -> list[tuple[object, ...]]:
         return [
@@ -142,13 +142,13 @@ def test_the_same_batches_are_left(
             for _, header in batch_headers(path.read_bytes())
         ]
 
-    assert headers(ours_left[0]) == headers(kafka_left[0])
+    assert headers(our_compacted[0]) == headers(kafka_compacted[0])
 
 
-def test_kafka_dump_log_finds_no_fault_in_a_cleaned_log(
-    ours_left: tuple[Path, Left], directory: Path, java: Java, kafka_jars: Jars
+def test_kafka_dump_log_accepts_our_compacted_log(
+    our_compacted: tuple[Path, Records], directory: Path, java: Java, kafka_jars: Jars
 ) -> None:
-    log_dir, left = ours_left
+    log_dir, left = our_compacted
     tools = Tools(release=KAFKA_3_9, java=java, jars=kafka_jars, scratch=directory)
     files = [
         str(path)
@@ -166,15 +166,15 @@ def test_kafka_dump_log_finds_no_fault_in_a_cleaned_log(
     assert tools.succeed("kafka-dump-log", "--files", indexes, "--index-sanity-check").stderr == ""
 
 
-def test_a_log_that_we_cleaned_opens_in_kafka(
-    ours_left: tuple[Path, Left],
+def test_kafka_opens_our_compacted_log(
+    our_compacted: tuple[Path, Records],
     directory: Path,
     java: Java,
     kafka_jars: Jars,
     zookeeper: ZooKeeper,
     written: list[bytes],
 ) -> None:
-    source, left = ours_left
+    source, left = our_compacted
     target = directory / "adopted" / "broker-1" / "logs"
     shutil.copytree(source, target)
     (target / "meta.properties").unlink()
@@ -187,27 +187,27 @@ def test_a_log_that_we_cleaned_opens_in_kafka(
         Raw(cluster.brokers[0].bootstrap_servers) as raw,
     ):
         raw.create_topic(TOPIC, configs=CONFIGS)
-        check_goes_on(raw, left, written)
+        check_log(raw, left, written)
 
 
-def test_a_log_that_kafka_cleaned_opens_here(
-    kafka_left: tuple[Path, Left], directory: Path, written: list[bytes]
+def test_barnabas_opens_kafkas_compacted_log(
+    kafka_compacted: tuple[Path, Records], directory: Path, written: list[bytes]
 ) -> None:
-    source, left = kafka_left
+    source, left = kafka_compacted
     data = directory / "adopted-here"
     shutil.copytree(source, data / "broker-1")
     (data / "broker-1" / "meta.properties").unlink()
     broker = BrokerProcess(data, {**QUICK, "barnabas.adopt.logs": "true"})
     with broker, Raw(broker.bootstrap_servers) as raw:
-        check_goes_on(raw, left, written)
+        check_log(raw, left, written)
 
 
-def check_goes_on(raw: Raw, left: Left, written: list[bytes]) -> None:
-    """The same records, and the last numbered batch is known though its records may be gone."""
+def check_log(raw: Raw, left: Records, written: list[bytes]) -> None:
+    """Check for the same records, and that the last idempotent batch is known even if its records are gone."""
     assert list(read_partition(raw, TOPIC, 0)) == left
     last_numbered = max(number for number in range(BATCHES) if number % 3 == 0)
     end = raw.list_offset(TOPIC, -1).offset
     again = raw.produce(TOPIC, written[last_numbered])
     assert again.error_code == ErrorCode.NONE
-    assert again.base_offset < end, "it was not written a second time"
+    assert again.base_offset < end, "it was not written twice"
     assert raw.list_offset(TOPIC, -1).offset == end

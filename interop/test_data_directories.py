@@ -1,7 +1,7 @@
-"""Each opens what the other wrote: every record, where it begins, and what producers did last.
+"""Each opens the other's data directory: all records, log start offsets, and producer states.
 
-The topics of a data directory stand in ZooKeeper for Kafka and in the registry for us, so what is moved is the logs.
-docs/differences.md tells how, and these tests do just that.
+Kafka keeps the topics of a data directory in ZooKeeper, Barnabas in its registry, so only the logs are moved.
+docs/differences.md describes how, and these tests do exactly that.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from interop.harness.jars import KAFKA_3_9, Jars
 from interop.harness.kafka import KafkaBroker, KafkaCluster
 from interop.harness.tools import Tools
 from interop.harness.zookeeper import ZooKeeper
-from interop.scenarios.asks import list_offsets
+from interop.scenarios.requests import list_offsets
 from support.broker import BrokerProcess
 from support.waiting import eventually
 from tests.compatibility.raw import Raw, fetch_request
@@ -58,15 +58,15 @@ Found = dict[tuple[str, int], list[Record]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """What must be found again, and what the last batch of the counting producer was."""
+class ExpectedData:
+    """The expected records, and the last and the next batch of the idempotent producer."""
 
     found: Found
     last_batch: bytes
     next_batch: bytes
 
 
-def fill(raw: Raw) -> Written:
+def fill(raw: Raw) -> ExpectedData:
     now_ms = int(time.time() * 1000)
 
     def batch(*found: tuple[bytes | None, bytes | None], **options: int) -> bytes:
@@ -100,7 +100,7 @@ def fill(raw: Raw) -> Written:
     for data in batches[:-1]:
         produce("counted", data)
     shorten(raw, "shortened", SHORTENED_TO)
-    return Written(found=everything(raw), last_batch=batches[-2], next_batch=batches[-1])
+    return ExpectedData(found=everything(raw), last_batch=batches[-2], next_batch=batches[-1])
 
 
 def shorten(raw: Raw, topic: str, offset: int) -> None:
@@ -110,7 +110,7 @@ def shorten(raw: Raw, topic: str, offset: int) -> None:
 
 
 def everything(raw: Raw) -> Found:
-    """Every record of every partition, from the start of its log on."""
+    """Every record of every partition, from its log start offset."""
     found: Found = {}
     for topic, (partitions, _) in TOPICS.items():
         for index in range(partitions):
@@ -138,8 +138,8 @@ def read_partition(raw: Raw, topic: str, index: int) -> Iterator[Record]:
         at = before
 
 
-def check(raw: Raw, written: Written) -> None:
-    """It is all there, and it goes on from there."""
+def check(raw: Raw, written: ExpectedData) -> None:
+    """Check that all records exist and that produce continues from there."""
     found = everything(raw)
     assert {key: len(kept) for key, kept in found.items()} == {
         key: len(kept) for key, kept in written.found.items()
@@ -156,7 +156,7 @@ def check(raw: Raw, written: Written) -> None:
 
 
 def await_log_start(log_dir: Path) -> None:
-    """A broker that is killed right after a DeleteRecords may forget it, and so may the real one."""
+    """Wait for the checkpoint: like Kafka, a broker killed right after a DeleteRecords may forget it."""
     path = log_dir / LOG_START
     line = f"shortened 0 {SHORTENED_TO}"
     eventually(lambda: path.exists() and line in path.read_text(), "the log start is written")
@@ -173,7 +173,7 @@ def kafka_on(
 
 
 @pytest.mark.parametrize("end", ["stopped", "killed"])
-def test_what_kafka_wrote_opens_here(
+def test_barnabas_opens_kafkas_data(
     tmp_path_factory: pytest.TempPathFactory,
     java: Java,
     kafka_jars: Jars,
@@ -195,13 +195,13 @@ def test_what_kafka_wrote_opens_here(
     broker = BrokerProcess(data, ADOPT)
     with broker, Raw(broker.bootstrap_servers) as raw:
         check(raw, written)
-    after = BrokerProcess(data)  # they are topics like any other now
+    after = BrokerProcess(data)  # now they are ordinary topics
     with after, Raw(after.bootstrap_servers) as raw:
         assert everything(raw)["codecs", 0] == written.found["codecs", 0]
         assert raw.list_offset("segments", -1).offset == 2 * BATCHES
 
 
-def test_groups_of_kafka_go_on_here(
+def test_barnabas_continues_kafkas_groups(
     tmp_path: Path, java: Java, kafka_jars: Jars, zookeeper: ZooKeeper
 ) -> None:
     settings = {"group.id": "readers", "enable.auto.commit": False}
@@ -228,7 +228,7 @@ def test_groups_of_kafka_go_on_here(
 
 
 @pytest.mark.parametrize("end", ["stopped", "killed"])
-def test_what_we_wrote_opens_in_kafka_and_its_dump_finds_no_fault(
+def test_kafka_opens_our_data(
     tmp_path_factory: pytest.TempPathFactory,
     java: Java,
     kafka_jars: Jars,
@@ -260,7 +260,7 @@ def test_what_we_wrote_opens_in_kafka_and_its_dump_finds_no_fault(
 
 
 def dump(log_dir: Path, tools: Tools) -> None:
-    """Every batch is valid, and every index agrees with its segment."""
+    """Check that every batch is valid, and that every index matches its segment."""
     files = [
         str(path)
         for suffix in ("log", "index", "timeindex", "snapshot")

@@ -1,4 +1,4 @@
-"""kafka-dump-log over our files: it reads them as Kafka does, and writes every fault it finds to standard error."""
+"""kafka-dump-log on our files: it reads them like Kafka, and reports every fault on standard error."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tests.compatibility.raw import Raw
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 RECORDS_PER_CODEC = 400
 TOPIC = "letters"
-# Many segments, and many entries in each index.
+# Many segments, with many entries in each index.
 SETTINGS = {"log.segment.bytes": "32768", "log.index.interval.bytes": "512"}
-# Kafka 4.3's tool expects every file to begin at offset 0, and says this of Kafka's own files too.
+# Kafka 4.3's tool expects every file to begin at offset 0, and reports this for Kafka's own files as well.
 FIRST_OF_A_FILE = re.compile(
     r"Non-consecutive offsets in \S+/0*(\d+)\.log\n  -1 is followed by \1\n"
 )
@@ -29,7 +29,7 @@ STATES = ("running", "recovered", "stopped")
 
 @pytest.fixture(scope="module")
 def partitions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One partition's directory as it was while the broker ran, after a kill -9, and after a clean stop."""
+    """One partition's directory while the broker ran, after a SIGKILL and recovery, and after a clean stop."""
     directory = tmp_path_factory.mktemp("dumped")
     found = {}
 
@@ -73,12 +73,12 @@ def dump(tools: Tools, files: list[Path], *arguments: str) -> Outcome:
 
 def files_of(partition: Path, *suffixes: str) -> list[Path]:
     found = sorted(path for path in partition.iterdir() if path.suffix in suffixes)
-    assert found, f"nothing ends in {suffixes}: {sorted(partition.iterdir())}"
+    assert found, f"no file ends with {suffixes}: {sorted(partition.iterdir())}"
     return found
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_kafka_dump_log_reads_every_record_of_ours_and_finds_no_fault(
+def test_kafka_dump_log_reads_all_our_records(
     tools: Tools, partitions: dict[str, Path], state: str
 ) -> None:
     logs = files_of(partitions[state], ".log")
@@ -97,7 +97,7 @@ def test_kafka_dump_log_reads_every_record_of_ours_and_finds_no_fault(
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_kafka_dump_log_finds_our_indexes_and_snapshots_in_step_with_the_log(
+def test_kafka_dump_log_accepts_our_indexes_and_snapshots(
     tools: Tools, partitions: dict[str, Path], state: str
 ) -> None:
     indexes = files_of(partitions[state], ".index", ".timeindex")
@@ -115,7 +115,7 @@ def test_kafka_dump_log_finds_our_indexes_and_snapshots_in_step_with_the_log(
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_kafka_would_not_build_our_indexes_anew(
+def test_our_indexes_pass_kafkas_sanity_check(
     tools: Tools, partitions: dict[str, Path], state: str
 ) -> None:
     indexes = files_of(partitions[state], ".index", ".timeindex")
@@ -126,7 +126,7 @@ def test_kafka_would_not_build_our_indexes_anew(
     assert passed > len(indexes) / 2
 
 
-def test_kafka_dump_log_would_tell_of_a_fault(
+def test_kafka_dump_log_reports_faults(
     tools: Tools, partitions: dict[str, Path], tmp_path: Path
 ) -> None:
     spoilt = shutil.copytree(partitions["stopped"], tmp_path / f"{TOPIC}-0")
@@ -139,7 +139,7 @@ def test_kafka_dump_log_would_tell_of_a_fault(
     assert "isvalid: false" in dumped.stdout
 
 
-def test_kafka_dump_log_understands_what_groups_wrote(tools: Tools, tmp_path: Path) -> None:
+def test_kafka_dump_log_decodes_our_group_records(tools: Tools, tmp_path: Path) -> None:
     settings = {"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "0"}
     with BrokerProcess(tmp_path / "data", settings) as broker:
         with Raw(broker.bootstrap_servers) as raw:
@@ -154,7 +154,7 @@ def test_kafka_dump_log_understands_what_groups_wrote(tools: Tools, tmp_path: Pa
         consumer.subscribe([TOPIC])
         deadline = time.monotonic() + 60
         while len(consumer.assignment()) < 2:
-            assert time.monotonic() < deadline, "the group was given no partitions"
+            assert time.monotonic() < deadline, "the group got no partitions"
             consumer.poll(0.1)
         consumer.commit(
             offsets=[TopicPartition(TOPIC, 1, 42, metadata="a note")], asynchronous=False
@@ -166,7 +166,7 @@ def test_kafka_dump_log_understands_what_groups_wrote(tools: Tools, tmp_path: Pa
     assert dumped.stderr == ""
     shown = [line for line in dumped.stdout.splitlines() if "payload: " in line]
     (committed,) = [line for line in shown if '"partition":1' in line]
-    # The note ends in a zero, which the client sends.
+    # The metadata ends with a zero byte, which the client sends.
     for part in ('"group":"readers"', f'"topic":"{TOPIC}"', '"offset":42', '"metadata":"a note'):
         assert part in committed, committed
     generations = [line for line in shown if '"protocolType":"consumer"' in line]

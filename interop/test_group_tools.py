@@ -1,4 +1,4 @@
-"""Kafka's own tools for groups, of 3.9 and of 4: they say the same of our groups as of Kafka's."""
+"""Kafka's group tools of 3.9 and 4: their output for our groups equals that for Kafka's."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from barnabas.wire.consumer_protocol import (
 from barnabas.wire.messages.join_group import JoinGroupRequestProtocol
 from barnabas.wire.messages.offset_commit import OffsetCommitResponse
 from interop.harness.kafka import KafkaBroker
-from interop.harness.kept_tools import KeptTools
+from interop.harness.resident_tools import ResidentTools
 from interop.harness.tools import Outcome, Tools
-from interop.scenarios.group_asks import LONG_MS, commit
+from interop.scenarios.group_requests import LONG_MS, commit
 from support.broker import BrokerProcess
 from support.waiting import eventually
 from tests.compatibility.raw import Raw, batch_of
@@ -37,7 +37,7 @@ NUMBERS = count()
 TIMESTAMP = 1_700_000_000_000
 SECONDS = 60.0
 RECORDS = {0: 10, 1: 4}
-# What differs by chance: ids of members, ports; and what is Java's own: where in its code it was thrown.
+# Random parts: member ids and ports; and Java's stack traces.
 MEMBER = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 PORT = re.compile(r"127\.0\.0\.1:\d{5}")
 TRACE = re.compile(r"at |\.\.\. ")
@@ -100,21 +100,21 @@ WHEN_IT_IS_EMPTY = """
 
 
 @pytest.fixture(scope="module")
-def kept(tools: Tools) -> Iterator[KeptTools]:
-    with KeptTools(tools) as running:
+def resident(tools: Tools) -> Iterator[ResidentTools]:
+    with ResidentTools(tools) as running:
         yield running
 
 
-class Told(NamedTuple):
+class ToolOutput(NamedTuple):
     line: str
     stdout: list[str]
     stderr: list[str]
 
 
 class Side:
-    """One broker, with a topic and a group of two members on it."""
+    """One broker, with a topic and a group of two members."""
 
-    def __init__(self, servers: str, name: str, tools: KeptTools, scratch: Path) -> None:
+    def __init__(self, servers: str, name: str, tools: ResidentTools, scratch: Path) -> None:
         self.servers = servers
         self.name = name
         self.topic = f"{name}-topic"
@@ -123,7 +123,7 @@ class Side:
         self.file.write_text(f"{self.topic},0,1\n{self.topic},1,99\n")
 
     def words(self, line: str) -> list[str]:
-        """G is the group, T the topic."""
+        """The words of a command line; G is the group, T the topic."""
         found = []
         for word in line.split():
             known = {"FILE": str(self.file)}.get(word, word)
@@ -131,25 +131,25 @@ class Side:
             found.append(re.sub(r"^T(?=$|:)", self.topic, known))
         return found
 
-    def told(self, line: str) -> Told:
-        """The lines of its answer, each once, in any order. Other groups of the broker are not in it."""
+    def output(self, line: str) -> ToolOutput:
+        """The unique lines of its output, sorted, without other groups of the broker."""
         outcome = self.tools.run(
             "kafka-consumer-groups", "--bootstrap-server", self.servers, *self.words(line)
         )
-        return Told(line, self.lines(outcome.stdout, line), self.lines(outcome.stderr, line))
+        return ToolOutput(line, self.lines(outcome.stdout, line), self.lines(outcome.stderr, line))
 
     def lines(self, text: str, asked: str) -> list[str]:
         of_all = "--list" in asked or "--all-groups" in asked
         shown = PORT.sub("HOST:PORT", MEMBER.sub("-ID", text.replace(str(self.file), "FILE")))
-        kept = {
+        resident = {
             line.strip()
             for line in shown.splitlines()
             if not of_all or self.name in line or line.startswith(("GROUP ", "Error"))
         }
-        return sorted(line for line in kept if line and not TRACE.match(line))
+        return sorted(line for line in resident if line and not TRACE.match(line))
 
-    def live(self) -> list[Told]:
-        """What is told of it from line to line, to its end."""
+    def run_all(self) -> list[ToolOutput]:
+        """Run all lines in order; returns their output."""
         subscribed = encode_subscription(ConsumerSubscription((self.topic,)))
         options = {
             "protocols": (JoinGroupRequestProtocol("range", subscribed),),
@@ -165,13 +165,13 @@ class Side:
         ):
             eventually(
                 lambda: first.join(**options).error_code == ErrorCode.NONE,
-                "the coordinator has read what there is of its groups",
+                "the coordinator has loaded its groups",
                 SECONDS,
             )
             begun = second.begin_join_with_id(**options)
             eventually(
                 lambda: first.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS,
-                "the first is called by the second",
+                "the first member learns of the rebalance",
                 SECONDS,
             )
             first.join(**options)
@@ -189,9 +189,9 @@ class Side:
                 instance="first",
             )
             first.raw.ask(wanted, OffsetCommitResponse)
-            found = [self.told(line) for line in WHILE_IT_READS]
+            found = [self.output(line) for line in WHILE_IT_READS]
             assert (first.leave(), second.leave()) == (ErrorCode.NONE, ErrorCode.NONE)
-        return found + [self.told(line) for line in WHEN_IT_IS_EMPTY]
+        return found + [self.output(line) for line in WHEN_IT_IS_EMPTY]
 
 
 def make_topic(raw: Raw, topic: str) -> None:
@@ -202,15 +202,15 @@ def make_topic(raw: Raw, topic: str) -> None:
             raw.produce(topic, batch, partition=partition)
 
 
-def test_kafka_consumer_groups_tells_the_same_of_our_groups_as_of_kafkas(
-    kept: KeptTools, ours: BrokerProcess, kafka: KafkaBroker, tmp_path: Path
+def test_kafka_consumer_groups_output_matches_kafka(
+    resident: ResidentTools, ours: BrokerProcess, kafka: KafkaBroker, tmp_path: Path
 ) -> None:
     name = f"life-{next(NUMBERS)}"
-    of_kafka = Side(kafka.bootstrap_servers, name, kept, tmp_path).live()
-    of_ours = Side(ours.bootstrap_servers, name, kept, tmp_path).live()
-    for expected, told in zip(of_kafka, of_ours, strict=True):
-        assert told == expected
-    everything = "\n".join(text for told in of_ours for text in told.stdout)
+    of_kafka = Side(kafka.bootstrap_servers, name, resident, tmp_path).run_all()
+    of_ours = Side(ours.bootstrap_servers, name, resident, tmp_path).run_all()
+    for expected, output in zip(of_kafka, of_ours, strict=True):
+        assert output == expected
+    everything = "\n".join(text for output in of_ours for text in output.stdout)
     for fact in (
         rf"{name} +{name}-topic +0 +5 +10 +5 +first-ID +/127.0.0.1 +raw",
         rf"{name} +HOST:PORT +\(1\) +range +Stable +2",
@@ -232,7 +232,7 @@ def topic(ours: BrokerProcess) -> str:
     return name
 
 
-def test_kafka_console_consumer_goes_on_where_its_group_was(
+def test_kafka_console_consumer_resumes_from_committed_offsets(
     tools: Tools, ours: BrokerProcess, topic: str
 ) -> None:
     def consume(*more: str) -> Outcome:
@@ -250,21 +250,21 @@ def test_kafka_console_consumer_goes_on_where_its_group_was(
 
 
 def test_kafka_consumer_perf_test_reads_every_record(
-    kept: KeptTools, ours: BrokerProcess, topic: str
+    resident: ResidentTools, ours: BrokerProcess, topic: str
 ) -> None:
-    read = kept.run(
+    read = resident.run(
         "kafka-consumer-perf-test",
         *("--bootstrap-server", ours.bootstrap_servers, "--topic", topic),
         *("--messages", str(sum(RECORDS.values())), "--group", topic, "--timeout", "30000"),
     )
-    head, told = [line.split(", ") for line in read.stdout.splitlines()[-2:]]
-    assert dict(zip(head, told, strict=True))["data.consumed.in.nMsg"] == "14", read
+    head, output = [line.split(", ") for line in read.stdout.splitlines()[-2:]]
+    assert dict(zip(head, output, strict=True))["data.consumed.in.nMsg"] == "14", read
 
 
-def test_kafka_verifiable_consumers_share_what_a_verifiable_producer_writes(
+def test_kafka_verifiable_consumers_share_records(
     tools: Tools, ours: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
-    """Each tells what it does in lines of JSON."""
+    """Each prints its events as JSON lines."""
     where = ("--bootstrap-server", ours.bootstrap_servers, "--topic", topic)
     group = ("--group-id", topic, "--reset-policy", "earliest")
     with ExitStack() as stack:
@@ -276,7 +276,7 @@ def test_kafka_verifiable_consumers_share_what_a_verifiable_producer_writes(
             stack.callback(readers[-1].kill)
 
         def events(reader: JavaProcess, name: str) -> list[dict[str, object]]:
-            *whole, _ = reader.log().split("\n")  # it may be in the middle of a line
+            *whole, _ = reader.log().split("\n")  # the last line may be incomplete
             lines = [json.loads(line) for line in whole if line[:1] == "{"]
             return [line for line in lines if line["name"] == name]
 

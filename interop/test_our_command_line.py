@@ -1,4 +1,4 @@
-"""Our command line against three brokers of the real Kafka: it shows there what Kafka's protocol tells."""
+"""Our command line with three brokers of Apache Kafka: it shows all that Kafka's protocol reports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def document(cluster: KafkaCluster, *arguments: str) -> dict[str, Any]:
     return found
 
 
-def test_brokers_controller_and_topics_of_kafka_are_shown(kafka_cluster: KafkaCluster) -> None:
+def test_our_command_line_shows_kafka_cluster(kafka_cluster: KafkaCluster) -> None:
     created = document(
         kafka_cluster,
         *("topics", "create", "shown", "--partitions", "3", "--replication-factor", "3"),
@@ -28,7 +28,7 @@ def test_brokers_controller_and_topics_of_kafka_are_shown(kafka_cluster: KafkaCl
     controller = document(kafka_cluster, "controller", "show")
     assert controller["controller"] == brokers["controller"]
     assert controller["controller"] in {row["broker"] for row in brokers["brokers"]}
-    assert controller["epoch"] is None  # Kafka's protocol does not tell
+    assert controller["epoch"] is None  # Kafka's protocol does not report it
     (topic,) = document(kafka_cluster, "topics", "describe", "shown")["topics"]
     assert len(topic["partition_list"]) == 3
     assert all(partition["trouble"] is None for partition in topic["partition_list"])

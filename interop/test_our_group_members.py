@@ -1,4 +1,4 @@
-"""Our group consumer and our commands about groups, where the coordinator is the real Kafka's."""
+"""Our group consumer and our group commands with Apache Kafka as coordinator."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from barnabas.client.producer import Producer
 from interop.harness.kafka import KafkaBroker
 from support.command import run
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 HEARTBEAT_S = 0.2
 
 
 def poll_both(ours: GroupConsumer, theirs: TheirConsumer, done: Callable[[], bool]) -> None:
-    deadline = Deadline(PATIENCE_S)
+    deadline = Deadline(TIMEOUT_S)
     while not done():
         ours.poll(0.05)
         ours.processed()
@@ -36,7 +36,7 @@ def poll_both(ours: GroupConsumer, theirs: TheirConsumer, done: Callable[[], boo
     [(RANGE, (RANGE, COOPERATIVE_STICKY)), (COOPERATIVE_STICKY, (COOPERATIVE_STICKY,))],
     ids=[RANGE, COOPERATIVE_STICKY],
 )
-def test_a_member_of_ours_shares_with_one_of_another_client(
+def test_our_member_shares_group_with_other_client(
     kafka: KafkaBroker, theirs_first: str, assignors: Sequence[str]
 ) -> None:
     topic = group = f"shared-{theirs_first}"
@@ -59,15 +59,15 @@ def test_a_member_of_ours_shares_with_one_of_another_client(
                 poll_both(ours, theirs, lambda: len(ours.assigned) == 2 == len(theirs.assignment()))
                 mine = {partition.partition for partition in ours.assigned}
                 assert mine | {found.partition for found in theirs.assignment()} == {0, 1, 2, 3}
-            deadline = Deadline(PATIENCE_S)
+            deadline = Deadline(TIMEOUT_S)
             while len(theirs.assignment()) != 4:
                 theirs.poll(0.05)
-                assert not deadline.passed, "our member has left, and they did not get its share"
+                assert not deadline.passed, "our member left, but they did not get its partitions"
         finally:
             theirs.close()
 
 
-def test_the_commands_show_set_and_delete_groups_of_kafka(kafka: KafkaBroker) -> None:
+def test_our_group_commands_work_with_kafka(kafka: KafkaBroker) -> None:
     servers = ("-b", kafka.bootstrap_servers)
     with Cluster(kafka.bootstrap_servers) as cluster:
         (made,) = Admin(cluster).create_topics([NewTopic(name="billed", partitions=2)])
@@ -76,7 +76,7 @@ def test_the_commands_show_set_and_delete_groups_of_kafka(kafka: KafkaBroker) ->
             for number in range(10):
                 producer.send("billed", b"%d" % number, partition=number % 2)
         with GroupConsumer(cluster, "billing", ["billed"], start=Beginning()) as consumer:
-            deadline = Deadline(PATIENCE_S)
+            deadline = Deadline(TIMEOUT_S)
             while not consumer.at_end:
                 consumer.poll(0.2)
                 assert not deadline.passed

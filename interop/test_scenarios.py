@@ -1,4 +1,4 @@
-"""The same questions to Kafka 3.9 and to ours: the same answers, or a row in docs/differences.md."""
+"""The same requests to Kafka 3.9 and to Barnabas: the same responses, or a row in docs/differences.md."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from barnabas.java.find import Java
 from interop.harness.jars import Jars
 from interop.scenarios.both import play_to_both
 from interop.scenarios.compare import ABSENT, Difference, differences
-from interop.scenarios.known import PAGE, Known, known_differences, outdated, undocumented
+from interop.scenarios.known import (
+    PAGE,
+    KnownDifference,
+    find_outdated,
+    find_undocumented,
+    known_differences,
+)
 from interop.scenarios.script import AFTER_STOP, SCRIPT
 from interop.scenarios.three.both import play_to_three
 from interop.scenarios.three.script import SCRIPT as SCRIPT_FOR_THREE
@@ -18,7 +24,7 @@ from interop.scenarios.three.script import SCRIPT as SCRIPT_FOR_THREE
 SHOWN = 60
 
 
-# Brokers of both kinds come and go here for minutes, and on a busy machine for longer.
+# Brokers of both kinds are restarted here for minutes, and longer on a busy machine.
 pytestmark = pytest.mark.timeout(1200)
 
 
@@ -32,11 +38,11 @@ def found(
 
 
 @pytest.fixture(scope="module")
-def known() -> list[Known]:
+def known() -> list[KnownDifference]:
     return known_differences(PAGE.read_text())
 
 
-def test_the_script_asks_enough() -> None:
+def test_script_has_enough_steps() -> None:
     assert len(SCRIPT) + len(AFTER_STOP) >= 2100
     assert len(SCRIPT_FOR_THREE) >= 700
     names = [step.name for step in (*SCRIPT, *AFTER_STOP)]
@@ -44,14 +50,18 @@ def test_the_script_asks_enough() -> None:
     assert len(set(names)) == len(names)
 
 
-def test_every_difference_is_documented(found: list[Difference], known: list[Known]) -> None:
-    left = undocumented(found, known)
-    assert not left, f"{len(left)} differences stand nowhere:\n{listing(left)}"
+def test_every_difference_is_documented(
+    found: list[Difference], known: list[KnownDifference]
+) -> None:
+    left = find_undocumented(found, known)
+    assert not left, f"{len(left)} undocumented differences:\n{listing(left)}"
 
 
-def test_every_documented_difference_exists(found: list[Difference], known: list[Known]) -> None:
-    gone = outdated(found, known)
-    assert not gone, f"no longer so, in {PAGE.name}:\n{listing(gone)}"
+def test_every_documented_difference_exists(
+    found: list[Difference], known: list[KnownDifference]
+) -> None:
+    gone = find_outdated(found, known)
+    assert not gone, f"outdated rows in {PAGE.name}:\n{listing(gone)}"
 
 
 ROWS = """
@@ -62,40 +72,40 @@ ROWS = """
 """
 
 
-def test_a_row_covers_what_it_names_and_no_code_without_a_reason_for_it() -> None:
+def test_error_code_differences_need_reason() -> None:
     rows = known_differences(ROWS)
     shape = Difference("create: [odd]", "topics.a.name", "a", "absent")
     code = Difference("fetch: version 0", "responses.f.error_code", "NONE", "INVALID_REQUEST")
     bare = Difference("create: x", "topics.a.error_code", "NONE", "absent")
-    assert undocumented([shape, code, bare], rows) == []
+    assert find_undocumented([shape, code, bare], rows) == []
     others = [
         shape._replace(ours="b"),
         code._replace(step="fetch: version 01"),
         code._replace(kafka="UNKNOWN_TOPIC_ID"),
     ]
-    assert undocumented(others, rows) == others
+    assert find_undocumented(others, rows) == others
     loose = [row._replace(why="Just so.") for row in rows]
-    assert undocumented([code], loose) == [code]
+    assert find_undocumented([code], loose) == [code]
 
 
-def test_what_the_controller_does_may_differ_for_a_quirk_alone() -> None:
-    anything = Known("*", "*", "*", "*", "Old formats: as we like it.")
+def test_controller_differences_need_quirk() -> None:
+    anything = KnownDifference("*", "*", "*", "*", "Old formats: as we like it.")
     quirk = anything._replace(why="[Q] Kafka is strange.")
     strict = [
         Difference("three brokers: create", "topics.a.error_code", "NONE", "INVALID_REQUEST"),
         Difference("three brokers: kill 2", "/brokers/topics/a/partitions/0/state isr", "1", "2"),
         Difference("znodes", "/controller_epoch", "1", ABSENT),
     ]
-    assert undocumented(strict, [anything]) == strict
-    assert undocumented(strict, [quirk]) == []
+    assert find_undocumented(strict, [anything]) == strict
+    assert find_undocumented(strict, [quirk]) == []
     elsewhere = strict[0]._replace(step="create: new")
-    assert undocumented([elsewhere], [anything]) == []
+    assert find_undocumented([elsewhere], [anything]) == []
 
 
-def test_a_row_that_covers_nothing_is_found() -> None:
+def test_outdated_row_is_detected() -> None:
     rows = known_differences(ROWS)
-    assert outdated([Difference("create: x", "topics.a", "a", "absent")], rows) == [rows[1]]
-    assert outdated([], rows) == rows
+    assert find_outdated([Difference("create: x", "topics.a", "a", "absent")], rows) == [rows[1]]
+    assert find_outdated([], rows) == rows
 
 
 def listing(rows: Sequence[Sequence[object]]) -> str:

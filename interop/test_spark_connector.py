@@ -1,4 +1,4 @@
-"""Spark's own connector on our broker, and our source and sink on a real Kafka: each does what the other does."""
+"""Spark's Kafka connector on our broker, and our source and sink on Apache Kafka: both behave the same."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def spark(kafka_jars: Jars) -> Iterator[SparkSession]:
 
 @pytest.fixture(params=["ours", "kafka"])
 def servers(request: pytest.FixtureRequest) -> str:
-    """One broker of ours, then one of Kafka's."""
+    """One broker of ours, then one of Kafka."""
     broker: BrokerProcess | KafkaBroker = request.getfixturevalue(request.param)
     return broker.bootstrap_servers
 
@@ -49,7 +49,7 @@ def topic(servers: str) -> str:
 
 
 def records(spark: SparkSession) -> DataFrame:
-    """Keys in several partitions, some null; values of which some are null; headers on all."""
+    """Keys in several partitions, some null; values, some null; headers on all."""
     return spark.range(ROWS).selectExpr(
         "if(id % 10 = 0, null, cast(concat('key ', id % 50) as binary)) as key",
         "if(id % 7 = 0, null, cast(concat('value ', id) as binary)) as value",
@@ -57,7 +57,7 @@ def records(spark: SparkSession) -> DataFrame:
     )
 
 
-def written(spark: SparkSession, form: str, servers: str, topic: str) -> None:
+def write_records(spark: SparkSession, form: str, servers: str, topic: str) -> None:
     writer = records(spark).write.format(form).mode("append")
     writer.option("kafka.bootstrap.servers", servers).option("topic", topic).save()
 
@@ -75,7 +75,7 @@ def reading(reader: Any, form: str, servers: str, topic: str) -> DataFrame:
 
 
 def all_of(frame: DataFrame) -> list[Row]:
-    """Every column of every row. A null header array and none at all are the same to a reader."""
+    """Every column of every row. A null header array equals an empty one."""
     found = [
         (*(row[name] for name in COLUMNS), [tuple(header) for header in row["headers"] or []])
         for row in frame.collect()
@@ -84,7 +84,7 @@ def all_of(frame: DataFrame) -> list[Row]:
 
 
 def contents(rows: list[Row]) -> list[Row]:
-    """What was written, without where and when it arrived."""
+    """The written values, without partition, offset and timestamp."""
     return sorted(((row[0], row[1], row[7]) for row in rows), key=repr)
 
 
@@ -97,10 +97,8 @@ def places(rows: list[Row]) -> dict[bytes, set[int]]:
 
 
 @pytest.mark.parametrize("writer", FORMATS)
-def test_what_one_writes_both_read_alike(
-    spark: SparkSession, servers: str, topic: str, writer: str
-) -> None:
-    written(spark, writer, servers, topic)
+def test_both_read_same_rows(spark: SparkSession, servers: str, topic: str, writer: str) -> None:
+    write_records(spark, writer, servers, topic)
     by_connector = all_of(reading(spark.read, CONNECTOR, servers, topic))
     by_ours = all_of(reading(spark.read, OURS, servers, topic))
     assert by_ours == by_connector
@@ -111,11 +109,9 @@ def test_what_one_writes_both_read_alike(
     assert contents(by_ours) == sorted(expected, key=repr)
 
 
-def test_both_put_a_key_into_the_same_partition(
-    spark: SparkSession, servers: str, topic: str
-) -> None:
+def test_both_use_same_partitioner(spark: SparkSession, servers: str, topic: str) -> None:
     for form in FORMATS:
-        written(spark, form, servers, topic)
+        write_records(spark, form, servers, topic)
     rows = all_of(reading(spark.read, OURS, servers, topic))
     assert len(rows) == 2 * ROWS
     assert {len(partitions) for partitions in places(rows).values()} == {1}
@@ -123,15 +119,15 @@ def test_both_put_a_key_into_the_same_partition(
 
 @pytest.mark.parametrize("second", FORMATS)
 @pytest.mark.parametrize("first", FORMATS)
-def test_a_stream_goes_on_from_its_checkpoint_with_whichever_of_the_two(
+def test_checkpoints_are_interchangeable(
     spark: SparkSession, servers: str, topic: str, first: str, second: str, tmp_path: Path
 ) -> None:
-    """Reading and writing: a query moves over by the change of one word, and nothing is read twice or left out."""
+    """Reading and writing: a query switches by changing one word, and no record is repeated or skipped."""
     copy = f"{topic}-copy"
     with Raw(servers) as raw:
         raw.create_topic(copy, partitions=PARTITIONS)
     for form in (first, second):
-        written(spark, OURS, servers, topic)
+        write_records(spark, OURS, servers, topic)
         query = (
             reading(spark.readStream, form, servers, topic)
             .select("key", "value", "headers")

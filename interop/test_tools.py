@@ -1,4 +1,4 @@
-"""Kafka's own tools, of 3.9 and of 4, against our broker: an administrator must not notice whose cluster it is."""
+"""Kafka's own tools of 3.9 and 4 with our broker: they work as with Kafka."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.compatibility.raw import Raw, batch_of
 
 NUMBERS = count()
 TIMESTAMP = 1_700_000_000_000
-# What a controller says to brokers there, and what Kafka 4 has forgotten.
+# Requests from the controller to brokers in ZooKeeper mode, which Kafka 4 has removed.
 OF_ZOOKEEPER_MODE = {"LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown"}
 
 
 class Cluster:
-    """A tool of one release, pointed at our broker."""
+    """Runs the tools of one release against our broker."""
 
     def __init__(self, tools: Tools, broker: BrokerProcess) -> None:
         self.tools = tools
@@ -34,7 +34,7 @@ class Cluster:
         where = ("--bootstrap-server", self.servers)
         return self.tools.succeed(name, *where, *arguments, stdin=stdin)
 
-    def refused(self, name: str, *arguments: str) -> Outcome:
+    def run_rejected(self, name: str, *arguments: str) -> Outcome:
         outcome = self.tools.run(name, "--bootstrap-server", self.servers, *arguments)
         assert outcome.exit_code != 0, outcome
         return outcome
@@ -50,7 +50,7 @@ def cluster(tools: Tools, ours: BrokerProcess) -> Cluster:
 
 @pytest.fixture
 def new_topic(ours: BrokerProcess) -> Callable[..., str]:
-    """A topic with these values in its first partition, one batch and one second each."""
+    """Create a topic with these values in its first partition, one batch and one second each."""
 
     def make(*values: bytes, partitions: int = 1) -> str:
         name = f"tools-{next(NUMBERS)}"
@@ -87,24 +87,24 @@ def test_kafka_topics_creates_describes_lists_and_deletes_a_topic(cluster: Clust
     assert name not in cluster.tool("kafka-topics", "--list").lines
 
 
-def test_kafka_topics_shows_our_refusals_by_kafkas_names(
+def test_kafka_topics_shows_kafka_exception_names(
     cluster: Cluster, new_topic: Callable[..., str]
 ) -> None:
     topic = new_topic()
-    again = cluster.refused("kafka-topics", "--create", "--topic", topic)
+    again = cluster.run_rejected("kafka-topics", "--create", "--topic", topic)
     assert "TopicExistsException" in again.stdout + again.stderr
-    wide = cluster.refused(
+    wide = cluster.run_rejected(
         "kafka-topics", "--create", "--topic", "wide", "--replication-factor", "2"
     )
     assert "InvalidReplicationFactorException" in wide.stdout + wide.stderr
     strange = ("--config", "no.such.setting=1")
-    unknown = cluster.refused("kafka-topics", "--create", "--topic", "strange", *strange)
+    unknown = cluster.run_rejected("kafka-topics", "--create", "--topic", "strange", *strange)
     assert "InvalidConfigurationException" in unknown.stdout + unknown.stderr
-    gone = cluster.refused("kafka-topics", "--delete", "--topic", "nowhere")
+    gone = cluster.run_rejected("kafka-topics", "--delete", "--topic", "nowhere")
     assert "nowhere" in gone.stdout + gone.stderr
 
 
-def test_kafka_topics_finds_no_partition_without_a_leader(
+def test_kafka_topics_finds_no_unhealthy_partitions(
     cluster: Cluster, new_topic: Callable[..., str]
 ) -> None:
     new_topic(partitions=2)
@@ -115,9 +115,7 @@ def test_kafka_topics_finds_no_partition_without_a_leader(
 # ---- kafka-get-offsets, kafka-delete-records, kafka-log-dirs
 
 
-def test_kafka_get_offsets_answers_every_kind_of_question(
-    cluster: Cluster, new_topic: Callable[..., str]
-) -> None:
+def test_kafka_get_offsets_of_every_kind(cluster: Cluster, new_topic: Callable[..., str]) -> None:
     topic = new_topic(b"a", b"b", b"c", partitions=2)
     assert cluster.offsets(topic) == [f"{topic}:0:3", f"{topic}:1:0"]
     assert cluster.offsets(topic, "--time", "earliest") == [f"{topic}:0:0", f"{topic}:1:0"]
@@ -128,7 +126,7 @@ def test_kafka_get_offsets_answers_every_kind_of_question(
 
 
 @pytest.mark.parametrize("kind", ["earliest-local", "latest-tiered"])
-def test_kafka_get_offsets_may_ask_for_tiered_storage(
+def test_kafka_get_offsets_of_tiered_storage(
     cluster: Cluster, new_topic: Callable[..., str], kind: str
 ) -> None:
     topic = new_topic(b"a")
@@ -153,12 +151,10 @@ def test_kafka_delete_records_moves_the_log_start(
     assert "OffsetOutOfRangeException" in beyond.stdout
 
 
-def test_kafka_log_dirs_tells_the_size_of_every_log(
-    cluster: Cluster, new_topic: Callable[..., str]
-) -> None:
+def test_kafka_log_dirs_reports_log_sizes(cluster: Cluster, new_topic: Callable[..., str]) -> None:
     topic = new_topic(b"a" * 1000, partitions=2)
-    told = cluster.tool("kafka-log-dirs", "--describe", "--topic-list", topic)
-    (broker,) = json.loads(told.lines[-1])["brokers"]
+    output = cluster.tool("kafka-log-dirs", "--describe", "--topic-list", topic)
+    (broker,) = json.loads(output.lines[-1])["brokers"]
     (directory,) = broker["logDirs"]
     assert (broker["broker"], directory["error"]) == (1, None)
     assert Path(directory["logDir"]) == cluster.broker.log_dir
@@ -172,11 +168,11 @@ def test_kafka_log_dirs_tells_the_size_of_every_log(
 # ---- producing and consuming
 
 
-def test_kafka_console_producer_and_consumer_pass_records_through(
+def test_kafka_console_producer_and_consumer_round_trip(
     cluster: Cluster, new_topic: Callable[..., str]
 ) -> None:
     topic = new_topic(partitions=2)
-    # Kafka 4 has another name for it, and grumbles at the old one.
+    # Kafka 4 renamed the option, and warns about the old name.
     reads, formats = ("--reader-property", "--formatter-property")
     if cluster.tools.release == KAFKA_3_9:
         reads = formats = "--property"
@@ -197,7 +193,7 @@ def test_kafka_console_producer_and_consumer_pass_records_through(
     assert "Processed a total of 3 messages" in read.stderr
 
 
-def test_kafka_console_consumer_reads_a_partition_from_its_beginning_and_gives_up_in_time(
+def test_kafka_console_consumer_reads_partition_until_timeout(
     cluster: Cluster, new_topic: Callable[..., str]
 ) -> None:
     topic = new_topic(b"a", b"b")
@@ -209,26 +205,26 @@ def test_kafka_console_consumer_reads_a_partition_from_its_beginning_and_gives_u
     assert read.lines == ["a", "b"]
 
 
-def test_kafka_producer_perf_test_gets_every_record_acknowledged(
+def test_kafka_producer_perf_test_acknowledges_all_records(
     cluster: Cluster, new_topic: Callable[..., str]
 ) -> None:
     topic = new_topic(partitions=2)
-    told = cluster.tools.succeed(
+    output = cluster.tools.succeed(
         "kafka-producer-perf-test",
         *("--topic", topic, "--num-records", "5000", "--record-size", "100", "--throughput", "-1"),
         *("--producer-props", f"bootstrap.servers={cluster.servers}", "acks=all"),
     )
-    assert "5000 records sent" in told.lines[-1]
+    assert "5000 records sent" in output.lines[-1]
     assert sum(int(line.rpartition(":")[2]) for line in cluster.offsets(topic)) == 5000
 
 
 # ---- kafka-broker-api-versions
 
 
-def test_kafka_broker_api_versions_can_use_everything_we_offer(cluster: Cluster) -> None:
-    told = cluster.tool("kafka-broker-api-versions").stdout
-    assert re.match(rf"127\.0\.0\.1:{cluster.broker.port} \(id: 1 rack: null", told)
-    offered = dict(re.findall(r"^\t(\w+)\((?:\d+)\): (.+?),?$", told, re.MULTILINE))
+def test_kafka_broker_api_versions_can_use_all_apis(cluster: Cluster) -> None:
+    output = cluster.tool("kafka-broker-api-versions").stdout
+    assert re.match(rf"127\.0\.0\.1:{cluster.broker.port} \(id: 1 rack: null", output)
+    offered = dict(re.findall(r"^\t(\w+)\((?:\d+)\): (.+?),?$", output, re.MULTILINE))
     for api in APIS.values():
         usable = rf"{api.versions[0]}( to {api.versions[-1]})? \[usable: \d+\]"
         if cluster.tools.release == KAFKA_4 and api.name in OF_ZOOKEEPER_MODE:

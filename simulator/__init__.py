@@ -1,1 +1,1 @@
-"""The same doors as barnabas.world, on virtual time and with a disk that can forget."""
+"""Replacements for the interfaces of barnabas.world, with a disk that loses unsynced data."""

@@ -1,15 +1,15 @@
-"""A disk in memory that forgets what was not fsynced.
+"""An in-memory disk that loses data that was not fsynced.
 
-Every directory has the names the running broker sees and the ones that would survive a power cut, every file its bytes
-in the same two versions. fsync of a file makes its bytes safe, fsync of a directory the names in it: a created,
-renamed or removed file is not safe before its directory was synced.
+Each directory has two sets of names: those that the broker sees, and those that survive a power failure. Each file has
+its bytes in the same two versions. fsync of a file makes its bytes durable, fsync of a directory its names. So a
+created, renamed or removed file is not durable until its directory is synced.
 
-`crash()` gives the disk as the next start finds it. Without a Random everything unsynced is gone; with one, each
-unsynced name and a random beginning of each file's unsynced bytes may have made it: torn writes, files that come back.
-No order is kept between them, which is harsher than any file system in use. But renames in one directory survive in
-their order, some first ones of them or all: a journal keeps that, and the log cleaner (like Kafka's) counts on it.
+`crash()` returns the disk after a power failure. Without a Random, all unsynced data is lost. With one, each unsynced
+name and a random prefix of each file's unsynced bytes may survive: torn writes, and files that reappear. Their order is
+not kept, which is harsher than any real file system. But renames within one directory survive in order, some first ones
+or all: a journal guarantees that, and the log cleaner (like Kafka's) depends on it.
 
-`capacity_bytes` makes it full, `fails` makes it break.
+`capacity_bytes` limits the space, `fails` makes a path fail.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Node:
         self.durable = b""
         self.modified_ms = modified_ms
         self.unsynced_from = 0
-        """Everything before this position is the same in `data` and `durable`."""
+        """All bytes before this position are equal in `data` and `durable`."""
 
     def sync(self) -> None:
         rest = bytes(memoryview(self.data)[self.unsynced_from :])
@@ -153,7 +153,7 @@ class ForgetfulDisk:
         self.capacity_bytes = capacity_bytes
         self.sync_seconds = sync_seconds
         self.fails: str | None = None
-        """A path that begins with this is broken."""
+        """Paths with this prefix fail."""
         self.root = Directory()
         self.locks: set[str] = set()
         self.replacements: dict[str, int] = {}
@@ -166,7 +166,7 @@ class ForgetfulDisk:
         after.root = self.root.after_crash(random)
         return after
 
-    # ---- the port ---------------------------------------------------------------------------------------------
+    # ---- disk interface ---------------------------------------------------------------------------------------
 
     def open(self, path: str, *, create: bool = False) -> File:
         self.check(path)
@@ -275,7 +275,7 @@ class ForgetfulDisk:
         await asyncio.sleep(self.sync_seconds)
         self.sync_now(files, directories)
 
-    # ---- inside -------------------------------------------------------------------------------------------------
+    # ---- implementation -----------------------------------------------------------------------------------------
 
     def find(self, path: str) -> Node | Directory | None:
         node: Node | Directory | None = self.root

@@ -4,7 +4,7 @@ process.py          a child process with a log file: start, wait for a line, sig
 python_process.py   Python code in a child process
 command.py          the command line of Barnabas
 broker.py           `barnabas up` in a child process
-cluster.py          `barnabas broker` in child processes, around a ZooKeeper
+cluster.py          `barnabas broker` in child processes, with a ZooKeeper
 ports.py            free ports
 waiting.py          wait for a condition until a deadline
 seed.py             a random seed for each run

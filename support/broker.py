@@ -1,4 +1,4 @@
-"""`barnabas up` in a child process. It keeps its port and its data over restarts."""
+"""`barnabas up` in a child process. It keeps its port and data across restarts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUIET = {"barnabas.history.topic.enable": "false"}
 
 
 class BrokerProcess:
-    """A context manager: it starts the broker, and kills it at the end."""
+    """A broker process. As a context manager it starts the broker, and kills it at the end."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class BrokerProcess:
         return spent
 
     def clocks(self) -> tuple[float, float]:
-        """The monotonic time, and how long the broker and the calling thread have waited for a core."""
+        """The monotonic time, and the total time that the broker and the calling thread waited for a core."""
         tasks = [*Path(f"/proc/{self.pid}/task").iterdir(), Path("/proc/thread-self")]
         return time.monotonic(), sum(map(starved_seconds, tasks))
 
@@ -153,7 +153,7 @@ class BrokerProcess:
 
 
 def starved_seconds(task: Path) -> float:
-    """How long a thread was ready to run and had no core; 0 if it has ended."""
+    """The time a thread was ready to run without a core; 0 if it has ended."""
     try:
         _, waited_ns, _ = (task / "schedstat").read_text().split()
     except (OSError, ValueError):

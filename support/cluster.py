@@ -1,4 +1,4 @@
-"""`barnabas broker` in child processes, around a ZooKeeper. Each broker can be killed and started again.
+"""`barnabas broker` in child processes, with a ZooKeeper. Each broker can be killed and restarted.
 
 zookeeper = ZooKeeperServers(tmp_path / "zookeeper"); zookeeper.start()
 with ClusterProcesses(tmp_path, zookeeper.connect_string, brokers=3) as cluster:
@@ -25,7 +25,7 @@ START_SECONDS = 30.0
 
 
 class MemberProcess:
-    """One broker. It has a properties file, and keeps its port and its data over restarts."""
+    """One broker with a properties file. It keeps its port and data across restarts."""
 
     def __init__(
         self, data: Path, zookeeper: str, broker_id: int, settings: Mapping[str, str]
@@ -68,7 +68,7 @@ class MemberProcess:
         return self.process
 
     def launch(self) -> None:
-        """Start the broker, and do not wait for it."""
+        """Start the broker without waiting for it."""
         assert not self.is_running
         self.process = ChildProcess(
             f"broker {self.id}",
@@ -83,7 +83,7 @@ class MemberProcess:
         eventually(lambda: self.view() is not None, f"broker {self.id} answers", START_SECONDS)
 
     def view(self) -> ClusterView | None:
-        """The cluster as this broker describes it; None if it does not answer. AssertionError if it has ended."""
+        """The cluster as this broker reports it; None if it does not answer. AssertionError if it has exited."""
         assert self.is_running, self.running.describe()
         try:
             with Cluster(self.bootstrap_servers, timeout_s=5.0) as client:
@@ -116,7 +116,7 @@ class MemberProcess:
 
 
 class ClusterProcesses:
-    """`start()` returns when every broker's metadata shows all brokers and a controller."""
+    """A cluster. `start()` returns when every broker's metadata shows all brokers and a controller."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Free ports for servers that keep their port over restarts."""
+"""Free ports for servers that keep their port across restarts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ UNUSED: list[int] = []
 
 
 def free_port() -> int:
-    """A port that nobody listens on, and that this function returns only once.
+    """A port without a listener, which this function returns only once.
 
     The system does not use it for outgoing connections. Otherwise a client that tries to reach a stopped broker could
     get the broker's port, or connect to itself.
@@ -30,7 +30,7 @@ def free_port() -> int:
 
 
 def reserve_block() -> list[int]:
-    """Ports in random order. No other run gets them while this process lives: it holds the UDP port with the first
+    """Ports in random order. No other run gets them while this process runs: it holds the UDP port with the first
     number of the block."""
     for first in random.sample(PORTS[::BLOCK], len(PORTS) // BLOCK):
         token = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

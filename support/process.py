@@ -34,7 +34,7 @@ class StartFailed(Exception):
 
 
 class ChildProcess:
-    """Starts at once. `name` is for error messages.
+    """A child process, which starts at once. `name` is used in error messages.
 
     With `is_piped`, standard input and output are pipes for `send` and `read_line`; standard error goes to the log.
     Without it, all output goes to the log.
@@ -142,7 +142,7 @@ class ChildProcess:
         return self.wait()
 
     def stop_or_kill(self) -> int:
-        """As `stop`, but SIGKILL follows the timeout. Children in its session are killed, too."""
+        """Like `stop`, but sends SIGKILL after the timeout. Children in its session are killed as well."""
         try:
             return self.stop()
         except subprocess.TimeoutExpired:
@@ -207,7 +207,7 @@ def die_with_parent() -> None:
 
 
 def pause_process(pid: int, seconds: float = 30.0) -> None:
-    """SIGSTOP. Returns when all threads have stopped: on a busy machine some run on for a while."""
+    """SIGSTOP. Returns when all threads have stopped, which takes a while on a busy machine."""
     os.kill(pid, signal.SIGSTOP)
     deadline = time.monotonic() + seconds
     while any(thread_state(thread) != "T" for thread in Path(f"/proc/{pid}/task").iterdir()):

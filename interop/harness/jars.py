@@ -1,7 +1,7 @@
-"""The jars of the real Kafka: three sets, each listed in `artifacts` and kept in a folder of its own.
+"""The jars of Apache Kafka: three sets, each listed in `artifacts` and stored in its own directory.
 
-Maven fetches a set once. What stamps it is the list it was fetched for, so a changed list is fetched anew and an
-unchanged one costs nothing. A set appears whole or not at all: it is filled beside its place and moved there.
+Maven downloads a set once. The set is stamped with the digest of its list, so only a changed list is downloaded again.
+A set is complete or absent: it is downloaded to a temporary directory and then moved.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STAMP = ".fetched-for"
 FETCH_TIMEOUT_S = 900
 PATIENCE = ("-Dmaven.wagon.http.retryHandler.count=3", "-Dmaven.wagon.rto=60000")
 
-# In full: for a short name Maven asks the registry what it means, and blames the name where nobody answers.
+# The full name: for a short name, Maven queries the registry, and without a response it blames the name.
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:copy-dependencies"
 
 NO_ANSWER = re.compile(
@@ -40,12 +40,12 @@ NOT_THERE = re.compile(r"Could not find artifact|status code: 404")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jars:
-    """Where the sets are kept. INTEROP_JARS names another place, say one that is kept between runs of CI."""
+    """The directory of the sets. INTEROP_JARS overrides it, for example with one that CI keeps between runs."""
 
     directory: Path
 
     def of(self, name: str) -> tuple[Path, ...]:
-        """In an order that never changes, since an archive of classes holds for one class path only."""
+        """The jars of a set in a fixed order, because a class archive is valid for one class path only."""
         return tuple(sorted((self.directory / name).glob("*.jar")))
 
     def class_path(self, name: str) -> str:
@@ -56,7 +56,7 @@ class Jars:
 
     def is_fetched(self, name: str) -> bool:
         try:
-            return (self.directory / name / STAMP).read_text() == wanted(name)
+            return (self.directory / name / STAMP).read_text() == list_digest(name)
         except OSError:
             return False
 
@@ -66,7 +66,7 @@ def jars(environment: Mapping[str, str] = os.environ) -> Jars:
     return Jars(directory=Path(place).absolute())
 
 
-def wanted(name: str) -> str:
+def list_digest(name: str) -> str:
     return hashlib.sha256((ARTIFACTS / f"{name}.xml").read_bytes()).hexdigest()
 
 
@@ -74,34 +74,34 @@ def require_java(environment: Mapping[str, str] = os.environ) -> Java:
     try:
         return find_java("Kafka", environment)
     except NoJava as error:
-        raise Unavailable(f"no Java to run Kafka with: {error}") from None
+        raise Unavailable(f"no Java to run Kafka: {error}") from None
 
 
 def require_maven(environment: Mapping[str, str] = os.environ) -> str:
     if found := shutil.which("mvn", path=environment.get("PATH", os.defpath)):
         return found
     raise Unavailable(
-        "no Maven to fetch Kafka with: mvn is not on PATH (Debian: apt-get install maven)"
+        "no Maven to download Kafka: mvn is not on PATH (Debian: apt-get install maven)"
     )
 
 
 def fetch(environment: Mapping[str, str] = os.environ) -> Jars:
-    """Everything that is missing. Unavailable, RegistryUnreachable or FetchFailed say in one line why not."""
+    """Download all missing sets. Raises Unavailable, RegistryUnreachable or FetchFailed with a one-line reason."""
     place = jars(environment)
     java = require_java(environment)
     if not place.missing():
         return place
     maven = require_maven(environment)
-    with alone(place.directory):
+    with exclusive_lock(place.directory):
         for name in place.missing():
-            print(f"fetching {name} with Maven, once ...", file=sys.stderr, flush=True)
+            print(f"downloading {name} with Maven, once ...", file=sys.stderr, flush=True)
             fetch_set(maven, java, name, place.directory, environment)
     return place
 
 
 @contextmanager
-def alone(directory: Path) -> Iterator[None]:
-    """Two runs at the same time do not fetch into each other's folder."""
+def exclusive_lock(directory: Path) -> Iterator[None]:
+    """Keep concurrent runs from downloading into the same directory."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -131,22 +131,22 @@ def fetch_set(
     except subprocess.TimeoutExpired:
         shutil.rmtree(part, ignore_errors=True)
         raise RegistryUnreachable(
-            f"Maven's registry is too slow: {name} was not there after {FETCH_TIMEOUT_S} s"
+            f"Maven's registry is too slow: {name} was not downloaded within {FETCH_TIMEOUT_S} s"
         ) from None
     if done.returncode != 0:
         shutil.rmtree(part, ignore_errors=True)
-        raise refusal(name, done.stdout + done.stderr)
-    (part / STAMP).write_text(wanted(name))
+        raise fetch_error(name, done.stdout + done.stderr)
+    (part / STAMP).write_text(list_digest(name))
     shutil.rmtree(directory / name, ignore_errors=True)
     part.rename(directory / name)
 
 
-def refusal(name: str, output: str) -> Exception:
-    """What a failed Maven means, from what it wrote. It names the registry, and we do not repeat that."""
+def fetch_error(name: str, output: str) -> Exception:
+    """Convert the output of a failed Maven run to an exception. The registry's address is removed."""
     first = next((line for line in output.splitlines() if "ERROR" in line), output.strip()[:300])
-    told = re.sub(r".*\[ERROR\] | in \w+ \(\S+\)| -> \[Help 1\]|\w+://\S+", "", first)
+    reason = re.sub(r".*\[ERROR\] | in \w+ \(\S+\)| -> \[Help 1\]|\w+://\S+", "", first)
     if NO_ANSWER.search(output) and not NOT_THERE.search(output):
         return RegistryUnreachable(
             f"Maven's registry cannot be reached: {name} could not be fetched"
         )
-    return FetchFailed(f"Maven could not fetch {name}: {told}")
+    return FetchFailed(f"Maven could not fetch {name}: {reason}")

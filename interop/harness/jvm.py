@@ -1,4 +1,4 @@
-"""The command lines of Kafka's programs."""
+"""Command lines of Kafka's programs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def command(
     scratch: Path,
     options: Sequence[str] = SHORT_LIVED,
 ) -> list[str]:
-    """Writes the logging configuration to `scratch`, for both kinds of Log4j: each program uses its own."""
+    """Build a command line. Writes the logging configuration of both Log4j versions to `scratch`."""
     log4j_1 = write_if_changed(scratch / "log4j.properties", LOG4J_1)
     return java_command(
         java,

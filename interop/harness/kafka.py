@@ -1,4 +1,4 @@
-"""Real Kafka 3.9 brokers in ZooKeeper mode, one or several, each a process of its own."""
+"""Apache Kafka 3.9 brokers in ZooKeeper mode, each in its own process."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from interop.harness.zookeeper import ZooKeeper
 
 BOUND = re.compile(r"Awaiting socket connections on 127\.0\.0\.1:(\d+)\.")
 SETTINGS = {
-    # One copy is enough: a cluster lives as long as its test.
+    # One replica is enough: a cluster lives only as long as its test.
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
-    # The default cleaner takes 128 MB of heap at start, used or not.
+    # By default, the cleaner allocates 128 MB of heap at startup.
     "log.cleaner.dedupe.buffer.size": "4194304",
     "controlled.shutdown.enable": "false",
 }
 
 
 class KafkaBroker:
-    """One broker. Its port is the system's choice anew at every start, unless one is given."""
+    """One broker. Unless a port is given, the system chooses a new one at every start."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class KafkaBroker:
         return self.process
 
     def launch(self) -> None:
-        """Starts it and does not wait: several brokers start side by side."""
+        """Start without waiting, so that several brokers start in parallel."""
         self.directory.mkdir(parents=True, exist_ok=True)
         properties = self.directory / "server.properties"
         properties.write_text("".join(f"{key}={text}\n" for key, text in self.settings.items()))
@@ -98,12 +98,12 @@ class KafkaBroker:
         return int(found[1]) if found else None
 
     def start(self) -> Self:
-        """A broker that is alone in its cluster. It is up afterwards, or gone."""
+        """Start a broker that is alone in its cluster. Afterwards it is ready, or it has been killed."""
         start_together([self])
         return self
 
     def stop(self) -> int:
-        """Cleanly, as an administrator does: what it wrote is on disk afterwards. Its exit code."""
+        """Shut down cleanly, so that all data is on disk; returns the exit code."""
         process, self.process = self.running, None
         return process.stop()
 
@@ -114,7 +114,7 @@ class KafkaBroker:
 
 
 class KafkaCluster:
-    """`count` brokers below one znode. If one does not come up, none stays."""
+    """`count` brokers below one znode. If one does not start, all are killed."""
 
     def __init__(
         self,

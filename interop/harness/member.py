@@ -1,4 +1,4 @@
-"""A broker as one of several, Kafka's or ours: started beside the others, stopped or killed alone."""
+"""Interface of a broker in a cluster, Kafka's or ours: started together, stopped or killed individually."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Member(Protocol):
     def running(self) -> Startable: ...
 
     def launch(self) -> None:
-        """Starts it and does not wait: several brokers start side by side."""
+        """Start without waiting, so that several brokers start in parallel."""
         ...
 
     def bound_port(self) -> int | None:
@@ -34,14 +34,14 @@ class Member(Protocol):
         ...
 
     def stop(self) -> int:
-        """Cleanly, as an administrator does: what it wrote is on disk afterwards. Its exit code."""
+        """Shut down cleanly, so that all data is on disk; returns the exit code."""
         ...
 
     def kill(self) -> None: ...
 
 
 def knows(bootstrap_servers: str, broker_ids: set[int]) -> bool:
-    """Whether a broker's metadata names all of them, and a controller."""
+    """Whether a broker's metadata lists all of them and a controller."""
     try:
         with Raw(bootstrap_servers) as raw:
             answer = raw.ask(MetadataRequest(topics=()), MetadataResponse, version=9)
@@ -52,7 +52,7 @@ def knows(bootstrap_servers: str, broker_ids: set[int]) -> bool:
 
 
 def start_together(brokers: Sequence[Member], already: Sequence[Member] = ()) -> None:
-    """All of a cluster, or all that are missing in it: each is up and knows the others afterwards, or none is left."""
+    """Start all missing brokers of a cluster. Afterwards all are ready and know each other, or all are killed."""
     ids = {broker.broker_id for broker in (*brokers, *already)}
 
     def all_know_all() -> bool | None:

@@ -1,4 +1,4 @@
-"""Kafka's command-line tools, run as their scripts run them: a main class with arguments, in a Java of its own."""
+"""Kafka's command-line tools, run like their scripts run them: a main class with arguments in its own JVM."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MAIN_CLASSES = {
     "kafka-verifiable-consumer": f"{TOOLS}.VerifiableConsumer",
     "kafka-verifiable-producer": f"{TOOLS}.VerifiableProducer",
 }
-# Where 3.9 kept what moved since.
+# Main classes of 3.9 that have moved since.
 MOVED_SINCE_3_9 = {
     "kafka-console-producer": "kafka.tools.ConsoleProducer",
     "kafka-broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
@@ -54,7 +54,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """Those of one release."""
+    """The tools of one release."""
 
     release: str
     java: Java
@@ -64,8 +64,8 @@ class Tools:
     def run(
         self, tool: str, *arguments: str, stdin: str = "", timeout: float = TIMEOUT_S
     ) -> Outcome:
-        """To its end, whatever that is."""
-        ready = self.classes_laid_ready
+        """Run a tool to its end, with any result."""
+        ready = self.class_archive_options
         return self.start(tool, *arguments, options=ready, stdin=stdin, timeout=timeout)
 
     def start(
@@ -86,7 +86,7 @@ class Tools:
     def command(
         self, tool: str, *arguments: str, options: tuple[str, ...] | None = None
     ) -> list[str]:
-        """How it is started, where that is left to others: for tools that run until they are stopped."""
+        """The command line, for tools that run until they are stopped."""
         return jvm.command(
             self.java,
             self.jars.class_path(self.release),
@@ -95,28 +95,28 @@ class Tools:
             scratch=self.scratch,
             options=(
                 *jvm.SHORT_LIVED,
-                *(self.classes_laid_ready if options is None else options),
+                *(self.class_archive_options if options is None else options),
             ),
         )
 
     def succeed(self, tool: str, *arguments: str, stdin: str = "") -> Outcome:
-        """The same, where anything but success fails the test."""
+        """Run a tool; the test fails unless it succeeds."""
         outcome = self.run(tool, *arguments, stdin=stdin)
         assert outcome.exit_code == 0, f"{tool} of {self.release}: {outcome}"
         return outcome
 
     @property
     def archive(self) -> Path:
-        """Classes laid ready for this Java; it stands with the jars it was made of, and goes with them."""
+        """The class archive for this Java; stored with the jars it was made from."""
         name = f"tools-{digest(self.java.home, self.java.release)}.jsa"
         return self.jars.directory / self.release / name
 
     @property
-    def classes_laid_ready(self) -> tuple[str, ...]:
+    def class_archive_options(self) -> tuple[str, ...]:
         return (f"-XX:SharedArchiveFile={self.archive}",) if self.archive.exists() else ()
 
-    def lay_classes_ready(self, bootstrap_servers: str) -> None:
-        """Once: every later start takes half the time. A Java that cannot do it is as slow as before."""
+    def create_class_archive(self, bootstrap_servers: str) -> None:
+        """Create the class archive once: later starts take half the time. Without support in Java, nothing changes."""
         if self.archive.exists() or not self.java.has_shared_classes:
             return
         part = self.scratch / self.archive.name

@@ -1,7 +1,7 @@
-"""The znodes of a real ZooKeeper, read over its wire: as much of the protocol as takes to look, and no more.
+"""Reads the znodes of a real ZooKeeper with a minimal client of its wire protocol.
 
 connect   int32 version, int64 last zxid, int32 timeout ms, int64 session, bytes password, bool read only
-request   int32 xid, int32 operation, string path, bool watch          answer   int32 xid, int64 zxid, int32 error, …
+request   int32 xid, int32 operation, string path, bool watch          response   int32 xid, int64 zxid, int32 error, …
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ REPLY = struct.Struct(">iqi")
 INT = struct.Struct(">i")
 NO_NODE = -101
 TIMEOUT_S = 10.0
-VERSION_AT = 32  # in a stat, behind two transactions and two times
+VERSION_AT = 32  # in a stat, after two transaction ids and two times
 
 
 class Znodes:
@@ -29,8 +29,8 @@ class Znodes:
         self.receive()
 
     def tree(self, root: str) -> dict[str, tuple[bytes, int]]:
-        """Every node below `root`, by its path without it: its data, and how often that was changed. LookupError if
-        one goes while it is read."""
+        """Every node below `root`, by relative path: its data and version. Raises LookupError if a node disappears
+        while it is read."""
         found: dict[str, tuple[bytes, int]] = {}
         level = [""]
         while level:
@@ -54,7 +54,7 @@ class Znodes:
         return read_children(answer)
 
     def ask_all(self, operation: int, paths: Sequence[str]) -> list[bytes]:
-        """All at once: to wait for each would take longer than to read it."""
+        """Send all requests at once: waiting for each would take longer."""
         first = self.xid + 1
         frames = []
         for path in paths:

@@ -1,4 +1,4 @@
-"""A real ZooKeeper of one node, from the jars that PySpark brings."""
+"""A real ZooKeeper with one node, from PySpark's jars."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OPTIONS = (*QUICK_START, "-Xmx128m")
 
 
 class ZooKeeper:
-    """Up from `start` to `stop`; several Kafka clusters share it, each below a znode of its own."""
+    """Runs from `start` to `stop`. Several Kafka clusters share it, each below its own znode."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class ZooKeeper:
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> Self:
-        """ZooKeeper takes no port from the system, so one that was free a moment ago is tried, and then another."""
+        """ZooKeeper cannot bind port 0, so a port that was just free is tried, and then another."""
         for attempt in range(ATTEMPTS):
             self.port = self.wanted_port or free_port()
             try:
@@ -84,7 +84,7 @@ class ZooKeeper:
             raise
 
     def is_ok(self) -> bool | None:
-        """Asked for its own process only: with the port taken, somebody else could answer."""
+        """Checks its own process only: if the port is taken, another server could answer."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
                 connection.sendall(b"ruok")

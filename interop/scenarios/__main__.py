@@ -1,6 +1,6 @@
-"""Every difference, and where both refuse, what each of them says to people.
+"""Print every difference and, where both reject a request, the error messages of both.
 
-python -m interop.scenarios [one|three]      of the script for one broker, or of that for three; else of both
+python -m interop.scenarios [one|three]      the script for one broker or for three; both by default
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ SCRIPTS = {"one": play_to_both, "three": play_to_three}
 def main(names: list[str]) -> None:
     for name in names or SCRIPTS:
         with tempfile.TemporaryDirectory() as scratch:
-            tell(*SCRIPTS[name](Path(scratch), require_java(), jars()))
+            print_differences(*SCRIPTS[name](Path(scratch), require_java(), jars()))
 
 
-def tell(kafka: Transcript, ours: Transcript) -> None:
+def print_differences(kafka: Transcript, ours: Transcript) -> None:
     for found in differences(kafka, ours):
         print(f"{found.step} | {found.path} | {found.kafka} | {found.ours}")
     for step, texts in kafka.messages.items():

@@ -1,4 +1,4 @@
-"""The script, played to a real Kafka and to ours: a broker of each kind with the same settings."""
+"""Plays the script to one Kafka broker and one of ours, with the same settings."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from interop.scenarios.step import Transcript
 from support.broker import BrokerProcess
 
 SAME = {
-    "log.retention.ms": "-1",  # the records of the script are years old
-    "log.initial.task.delay.ms": "3600000",  # and nothing goes in the middle of it
+    "log.retention.ms": "-1",  # the script's records are years old
+    "log.initial.task.delay.ms": "3600000",  # no background task runs during the script
     "group.max.size": "2",
 }
 

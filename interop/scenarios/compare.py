@@ -1,4 +1,4 @@
-"""Where two transcripts differ."""
+"""Compares two transcripts."""
 
 from __future__ import annotations
 

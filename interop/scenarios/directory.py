@@ -1,4 +1,4 @@
-"""A partition's directory as values: file names, batches, index entries, the lines of the small text files."""
+"""Flattens a partition's directory: file names, batches, index entries, lines of the small text files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHOSEN_PROPERTIES = ("cluster.id", "directory.id", "#")
 
 
 def partition_directory(directory: Path, normaliser: Normaliser) -> dict[str, object]:
-    """Index files are shown without the empty room that is kept ready at their end while they are in use."""
+    """Flatten a directory. Preallocated space at the end of index files is ignored."""
     found: dict[str, object] = {}
     for path in sorted(directory.iterdir()):
         name = path.name
@@ -46,7 +46,7 @@ def partition_directory(directory: Path, normaliser: Normaliser) -> dict[str, ob
 
 
 def log_directory(directory: Path) -> dict[str, object]:
-    """The files beside the partitions. Checkpoints are compared as sets of lines; a partition's order is chance."""
+    """The files next to the partitions. Checkpoints are compared as sets, because their order is random."""
     found: dict[str, object] = {}
     for path in sorted(directory.iterdir()):
         if path.is_dir():

@@ -1,7 +1,7 @@
-"""The differences that are known: the tables of docs/differences.md, which is the only place where they stand.
+"""The known differences: the tables of docs/differences.md, the only place where they are listed.
 
-A row covers every difference that its first four columns match; `*` stands for anything. It must cover one at least, or
-it tells of what is no longer so.
+A row covers every difference that its first four columns match; `*` matches anything. A row that covers none is
+outdated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OLD_FORMATS = "Old formats"
 OF_THREE = "three brokers: "
 
 
-class Known(NamedTuple):
+class KnownDifference(NamedTuple):
     step: str
     field: str
     kafka: str
@@ -34,8 +34,8 @@ class Known(NamedTuple):
         return all(matches(str(value), pattern) for pattern, value in pairs)
 
     def may_excuse(self, difference: Difference) -> bool:
-        """Error codes, leader epochs and znodes are what clients and tools act on: they differ for a stated reason or
-        not at all. In what the controller does, the only reason is a quirk of Kafka's."""
+        """Clients and tools depend on error codes, leader epochs and znodes, so these need a stated reason to differ.
+        For the controller's behaviour, the only valid reason is a quirk of Kafka."""
         if is_znode(difference) or (is_code(difference) and OF_THREE in difference.step):
             return self.why.startswith(QUIRK)
         return not is_code(difference) or self.why.startswith((QUIRK, OLD_FORMATS, NOT_YET))
@@ -45,25 +45,25 @@ def matches(value: str, pattern: str) -> bool:
     return fnmatchcase(value, re.sub(r"\[", "[[]", pattern))
 
 
-def known_differences(page: str) -> list[Known]:
+def known_differences(page: str) -> list[KnownDifference]:
     found = []
     lines = [line for line in page.splitlines() if line.startswith("|")]
     for row in [tuple(cells(line)) for line in lines if set(line) - set("|- ")]:
         if row != HEAD:
             assert len(row) == len(HEAD), f"not five columns: {row}"
-            found.append(Known(*row))
+            found.append(KnownDifference(*row))
     assert found, "the page has no table"
     return found
 
 
 def cells(line: str) -> Iterable[str]:
-    """Values stand in backticks, so that a `*` is seen as one."""
+    """The cells of a row without backticks, which protect a `*`."""
     for cell in line.strip().strip("|").split(" | "):
         yield cell.strip().strip("`")
 
 
 def is_code(difference: Difference) -> bool:
-    """One that both told. Where one of them has nothing at all, there are no two codes that differ."""
+    """Whether both returned an error code. If one has no value, there are no two codes to compare."""
     last = difference.path.rpartition(".")[2]
     return ABSENT not in difference and last in (
         "error_code",
@@ -76,7 +76,9 @@ def is_znode(difference: Difference) -> bool:
     return difference.path.startswith("/")
 
 
-def undocumented(differences: Sequence[Difference], known: Sequence[Known]) -> list[Difference]:
+def find_undocumented(
+    differences: Sequence[Difference], known: Sequence[KnownDifference]
+) -> list[Difference]:
     return [
         difference
         for difference in differences
@@ -84,5 +86,7 @@ def undocumented(differences: Sequence[Difference], known: Sequence[Known]) -> l
     ]
 
 
-def outdated(differences: Sequence[Difference], known: Sequence[Known]) -> list[Known]:
+def find_outdated(
+    differences: Sequence[Difference], known: Sequence[KnownDifference]
+) -> list[KnownDifference]:
     return [row for row in known if not any(row.covers(found) for found in differences)]

@@ -1,8 +1,8 @@
-"""An answer as values that two brokers can have in common: laid flat, without what each of them chooses for itself.
+"""Flattens a response to comparable values, without values that each broker chooses for itself.
 
-Lists whose items have a name or a number are laid out by that, so their order does not matter. Ids, times, addresses
-and sizes of disks are replaced by a word that says what they were. Texts for people are kept apart: brokers word them
-differently, and clients act on codes.
+Lists whose items have a name or number are keyed by it, so their order does not matter. Ids, times, addresses and disk
+sizes are replaced by a placeholder. Texts for people are kept separately: brokers word them differently, and clients
+depend on codes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NAMING = (
     *("api_key", "resource_name", "key", "member_id", "group_id", "partition_id"),
 )
 OF_MEMBER = re.compile(r"(?<=-)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
-"""How the ids of members end, after the name of their client."""
+"""The end of a member id, after the client id."""
 FOR_PEOPLE = frozenset({"error_message", "batch_index_error_message", "documentation"})
 CHOSEN = frozenset({"host", "port", "cluster_id", "log_dir", "total_bytes", "usable_bytes"})
 IGNORED = frozenset({"throttle_time_ms"})
@@ -35,7 +35,7 @@ Flat = dict[str, object]
 
 
 class Normaliser:
-    """For one broker: it learns which id each topic was given, and numbers the members of groups as they are met."""
+    """Normaliser for one broker: it records each topic's id, and numbers group members in order of appearance."""
 
     def __init__(self) -> None:
         self.topics: dict[UUID, str] = {}
@@ -43,7 +43,7 @@ class Normaliser:
         self.now_ms = 0
         self.remembered: dict[object, Flat] = {}
 
-    def flat(self, message: object) -> tuple[Flat, Flat]:
+    def flatten(self, message: object) -> tuple[Flat, Flat]:
         """Values to compare, and texts for people."""
         found: Flat = {}
         texts: Flat = {}
@@ -56,12 +56,12 @@ class Normaliser:
                 found[path] = value
         return found, texts
 
-    def flat_again(self, message: object) -> Flat:
-        """Values of what is often asked, and mostly the same as before."""
+    def flatten_cached(self, message: object) -> Flat:
+        """Values of a response that is requested often and rarely changes."""
         if message not in self.remembered:
             if len(self.remembered) >= REMEMBERED:
                 self.remembered.clear()
-            self.remembered[message], _ = self.flat(message)
+            self.remembered[message], _ = self.flatten(message)
         return dict(self.remembered[message])
 
     def learn(self, message: object) -> None:
@@ -133,7 +133,7 @@ class Normaliser:
         return f"<member {self.members.setdefault(member[0], len(self.members) + 1)}>"
 
     def batches(self, data: bytes, path: str) -> Iterator[tuple[str, object]]:
-        """Whatever can be read as batches, field by field; anything else as it is."""
+        """Batches field by field; all other bytes as they are."""
         view = memoryview(data)
         end = 0
         try:
@@ -162,7 +162,7 @@ def items_of(value: object) -> Iterable[tuple[str, object]] | None:
 
 
 def key_of(item: object) -> object:
-    """What an item of a list is called: its name, else its number, else its id."""
+    """The key of a list item: its name, else its number, else its id."""
     named = items_of(item)
     if named is None:
         return None

@@ -1,4 +1,4 @@
-"""The znodes as values: every path, and what its JSON says, field by field."""
+"""Flattens znodes: every path, and its JSON field by field."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from interop.scenarios.normalise import Normaliser
 
 CHOSEN = ("cluster", "endpoints", "host", "port", "id")
 ZOOKEEPERS_OWN = "/zookeeper"
-BROKER_IDS = "/brokers/ids/"  # written as often as a broker learns something of its addresses
+BROKER_IDS = "/brokers/ids/"  # written whenever a broker learns something about its addresses
 
 
 Nodes = dict[str, tuple[bytes, int]]

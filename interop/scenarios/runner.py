@@ -1,4 +1,4 @@
-"""Plays a script to one broker and writes down what it answers. It compares nothing and expects nothing."""
+"""Plays a script to one broker and records the responses. It compares nothing and expects nothing."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ class Ours:
         self.broker.start()
 
 
-class Begun(NamedTuple):
-    """A request that waits for its answer."""
+class PendingRequest(NamedTuple):
+    """A request without its response yet."""
 
     raw: Raw
     response: type[Message]
@@ -99,14 +99,14 @@ class Runner:
         self.transcript = Transcript()
         self.answers: dict[str, Any] = {}
         self.connection: Raw | None = None
-        self.begun: dict[str, Begun] = {}
+        self.begun: dict[str, PendingRequest] = {}
 
     def run(self, script: Iterable[Step]) -> Transcript:
         try:
             for step in script:
                 assert step.name not in self.transcript.answers, f"two steps: {step.name}"
                 self.normaliser.now_ms = int(time.time() * 1000)
-                self.do(step.name, step.does)
+                self.do(step.name, step.action)
         finally:
             self.disconnect()
             for begun in self.begun.values():
@@ -154,11 +154,11 @@ class Runner:
             self.transcript.answers[name] = HUNG_UP if closed else {"connection": "no answer"}
             return
         self.answers[name] = answer
-        values, texts = self.normaliser.flat(answer)
+        values, texts = self.normaliser.flatten(answer)
         self.transcript.answers[name] = values
         self.transcript.messages[name] = texts
 
-    # ---- what a request may ask for
+    # ---- request context
 
     def topic_id(self, topic: str) -> UUID:
         return next(known for known, name in self.normaliser.topics.items() if name == topic)
@@ -178,7 +178,7 @@ class Runner:
         deadline = time.monotonic() + AWAIT_SECONDS
         while True:
             answer = self.ask(action.request, action.version, AWAIT_SECONDS)
-            found, _ = self.normaliser.flat(answer)
+            found, _ = self.normaliser.flatten(answer)
             if found.get(action.path) == action.value or time.monotonic() > deadline:
                 return answer
             time.sleep(0.05)
@@ -187,7 +187,7 @@ class Runner:
         message = action.request(self) if callable(action.request) else action.request
         raw = Raw(self.broker.bootstrap_servers)
         sent = raw.begin(message, action.version)
-        self.begun[step] = Begun(raw, APIS[message.API_KEY].response, *sent)
+        self.begun[step] = PendingRequest(raw, APIS[message.API_KEY].response, *sent)
         return {}
 
     def end(self, action: End) -> Message:

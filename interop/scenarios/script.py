@@ -1,9 +1,8 @@
-"""The whole script, chapter by chapter. Later work adds a chapter, or steps to one."""
+"""The whole script, chapter by chapter. New requests go into a new chapter or an existing one."""
 
 from __future__ import annotations
 
 from barnabas.wire.messages.metadata import MetadataRequest
-from interop.scenarios.asks import ask, epoch_end, fetch, list_offsets
 from interop.scenarios.chapters import (
     connections,
     contents,
@@ -15,6 +14,7 @@ from interop.scenarios.chapters import (
     topics,
 )
 from interop.scenarios.chapters import fetch as fetching
+from interop.scenarios.requests import ask, epoch_end, fetch, list_offsets
 from interop.scenarios.step import Await, ListLogDir, ListPartition, ListZnodes, Restart, Step
 
 WRITTEN = (
@@ -25,7 +25,7 @@ WRITTEN = (
 
 def files(when: str) -> tuple[Step, ...]:
     return tuple(
-        Step(name=f"files {when}: {topic}", does=ListPartition(topic=topic)) for topic in WRITTEN
+        Step(name=f"files {when}: {topic}", action=ListPartition(topic=topic)) for topic in WRITTEN
     )
 
 
@@ -40,11 +40,11 @@ SCRIPT: tuple[Step, ...] = (
     *group_offsets.STEPS,
     *connections.STEPS,
     *files("in use"),
-    Step(name="znodes", does=ListZnodes()),
-    Step(name="restart", does=Restart()),
+    Step(name="znodes", action=ListZnodes()),
+    Step(name="restart", action=Restart()),
     Step(
         name="restarted: up again",
-        does=Await(
+        action=Await(
             request=MetadataRequest(topics=None),
             path="topics.three.partitions.2.leader_id",
             value=1,
@@ -61,9 +61,9 @@ SCRIPT: tuple[Step, ...] = (
     *produce.AFTER_RESTART,
     *group_members.MISSED,
     *files("after a restart"),
-    Step(name="znodes after a restart", does=ListZnodes()),
+    Step(name="znodes after a restart", action=ListZnodes()),
 )
 AFTER_STOP: tuple[Step, ...] = (
     *files("after a stop"),
-    Step(name="files after a stop: beside the partitions", does=ListLogDir()),
+    Step(name="files after a stop: beside the partitions", action=ListLogDir()),
 )

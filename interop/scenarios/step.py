@@ -1,7 +1,7 @@
-"""What a script is made of: steps, each a name and one thing that is done to a broker. Nothing here compares.
+"""The elements of a script: steps, each with a name and one action on a broker. Nothing here compares.
 
-A request that needs something only this broker knows (the id it gave to a topic, the session it opened) is written as a
-function of `Given`. Everything else is plain values.
+A request that needs a value of the broker (a topic id, a session id) is written as a function of `RequestContext`.
+Everything else is plain values.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from uuid import UUID
 from barnabas.wire.codec import Message
 
 
-class Given(Protocol):
-    """What a request may take from the broker that it is sent to."""
+class RequestContext(Protocol):
+    """Values of the target broker that a request may use."""
 
     def topic_id(self, topic: str) -> UUID: ...
 
     def answer(self, step: str) -> Any:
-        """The answer to an earlier step, as it came."""
+        """The response to an earlier step."""
         ...
 
 
-Request = Message | Callable[[Given], Message]
+Request = Message | Callable[[RequestContext], Message]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """A request and its answer. Without a version, the newest."""
+    """A request and its response. Uses the newest version unless one is given."""
 
     request: Request
     version: int | None = None
@@ -38,7 +38,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin:
-    """A request whose answer is not waited for, on a connection of its own: of who waits for others in a group."""
+    """A request on its own connection, without waiting for its response: for group members that wait for others."""
 
     request: Request
     version: int | None = None
@@ -46,7 +46,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """The answer to the request of that step."""
+    """The response to the request of that step."""
 
     step: str
     patience_s: float = 20.0
@@ -54,7 +54,7 @@ class End:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Send:
-    """A request that is not answered, as acks=0: whether the broker hangs up is the answer."""
+    """A request without a response, such as acks=0. The result is whether the broker closes the connection."""
 
     request: Request
     version: int | None = None
@@ -62,19 +62,19 @@ class Send:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendBytes:
-    """Any bytes at all: how many bytes come back, and whether the broker hangs up."""
+    """Arbitrary bytes. The result is the number of response bytes, and whether the broker closes the connection."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restart:
-    """A clean stop and a start on the same data."""
+    """A clean shutdown and a start on the same data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListPartition:
-    """The directory of one partition: its files, and what is in them."""
+    """The directory of one partition: its files and their contents."""
 
     topic: str
     partition: int = 0
@@ -82,17 +82,17 @@ class ListPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListLogDir:
-    """What stands beside the partitions."""
+    """The files next to the partitions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListZnodes:
-    """What stands in ZooKeeper, or in the registry, about these topics and about the cluster."""
+    """The znodes, in ZooKeeper or the embedded registry, about these topics and the cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Await:
-    """Asked again until the answer has this value at this path: for what a broker does in its own time."""
+    """Repeat a request until the response has this value at this path: for asynchronous work of a broker."""
 
     request: Request
     path: str
@@ -108,17 +108,17 @@ Action = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     name: str
-    does: Action
+    action: Action
 
 
 Answer = Mapping[str, object]
-"""An answer laid flat: a path for every value in it."""
+"""A flattened response: a path for every value."""
 
 
 @dataclass(slots=True)
 class Transcript:
-    """What one broker answered, step by step."""
+    """The responses of one broker, step by step."""
 
     answers: dict[str, Answer] = field(default_factory=dict)
     messages: dict[str, Answer] = field(default_factory=dict)
-    """Texts for people: kept to be read, not compared."""
+    """Texts for people: kept for reading, not compared."""

@@ -1,1 +1,1 @@
-"""One file per family of questions."""
+"""One module per group of requests."""

@@ -1,9 +1,9 @@
-"""Frames that are no requests, and requests nobody serves."""
+"""Invalid frames and unsupported requests."""
 
 from __future__ import annotations
 
 from barnabas.wire.messages.api_versions import ApiVersionsRequest
-from interop.scenarios.asks import ask
+from interop.scenarios.requests import ask
 from interop.scenarios.step import SendBytes, Step
 from tests.raw_connection import with_size
 
@@ -22,7 +22,7 @@ FRAMES = {
 
 SOFTWARE = {"client_software_name": "raw", "client_software_version": "1"}
 STEPS: tuple[Step, ...] = (
-    *(Step(name=f"frame: {what}", does=SendBytes(data=data)) for what, data in FRAMES.items()),
+    *(Step(name=f"frame: {what}", action=SendBytes(data=data)) for what, data in FRAMES.items()),
     *(
         ask(f"api versions: version {version}", ApiVersionsRequest(**SOFTWARE), version)
         for version in range(5)

@@ -1,6 +1,6 @@
-"""Batches whose header is right and whose records are not what it promises: plain, and packed by each codec.
+"""Batches with a valid header whose records do not match it: uncompressed, and compressed with each codec.
 
-Nobody's client sends these. Who takes one has a log that no consumer gets past.
+No client sends these. A broker that accepts one has a log that no consumer can read.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import cramjam
 
 from barnabas.wire.compression import Compression, compress
 from barnabas.wire.records import seal_batch, varint
-from interop.scenarios.asks import (
+from interop.scenarios.requests import (
     ATTRIBUTES_AT,
     THEN,
     ask,
@@ -50,25 +50,25 @@ def records(count: int) -> bytes:
 
 
 def wide(number: int, size: int = 5) -> bytes:
-    """As a varint of so many bytes, in whose last bits are set that there is no room for."""
+    """A varint of `size` bytes, whose last byte has bits that do not fit."""
     doubled = number << 1 | 1 << (7 * size - 1)
     digits = [doubled >> 7 * place & 0x7F | 0x80 for place in range(size)]
     return bytes(digits[:-1]) + bytes((digits[-1] & 0x7F,))
 
 
 def among_many(number: int, fields: bytes) -> bytes:
-    """400, one of which has other fields."""
+    """400 records, one of which has other fields."""
     return records(number) + record(number, fields) + records(400)[len(records(number + 1)) :]
 
 
 def amid(odd: bytes) -> bytes:
-    """The second of three."""
+    """Three records with `odd` as the second."""
     return record(0) + odd + record(2)
 
 
 OUT_OF_ORDER = b"".join(record(delta, time=varint(delta * 977 % 100)) for delta in range(100))
 
-# What stands in the batch, and how many it announces.
+# The records of a batch, and the announced count.
 CONTENTS: dict[str, tuple[bytes, int]] = {
     "as it should be": (records(3), 3),
     "one more announced": (records(3), 4),
@@ -174,7 +174,7 @@ def sealed(body: bytes, count: int, attributes: int = 0) -> bytes:
 
 
 def packed(codec: Compression, frames: bytes) -> bytes:
-    """A batch around what claims to be three records, packed."""
+    """A compressed batch that claims to have three records."""
     return changed(sealed(frames, 3), ATTRIBUTES_AT, ">h", codec)
 
 
@@ -190,7 +190,7 @@ zstd = partial(compress, Compression.ZSTD)
 
 
 def frames(codec: Compression) -> dict[str, bytes]:
-    """What can be wrong with the packing."""
+    """Frames with invalid compression."""
     whole = compress(codec, records(3))
     return {
         "cut short": whole[:-1],
@@ -211,7 +211,7 @@ LONG_TEXT = bytes(ord("a") + place * place // 7 % 23 for place in range(200))
 
 
 def long_records(broken: int | None = None) -> bytes:
-    """400 KB of them, packed in several blocks by every codec; one may be broken."""
+    """400 KB of records, in several compressed blocks; one may be invalid."""
     return b"".join(
         record(
             number,
@@ -230,7 +230,7 @@ DAMAGES = ("cut in half", "cut short", "with rubbish behind it", "a bit of which
 
 
 def damaged(codec: Compression, what: str, broken: int | None) -> bytes:
-    """A batch whose packing is damaged, perhaps behind a record that is broken."""
+    """A batch with damaged compressed data, possibly after an invalid record."""
     whole = compress(codec, long_records(broken))
     frame = {
         "cut in half": whole[: len(whole) // 2],

@@ -1,4 +1,4 @@
-"""FindCoordinator, and whoever asks for an id to write transactions with."""
+"""FindCoordinator, and InitProducerId with a transactional id."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from barnabas.wire.apis import APIS
 from barnabas.wire.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
 from interop.harness.kafka import SETTINGS
-from interop.scenarios.asks import ask, metadata
-from interop.scenarios.group_asks import alone, committed
+from interop.scenarios.group_requests import alone, committed
+from interop.scenarios.requests import ask, metadata
 from interop.scenarios.step import Await, Step
 
 VERSIONS = APIS[FindCoordinatorRequest.API_KEY].versions
@@ -25,11 +25,11 @@ def find(*keys: str, version: int, kind: int = GROUP) -> FindCoordinatorRequest:
 
 
 def coordinators_are_ready(when: str) -> tuple[Step, ...]:
-    """What is in each partition of offsets has been read."""
+    """Wait until each partition of the offsets topic is loaded."""
     return tuple(
         Step(
             name=f"{when}: the coordinator of {alone(number)} is ready",
-            does=Await(
+            action=Await(
                 request=committed(alone(number)),
                 path=f"groups.{alone(number)}.error_code",
                 value="NONE",
@@ -43,7 +43,9 @@ STEPS: tuple[Step, ...] = (
     ask("find coordinator: before there is one", find("billing", version=6)),
     Step(
         name="find coordinator: when there is one",
-        does=Await(request=find("billing", version=3), version=3, path="error_code", value="NONE"),
+        action=Await(
+            request=find("billing", version=3), version=3, path="error_code", value="NONE"
+        ),
     ),
     *coordinators_are_ready("find coordinator"),
     ask("find coordinator: the topic of groups", metadata(CONSUMER_OFFSETS)),
@@ -74,7 +76,7 @@ STEPS: tuple[Step, ...] = (
     ask("transactions: their topic", metadata(TRANSACTION_STATE, create=True)),
     Step(
         name="transactions: their topic is there",
-        does=Await(
+        action=Await(
             request=metadata(TRANSACTION_STATE),
             path=f"topics.{TRANSACTION_STATE}.partitions.3.error_code",
             value="NONE",

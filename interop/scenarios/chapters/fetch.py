@@ -15,7 +15,7 @@ from barnabas.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from barnabas.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from interop.scenarios.asks import (
+from interop.scenarios.requests import (
     THEN,
     ask,
     batch,
@@ -27,35 +27,35 @@ from interop.scenarios.asks import (
     new_topic,
     produce,
 )
-from interop.scenarios.step import Given, Step
+from interop.scenarios.step import RequestContext, Step
 
-NOBODY = UUID("00000000-0000-4000-8000-00000000beef")
+UNKNOWN_ID = UUID("00000000-0000-4000-8000-00000000beef")
 VERSIONS = APIS[FetchRequest.API_KEY].versions
 BATCHES_SINCE = 4
 BY_ID_SINCE = 13
-Asking = Callable[[Given], FetchRequest]
+RequestBuilder = Callable[[RequestContext], FetchRequest]
 MANY = {"segment.bytes": "300", "segment.index.bytes": "80", "index.interval.bytes": "100"}
 
 
-def called(version: int) -> str:
-    """Old ones know no record batches."""
+def version_name(version: int) -> str:
+    """The label of a version. Old versions know no record batches."""
     return f"{'old ' if version < BATCHES_SINCE else ''}version {version}"
 
 
-def by_id(topic: str, offsets: dict[int, int], session_epoch: int = -1) -> Asking:
-    return lambda given: fetch(
-        topic, offsets, topic_id=given.topic_id(topic), session_epoch=session_epoch
+def by_id(topic: str, offsets: dict[int, int], session_epoch: int = -1) -> RequestBuilder:
+    return lambda context: fetch(
+        topic, offsets, topic_id=context.topic_id(topic), session_epoch=session_epoch
     )
 
 
 def in_session(
     step: str, epoch: int, offsets: Mapping[int, int] | None = None, forget: Sequence[int] = ()
-) -> Asking:
-    """The session that an earlier step opened, in its next epoch."""
-    return lambda given: fetch(
+) -> RequestBuilder:
+    """A fetch in the session that an earlier step opened, with the next epoch."""
+    return lambda context: fetch(
         "f",
         offsets or {},
-        session_id=given.answer(step).session_id,
+        session_id=context.answer(step).session_id,
         session_epoch=epoch,
         forget=forget,
     )
@@ -100,7 +100,7 @@ SETUP = (
 
 FETCH = (
     *(
-        ask(f"fetch: {called(version)}", fetch("f", {0: 3}), version)
+        ask(f"fetch: {version_name(version)}", fetch("f", {0: 3}), version)
         for version in VERSIONS
         if version < BY_ID_SINCE
     ),
@@ -132,7 +132,7 @@ FETCH = (
     ask("fetch: an unknown partition", fetch("f", {7: 0}), 12),
     ask("fetch: a negative partition", fetch("f", {-1: 0}), 12),
     ask("fetch: a bad name", fetch("a/b", {0: 0}), 12),
-    ask("fetch: an unknown id", fetch("", {0: 0}, topic_id=NOBODY), 13),
+    ask("fetch: an unknown id", fetch("", {0: 0}, topic_id=UNKNOWN_ID), 13),
     ask("fetch: the id 0", fetch("", {0: 0}), 13),
     ask("fetch: an unknown partition by id", by_id("f", {7: 0}), 13),
     ask("fetch: nothing", fetch("f", {}), 12),
@@ -168,7 +168,7 @@ FETCH = (
     ),
     *(
         ask(
-            f"fetch: partition max bytes 100, {called(version)}",
+            f"fetch: partition max bytes 100, {version_name(version)}",
             fetch("f", {0: 0}, partition_max_bytes=100),
             version,
         )
@@ -180,11 +180,11 @@ FETCH = (
         for epoch in (0, 1, 99)
     ),
     *(
-        ask(f"fetch: squeezed, {called(version)}", fetch("squeezed", {0: 0}), version)
+        ask(f"fetch: squeezed, {version_name(version)}", fetch("squeezed", {0: 0}), version)
         for version in (0, 2, 4, 9, 10)
     ),
     *(
-        ask(f"fetch: only zstd, {called(version)}", fetch("squeezed", {0: 20}), version)
+        ask(f"fetch: only zstd, {version_name(version)}", fetch("squeezed", {0: 20}), version)
         for version in (1, 3, 9, 10)
     ),
     ask("fetch: by a broker that is no replica", fetch("f", {0: 0}), 12),
@@ -227,7 +227,7 @@ SESSIONS = (
     ),
     ask("session: none, in epoch 1", fetch("f", {0: 0}, session_id=0, session_epoch=1), 12),
     ask("session: with an unknown topic", fetch("nobody", {0: 0}, session_epoch=0), 12),
-    ask("session: with an unknown id", fetch("", {0: 0}, topic_id=NOBODY, session_epoch=0), 13),
+    ask("session: with an unknown id", fetch("", {0: 0}, topic_id=UNKNOWN_ID, session_epoch=0), 13),
     ask("session: opened by id", by_id("f", ALL, session_epoch=0), 13),
     ask("session: to be emptied", fetch("f", ALL, session_epoch=0), 12),
     ask(

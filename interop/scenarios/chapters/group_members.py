@@ -1,4 +1,4 @@
-"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: the life of a group, and whoever does not belong to it."""
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: the life of a group, and unknown members."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from barnabas.wire.messages.heartbeat import HeartbeatRequest
 from barnabas.wire.messages.join_group import JoinGroupRequest
 from barnabas.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from barnabas.wire.messages.sync_group import SyncGroupRequest
-from interop.scenarios.asks import ask, create, new_topic
-from interop.scenarios.group_asks import (
+from interop.scenarios.group_requests import (
     OTHER_TOPIC,
     RANGE,
     STICKY,
@@ -29,7 +28,8 @@ from interop.scenarios.group_asks import (
     subscribed,
     sync,
 )
-from interop.scenarios.step import Await, Begin, End, Given, Request, Step
+from interop.scenarios.requests import ask, create, new_topic
+from interop.scenarios.step import Await, Begin, End, Request, RequestContext, Step
 
 JOINS = APIS[JoinGroupRequest.API_KEY].versions
 SYNCS = APIS[SyncGroupRequest.API_KEY].versions
@@ -41,15 +41,15 @@ STRANGER = "raw-00000000-0000-4000-8000-00000000beef"
 
 
 def begin(name: str, request: Request, version: int | None = None) -> Step:
-    return Step(name=name, does=Begin(request=request, version=version))
+    return Step(name=name, action=Begin(request=request, version=version))
 
 
 def end(name: str, step: str) -> Step:
-    return Step(name=name, does=End(step=step))
+    return Step(name=name, action=End(step=step))
 
 
 def until(name: str, request: Request, path: str, value: object) -> Step:
-    return Step(name=name, does=Await(request=request, path=path, value=value))
+    return Step(name=name, action=Await(request=request, path=path, value=value))
 
 
 def joins_again(version: int) -> Request:
@@ -99,7 +99,7 @@ NEWCOMERS = (
     ),
 )
 
-# ---- one group from its first member to its last
+# ---- one group from its first to its last member
 
 G = "shared"
 FIRST = "group: the first comes"
@@ -128,10 +128,10 @@ def first_syncs(
 
 
 def assigned(generation: int, *steps: str) -> Request:
-    """By the first of them, who leads: to each the name of the step in which it came."""
+    """A SyncGroup of the group leader that assigns to each member the name of the step in which it joined."""
 
-    def request(given: Given) -> Message:
-        ids = {given.answer(step).member_id: step.encode() for step in steps}
+    def request(context: RequestContext) -> Message:
+        ids = {context.answer(step).member_id: step.encode() for step in steps}
         return sync(G, generation, next(iter(ids)), ids)
 
     return request
@@ -179,7 +179,7 @@ LIFE = (
     ask("heartbeat: without an id", heartbeat(G, 1, "")),
     ask("heartbeat: of no group", heartbeat("", 1, STRANGER)),
     ask("heartbeat: of a group nobody knows", heartbeat("nowhere", 1, STRANGER)),
-    # A second member: everybody is called together.
+    # A second member joins: a rebalance starts.
     ask(SECOND, join(G, protocols=(STICKY, RANGE))),
     *seen("while a second has only its id"),
     begin(
@@ -231,7 +231,7 @@ LIFE = (
         forget(G, {OTHER_TOPIC: (0,), TOPIC: (0, 9), "nobody": (0,)}),
     ),
     ask("group: it is deleted while it has members", delete_groups(G)),
-    # It is left.
+    # Members leave.
     *(
         ask(
             f"leave: a stranger, version {version}",
@@ -313,7 +313,7 @@ STATIC = (
     until("static: empty", describe_groups(S), f"groups.{S}.group_state", "Empty"),
 )
 
-# ---- groups of others than consumers, and what stays over a restart
+# ---- groups other than consumer groups, and groups after a restart
 
 C = "connectors"
 STAYS = "stays"
@@ -339,7 +339,7 @@ OTHERS = (
     ),
 )
 
-# ---- one that is not heard of any more
+# ---- a member without heartbeats
 
 MUTE = "mute: joins"
 SHORT_MS = 6_000

@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete of who assigns for himself; DescribeGroups, ListGroups, DeleteGroups."""
+"""OffsetCommit, OffsetFetch, OffsetDelete without members; DescribeGroups, ListGroups, DeleteGroups."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from barnabas.wire.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
 )
-from interop.scenarios.asks import THEN, ask, create, delete, new_topic
 from interop.scenarios.chapters.coordinators import coordinators_are_ready
-from interop.scenarios.group_asks import (
+from interop.scenarios.group_requests import (
     OTHER_TOPIC,
     TOPIC,
     alone,
@@ -29,6 +28,7 @@ from interop.scenarios.group_asks import (
     forget,
     list_groups,
 )
+from interop.scenarios.requests import THEN, ask, create, delete, new_topic
 from interop.scenarios.step import Await, Step
 
 COMMITS = APIS[OffsetCommitRequest.API_KEY].versions
@@ -294,7 +294,7 @@ OF_DELETED_TOPICS = (
     *(
         Step(
             name=f"offsets of a deleted topic: gone, of {group}",
-            does=Await(
+            action=Await(
                 request=committed(group, of={GONE: (0,)}),
                 path=f"groups.{group}.topics.{GONE}.partitions.0.committed_offset",
                 value=-1,
@@ -304,10 +304,10 @@ OF_DELETED_TOPICS = (
     ),
     ask("offsets of a deleted topic: the rest", committed("orphan", "half-orphan")),
     ask("offsets of a deleted topic: the groups", describe_groups("orphan", "half-orphan")),
-    # What is left of the topic itself goes in its own time.
+    # The topic's files are deleted asynchronously.
     Step(
         name="offsets of a deleted topic: its name is free again",
-        does=Await(
+        action=Await(
             request=create(new_topic(GONE), validate_only=True),
             path=f"topics.{GONE}.error_code",
             value="NONE",

@@ -1,4 +1,4 @@
-"""Metadata, DescribeConfigs, DescribeCluster, DescribeLogDirs: what a cluster says of itself."""
+"""Metadata, DescribeConfigs, DescribeCluster, DescribeLogDirs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from barnabas.wire.messages.describe_configs import (
 )
 from barnabas.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from interop.scenarios.asks import ask, create, describe, metadata, new_topic
+from interop.scenarios.requests import ask, create, describe, metadata, new_topic
 from interop.scenarios.step import Await, Step
 
-NOBODY = UUID("00000000-0000-4000-8000-00000000beef")
+UNKNOWN_ID = UUID("00000000-0000-4000-8000-00000000beef")
 TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
 VERSIONS = APIS[MetadataRequest.API_KEY].versions
 DESCRIBE_VERSIONS = APIS[DescribeConfigsRequest.API_KEY].versions
@@ -48,7 +48,7 @@ STEPS: tuple[Step, ...] = (
     *(
         Step(
             name=f"metadata: {name} was created",
-            does=Await(
+            action=Await(
                 request=metadata(name), path=f"topics.{name}.partitions.0.leader_id", value=1
             ),
         )
@@ -57,20 +57,20 @@ STEPS: tuple[Step, ...] = (
     ask("metadata: a colliding topic to be created", metadata("a_b", create=True)),
     ask(
         "metadata: by id",
-        lambda given: MetadataRequest(
-            topics=(MetadataRequestTopic(given.topic_id("known")),),
+        lambda context: MetadataRequest(
+            topics=(MetadataRequestTopic(context.topic_id("known")),),
             allow_auto_topic_creation=False,
         ),
     ),
     ask(
         "metadata: an unknown id",
-        MetadataRequest(topics=(MetadataRequestTopic(NOBODY),), allow_auto_topic_creation=True),
+        MetadataRequest(topics=(MetadataRequestTopic(UNKNOWN_ID),), allow_auto_topic_creation=True),
     ),
     *(
         ask(
             f"metadata: by id, version {version}",
-            lambda given: MetadataRequest(
-                topics=(MetadataRequestTopic(given.topic_id("known"), "known"),)
+            lambda context: MetadataRequest(
+                topics=(MetadataRequestTopic(context.topic_id("known"), "known"),)
             ),
             version,
         )
@@ -78,20 +78,20 @@ STEPS: tuple[Step, ...] = (
     ),
     ask(
         "metadata: by id with an empty name",
-        lambda given: MetadataRequest(
+        lambda context: MetadataRequest(
             topics=(
-                MetadataRequestTopic(given.topic_id("known"), ""),
-                MetadataRequestTopic(NOBODY, ""),
-                MetadataRequestTopic(given.topic_id("known"), "known"),
+                MetadataRequestTopic(context.topic_id("known"), ""),
+                MetadataRequestTopic(UNKNOWN_ID, ""),
+                MetadataRequestTopic(context.topic_id("known"), "known"),
             ),
             allow_auto_topic_creation=True,
         ),
     ),
     ask(
         "metadata: by id next to a name",
-        lambda given: MetadataRequest(
+        lambda context: MetadataRequest(
             topics=(
-                MetadataRequestTopic(given.topic_id("known")),
+                MetadataRequestTopic(context.topic_id("known")),
                 MetadataRequestTopic(name="unborn"),
             ),
             allow_auto_topic_creation=True,
@@ -99,7 +99,7 @@ STEPS: tuple[Step, ...] = (
     ),
     ask(
         "metadata: a null name, version 10",
-        MetadataRequest(topics=(MetadataRequestTopic(NOBODY, None),)),
+        MetadataRequest(topics=(MetadataRequestTopic(UNKNOWN_ID, None),)),
         10,
     ),
     ask(

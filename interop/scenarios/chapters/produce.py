@@ -1,4 +1,4 @@
-"""Produce, in every version and with all that can be wrong with a batch; idempotent producers; InitProducerId."""
+"""Produce in every version and with every kind of invalid batch; idempotent producers; InitProducerId."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from barnabas.wire.compression import Compression
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.records import TimestampType
-from interop.scenarios.asks import (
+from interop.scenarios.requests import (
     ATTRIBUTES_AT,
     COUNT_AT,
     FAR,
@@ -19,6 +19,7 @@ from interop.scenarios.asks import (
     changed,
     create,
     describe,
+    fake_compressed,
     fetch,
     keyed,
     list_offsets,
@@ -26,7 +27,6 @@ from interop.scenarios.asks import (
     new_topic,
     numbered,
     produce,
-    rubbish,
 )
 from interop.scenarios.step import Ask, Await, Send, Step
 
@@ -85,13 +85,13 @@ BROKEN = {
     "magic 0": message_set(0, b"value"),
     "magic 1": message_set(1, b"value"),
 }
-# Nothing is wrong with their headers; who does not look behind them takes them.
+# Their headers are valid; a broker that checks only headers accepts them.
 FAULTY = {
     "more records announced than there are": changed(
         changed(ONE, COUNT_AT, ">i", 3), LAST_DELTA_AT, ">i", 2
     ),
     **{
-        f"{codec.name.lower()} that is none": rubbish(codec)
+        f"{codec.name.lower()} that is none": fake_compressed(codec)
         for codec in Compression
         if codec is not Compression.NONE
     },
@@ -105,14 +105,14 @@ PRODUCE: tuple[Step, ...] = (
         for version in VERSIONS
     ),
     *(ask(f"produce: acks {acks}", produce("p", ONE, acks=acks)) for acks in (1, -1, 2, 5, -2)),
-    Step(name="produce: acks 0", does=Send(request=produce("p", ONE, acks=0))),
+    Step(name="produce: acks 0", action=Send(request=produce("p", ONE, acks=0))),
     Step(
         name="produce: acks 0 to an unknown topic",
-        does=Send(request=produce("nobody", ONE, acks=0)),
+        action=Send(request=produce("nobody", ONE, acks=0)),
     ),
     Step(
         name="produce: acks 0 and a wrong crc",
-        does=Send(request=produce("p", BROKEN["a wrong crc"], acks=0)),
+        action=Send(request=produce("p", BROKEN["a wrong crc"], acks=0)),
     ),
     ask("produce: an unknown topic", produce("nobody", ONE)),
     ask("produce: an unknown partition", produce("p", ONE, partition=7)),
@@ -154,12 +154,12 @@ PRODUCE: tuple[Step, ...] = (
     *(
         ask(
             f"produce: {codec.name.lower()} that is none, to a topic that unpacks",
-            produce("plain", rubbish(codec)),
+            produce("plain", fake_compressed(codec)),
         )
         for codec in Compression
         if codec is not Compression.NONE
     ),
-    Step(name="produce: null", does=Ask(request=produce("p", None), patience_s=1.0)),
+    Step(name="produce: null", action=Ask(request=produce("p", None), patience_s=1.0)),
     *(
         ask(f"produce: {what}, version 2", produce("broken-old", data), 2)
         for what, data in BROKEN.items()
@@ -256,7 +256,7 @@ IDEMPOTENT: tuple[Step, ...] = (
     ask("idempotent: a negative epoch", produce("idem-2", numbered(B, -1, 3))),
     Step(
         name="producer id: the first takes a while",
-        does=Await(
+        action=Await(
             request=InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000),
             path="error_code",
             value="NONE",

@@ -1,4 +1,4 @@
-"""Creating and deleting topics: every input of the table of errors, and what is there afterwards."""
+"""CreateTopics and DeleteTopics: every input of the error table, and the resulting state."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from barnabas.wire.messages.create_topics import (
     CreateTopicsRequest,
 )
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from interop.scenarios.asks import ask, create, delete, metadata, new_topic
+from interop.scenarios.requests import ask, create, delete, metadata, new_topic
 from interop.scenarios.step import Await, Step
 
-NOBODY = UUID("00000000-0000-4000-8000-00000000beef")
+UNKNOWN_ID = UUID("00000000-0000-4000-8000-00000000beef")
 
 BAD_NAMES = {
     "empty": "",
@@ -55,7 +55,7 @@ REFUSED = {
     "a message format that never was": new_topic("new", configs={"message.format.version": "x"}),
 }
 
-# Only checked, since Kafka would make them.
+# Validated only, since Kafka would create them.
 TOO_MANY = {
     "10000 partitions": new_topic("new", 10_000),
     "10001 partitions": new_topic("new", 10_001),
@@ -86,7 +86,7 @@ ACCEPTED = {
     "a hyphen and a digit": new_topic("name-7"),
 }
 
-# Only checked: Kafka would create them, and they would never have a leader.
+# Validated only: Kafka would create them, and they would never have a leader.
 QUIRKS = {
     "an unknown broker": new_topic("new", -1, -1, assignments={0: (77,)}),
     "a negative broker": new_topic("new", -1, -1, assignments={0: (-1,)}),
@@ -124,14 +124,16 @@ STEPS: tuple[Step, ...] = (
     ask("create: without waiting", create(new_topic("hasty"), timeout_ms=0)),
     Step(
         name="create: what was not waited for is there",
-        does=Await(request=metadata("hasty"), path="topics.hasty.partitions.0.leader_id", value=1),
+        action=Await(
+            request=metadata("hasty"), path="topics.hasty.partitions.0.leader_id", value=1
+        ),
     ),
     ask("delete: an unknown topic", delete("nobody")),
     ask("delete: a bad name", delete("a/b")),
     ask("delete: an empty name", delete("")),
     ask(
         "delete: an unknown id",
-        DeleteTopicsRequest(topics=(DeleteTopicState(None, NOBODY),), timeout_ms=1000),
+        DeleteTopicsRequest(topics=(DeleteTopicState(None, UNKNOWN_ID),), timeout_ms=1000),
     ),
     ask(
         "delete: neither name nor id",
@@ -139,16 +141,16 @@ STEPS: tuple[Step, ...] = (
     ),
     ask(
         "delete: by name and id",
-        lambda given: DeleteTopicsRequest(
-            topics=(DeleteTopicState("good", given.topic_id("good")),), timeout_ms=1000
+        lambda context: DeleteTopicsRequest(
+            topics=(DeleteTopicState("good", context.topic_id("good")),), timeout_ms=1000
         ),
     ),
     ask("delete: a topic twice", delete("good", "good")),
     ask("delete: nothing", delete()),
     ask(
         "delete: by id",
-        lambda given: DeleteTopicsRequest(
-            topics=(DeleteTopicState(None, given.topic_id("good-2")),), timeout_ms=30_000
+        lambda context: DeleteTopicsRequest(
+            topics=(DeleteTopicState(None, context.topic_id("good-2")),), timeout_ms=30_000
         ),
     ),
     *(
@@ -163,7 +165,7 @@ STEPS: tuple[Step, ...] = (
     ask("delete: what is gone", delete("hasty")),
     Step(
         name="create: what was deleted",
-        does=Await(
+        action=Await(
             request=create(new_topic("hasty", 2)), path="topics.hasty.error_code", value="NONE"
         ),
     ),

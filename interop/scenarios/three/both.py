@@ -1,7 +1,6 @@
-"""The script for three brokers, played to three of Kafka's and to three of ours around one ZooKeeper.
+"""Plays the script for three brokers to three Kafka brokers and three of ours with one ZooKeeper.
 
-Step by step to both, side by side: what takes time, a session that runs out or a broker that starts, passes for both at
-once.
+Each step is played to both before the next, so that waits for sessions and starts overlap.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from pathlib import Path
 from barnabas.java.find import Java
 from interop.harness.jars import Jars
 from interop.harness.kafka import KafkaBroker
-from interop.harness.ours import OurBroker
+from interop.harness.our_broker import OurBroker
 from interop.harness.zookeeper import ZooKeeper
 from interop.scenarios.step import Transcript
 from interop.scenarios.three.script import SCRIPT
@@ -26,13 +25,13 @@ SETTINGS = {
     "zookeeper.session.timeout.ms": "6000",
     "controlled.shutdown.enable": "true",
     "controlled.shutdown.retry.backoff.ms": "500",
-    # Leaders stay where a stop put them: when they move back by themselves is a matter of minutes.
+    # Leaders stay after a stop: automatic rebalancing would take minutes.
     "auto.leader.rebalance.enable": "false",
-    # For consumers that name their rack; no broker has one at first.
+    # For consumers with a rack id; at first no broker has a rack.
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
     "num.partitions": "2",
     "default.replication.factor": "2",
-    # The records of the script are years old.
+    # The script's records are years old.
     "log.retention.ms": "-1",
 }
 

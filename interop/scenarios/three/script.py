@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from interop.scenarios.three import (
-    asking,
-    creating,
-    deleting,
-    growing,
-    replicating,
-    stopping,
+    auto_creation,
+    broker_failures,
+    replication,
+    topic_creation,
+    topic_deletion,
+    topic_expansion,
 )
 from interop.scenarios.three.step import Step
 
 SCRIPT: tuple[Step, ...] = (
-    *creating.STEPS,
-    *asking.STEPS,
-    *creating.CLEARED,
-    *growing.STEPS,
-    *deleting.STEPS,
-    *replicating.STEPS,
-    *stopping.STEPS,
+    *topic_creation.STEPS,
+    *auto_creation.STEPS,
+    *topic_creation.CLEARED,
+    *topic_expansion.STEPS,
+    *topic_deletion.STEPS,
+    *replication.STEPS,
+    *broker_failures.STEPS,
 )

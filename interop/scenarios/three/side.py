@@ -1,4 +1,4 @@
-"""Three brokers of one kind below a znode of their own, and what can be done to them and asked of them."""
+"""Three brokers of one kind below their own znode, with actions and requests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from interop.scenarios.three.step import (
     Stop,
     Which,
 )
-from interop.scenarios.three.view import View, shown, unrest
+from interop.scenarios.three.view import View, find_unrest, flatten_view
 from support.process import pause_process, require_running
 from tests.compatibility.raw import Raw
 
@@ -45,7 +45,7 @@ POLL_SECONDS = 0.1
 
 
 class Side:
-    """`play` does a step; `look` waits until the cluster is at rest again, and writes down what is there."""
+    """A cluster. `play` does a step; `look` waits until the cluster is at rest, and records its state."""
 
     def __init__(self, name: str, brokers: Sequence[Member]) -> None:
         self.name = name
@@ -57,7 +57,7 @@ class Side:
         self.answers: dict[str, Any] = {}
 
     def start(self) -> None:
-        """The first one alone, so that it is the controller; the others together."""
+        """Start the first broker alone, so that it becomes controller, then the others together."""
         first, *others = self.brokers.values()
         start_together([first])
         self.alive.add(first.broker_id)
@@ -73,13 +73,13 @@ class Side:
 
     def take(self, step: Step) -> None:
         self.play(step)
-        if step.looks:
+        if step.is_recorded:
             self.look(step)
 
     def play(self, step: Step) -> None:
         assert step.name not in self.transcript.answers, f"two steps: {step.name}"
         self.normaliser.now_ms = int(time.time() * 1000)
-        self.transcript.answers[step.name] = self.do(step.name, step.does)
+        self.transcript.answers[step.name] = self.do(step.name, step.action)
 
     def do(self, name: str, action: Action) -> Flat:
         match action:
@@ -116,9 +116,9 @@ class Side:
             view, why = None, "the brokers do not answer"
             with contextlib.suppress(OSError, LookupError):
                 view = self.view()
-                why = unrest(view, self.alive) or ""
-            if view is not None and view.going and not why:
-                # How far a deletion gets that has to wait, nothing tells but that it does not go on.
+                why = find_unrest(view, self.alive) or ""
+            if view is not None and view.marked_topics and not why:
+                # A pending deletion is at rest when it makes no more progress.
                 if before is None or (before.znodes, before.directories) != (
                     view.znodes,
                     view.directories,
@@ -130,8 +130,8 @@ class Side:
             time.sleep(POLL_SECONDS)
         assert view is not None, f"{self.name}, {step.name}: {why}"
         self.controller = view.controller
-        answer = {**self.transcript.answers[step.name], **shown(view, self.normaliser)}
-        # What it was still about to do is a difference, and says which.
+        answer = {**self.transcript.answers[step.name], **flatten_view(view, self.normaliser)}
+        # A pending change is a difference, and names itself.
         self.transcript.answers[step.name] = {**answer, "still to come": why}
 
     def view(self) -> View:
@@ -154,7 +154,7 @@ class Side:
             for number, broker in self.brokers.items()
         }
 
-    # ---- the wire, and the disk
+    # ---- requests and files
 
     def number(self, which: Which) -> int:
         if isinstance(which, int):
@@ -168,7 +168,7 @@ class Side:
         deadline = time.monotonic() + UNTIL_SECONDS
         while True:
             answer = self.answers[step] = self.ask_once(action)
-            values, texts = self.normaliser.flat(answer)
+            values, texts = self.normaliser.flatten(answer)
             path, wanted = action.until or ("", None)
             if values.get(path) == wanted or time.monotonic() > deadline:
                 return values, texts
@@ -193,10 +193,10 @@ class Side:
             return dict(HUNG_UP)
         return dict(STAYS)
 
-    # ---- what a request may ask for
+    # ---- request context
 
     def topic_id(self, topic: str) -> UUID:
-        """The newest of this name."""
+        """The id of the newest topic with this name."""
         return [known for known, name in self.normaliser.topics.items() if name == topic][-1]
 
     def answer(self, step: str) -> Any:

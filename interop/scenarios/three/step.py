@@ -1,4 +1,4 @@
-"""What a script for three brokers is made of. As with one broker: steps are values, and nothing here compares."""
+"""The elements of a script for three brokers. As with one broker: steps are values, and nothing here compares."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from interop.scenarios.step import Request
 
 
 class Role(Enum):
-    """A broker by what it is at this moment, where which of them it is would be chance."""
+    """A broker by its current role, where its id would be random."""
 
     CONTROLLER = "the controller"
     OTHER = "another than the controller"
@@ -21,7 +21,7 @@ Which = int | Role
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """A request to one of them. With `until`, again and again until the answer has this value at this path."""
+    """A request to one broker. With `until`, it is repeated until the response has this value at this path."""
 
     broker: Which
     request: Request
@@ -31,7 +31,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Send:
-    """A request that is not answered, as acks=0: whether the broker hangs up is the answer."""
+    """A request without a response, such as acks=0. The result is whether the broker closes the connection."""
 
     broker: Which
     request: Request
@@ -39,7 +39,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """SIGTERM, and a wait for its end."""
+    """SIGTERM, and wait for the exit."""
 
     broker: int
 
@@ -53,7 +53,7 @@ class Kill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """SIGSTOP. It must go on before its session has timed out."""
+    """SIGSTOP. It must resume before its session times out."""
 
     broker: int
 
@@ -67,7 +67,7 @@ class Resume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """On the data that it has, perhaps with settings that it had not before."""
+    """Start on the existing data, optionally with new settings."""
 
     broker: int
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -87,6 +87,6 @@ Action = Ask | Send | Stop | Kill | Pause | Resume | Start | ListReplicas
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     name: str
-    does: Action
-    looks: bool = True
-    """Whether the whole cluster is looked at afterwards; not after a question, which changes nothing."""
+    action: Action
+    is_recorded: bool = True
+    """Whether the whole cluster is recorded afterwards; not after a step that changes nothing."""

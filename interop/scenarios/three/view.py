@@ -1,9 +1,8 @@
-"""A whole cluster at one moment: its znodes, what each broker says and has on its disk; and whether it is at rest.
+"""The state of a whole cluster: its znodes, each broker's metadata and directories; and whether it is at rest.
 
-A cluster is at rest when nothing more will happen by itself: the brokers that run are registered, every partition that
-can have a leader has one, its ISR is all of its replicas that run, every broker tells exactly what the znodes say and
-has the directories that it should have.
-Only then is there something to compare; on the way there the two are as fast as they are.
+A cluster is at rest when no more changes are pending: the running brokers are registered, every partition that can have
+a leader has one, its ISR contains all running replicas, and every broker's metadata and directories match the znodes.
+States are compared only at rest, because both clusters progress at their own speed.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from interop.scenarios.registry import Nodes, shown_znodes
 TOPICS = "/brokers/topics/"
 CONFIGS = "/config/topics/"
 PLACED = ("any-", "__")
-"""Topics of such names were placed by the cluster, by chance: who has them is not compared, but how they lie is."""
+"""Topics with these names were placed randomly by the cluster: their brokers are not compared, but their balance is."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class View:
     znodes: Nodes
     metadata: Mapping[int, MetadataResponse]
     directories: Mapping[int, frozenset[str]]
-    """Of partitions, also on brokers that are away; those that are to be removed do not count."""
+    """Directories of partitions, also on stopped brokers; without those marked for removal."""
 
     @cached_property
     def controller(self) -> int | None:
@@ -49,7 +48,7 @@ class View:
         return {int(path.rpartition("/")[2]) for path in self.below("/brokers/ids/")}
 
     @cached_property
-    def going(self) -> set[str]:
+    def marked_topics(self) -> set[str]:
         """Topics that are being deleted."""
         return {path.rpartition("/")[2] for path in self.below("/admin/delete_topics/")}
 
@@ -80,7 +79,7 @@ class View:
         return json.loads(data) if data else None
 
     def below(self, root: str) -> list[str]:
-        """Its children, not theirs."""
+        """Its children, without theirs."""
         return [
             path
             for path in self.znodes
@@ -91,31 +90,31 @@ class View:
 # ---- at rest
 
 
-def unrest(view: View, alive: Collection[int]) -> str | None:
-    """What is still to come, the first thing that shows."""
-    return next(everything_to_come(view, set(alive)), None)
+def find_unrest(view: View, alive: Collection[int]) -> str | None:
+    """The first pending change; None at rest."""
+    return next(pending_changes(view, set(alive)), None)
 
 
-def everything_to_come(view: View, alive: set[int]) -> Iterator[str]:
+def pending_changes(view: View, alive: set[int]) -> Iterator[str]:
     if view.registered != alive:
         yield f"{view.registered} are registered"
     if view.controller not in alive:
         yield f"{view.controller} is the controller"
-    for topic in view.going:
-        # Of a deletion, what is left to do waits for the brokers that are away.
+    for topic in view.marked_topics:
+        # The rest of a deletion waits for stopped brokers.
         if all(
             alive.issuperset(found)
             for (name, _), found in view.assignments.items()
             if name == topic
         ):
             yield f"{topic} is being deleted"
-    # Read one after the other: a topic may go in between.
+    # The nodes are read one after the other: a topic may be deleted in between.
     topics = {path.removeprefix(TOPICS) for path in view.below(TOPICS)}
     if topics != {path.removeprefix(CONFIGS) for path in view.below(CONFIGS)}:
         yield "a topic has no settings, or settings no topic"
     yield from unsettled(view, alive)
-    for broker, told in view.metadata.items():
-        yield from (f"broker {broker}: {why}" for why in untold(view, told))
+    for broker, metadata in view.metadata.items():
+        yield from (f"broker {broker}: {why}" for why in stale_metadata(view, metadata))
     for broker in sorted(alive):
         yield from (f"broker {broker}: {why}" for why in not_on_disk(view, broker, topics))
 
@@ -124,7 +123,7 @@ def unsettled(view: View, alive: set[int]) -> Iterator[str]:
     for (topic, partition), replicas in view.assignments.items():
         running = alive.intersection(replicas)
         state = view.states.get((topic, partition))
-        if topic in view.going:
+        if topic in view.marked_topics:
             continue
         if state is None:
             if running:
@@ -139,27 +138,31 @@ def unsettled(view: View, alive: set[int]) -> Iterator[str]:
 def not_on_disk(view: View, broker: int, topics: set[str]) -> Iterator[str]:
     there = view.directories[broker]
     for (topic, partition), replicas in view.assignments.items():
-        if broker in replicas and topic not in view.going and f"{topic}-{partition}" not in there:
+        if (
+            broker in replicas
+            and topic not in view.marked_topics
+            and f"{topic}-{partition}" not in there
+        ):
             yield f"has no directory of {topic}-{partition}"
     for directory in there:
         if directory.rpartition("-")[0] not in topics:
             yield f"still has {directory}"
 
 
-def untold(view: View, told: MetadataResponse) -> Iterator[str]:
-    """Where one broker's metadata is behind the znodes."""
-    if {one.node_id for one in told.brokers} != view.registered:
+def stale_metadata(view: View, metadata: MetadataResponse) -> Iterator[str]:
+    """Where one broker's metadata lags behind the znodes."""
+    if {one.node_id for one in metadata.brokers} != view.registered:
         yield "knows other brokers"
-    if told.controller_id != view.controller:
-        yield f"takes {told.controller_id} for the controller"
+    if metadata.controller_id != view.controller:
+        yield f"takes {metadata.controller_id} for the controller"
     known = {
         (str(topic.name), partition.partition_index): State(
             partition.leader_id, partition.leader_epoch, list(partition.isr_nodes)
         )
-        for topic in told.topics
+        for topic in metadata.topics
         for partition in topic.partitions
     }
-    there = {key: state for key, state in view.states.items() if key[0] not in view.going}
+    there = {key: state for key, state in view.states.items() if key[0] not in view.marked_topics}
     for partition in sorted(known.keys() | there.keys()):
         if known.get(partition) != there.get(partition):
             yield f"{partition} is {known.get(partition)}, not {there.get(partition)}"
@@ -168,11 +171,11 @@ def untold(view: View, told: MetadataResponse) -> Iterator[str]:
 # ---- as values to compare
 
 
-def shown(view: View, normaliser: Normaliser) -> Flat:
+def flatten_view(view: View, normaliser: Normaliser) -> Flat:
     found: Flat = {}
-    for broker, told in view.metadata.items():
-        values = normaliser.flat_again(told)
-        values["controller_id"] = told_controller(view, told)
+    for broker, metadata in view.metadata.items():
+        values = normaliser.flatten_cached(metadata)
+        values["controller_id"] = reported_controller(view, metadata)
         found |= {f"broker {broker}: {path}": value for path, value in values.items()}
     found |= shown_znodes(view.znodes, normaliser)
     if view.controller in view.registered:
@@ -185,12 +188,14 @@ def shown(view: View, normaliser: Normaliser) -> Flat:
     return found
 
 
-def told_controller(view: View, told: MetadataResponse) -> object:
-    return "<the controller>" if told.controller_id == view.controller else told.controller_id
+def reported_controller(view: View, metadata: MetadataResponse) -> object:
+    return (
+        "<the controller>" if metadata.controller_id == view.controller else metadata.controller_id
+    )
 
 
 def by_role(found: Flat, view: View) -> None:
-    """Of what was placed by chance, the ids of brokers become what they are to each other."""
+    """Replace broker ids of randomly placed topics by their position in the replica list."""
     topics = {topic for topic, _ in view.assignments if topic.startswith(PLACED)}
     for topic in topics:
         placed = [replicas for (name, _), replicas in view.assignments.items() if name == topic]
@@ -221,7 +226,7 @@ def places(brokers: list[int], replicas: list[int]) -> str:
 
 
 def layout(placed: list[list[int]], racks: Mapping[int, str | None]) -> str:
-    """How evenly: what each broker leads and has, and on how many racks a partition lies."""
+    """The balance: the number of partitions each broker leads and has, and the number of racks of a partition."""
     leads = Counter(replicas[0] for replicas in placed)
     has = Counter(broker for replicas in placed for broker in replicas)
     sizes = sorted({len(set(replicas)) for replicas in placed})

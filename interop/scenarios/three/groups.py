@@ -1,7 +1,7 @@
-"""Groups on three brokers: who coordinates which, who sends members on, and what goes with a coordinator.
+"""Groups on three brokers: coordinators, redirects of members, and the failure of a coordinator.
 
-As in replicating.py, what needs brokers that are away is played where the story of stopping.py has them away. What is
-asked of groups changes no topic: after most steps nobody looks at the whole cluster.
+As in replication.py, steps that need stopped brokers are played at the matching points of broker_failures.py. Group
+requests change no topic, so most steps do not record the whole cluster.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
 from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.wire.messages.leave_group import MemberIdentity
-from interop.scenarios.asks import create, delete
-from interop.scenarios.group_asks import (
+from interop.scenarios.group_requests import (
     LONG_MS,
     by,
     commit,
@@ -25,13 +24,14 @@ from interop.scenarios.group_asks import (
     subscribed,
     sync,
 )
+from interop.scenarios.requests import create, delete
 from interop.scenarios.step import Request
-from interop.scenarios.three.creating import ask, assigned
 from interop.scenarios.three.step import Step
+from interop.scenarios.three.topic_creation import ask, assigned
 
 READ = "ring"
 OF_ONE, OF_TWO, OF_THREE, ALSO_OF_THREE = GROUPS = ("alone-2", "alone-1", "alone-0", "alone-3")
-"""Each is kept in a partition of its own: these, in this order, are their replicas."""
+"""Each is in its own partition: these, in this order, are their replicas."""
 REPLICAS = ((1, 2, 3), (2, 3, 1), (3, 2, 1), (3, 1, 2))
 FIRST_COORDINATOR = dict(zip(GROUPS, (replicas[0] for replicas in REPLICAS), strict=True))
 JOINED = (OF_TWO, OF_THREE, ALSO_OF_THREE)
@@ -49,7 +49,7 @@ def quick(
     version: int | None = None,
     until: tuple[str, object] | None = None,
 ) -> Step:
-    return ask(f"groups, {name}", request, broker, version=version, until=until, looks=False)
+    return ask(f"groups, {name}", request, broker, version=version, until=until, is_recorded=False)
 
 
 def found(when: str, *brokers: int) -> tuple[Step, ...]:
@@ -64,7 +64,7 @@ def found(when: str, *brokers: int) -> tuple[Step, ...]:
 
 
 def read(when: str, group: str, broker: int) -> Step:
-    """What is committed, as soon as its coordinator has read it."""
+    """The committed offsets, as soon as the coordinator has loaded them."""
     return quick(
         f"offsets of {group} {when}",
         committed(group),
@@ -76,11 +76,11 @@ def read(when: str, group: str, broker: int) -> Step:
 def written(
     when: str, group: str, broker: int, offset: int, *, error: str = "NONE", simple: bool = True
 ) -> Step:
-    """By its member, or by nobody in particular."""
+    """A commit of its member, or without a member."""
     request: Request = commit(group, {READ: {0: offset}})
     if not simple:
         request = by(
-            came(group),
+            join_step(group),
             lambda me: commit(group, {READ: {1: offset}}, generation=1, member=me),
         )
     partition = 0 if simple else 1
@@ -92,8 +92,8 @@ def written(
     )
 
 
-def came(group: str) -> str:
-    """The step in which its member did."""
+def join_step(group: str) -> str:
+    """The name of the step in which its member joined."""
     return f"three brokers: groups, {group} is joined"
 
 
@@ -107,7 +107,7 @@ def member(group: str, broker: int) -> tuple[Step, ...]:
         ),
         quick(
             f"{group} is shared",
-            by(came(group), lambda me: sync(group, 1, me, {me: b"all"})),
+            by(join_step(group), lambda me: sync(group, 1, me, {me: b"all"})),
             broker,
         ),
     )
@@ -115,7 +115,9 @@ def member(group: str, broker: int) -> tuple[Step, ...]:
 
 def beats(when: str, group: str, broker: int) -> Step:
     return quick(
-        f"heartbeat of {group} {when}", by(came(group), lambda me: heartbeat(group, 1, me)), broker
+        f"heartbeat of {group} {when}",
+        by(join_step(group), lambda me: heartbeat(group, 1, me)),
+        broker,
     )
 
 
@@ -185,14 +187,14 @@ AFTER_2_WAS_KILLED: tuple[Step, ...] = (
     written("after 2 was killed", OF_THREE, 3, 4, simple=False),
     quick(
         "a member leaves after 2 was killed",
-        by(came(OF_TWO), lambda me: leave(OF_TWO, MemberIdentity(me))),
+        by(join_step(OF_TWO), lambda me: leave(OF_TWO, MemberIdentity(me))),
         3,
     ),
     written("after its member has left", OF_TWO, 3, 5),
     quick("deleted after 2 was killed", delete_groups(OF_ONE, OF_TWO, OF_THREE), 3),
 )
 
-# One replica is in sync, and two must be: nothing can be written, but read.
+# One replica is in sync, but two are required: groups can be read, not written.
 NEW = "moved"
 WITH_2_ALONE: tuple[Step, ...] = (
     *found("with 2 alone", 2),

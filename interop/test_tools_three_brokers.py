@@ -1,4 +1,4 @@
-"""Kafka's own tools, of 3.9 and of 4, against three brokers of ours around a real ZooKeeper."""
+"""Kafka's own tools of 3.9 and 4 with three of our brokers and a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from barnabas.java.find import Java
 from interop.harness.jars import Jars
 from interop.harness.member import start_together
-from interop.harness.ours import OurBroker
+from interop.harness.our_broker import OurBroker
 from interop.harness.tools import RELEASES, Outcome, Tools
 from interop.harness.zookeeper import ZooKeeper
 from support.waiting import eventually
@@ -20,7 +20,7 @@ NUMBERS = count()
 IDS = (1, 2, 3)
 ON_THREE = ("--partitions", "3", "--replication-factor", "3")
 ON_TWO = ("--partitions", "2", "--replication-factor", "2")
-GOES_SECONDS = 30.0
+DELETE_SECONDS = 30.0
 
 
 class OurCluster:
@@ -42,7 +42,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, zookeeper: ZooKeeper) -> I
             zookeeper_connect=f"{zookeeper.address}/{directory.name}",
             settings={
                 "zookeeper.session.timeout.ms": "6000",
-                # Leaders go back when a tool says so.
+                # Leaders move back only when a tool requests it.
                 "auto.leader.rebalance.enable": "false",
             },
         )
@@ -66,7 +66,7 @@ def of_release(
 ) -> Tools:
     scratch = tmp_path_factory.mktemp("tools-three")
     found = Tools(release=request.param, java=java, jars=kafka_jars, scratch=scratch)
-    found.lay_classes_ready(cluster.bootstrap_servers)
+    found.create_class_archive(cluster.bootstrap_servers)
     return found
 
 
@@ -76,7 +76,7 @@ def topics(tools: Tools, cluster: OurCluster, *arguments: str) -> Outcome:
 
 
 def described(outcome: Outcome) -> dict[int, dict[str, str]]:
-    """By partition, what the tool says of it."""
+    """The fields of each partition in the tool's output."""
     rows = [
         dict(field.split(": ", 1) for field in line.strip().split("\t") if ": " in field)
         for line in outcome.lines
@@ -89,15 +89,15 @@ def led_and_in_sync(outcome: Outcome) -> dict[int, tuple[str, str]]:
     return {number: (row["Leader"], row["Isr"]) for number, row in described(outcome).items()}
 
 
-def test_kafka_topics_creates_and_describes_three_copies(
+def test_kafka_topics_creates_and_describes_three_replicas(
     of_release: Tools, cluster: OurCluster
 ) -> None:
     name = f"copied-{next(NUMBERS)}"
     made = topics(of_release, cluster, "--create", "--topic", name, *ON_THREE)
     assert made.lines == [f"Created topic {name}."]
-    told = topics(of_release, cluster, "--describe", "--topic", name)
-    assert "PartitionCount: 3\tReplicationFactor: 3" in told.lines[0]
-    partitions = described(told)
+    output = topics(of_release, cluster, "--describe", "--topic", name)
+    assert "PartitionCount: 3\tReplicationFactor: 3" in output.lines[0]
+    partitions = described(output)
     assert {row["Leader"] for row in partitions.values()} == {"1", "2", "3"}
     for row in partitions.values():
         assert row["Replicas"] == row["Isr"]
@@ -105,27 +105,27 @@ def test_kafka_topics_creates_and_describes_three_copies(
         assert sorted(row["Replicas"].split(",")) == ["1", "2", "3"]
 
 
-def test_kafka_topics_takes_an_assignment(of_release: Tools, cluster: OurCluster) -> None:
+def test_kafka_topics_uses_replica_assignment(of_release: Tools, cluster: OurCluster) -> None:
     name = f"assigned-{next(NUMBERS)}"
     topics(of_release, cluster, "--create", "--topic", name, "--replica-assignment", "3:1,2:3")
-    told = described(topics(of_release, cluster, "--describe", "--topic", name))
-    assert [row["Replicas"] for row in told.values()] == ["3,1", "2,3"]
-    assert [row["Leader"] for row in told.values()] == ["3", "2"]
+    output = described(topics(of_release, cluster, "--describe", "--topic", name))
+    assert [row["Replicas"] for row in output.values()] == ["3,1", "2,3"]
+    assert [row["Leader"] for row in output.values()] == ["3", "2"]
 
 
-def test_kafka_topics_lets_a_topic_grow(of_release: Tools, cluster: OurCluster) -> None:
+def test_kafka_topics_adds_partitions(of_release: Tools, cluster: OurCluster) -> None:
     name = f"grown-{next(NUMBERS)}"
     topics(of_release, cluster, "--create", "--topic", name, "--replica-assignment", "3:1,2:3")
-    told = topics(of_release, cluster, "--alter", "--topic", name, "--partitions", "4")
-    assert told.lines == []
+    output = topics(of_release, cluster, "--alter", "--topic", name, "--partitions", "4")
+    assert output.lines == []
     grown = described(topics(of_release, cluster, "--describe", "--topic", name))
     assert [row["Replicas"] for row in grown.values()] == ["3,1", "2,3", "2,3", "3,2"]
     assert [row["Leader"] for row in grown.values()] == ["3", "2", "2", "3"]
     by_hand = ("--partitions", "5", "--replica-assignment", "3:1,2:3,2:3,3:2,1:3")
     topics(of_release, cluster, "--alter", "--topic", name, *by_hand)
-    told = topics(of_release, cluster, "--describe", "--topic", name)
-    assert "PartitionCount: 5\tReplicationFactor: 2" in told.lines[0]
-    assert described(told)[4]["Replicas"] == described(told)[4]["Isr"] == "1,3"
+    output = topics(of_release, cluster, "--describe", "--topic", name)
+    assert "PartitionCount: 5\tReplicationFactor: 2" in output.lines[0]
+    assert described(output)[4]["Replicas"] == described(output)[4]["Isr"] == "1,3"
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_kafka_topics_lets_a_topic_grow(of_release: Tools, cluster: OurCluster) 
         ("nobody", "3", "does not exist"),
     ],
 )
-def test_kafka_topics_says_why_a_topic_does_not_grow(
+def test_kafka_topics_reports_rejected_expansion(
     of_release: Tools, cluster: OurCluster, topic: str, partitions: str, why: str
 ) -> None:
     where = ("--bootstrap-server", cluster.bootstrap_servers)
@@ -149,7 +149,9 @@ def test_kafka_topics_says_why_a_topic_does_not_grow(
         assert topics(of_release, cluster, *wanted, "--if-exists").lines == []
 
 
-def test_kafka_topics_deletes_what_has_three_copies(of_release: Tools, cluster: OurCluster) -> None:
+def test_kafka_topics_deletes_topic_on_three_brokers(
+    of_release: Tools, cluster: OurCluster
+) -> None:
     name = f"deleted-{next(NUMBERS)}"
     topics(of_release, cluster, "--create", "--topic", name, *ON_THREE)
     topics(of_release, cluster, "--delete", "--topic", name)
@@ -162,12 +164,12 @@ def test_kafka_topics_deletes_what_has_three_copies(of_release: Tools, cluster: 
                 for path in broker.log_dir.iterdir()
             )
         ),
-        "nothing is left but what is to be removed",
-        GOES_SECONDS,
+        "only directories marked for removal are left",
+        DELETE_SECONDS,
     )
 
 
-def test_kafka_topics_finds_what_misses_a_copy_and_kafka_leader_election_has_it_lead_again(
+def test_under_replicated_partitions_and_preferred_election(
     of_release: Tools, cluster: OurCluster
 ) -> None:
     name = f"missing-{next(NUMBERS)}"
@@ -177,23 +179,23 @@ def test_kafka_topics_finds_what_misses_a_copy_and_kafka_leader_election_has_it_
     assert topics(of_release, cluster, *trouble).stdout == ""
     cluster.brokers[3].stop()
     try:
-        # It is told of by one broker after the other, and any of them may be asked.
+        # Brokers learn of it one after the other, and the tool may query any of them.
         eventually(
             lambda: led_and_in_sync(topics(of_release, cluster, *trouble)) == alone,
-            f"two partitions miss a copy: {alone}",
-            GOES_SECONDS,
+            f"two partitions are under-replicated: {alone}",
+            DELETE_SECONDS,
         )
     finally:
         start_together([cluster.brokers[3]], already=[cluster.brokers[1], cluster.brokers[2]])
     eventually(
         lambda: topics(of_release, cluster, *trouble).stdout == "",
-        "everything has its copies again",
-        GOES_SECONDS,
+        "all replicas are in sync again",
+        DELETE_SECONDS,
     )
     where = ("--bootstrap-server", cluster.bootstrap_servers)
     wanted = ("--election-type", "PREFERRED", "--topic", name, "--partition", "1")
-    told = of_release.succeed("kafka-leader-election", *where, *wanted)
-    assert told.lines == [
+    output = of_release.succeed("kafka-leader-election", *where, *wanted)
+    assert output.lines == [
         f"Successfully completed leader election (PREFERRED) for partitions {name}-1"
     ]
     led = described(topics(of_release, cluster, "--describe", "--topic", name))
@@ -202,12 +204,12 @@ def test_kafka_topics_finds_what_misses_a_copy_and_kafka_leader_election_has_it_
     assert again.lines == [f"Valid replica already elected for partitions {name}-1"]
 
 
-def test_kafka_broker_api_versions_hears_of_all_three(
+def test_kafka_broker_api_versions_lists_three_brokers(
     of_release: Tools, cluster: OurCluster
 ) -> None:
     where = ("--bootstrap-server", cluster.bootstrap_servers)
-    told = of_release.succeed("kafka-broker-api-versions", *where).stdout
-    found = re.findall(r"^127\.0\.0\.1:(\d+) \(id: (\d) rack: null", told, re.MULTILINE)
+    output = of_release.succeed("kafka-broker-api-versions", *where).stdout
+    found = re.findall(r"^127\.0\.0\.1:(\d+) \(id: (\d) rack: null", output, re.MULTILINE)
     ports = {int(number): int(port) for port, number in found}
     assert ports == {number: broker.port for number, broker in cluster.brokers.items()}
-    assert "ERROR" not in told
+    assert "ERROR" not in output

@@ -1,4 +1,4 @@
-"""Short words for the requests that scripts are full of."""
+"""Builders for the requests that the scripts use most."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from interop.scenarios.step import Ask, Request, Step
 from tests.compatibility.raw import batch_of, fetch_request, produce_request
 
 THEN = 1_700_000_000_000
-"""A time long ago, the same in every run."""
+"""A time in the past, the same in every run."""
 FAR = 4_000_000_000_000
 """A time that has not come."""
 COUNT_AT, LAST_DELTA_AT, CRC_AT, ATTRIBUTES_AT, MAGIC_AT = 57, 23, 17, 21, 16
@@ -52,7 +52,7 @@ BATCH_HEADER = 61
 
 
 def ask(name: str, request: Request, version: int | None = None) -> Step:
-    return Step(name=name, does=Ask(request=request, version=version))
+    return Step(name=name, action=Ask(request=request, version=version))
 
 
 # ---- topics
@@ -91,7 +91,7 @@ def delete(*topics: str, version: int = 6) -> DeleteTopicsRequest:
 
 
 def grown(name: str, count: int, *replicas: tuple[int, ...]) -> CreatePartitionsTopic:
-    """To so many partitions, the new ones perhaps on these brokers."""
+    """A topic to be expanded to `count` partitions, with optional replicas for the new ones."""
     lists = tuple(CreatePartitionsAssignment(brokers) for brokers in replicas)
     return CreatePartitionsTopic(name=name, count=count, assignments=lists or None)
 
@@ -129,22 +129,22 @@ def keyed(*pairs: tuple[bytes | None, bytes | None], **options: Any) -> bytes:
 
 
 def changed(data: bytes, at: int, layout: str, value: int) -> bytes:
-    """A batch with one field of its header rewritten, and a crc that covers it up."""
+    """A batch with one header field changed and a matching crc."""
     batch = bytearray(data)
     struct.pack_into(layout, batch, at, value)
     struct.pack_into(">I", batch, CRC_AT, crc32c(bytes(batch[ATTRIBUTES_AT:])))
     return bytes(batch)
 
 
-def rubbish(codec: Compression) -> bytes:
-    """A batch whose records say they are compressed, and are not."""
+def fake_compressed(codec: Compression) -> bytes:
+    """A batch whose records are marked as compressed, but are not."""
     return changed(batch_of(b"not compressed at all"), ATTRIBUTES_AT, ">h", codec)
 
 
 def message_set(
     magic: int, *values: bytes, key: bytes | None = None, timestamp: int = THEN
 ) -> bytes:
-    """Messages of the formats before record batches."""
+    """Messages in the formats before record batches."""
     found = b""
     for offset, value in enumerate(values):
         body = struct.pack(">bb", magic, 0)
@@ -157,7 +157,7 @@ def message_set(
 
 
 def numbered(producer_id: int, epoch: int, sequence: int, count: int = 1) -> bytes:
-    """A batch of an idempotent producer; far in the future, so that nobody forgets it."""
+    """A batch of an idempotent producer, with a timestamp in the future so that the producer id does not expire."""
     return batch_of(
         *(b"%d" % number for number in range(count)),
         timestamp=FAR,

@@ -1,11 +1,11 @@
-"""Topics that grow: every kind of wish, by number and by hand."""
+"""CreatePartitions with counts and with assignments."""
 
 from __future__ import annotations
 
 from barnabas.wire.messages.create_partitions import CreatePartitionsRequest
-from interop.scenarios.asks import batch, create, delete, grow, grown, produce
-from interop.scenarios.three.creating import ask, assigned
+from interop.scenarios.requests import batch, create, delete, grow, grown, produce
 from interop.scenarios.three.step import Step
+from interop.scenarios.three.topic_creation import ask, assigned
 
 VERSIONS = CreatePartitionsRequest.VERSIONS
 

@@ -1,8 +1,7 @@
-"""Brokers stopped and killed: a follower, a leader, the controller, a leader that is the controller.
+"""Brokers are stopped and killed: a follower, a leader, the controller, a leader that is also controller.
 
-One look shows many cases, since each topic lies differently: who loses a follower, who a leader, who everything. The
-controller is broker 1 at first. With only one other broker left to take over, it is clear who does; at the very end two
-race for it.
+One recorded state covers many cases, since each topic is placed differently. Broker 1 is the first controller. If only
+one other broker is left to take over, the successor is known; at the very end, two brokers compete.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from interop.scenarios.asks import (
+from interop.scenarios.requests import (
     batch,
     create,
     delete,
@@ -25,28 +24,28 @@ from interop.scenarios.asks import (
     produce,
 )
 from interop.scenarios.step import Request
-from interop.scenarios.three import grouping, replicating
-from interop.scenarios.three.creating import AGAIN, ask, assigned
+from interop.scenarios.three import groups, replication
 from interop.scenarios.three.step import Kill, ListReplicas, Role, Start, Step, Stop
+from interop.scenarios.three.topic_creation import AGAIN, ask, assigned
 
 
 def stop(broker: int, what: str) -> Step:
-    return Step(name=f"three brokers: stop {what}", does=Stop(broker=broker))
+    return Step(name=f"three brokers: stop {what}", action=Stop(broker=broker))
 
 
 def kill(broker: int, what: str) -> Step:
-    return Step(name=f"three brokers: kill {what}", does=Kill(broker=broker))
+    return Step(name=f"three brokers: kill {what}", action=Kill(broker=broker))
 
 
 def start(broker: int, when: str, **settings: str) -> Step:
     named = {name.replace("_", "."): value for name, value in settings.items()}
     return Step(
-        name=f"three brokers: start {broker} {when}", does=Start(broker=broker, settings=named)
+        name=f"three brokers: start {broker} {when}", action=Start(broker=broker, settings=named)
     )
 
 
 def written(when: str, topic: str, broker: int, partition: int = 0, *, error: str = "NONE") -> Step:
-    """One more record, as soon as its leader is ready for it."""
+    """Produce one record, as soon as the leader is ready."""
     value = f"{topic} {when}".encode()
     return ask(
         f"produce to {topic}-{partition} of broker {broker}, {when}",
@@ -57,8 +56,8 @@ def written(when: str, topic: str, broker: int, partition: int = 0, *, error: st
 
 
 def of_id(topic: str, offsets: Mapping[int, int], **options: Any) -> Request:
-    """A fetch as newer clients send it."""
-    return lambda given: fetch(topic, offsets, topic_id=given.topic_id(topic), **options)
+    """A fetch by topic id, like newer clients send it."""
+    return lambda context: fetch(topic, offsets, topic_id=context.topic_id(topic), **options)
 
 
 FILES = (
@@ -101,7 +100,7 @@ STEPS: tuple[Step, ...] = (
         fetch("all", {0: 0}),
         3,
         version=11,
-        # What a follower may show is one fetch behind what it has.
+        # A follower's high watermark lags one fetch behind its log.
         until=("responses.all.partitions.0.high_watermark", 1),
     ),
     ask("fetch from who does not lead, version 12", fetch("all", {0: 0}), 3, version=12),
@@ -114,27 +113,27 @@ STEPS: tuple[Step, ...] = (
     ask("offsets of what lies elsewhere", list_offsets("third", -1), 2),
     ask("end of an epoch of who does not lead", epoch_end("all", 0), 2),
     ask("delete records of who does not lead", delete_records("all", 1), 2),
-    *grouping.AT_FIRST,
-    # A broker that follows some and leads others, and is not the controller.
+    *groups.AT_FIRST,
+    # A broker that leads some partitions and follows others, and is not the controller.
     stop(3, "3"),
-    *grouping.WITHOUT_3,
+    *groups.WITHOUT_3,
     written("without 3", "all", 1),
     written("without 3", "ring", 2, 1),
     written("without 3", "ring", 1, 2),
     written("without 3", "pair", 2, error="NOT_ENOUGH_REPLICAS"),
-    *replicating.WITHOUT_3,
+    *replication.WITHOUT_3,
     ask("create three replicas without 3", create(new_topic("new", 1, 3))),
     ask("create two replicas without 3", create(new_topic("any-two", 2, 2))),
     ask("delete without 3", delete("any-two", "good")),
     ask("delete what 3 has without 3", delete("shuffled", "hasty")),
     ask("create what waits for its deletion", create(assigned("shuffled", (1,)))),
     ask("delete what waits for its deletion", delete("shuffled", "better")),
-    *replicating.DOOMED_WITHOUT_3,
+    *replication.DOOMED_WITHOUT_3,
     ask("check an assignment to 3 without 3", create(assigned("new", (3, 1)), validate_only=True)),
     ask("of broker 2 without 3: create", create(new_topic("new", 1, 2)), 2),
     start(3, "again", broker_rack="far"),
-    *replicating.WITH_3_AGAIN,
-    *grouping.WITH_3_AGAIN,
+    *replication.WITH_3_AGAIN,
+    *groups.WITH_3_AGAIN,
     written("with 3 again", "all", 1),
     written("with 3 again", "third", 3),
     written("with 3 again", "pair", 2),
@@ -157,7 +156,7 @@ STEPS: tuple[Step, ...] = (
     ),
     written("led by 2", "lead-2", 2, 0),
     kill(2, "2, which leads"),
-    *grouping.AFTER_2_WAS_KILLED,
+    *groups.AFTER_2_WAS_KILLED,
     written("after 2 was killed", "lead-2", 3, 0),
     ask("fetch with the epoch before", of_id("lead-2", {0: 0}, current_leader_epoch=0), 3),
     ask(
@@ -170,14 +169,14 @@ STEPS: tuple[Step, ...] = (
     ask("create what 2 leads again", create(assigned("again-2", (2, 3), (2, 1)))),
     stop(2, "2, which leads"),
     start(2, "after its stop"),
-    # The controller, which leads, too. With 3 away, 2 takes over.
+    # The controller, which is also a leader. With 3 down, 2 takes over.
     ask(
         "create what 1 leads",
         create(
             assigned("lead-1", (1, 2, 3)),
             assigned("two-1", (1, 3), (1, 2)),
             assigned("careless", (1, 3), **{"unclean.leader.election.enable": "true"}),
-            *replicating.LOST,
+            *replication.LOST,
             assigned("doomed", (2, 3), (2, 1)),
             assigned("doomed-1", (1, 2), (3, 2)),
             assigned("doomed-3", (3,)),
@@ -189,16 +188,16 @@ STEPS: tuple[Step, ...] = (
     written("led by 1", "two-1", 1),
     written("led by 1", "lost", 1),
     stop(3, "3, so that 2 alone can take over"),
-    # 3 has not got these; one of its leaders-to-be does not care.
+    # Broker 3 lacks these; one of the topics allows unclean elections.
     written("while 3 is away", "careless", 1),
     written("while 3 is away", "two-1", 1),
     written("while 3 is away", "lost", 1),
     ask("delete what the next controller finishes", delete("doomed", "doomed-1", "doomed-3")),
     ask("grow badly where one has no rack", grow(grown("nobody", 2), grown("doomed", 9))),
     kill(1, "1, which leads and is the controller"),
-    *grouping.WITH_2_ALONE,
+    *groups.WITH_2_ALONE,
     written("after 1 was killed", "lead-1", 2, 0),
-    *replicating.WITHOUT_1_AND_3,
+    *replication.WITHOUT_1_AND_3,
     ask("of broker 2, the controller: create", create(assigned("of-2", (2,))), 2),
     ask("of broker 2, the controller: grow", grow(grown("of-2", 2)), 2),
     ask("of broker 2, the controller: grow what misses two", grow(grown("growing", 3)), 2),
@@ -209,14 +208,14 @@ STEPS: tuple[Step, ...] = (
     ask("of broker 2, the controller: delete what misses two", delete("growing"), 2),
     start(3, "while 1 is away"),
     written("while 1 is away", "careless", 3),
-    *replicating.WITHOUT_1,
+    *replication.WITHOUT_1,
     start(1, "after its kill", broker_rack="near"),
-    *grouping.DELETED,
+    *groups.DELETED,
     written("with everybody", "all", 2),
     written("with everybody", "careless", 3),
     ask("all that is left of careless", of_id("careless", {0: 0}), 3),
     ask("all of two-1", of_id("two-1", {0: 0}), 1),
-    *replicating.ALL_OF_LOST,
+    *replication.ALL_OF_LOST,
     ask("of broker 1, no longer the controller: create", create(new_topic("new", 1, 3)), 1),
     ask("create what the doomed was called", create(assigned("doomed", (3, 1), (1, 2))), 2),
     ask("create what had been growing", create(assigned("growing", (2, 3))), 2),
@@ -225,7 +224,7 @@ STEPS: tuple[Step, ...] = (
     ask("create on all racks", create(new_topic("any-racks-all", 4, 3)), 2),
     ask("delete what lies on racks", delete("any-racks", "any-racks-all"), 2),
     ask("create an assignment against the racks", create(assigned("racks", (1, 2))), 2),
-    # The controller once more, in peace.
+    # The controller again, stopped cleanly.
     stop(1, "1, so that 3 alone can take over"),
     stop(2, "2, which leads and is the controller"),
     ask("of broker 3, the controller: create", create(assigned("of-3", (3,))), 3),
@@ -238,7 +237,7 @@ STEPS: tuple[Step, ...] = (
     *(
         Step(
             name=f"three brokers: files of {topic}-{number}",
-            does=ListReplicas(topic=topic, partition=number),
+            action=ListReplicas(topic=topic, partition=number),
         )
         for topic, number in FILES
     ),
@@ -246,5 +245,5 @@ STEPS: tuple[Step, ...] = (
     *AGAIN,
     ask("of nobody in particular: what became of it", create(), Role.OTHER),
     start(3, "in the very end"),
-    *replicating.IN_THE_END,
+    *replication.IN_THE_END,
 )

@@ -1,19 +1,19 @@
-"""Topics that come into being by being asked for, of the controller and of the others."""
+"""Automatic topic creation by Metadata requests to the controller and to other brokers."""
 
 from __future__ import annotations
 
 from uuid import UUID
 
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from interop.scenarios.asks import batch, create, delete, fetch, metadata, new_topic, produce
-from interop.scenarios.three.creating import CONTROLLER, ask
+from interop.scenarios.requests import batch, create, delete, fetch, metadata, new_topic, produce
 from interop.scenarios.three.step import Step
+from interop.scenarios.three.topic_creation import CONTROLLER, ask
 
-NOBODY = UUID("00000000-0000-4000-8000-00000000beef")
+UNKNOWN_ID = UUID("00000000-0000-4000-8000-00000000beef")
 OTHER = 2
 VERSIONS = (0, 3, 4, 12)
 OWN = ("__consumer_offsets", "__transaction_state")
-# In the order in which Kafka, which has them in a table of hashes, comes to them; here it is that of the request.
+# In the order in which Kafka processes them, which is that of its hash table; ours is the order of the request.
 ALIKE = {1: ("any-alike_1", "any-alike.1"), 2: ("any-alike.2", "any-alike_2")}
 MANY = tuple(f"any-many-{number}" for number in range(6))
 
@@ -74,7 +74,7 @@ STEPS: tuple[Step, ...] = (
             ),
             ask(
                 f"of broker {broker}: an id nobody has",
-                by_id(MetadataRequestTopic(NOBODY, None)),
+                by_id(MetadataRequestTopic(UNKNOWN_ID, None)),
                 broker,
             ),
             ask(f"of broker {broker}: produce to nothing", produce("new", batch(b"x")), broker),

@@ -1,4 +1,4 @@
-"""Our brokers around a real ZooKeeper, with the settings and the interface (member.py) of the Kafka brokers."""
+"""Our brokers with a real ZooKeeper, with the settings and the interface (member.py) of the Kafka brokers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.process import ChildProcess
 
 
 class OurBroker:
-    """`barnabas broker` in a child process. It keeps its port over restarts."""
+    """`barnabas broker` in a child process. It keeps its port across restarts."""
 
     def __init__(
         self,

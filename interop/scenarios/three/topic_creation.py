@@ -1,10 +1,10 @@
-"""Topics on three brokers: every kind of wish, by number and by hand, of the controller and of the others."""
+"""CreateTopics on three brokers: with counts and with assignments, sent to the controller and to other brokers."""
 
 from __future__ import annotations
 
 from barnabas.wire.codec import Message
 from barnabas.wire.messages.create_topics import CreatableTopic
-from interop.scenarios.asks import create, delete, metadata, new_topic
+from interop.scenarios.requests import create, delete, metadata, new_topic
 from interop.scenarios.step import Request
 from interop.scenarios.three.step import Ask, Role, Step, Which
 
@@ -18,17 +18,17 @@ def ask(
     *,
     version: int | None = None,
     until: tuple[str, object] | None = None,
-    looks: bool = True,
+    is_recorded: bool = True,
 ) -> Step:
     return Step(
         name=f"three brokers: {name}",
-        does=Ask(broker=broker, request=request, version=version, until=until),
-        looks=looks,
+        action=Ask(broker=broker, request=request, version=version, until=until),
+        is_recorded=is_recorded,
     )
 
 
 def assigned(name: str, *replicas: tuple[int, ...], **configs: str) -> CreatableTopic:
-    """By hand: the brokers of each partition."""
+    """A topic with the given replicas of each partition."""
     return new_topic(name, -1, -1, assignments=dict(enumerate(replicas)), configs=configs)
 
 
@@ -84,7 +84,7 @@ REFUSED = {
     "a name that collides": new_topic("any-dot_ted", 1, 1),
 }
 
-# Only checked: Kafka would create them, and some would never have a leader.
+# Validated only: Kafka would create them, and some would never have a leader.
 QUIRKS = {
     "a broker nobody knows": assigned("new", (1, 77)),
     "only brokers nobody knows": assigned("new", (77, 78)),
@@ -130,7 +130,7 @@ STEPS: tuple[Step, ...] = (
     ),
     *(ask(f"of broker 2: {what}", request, 2) for what, request in OF_ANOTHER.items()),
     ask("of broker 3: create", create(new_topic("new", 1, 3)), 3),
-    # Where nobody forwards, everybody creates what is asked for by name.
+    # Every broker creates requested topics by itself; there is no forwarding.
     ask("of broker 3: created by asking", metadata("any-asked", create=True), 3),
     ask("of broker 2: not created by asking", metadata("any-unasked"), 2),
     ask("of the controller: created by asking", metadata("any-asked-2", create=True)),
@@ -139,7 +139,7 @@ STEPS: tuple[Step, ...] = (
 )
 
 CLEARED: tuple[Step, ...] = (
-    # What lies by chance has a history by chance as soon as a broker goes.
+    # Randomly placed topics get a random history as soon as a broker stops.
     ask(
         "delete what lies by chance",
         delete(

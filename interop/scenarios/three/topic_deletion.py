@@ -1,18 +1,18 @@
-"""Topics that go, with all brokers there and with one away: what waits for it, and what is left of it meanwhile."""
+"""DeleteTopics with all brokers running and with one down: pending deletions, and their state meanwhile."""
 
 from __future__ import annotations
 
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from interop.scenarios.asks import batch, create, delete, fetch, grow, grown, metadata, produce
+from interop.scenarios.requests import batch, create, delete, fetch, grow, grown, metadata, produce
 from interop.scenarios.step import Request
-from interop.scenarios.three.creating import ask, assigned
+from interop.scenarios.three.broker_failures import kill, start, stop, written
 from interop.scenarios.three.step import Step
-from interop.scenarios.three.stopping import kill, start, stop, written
+from interop.scenarios.three.topic_creation import ask, assigned
 
 
 def delete_by_id(*topics: str) -> Request:
-    return lambda given: DeleteTopicsRequest(
-        topics=tuple(DeleteTopicState(None, given.topic_id(topic)) for topic in topics),
+    return lambda context: DeleteTopicsRequest(
+        topics=tuple(DeleteTopicState(None, context.topic_id(topic)) for topic in topics),
         timeout_ms=30_000,
     )
 
@@ -23,20 +23,20 @@ def hasty(*topics: str) -> DeleteTopicsRequest:
     )
 
 
-def reborn(when: str, topic: str, broker: int) -> tuple[Step, ...]:
-    """A topic of a name that another had: it begins anew."""
+def recreated(when: str, topic: str, broker: int) -> tuple[Step, ...]:
+    """A recreated topic starts empty."""
     return (
         written(when, topic, broker),
         ask(
             f"all of {topic}, {when}",
-            lambda given: fetch(topic, {0: 0}, topic_id=given.topic_id(topic)),
+            lambda context: fetch(topic, {0: 0}, topic_id=context.topic_id(topic)),
             broker,
         ),
     )
 
 
 WAITING = ("wait", "wait-3", "wait-grown")
-"""Broker 3 has something of each."""
+"""Broker 3 has a replica of each."""
 
 STEPS: tuple[Step, ...] = (
     ask(
@@ -61,18 +61,18 @@ STEPS: tuple[Step, ...] = (
     ask("fetch what is gone", fetch("go", {0: 0}), 1, version=12),
     ask(
         "fetch what is gone, by its id",
-        lambda given: fetch("go", {0: 0}, topic_id=given.topic_id("go")),
+        lambda context: fetch("go", {0: 0}, topic_id=context.topic_id("go")),
     ),
     ask("delete go again", delete("go")),
     ask("create go again", create(assigned("go", (3, 1)))),
-    *reborn("born again", "go", 3),
+    *recreated("born again", "go", 3),
     ask("delete by id", delete_by_id("go-id")),
     ask("delete by an id that is gone", delete_by_id("go-id")),
     ask("delete without waiting", hasty("go-hasty", "nobody")),
     ask("create what was deleted without waiting", create(assigned("go-hasty", (1, 2)))),
-    *reborn("born again", "go-hasty", 1),
+    *recreated("born again", "go-hasty", 1),
     ask("grow what will wait", grow(grown("wait-grown", 3))),
-    # With 3 away, what it has waits for it.
+    # With 3 down, its replicas wait for it.
     stop(3, "3, for what is deleted meanwhile"),
     ask("delete what waits for 3", delete(*WAITING)),
     ask("delete what waits for 3 again", delete(*WAITING)),
@@ -105,13 +105,13 @@ STEPS: tuple[Step, ...] = (
     ask("delete what was wanted without 3", delete("any-wanted-without-3")),
     start(3, "for what it still has", num_partitions="3"),
     *(ask(f"create {name}, which waited", create(assigned(name, (3, 1)))) for name in WAITING),
-    *reborn("after 3 came back", "wait", 3),
-    *reborn("after 3 came back", "wait-3", 3),
-    # 3 would make three partitions of a topic, and the controller two.
+    *recreated("after 3 came back", "wait", 3),
+    *recreated("after 3 came back", "wait-3", 3),
+    # Broker 3 would create three partitions of a topic, and the controller two.
     ask("of broker 3, which has other defaults: wanted", metadata("any-three", create=True), 3),
     ask("of broker 2, which has not: wanted", metadata("any-two-parts", create=True), 2),
     ask("delete what was made by defaults", delete("any-three", "any-two-parts")),
-    # Killed, not stopped: nobody has said goodbye.
+    # Killed, not stopped: there is no controlled shutdown.
     kill(3, "3, for what is deleted meanwhile"),
     ask("delete without 3, which was killed", delete("wait", "wait-grown", "grow-3")),
     ask("grow without 3, which was killed", grow(grown("grow-3", 9))),
@@ -121,7 +121,7 @@ STEPS: tuple[Step, ...] = (
         "create what 3 had, after its kill",
         create(assigned("wait", (3, 2, 1)), assigned("grow-3", (1, 3))),
     ),
-    *reborn("after 3 was killed", "wait", 3),
+    *recreated("after 3 was killed", "wait", 3),
     ask(
         "delete what went and stayed",
         delete(

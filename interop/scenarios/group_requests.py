@@ -1,7 +1,7 @@
-"""Short words for what is asked of groups, by members and by others.
+"""Builders for group requests, from members and from other clients.
 
-A member's id is the broker's choice, so what a member asks is written as `by(step, …)`: the step in whose answer it was
-given its id, and a function of that id.
+The broker chooses member ids, so a member's request is written as `by(step, …)`: the step whose response contained the
+id, and a function of that id.
 """
 
 from __future__ import annotations
@@ -32,19 +32,18 @@ from barnabas.wire.messages.offset_fetch import (
     OffsetFetchRequestTopic,
 )
 from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from interop.scenarios.step import Given
+from interop.scenarios.step import RequestContext
 
 TOPIC = "counted"
 OTHER_TOPIC = "also-counted"
 LONG_MS = 300_000
-"""Longer than a script takes: nobody is missed."""
+"""Longer than a script takes: no member times out."""
 MANY_GROUPS_SINCE = 8
 LEAVE_TOGETHER_SINCE = 3
 
 
 def alone(number: int) -> str:
-    """A group of that number. By one letter further on each: of as many as there are partitions of
-    `__consumer_offsets` each is kept in another."""
+    """A group id. Consecutive numbers are in consecutive partitions of `__consumer_offsets`."""
     return f"alone-{number}"
 
 
@@ -54,11 +53,11 @@ def subscribed(*topics: str) -> bytes:
 
 RANGE = ("range", subscribed(TOPIC))
 STICKY = ("sticky", subscribed(TOPIC))
-Asking = Callable[[Given], Message]
+RequestBuilder = Callable[[RequestContext], Message]
 
 
-def by(step: str, asks: Callable[[str], Message]) -> Asking:
-    return lambda given: asks(given.answer(step).member_id)
+def by(step: str, asks: Callable[[str], Message]) -> RequestBuilder:
+    return lambda context: asks(context.answer(step).member_id)
 
 
 # ---- members
@@ -164,7 +163,7 @@ Partitions = Mapping[str, Sequence[int]]
 def committed(
     *groups: str, of: Partitions | None = None, version: int = 9, stable: bool = False
 ) -> OffsetFetchRequest:
-    """Of all partitions that have an offset, unless some are named."""
+    """Committed offsets of the named partitions, or of all."""
     topics = (
         None
         if of is None
@@ -191,7 +190,7 @@ def forget(group: str, of: Partitions) -> OffsetDeleteRequest:
     )
 
 
-# ---- from outside
+# ---- administration
 
 
 def describe_groups(*groups: str, operations: bool = False) -> DescribeGroupsRequest:

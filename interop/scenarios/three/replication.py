@@ -1,7 +1,7 @@
-"""Copies of a partition: who acknowledges what, which epochs fit, who may fetch as a replica, who leads when asked to.
+"""Replication: acknowledgements, leader epochs, fetches of replicas, and leader elections.
 
-Some of it needs brokers that are away, and is played where the story of stopping.py has them away. Most of it only
-asks, and asking changes nothing: after such a step nobody looks at the whole cluster.
+Steps that need stopped brokers are played at the matching points of broker_failures.py. Most steps only read and change
+nothing, so they do not record the whole cluster.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from barnabas.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from interop.scenarios.asks import batch, create, delete_records, list_offsets
-from interop.scenarios.step import Given, Request
-from interop.scenarios.three.creating import CONTROLLER, ask, assigned
+from interop.scenarios.requests import batch, create, delete_records, list_offsets
+from interop.scenarios.step import Request, RequestContext
 from interop.scenarios.three.step import Pause, Resume, Role, Send, Step, Which
+from interop.scenarios.three.topic_creation import CONTROLLER, ask, assigned
 
-LEADER, FOLLOWER, STRANGER, NOBODY = 1, 2, 3, 77
+LEADER, FOLLOWER, STRANGER, UNKNOWN_BROKER = 1, 2, 3, 77
 CONSUMER, DEBUGGER = -1, -2
 FETCH_BY_STATE_SINCE = 15
 PREFERRED, UNCLEAN = ElectionType.PREFERRED, ElectionType.UNCLEAN
@@ -60,9 +60,9 @@ def fetched(
     rack: str = "",
     partition: int = 0,
 ) -> Request:
-    """Of whoever claims to be `replica`, knows the leader by `epoch` and has read records of epoch `last` before."""
+    """A fetch of a client that claims to be `replica`, in leader epoch `epoch`, after records of epoch `last`."""
 
-    def request(given: Given) -> FetchRequest:
+    def request(context: RequestContext) -> FetchRequest:
         wanted = FetchPartition(
             partition,
             current_leader_epoch=epoch,
@@ -71,7 +71,7 @@ def fetched(
             partition_max_bytes=1 << 20,
         )
         by_state = version >= FETCH_BY_STATE_SINCE
-        topic_id = given.topic_id(topic) if topic != "nobody" else ZERO_ID
+        topic_id = context.topic_id(topic) if topic != "nobody" else ZERO_ID
         return FetchRequest(
             replica_id=CONSUMER if by_state else replica,
             replica_state=FetchReplicaState(replica, -1) if by_state else NOT_A_REPLICA,
@@ -104,8 +104,8 @@ def elected(
 
 
 def asks(name: str, request: Request, broker: Which = LEADER, **options: Any) -> Step:
-    """What changes nothing."""
-    return ask(name, request, broker, looks=False, **options)
+    """A step that changes nothing."""
+    return ask(name, request, broker, is_recorded=False, **options)
 
 
 def fetches(name: str, topic: str, offset: int, broker: Which = LEADER, **options: Any) -> Step:
@@ -116,18 +116,20 @@ def fetches(name: str, topic: str, offset: int, broker: Which = LEADER, **option
 
 
 def pause(broker: int) -> Step:
-    return Step(name=f"three brokers: halt {broker}", does=Pause(broker=broker), looks=False)
+    return Step(
+        name=f"three brokers: halt {broker}", action=Pause(broker=broker), is_recorded=False
+    )
 
 
 def resume(broker: int) -> Step:
-    return Step(name=f"three brokers: let {broker} go on", does=Resume(broker=broker))
+    return Step(name=f"three brokers: let {broker} go on", action=Resume(broker=broker))
 
 
 def elects(name: str, request: ElectLeadersRequest, broker: Which, **options: Any) -> Step:
     return ask(f"elect {name}", request, broker, **options)
 
 
-# ---- everybody is up, and broker 1 is the controller
+# ---- all brokers run, and broker 1 is the controller
 
 ACKNOWLEDGED: tuple[Step, ...] = (
     *(
@@ -146,8 +148,8 @@ ACKNOWLEDGED: tuple[Step, ...] = (
     *(
         Step(
             name=f"three brokers: produce with acks=0 {what}",
-            does=Send(broker=broker, request=request),
-            looks=False,
+            action=Send(broker=broker, request=request),
+            is_recorded=False,
         )
         for what, broker, request in (
             ("to the leader", LEADER, produced("copied", acks=0)),
@@ -171,7 +173,7 @@ ACKNOWLEDGED: tuple[Step, ...] = (
     ),
 )
 
-# The follower is there, but does not fetch: nothing is committed any more.
+# The follower is registered but does not fetch: nothing is committed.
 UNCOMMITTED: tuple[Step, ...] = (
     asks(
         "end before the halt",
@@ -249,7 +251,7 @@ EPOCHS: tuple[Step, ...] = (
             broker,
         )
         for broker in (LEADER, FOLLOWER)
-        for replica in (DEBUGGER, FOLLOWER, STRANGER, NOBODY)
+        for replica in (DEBUGGER, FOLLOWER, STRANGER, UNKNOWN_BROKER)
     ),
     *(
         fetches(f"after epoch {last} from {offset}", "copied", offset, last=last)
@@ -279,7 +281,7 @@ CLAIMED: tuple[Step, ...] = (
             epoch=epoch,
             version=version,
         )
-        for replica in (STRANGER, NOBODY)
+        for replica in (STRANGER, UNKNOWN_BROKER)
         for epoch in (-1, 0, 1)
         for version in (11, 17)
     ),
@@ -342,11 +344,11 @@ CALLED: tuple[Step, ...] = (
     elects("for no partition", elected(PREFERRED, "chosen", 9, -1), CONTROLLER),
     elects("for one partition twice", elected(PREFERRED, "chosen", 0, 0), CONTROLLER),
     elects("for a topic without partitions", elected(PREFERRED, "chosen"), CONTROLLER),
-    elects("of broker 2", elected(PREFERRED, "chosen", 0, 9), 2, looks=False),
-    elects("of broker 2, for all", elected(UNCLEAN), 2, looks=False),
-    elects("in an unknown way", elected(7, "chosen", 0), CONTROLLER, looks=False),
-    elects("version 0", elected(PREFERRED, "chosen", 0), CONTROLLER, version=0, looks=False),
-    elects("version 1", elected(PREFERRED, "chosen", 0), CONTROLLER, version=1, looks=False),
+    elects("of broker 2", elected(PREFERRED, "chosen", 0, 9), 2, is_recorded=False),
+    elects("of broker 2, for all", elected(UNCLEAN), 2, is_recorded=False),
+    elects("in an unknown way", elected(7, "chosen", 0), CONTROLLER, is_recorded=False),
+    elects("version 0", elected(PREFERRED, "chosen", 0), CONTROLLER, version=0, is_recorded=False),
+    elects("version 1", elected(PREFERRED, "chosen", 0), CONTROLLER, version=1, is_recorded=False),
 )
 
 STEPS: tuple[Step, ...] = (
@@ -376,14 +378,19 @@ WITHOUT_3: tuple[Step, ...] = (
         for acks in (-1, 1)
     ),
     asks("produce to alone without 3", produced("alone")),
-    # Too few are in sync: what is written is not committed, whoever has it.
+    # Too few replicas are in sync: records are written but not committed.
     fetches("without 3", "beyond", 2),
     asks("end of beyond without 3", list_offsets("beyond", -1)),
     elects("who is away", elected(PREFERRED, "chosen", 0), CONTROLLER),
     elects("who is away, uncleanly", elected(UNCLEAN, "chosen", 0), CONTROLLER),
 )
 DOOMED_WITHOUT_3: tuple[Step, ...] = (
-    elects("for what is being deleted", elected(PREFERRED, "shuffled", 0), CONTROLLER, looks=False),
+    elects(
+        "for what is being deleted",
+        elected(PREFERRED, "shuffled", 0),
+        CONTROLLER,
+        is_recorded=False,
+    ),
     elects("for all without 3", elected(UNCLEAN), CONTROLLER),
 )
 WITH_3_AGAIN: tuple[Step, ...] = (
@@ -395,7 +402,7 @@ WITH_3_AGAIN: tuple[Step, ...] = (
     fetches("of who leads again, in its epoch", "chosen", 0, 3, epoch=2),
 )
 
-# ---- broker 1 was killed while 3 was away: 2 is the controller, and 3 has not got everything
+# ---- broker 1 was killed while 3 was down: 2 is the controller, and 3 lacks some records
 
 LOST = (assigned("lost", (1, 3)), assigned("gone", (1,)))
 ALONE = 2
@@ -419,7 +426,7 @@ ALL_OF_LOST: tuple[Step, ...] = (
     *(asks(f"end of epoch {epoch} of lost", end_of_epoch("lost", epoch), 3) for epoch in range(5)),
 )
 
-# ---- in the end: everybody is up again, 1 and 2 in one rack and 3 in another; several epochs have passed
+# ---- at the end: all brokers run again, 1 and 2 in one rack and 3 in another; several epochs have passed
 
 IN_THE_END: tuple[Step, ...] = (
     *(
@@ -428,7 +435,7 @@ IN_THE_END: tuple[Step, ...] = (
     ),
     ask(
         "create what is read from near",
-        # Of two that are near, it would be chance which one is read from.
+        # With two near replicas, the choice would be random.
         create(assigned("near", (1, 3, 2)), assigned("near-1", (1, 2)), assigned("far", (3, 1))),
         Role.CONTROLLER,
     ),

@@ -1,7 +1,7 @@
-"""Kafka's tools in one Java process that stays, for many short calls: the start of Java takes longer than a call.
+"""Kafka's tools in one long-lived JVM, for many short calls: starting a JVM takes longer than a call.
 
-A tool that ends its Java would end this one for all. tools.py runs such tools (wrong options, verifiable consumers) in
-a Java of their own.
+A tool that exits its JVM would end it for all. tools.py runs such tools (wrong options, verifiable consumers) in their
+own JVM.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from interop.harness import jvm
 from interop.harness.tools import Outcome, Tools
 from support.process import START_SECONDS, ChildProcess
 
-# The library that connects Python and Java, from the jars of PySpark.
+# The library that connects Python and Java, from PySpark's jars.
 (PY4J,) = (Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")
 
 
-class KeptTools:
-    """Those of one release."""
+class ResidentTools:
+    """The tools of one release."""
 
     def __init__(self, tools: Tools) -> None:
         self.tools = tools
-        # Last: an archive of classes is valid only for a class path that begins with its own.
+        # Last: a class archive is valid only for a class path that begins with its own.
         class_path = tools.jars.class_path(tools.release) + os.pathsep + str(PY4J)
         self.process = ChildProcess(
             f"the tools of {tools.release}",
@@ -39,14 +39,14 @@ class KeptTools:
                 "py4j.GatewayServer",
                 *("--die-on-broken-pipe", "0"),
                 scratch=tools.scratch,
-                options=(*jvm.SHORT_LIVED, *tools.classes_laid_ready),
+                options=(*jvm.SHORT_LIVED, *tools.class_archive_options),
             ),
             log=tools.scratch / "kept.log",
             is_piped=True,
             is_isolated=True,
         )
         port = int(self.process.read_line(START_SECONDS))
-        # Objects end with this Java: without memory management no finalizer calls it after its end.
+        # Without memory management, no finalizer calls the JVM after its end.
         self.gateway = JavaGateway(
             gateway_parameters=GatewayParameters(port=port, enable_memory_management=False)
         )
