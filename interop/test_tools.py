@@ -66,7 +66,7 @@ def new_topic(ours: BrokerProcess) -> Callable[..., str]:
 # ---- kafka-topics
 
 
-def test_kafka_topics_creates_describes_lists_and_deletes_a_topic(cluster: Cluster) -> None:
+def test_kafka_topics_creates_describes_lists_and_deletes_topic(cluster: Cluster) -> None:
     name = f"made-{next(NUMBERS)}"
     settings = ("--config", "retention.ms=3600000", "--config", "segment.bytes=1048576")
     made = cluster.tool("kafka-topics", "--create", "--topic", name, "--partitions", "3", *settings)
@@ -134,7 +134,7 @@ def test_kafka_get_offsets_of_tiered_storage(
     assert cluster.offsets(topic, "--time", kind) == expected
 
 
-def test_kafka_delete_records_moves_the_log_start(
+def test_kafka_delete_records_moves_log_start(
     cluster: Cluster, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     topic = new_topic(b"a", b"b", b"c")

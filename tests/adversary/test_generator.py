@@ -50,7 +50,7 @@ def test_requests_decode_without_trailing_bytes(api: Api) -> None:
                 assert end == len(found[0]), attack
 
 
-def test_repeat_fills_the_frame_with_one_existing_name() -> None:
+def test_repeat_fills_frame_with_one_existing_name() -> None:
     api = api_named("Metadata")
     for attack in KINDS["repeat"](api, ENTITIES, True):
         (frame,) = frames(attack.sends[0].data)
@@ -74,7 +74,7 @@ def test_distinct_names_differ() -> None:
             assert len(set(groups)) == len(groups) > 500
 
 
-def test_override_reaches_a_nested_field() -> None:
+def test_override_reaches_nested_field() -> None:
     api = api_named("CreateTopics")
     path = ("topics", "configs", "value")
     frame = Writer(api, 7, ENTITIES, overrides={path: "a/b"}).frame()[4:]

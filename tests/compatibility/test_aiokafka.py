@@ -211,7 +211,7 @@ async def test_both_isolation_levels_read_everything(
 # ---- unknown topics
 
 
-async def test_producing_to_an_unknown_topic_creates_it(servers: str) -> None:
+async def test_producing_to_unknown_topic_creates_it(servers: str) -> None:
     await produce(servers, "created-by-aiokafka", values("a"))
     (record,) = await take(await consumer_at(servers, "created-by-aiokafka"), 1)
     assert record.value == b"a"
@@ -241,7 +241,7 @@ def error_code(response: Any) -> int:
     return code
 
 
-async def test_a_topic_is_created_described_and_deleted(admin: AIOKafkaAdminClient) -> None:
+async def test_topic_is_created_described_and_deleted(admin: AIOKafkaAdminClient) -> None:
     name = f"aiokafka-{next(NUMBERS)}"
     await admin.create_topics([NewTopic(name, 2, 1, topic_configs={"retention.ms": "1000"})])
     (described,) = await admin.describe_topics([name])
@@ -269,9 +269,7 @@ async def test_invalid_topic_creation_returns_error_code(
     assert error_code(await admin.create_topics([topic])) == expected
 
 
-async def test_an_existing_topic_is_not_created_again(
-    admin: AIOKafkaAdminClient, topic: str
-) -> None:
+async def test_existing_topic_is_not_created_again(admin: AIOKafkaAdminClient, topic: str) -> None:
     answer = await admin.create_topics([NewTopic(topic, 1, 1)])
     assert error_code(answer) == ErrorCode.TOPIC_ALREADY_EXISTS
 

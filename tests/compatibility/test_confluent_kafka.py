@@ -274,7 +274,7 @@ def test_both_isolation_levels_read_everything(
 # ---- unknown topics
 
 
-def test_producing_to_an_unknown_topic_creates_it(servers: str, consumer: Consumer) -> None:
+def test_producing_to_unknown_topic_creates_it(servers: str, consumer: Consumer) -> None:
     produce(servers, "created-by-librdkafka", values("a"))
     assign(consumer, TopicPartition("created-by-librdkafka", 0, OFFSET_BEGINNING))
     assert take(consumer, 1)[0].value() == b"a"

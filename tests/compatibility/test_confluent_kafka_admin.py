@@ -52,7 +52,7 @@ def error_of(futures: dict[Any, Any]) -> int:
     return code
 
 
-def test_a_topic_is_created_described_and_deleted(admin: AdminClient) -> None:
+def test_topic_is_created_described_and_deleted(admin: AdminClient) -> None:
     name = new_name()
     result(admin.create_topics([NewTopic(name, 3, 1, config={"retention.ms": "1000"})]))
     described = result(admin.describe_topics(TopicCollection([name])))

@@ -220,7 +220,7 @@ def test_both_isolation_levels_read_everything(
 # ---- unknown topics
 
 
-def test_producing_to_an_unknown_topic_creates_it(servers: str, consumer_at: MakeConsumer) -> None:
+def test_producing_to_unknown_topic_creates_it(servers: str, consumer_at: MakeConsumer) -> None:
     produce(servers, "created-by-kafka-python", values("a"))
     assert take(consumer_at("created-by-kafka-python"), 1)[0].value == b"a"
 

@@ -32,7 +32,7 @@ def new_name() -> str:
     return f"kafka-python-{next(NUMBERS)}"
 
 
-def test_a_topic_is_created_described_and_deleted(admin: KafkaAdminClient) -> None:
+def test_topic_is_created_described_and_deleted(admin: KafkaAdminClient) -> None:
     name = new_name()
     wanted = {"num_partitions": 2, "replication_factor": 1, "configs": {"retention.ms": "1000"}}
     (created,) = admin.create_topics({name: wanted})["topics"]

@@ -64,7 +64,7 @@ def test_record_above_max_message_bytes_is_rejected(servers: str, topic: str, fi
     assert refusal.value.kind == "MESSAGE_TOO_LARGE"
 
 
-def test_producing_to_an_unknown_topic_creates_it(servers: str, files: Files) -> None:
+def test_producing_to_unknown_topic_creates_it(servers: str, files: Files) -> None:
     produce(servers, "created-by-kafkajs", [Sample(None, b"a")])
     assert files.values("created-by-kafkajs") == [b"a"]
 
@@ -81,7 +81,7 @@ def test_unknown_topic_is_not_created_when_auto_creation_is_off() -> None:
 # ---- administration
 
 
-def test_a_topic_is_created_described_and_deleted(servers: str) -> None:
+def test_topic_is_created_described_and_deleted(servers: str) -> None:
     name = "made-by-kafkajs"
     configs = [{"name": "retention.ms", "value": "1000"}]
     wanted = {"topic": name, "numPartitions": 3, "configEntries": configs}

@@ -169,7 +169,7 @@ def test_list_metadata(servers: str, new_topic: Callable[..., str]) -> None:
     ]
 
 
-def test_producing_to_an_unknown_topic_creates_it(servers: str) -> None:
+def test_producing_to_unknown_topic_creates_it(servers: str) -> None:
     kcat(servers, "-P", "-t", "created-by-kcat", stdin=b"hello\n")
     assert [record["payload"] for record in consume(servers, "created-by-kcat")] == ["hello"]
 

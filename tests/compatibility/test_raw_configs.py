@@ -117,9 +117,7 @@ def test_changed_config_znode_is_not_reported_before_it_applies(
         assert raw.produce(topic, batch_of(b"x" * 1000)).error_code == ErrorCode.NONE
 
 
-def test_a_broker_without_a_replica_reports_the_znode(
-    cluster: LocalCluster, controller: Raw
-) -> None:
+def test_broker_without_replica_reports_znode(cluster: LocalCluster, controller: Raw) -> None:
     topic = new_topic(cluster, controller, (1,), retention_ms="5")
     assert value(cluster, 2, topic, "retention.ms") == ("5", ConfigSource.TOPIC_CONFIG)
     write_znode(cluster, topic, {"retention.ms": "7"})

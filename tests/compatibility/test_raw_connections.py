@@ -71,7 +71,7 @@ def test_invalid_frame_size_closes_connection(raw: Raw, size: int) -> None:
     assert raw.is_hung_up()
 
 
-def test_http_closes_the_connection(raw: Raw) -> None:
+def test_http_closes_connection(raw: Raw) -> None:
     raw.socket.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert raw.is_hung_up()
 
@@ -84,7 +84,7 @@ def test_pipelined_requests_are_answered_in_order(raw: Raw, topic: str) -> None:
         assert raw.answer(MetadataResponse, *ticket).topics[0].name == topic
 
 
-def test_a_request_may_arrive_byte_by_byte(raw: Raw, topic: str) -> None:
+def test_request_may_arrive_byte_by_byte(raw: Raw, topic: str) -> None:
     payload = HEADER.pack(3, 1, 5, -1) + struct.pack(">ih", 1, len(topic)) + topic.encode()
     for byte in struct.pack(">i", len(payload)) + payload:
         raw.socket.sendall(bytes((byte,)))

@@ -186,7 +186,7 @@ def test_existing_records_stay_and_new_partitions_accept_records(
         )
 
 
-def test_a_topic_grows_again_and_again(controller: Raw) -> None:
+def test_topic_can_be_expanded_repeatedly(controller: Raw) -> None:
     topic = create(controller, [1])
     for total in (2, 3, 5):
         assert grow(controller, topic, total).error_code == ErrorCode.NONE
@@ -234,7 +234,7 @@ def test_empty_request_returns_empty_response(controller: Raw) -> None:
 
 
 @pytest.mark.parametrize("version", APIS[37].versions)
-def test_only_the_controller_adds_partitions(other: Raw, topic: str, version: int) -> None:
+def test_only_controller_adds_partitions(other: Raw, topic: str, version: int) -> None:
     refused = grow(other, topic, 3, version=version)
     assert refused == (topic, ErrorCode.NOT_CONTROLLER, None)
     eventually(lambda: len(describe(other, topic).partitions) == 2, "nothing was added")

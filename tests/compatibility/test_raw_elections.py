@@ -179,7 +179,7 @@ def test_unknown_partitions_get_errors_individually(cluster: LocalCluster) -> No
     assert elect(cluster, PREFERRED, "some") == {}
 
 
-def test_only_the_controller_elects(cluster: LocalCluster) -> None:
+def test_only_controller_elects(cluster: LocalCluster) -> None:
     create(cluster, "there", (3,))
     for kind in (PREFERRED, UNCLEAN):
         outcome = elect(cluster, kind, "there", 0, broker=2)

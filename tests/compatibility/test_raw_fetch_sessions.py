@@ -132,7 +132,7 @@ def test_forgotten_partition_is_not_returned(raw: Raw, session: Session) -> None
     assert session.news() == {1: [b"x"]}
 
 
-def test_a_partition_can_be_added_later(raw: Raw, session: Session) -> None:
+def test_partition_can_be_added_later(raw: Raw, session: Session) -> None:
     raw.produce(session.topic, batch_of(b"x"), partition=2)
     session.news({0: 0})
     assert session.news({2: 0}) == {2: [b"x"]}

@@ -390,7 +390,7 @@ def test_pending_member_id_may_leave(member: NewMember) -> None:
 
 
 @pytest.mark.parametrize("version", APIS[15].versions)
-def test_a_group_is_described_in_every_version(
+def test_group_is_described_in_every_version(
     raw: Raw, member: NewMember, group: str, version: int
 ) -> None:
     static = member(instance="one")
@@ -411,7 +411,7 @@ def test_a_group_is_described_in_every_version(
     assert here.authorized_operations == nowhere.authorized_operations == operations
 
 
-def test_a_group_is_described_in_every_state(raw: Raw, member: NewMember, group: str) -> None:
+def test_group_is_described_in_every_state(raw: Raw, member: NewMember, group: str) -> None:
     first, second = member(), member()
     first.join()
     completing = describe(raw, group)
@@ -474,9 +474,7 @@ def test_groups_are_listed_by_state_and_type(
 
 
 @pytest.mark.parametrize("version", APIS[42].versions)
-def test_only_an_empty_group_is_deleted(
-    raw: Raw, member: NewMember, group: str, version: int
-) -> None:
+def test_only_empty_group_is_deleted(raw: Raw, member: NewMember, group: str, version: int) -> None:
     alone = member()
     stabilize(alone)
     assert delete(raw, group, "nowhere", group) == {

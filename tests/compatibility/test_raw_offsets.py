@@ -85,7 +85,7 @@ def test_offsets_of_empty_log(raw: Raw, topic: str) -> None:
     assert raw.list_offset(topic, MAX_TIMESTAMP).offset == -1
 
 
-def test_version_0_lists_the_segments_newest_first(raw: Raw, new_topic: NewTopic) -> None:
+def test_version_0_lists_segments_newest_first(raw: Raw, new_topic: NewTopic) -> None:
     topic = new_topic(**{"segment.bytes": "1000"})
     for _ in range(4):  # one batch fills a segment
         raw.produce(topic, batch_of(b"x" * 800))

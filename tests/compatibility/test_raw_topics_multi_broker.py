@@ -120,14 +120,14 @@ def test_manual_assignment_is_kept_and_first_replica_leads(controller: Raw) -> N
 
 
 @pytest.mark.parametrize("version", APIS[19].versions)
-def test_only_the_controller_creates(other: Raw, version: int) -> None:
+def test_only_controller_creates(other: Raw, version: int) -> None:
     result = create(other, CreatableTopic(new_name(), 1, 1), version=version)
     assert result.error_code == ErrorCode.NOT_CONTROLLER
     assert (result.topic_id, result.num_partitions) == (ZERO_ID, -1)
 
 
 @pytest.mark.parametrize("version", APIS[20].versions)
-def test_only_the_controller_deletes(controller: Raw, other: Raw, version: int) -> None:
+def test_only_controller_deletes(controller: Raw, other: Raw, version: int) -> None:
     name = new_name()
     create(controller, CreatableTopic(name, 1, 1))
     assert delete(other, name, version).error_code == ErrorCode.NOT_CONTROLLER

@@ -65,7 +65,7 @@ def stored_values(broker: BrokerProcess) -> list[int]:
 
 @sigterm_and_sigkill
 @pytest.mark.parametrize("idempotent", [True, False], ids=["idempotent", "plain"])
-def test_librdkafka_produces_over_a_restart(
+def test_librdkafka_produces_across_restart(
     broker: BrokerProcess, end: signal.Signals, idempotent: bool
 ) -> None:
     acknowledged: list[int] = []
@@ -102,7 +102,7 @@ def test_librdkafka_produces_over_a_restart(
 
 
 @sigterm_and_sigkill
-def test_librdkafka_consumes_over_a_restart(broker: BrokerProcess, end: signal.Signals) -> None:
+def test_librdkafka_consumes_across_restart(broker: BrokerProcess, end: signal.Signals) -> None:
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap_servers,
@@ -130,7 +130,7 @@ def test_librdkafka_consumes_over_a_restart(broker: BrokerProcess, end: signal.S
 
 
 @sigterm_and_sigkill
-def test_kafka_python_produces_over_a_restart(broker: BrokerProcess, end: signal.Signals) -> None:
+def test_kafka_python_produces_across_restart(broker: BrokerProcess, end: signal.Signals) -> None:
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, batch_size=200)
     futures = []
     for number in range(TOTAL):
@@ -145,7 +145,7 @@ def test_kafka_python_produces_over_a_restart(broker: BrokerProcess, end: signal
 
 
 @sigterm_and_sigkill
-def test_kafka_python_consumes_over_a_restart(broker: BrokerProcess, end: signal.Signals) -> None:
+def test_kafka_python_consumes_across_restart(broker: BrokerProcess, end: signal.Signals) -> None:
     consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap_servers, group_id=None)
     partition = PythonTopicPartition(TOPIC, 0)
     consumer.assign([partition])
@@ -173,7 +173,7 @@ def test_kafka_python_consumes_over_a_restart(broker: BrokerProcess, end: signal
 
 
 @sigterm_and_sigkill
-async def test_aiokafka_produces_and_consumes_over_a_restart(
+async def test_aiokafka_produces_and_consumes_across_restart(
     broker: BrokerProcess, end: signal.Signals
 ) -> None:
     servers = broker.bootstrap_servers
@@ -206,7 +206,7 @@ async def test_aiokafka_produces_and_consumes_over_a_restart(
 
 
 @sigterm_and_sigkill
-def test_kcat_produces_over_a_restart(broker: BrokerProcess, end: signal.Signals) -> None:
+def test_kcat_produces_across_restart(broker: BrokerProcess, end: signal.Signals) -> None:
     require(tools.have_kcat(), "kcat")
     command = ["kcat", "-b", broker.bootstrap_servers, "-P", "-t", TOPIC, "-p", "0", "-E"]
     command += ["-X", "enable.idempotence=true", "-X", "batch.num.messages=50"]
@@ -225,7 +225,7 @@ def test_kcat_produces_over_a_restart(broker: BrokerProcess, end: signal.Signals
 
 
 @sigterm_and_sigkill
-def test_kcat_consumes_over_a_restart(broker: BrokerProcess, end: signal.Signals) -> None:
+def test_kcat_consumes_across_restart(broker: BrokerProcess, end: signal.Signals) -> None:
     require(tools.have_kcat(), "kcat")
     command = ["kcat", "-b", broker.bootstrap_servers, "-C", "-t", TOPIC, "-p", "0", "-E", "-u"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as consumer:
@@ -245,7 +245,7 @@ def test_kcat_consumes_over_a_restart(broker: BrokerProcess, end: signal.Signals
 
 
 @sigterm_and_sigkill
-def test_kafkajs_produces_over_a_restart(broker: BrokerProcess, end: signal.Signals) -> None:
+def test_kafkajs_produces_across_restart(broker: BrokerProcess, end: signal.Signals) -> None:
     require(tools.have_kafkajs(), "kafkajs")
     process = kafkajs_client.start(
         broker.bootstrap_servers, "produceSlowly", topic=TOPIC, count=200

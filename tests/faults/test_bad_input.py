@@ -276,7 +276,7 @@ def test_torn_last_segment_keeps_records_before_tear(
 # ---- terminal output ------------------------------------------------------------------------------------------
 
 
-def test_control_characters_in_a_file_do_not_reach_the_terminal(tmp_path: Path) -> None:
+def test_control_characters_in_file_do_not_reach_terminal(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
     path.write_bytes(b"\x1b[31mred\x07=1\n")
     assert "\x1b" not in run_rejected("broker", str(path), code=WRONG_USAGE)

@@ -27,7 +27,7 @@ def schedule(seed: int, seconds: float = 180.0, without: tuple[Kind, ...] = ()) 
 # ---- schedule
 
 
-def test_seed_decides_the_schedule() -> None:
+def test_seed_decides_schedule() -> None:
     assert schedule(1) == schedule(1)
     assert schedule(1) != schedule(2)
     assert [fault for fault in schedule(1, 180.0) if fault.end_s <= 60.0] == schedule(1, 60.0)
@@ -45,7 +45,7 @@ def test_schedule_has_all_kinds_and_ends_in_time(seed: int, seconds: float) -> N
     )
 
 
-def test_skipped_kind_does_not_change_the_others() -> None:
+def test_skipped_kind_does_not_change_others() -> None:
     kept = [fault for fault in schedule(4) if fault.kind is not Kind.DISK_FULL]
     assert schedule(4, without=(Kind.DISK_FULL,)) == kept
 
@@ -71,7 +71,7 @@ def test_tracebacks_are_found_unless_they_are_explained() -> None:
     assert unexplained([found], [("^KeyError", "a reason")]) == []
 
 
-def test_busy_loop_is_found_on_a_busy_machine() -> None:
+def test_busy_loop_is_found_on_busy_machine() -> None:
     before = Usage(at=0.0, cpu_s=1.0, starved_s=2.0)
     assert busy_share(before, Usage(at=5.0, cpu_s=2.0, starved_s=6.0)) == pytest.approx(1.0)
     assert busy_share(before, Usage(at=5.0, cpu_s=2.0, starved_s=2.0)) == pytest.approx(0.2)
@@ -85,7 +85,7 @@ def log_of(numbers: dict[int, int]) -> list[Record]:
     return [Record(offset, 0, key_of(number), b"%d" % number) for number, offset in numbers.items()]
 
 
-def test_compaction_must_keep_the_last_value_of_each_key() -> None:
+def test_compaction_must_keep_last_value_of_each_key() -> None:
     offsets = {1: 0, 2: 1, 21: 2}
     assert compaction_faults(offsets, log_of({2: 1, 21: 2})) == []
     assert "key-1" in compaction_faults(offsets, log_of({1: 0, 2: 1}))[0]

@@ -140,7 +140,7 @@ def child(process: subprocess.Popen[str], broker_id: int) -> psutil.Process | No
     return None
 
 
-def test_up_restarts_a_broker_process_that_was_stuck(tmp_path: Path, chroot: str) -> None:
+def test_up_restarts_broker_process_that_was_stuck(tmp_path: Path, chroot: str) -> None:
     with up(tmp_path, "--brokers=2", f"--zookeeper={chroot}") as process:
         stuck = child(process, 2)
         assert stuck is not None
@@ -159,7 +159,7 @@ def test_up_restarts_a_broker_process_that_was_stuck(tmp_path: Path, chroot: str
         assert not again.is_running()
 
 
-def test_up_can_be_stopped_while_a_restart_waits(tmp_path: Path, chroot: str) -> None:
+def test_up_can_be_stopped_while_restart_waits(tmp_path: Path, chroot: str) -> None:
     with up(tmp_path, "--brokers=2", f"--zookeeper={chroot}") as process:
         stuck = child(process, 2)
         assert stuck is not None
@@ -188,7 +188,7 @@ def test_up_with_single_process_exits_when_stuck(tmp_path: Path) -> None:
         assert "in guilty_function" in errors
 
 
-def test_setting_keeps_a_stuck_process_alive(tmp_path: Path) -> None:
+def test_setting_keeps_stuck_process_alive(tmp_path: Path) -> None:
     with up(tmp_path, "--override=barnabas.watchdog.exit.enable=false") as process:
         os.kill(process.pid, signal.SIGUSR2)
         errors = tmp_path / "errors"
@@ -221,7 +221,7 @@ def run_on_loop(broker: ClusterBroker, work: Callable[[], object]) -> None:
     broker.instance.thread.loop.call_soon_threadsafe(work)
 
 
-def test_stuck_broker_of_a_local_cluster_is_logged_and_counted(
+def test_stuck_broker_of_local_cluster_is_logged_and_counted(
     local: LocalCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     stuck, other = local.brokers.values()

@@ -19,7 +19,7 @@ CLOSED_S = 5.0
 NewHost = Callable[[str], Host]
 
 
-def test_a_group_grows_to_ten_shrinks_and_loses_a_member(
+def test_group_grows_to_ten_shrinks_and_loses_member(
     servers: str, producer: Producer, hosts: Mapping[str, Host], new_host: NewHost
 ) -> None:
     def scenario(library: str) -> None:

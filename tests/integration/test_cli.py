@@ -85,7 +85,7 @@ def test_topic_lifecycle_commands(shell: Shell) -> None:
     assert "life" not in shell.ok("topics", "list", "-o", "json")
 
 
-def test_a_dry_run_changes_nothing(shell: Shell) -> None:
+def test_dry_run_changes_nothing(shell: Shell) -> None:
     assert shell.ok("topics", "create", "dry", "--dry-run").startswith("would create topic dry")
     assert "dry" not in shell.ok("topics", "list")
     shell.ok("topics", "create", "dry")
@@ -244,7 +244,7 @@ def test_closed_pipe_is_detected_while_idle(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_slow_reader_gets_every_byte(shell: Shell, unbuffered: str) -> None:
+def test_slow_reader_gets_every_byte(shell: Shell, unbuffered: str) -> None:
     shell.ok("topics", "create", f"whole{unbuffered}")
     shell.ok("produce", f"whole{unbuffered}", text="".join(f"{n}\n" for n in range(50_000)))
     reader = f"-e | {sys.executable} -c 'import sys; print(sum(1 for line in sys.stdin))'"
@@ -356,7 +356,7 @@ def test_list_watch_runs_until_interrupted(shell: Shell) -> None:
         end(watcher)
 
 
-def test_the_shell_completes_topic_names(shell: Shell) -> None:
+def test_shell_completes_topic_names(shell: Shell) -> None:
     shell.ok("topics", "create", "completed-by-tab")
     done = subprocess.run(
         [*COMMAND],

@@ -203,7 +203,7 @@ def test_group_reset_changes_offsets_only_with_execute(groups: Groups) -> None:
     )
 
 
-def test_a_group_is_listed_until_it_is_deleted(groups: Groups) -> None:
+def test_group_is_listed_until_it_is_deleted(groups: Groups) -> None:
     groups.make_topic("short", b"1")
     groups.ok("groups", "reset", "short-lived", "--to-latest", "--topic", "short", "--execute")
     listed = json.loads(groups.ok("groups", "list", "-o", "json"))["groups"]

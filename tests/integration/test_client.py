@@ -151,7 +151,7 @@ def test_delete_records_moves_log_start_offset(cluster: Cluster) -> None:
     )
 
 
-def test_an_idempotent_producer_writes_batch_after_batch(cluster: Cluster) -> None:
+def test_idempotent_producer_writes_consecutive_batches(cluster: Cluster) -> None:
     partition = create(cluster, "sequence")
     producer = Producer(cluster, idempotent=True)
     for number in range(5):

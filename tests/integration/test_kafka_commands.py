@@ -81,9 +81,7 @@ def replicas(cluster: LocalCluster, name: str) -> list[tuple[int, ...]]:
 # ---- kafka-topics
 
 
-def test_a_topic_is_created_described_listed_expanded_and_deleted(
-    cluster: LocalCluster, topic: str
-) -> None:
+def test_topic_lifecycle_commands(cluster: LocalCluster, topic: str) -> None:
     made = topics(
         cluster,
         f"--create --topic {topic} --replication-factor 3 --partitions 3"

@@ -31,7 +31,7 @@ def controller_of(cluster: LocalCluster) -> int | None:
     return cluster.controller_id
 
 
-def test_starting_a_running_cluster_changes_nothing() -> None:
+def test_starting_running_cluster_changes_nothing() -> None:
     cluster = LocalCluster().start()
     servers = cluster.bootstrap_servers
     create(servers, "orders")

@@ -103,7 +103,7 @@ def move_leader_to_second_replica(cluster: WatchedCluster) -> tuple[BrokerId, Br
 
 
 @brokers_fail
-def test_preferred_election_moves_the_leader_back(cluster: WatchedCluster) -> None:
+def test_preferred_election_moves_leader_back(cluster: WatchedCluster) -> None:
     first, second, controller = move_leader_to_second_replica(cluster)
     request = znodes.encode_partitions([P0, TopicPartition("unknown", 0)])
     write(cluster, znodes.PREFERRED_REPLICA_ELECTION, request)
@@ -115,7 +115,7 @@ def test_preferred_election_moves_the_leader_back(cluster: WatchedCluster) -> No
 
 
 @brokers_fail
-def test_preferred_election_is_held_by_the_next_controller(cluster: WatchedCluster) -> None:
+def test_preferred_election_is_held_by_next_controller(cluster: WatchedCluster) -> None:
     first, second, controller = move_leader_to_second_replica(cluster)
     cluster.brokers.kill([controller])
     write(cluster, znodes.PREFERRED_REPLICA_ELECTION, znodes.encode_partitions([P0]))
@@ -126,7 +126,7 @@ def test_preferred_election_is_held_by_the_next_controller(cluster: WatchedClust
 # ---- ISR notifications ------------------------------------------------------------------------------------
 
 
-def test_isr_notification_refreshes_the_metadata_of_all_brokers(cluster: WatchedCluster) -> None:
+def test_isr_notification_refreshes_metadata_of_all_brokers(cluster: WatchedCluster) -> None:
     first, second, third = sorted(cluster.brokers.alive())
     create_topic(cluster, [first, second, third])
     state = cluster.observer.states(T, 1)[0]

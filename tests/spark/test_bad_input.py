@@ -69,7 +69,7 @@ def test_out_of_range_offsets_are_rejected(topics: Topics) -> None:
             topics.reader(subscribe=topic, **{option: json.dumps({topic: {"0": 9}})}).load().count()
 
 
-def test_offsets_missing_a_partition_are_rejected(topics: Topics) -> None:
+def test_offsets_missing_partition_are_rejected(topics: Topics) -> None:
     topic = topics.create(partitions=2)
     with fails_with(
         f"startingOffsets: does not name {topic}-1; name every partition that is read"

@@ -85,7 +85,7 @@ def test_view_is_supported_and_table_is_rejected(topics: Topics) -> None:
         topics.spark.sql(f"create table kept using barnabas {options}")
 
 
-def test_an_empty_topic_has_no_rows(topics: Topics) -> None:
+def test_empty_topic_has_no_rows(topics: Topics) -> None:
     assert topics.reader(subscribe=topics.create(partitions=2)).load().count() == 0
 
 

@@ -152,7 +152,7 @@ def test_outages_with_same_cause_form_one_incident(document: Document) -> None:
     assert document["incidents"][-1]["lost_leaders"] == [2]
 
 
-def test_pending_deletion_is_not_an_outage(document: Document) -> None:
+def test_pending_deletion_is_not_outage(document: Document) -> None:
     assert rows(document, "outages", "doomed", "from") == []
     assert rows(document, "outages", "reborn", "from") == []
 

@@ -117,7 +117,7 @@ def test_stream_write_resumes_from_checkpoint(topics: Topics, checkpoint: str) -
     assert values_of(topics.reader(subscribe=target).load()) == sorted(expected)
 
 
-def test_complete_mode_writes_the_whole_result(topics: Topics, tmp_path: Path) -> None:
+def test_complete_mode_writes_whole_result(topics: Topics, tmp_path: Path) -> None:
     source, target = topics.create(), topics.create()
     topics.write(source, ["a", "b", "a"])
     query = (

@@ -37,7 +37,7 @@ async def test_set_data_raises_version_and_keeps_czxid(session: RegistrySession)
     assert (await session.set("/a", b"three", version=1)).version == 2
 
 
-async def test_a_wrong_version_changes_nothing(session: RegistrySession) -> None:
+async def test_wrong_version_changes_nothing(session: RegistrySession) -> None:
     await session.create("/a", b"one")
     with pytest.raises(BadVersion):
         await session.set("/a", b"two", version=7)
@@ -93,7 +93,7 @@ async def test_creating_existing_node_raises_node_exists(session: RegistrySessio
     assert (await session.get("/a"))[0] == b"one"
 
 
-async def test_a_node_with_children_cannot_be_deleted(session: RegistrySession) -> None:
+async def test_node_with_children_cannot_be_deleted(session: RegistrySession) -> None:
     await session.create("/a")
     await session.create("/a/b")
     with pytest.raises(NotEmpty):

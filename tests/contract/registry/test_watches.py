@@ -36,7 +36,7 @@ async def test_exists_watch_fires_on_creation(session: RegistrySession) -> None:
     await events.arrive((Kind.DELETED, "/a"))
 
 
-async def test_a_failed_read_sets_no_watch(session: RegistrySession) -> None:
+async def test_failed_read_sets_no_watch(session: RegistrySession) -> None:
     events = Events()
     with pytest.raises(NoNode):
         await session.get("/a", events)
@@ -83,7 +83,7 @@ async def test_deletion_fires_data_child_and_parent_watches(
     await parent.arrive((Kind.CHILDREN, "/a"))
 
 
-async def test_a_watch_set_by_several_reads_fires_once(session: RegistrySession) -> None:
+async def test_watch_set_by_several_reads_fires_once(session: RegistrySession) -> None:
     await session.create("/a")
     events = Events()
     await session.get("/a", events)
@@ -166,7 +166,7 @@ async def test_transaction_fires_watches_in_operation_order(
     )
 
 
-async def test_a_failed_transaction_fires_nothing(session: RegistrySession) -> None:
+async def test_failed_transaction_fires_nothing(session: RegistrySession) -> None:
     await session.create("/a")
     events = Events()
     await session.get("/a", events)
