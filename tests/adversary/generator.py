@@ -62,7 +62,7 @@ class Send(NamedTuple):
 
 
 class Attack(NamedTuple):
-    """Sends that are measured together, each on a connection of its own."""
+    """Sends that are measured together, each on its own connection."""
 
     api: str
     kind: str

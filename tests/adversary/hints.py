@@ -67,7 +67,7 @@ HINTS: dict[tuple[str, str] | str, Any] = {
     ("OffsetCommitRequest", "member_id"): "",
     ("OffsetCommitRequest", "group_instance_id"): None,
     ("OffsetCommitRequest", "generation_id_or_member_epoch"): -1,
-    # A group of its own for each request: members that do not come back would delay the next one.
+    # A separate group for each request: absent members would delay the next join.
     ("JoinGroupRequest", "group_id"): lambda: f"joiners-{next(JOINED)}",
     ("JoinGroupRequest", "member_id"): "",
     ("JoinGroupRequestProtocol", "name"): "range",

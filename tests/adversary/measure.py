@@ -87,7 +87,7 @@ class Tally:
         """Connections that the broker closed instead of answering."""
 
     def exchange(self, send: Send) -> None:
-        """Send on a connection of its own, and read all answers."""
+        """Send on a new connection, and read all responses."""
         with self.connect() as connection:
             self.send(connection, send.data)
             self.receive(connection, send.answers)

@@ -30,8 +30,8 @@ from tests.compatibility.sample import (
 
 SECONDS = 20
 UNTIL_FLUSHED_MS = 10_000
-"""What comes late belongs to the same batch, too: the flush ends the waiting. One that got less would be stored as it
-is where packing it makes it larger."""
+"""A long linger, so that all records share one batch; the flush ends it. A batch too small to shrink when compressed would
+be stored uncompressed."""
 
 NewTopic = Callable[..., str]
 

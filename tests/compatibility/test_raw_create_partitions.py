@@ -182,7 +182,8 @@ def test_existing_records_stay_and_new_partitions_accept_records(
         assert grow(controller, topic, 2, [[2, 1]]).error_code == ErrorCode.NONE
         assert values_in(first.fetch(topic, 0)) == [b"old"]
         eventually(
-            lambda: second.produce(topic, batch_of(b"x"), partition=1).error_code == 0, "it leads"
+            lambda: second.produce(topic, batch_of(b"x"), partition=1).error_code == 0,
+            "it is the leader",
         )
 
 

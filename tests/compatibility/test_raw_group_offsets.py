@@ -317,7 +317,7 @@ def test_offset_fetch_of_many_groups(
         groups=(
             OffsetFetchRequestGroup(group, topics=named),
             OffsetFetchRequestGroup("nobody", topics=named),
-            OffsetFetchRequestGroup("nobody at all"),
+            OffsetFetchRequestGroup("unknown group"),
         ),
         require_stable=require_stable,
     )

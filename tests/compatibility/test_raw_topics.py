@@ -231,7 +231,7 @@ def test_every_version_deletes(raw: Raw, topic: str, version: int) -> None:
     }
     eventually(
         lambda: raw.fetch(topic, 0).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        "its records are gone, too",
+        "its records are gone",
     )
 
 

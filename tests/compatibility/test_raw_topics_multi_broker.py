@@ -193,7 +193,7 @@ def test_one_auto_creation_per_topic_in_flight(three: LocalCluster, other: Raw) 
             for raw, version, correlation_id in asked
         ]
     assert sorted(codes) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE]
-    eventually(lambda: is_led(describe(other, name), 1), "it is there")
+    eventually(lambda: is_led(describe(other, name), 1), "it exists")
 
 
 def test_auto_creation_reports_too_few_brokers() -> None:

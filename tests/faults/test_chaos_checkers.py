@@ -49,7 +49,7 @@ def test_two_values_at_one_offset_are_detected(ledger: Ledger) -> None:
 
 def test_vanished_record_is_detected(ledger: Ledger) -> None:
     ledger.see("eye", 0, 2, b"taken back")
-    assert any("not there" in found for found in ledger.faults({0: [b"w-0-0", b"w-0-1"]}))
+    assert any("missing" in found for found in ledger.faults({0: [b"w-0-0", b"w-0-1"]}))
 
 
 def test_duplicate_batch_may_have_unknown_offset(ledger: Ledger) -> None:

@@ -151,7 +151,7 @@ def test_last_isr_with_lost_disk_does_not_truncate_others(
     # An operator restarts it first, which must not make it worse.
     cluster.brokers[LOSER].stop()
     cluster.brokers[LOSER].start()
-    eventually(lambda: partition(cluster, 1).is_offline, "it refuses again")
+    eventually(lambda: partition(cluster, 1).is_offline, "it refuses to lead again")
     cluster.stop()
     settings = {**SETTINGS, "unclean.leader.election.enable": "true"}
     with LocalCluster(brokers=3, data=tmp_path, settings=settings) as again:

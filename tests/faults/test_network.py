@@ -223,7 +223,7 @@ def test_leader_with_expired_session_acknowledges_nothing(
     create(cluster, [leader, other, controller])
     write(leader, b"before")
     lose_registry(cluster, leader)
-    eventually(lambda: state(controller).leader_id not in (leader.id, -1), "another leads")
+    eventually(lambda: state(controller).leader_id not in (leader.id, -1), "another broker leads")
     successor = cluster.brokers[state(controller).leader_id]
     write(successor, b"after")
     for _ in range(2):

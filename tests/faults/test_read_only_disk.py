@@ -51,7 +51,7 @@ def test_partitions_on_other_directory_continue(tmp_path: Path) -> None:
                 broker.stop()
         broker.start()
         with Raw(broker.bootstrap_servers) as raw:
-            eventually(lambda: not leaderless(raw), "all are led", 30)
+            eventually(lambda: not leaderless(raw), "all partitions have leaders", 30)
             assert produce_to_each(raw) == dict.fromkeys(range(PARTITIONS), ErrorCode.NONE)
             assert raw.fetch(TOPIC, 0).high_watermark == (2 if 0 in on_one else 3)
 

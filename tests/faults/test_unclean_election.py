@@ -130,7 +130,9 @@ def test_unclean_election_follows_topic_setting_and_is_recorded(
         )
 
     cluster.brokers[LAST].start()
-    eventually(lambda: leader(cluster, LAST, STRICT) == LAST, "who has everything", DEADLINE_S)
+    eventually(
+        lambda: leader(cluster, LAST, STRICT) == LAST, "the in-sync replica leads", DEADLINE_S
+    )
     for topic, kept in (
         (STRICT, [b"everywhere", b"only here"]),
         (LOOSE, [b"everywhere", b"of the heir"]),
@@ -140,7 +142,7 @@ def test_unclean_election_follows_topic_setting_and_is_recorded(
             eventually(partial(holds, cluster, broker, topic, kept), what, DEADLINE_S)
     eventually(
         lambda: any(event.get("unclean") for event in elections(cluster, LOOSE)),
-        "the history tells of it",
+        "the history records it",
         DEADLINE_S,
     )
     (unclean,) = (event for event in elections(cluster, LOOSE) if event.get("unclean"))

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 class Handover(NamedTuple):
     partition: int
     before: str | None
-    """Who had read of it last."""
+    """The member that read the partition last."""
     after: str
     committed: int
     begin: int

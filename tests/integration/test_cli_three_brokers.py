@@ -106,7 +106,7 @@ def test_failed_broker_is_explained_in_topic_state() -> None:
         assert lines("brokers", "list")[2].split()[:3] == ["2", "not", "alive"]
 
         cluster.brokers[2].start()
-        eventually(lambda: set(states().values()) == {"ok"}, "all is well again")
+        eventually(lambda: set(states().values()) == {"ok"}, "all replicas are in sync")
 
 
 def test_alter_partitions_warns_about_moved_keys(cluster: LocalCluster) -> None:

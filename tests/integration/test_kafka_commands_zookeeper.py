@@ -324,7 +324,7 @@ def test_hand_written_topic_is_created_expanded_and_deleted(
     kazoo.create(f"/admin/delete_topics/{topic}")
     eventually(lambda: not kazoo.exists(path), "its znodes are gone", DEADLINE_S)
     eventually(lambda: not kazoo.exists(f"/admin/delete_topics/{topic}"), "done", DEADLINE_S)
-    eventually(lambda: view(cluster, topic) is None, "nobody knows it", DEADLINE_S)
+    eventually(lambda: view(cluster, topic) is None, "no broker knows it", DEADLINE_S)
 
 
 def test_topic_with_pending_deletion_is_marked_in_list(

@@ -129,7 +129,7 @@ def test_producer_continues_within_one_second_after_leader_kill(
             send()
             with killed_leader(cluster) as (_, death):
                 killed = time.monotonic()
-                death.join()  # no request is in flight whose failure would tell the client
+                death.join()  # no request is in flight whose failure the client would notice
                 send()
                 taken.append(time.monotonic() - killed)
     assert min(taken) <= TARGET_S, f"took {taken}"

@@ -1,6 +1,6 @@
 """Three brokers in this process: killed, stopped, paused and restarted.
 
-Clients are confluent-kafka and kafka-python. They are not told of the failures.
+Clients are confluent-kafka and kafka-python. They get no hint of the failures.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ def test_new_controller_adds_partitions_and_deletes_topics(
                     lambda broker=broker, count=count: (  # type: ignore[misc]
                         partition_count(view(cluster, broker), "grows") == count
                     ),
-                    "everybody has heard of it",
+                    "all brokers know it",
                 )
             cluster.brokers[in_charge].start()
             eventually(lambda: is_healthy(cluster, "grows"), "no replica is missing")

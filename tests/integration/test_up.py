@@ -135,7 +135,9 @@ def test_restarted_up_keeps_topics(tmp_path: Path) -> None:
     with up(tmp_path, "--brokers=3", "--topic=orders:3:3") as running:
         assert stop(running) == 0
     with up(tmp_path, "--brokers=3", "--topic=orders:3:3") as running:
-        eventually(lambda: -1 not in leaders(running.servers, "orders"), "all partitions are led")
+        eventually(
+            lambda: -1 not in leaders(running.servers, "orders"), "all partitions have leaders"
+        )
 
 
 def test_brokers_missing_from_data_directory_are_reported(tmp_path: Path) -> None:

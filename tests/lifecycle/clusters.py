@@ -235,7 +235,7 @@ class TrappedBroker(ClusterBroker):
 
     def wait_for_death(self) -> None:
         # Its sockets close before the kill is handed over to the other thread.
-        eventually(lambda: not self.is_running, lambda: f"broker {self.id} is dead", DEADLINE_S)
+        eventually(lambda: not self.is_running, lambda: f"broker {self.id} is killed", DEADLINE_S)
         with self.lock:
             dying, self.dying = self.dying, None
         if dying is not None:

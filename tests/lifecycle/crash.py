@@ -132,7 +132,9 @@ def request_and_crash(cluster: WatchedCluster, run: Run, point: CrashPoint | Non
     brokers.wait_for_death(victims)
     run.dead += victims
     if scenario.in_takeover and point is not None:
-        eventually(lambda: bool(brokers.dead(successors)), lambda: "an heir dies", DEADLINE_S)
+        eventually(
+            lambda: bool(brokers.dead(successors)), lambda: "the successor crashes", DEADLINE_S
+        )
         successor = brokers.dead(successors)[0]
         (last,) = set(successors) - {successor}
         brokers.arm(last, None, [])  # no broker is left to take over from it

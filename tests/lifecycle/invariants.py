@@ -201,7 +201,7 @@ class Invariants:
         marked = self.marked.pop(topic, 0)
         for path, stat in left.items():
             if stat.czxid < marked:
-                self.fail(9, f"{path} is there after its marker is gone")
+                self.fail(9, f"{path} exists after its marker was removed")
 
     def count_versions(self, partition: TopicPartition, stat: ZnodeStat) -> None:
         """Count the observed and missed versions, for the table."""

@@ -40,7 +40,7 @@ class Run:
     """Restarted brokers, with the epoch of their new registration."""
     survivors: list[BrokerId] = field(default_factory=list)
     successor: Role = Role.CONTROLLER
-    """Who died last."""
+    """The role of the broker that crashed last."""
 
     @property
     def is_lost(self) -> bool:
@@ -121,7 +121,7 @@ class Expansion:
         cluster.wait_until_led(run.topic, 1, run.survivors)
         again = cluster.ask(expand, run.topic, len(run.assignment))
         assert again == TOO_FEW_BROKERS, again
-        return "grown again"
+        return "expanded again"
 
     def finish(self, cluster: WatchedCluster, run: Run) -> None:
         cluster.wait_until_healthy(run.topic, run.assignment)

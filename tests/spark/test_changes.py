@@ -97,7 +97,7 @@ def test_batch_write_survives_broker_kill(
         writer = own_topics.writer(slow, topic=topic, kafka__buffer__memory=1 << 20)
         job = pool.submit(lambda: session() and writer.save())
         eventually(
-            lambda: job.done() or count_in(own_topics, topic) > 0, "the first rows are there", 60
+            lambda: job.done() or count_in(own_topics, topic) > 0, "the first rows arrived", 60
         )
         assert not job.done(), str(job.exception())
         assert 0 < count_in(own_topics, topic) < ROWS

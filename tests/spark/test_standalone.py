@@ -24,7 +24,7 @@ master, servers, python, java_options = sys.argv[1:]
 spark = barnabas.spark.session(master, python=python, progress=False, config={
     "spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", "spark.cores.max": "2",
     "spark.ui.enabled": "false",
-    # Neither executor begins before the other is there: one alone would have done it all.
+    # Executors start together: a single one would do all the work.
     "spark.scheduler.minRegisteredResourcesRatio": "1.0", "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
     "spark.driver.extraJavaOptions": java_options, "spark.executor.extraJavaOptions": java_options,
 })

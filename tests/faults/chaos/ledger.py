@@ -118,7 +118,7 @@ class Ledger:
         for partition, values in logs.items():
             found += self.faults_in(partition, values)
         wrong = [
-            f"seen at {partition}@{offset} and not there: {value!r}"
+            f"seen at {partition}@{offset} but missing: {value!r}"
             for (partition, offset), value in list(self.seen.items())
             if not holds(logs.get(partition, ()), offset, value)
         ]

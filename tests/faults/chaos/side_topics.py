@@ -147,7 +147,7 @@ def retention_faults(offsets: dict[int, int], copy: list[Record]) -> list[str]:
         return [*found, "the log is empty"] if offsets else found
     places = dict(zip(numbers, (each.offset for each in copy), strict=True))
     if len(places) != len(copy):
-        found.append("records are there twice")
+        found.append("duplicate records")
     if copy[-1].offset - copy[0].offset != len(copy) - 1:
         found.append(f"offsets between {copy[0].offset} and {copy[-1].offset} are missing")
     found += [

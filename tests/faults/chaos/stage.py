@@ -114,7 +114,7 @@ class Stage:
         self.observer.end()
 
     def create_topic(self) -> None:
-        self.wait(self.all_brokers_are_registered, "all brokers are there")
+        self.wait(self.all_brokers_are_registered, "all brokers are registered")
         wanted = NewTopic(
             name=TOPIC, partitions=PARTITIONS, replication_factor=3, configs=self.topic_settings
         )
@@ -221,7 +221,7 @@ class Stage:
                 self.ledger.seconds_until_writing_again(writer.kind, since) is not None
                 for writer in self.writers
             ),
-            "the writers go on",
+            "the writers resume",
         )
         return {
             writer.kind: self.ledger.seconds_until_writing_again(writer.kind, since) or 0.0

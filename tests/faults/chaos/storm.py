@@ -232,7 +232,7 @@ class Storm:
         elif asked is not None and code in STOPPED_CODES:
             why = "asked to stop"
         elif self.now_s < self.unable_until.get(broker.id, 0.0) and code in FAILED_CODES:
-            why = "could not go on"
+            why = "could not continue"
         else:
             lines = "\n".join(broker.log().splitlines()[-20:])
             raise AssertionError(f"broker {broker.id} exited with {code} by itself:\n{lines}")

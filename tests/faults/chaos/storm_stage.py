@@ -221,7 +221,7 @@ class StormStage(Stage):
             return not missing
 
         try:
-            self.wait(is_healthy, "all partitions are whole", seconds * patience())
+            self.wait(is_healthy, "all replicas are in sync", seconds * patience())
         except AssertionError as error:
             raise AssertionError("\n".join([str(error), *missing[:10]])) from error
 
@@ -266,7 +266,7 @@ class StormStage(Stage):
                     for writer in self.writers
                 )
             ),
-            "all writers go on",
+            "all writers resume",
             PROGRESS_S * patience(),
         )
 
