@@ -138,8 +138,8 @@ class Side:
         )
         return ToolOutput(line, self.lines(outcome.stdout, line), self.lines(outcome.stderr, line))
 
-    def lines(self, text: str, asked: str) -> list[str]:
-        of_all = "--list" in asked or "--all-groups" in asked
+    def lines(self, text: str, command: str) -> list[str]:
+        of_all = "--list" in command or "--all-groups" in command
         shown = PORT.sub("HOST:PORT", MEMBER.sub("-ID", text.replace(str(self.file), "FILE")))
         resident = {
             line.strip()

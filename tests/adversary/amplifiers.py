@@ -176,11 +176,11 @@ def produce_crowded_batch(tally: Tally, _: Entities) -> None:
 
 def unread_answers(tally: Tally, entities: Entities) -> None:
     """Large answers to clients that do not read them."""
-    asked = filled_request(entities, "OffsetFetch", 8, ("groups",), 6000)
+    request = filled_request(entities, "OffsetFetch", 8, ("groups",), 6000)
     with ExitStack() as stack:
         lazy = [stack.enter_context(tally.connect()) for _ in range(UNREAD)]
         for connection in lazy:
-            tally.send(connection, asked)
+            tally.send(connection, request)
         for connection in lazy:
             connection.settimeout(left(tally.deadline))
             tally.largest_bytes = max(tally.largest_bytes, announced_size(connection))

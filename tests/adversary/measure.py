@@ -93,10 +93,10 @@ class Tally:
             self.receive(connection, send.answers)
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(self.address, left(self.deadline))
+        return socket.create_connection(self.address, remaining(self.deadline))
 
     def send(self, connection: socket.socket, data: bytes) -> None:
-        connection.settimeout(left(self.deadline))
+        connection.settimeout(remaining(self.deadline))
         self.sent_bytes += len(data)
         with suppress(ConnectionError):  # detected when the response is read
             connection.sendall(data)
@@ -170,7 +170,7 @@ class Attacker:
 def receive(connection: socket.socket, size: int, deadline: float, *, keep: bool = False) -> bytes:
     kept = bytearray()
     while size:
-        connection.settimeout(left(deadline))
+        connection.settimeout(remaining(deadline))
         chunk = connection.recv(min(size, CHUNK))
         if not chunk:
             raise ConnectionError("closed by the broker")
@@ -180,7 +180,7 @@ def receive(connection: socket.socket, size: int, deadline: float, *, keep: bool
     return bytes(kept)
 
 
-def left(deadline: float) -> float:
+def remaining(deadline: float) -> float:
     """A timeout for a socket; raises TimeoutError when the time is over."""
     seconds = deadline - time.monotonic()
     if seconds <= 0:

@@ -116,10 +116,10 @@ def besiege(where: Path, seconds: float, names: list[str], *, is_full: bool) -> 
         ]
         for thread in threads:
             thread.start()
-        told, _ = application.communicate(timeout=seconds + 3 * DEADLINE_SECONDS)
+        output, _ = application.communicate(timeout=seconds + 3 * DEADLINE_SECONDS)
         for thread in threads:
             thread.join(DEADLINE_SECONDS)
-        return print_results(attacker, besiegers, json.loads(told))
+        return print_results(attacker, besiegers, json.loads(output))
     finally:
         stages.close()
 

@@ -47,8 +47,8 @@ def set_up(broker: MeasuredBroker) -> Entities:
         for name, partitions in ((TOPIC, PARTITIONS), (DOOMED_TOPIC, 1), (PROBE_TOPIC, 1)):
             assert client.create_topic(name, partitions) == 0
         assert client.produce(TOPIC, 0, b"value").error_code == 0
-        asked = MetadataRequest(topics=(MetadataRequestTopic(name=TOPIC),))
-        topic_id = client.exchange(asked, 10, MetadataResponse).topics[0].topic_id
+        request = MetadataRequest(topics=(MetadataRequestTopic(name=TOPIC),))
+        topic_id = client.exchange(request, 10, MetadataResponse).topics[0].topic_id
         member_id, generation = join(client, GROUP, MEMBER_METADATA)
         commit(client, GROUP, member_id, generation)
     return Entities(topic_id, member_id, generation, broker.epoch, broker.port)
@@ -78,10 +78,10 @@ def join(client: RawClient, group: str, metadata: bytes) -> tuple[str, int]:
 
 
 def wait_for_coordinator(client: RawClient, group: str) -> None:
-    asked = FindCoordinatorRequest(key=group)
+    request = FindCoordinatorRequest(key=group)
 
     def is_found() -> bool:
-        return client.exchange(asked, 2, FindCoordinatorResponse).error_code == 0
+        return client.exchange(request, 2, FindCoordinatorResponse).error_code == 0
 
     eventually(is_found, f"a coordinator for {group}")
 

@@ -77,12 +77,12 @@ def consume(servers: str, topic: str, until: float, latencies: Latencies) -> Non
 
 def probe(servers: str, topic: str, until: float, latencies: Latencies) -> None:
     host, _, port = servers.rpartition(":")
-    asked = MetadataRequest(topics=(MetadataRequestTopic(name=topic),))
+    request = MetadataRequest(topics=(MetadataRequestTopic(name=topic),))
     while time.monotonic() < until:
         try:
             with RawClient((host, int(port))) as client:
                 while (began := time.monotonic()) < until:
-                    client.exchange(asked, 9, MetadataResponse)
+                    client.exchange(request, 9, MetadataResponse)
                     offset = client.produce(topic, 0, b"probe").base_offset
                     client.fetch(topic, 0, offset)
                     latencies.add("raw metadata, produce, fetch", began)

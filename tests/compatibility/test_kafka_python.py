@@ -25,8 +25,8 @@ from tests.compatibility.sample import (
 
 SECONDS = 20
 UNTIL_FLUSHED_MS = 10_000
-"""A long linger, so that all records share one batch; the flush ends it. A batch too small to shrink when compressed would
-be stored uncompressed."""
+"""A long linger, so that all records share one batch; the flush ends it. A batch too small to shrink when compressed
+would be stored uncompressed."""
 
 NewTopic = Callable[..., str]
 

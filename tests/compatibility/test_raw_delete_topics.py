@@ -52,13 +52,13 @@ def mark_by_hand(cluster: LocalCluster, topic: str) -> None:
 def is_marked(cluster: LocalCluster, topic: str) -> bool:
     registry, keeper = cluster.cluster.open_registry()
 
-    async def look() -> bool:
+    async def read_marker() -> bool:
         session = await registry.connect(30_000)
         found = await session.exists(znodes.delete_topic_path(topic))
         await session.close()
         return found is not None
 
-    return keeper.run(look())
+    return keeper.run(read_marker())
 
 
 def test_second_deletion_request_waits_for_first(
@@ -69,10 +69,10 @@ def test_second_deletion_request_waits_for_first(
     broker.pause()
     try:
         mark_by_hand(cluster, topic)
-        asked = raw.begin(delete_request(topic))
+        pending = raw.begin(delete_request(topic))
     finally:
         broker.resume()
-    (result,) = raw.answer(DeleteTopicsResponse, *asked).responses
+    (result,) = raw.answer(DeleteTopicsResponse, *pending).responses
     assert result == (topic, result.topic_id, ErrorCode.NONE, None)
     assert delete(raw, topic)[0].error_code == UNKNOWN
 

@@ -171,5 +171,5 @@ def test_feature_znode_exists(tmp_path: Path) -> None:
 
 
 def test_api_versions_reports_finalized_features_epoch_0(raw: Raw) -> None:
-    asked = ApiVersionsRequest(client_software_name="raw", client_software_version="1")
-    assert raw.ask(asked, ApiVersionsResponse).finalized_features_epoch == 0
+    request = ApiVersionsRequest(client_software_name="raw", client_software_version="1")
+    assert raw.ask(request, ApiVersionsResponse).finalized_features_epoch == 0

@@ -182,7 +182,7 @@ def test_one_auto_creation_per_topic_in_flight(three: LocalCluster, other: Raw) 
     with Raw(f"{host}:{port}") as another:
         in_charge.pause()
         try:
-            asked = [(raw, *raw.begin(request)) for raw in (other, another)]
+            pending = [(raw, *raw.begin(request)) for raw in (other, another)]
             # Only the second is answered while the controller does not answer the first.
             ready, _, _ = select.select([other.socket, another.socket], [], [], 10)
             assert len(ready) == 1
@@ -190,7 +190,7 @@ def test_one_auto_creation_per_topic_in_flight(three: LocalCluster, other: Raw) 
             in_charge.resume()
         codes = [
             raw.answer(MetadataResponse, version, correlation_id).topics[0].error_code
-            for raw, version, correlation_id in asked
+            for raw, version, correlation_id in pending
         ]
     assert sorted(codes) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE]
     eventually(lambda: is_led(describe(other, name), 1), "it exists")
@@ -214,8 +214,8 @@ def test_auto_creation_waits_for_next_controller() -> None:
     with LocalCluster(brokers=3, settings=two_replicas) as cluster:
         assert cluster.controller_id is not None
         first = cluster.controller_id
-        asked = next(each for each in BROKERS if each != first)
-        with Raw(cluster.brokers[asked].address) as raw:
+        pending = next(each for each in BROKERS if each != first)
+        with Raw(cluster.brokers[pending].address) as raw:
             cluster.brokers[first].kill()
             found = describe(raw, "t", may_create=True)
             assert found.error_code == ErrorCode.LEADER_NOT_AVAILABLE

@@ -124,6 +124,6 @@ def test_long_chaos_run_with_power_losses_loses_nothing(tmp_path: Path, chroot: 
 def test_simultaneous_broker_failures_lose_nothing(tmp_path: Path, chroot: str) -> None:
     with Stage(tmp_path, chroot) as stage:
         nemesis = Nemesis(stage, Random(choose_seed()))
-        struck = nemesis.storm_for(SECONDS)
+        count = nemesis.storm_for(SECONDS)
         stage.settle()
-        print(f"{struck} faults")
+        print(f"{count} faults")

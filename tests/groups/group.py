@@ -68,9 +68,9 @@ class Group:
                 "commits": "each",
                 "assignor": "its own" if host.library == KAFKAJS_NAME else "range",
             }
-            told = {"servers": self.servers, "group": self.name, "topic": self.name}
+            common = {"servers": self.servers, "group": self.name, "topic": self.name}
             host.send(
-                {"do": "join", "member": member, **told, **defaults, **self.options, **options}
+                {"do": "join", "member": member, **common, **defaults, **self.options, **options}
             )
         return names
 

@@ -25,18 +25,18 @@ def test_cooperative_members_never_lose_all_partitions(
     def scenario(name: str) -> None:
         one, two, three = COOPERATIVE if name == MIXED else (name, name, name)
         group = Group(servers, f"cooperative-{name}", partitions=9, assignor="cooperative-sticky")
-        mortal = new_host(three)
+        killable = new_host(three)
         (first,) = group.join(hosts[one])
         group.wait_until_shared()
         group.write(producer, 10)
         group.wait_until_read()
         (second,) = group.join(hosts[two])
-        (victim,) = group.join(mortal, commits="never")
+        (victim,) = group.join(killable, commits="never")
         group.wait_until_shared()
         group.write(producer, 10)
         group.wait_until_read()
         group.leave(second)
-        group.kill(mortal)
+        group.kill(killable)
         group.wait_until_shared()
         group.wait_until_read()
         shares = [
@@ -57,9 +57,9 @@ def test_static_member_returns_without_rebalance(
 ) -> None:
     def scenario(library: str) -> None:
         group = Group(servers, f"static-{library}", partitions=4, session_ms=LONG_SESSION_MS)
-        mortal, successor = new_host(library), new_host(library)
+        killable, successor = new_host(library), new_host(library)
         (still,) = group.join(hosts[library], instance="a")
-        (killed,) = group.join(mortal, instance="b")
+        (killed,) = group.join(killable, instance="b")
         group.wait_until_shared()
         group.write(producer, 10)
         group.wait_until_read()
@@ -67,7 +67,7 @@ def test_static_member_returns_without_rebalance(
         share = group.owned()[killed]
         before = [line for line in group.lines if line["event"] == "owns"]
 
-        group.kill(mortal)
+        group.kill(killable)
         (back,) = group.join(successor, instance="b")
         group.write(producer, 10)
         group.wait_until_read()
@@ -94,11 +94,11 @@ def test_all_libraries_share_one_group(
     servers: str, producer: Producer, hosts: Mapping[str, Host], new_host: NewHost
 ) -> None:
     group = Group(servers, "mixed", partitions=11, assignor="range")
-    mortal = {library: new_host(library) for library in ("librdkafka", "aiokafka")}
+    killable = {library: new_host(library) for library in ("librdkafka", "aiokafka")}
     victims = []
     for library in LIBRARIES:
-        (member,) = group.join(mortal.get(library, hosts[library]))
-        victims += [member] if library in mortal else []
+        (member,) = group.join(killable.get(library, hosts[library]))
+        victims += [member] if library in killable else []
     group.wait_until_shared()
     group.write(producer, 20)
     group.wait_until_read()
@@ -107,7 +107,7 @@ def test_all_libraries_share_one_group(
     group.wait_until_shared()
     group.write(producer, 20)
     group.wait_until_read()
-    for host in mortal.values():
+    for host in killable.values():
         group.kill(host)
     group.wait_until_shared()
     group.write(producer, 20)

@@ -34,8 +34,8 @@ def test_group_grows_to_ten_shrinks_and_loses_member(
         group.write(producer, 20)
         group.wait_until_read()
 
-        mortal = new_host(library)
-        (victim,) = group.join(mortal, commits="never")
+        killable = new_host(library)
+        (victim,) = group.join(killable, commits="never")
         group.join(hosts[library], 6)
         group.wait_until_shared()
         group.write(producer, 20)
@@ -49,7 +49,7 @@ def test_group_grows_to_ten_shrinks_and_loses_member(
         group.write(producer, 20)
         group.wait_until_read()
 
-        killed = group.kill(mortal)
+        killed = group.kill(killable)
         group.write(producer, 20)
         took = group.wait_until_shared() - killed
         print(f"{library}: eight have all partitions {took:.2f} s after one was killed")

@@ -30,9 +30,9 @@ def ok(cluster: LocalCluster, *arguments: str) -> str:
 
 def create(cluster: LocalCluster, name: str, *arguments: str) -> str:
     """Create a topic and wait until all brokers know it; returns the output."""
-    said = ok(cluster, "topics", "create", name, *arguments)
+    output = ok(cluster, "topics", "create", name, *arguments)
     wait_until_known([broker.address for broker in cluster.brokers.values()], name)
-    return said
+    return output
 
 
 def document(cluster: LocalCluster, *arguments: str) -> dict[str, Any]:
@@ -164,8 +164,8 @@ def test_deletion_names_brokers_with_remaining_replicas() -> None:
         )
         dry = ok(cluster, "topics", "delete", "kept", "--dry-run")
         assert f"broker {dead} is not alive: replicas there would be deleted later" in dry
-        told = " ".join(ok(cluster, "topics", "delete", "kept", "--yes").split())
-        assert told == (
+        output = " ".join(ok(cluster, "topics", "delete", "kept", "--yes").split())
+        assert output == (
             f"deleted topic kept; broker {dead} still has replicas of it, which are deleted when it is "
             "back; until then the name cannot be reused"
         )

@@ -153,8 +153,8 @@ def test_topic_creation_is_recorded_completely(
     assert {(event["partition"], event["replica"]) for event in replicas} == {
         (partition, broker) for partition in (0, 1) for broker in (1, 2, 3)
     }
-    told = [event for event in events if event["what"] == "request" and "topics" in event]
-    about = [event["id"] for event in told if "orders" in event["topics"]]
+    requests = [event for event in events if event["what"] == "request" and "topics" in event]
+    about = [event["id"] for event in requests if "orders" in event["topics"]]
     assert {f"LeaderAndIsr to {broker}" for broker in (1, 2, 3)} <= set(about)
     assert {f"UpdateMetadata to {broker}" for broker in (1, 2, 3)} <= set(about)
 

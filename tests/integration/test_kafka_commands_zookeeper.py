@@ -227,9 +227,9 @@ def test_config_change_writes_notification_znode(
     # The broker with the replica reports the effective settings, others report the znode.
     with Cluster(cluster.bootstrap_servers) as client:
         client.refresh()
-        asked = DescribeConfigsResource(resource_type=ResourceType.TOPIC, resource_name=topic)
+        resource = DescribeConfigsResource(resource_type=ResourceType.TOPIC, resource_name=topic)
         for broker, retention in ((BrokerId(1), "604800000"), (BrokerId(2), "7")):
-            request = DescribeConfigsRequest(resources=(asked,))
+            request = DescribeConfigsRequest(resources=(resource,))
             entries = parse_describe_configs(client.ask(broker, request, DescribeConfigsResponse))[
                 topic
             ]

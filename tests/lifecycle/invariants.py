@@ -4,7 +4,7 @@
      2   a partition's leader epoch never decreases during the topic's life; no two leaders share an epoch
      3   the leader is in the ISR or there is none; the ISR is a non-empty subset of the replicas
      4   replicas are distinct; all partitions of a topic have the same number of them
-     8   a controller elected after a topic was marked for deletion elects no leader for it; a broker that was told of
+     8   a controller elected after a topic was marked for deletion elects no leader for it; a broker that was sent
          the deletion gets no leader of the topic again
      9   the marker is removed last: then the topic and its settings are gone
     10   partitions are numbered from 0 without a gap, and their number never decreases, unless the topic is marked for

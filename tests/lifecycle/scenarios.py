@@ -142,8 +142,8 @@ def progress(
     paths = " ".join(writes).split()
     if any(path.endswith("/state") for path in paths):
         return Progress.STATES
-    wishes = {znodes.topic_path(topic), znodes.delete_topic_path(topic)}
-    return Progress.NOTHING if wishes.isdisjoint(paths) else Progress.REQUESTED
+    request_paths = {znodes.topic_path(topic), znodes.delete_topic_path(topic)}
+    return Progress.NOTHING if request_paths.isdisjoint(paths) else Progress.REQUESTED
 
 
 def leader_epochs(

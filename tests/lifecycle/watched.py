@@ -31,7 +31,7 @@ class WatchedCluster:
     def __init__(self, brokers: Brokers) -> None:
         self.brokers = brokers
         self.invariants = Invariants()
-        self.listener = TraceReader()
+        self.trace_reader = TraceReader()
         brokers.start()
         try:
             self.observer = Observer(brokers.observer_registry(), self.invariants)
@@ -211,9 +211,9 @@ class WatchedCluster:
 
     def check_requests(self) -> list[Exchange]:
         """Check the requests since the last call; returns them."""
-        heard = self.listener.new_exchanges(self.brokers.traces())
-        self.invariants.check_exchanges(heard, self.brokers.ports())
-        return heard
+        exchanges = self.trace_reader.new_exchanges(self.brokers.traces())
+        self.invariants.check_exchanges(exchanges, self.brokers.ports())
+        return exchanges
 
     def replay_stale_requests(self, sent: list[Exchange]) -> str:
         """Check invariants 11 and 1: requests of this run that were meant for an earlier registration of their broker,

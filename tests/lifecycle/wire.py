@@ -96,17 +96,21 @@ def exchanges_in(lines: Iterable[str]) -> list[Exchange]:
             sent[key] = int(at_ns), data, cast(ControlRequest, request), header.api_version
         else:
             correlation_id = int.from_bytes(data[:4], "big", signed=True)
-            asked = sent.pop((int(port), correlation_id), None)
-            if asked is not None:
-                found.append(exchange(int(port), asked, error_of(asked[2], asked[3], data)))
-    found += [exchange(port, asked, None) for (port, _), asked in sent.items()]
+            sent_request = sent.pop((int(port), correlation_id), None)
+            if sent_request is not None:
+                found.append(
+                    exchange(
+                        int(port), sent_request, error_of(sent_request[2], sent_request[3], data)
+                    )
+                )
+    found += [exchange(port, sent_request, None) for (port, _), sent_request in sent.items()]
     return found
 
 
 def exchange(
-    port: int, asked: tuple[int, bytes, ControlRequest, int], error_code: int | None
+    port: int, sent_request: tuple[int, bytes, ControlRequest, int], error_code: int | None
 ) -> Exchange:
-    at_ns, frame, request, _ = asked
+    at_ns, frame, request, _ = sent_request
     return Exchange(at_ns=at_ns, port=port, frame=frame, request=request, error_code=error_code)
 
 

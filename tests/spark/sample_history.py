@@ -64,8 +64,8 @@ class HistoryBuilder:
         self.add(ms, cause, "replica", f"{name} on {broker}", **where, before="?", after=after)
 
     def topic(self, ms: int, request: str, topic: str, after: str, **more: Any) -> None:
-        told = {"topic": topic, "after": after, "by": "app", "host": "10.0.0.7", **more}
-        self.add(ms, request, "topic", topic, **told)
+        fields = {"topic": topic, "after": after, "by": "app", "host": "10.0.0.7", **more}
+        self.add(ms, request, "topic", topic, **fields)
 
     def sent(self, ms: int, cause: str, kind: str, to: int, **more: Any) -> int:
         self.add(ms, cause, "request", f"{kind} to {to}", to=to, result="sent", **more)
@@ -95,8 +95,8 @@ def sample_history() -> HistoryBuilder:
 
 def first_controller(history: HistoryBuilder) -> None:
     history.elected(0, 1, "Startup#1")
-    asked = history.sent(5, "Startup#1", "UpdateMetadata", 1, topics={})
-    history.answered(12, "Startup#1", "UpdateMetadata", 1, asked)
+    sequence = history.sent(5, "Startup#1", "UpdateMetadata", 1, topics={})
+    history.answered(12, "Startup#1", "UpdateMetadata", 1, sequence)
     orders_are_created(history)
     # Requested by a client that did not wait: the request is recorded before the controller acts.
     history.topic(290, "Metadata", "clicks", "created", automatic=True)
@@ -154,9 +154,9 @@ def doomed_is_marked(history: HistoryBuilder) -> None:
     history.replica(1510, cause, "doomed-0", 2, "ReplicaDeletionIneligible")
     history.replica(1511, cause, "doomed-0", 1, "OfflineReplica")
     history.replica(1512, cause, "doomed-0", 1, "ReplicaDeletionStarted")
-    asked = history.sent(1512, cause, "StopReplica", 1, topics={"doomed": "0"})
+    sequence = history.sent(1512, cause, "StopReplica", 1, topics={"doomed": "0"})
     history.topic(1515, "DeleteTopics", "doomed", "marked for deletion", asked_at=instant(1500))
-    history.answered(1529, cause, "StopReplica", 1, asked)
+    history.answered(1529, cause, "StopReplica", 1, sequence)
     history.replica(1530, "RequestAnswered#11", "doomed-0", 1, "ReplicaDeletionSuccessful")
     history.replica(1531, "RequestAnswered#11", "doomed-0", 2, "OfflineReplica")
 
@@ -168,8 +168,8 @@ def second_controller(history: HistoryBuilder) -> None:
     history.online(5010, cause, "orders-0", "Offline", 2)
     history.leaderless(5010, cause, "orders-1")
     history.leaderless(5010, cause, "clicks-0")
-    asked = history.sent(5011, cause, "LeaderAndIsr", 2, topics={"orders": "0"})
-    history.answered(5025, cause, "LeaderAndIsr", 2, asked)
+    sequence = history.sent(5011, cause, "LeaderAndIsr", 2, topics={"orders": "0"})
+    history.answered(5025, cause, "LeaderAndIsr", 2, sequence)
     history.online(6000, "BrokersChanged#2", "orders-1", "Offline", 2)
     history.online(6000, "BrokersChanged#2", "clicks-0", "Offline", 2)
     history.resigned(7000)
@@ -181,11 +181,11 @@ def third_controller(history: HistoryBuilder) -> None:
     history.leaderless(8001, "TopicsChanged#5", "late-0", "New")
     # One request in two events; its response refers to the first.
     about = {"partitions": 2, "parts": 2}
-    asked = history.sent(
+    sequence = history.sent(
         8002, "TopicsChanged#5", "UpdateMetadata", 2, topics={"orders": "0"}, part=1, **about
     )
     history.sent(
         8002, "TopicsChanged#5", "UpdateMetadata", 2, topics={"late": "0"}, part=2, **about
     )
-    history.answered(8072, "TopicsChanged#5", "UpdateMetadata", 2, asked)
+    history.answered(8072, "TopicsChanged#5", "UpdateMetadata", 2, sequence)
     history.sent(8100, "TopicsChanged#5", "LeaderAndIsr", 9, topics={"late": "0"})

@@ -27,7 +27,7 @@ ALL = ReadAllAvailable()
 
 
 @pytest.fixture(scope="module")
-def here(cluster: LocalCluster) -> Topics:
+def local_topics(cluster: LocalCluster) -> Topics:
     # These tests do not use Spark.
     return Topics(None, cluster.bootstrap_servers)
 
@@ -63,11 +63,11 @@ class Query:
 
 
 @pytest.fixture
-def query(here: Topics) -> Iterator[Callable[..., Query]]:
+def query(local_topics: Topics) -> Iterator[Callable[..., Query]]:
     made: list[Query] = []
 
     def make(**options: object) -> Query:
-        made.append(Query(here, **options))
+        made.append(Query(local_topics, **options))
         return made[-1]
 
     yield make
@@ -75,9 +75,11 @@ def query(here: Topics) -> Iterator[Callable[..., Query]]:
         one.reader.stop()
 
 
-def test_offsets_match_sparks_kafka_source(here: Topics, query: Callable[..., Query]) -> None:
-    topic = here.create(partitions=2)
-    here.write(topic, numbered(3), partition=1)
+def test_offsets_match_sparks_kafka_source(
+    local_topics: Topics, query: Callable[..., Query]
+) -> None:
+    topic = local_topics.create(partitions=2)
+    local_topics.write(topic, numbered(3), partition=1)
     reader = query(subscribe=topic).reader
     start = reader.initialOffset()
     assert start == {topic: {"0": 0, "1": 0}}
@@ -85,16 +87,18 @@ def test_offsets_match_sparks_kafka_source(here: Topics, query: Callable[..., Qu
     assert reader.reportLatestOffset() == {topic: {"0": 0, "1": 3}}
 
 
-def test_read_committed_is_supported(here: Topics, query: Callable[..., Query]) -> None:
-    topic = here.create()
-    here.write(topic, numbered(3))
+def test_read_committed_is_supported(local_topics: Topics, query: Callable[..., Query]) -> None:
+    topic = local_topics.create()
+    local_topics.write(topic, numbered(3))
     one = query(subscribe=topic, kafka__isolation__level="read_committed")
     assert one.next_batch(one.begin()) == numbered(3)
 
 
-def test_replanned_batch_reads_same_records(here: Topics, query: Callable[..., Query]) -> None:
-    topic = here.create(partitions=2)
-    here.write(topic, numbered(20), keyed=True)
+def test_replanned_batch_reads_same_records(
+    local_topics: Topics, query: Callable[..., Query]
+) -> None:
+    topic = local_topics.create(partitions=2)
+    local_topics.write(topic, numbered(20), keyed=True)
     first = query(subscribe=topic, minPartitions=5)
     start = first.begin()
     end = first.reader.latestOffset(start, ReadMaxRows(8))
@@ -104,27 +108,27 @@ def test_replanned_batch_reads_same_records(here: Topics, query: Callable[..., Q
 
 
 def test_available_now_ends_at_initial_end_offsets(
-    here: Topics, query: Callable[..., Query]
+    local_topics: Topics, query: Callable[..., Query]
 ) -> None:
-    topic = here.create()
-    here.write(topic, numbered(5))
+    topic = local_topics.create()
+    local_topics.write(topic, numbered(5))
     reader = query(subscribe=topic, maxOffsetsPerTrigger=3).reader
     start = reader.initialOffset()
     reader.prepareForTriggerAvailableNow()
     limit = reader.getDefaultReadLimit()
     assert limit == ReadMaxRows(3)
     middle = reader.latestOffset(start, limit)
-    here.write(topic, numbered(5, "late"))
+    local_topics.write(topic, numbered(5, "late"))
     end = reader.latestOffset(middle, limit)
     assert (middle, end) == ({topic: {"0": 3}}, {topic: {"0": 5}})
     assert reader.latestOffset(end, limit) == end
 
 
 def test_min_offsets_apply_together_with_max_offsets(
-    here: Topics, query: Callable[..., Query]
+    local_topics: Topics, query: Callable[..., Query]
 ) -> None:
-    topic = here.create()
-    here.write(topic, numbered(1))
+    topic = local_topics.create()
+    local_topics.write(topic, numbered(1))
     reader = query(
         subscribe=topic, minOffsetsPerTrigger=3, maxOffsetsPerTrigger=4, maxTriggerDelay="1h"
     ).reader
@@ -132,9 +136,9 @@ def test_min_offsets_apply_together_with_max_offsets(
     limit = reader.getDefaultReadLimit()
     first = reader.latestOffset(start, limit)
     assert first == {topic: {"0": 1}}
-    here.write(topic, numbered(2))
+    local_topics.write(topic, numbered(2))
     assert reader.latestOffset(first, limit) == first
-    here.write(topic, numbered(8))
+    local_topics.write(topic, numbered(8))
     assert reader.latestOffset(first, limit) == {topic: {"0": 5}}
     alone = query(subscribe=topic, minOffsetsPerTrigger=3).reader
     assert alone.getDefaultReadLimit() == ReadMinRows(3)
@@ -142,11 +146,11 @@ def test_min_offsets_apply_together_with_max_offsets(
 
 
 def test_new_partition_with_deleted_start_is_data_loss(
-    here: Topics, query: Callable[..., Query], caplog: pytest.LogCaptureFixture
+    local_topics: Topics, query: Callable[..., Query], caplog: pytest.LogCaptureFixture
 ) -> None:
-    old, new = here.create("east"), here.create("east")
-    here.write(new, numbered(5))
-    here.delete_records({TopicPartition(new, 0): 3})
+    old, new = local_topics.create("east"), local_topics.create("east")
+    local_topics.write(new, numbered(5))
+    local_topics.delete_records({TopicPartition(new, 0): 3})
     start = {old: {"0": 0}}
     strict = query(subscribe=f"{old},{new}")
     with pytest.raises(DataLoss, match=f"offsets 0 to 2 of {new}-0 are gone: they were deleted be"):
@@ -161,39 +165,39 @@ def test_new_partition_with_deleted_start_is_data_loss(
 
 
 def test_log_ending_before_checkpoint_is_data_loss(
-    here: Topics, query: Callable[..., Query]
+    local_topics: Topics, query: Callable[..., Query]
 ) -> None:
-    topic = here.create()
-    here.write(topic, numbered(2))
+    topic = local_topics.create()
+    local_topics.write(topic, numbered(2))
     with pytest.raises(DataLoss, match=f"offsets 2 to 8 of {topic}-0 are gone: the log ends at 2"):
         query(subscribe=topic).next_batch({topic: {"0": 9}})
 
 
 def test_recreated_topic_error_names_lost_offsets(
-    here: Topics, query: Callable[..., Query]
+    local_topics: Topics, query: Callable[..., Query]
 ) -> None:
-    topic = here.create()
-    here.write(topic, numbered(9))
+    topic = local_topics.create()
+    local_topics.write(topic, numbered(9))
     one = query(subscribe=topic)
     start = one.begin()
     middle = one.reader.latestOffset(start, ReadMaxRows(4))
-    here.recreate(topic)
-    here.write(topic, numbered(20))
+    local_topics.recreate(topic)
+    local_topics.write(topic, numbered(20))
     with pytest.raises(DataLoss, match=f"offsets 4 to 8 of {topic}-0 are gone: the topic was del"):
         one.next_batch(middle)
 
 
 def test_topic_recreated_while_query_was_down_is_data_loss(
-    here: Topics, query: Callable[..., Query], tmp_path: Path
+    local_topics: Topics, query: Callable[..., Query], tmp_path: Path
 ) -> None:
-    topic = here.create()
-    here.write(topic, numbered(3))
+    topic = local_topics.create()
+    local_topics.write(topic, numbered(3))
     ids = tmp_path / "ids"
     first = query(subscribe=topic, topicIdsLocation=ids)
     end = first.reader.latestOffset(first.begin(), ALL)
     assert query(subscribe=topic, topicIdsLocation=ids).next_batch(end) == []
-    here.recreate(topic)
-    here.write(topic, numbered(9, "new"))
+    local_topics.recreate(topic)
+    local_topics.write(topic, numbered(9, "new"))
     for _ in range(2):
         again = query(subscribe=topic, topicIdsLocation=ids)
         with pytest.raises(
@@ -212,27 +216,27 @@ def test_topic_recreated_while_query_was_down_is_data_loss(
 
 
 def test_recreated_topic_is_read_once_from_start_if_loss_is_accepted(
-    here: Topics, query: Callable[..., Query], tmp_path: Path
+    local_topics: Topics, query: Callable[..., Query], tmp_path: Path
 ) -> None:
-    topic = here.create()
-    here.write(topic, numbered(3))
+    topic = local_topics.create()
+    local_topics.write(topic, numbered(3))
     options = {"subscribe": topic, "topicIdsLocation": tmp_path, "failOnDataLoss": False}
     first = query(**options)
     old = first.reader.latestOffset(first.begin(), ALL)
-    here.recreate(topic)
-    here.write(topic, numbered(9, "new"))
+    local_topics.recreate(topic)
+    local_topics.write(topic, numbered(9, "new"))
     end = query(**options).reader.latestOffset(old, ALL)
     assert end == {topic: {"0": 9}}
     # If killed before that batch is complete, the next run plans it again, and the run after that does not.
     assert query(**options).read(old, end) == numbered(9, "new")
-    here.write(topic, ["last"])
+    local_topics.write(topic, ["last"])
     assert query(**options).next_batch(end) == ["last"]
 
 
 def test_unusable_topic_ids_location_is_error(
-    here: Topics, query: Callable[..., Query], tmp_path: Path
+    local_topics: Topics, query: Callable[..., Query], tmp_path: Path
 ) -> None:
-    topic = here.create()
+    topic = local_topics.create()
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"topicIdsLocation: .* cannot be used: .*; choose anoth"):
         query(subscribe=topic, topicIdsLocation=tmp_path / "file").begin()
@@ -245,16 +249,16 @@ def test_unusable_topic_ids_location_is_error(
 
 
 def test_topic_recreated_between_plan_and_read_is_data_loss(
-    here: Topics, query: Callable[..., Query]
+    local_topics: Topics, query: Callable[..., Query]
 ) -> None:
-    topic = here.create()
-    here.write(topic, numbered(3))
+    topic = local_topics.create()
+    local_topics.write(topic, numbered(3))
     one = query(subscribe=topic)
     start = one.begin()
     end = one.reader.latestOffset(start, ALL)
     planned = one.reader.partitions(start, end)
-    here.recreate(topic)
-    here.write(topic, numbered(5, "other"))
+    local_topics.recreate(topic)
+    local_topics.write(topic, numbered(5, "other"))
     with pytest.raises(DataLoss, match=f"offsets 0 to 2 of {topic}-0 are gone"):
         list(one.reader.read(planned[0]))
 
@@ -268,45 +272,45 @@ def run_sink_task(topics: Topics, rows: dict[str, list[object]], **options: obje
     return StreamWriter(parse_write(texts), list(rows)).write(iter([batch, batch.slice(0, 0)]))
 
 
-def test_sink_task_returns_producer_and_ranges(here: Topics) -> None:
-    topic = here.create()
-    message = run_sink_task(here, {"value": ["a", "b"]}, topic=topic)
+def test_sink_task_returns_producer_and_ranges(local_topics: Topics) -> None:
+    topic = local_topics.create()
+    message = run_sink_task(local_topics, {"value": ["a", "b"]}, topic=topic)
     assert message.ranges == (WrittenRange(topic=topic, partition=0, base_offset=0, count=2),)
     assert message.producer_id >= 0
     assert message.producer_epoch >= 0
-    again = run_sink_task(here, {"value": ["c"]}, topic=topic)
+    again = run_sink_task(local_topics, {"value": ["c"]}, topic=topic)
     assert again.ranges == (WrittenRange(topic=topic, partition=0, base_offset=2, count=1),)
     assert again.producer_id != message.producer_id
 
 
-def test_many_rows_without_keys_use_all_partitions(here: Topics) -> None:
-    topic = here.create(partitions=4)
-    message = run_sink_task(here, {"value": ["x" * 100] * 50_000}, topic=topic)
+def test_many_rows_without_keys_use_all_partitions(local_topics: Topics) -> None:
+    topic = local_topics.create(partitions=4)
+    message = run_sink_task(local_topics, {"value": ["x" * 100] * 50_000}, topic=topic)
     found = {part.partition: 0 for part in message.ranges}
     for part in message.ranges:
         found[part.partition] += part.count
     assert sorted(found) == [0, 1, 2, 3]
     assert sum(found.values()) == 50_000
     assert len(message.ranges) == 4
-    few = run_sink_task(here, {"value": ["x"] * 10}, topic=topic)
+    few = run_sink_task(local_topics, {"value": ["x"] * 10}, topic=topic)
     assert len(few.ranges) == 1
 
 
-def test_empty_input_writes_no_records(here: Topics) -> None:
-    topic = here.create()
-    assert run_sink_task(here, {"value": []}, topic=topic).ranges == ()
+def test_empty_input_writes_no_records(local_topics: Topics) -> None:
+    topic = local_topics.create()
+    assert run_sink_task(local_topics, {"value": []}, topic=topic).ranges == ()
 
 
-def test_too_large_record_error_names_setting(here: Topics) -> None:
-    topic = here.create(max_message_bytes="2000")
+def test_too_large_record_error_names_setting(local_topics: Topics) -> None:
+    topic = local_topics.create(max_message_bytes="2000")
     rows: dict[str, list[object]] = {"value": ["x" * 100] * 100}
     with pytest.raises(ConfigError, match=r"kafka.batch.size: .*; lower it, or raise max.message"):
-        run_sink_task(here, rows, topic=topic)
-    message = run_sink_task(here, rows, topic=topic, kafka__batch__size=1500)
+        run_sink_task(local_topics, rows, topic=topic)
+    message = run_sink_task(local_topics, rows, topic=topic, kafka__batch__size=1500)
     assert sum(part.count for part in message.ranges) == 100
     large: dict[str, list[object]] = {"value": ["x" * 3000]}
     with pytest.raises(ConfigError, match=rf"max.message.bytes: {topic}-0: .*; a record is larger"):
-        run_sink_task(here, large, topic=topic, kafka__batch__size=1500)
+        run_sink_task(local_topics, large, topic=topic, kafka__batch__size=1500)
 
 
 # ---- another Python ---------------------------------------------------------------------------------------------
@@ -325,8 +329,8 @@ def test_python_without_dependencies_is_reported() -> None:
     assert "set PYSPARK_PYTHON to the Python that has it" in run.stderr
 
 
-def test_offsets_are_plain_json(here: Topics, query: Callable[..., Query]) -> None:
-    topic = here.create(partitions=11)
+def test_offsets_are_plain_json(local_topics: Topics, query: Callable[..., Query]) -> None:
+    topic = local_topics.create(partitions=11)
     begin = query(subscribe=topic).begin()
     keys = ",".join(f'"{index}":0' for index in range(11))
     assert json.dumps(begin, separators=(",", ":")) == f'{{"{topic}":{{{keys}}}}}'

@@ -93,8 +93,8 @@ def is_stop_requested() -> bool:
 
 def reason(query: StreamingQuery) -> str:
     """The reason of a failure on one line, without the query plan."""
-    said = str(query.exception() or "without an error").partition("=== Streaming Query ===")[0]
-    return " | ".join(said.split("\n"))[:2000]
+    message = str(query.exception() or "without an error").partition("=== Streaming Query ===")[0]
+    return " | ".join(message.split("\n"))[:2000]
 
 
 def write_found(spark: SparkSession, directory: Path) -> None:

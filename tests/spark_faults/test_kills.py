@@ -73,7 +73,7 @@ class Run:
         }
         self.drivers: list[DriverProcess] = []
         self.is_fresh = False
-        self.told = 0
+        self.counted = 0
         """The number of stream failures of this run that are in the tally."""
 
     @property
@@ -107,9 +107,9 @@ class Run:
             case _:
                 self.kill_driver(self.streams[aimed_at], kind)
         self.tally.kills[str(kind)] += 1
-        told = life.failures()
-        self.tally.failures += [(kind, line) for line in told[self.told :]]
-        self.told = len(told) if life is self.driver else 0
+        failures = life.failures()
+        self.tally.failures += [(kind, line) for line in failures[self.counted :]]
+        self.counted = len(failures) if life is self.driver else 0
 
     def kill_driver(self, stream: Stream, moment: Moment) -> None:
         first = stream.planned_at_mark + 1

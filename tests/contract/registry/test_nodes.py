@@ -223,7 +223,7 @@ async def test_one_session_wins_conditional_write(
     session: RegistrySession, other: RegistrySession
 ) -> None:
     await session.create("/a")
-    await eventually(lambda: there(other, "/a"))
+    await eventually(lambda: exists(other, "/a"))
     outcomes = await asyncio.gather(
         *(
             writer.set("/a", str(index).encode(), version=0)
@@ -240,7 +240,7 @@ async def test_many_writers_lose_no_update(
     session: RegistrySession, other: RegistrySession
 ) -> None:
     await session.create("/counter", b"0")
-    await eventually(lambda: there(other, "/counter"))
+    await eventually(lambda: exists(other, "/counter"))
 
     async def count(writer: RegistrySession) -> None:
         for _ in range(10):
@@ -263,7 +263,7 @@ async def test_requests_of_one_session_are_served_in_order(session: RegistrySess
     assert (await session.get("/a"))[0] == b"49"
 
 
-async def there(session: RegistrySession, path: str) -> bool:
+async def exists(session: RegistrySession, path: str) -> bool:
     return await session.exists(path) is not None
 
 

@@ -130,7 +130,7 @@ class Nemesis:
         may be lost. Returns the number of faults; all brokers are back at the end."""
         brokers = list(self.stage.cluster.brokers.values())
         away: dict[int, Kind] = {}
-        struck = 0
+        count = 0
         while time.monotonic() - self.began < seconds or away:
             is_over = time.monotonic() - self.began >= seconds
             broker = self.choose.choice(brokers)
@@ -147,9 +147,9 @@ class Nemesis:
                     broker.kill()
                 else:
                     broker.pause()
-                struck += 1
+                count += 1
             self.stay_away(time.monotonic(), self.choose.choice((0.0, 0.5, 1.0)) * SESSION_S)
-        return struck
+        return count
 
     def check(self) -> None:
         """Print the table and check that all writers resumed in time."""

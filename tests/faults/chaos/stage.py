@@ -264,7 +264,7 @@ class Stage:
         )
 
     def high_watermarks(self) -> dict[int, int]:
-        asked = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
+        partitions = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
         with Cluster(self.cluster.bootstrap_servers) as client:
-            found = latest_offsets(client, asked)
+            found = latest_offsets(client, partitions)
         return {each.partition: end for each, end in found.items()}

@@ -57,7 +57,7 @@ class Storm:
         self.noted: set[int] = set()
         """Processes whose exit was noted."""
         self.killed: set[int] = set()
-        self.asked_to_stop: dict[int, float] = {}
+        self.stop_requests: dict[int, float] = {}
         self.unable_until: dict[int, float] = {}
         """Until when a broker has a reason to exit by itself."""
         self.full: set[int] = set()
@@ -87,7 +87,7 @@ class Storm:
             self.stage.set_clock(broker, 0.0)
         deadline = time.monotonic() + STOP_S
         self.restart_brokers_with_offline_disks()
-        while not all(broker.is_running for broker in self.brokers) or self.asked_to_stop:
+        while not all(broker.is_running for broker in self.brokers) or self.stop_requests:
             self.supervise()
             assert time.monotonic() < deadline, "not all brokers could be restarted"
             time.sleep(TICK_S)
@@ -145,7 +145,7 @@ class Storm:
             self.killed.add(broker.id)
             broker.kill()
         elif broker.is_running:
-            self.asked_to_stop.setdefault(broker.id, time.monotonic())
+            self.stop_requests.setdefault(broker.id, time.monotonic())
             broker.signal(signal.SIGTERM)
 
     def end(self, number: int, fault: Fault) -> None:
@@ -215,8 +215,8 @@ class Storm:
                     broker.kill()
 
     def check_for_hang(self, broker: MemberProcess) -> None:
-        asked = self.asked_to_stop.get(broker.id)
-        if asked is not None and time.monotonic() - asked > STOP_S:
+        requested_at = self.stop_requests.get(broker.id)
+        if requested_at is not None and time.monotonic() - requested_at > STOP_S:
             raise AssertionError(f"broker {broker.id} has not exited {STOP_S} s after SIGTERM")
 
     def note_exit(self, broker: MemberProcess) -> None:
@@ -225,11 +225,11 @@ class Storm:
             return
         self.noted.add(broker.process.pid)
         code = broker.wait()
-        asked = self.asked_to_stop.pop(broker.id, None)
+        requested_at = self.stop_requests.pop(broker.id, None)
         if broker.id in self.killed:
             self.killed.discard(broker.id)
             why = "killed"
-        elif asked is not None and code in STOPPED_CODES:
+        elif requested_at is not None and code in STOPPED_CODES:
             why = "asked to stop"
         elif self.now_s < self.unable_until.get(broker.id, 0.0) and code in FAILED_CODES:
             why = "could not continue"

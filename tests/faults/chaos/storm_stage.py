@@ -282,9 +282,9 @@ class StormStage(Stage):
     def compare_side_topics(self) -> None:
         faults = []
         for topic in SIDE_SETTINGS:
-            asked = TopicPartition(topic, 0)
+            partition = TopicPartition(topic, 0)
             with Cluster(self.cluster.bootstrap_servers) as client:
-                end = latest_offsets(client, [asked])[asked]
+                end = latest_offsets(client, [partition])[partition]
             directories = {
                 number: broker.log_dir / f"{topic}-0"
                 for number, broker in self.cluster.brokers.items()

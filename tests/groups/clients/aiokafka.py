@@ -59,7 +59,7 @@ async def consume(member: Member, stop: Event) -> None:
     # If the coordinator fails at this moment, the member cannot leave; its session times out.
     with suppress(KafkaError):
         await consumer.stop()
-    member.say("closed", seconds=time.monotonic() - began)
+    member.emit("closed", seconds=time.monotonic() - began)
 
 
 async def commit(consumer: AIOKafkaConsumer, member: Member) -> None:
@@ -72,7 +72,7 @@ async def commit(consumer: AIOKafkaConsumer, member: Member) -> None:
         )
     except KafkaError as error:
         # Committed with the next batch, or read again by the partition's next owner.
-        member.say("refused", why=repr(error))
+        member.emit("refused", why=repr(error))
         return
     member.committed(offsets)
 

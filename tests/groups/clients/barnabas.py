@@ -54,7 +54,7 @@ def commit(consumer: GroupConsumer, member: Member) -> None:
         )
     except ApiError as error:
         # Committed with the next batch, or read again by the partition's next owner.
-        member.say("refused", why=str(error))
+        member.emit("refused", why=str(error))
         return
     member.committed(offsets)
 

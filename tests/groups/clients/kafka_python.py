@@ -58,7 +58,7 @@ def run(member: Member, stop: Event) -> None:
         except KafkaError as error:
             if not error.retriable:
                 raise
-            member.say(
+            member.emit(
                 "trouble", why=repr(error)
             )  # a broker has failed; the next poll tries others
             continue
@@ -91,7 +91,7 @@ def commit(consumer: KafkaConsumer, member: Member) -> None:
         )
     except KafkaError as error:
         # Committed with the next batch, or read again by the partition's next owner.
-        member.say("refused", why=repr(error))
+        member.emit("refused", why=repr(error))
         return
     member.committed(offsets)
 

@@ -65,7 +65,7 @@ def commit(consumer: Consumer, member: Member) -> None:
         answers = consumer.commit(offsets=wanted, asynchronous=False)
     except KafkaException as error:
         # Committed with the next batch, or read again by the partition's next owner.
-        member.say("refused", why=str(error))
+        member.emit("refused", why=str(error))
         return
     if not any(answer.error for answer in answers):
         member.committed(offsets)

@@ -50,7 +50,7 @@ class Member:
         self.owned: set[int] = set()
         self.uncommitted: dict[int, int] = {}
 
-    def say(self, event: str, **what: object) -> None:
+    def emit(self, event: str, **what: object) -> None:
         line = json.dumps(
             {"at": time.monotonic(), "member": self.options.member, "event": event, **what}
         )
@@ -59,7 +59,7 @@ class Member:
 
     def assigned(self, partitions: Iterable[int]) -> None:
         self.owned |= set(partitions)
-        self.say("owns", partitions=sorted(self.owned))
+        self.emit("owns", partitions=sorted(self.owned))
 
     def gave_up(self, partitions: Iterable[int]) -> None:
         gone = set(partitions)
@@ -67,19 +67,19 @@ class Member:
         self.uncommitted = {
             each: offset for each, offset in self.uncommitted.items() if each not in gone
         }
-        self.say("owns", partitions=sorted(self.owned))
+        self.emit("owns", partitions=sorted(self.owned))
 
     def read(self, partition: int, offsets: list[int]) -> None:
         assert offsets == list(range(offsets[0], offsets[0] + len(offsets))), offsets
         self.uncommitted[partition] = offsets[-1] + 1
-        self.say("read", partition=partition, first=offsets[0], count=len(offsets))
+        self.emit("read", partition=partition, first=offsets[0], count=len(offsets))
 
     def to_commit(self) -> dict[int, int]:
         """The offsets to commit; empty unless this member commits by itself."""
         return dict(self.uncommitted) if self.options.commits == "each" else {}
 
     def committed(self, offsets: dict[int, int]) -> None:
-        self.say("committed", offsets=offsets)
+        self.emit("committed", offsets=offsets)
         for partition, offset in offsets.items():
             if self.uncommitted.get(partition) == offset:
                 del self.uncommitted[partition]
@@ -107,11 +107,11 @@ def run_member(run: Run, member: Member, stop: Event) -> None:
     try:
         run(member, stop)
     except BaseException:
-        member.say("failed", why=traceback.format_exc())
+        member.emit("failed", why=traceback.format_exc())
         raise
 
 
 def close(member: Member, closing: Callable[[], object]) -> None:
     began = time.monotonic()
     closing()
-    member.say("closed", seconds=time.monotonic() - began)
+    member.emit("closed", seconds=time.monotonic() - began)
