@@ -39,15 +39,15 @@ class Wire:
     def __init__(self, links: Links, target: tuple[str, int], cut: set[Direction]) -> None:
         self.links = links
         self.target = target
-        self.is_healed = {way: asyncio.Event() for way in Direction}
+        self.is_healed = {direction: asyncio.Event() for direction in Direction}
         self.talking: set[asyncio.Task[None]] = set()
         self.server: asyncio.Server | None = None
         self.cut(cut)
 
     def cut(self, directions: set[Direction]) -> None:
         """Cut exactly these directions."""
-        for way, event in self.is_healed.items():
-            (event.clear if way in directions else event.set)()
+        for direction, event in self.is_healed.items():
+            (event.clear if direction in directions else event.set)()
 
     async def open(self) -> int:
         self.server = await asyncio.start_server(self.accept, "127.0.0.1", 0)
@@ -77,12 +77,12 @@ class Wire:
             self.talking.discard(task)
 
     async def pump(
-        self, way: Direction, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, direction: Direction, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         with suppress(ConnectionError):
             while data := await reader.read(READ_BYTES):
                 await asyncio.sleep(self.links.delay_s)
-                await self.is_healed[way].wait()
+                await self.is_healed[direction].wait()
                 writer.write(data)
                 await writer.drain()
 

@@ -137,7 +137,7 @@ def wait_for_identical_replicas(cluster: LocalCluster, leader: ClusterBroker) ->
     return read(leader)[:-1]
 
 
-@pytest.mark.parametrize("lost", list(Direction), ids=lambda way: way.value)
+@pytest.mark.parametrize("lost", list(Direction), ids=lambda direction: direction.value)
 def test_leader_without_reachable_followers_acknowledges_nothing(
     cluster: LocalCluster, links: Links, lost: Direction
 ) -> None:
