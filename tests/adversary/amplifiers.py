@@ -19,7 +19,7 @@ from barnabas.wire.records import Record, build_batch, seal_batch
 from tests.adversary.broker import MB
 from tests.adversary.generator import FILL, LARGE, Send, Writer
 from tests.adversary.hints import BATCH, EMPTY_GROUP, TOPIC, Entities
-from tests.adversary.measure import GROWTH_BYTES_MAX, Tally, left
+from tests.adversary.measure import GROWTH_BYTES_MAX, Tally, remaining
 from tests.adversary.schema import Path, api_named
 from tests.faults.raw_client import produce_frame
 from tests.raw_connection import frame
@@ -182,7 +182,7 @@ def unread_answers(tally: Tally, entities: Entities) -> None:
         for connection in lazy:
             tally.send(connection, request)
         for connection in lazy:
-            connection.settimeout(left(tally.deadline))
+            connection.settimeout(remaining(tally.deadline))
             tally.largest_bytes = max(tally.largest_bytes, announced_size(connection))
 
 
