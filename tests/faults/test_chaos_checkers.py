@@ -43,12 +43,12 @@ def test_wrong_log_is_detected(ledger: Ledger, log: list[bytes], fault: str) -> 
 
 
 def test_two_values_at_one_offset_are_detected(ledger: Ledger) -> None:
-    ledger.see("eye", 0, 1, b"another")
+    ledger.see("reader", 0, 1, b"another")
     assert any("another" in found for found in ledger.faults({0: [b"w-0-0", b"w-0-1"]}))
 
 
 def test_vanished_record_is_detected(ledger: Ledger) -> None:
-    ledger.see("eye", 0, 2, b"taken back")
+    ledger.see("reader", 0, 2, b"taken back")
     assert any("missing" in found for found in ledger.faults({0: [b"w-0-0", b"w-0-1"]}))
 
 

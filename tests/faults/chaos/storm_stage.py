@@ -32,6 +32,7 @@ from tests.faults.chaos.proxies import Proxies
 from tests.faults.chaos.readers import (
     GROUP_SESSION_S,
     AiokafkaConsumer,
+    BrokerReader,
     Consumer,
     GroupConsumer,
     Reader,
@@ -273,7 +274,7 @@ class StormStage(Stage):
     @property
     def following(self) -> list[Reader]:
         """The readers that follow the leaders."""
-        return [each for each in self.readers if not each.name.startswith("eye")]
+        return [each for each in self.readers if not isinstance(each, BrokerReader)]
 
     @property
     def group(self) -> Reader:
