@@ -1,9 +1,10 @@
-"""Finds loops that go on after an error without backing off, by following the paths through their syntax trees.
+"""Find retry loops that do not back off, by following the paths through their syntax trees.
 
-A retry loop is a `while` loop, or a `for` loop over `range(...)`, that handles an error and then makes another turn.
-The handler is an `except` clause or a `with suppress(...)`. Every path from the handler to the next turn must pass
-through `barnabas.retry.Backoff`: `await backoff.wait()`, or `backoff.next_s()` as the argument of a sleep. The name of
-the variable must end in `backoff`. A function of the same module counts if it backs off on every path.
+A retry loop is a `while` loop, or a `for` loop over `range(...)`, that handles an error and then
+makes another turn. The handler is an `except` clause or a `with suppress(...)`. Every path from the
+handler to the next turn must pass through `barnabas.retry.Backoff`: `await backoff.wait()`, or
+`backoff.next_s()` as the argument of a sleep. The name of the variable must end in `backoff`. A
+function of the same module counts if it backs off on every path.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ LOOP = ast.While | ast.For | ast.AsyncFor
 
 
 class State(Enum):
-    """Of one path: whether an error has been handled since the last back-off."""
+    """Whether an error on this path has been handled since the last back-off."""
 
     CALM = 0
     FAILED = 1
@@ -31,37 +32,39 @@ CALM: States = frozenset({State.CALM})
 FAILED: States = frozenset({State.FAILED})
 
 
-class Ends(NamedTuple):
-    """The states in which a block of statements ends, by the way it ends. Raising is none of them."""
+class Exits(NamedTuple):
+    """Path states at the end of a block, by the way the block ends. Paths that raise are dropped."""
 
     falls: States = NOWHERE
     continues: States = NOWHERE
     breaks: States = NOWHERE
     returns: States = NOWHERE
 
-    def __or__(self, other: Ends) -> Ends:
-        return Ends(*(mine | theirs for mine, theirs in zip(self, other, strict=True)))
+    def __or__(self, other: Exits) -> Exits:
+        return Exits(*(mine | theirs for mine, theirs in zip(self, other, strict=True)))
 
 
 class Finding(NamedTuple):
     function: str
     handler: str
-    """What it handles, e.g. `except (OSError, TimeoutError)`."""
+    """The handled errors, e.g. `except (OSError, TimeoutError)`."""
     line: int
 
 
-class Paths:
-    """Follows paths. An error starts at `watched` alone, or at every handler if that is None."""
+class PathFollower:
+    """Follows the paths through a function. Only `watched` starts an error, or every handler if
+    `watched` is None.
+    """
 
     def __init__(self, watched: ast.AST | None, helpers: frozenset[str]) -> None:
         self.watched = watched
         self.helpers = helpers
 
-    def started_by(self, handler: ast.AST) -> States:
+    def states_after_handler(self, handler: ast.AST) -> States:
         return FAILED if self.watched is None or handler is self.watched else CALM
 
-    def block(self, statements: Iterable[ast.stmt], states: States) -> Ends:
-        ends = Ends()
+    def block(self, statements: Iterable[ast.stmt], states: States) -> Exits:
+        ends = Exits()
         for statement in statements:
             if not states:
                 break
@@ -70,24 +73,24 @@ class Paths:
             ends |= found._replace(falls=NOWHERE)
         return ends._replace(falls=states)
 
-    def statement(self, node: ast.stmt, states: States) -> Ends:
+    def statement(self, node: ast.stmt, states: States) -> Exits:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                return Ends(falls=states)
+                return Exits(falls=states)
             case ast.Raise():
-                return Ends()
+                return Exits()
             case ast.Break():
-                return Ends(breaks=states)
+                return Exits(breaks=states)
             case ast.Continue():
-                return Ends(continues=states)
+                return Exits(continues=states)
             case ast.Return():
-                return Ends(returns=self.after(node.value, states))
+                return Exits(returns=self.after(node.value, states))
             case ast.If():
                 states = self.after(node.test, states)
                 return self.block(node.body, states) | self.block(node.orelse, states)
             case ast.Match():
                 branches = (self.block(case.body, states) for case in node.cases)
-                ends = Ends(falls=states)
+                ends = Exits(falls=states)
                 for branch in branches:
                     ends |= branch
                 return ends
@@ -96,16 +99,16 @@ class Paths:
             case ast.With() | ast.AsyncWith():
                 ends = self.block(node.body, states)
                 if suppresses(node):
-                    ends |= Ends(falls=self.started_by(node))
+                    ends |= Exits(falls=self.states_after_handler(node))
                 return ends
             case ast.Try() | ast.TryStar():
                 return self.attempt(node, states)
             case _:
-                return Ends(falls=self.after(node, states))
+                return Exits(falls=self.after(node, states))
 
-    def loop(self, node: LOOP, states: States) -> Ends:
+    def loop(self, node: LOOP, states: States) -> Exits:
         at_head = states
-        ends = Ends()
+        ends = Exits()
         while True:
             if isinstance(node, ast.While):
                 at_head = self.after(node.test, at_head)
@@ -116,31 +119,31 @@ class Paths:
             at_head = again
         is_endless = isinstance(node, ast.While) and is_true(node.test)
         done = self.block(node.orelse, NOWHERE if is_endless else at_head)
-        return Ends(falls=ends.breaks, returns=ends.returns) | done
+        return Exits(falls=ends.breaks, returns=ends.returns) | done
 
-    def attempt(self, node: ast.Try | ast.TryStar, states: States) -> Ends:
+    def attempt(self, node: ast.Try | ast.TryStar, states: States) -> Exits:
         body = self.block(node.body, states)
         ends = body._replace(falls=NOWHERE) | self.block(node.orelse, body.falls)
         for handler in node.handlers:
-            ends |= self.block(handler.body, self.started_by(handler))
+            ends |= self.block(handler.body, self.states_after_handler(handler))
         if not node.finalbody:
             return ends
         after = [self.block(node.finalbody, each) for each in ends]
-        return Ends(*(each.falls for each in after))
+        return Exits(*(each.falls for each in after))
 
     def after(self, node: ast.AST | None, states: States) -> States:
         return CALM if states and node is not None and backs_off(node, self.helpers) else states
 
 
 def backs_off(node: ast.AST, helpers: frozenset[str]) -> bool:
-    for each in within(node):
+    for each in walk_same_scope(node):
         if isinstance(each, ast.Await) and is_backoff_call(each.value, "wait"):
             return True
         if isinstance(each, ast.Call):
             arguments = [*each.args, *(keyword.value for keyword in each.keywords)]
             if any(is_backoff_call(argument, "next_s") for argument in arguments):
                 return True
-            if is_own(each.func) and last_name(each.func) in helpers:
+            if is_module_function(each.func) and last_name(each.func) in helpers:
                 return True
     return False
 
@@ -154,8 +157,8 @@ def is_backoff_call(node: ast.AST, method: str) -> bool:
     )
 
 
-def is_own(function: ast.expr) -> bool:
-    """Called as `name(...)` or `self.name(...)`, so defined in this module, most likely."""
+def is_module_function(function: ast.expr) -> bool:
+    """True for `name(...)` and `self.name(...)`, which are most likely defined in this module."""
     return isinstance(function, ast.Name) or (
         isinstance(function, ast.Attribute) and last_name(function.value) == "self"
     )
@@ -178,12 +181,12 @@ def is_true(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and bool(node.value)
 
 
-def within(node: ast.AST) -> Iterator[ast.AST]:
-    """The node and all in it, except for what functions in it contain."""
+def walk_same_scope(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the node and its descendants, without the bodies of nested functions and classes."""
     yield node
     if not isinstance(node, FUNCTION | ast.Lambda | ast.ClassDef):
         for child in ast.iter_child_nodes(node):
-            yield from within(child)
+            yield from walk_same_scope(child)
 
 
 def functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, FUNCTION]]:
@@ -196,13 +199,13 @@ def functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, FUNCTION]]
         yield from functions(child, name)
 
 
-def helpers_of(tree: ast.Module) -> frozenset[str]:
-    """The functions that back off on every path on which they return."""
+def backoff_helpers(tree: ast.Module) -> frozenset[str]:
+    """Return the names of the functions that back off on every path on which they return."""
     return frozenset(function.name for _, function in functions(tree) if always_backs_off(function))
 
 
 def always_backs_off(function: FUNCTION) -> bool:
-    ends = Paths(None, frozenset()).block(function.body, FAILED)
+    ends = PathFollower(None, frozenset()).block(function.body, FAILED)
     states = ends.falls | ends.returns
     return bool(states) and State.FAILED not in states
 
@@ -214,7 +217,7 @@ def is_retry_loop(node: ast.AST) -> bool:
 
 
 def handlers_in(loop: ast.AST) -> Iterator[HANDLER]:
-    for node in within(loop):
+    for node in walk_same_scope(loop):
         if isinstance(node, ast.ExceptHandler) or (
             isinstance(node, ast.With | ast.AsyncWith) and suppresses(node)
         ):
@@ -228,18 +231,18 @@ def label_of(handler: HANDLER) -> str:
 
 
 def loops_without_backoff(source: str) -> list[Finding]:
-    """All handlers of retry loops after which the loop may go on without a back-off."""
+    """Return the handlers of retry loops after which the loop may continue without a back-off."""
     tree = ast.parse(source)
-    helpers = helpers_of(tree)
+    helpers = backoff_helpers(tree)
     found: dict[Finding, None] = {}
     for name, function in functions(tree):
         for statement in function.body:
-            for loop in within(statement):
+            for loop in walk_same_scope(statement):
                 if not is_retry_loop(loop):
                     continue
                 assert isinstance(loop, LOOP)
                 for handler in handlers_in(loop):
-                    ends = Paths(handler, helpers).block(loop.body, CALM)
+                    ends = PathFollower(handler, helpers).block(loop.body, CALM)
                     if State.FAILED in ends.falls | ends.continues:
                         found[Finding(name, label_of(handler), handler.lineno)] = None
     return list(found)

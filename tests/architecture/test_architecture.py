@@ -1,8 +1,8 @@
-"""The folder tree is the architecture, and this is what holds it.
+"""The folder tree is the architecture; these tests enforce it.
 
-Three shades. *Real* code stands in world/ and alone touches time, sockets, files and threads (the command line and the
-clusters that are started from it open these doors). *Driven* code is async, over a World that is handed to it: the list
-below is the whole concurrent surface. All the rest is *pure*.
+Code is of three kinds. *Real* code in world/ uses time, sockets, files and threads; the command
+line and the clusters it starts may do so as well. *Driven* code is async and reaches the outside
+only through the World it is given; DRIVEN lists every concurrent module. All other code is *pure*.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 SRC = Path(__file__).parents[2] / "src" / "barnabas"
 MODULES = sorted(path.relative_to(SRC).as_posix() for path in SRC.rglob("*.py"))
 
-OPENS_REAL_DOORS = (
+MAY_USE_REAL_IO = (
     "world/",
     "cli/",
     "spark/",
@@ -98,15 +98,15 @@ DRIVEN = (
     "world/ports.py",
 )
 
-OUTSIDE = {
+REAL_IO_MODULES = {
     *("os", "time", "socket", "selectors", "select", "threading", "subprocess", "pathlib"),
     *("shutil", "tempfile", "signal", "sqlite3", "fcntl", "mmap", "secrets", "kazoo"),
     "multiprocessing",
 }
-HARMLESS = {("random", "Random"), ("pathlib", "PurePath"), ("pathlib", "PurePosixPath")}
+PURE_IMPORTS = {("random", "Random"), ("pathlib", "PurePath"), ("pathlib", "PurePosixPath")}
 
-# package or module → what it may import of the others; everybody may see FOR_EVERYBODY.
-# The longest name decides: `history` is for those of its modules that have no entry of their own.
+# Package or module → the packages it may import, besides COMMON_MODULES. The longest matching name
+# applies: `history` covers the modules of history without an entry of their own.
 LAYERS: dict[str, set[str]] = {
     "wire": set(),
     "config": set(),
@@ -133,11 +133,11 @@ LAYERS: dict[str, set[str]] = {
     "cluster": {"broker", "client", "config", "java", "metadata", "spark", "world"},
     "world": set(),
 }
-FOR_EVERYBODY = {"model", "errors", "retry", "printable", "world.ports", "__version__"}
+COMMON_MODULES = {"model", "errors", "retry", "printable", "world.ports", "__version__"}
 
 
 def layer_of(name: str) -> str:
-    """The entry of LAYERS for a dotted name, or its first part if there is none.
+    """Return the entry of LAYERS for a dotted name, or its first part if there is none.
 
     >>> layer_of("history.recorder"), layer_of("history.page"), layer_of("tasks")
     ('history.recorder', 'history', 'tasks')
@@ -152,7 +152,7 @@ def tree_of(module: str) -> ast.Module:
 
 
 def imports(tree: ast.Module) -> Iterator[tuple[str, str | None]]:
-    """(module, name) for every import, those inside functions too."""
+    """Yield (module, name) for every import, including imports inside functions."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, None) for alias in node.names)
@@ -161,25 +161,29 @@ def imports(tree: ast.Module) -> Iterator[tuple[str, str | None]]:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_a_module_says_what_it_is(module: str) -> None:
+def test_module_has_docstring(module: str) -> None:
     assert ast.get_docstring(tree_of(module)), f"{module} has no docstring"
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if not m.startswith(OPENS_REAL_DOORS)])
-def test_only_the_doors_touch_the_outside(module: str) -> None:
-    for name, what in imports(tree_of(module)):
+@pytest.mark.parametrize("module", [m for m in MODULES if not m.startswith(MAY_USE_REAL_IO)])
+def test_only_real_code_imports_io_modules(module: str) -> None:
+    for name, imported_name in imports(tree_of(module)):
         root = name.split(".")[0]
-        if (root, what) in HARMLESS or (module == BLOCKING_SOCKET and root in BLOCKING):
+        if (root, imported_name) in PURE_IMPORTS or (
+            module == BLOCKING_SOCKET and root in BLOCKING
+        ):
             continue
-        assert root not in OUTSIDE | {"random"}, f"{module} imports {name}"
+        assert root not in REAL_IO_MODULES | {"random"}, f"{module} imports {name}"
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if not m.startswith(OPENS_REAL_DOORS)])
-def test_only_the_listed_modules_are_concurrent(module: str) -> None:
+@pytest.mark.parametrize("module", [m for m in MODULES if not m.startswith(MAY_USE_REAL_IO)])
+def test_only_driven_modules_are_concurrent(module: str) -> None:
     tree = tree_of(module)
-    waits = any(isinstance(node, ast.AsyncFunctionDef | ast.Await) for node in ast.walk(tree))
-    waits = waits or any(name.split(".")[0] == "asyncio" for name, _ in imports(tree))
-    assert waits == (module in DRIVEN), f"{module}: is it driven or pure? The list says otherwise"
+    is_async = any(isinstance(node, ast.AsyncFunctionDef | ast.Await) for node in ast.walk(tree))
+    is_async = is_async or any(name.split(".")[0] == "asyncio" for name, _ in imports(tree))
+    assert is_async == (module in DRIVEN), (
+        f"{module}: async code must be listed in DRIVEN, and only async code"
+    )
 
 
 def is_module(name: str) -> bool:
@@ -188,21 +192,21 @@ def is_module(name: str) -> bool:
 
 
 @pytest.mark.parametrize("module", [m for m in MODULES if m.split("/")[0] in LAYERS])
-def test_imports_point_one_way(module: str) -> None:
+def test_imports_respect_layers(module: str) -> None:
     layer = layer_of(module.removesuffix(".py").replace("/", "."))
-    for name, what in imports(tree_of(module)):
+    for name, imported_name in imports(tree_of(module)):
         if not name.startswith("barnabas"):
             continue
         imported = ".".join(name.split(".")[1:])
-        inner = f"{imported}.{what}".lstrip(".")
+        inner = f"{imported}.{imported_name}".lstrip(".")
         if not imported or is_module(inner):
             imported = inner
-        allowed = LAYERS[layer] | {layer} | FOR_EVERYBODY
+        allowed = LAYERS[layer] | {layer} | COMMON_MODULES
         assert layer_of(imported) in allowed or imported in allowed, f"{module} imports {imported}"
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_a_file_is_one_sitting(module: str) -> None:
+def test_file_has_at_most_600_lines(module: str) -> None:
     assert len((SRC / module).read_text().splitlines()) <= 600
 
 
@@ -214,7 +218,7 @@ STREAMS = ("sys.stdout.write", "sys.stderr.write", "sys.stdout.buffer", "sys.std
     "module", [m for m in MODULES if m.startswith("cli/") and m != "cli/terminal/output.py"]
 )
 def test_commands_print_through_cli_output(module: str) -> None:
-    """That module escapes names from outside; JSON, too, is written by its `to_json`."""
+    """cli/terminal/output.py escapes names from outside; its `to_json` writes all JSON."""
     for node in ast.walk(tree_of(module)):
         if isinstance(node, ast.Attribute):
             assert not ast.unparse(node).startswith(STREAMS), f"{module}:{node.lineno}"

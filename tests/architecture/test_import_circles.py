@@ -1,7 +1,8 @@
-"""No two modules import each other, neither directly nor through others.
+"""No two modules import each other, directly or through others.
 
-Every import statement counts, also one under TYPE_CHECKING or inside a function. The root package does not count: it
-offers LocalCluster, which it loads when first used, and holds the version number that the client sends.
+Every import statement counts, including those under TYPE_CHECKING and inside functions. The root
+package does not count: it loads LocalCluster on first use and holds the version number that the
+client sends.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pytest
 SRC = Path(__file__).parents[2] / "src"
 ROOT = "barnabas"
 
-# circle → why it is still there
+# circle → the reason it still exists
 EXCEPTIONS: dict[tuple[str, ...], str] = {}
 
 Graph = Mapping[str, Set[str]]
@@ -26,14 +27,14 @@ def module_name(path: Path) -> str:
 
 
 def import_graph(sources: Mapping[str, str]) -> Graph:
-    """The modules among `sources`, by name, that each of them imports."""
+    """Return the modules among `sources` that each module imports, by name."""
     return {
-        name: {target for target in imported(source, sources.keys()) if target != name}
+        name: {target for target in imported_modules(source, sources.keys()) if target != name}
         for name, source in sources.items()
     }
 
 
-def imported(source: str, modules: Set[str]) -> Iterator[str]:
+def imported_modules(source: str, modules: Set[str]) -> Iterator[str]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from modules & {alias.name for alias in node.names}
@@ -47,8 +48,8 @@ def imported(source: str, modules: Set[str]) -> Iterator[str]:
 
 
 def circles(graph: Graph) -> list[tuple[str, ...]]:
-    """The strongly connected components with more than one module, sorted."""
-    reachable = {name: reached_from(name, graph) for name in graph}
+    """Return the strongly connected components with more than one module, sorted."""
+    reachable = {name: reachable_from(name, graph) for name in graph}
     found = {
         tuple(sorted(each for each in reachable[name] if name in reachable[each]))
         for name in graph
@@ -57,8 +58,8 @@ def circles(graph: Graph) -> list[tuple[str, ...]]:
     return sorted(found)
 
 
-def reached_from(start: str, graph: Graph) -> set[str]:
-    """All modules that `start` imports, directly or through others."""
+def reachable_from(start: str, graph: Graph) -> set[str]:
+    """Return all modules that `start` imports, directly or through others."""
     found: set[str] = set()
     waiting = list(graph[start])
     while waiting:

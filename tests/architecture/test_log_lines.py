@@ -1,4 +1,6 @@
-"""Log lines say why something failed: an error whose message may be empty goes through `errors.reason`."""
+"""Log lines give the reason of a failure: errors with a possibly empty message go through
+`errors.reason`.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +22,18 @@ LOGGERS = {"logger", "log"}
 
 
 def bare_errors(source: str) -> Iterator[int]:
-    """The lines of log calls with an error of these types as an argument."""
+    """Yield the lines of log calls that take an error of type MAY_BE_EMPTY as an argument."""
     for handler in ast.walk(ast.parse(source)):
-        if not isinstance(handler, ast.ExceptHandler) or not MAY_BE_EMPTY & set(types(handler)):
+        if not isinstance(handler, ast.ExceptHandler) or not MAY_BE_EMPTY & set(
+            handled_types(handler)
+        ):
             continue
         for call in ast.walk(handler):
-            if is_log_call(call) and any(is_bare(each, handler.name) for each in call.args):
+            if is_log_call(call) and any(is_bare_error(each, handler.name) for each in call.args):
                 yield call.lineno
 
 
-def types(handler: ast.ExceptHandler) -> Iterator[str]:
+def handled_types(handler: ast.ExceptHandler) -> Iterator[str]:
     found = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     for each in found:
         if each is not None:
@@ -44,25 +48,25 @@ def is_log_call(node: ast.AST) -> TypeGuard[ast.Call]:
     )
 
 
-def is_bare(argument: ast.expr, name: str | None) -> bool:
-    """The error itself, also within an unpacked tuple; not in a call such as `reason(error)`."""
+def is_bare_error(argument: ast.expr, name: str | None) -> bool:
+    """True for the error itself, also within an unpacked tuple, but not for `reason(error)`."""
     match argument:
         case ast.Name():
             return argument.id == name
         case ast.Starred(value=ast.Tuple(elts=elements)):
-            return any(is_bare(each, name) for each in elements)
+            return any(is_bare_error(each, name) for each in elements)
         case _:
             return False
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_logged_errors_have_a_reason(module: str) -> None:
+def test_log_calls_use_reason_of_error(module: str) -> None:
     lines = list(bare_errors((SRC / module).read_text()))
     assert not lines, f"{module}: pass reason(error) instead of error"
 
 
 @pytest.mark.parametrize("argument", ["error", "*(broker, error)"])
-def test_finds_a_bare_error(argument: str) -> None:
+def test_bare_error_is_found(argument: str) -> None:
     source = (
         "try:\n    ask()\nexcept (ConnectionError, TimeoutError) as error:\n"
         "    logger.warning('cannot ask controller=%d error=%s', ARGUMENT)\n"

@@ -12,7 +12,7 @@ from tests.architecture.retry_loops import loops_without_backoff
 SRC = Path(__file__).parents[2] / "src" / "barnabas"
 MODULES = sorted(path.relative_to(SRC).as_posix() for path in SRC.rglob("*.py"))
 
-# (module, function, handler) → why the loop may go on without a back-off
+# (module, function, handler) → the reason the loop may continue without a back-off
 EXCEPTIONS = {
     (
         "broker/handlers/registry_offsets.py",
@@ -126,10 +126,10 @@ EXCEPTIONS = {
 def test_retry_loops_back_off(module: str) -> None:
     found = loops_without_backoff((SRC / module).read_text())
     bad = [each for each in found if (module, each.function, each.handler) not in EXCEPTIONS]
-    assert not bad, f"{module}: after these handlers the loop goes on without a back-off"
+    assert not bad, f"{module}: the loop continues without a back-off after these handlers"
 
 
-def test_every_exception_is_needed() -> None:
+def test_exceptions_are_still_needed() -> None:
     found = {
         (module, each.function, each.handler)
         for module in {module for module, _, _ in EXCEPTIONS}
@@ -138,13 +138,13 @@ def test_every_exception_is_needed() -> None:
     assert not EXCEPTIONS.keys() - found
 
 
-def handlers(source: str) -> list[str]:
+def unsafe_handlers(source: str) -> list[str]:
     return [each.handler for each in loops_without_backoff(dedent(source))]
 
 
-def test_finds_a_loop_that_took_failures_for_interruptions() -> None:
+def test_failure_treated_as_interruption_is_found() -> None:
     """This loop of the fetcher once blocked a broker: `connect` failed without awaiting anything."""
-    assert handlers(
+    assert unsafe_handlers(
         """
         class Fetcher:
             async def run(self):
@@ -185,8 +185,8 @@ def test_finds_a_loop_that_took_failures_for_interruptions() -> None:
         "finally:\n    close()",
     ],
 )
-def test_accepts_loops_that_back_off_or_end(body: str) -> None:
-    assert not handlers(loop_with(body))
+def test_loops_that_back_off_or_end_are_accepted(body: str) -> None:
+    assert not unsafe_handlers(loop_with(body))
 
 
 @pytest.mark.parametrize(
@@ -206,8 +206,8 @@ def test_accepts_loops_that_back_off_or_end(body: str) -> None:
         "except OSError:\n    async def later():\n        await backoff.wait()",
     ],
 )
-def test_finds_paths_around_the_backoff(body: str) -> None:
-    assert handlers(loop_with(body)) == ["except OSError"]
+def test_paths_around_the_backoff_are_found(body: str) -> None:
+    assert unsafe_handlers(loop_with(body)) == ["except OSError"]
 
 
 def loop_with(handler: str) -> str:
@@ -230,8 +230,8 @@ class Client:
 """
 
 
-def test_finds_suppressed_errors() -> None:
-    assert handlers(
+def test_suppressed_errors_are_found() -> None:
+    assert unsafe_handlers(
         """
         def run():
             while not done():
@@ -241,7 +241,7 @@ def test_finds_suppressed_errors() -> None:
     ) == ["with suppress(OSError)"]
 
 
-def test_for_over_a_range_is_a_retry_loop_and_over_things_is_not() -> None:
+def test_for_loop_retries_only_over_a_range() -> None:
     source = """
         def run():
             for attempt in {things}:
@@ -250,11 +250,11 @@ def test_for_over_a_range_is_a_retry_loop_and_over_things_is_not() -> None:
                 except OSError:
                     log(attempt)
         """
-    assert handlers(source.format(things="range(3)")) == ["except OSError"]
-    assert not handlers(source.format(things="brokers"))
+    assert unsafe_handlers(source.format(things="range(3)")) == ["except OSError"]
+    assert not unsafe_handlers(source.format(things="brokers"))
 
 
-def test_failures_in_an_inner_loop_must_back_off_in_the_outer_one() -> None:
+def test_failures_in_inner_loop_must_back_off_in_outer_loop() -> None:
     source = """
         async def run():
             while True:
@@ -265,5 +265,5 @@ def test_failures_in_an_inner_loop_must_back_off_in_the_outer_one() -> None:
                         log(broker)
                 {after}
         """
-    assert handlers(source.format(after="log()")) == ["except OSError"]
-    assert not handlers(source.format(after="await backoff.wait()"))
+    assert unsafe_handlers(source.format(after="log()")) == ["except OSError"]
+    assert not unsafe_handlers(source.format(after="await backoff.wait()"))

@@ -27,12 +27,12 @@ def count_to(number: int, steps: list[int]) -> Work[str]:
 
 
 def slow_clock() -> Callable[[], float]:
-    """Advances by a tenth of a turn at each reading."""
+    """Clock that advances by a tenth of a turn at each reading."""
     ticks = iter(range(1_000_000))
     return lambda: next(ticks) * TURN_SECONDS / 10
 
 
-def test_turn_ends_when_its_time_is_over() -> None:
+def test_turn_ends_after_its_time() -> None:
     steps: list[int] = []
     work = count_to(100, steps)
     turn = run_turn(work, lambda: next(work), TURN_SECONDS, slow_clock())
@@ -40,12 +40,12 @@ def test_turn_ends_when_its_time_is_over() -> None:
     assert 5 < len(steps) < 15
 
 
-async def test_small_work_finishes_in_its_first_turn() -> None:
+async def test_small_work_finishes_in_first_turn() -> None:
     turn = Background().start(count_to(3, []))
     assert turn == (True, "done")
 
 
-async def test_loop_serves_others_between_turns() -> None:
+async def test_event_loop_runs_between_turns() -> None:
     background = Background()
     background.now = slow_clock()
     steps: list[int] = []
@@ -62,7 +62,7 @@ async def test_loop_serves_others_between_turns() -> None:
     assert longest < 20
 
 
-async def test_background_work_gets_one_turn_per_pass_however_many_requests_there_are() -> None:
+async def test_background_work_gets_one_turn_per_loop_pass() -> None:
     background = Background()
     background.now = slow_clock()
     steps: list[int] = []
@@ -80,7 +80,7 @@ async def test_background_work_gets_one_turn_per_pass_however_many_requests_ther
     assert background.unfinished == 0
 
 
-async def test_call_runs_in_a_thread_and_its_result_comes_back() -> None:
+async def test_call_runs_in_thread_and_returns_its_result() -> None:
     def work() -> Work[Any]:
         return (yield threading.current_thread)
 
@@ -92,7 +92,7 @@ async def test_call_runs_in_a_thread_and_its_result_comes_back() -> None:
     assert thread is not threading.current_thread()
 
 
-async def test_exception_of_a_call_is_raised_in_the_handler() -> None:
+async def test_exception_of_call_is_raised_in_handler() -> None:
     def fail() -> None:
         raise KeyError("broken")
 
@@ -106,7 +106,7 @@ async def test_exception_of_a_call_is_raised_in_the_handler() -> None:
     assert await Background().finish(work(), NOT_STARTED) == "handled"
 
 
-async def test_cancellation_closes_the_handler() -> None:
+async def test_cancellation_closes_handler() -> None:
     closed: list[bool] = []
     started = asyncio.Event()
 
@@ -128,6 +128,6 @@ async def test_cancellation_closes_the_handler() -> None:
     assert background.unfinished == 0
 
 
-async def test_both_ways_to_run_without_calls_return_the_result() -> None:
+async def test_run_to_end_and_run_in_turns_return_result() -> None:
     assert run_to_end(count_to(5, [])) == "done"
     assert await run_in_turns(count_to(5, [])) == "done"

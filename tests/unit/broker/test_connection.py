@@ -1,4 +1,4 @@
-"""Frames in, answers out: however the bytes are cut, whoever answers late, whatever lies about its length."""
+"""Connection of a client: framing, response order, backpressure and memory limits."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ from barnabas.world.ports import Part
 
 
 @pytest.fixture(autouse=True)
-def _patient_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy machine a turn may otherwise end between any two frames."""
+def _long_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Avoid turns that end between two frames on a busy machine."""
     monkeypatch.setattr(connection, "WORK_SECONDS_MAX", 60.0)
 
 
 class MemoryStream:
-    """A stream whose other end is the test. `takes` says whether it accepts answers at once."""
+    """Stream whose peer is the test. `takes` is False if the peer does not read responses."""
 
     def __init__(self) -> None:
         self.peer = ("10.0.0.1", 1234)
         self.sent: list[Part] = []
-        self.takes = True
+        self.is_writable = True
         self.is_reading = True
         self.reason: str | None = None
         self.connection: Connection | None = None
 
     def send(self, parts: Sequence[Part]) -> bool:
         self.sent += parts
-        return self.takes
+        return self.is_writable
 
     def pause(self) -> None:
         self.is_reading = False
@@ -64,7 +64,9 @@ class MemoryStream:
             self.connection.closed(reason)
 
     def deliver(self, data: bytes) -> None:
-        """As the network door does: into the buffer, as much as fits, only while reading is on."""
+        """Copy data into the connection's buffer, as the network does: in parts that fit, only
+        while reading is on.
+        """
         connection = self.connection
         assert connection is not None
         while data and self.reason is None:
@@ -77,8 +79,8 @@ class MemoryStream:
             data = data[size:]
 
 
-class Echo:
-    """A connection that answers each frame with itself, or as `answers` says."""
+class EchoConnection:
+    """Connection that answers each frame with itself, or late or not at all for some payloads."""
 
     def __init__(self, *, frame_bytes_max: int = 100 << 20, budget: int = 1 << 30) -> None:
         self.stream = MemoryStream()
@@ -100,9 +102,9 @@ class Echo:
         data = bytes(frame)
         self.frames.append(data)
         if data == b"refuse":
-            raise CloseConnection("as you wish")
-        if data == b"lie":
-            raise RemoteWireError("a lie")
+            raise CloseConnection("refused")
+        if data == b"malformed":
+            raise RemoteWireError("malformed")
         if data == b"bug":
             raise KeyError("bug")
         if data == b"silent":
@@ -114,22 +116,22 @@ class Echo:
         return [data]
 
 
-def framed(*payloads: bytes) -> bytes:
+def frames_of(*payloads: bytes) -> bytes:
     return b"".join(struct.pack(">i", len(payload)) + payload for payload in payloads)
 
 
-def is_paused(echo: Echo) -> bool:
+def is_paused(echo: EchoConnection) -> bool:
     return not echo.stream.is_reading
 
 
-async def some_turns() -> None:
+async def run_loop() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
 
 
-async def test_refused_request_is_freed_without_a_garbage_collection() -> None:
+async def test_rejected_request_is_freed_without_garbage_collection() -> None:
     class Request:
-        """Stands for what a handler holds."""
+        """Stands for the objects a handler holds."""
 
     requests: list[weakref.ref[Request]] = []
 
@@ -139,12 +141,12 @@ async def test_refused_request_is_freed_without_a_garbage_collection() -> None:
         await asyncio.sleep(0)
         raise CloseConnection("the response is too large")
 
-    echo = Echo()
+    echo = EchoConnection()
     echo.connection.serve = lambda *_: handle()
     gc.disable()
     try:
-        echo.stream.deliver(framed(b"request"))
-        await some_turns()
+        echo.stream.deliver(frames_of(b"request"))
+        await run_loop()
         assert echo.stream.reason == "the response is too large"
         assert requests[0]() is None
     finally:
@@ -156,255 +158,255 @@ async def test_refused_request_is_freed_without_a_garbage_collection() -> None:
     payloads=st.lists(st.binary(max_size=3000), min_size=1, max_size=20),
     cuts=st.lists(st.integers(1, 5000), min_size=1, max_size=30),
 )
-def test_frames_come_whole_however_they_are_cut(payloads: list[bytes], cuts: list[int]) -> None:
+def test_frames_are_reassembled_from_any_chunks(payloads: list[bytes], cuts: list[int]) -> None:
     async def run() -> None:
-        echo = Echo()
-        data = framed(*payloads)
+        echo = EchoConnection()
+        data = frames_of(*payloads)
         index = 0
         while data:
             size = cuts[index % len(cuts)]
             echo.stream.deliver(data[:size])
             data = data[size:]
             index += 1
-        await some_turns()
-        kept = [p for p in payloads if p not in (b"refuse", b"lie", b"bug", b"silent")]
+        await run_loop()
+        kept = [p for p in payloads if p not in (b"refuse", b"malformed", b"bug", b"silent")]
         assert echo.frames == payloads
         assert echo.stream.sent == kept
 
     asyncio.run(run())
 
 
-async def test_a_large_frame_grows_the_buffer_and_idleness_takes_it_back() -> None:
-    echo = Echo()
+async def test_buffer_grows_for_large_frame_and_shrinks_when_idle() -> None:
+    echo = EchoConnection()
     payload = bytes(range(256)) * 16_000
-    echo.stream.deliver(framed(b"\x00\x00" + payload))
+    echo.stream.deliver(frames_of(b"\x00\x00" + payload))
     assert echo.frames == [b"\x00\x00" + payload]
     assert echo.connection.capacity >= len(payload)
     assert echo.memory.used_bytes > 0
     echo.connection.shrink_when_idle()
     assert echo.connection.capacity == IDLE_BUFFER_BYTES
     assert echo.memory.used_bytes == 0
-    echo.stream.deliver(framed(b"again"))
+    echo.stream.deliver(frames_of(b"again"))
     assert echo.frames[-1] == b"again"
 
 
-async def test_an_announced_length_costs_nothing_until_its_bytes_arrive() -> None:
-    echo = Echo()
+async def test_announced_length_allocates_nothing_before_data_arrives() -> None:
+    echo = EchoConnection()
     echo.stream.deliver(struct.pack(">i", 90 << 20) + b"\x00\x00")
     assert echo.connection.capacity <= BUSY_BUFFER_BYTES
     assert echo.stream.reason is None
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 1001, 2**31 - 1])
-async def test_an_impossible_length_ends_the_connection(size: int) -> None:
-    echo = Echo(frame_bytes_max=1000)
-    echo.stream.deliver(framed(b"fine") + struct.pack(">i", size))
+async def test_invalid_frame_length_closes_connection(size: int) -> None:
+    echo = EchoConnection(frame_bytes_max=1000)
+    echo.stream.deliver(frames_of(b"fine") + struct.pack(">i", size))
     assert echo.stream.sent == [b"fine"]
     assert echo.stream.reason is not None
     assert "socket.request.max.bytes" in echo.stream.reason
 
 
-async def test_only_produce_may_be_large() -> None:
+async def test_only_produce_may_exceed_control_size_limit() -> None:
     for api_key, refused in ((0, False), (3, True), (-1, True)):
-        echo = Echo()
+        echo = EchoConnection()
         echo.stream.deliver(struct.pack(">ih", CONTROL_BYTES_MAX + 1, api_key))
         assert (echo.stream.reason is not None) == refused
 
 
-async def test_one_request_at_a_time_and_answers_in_order() -> None:
-    echo = Echo()
+async def test_requests_are_handled_one_by_one_and_answered_in_order() -> None:
+    echo = EchoConnection()
     echo.is_late = True
-    echo.stream.deliver(framed(b"one", b"two"))
+    echo.stream.deliver(frames_of(b"one", b"two"))
     assert echo.frames == [b"one"]
     echo.later[0].set_result([b"answer one"])
-    await some_turns()
+    await run_loop()
     assert echo.frames == [b"one", b"two"]
     echo.later[1].set_result([b"answer two"])
-    await some_turns()
+    await run_loop()
     assert echo.stream.sent == [b"answer one", b"answer two"]
 
 
-async def test_who_does_not_read_is_not_read() -> None:
-    echo = Echo()
-    echo.stream.takes = False
-    echo.stream.deliver(framed(b"one"))
+async def test_reading_pauses_while_client_does_not_read() -> None:
+    echo = EchoConnection()
+    echo.stream.is_writable = False
+    echo.stream.deliver(frames_of(b"one"))
     assert is_paused(echo)
     assert echo.frames == [b"one"]
-    echo.stream.takes = True
+    echo.stream.is_writable = True
     echo.connection.drained()
     assert echo.stream.is_reading
-    echo.stream.deliver(framed(b"two"))
+    echo.stream.deliver(frames_of(b"two"))
     assert echo.stream.sent == [b"one", b"two"]
 
 
-async def test_a_full_buffer_pauses_reading_while_a_request_waits() -> None:
-    echo = Echo()
+async def test_full_buffer_pauses_reading_while_request_waits() -> None:
+    echo = EchoConnection()
     echo.is_late = True
-    echo.stream.deliver(framed(b"wait"))
+    echo.stream.deliver(frames_of(b"wait"))
     echo.stream.deliver(bytes(len(echo.connection.buffer())))
     assert is_paused(echo)
-    echo.connection.start = echo.connection.end  # the zeroes were four-byte frames of nothing
+    echo.connection.start = echo.connection.end  # skip the zeros: they would be empty frames
     echo.later[0].set_result([b"done"])
-    await some_turns()
+    await run_loop()
     assert echo.stream.is_reading
 
 
-@pytest.mark.parametrize("payload", [b"refuse", b"lie", b"bug"])
-async def test_a_failure_ends_the_connection_after_the_answers_before_it(payload: bytes) -> None:
-    echo = Echo()
-    echo.stream.deliver(framed(b"before", payload, b"after"))
+@pytest.mark.parametrize("payload", [b"refuse", b"malformed", b"bug"])
+async def test_failure_closes_connection_after_earlier_responses(payload: bytes) -> None:
+    echo = EchoConnection()
+    echo.stream.deliver(frames_of(b"before", payload, b"after"))
     assert echo.frames == [b"before", payload]
     assert echo.stream.sent == [b"before"]
     assert echo.stream.reason is not None
 
 
-async def test_a_closed_connection_gives_up_what_it_waited_for() -> None:
-    echo = Echo()
+async def test_close_cancels_pending_request() -> None:
+    echo = EchoConnection()
     echo.is_late = True
-    echo.stream.deliver(framed(b"one"))
+    echo.stream.deliver(frames_of(b"one"))
     echo.stream.close("gone")
-    await some_turns()
+    await run_loop()
     assert echo.later[0].cancelled()
 
 
-async def test_frames_over_the_budget_wait_for_each_other() -> None:
-    first, second = Echo(budget=1 << 20), Echo()
+async def test_frames_over_the_budget_wait_for_memory() -> None:
+    first, second = EchoConnection(budget=1 << 20), EchoConnection()
     second.memory = second.connection.memory = first.memory
     large = b"\x00\x00" + bytes(900_000)
     first.is_late = True
-    first.stream.deliver(framed(large))
+    first.stream.deliver(frames_of(large))
     assert first.frames == [large]
-    announced = framed(large)
+    announced = frames_of(large)
     second.stream.deliver(announced[:IDLE_BUFFER_BYTES])
     assert is_paused(second), "the budget is used up"
     first.later[0].set_result([b"done"])
-    await some_turns()
+    await run_loop()
     assert second.stream.is_reading
     second.stream.deliver(announced[IDLE_BUFFER_BYTES:])
     assert second.frames == [large]
 
 
-# ---- promises
+# ---- promises: responses that are not ready yet
 
 
-async def test_the_next_frames_are_served_while_a_promise_is_not_kept_yet() -> None:
-    echo = Echo()
-    echo.stream.deliver(framed(b"first", b"promise 1", b"second", b"promise 2", b"third"))
+async def test_later_frames_are_served_while_promise_is_pending() -> None:
+    echo = EchoConnection()
+    echo.stream.deliver(frames_of(b"first", b"promise 1", b"second", b"promise 2", b"third"))
     assert echo.frames == [b"first", b"promise 1", b"second", b"promise 2", b"third"]
-    assert echo.stream.sent == [b"first"], "answers keep the order of their requests"
+    assert echo.stream.sent == [b"first"], "responses keep the order of their requests"
     echo.later[1].set_result([b"kept 2"])
-    await some_turns()
+    await run_loop()
     assert echo.stream.sent == [b"first"]
     echo.later[0].set_result([b"kept 1"])
-    await some_turns()
+    await run_loop()
     assert echo.stream.sent == [b"first", b"kept 1", b"second", b"kept 2", b"third"]
-    echo.stream.deliver(framed(b"fourth"))
+    echo.stream.deliver(frames_of(b"fourth"))
     assert echo.stream.sent[-1] == b"fourth"
 
 
-async def test_who_has_many_promises_waits_with_them() -> None:
-    echo = Echo()
-    echo.stream.deliver(framed(*[b"promise"] * 31, b"last"))
+async def test_connection_pauses_at_promise_limit() -> None:
+    echo = EchoConnection()
+    echo.stream.deliver(frames_of(*[b"promise"] * 31, b"last"))
     for _ in range(3):
-        echo.stream.deliver(framed(*[b"promise"] * 20))
-    await some_turns()
+        echo.stream.deliver(frames_of(*[b"promise"] * 20))
+    await run_loop()
     assert len(echo.frames) == PENDING_MAX
     for future in echo.later[:30]:
         future.set_result([b"kept"])
-    await some_turns()
+    await run_loop()
     assert len(echo.frames) == 32 + 60
     assert echo.stream.sent == [b"kept"] * 30
 
 
-async def test_with_very_many_promises_everywhere_each_connection_has_one_at_a_time(
+async def test_global_promise_limit_leaves_one_per_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("barnabas.broker.connection.PENDING_TOTAL_MAX", 10)
-    greedy, modest = Echo(), Echo()
+    greedy, modest = EchoConnection(), EchoConnection()
     modest.connection.memory = greedy.memory
-    greedy.stream.deliver(framed(*[b"promise"] * 20))
-    modest.stream.deliver(framed(*[b"promise"] * 3))
-    await some_turns()
+    greedy.stream.deliver(frames_of(*[b"promise"] * 20))
+    modest.stream.deliver(frames_of(*[b"promise"] * 3))
+    await run_loop()
     assert (len(greedy.frames), len(modest.frames)) == (10, 1)
     modest.later[0].set_result([b"kept"])
-    await some_turns()
-    assert len(modest.frames) == 2, "nobody waits for what others were promised"
+    await run_loop()
+    assert len(modest.frames) == 2, "a connection does not wait for the promises of others"
     for future in greedy.later[:10]:
         future.set_result([b"kept"])
-    await some_turns()
+    await run_loop()
     assert len(greedy.frames) == 19
     greedy.stream.close("gone")
     modest.stream.close("gone")
-    await some_turns()
+    await run_loop()
     assert greedy.memory.pending_responses == 0
 
 
-async def test_large_answers_do_not_pile_up_behind_a_promise() -> None:
-    echo = Echo()
+async def test_large_responses_do_not_accumulate_after_a_promise() -> None:
+    echo = EchoConnection()
     large = bytes(HELD_BYTES_MAX // 2)
-    echo.stream.deliver(framed(b"promise", large, large))
+    echo.stream.deliver(frames_of(b"promise", large, large))
     for _ in range(2):
-        echo.stream.deliver(framed(b"small"))
-    await some_turns()
+        echo.stream.deliver(frames_of(b"small"))
+    await run_loop()
     assert len(echo.frames) == 3
     echo.later[0].set_result([b"kept"])
-    await some_turns()
+    await run_loop()
     assert echo.stream.sent == [b"kept", large, large, b"small", b"small"]
     assert echo.connection.held_bytes == 0
 
 
-async def test_what_waits_in_another_way_comes_after_what_was_promised() -> None:
-    echo = Echo()
-    echo.stream.deliver(framed(b"promise"))
+async def test_async_response_is_sent_after_earlier_promise() -> None:
+    echo = EchoConnection()
+    echo.stream.deliver(frames_of(b"promise"))
     echo.is_late = True
-    echo.stream.deliver(framed(b"wait", b"next"))
+    echo.stream.deliver(frames_of(b"wait", b"next"))
     echo.is_late = False
     echo.later[1].set_result([b"waited"])
-    await some_turns()
+    await run_loop()
     assert echo.frames == [b"promise", b"wait", b"next"]
     assert echo.stream.sent == []
     echo.later[0].set_result([b"kept"])
-    await some_turns()
+    await run_loop()
     assert echo.stream.sent == [b"kept", b"waited", b"next"]
 
 
-@pytest.mark.parametrize("bad", [b"refuse", b"lie", b"bug"])
-async def test_promises_are_kept_before_a_connection_ends(bad: bytes) -> None:
-    echo = Echo()
-    echo.stream.deliver(framed(b"first", b"promise", b"second", bad, b"never"))
+@pytest.mark.parametrize("bad", [b"refuse", b"malformed", b"bug"])
+async def test_pending_promises_are_sent_before_connection_closes(bad: bytes) -> None:
+    echo = EchoConnection()
+    echo.stream.deliver(frames_of(b"first", b"promise", b"second", bad, b"never"))
     assert echo.stream.sent == [b"first"]
     assert is_paused(echo)
     echo.later[0].set_result([b"kept"])
-    await some_turns()
+    await run_loop()
     assert echo.stream.sent == [b"first", b"kept", b"second"]
     assert echo.stream.reason is not None
     assert b"never" not in echo.frames
 
 
-async def test_a_promise_that_is_broken_ends_the_connection_after_what_came_before() -> None:
-    echo = Echo()
-    echo.stream.deliver(framed(b"promise 1", b"promise 2", b"second"))
+async def test_failed_promise_closes_connection_after_earlier_responses() -> None:
+    echo = EchoConnection()
+    echo.stream.deliver(frames_of(b"promise 1", b"promise 2", b"second"))
     echo.later[1].set_exception(KeyError("bug"))
     echo.later[0].set_result([b"kept"])
-    await some_turns()
+    await run_loop()
     assert echo.stream.sent == [b"kept"]
     assert echo.stream.reason == "internal error"
 
 
-async def test_a_promise_that_is_broken_ends_those_behind_it() -> None:
-    echo = Echo()
-    echo.stream.deliver(framed(b"promise 1", b"promise 2"))
+async def test_failed_promise_cancels_later_promises() -> None:
+    echo = EchoConnection()
+    echo.stream.deliver(frames_of(b"promise 1", b"promise 2"))
     echo.later[0].set_exception(KeyError("bug"))
-    await some_turns()
+    await run_loop()
     assert echo.stream.reason == "internal error"
     assert echo.later[1].cancelled()
     assert echo.memory.pending_responses == 0
 
 
-async def test_nobody_waits_for_what_was_promised_to_who_is_gone() -> None:
-    echo = Echo()
-    echo.stream.deliver(framed(b"promise"))
+async def test_close_cancels_pending_promise() -> None:
+    echo = EchoConnection()
+    echo.stream.deliver(frames_of(b"promise"))
     echo.stream.close("gone")
-    await some_turns()
+    await run_loop()
     assert echo.later[0].cancelled()
     assert echo.stream.sent == []

@@ -18,8 +18,8 @@ from barnabas.wire.messages.update_metadata import (
 from tests.unit.replication.nodes import Node, Nodes, eventually
 
 
-class Registry:
-    """Knows the names of the topics there are."""
+class FakeRegistry:
+    """Registry that only knows the topic names."""
 
     def __init__(self) -> None:
         self.topics: list[str] = []
@@ -32,12 +32,12 @@ class Registry:
 
 
 @pytest.fixture
-def registry() -> Registry:
-    return Registry()
+def registry() -> FakeRegistry:
+    return FakeRegistry()
 
 
 @pytest.fixture
-async def node(registry: Registry) -> AsyncIterator[Node]:
+async def node(registry: FakeRegistry) -> AsyncIterator[Node]:
     nodes = Nodes(Node(1))
     await nodes.start()
     nodes[1].context = replace(nodes[1].context, registry=cast(RegistryClient, registry))
@@ -58,8 +58,8 @@ async def update(node: Node, broker_epoch: int, **topics: UUID) -> None:
     assert (await node.update_metadata(request)).error_code == 0
 
 
-async def test_topics_deleted_while_not_registered_are_forgotten(
-    node: Node, registry: Registry
+async def test_topics_deleted_while_unregistered_are_forgotten(
+    node: Node, registry: FakeRegistry
 ) -> None:
     kept, gone = uuid4(), uuid4()
     await update(node, 1, kept=kept, gone=gone)
@@ -71,8 +71,8 @@ async def test_topics_deleted_while_not_registered_are_forgotten(
     assert gone not in node.metadata.names
 
 
-async def test_topic_created_anew_meanwhile_is_kept(node: Node, registry: Registry) -> None:
+async def test_recreated_topic_is_kept(node: Node, registry: FakeRegistry) -> None:
     await update(node, 1, again=uuid4(), gone=uuid4())
-    # The registry was read before the topic was created anew.
+    # The registry was read before the topic was recreated.
     await update(node, 2, again=uuid4())
     await eventually(lambda: node.metadata.topics.keys() == {"again"})

@@ -1,4 +1,4 @@
-"""Requests that reach a broker while it is still starting."""
+"""Requests that arrive while a broker is starting."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ DEADLINE_S = 20.0
 
 
 class StartingBroker:
-    """A broker that waits for its first word from a controller: `/controller` names a broker that does not run."""
+    """Broker that waits for its first request from the controller: `/controller` names a broker
+    that does not run.
+    """
 
     def __init__(self, **settings: str) -> None:
         properties = {
@@ -76,17 +78,17 @@ class StartingBroker:
 
     @asynccontextmanager
     async def starting(self) -> AsyncIterator[asyncio.Event]:
-        """Set the event to let the broker finish its start."""
+        """Start the broker. It finishes its start when the event is set."""
         session = await self.registry.connect(10_000)
         controller = znodes.encode_controller(ABSENT_BROKER, timestamp_ms=0)
         await session.create(znodes.CONTROLLER, controller)
         proceed = asyncio.Event()
 
-        async def let_go() -> None:
+        async def delete_controller_znode() -> None:
             await proceed.wait()
             await session.delete(znodes.CONTROLLER)
 
-        released = asyncio.create_task(let_go())
+        released = asyncio.create_task(delete_controller_znode())
         start = asyncio.create_task(self.broker.start())
         try:
             async with asyncio.timeout(DEADLINE_S):
@@ -103,13 +105,13 @@ class StartingBroker:
             await self.broker.stop()
             await self.registry.close()
 
-    async def has_received(self, frames: int) -> None:
-        """Wait until so many connections have a request that waits."""
+    async def wait_for_pending(self, frames: int) -> None:
+        """Wait until `frames` connections have a pending request."""
         async with asyncio.timeout(DEADLINE_S):
-            while self.waiting() < frames:
+            while self.pending_connections() < frames:
                 await asyncio.sleep(0.001)
 
-    def waiting(self) -> int:
+    def pending_connections(self) -> int:
         assert self.broker.listeners is not None
         return sum(each.in_progress is not None for each in self.broker.listeners.connections)
 
@@ -124,18 +126,18 @@ def metadata_frame(correlation_id: int) -> bytes:
 
 
 @pytest.mark.parametrize("value_bytes", [10, 2 * BUSY_BUFFER_BYTES])
-async def test_produce_to_a_starting_broker_is_appended_when_it_has_started(
+async def test_early_produce_is_appended_after_start(
     value_bytes: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stand = StartingBroker()
-    await stand.create_topic()
+    setup = StartingBroker()
+    await setup.create_topic()
     values = [bytes([65 + number]) * value_bytes for number in range(3)]
-    async with stand.starting() as proceed:
-        with Raw(stand.address) as raw:
+    async with setup.starting() as proceed:
+        with Raw(setup.address) as raw:
             version = newest(ProduceResponse)
             request = produce_request(TOPIC, batch_of(values[0]))
             await asyncio.to_thread(raw.send, frame(request, version, 1))
-            await stand.has_received(1)
+            await setup.wait_for_pending(1)
             proceed.set()
             answer = await asyncio.to_thread(raw.answer, ProduceResponse, version, 1)
             (partition,) = answer.responses[0].partition_responses
@@ -143,17 +145,17 @@ async def test_produce_to_a_starting_broker_is_appended_when_it_has_started(
     assert not [r for r in caplog.records if r.levelno >= logging.ERROR]
 
 
-async def test_pipelined_requests_to_a_starting_broker_are_answered_in_order() -> None:
-    stand = StartingBroker()
-    await stand.create_topic()
+async def test_early_pipelined_requests_are_answered_in_order() -> None:
+    setup = StartingBroker()
+    await setup.create_topic()
     version = newest(ProduceResponse)
     produced = [frame(produce_request(TOPIC, batch_of(b"%d" % n)), version, n) for n in (1, 2, 4)]
-    # The last frame arrives in two parts, the second part after the start.
+    # The last frame arrives in two parts, the second after the start.
     data = b"".join([*produced[:2], metadata_frame(3), produced[2]])
-    async with stand.starting() as proceed:
-        with Raw(stand.address) as raw:
+    async with setup.starting() as proceed:
+        with Raw(setup.address) as raw:
             await asyncio.to_thread(raw.send, data[:-7])
-            await stand.has_received(1)
+            await setup.wait_for_pending(1)
             proceed.set()
             for number, offset in ((1, 0), (2, 1)):
                 answer = await asyncio.to_thread(raw.answer, ProduceResponse, version, number)
@@ -171,20 +173,22 @@ async def test_pipelined_requests_to_a_starting_broker_are_answered_in_order() -
             assert found.high_watermark == 3
 
 
-async def test_waiting_requests_leave_half_of_the_request_memory_to_the_controller() -> None:
+async def test_early_requests_leave_half_of_request_memory_free() -> None:
     limit = 6 * BUSY_BUFFER_BYTES
-    stand = StartingBroker(queued_max_request_bytes=str(limit), socket_request_max_bytes=str(limit))
-    await stand.create_topic()
+    setup = StartingBroker(queued_max_request_bytes=str(limit), socket_request_max_bytes=str(limit))
+    await setup.create_topic()
     version = newest(ProduceResponse)
     request = frame(produce_request(TOPIC, batch_of(bytes(2 * BUSY_BUFFER_BYTES))), version, 1)
-    async with stand.starting() as proceed:
-        listeners = stand.broker.listeners
+    async with setup.starting() as proceed:
+        listeners = setup.broker.listeners
         assert listeners is not None
-        with Raw(stand.address) as first, Raw(stand.address) as second:
+        with Raw(setup.address) as first, Raw(setup.address) as second:
             await asyncio.to_thread(first.send, request)
-            await stand.has_received(1)
+            await setup.wait_for_pending(1)
             await asyncio.to_thread(second.send, request)
-            assert await asyncio.to_thread(second.is_hung_up), "two would hold more than half"
+            assert await asyncio.to_thread(second.is_hung_up), (
+                "two requests would hold more than half of the memory"
+            )
             assert listeners.memory.used_bytes <= limit // 2
             proceed.set()
             answer = await asyncio.to_thread(first.answer, ProduceResponse, version, 1)

@@ -1,8 +1,9 @@
-"""A consumer in a fetch session against a broker: whatever happens to partition and connections, no wake-up is lost.
+"""Model test of a consumer with a fetch session: no wake-up is lost.
 
-The consumer sends its next fetch at any time, also while the leader still waits with an earlier one whose connection
-the consumer has given up. Two things must hold after every step: a partition that is asleep has a watcher that wakes
-it, and the latest fetch does not wait while there is something to read.
+The consumer sends its next fetch at any time, also while the leader still holds an earlier fetch
+whose connection the consumer has abandoned. Two invariants hold after every step: a sleeping
+partition has a watcher that wakes it, and the latest fetch does not wait while there are records to
+read.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ partitions = st.integers(0, PARTITIONS - 1)
 
 
 class SkippingLoop(asyncio.SelectorEventLoop):
-    """A loop whose time can be moved forward."""
+    """Event loop whose time can be advanced."""
 
     skipped_s = 0.0
 
@@ -52,14 +53,14 @@ class FetchModel(RuleBasedStateMachine):
         self.forget_session()
         self.positions = [0] * PARTITIONS
         self.waiting: asyncio.Future[FetchResult] | None = None
-        self.given_up: list[asyncio.Future[FetchResult]] = []
+        self.abandoned: list[asyncio.Future[FetchResult]] = []
         self.batch_bytes = 1
 
     def run(self, work: Any) -> Any:
         return self.loop.run_until_complete(work)
 
     def turn(self) -> None:
-        """Let the broker do what it has to do at once."""
+        """Let the broker run everything that is ready."""
         for _ in range(4):
             self.run(asyncio.sleep(0))
         if self.waiting is not None and self.waiting.done():
@@ -74,7 +75,7 @@ class FetchModel(RuleBasedStateMachine):
 
     def forget_session(self) -> None:
         self.session_id = self.session_epoch = 0
-        self.to_name = set(range(PARTITIONS))
+        self.changed_partitions = set(range(PARTITIONS))
 
     def take(self, answer: FetchResult) -> None:
         if answer.error_code:
@@ -85,22 +86,23 @@ class FetchModel(RuleBasedStateMachine):
         for topic in answer.topics:
             for data in topic.partitions:
                 if data.error_code == ErrorCode.FENCED_LEADER_EPOCH:
-                    self.to_name.add(data.partition_index)
+                    self.changed_partitions.add(data.partition_index)
                 elif data.size:
                     self.positions[data.partition_index] += data.size // self.batch_bytes
-                    self.to_name.add(data.partition_index)
+                    self.changed_partitions.add(data.partition_index)
 
     def end(self, index: int) -> int:
         return self.node.partition(index).log.high_watermark
 
     @rule(between=st.lists(st.none() | partitions, max_size=8))
     def fetch(self, between: list[int | None]) -> None:
-        """The next fetch. One that waits has had its connection given up, which the broker does not notice.
+        """Send the next fetch. The connection of a waiting fetch is abandoned, which the broker
+        does not notice.
 
         Records are appended between the turns of a long fetch.
         """
         if self.waiting is not None:
-            self.given_up.append(self.waiting)
+            self.abandoned.append(self.waiting)
             self.waiting = None
             self.session_epoch += 1
         named = tuple(
@@ -112,7 +114,7 @@ class FetchModel(RuleBasedStateMachine):
                 log_start_offset=-1,
                 partition_max_bytes=1 << 20,
             )
-            for index in sorted(self.to_name)
+            for index in sorted(self.changed_partitions)
         )
         request = FetchRequest(
             max_wait_ms=30_000,
@@ -121,7 +123,7 @@ class FetchModel(RuleBasedStateMachine):
             session_epoch=self.session_epoch,
             topics=(FetchTopic(topic_id=self.nodes.topic_id, partitions=named),) if named else (),
         )
-        self.to_name = set()
+        self.changed_partitions = set()
 
         async def ask() -> FetchResult | Awaitable[FetchResult]:
             work = fetch.handle(self.node.context, request, HEADER, CONNECTION)
@@ -135,8 +137,8 @@ class FetchModel(RuleBasedStateMachine):
             except StopIteration as end:
                 return cast(FetchResult | Awaitable[FetchResult], end.value)
 
-        # As the result of a coroutine, a future would be waited for.
-        answer = self.run(wrapped(ask))[0]
+        # A future returned by a coroutine would be awaited, hence the list.
+        answer = self.run(run_in_list(ask))[0]
         if isinstance(answer, FetchResult):
             self.take(answer)
         else:
@@ -152,16 +154,16 @@ class FetchModel(RuleBasedStateMachine):
         self.forget_session()
         self.turn()
 
-    @precondition(lambda self: self.given_up)
+    @precondition(lambda self: self.abandoned)
     @rule(data=st.data())
     def notice_given_up_connection(self, data: st.DataObject) -> None:
-        at = data.draw(st.integers(0, len(self.given_up) - 1))
-        self.given_up.pop(at).cancel()
+        at = data.draw(st.integers(0, len(self.abandoned) - 1))
+        self.abandoned.pop(at).cancel()
         self.turn()
 
     @rule(seconds=st.integers(5, 40))
     def wait(self, seconds: int) -> None:
-        """The wait of an earlier fetch is over before that of a later one."""
+        """Advance the clock. Earlier fetches time out before later ones."""
         self.loop.skipped_s += seconds
         self.turn()
 
@@ -174,27 +176,27 @@ class FetchModel(RuleBasedStateMachine):
         self.turn()
 
     def append_one(self, index: int) -> None:
-        """All batches have the same size, so that the consumer can count them."""
+        """Append one batch. All batches have the same size, so that the consumer can count them."""
         before = self.node.partition(index).log.size_bytes
         self.node.append(b"x", index=index)
         self.batch_bytes = self.node.partition(index).log.size_bytes - before
 
     @rule(index=partitions)
-    def change_something_else(self, index: int) -> None:
-        """As compaction, retention and checks do."""
+    def notify_without_new_records(self, index: int) -> None:
+        """Compaction, retention and integrity checks do so."""
         self.node.partition(index).notify()
         self.turn()
 
     @rule()
-    def elect_again(self) -> None:
+    def elect_leader(self) -> None:
         self.epoch += 1
         self.run(self.nodes.lead(1, epoch=self.epoch, partitions=PARTITIONS))
         self.turn()
 
-    # ---- what must hold
+    # ---- invariants
 
     @invariant()
-    def what_sleeps_has_a_watcher(self) -> None:
+    def sleeping_partition_has_watcher(self) -> None:
         for session in self.node.context.sessions.sessions.values():
             for entry in session.partitions.values():
                 if entry in session.awake:
@@ -204,26 +206,26 @@ class FetchModel(RuleBasedStateMachine):
                 assert entry.on_wake == session.on_wake
 
     @invariant()
-    def nobody_waits_for_what_is_there(self) -> None:
+    def fetch_does_not_wait_for_available_records(self) -> None:
         if self.waiting is not None:
             assert self.positions == [self.end(index) for index in range(PARTITIONS)]
 
     @invariant()
-    def nothing_is_left_behind(self) -> None:
-        """A partition has at most one watcher for each session."""
+    def no_watcher_leaks(self) -> None:
+        """A partition has at most one watcher per session."""
         sessions = len(self.node.context.sessions.sessions)
         for index in range(PARTITIONS):
             assert len(self.node.partition(index).watchers) <= sessions
 
     def teardown(self) -> None:
         if hasattr(self, "loop"):
-            for future in [*self.given_up, *([self.waiting] if self.waiting else [])]:
+            for future in [*self.abandoned, *([self.waiting] if self.waiting else [])]:
                 future.cancel()
             self.run(self.nodes.stop())
             self.loop.close()
 
 
-async def wrapped(ask: Any) -> list[Any]:
+async def run_in_list(ask: Any) -> list[Any]:
     return [await ask()]
 
 
@@ -232,7 +234,7 @@ TestFetchModel.settings = settings(max_examples=25, stateful_step_count=30, dead
 
 
 class LongFetchModel(FetchModel):
-    """Every fetch takes several turns of the loop, and looks again at changed partitions only."""
+    """Every fetch takes several turns of the loop and looks only at changed partitions again."""
 
     @initialize()
     def begin(self) -> None:

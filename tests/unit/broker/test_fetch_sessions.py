@@ -1,4 +1,4 @@
-"""A session remembers what a client wants and wakes only what changed."""
+"""Fetch sessions remember the partitions of a client and wake only those that changed."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from simulator.disk import ForgetfulDisk
 TOPIC_ID = uuid4()
 
 
-def partition(index: int = 0) -> Partition:
+def make_partition(index: int = 0) -> Partition:
     log = Log.create(
         ForgetfulDisk(), f"/logs/orders-{index}", TopicConfig(), topic_id=TOPIC_ID, now_ms=0
     )
     return Partition("orders", index, TOPIC_ID, BrokerId(1), log)
 
 
-def sessions(slots: int = 10) -> FetchSessions:
+def make_sessions(slots: int = 10) -> FetchSessions:
     return FetchSessions(slots, Random(7))
 
 
-def test_a_sleeping_partition_wakes_when_it_changes() -> None:
-    session = sessions().open(1, uses_topic_ids=False, now=0)
+def test_sleeping_partition_wakes_when_it_changes() -> None:
+    session = make_sessions().open(1, uses_topic_ids=False, now=0)
     assert session is not None
     entries = [FetchEntry("orders", TOPIC_ID, index) for index in range(3)]
-    partitions = [partition(index) for index in range(3)]
+    partitions = [make_partition(index) for index in range(3)]
     for entry in entries:
         session.put(("orders", entry.index), entry)
     for entry, held in zip(entries, partitions, strict=True):
@@ -45,23 +45,23 @@ def test_a_sleeping_partition_wakes_when_it_changes() -> None:
     assert list(session.awake) == [entries[1]]
 
 
-def test_a_waiting_fetch_is_told_of_the_wake_up() -> None:
-    session = sessions().open(1, uses_topic_ids=False, now=0)
+def test_waking_partition_notifies_waiting_fetch() -> None:
+    session = make_sessions().open(1, uses_topic_ids=False, now=0)
     assert session is not None
-    told: list[str] = []
-    session.waiting_fetch = lambda: told.append("woken")
-    entry, held = FetchEntry("orders", TOPIC_ID, 0), partition()
+    notifications: list[str] = []
+    session.waiting_fetch = lambda: notifications.append("woken")
+    entry, held = FetchEntry("orders", TOPIC_ID, 0), make_partition()
     session.put(("orders", 0), entry)
     session.fall_asleep(entry, held)
     held.notify()
-    assert told == ["woken"]
+    assert notifications == ["woken"]
 
 
-def test_nothing_is_left_behind_by_what_is_forgotten_or_closed() -> None:
-    many = sessions()
+def test_removed_and_closed_partitions_keep_no_watchers() -> None:
+    many = make_sessions()
     session = many.open(1, uses_topic_ids=False, now=0)
     assert session is not None
-    held = [partition(index) for index in range(2)]
+    held = [make_partition(index) for index in range(2)]
     for index in range(2):
         entry = FetchEntry("orders", TOPIC_ID, index)
         session.put(("orders", index), entry)
@@ -72,8 +72,8 @@ def test_nothing_is_left_behind_by_what_is_forgotten_or_closed() -> None:
     assert not held[1].watchers
 
 
-def test_who_got_data_goes_to_the_back() -> None:
-    session = sessions().open(1, uses_topic_ids=False, now=0)
+def test_served_partition_moves_to_the_end() -> None:
+    session = make_sessions().open(1, uses_topic_ids=False, now=0)
     assert session is not None
     entries = [FetchEntry("orders", TOPIC_ID, index) for index in range(3)]
     for entry in entries:
@@ -90,10 +90,10 @@ def test_who_got_data_goes_to_the_back() -> None:
         (0, 1, True, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR),
     ],
 )
-def test_a_session_is_resumed_only_by_who_knows_it(
+def test_session_is_not_resumed_with_wrong_id_epoch_or_topic_ids(
     session_id: int, epoch: int, uses_topic_ids: bool, code: ErrorCode
 ) -> None:
-    many = sessions()
+    many = make_sessions()
     session = many.open(1, uses_topic_ids=False, now=0)
     assert session is not None
     with pytest.raises(ApiError) as refused:
@@ -101,16 +101,16 @@ def test_a_session_is_resumed_only_by_who_knows_it(
     assert refused.value.code is code
 
 
-def test_the_epoch_wraps_around_to_one() -> None:
-    session = sessions().open(1, uses_topic_ids=False, now=0)
+def test_session_epoch_wraps_around_to_one() -> None:
+    session = make_sessions().open(1, uses_topic_ids=False, now=0)
     assert session is not None
     session.epoch = 2**31 - 1
     session.next_epoch()
     assert session.epoch == 1
 
 
-def test_full_slots_give_way_only_to_old_age() -> None:
-    many = sessions(slots=2)
+def test_full_cache_evicts_only_old_sessions() -> None:
+    many = make_sessions(slots=2)
     first = many.open(1, uses_topic_ids=False, now=0)
     second = many.open(1, uses_topic_ids=False, now=50)
     assert first is not None

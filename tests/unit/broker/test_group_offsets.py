@@ -1,5 +1,8 @@
-"""Commits that wait for the replicas of `__consumer_offsets`: what others are told meanwhile, and what becomes of them
-when nobody listens any more. Broker 2 is a replica that copies when the test says so."""
+"""Offset commits that wait for the replicas of `__consumer_offsets`.
+
+Tests cover concurrent OffsetFetch requests and clients that disconnect. Broker 2 is a replica that
+replicates when the test calls `copy`.
+"""
 
 from __future__ import annotations
 
@@ -40,12 +43,12 @@ from barnabas.wire.messages.offset_fetch import (
 from tests.unit.replication.nodes import NO_CONNECTION, TOPIC, Node, Nodes, eventually
 
 GROUP = "billing"
-HERE = TopicPartition(TOPIC, 0)
-NOTE_MAX = 4096
+ORDERS_0 = TopicPartition(TOPIC, 0)
+METADATA_MAX = 4096
 
 
 class Coordinator:
-    """Broker 1, which coordinates every group."""
+    """Broker 1, the coordinator of every group."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -74,8 +77,8 @@ class Coordinator:
         header = RequestHeader(ApiKey.OFFSET_COMMIT, 9, 0, None)
         return run_to_end(offset_commit.handle(self.node.context, request, header, NO_CONNECTION))
 
-    def sent(self, offset: int) -> asyncio.Future[OffsetCommitResponse]:
-        """It is in the log, and its connection waits for the answer."""
+    def start_commit(self, offset: int) -> asyncio.Future[OffsetCommitResponse]:
+        """Append a commit whose connection waits for the response."""
         answer = self.commit(offset)
         assert inspect.isawaitable(answer)
         return asyncio.ensure_future(answer)
@@ -90,13 +93,13 @@ class Coordinator:
         header = RequestHeader(ApiKey.OFFSET_FETCH, 9, 0, None)
         return run_to_end(offset_fetch.handle(self.node.context, request, header, NO_CONNECTION))
 
-    async def committed(self, *, require_stable: bool = True) -> int:
+    async def fetch_committed(self, *, require_stable: bool = True) -> int:
         answer = self.fetch(require_stable=require_stable)
-        assert isinstance(answer, OffsetFetchResponse), "nothing is under way"
+        assert isinstance(answer, OffsetFetchResponse), "no commit is pending"
         return partition_of(answer).committed_offset
 
-    def copy(self) -> None:
-        """The other replica has all that was written."""
+    def replicate(self) -> None:
+        """Let the other replica catch up."""
         partition = self.node.partition(topic=CONSUMER_OFFSETS)
         end = partition.log.log_end_offset
         partition.record_fetch(BrokerId(2), end, 0, leader_end=end)
@@ -116,7 +119,7 @@ def code_of(answer: OffsetCommitResponse) -> ErrorCode:
 
 @pytest.fixture(params=[30_000])
 async def coordinator(request: pytest.FixtureRequest) -> AsyncIterator[Coordinator]:
-    """Commits wait so many milliseconds at most."""
+    """Coordinator whose commits time out after the given number of milliseconds."""
     nodes = Nodes(Node(1, offsets_topic_num_partitions=1, offsets_commit_timeout_ms=request.param))
     await nodes.start()
     await nodes.tell_brokers(partitions=1)
@@ -127,82 +130,84 @@ async def coordinator(request: pytest.FixtureRequest) -> AsyncIterator[Coordinat
     await nodes.stop()
 
 
-A_MOMENT = pytest.mark.parametrize("coordinator", [20], indirect=True)
+SHORT_TIMEOUT = pytest.mark.parametrize("coordinator", [20], indirect=True)
 
 
 @pytest.mark.parametrize("names_topics", [True, False])
-async def test_who_wants_to_know_for_sure_is_answered_when_the_commit_has_ended(
+async def test_stable_offset_fetch_waits_for_pending_commit(
     coordinator: Coordinator, names_topics: bool
 ) -> None:
-    first = coordinator.sent(5)
-    coordinator.copy()
+    first = coordinator.start_commit(5)
+    coordinator.replicate()
     assert code_of(await first) is ErrorCode.NONE
 
-    second = coordinator.sent(40)
+    second = coordinator.start_commit(40)
     asked = coordinator.fetch(names_topics=names_topics)
     assert inspect.isawaitable(asked)
     answer = asyncio.ensure_future(asked)
-    assert await coordinator.committed(require_stable=False) == 5, "who does not mind is told"
+    assert await coordinator.fetch_committed(require_stable=False) == 5, (
+        "an unstable read does not wait"
+    )
     assert not answer.done()
-    coordinator.copy()
+    coordinator.replicate()
     assert partition_of(await answer).committed_offset == 40
     assert code_of(await second) is ErrorCode.NONE
 
 
-async def test_a_commit_counts_though_its_sender_is_gone(coordinator: Coordinator) -> None:
-    sent = coordinator.sent(40)
-    sent.cancel()
-    await asyncio.wait([sent])
-    coordinator.copy()
+async def test_commit_succeeds_after_client_disconnects(coordinator: Coordinator) -> None:
+    start_commit = coordinator.start_commit(40)
+    start_commit.cancel()
+    await asyncio.wait([start_commit])
+    coordinator.replicate()
     offsets = coordinator.node.context.groups.groups[GROUP].offsets
     await eventually(lambda: not offsets.pending)
-    assert await coordinator.committed() == 40
+    assert await coordinator.fetch_committed() == 40
 
 
-@A_MOMENT
-async def test_a_commit_that_takes_too_long_is_over_and_the_offset_is_what_it_was(
+@SHORT_TIMEOUT
+async def test_timed_out_commit_keeps_previous_offset(
     coordinator: Coordinator,
 ) -> None:
-    first = coordinator.sent(5)
-    coordinator.copy()
+    first = coordinator.start_commit(5)
+    coordinator.replicate()
     assert code_of(await first) is ErrorCode.NONE
-    assert code_of(await coordinator.sent(40)) is ErrorCode.REQUEST_TIMED_OUT
-    assert await coordinator.committed() == 5
+    assert code_of(await coordinator.start_commit(40)) is ErrorCode.REQUEST_TIMED_OUT
+    assert await coordinator.fetch_committed() == 5
 
 
-@A_MOMENT
-async def test_who_has_waited_as_long_as_a_commit_may_take_is_told_that_nothing_is_certain(
+@SHORT_TIMEOUT
+async def test_stable_offset_fetch_times_out_as_unstable(
     coordinator: Coordinator,
 ) -> None:
     group = coordinator.node.context.groups.find_or_create(GROUP)
-    group.offsets.begin({HERE: OffsetCommitValue(5)})  # and nobody ends it
+    group.offsets.begin({ORDERS_0: OffsetCommitValue(5)})  # never ends
     answer = coordinator.fetch()
     assert inspect.isawaitable(answer)
     found = partition_of(await answer)
     assert (found.committed_offset, found.error_code) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 
-async def test_who_loses_the_partition_sends_those_who_wait_to_the_next_coordinator(
+async def test_lost_leadership_answers_waiting_requests_not_coordinator(
     coordinator: Coordinator,
 ) -> None:
-    sent = coordinator.sent(40)
+    start_commit = coordinator.start_commit(40)
     asked = coordinator.fetch()
     assert inspect.isawaitable(asked)
     answer = asyncio.ensure_future(asked)
     partition = coordinator.node.partition(topic=CONSUMER_OFFSETS)
     partition.stop_leading(BrokerId(2))
     coordinator.node.replicas.notify_leadership(partition)
-    assert code_of(await sent) is ErrorCode.NOT_COORDINATOR
+    assert code_of(await start_commit) is ErrorCode.NOT_COORDINATOR
     (group,) = (await answer).groups
     assert group.error_code == ErrorCode.NOT_COORDINATOR
 
 
-async def test_a_coordinator_that_may_have_been_replaced_tells_no_offsets(
+async def test_unrecognised_coordinator_answers_not_coordinator(
     coordinator: Coordinator,
 ) -> None:
-    sent = coordinator.sent(40)
-    coordinator.copy()
-    assert code_of(await sent) is ErrorCode.NONE
+    start_commit = coordinator.start_commit(40)
+    coordinator.replicate()
+    assert code_of(await start_commit) is ErrorCode.NONE
     coordinator.node.replicas.is_recognised = False
     answer = coordinator.fetch()
     assert isinstance(answer, OffsetFetchResponse)
@@ -211,11 +216,11 @@ async def test_a_coordinator_that_may_have_been_replaced_tells_no_offsets(
     assert isinstance(refused, OffsetCommitResponse)
     assert code_of(refused) is ErrorCode.NOT_COORDINATOR
     coordinator.node.replicas.is_recognised = True
-    assert await coordinator.committed() == 40
+    assert await coordinator.fetch_committed() == 40
 
 
-async def test_a_note_too_long_is_told_to_who_may_commit(coordinator: Coordinator) -> None:
-    note = "x" * (NOTE_MAX + 1)
+async def test_metadata_size_is_checked_after_membership(coordinator: Coordinator) -> None:
+    note = "x" * (METADATA_MAX + 1)
     stranger = coordinator.commit(1, note=note, member_id="nobody", generation=3)
     assert isinstance(stranger, OffsetCommitResponse)
     assert code_of(stranger) is ErrorCode.ILLEGAL_GENERATION
@@ -224,7 +229,7 @@ async def test_a_note_too_long_is_told_to_who_may_commit(coordinator: Coordinato
     assert code_of(allowed) is ErrorCode.OFFSET_METADATA_TOO_LARGE
 
 
-async def test_commit_is_rejected_if_the_group_changed_between_its_turns(
+async def test_commit_is_rejected_if_group_changed_between_turns(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     partition = OffsetCommitRequestPartition(0, 5)

@@ -1,4 +1,4 @@
-"""Producer ids: each is given out once, whoever gives it."""
+"""Allocation of producer ids: each id is given out once in the cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from barnabas.world.registry.embedded import EmbeddedRegistry
 
 @pytest.fixture
 async def registries() -> AsyncIterator[list[RegistryClient]]:
-    """Of three brokers."""
+    """Registry clients of three brokers."""
     embedded = EmbeddedRegistry(None, SystemClock())
     clients = [RegistryClient(embedded, 6000) for _ in range(3)]
     for client in clients:
@@ -30,16 +30,16 @@ async def registries() -> AsyncIterator[list[RegistryClient]]:
     await embedded.close()
 
 
-async def test_brokers_that_need_a_block_at_once_get_different_ones(
+async def test_concurrent_brokers_get_different_blocks(
     registries: list[RegistryClient],
 ) -> None:
     brokers = [ProducerIds(BrokerId(n), each) for n, each in enumerate(registries)]
     taken = await asyncio.gather(*(ids.take() for ids in brokers for _ in range(BLOCK_SIZE + 1)))
     assert len(set(taken)) == len(taken)
-    assert max(taken) < 6 * BLOCK_SIZE, "two blocks each, and none is skipped"
+    assert max(taken) < 6 * BLOCK_SIZE, "two blocks per broker, none skipped"
 
 
-async def test_a_broker_that_starts_again_goes_on_behind_what_was_reserved(
+async def test_restarted_broker_continues_after_reserved_block(
     registries: list[RegistryClient],
 ) -> None:
     registry = registries[0]
@@ -50,7 +50,7 @@ async def test_a_broker_that_starts_again_goes_on_behind_what_was_reserved(
     assert (block.broker, block.start, block.end) == (7, BLOCK_SIZE, 2 * BLOCK_SIZE - 1)
 
 
-async def test_without_a_registry_there_are_none_beyond_the_block(
+async def test_ids_end_with_the_block_without_registry(
     registries: list[RegistryClient],
 ) -> None:
     ids = ProducerIds(BrokerId(1), registries[0])

@@ -1,4 +1,4 @@
-"""Groups are there when they are needed, and not before."""
+"""Group modules are loaded on demand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from barnabas.wire.messages.update_metadata import (
 from tests.unit.groups.test_store import lead
 from tests.unit.replication.nodes import TOPIC, Node, Nodes, eventually
 
-STARTED = """
+LIST_GROUP_MODULES = """
 import sys
 from barnabas import LocalCluster
 with LocalCluster():
@@ -37,14 +37,18 @@ async def node() -> AsyncIterator[Node]:
     await nodes.stop()
 
 
-def test_a_broker_starts_without_a_line_of_them() -> None:
+def test_start_imports_no_group_module() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", STARTED], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", LIST_GROUP_MODULES],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
 
 
-async def test_what_is_led_before_clients_are_served_is_loaded_a_moment_later(node: Node) -> None:
+async def test_partition_led_before_open_is_loaded_after_open(node: Node) -> None:
     groups = node.context.lazy_groups
     await lead(node)
     assert groups.components is None
@@ -53,7 +57,7 @@ async def test_what_is_led_before_clients_are_served_is_loaded_a_moment_later(no
     await eventually(lambda: groups.store.is_led(0))
 
 
-async def test_what_is_led_later_is_loaded_at_once(node: Node) -> None:
+async def test_partition_led_after_open_is_loaded_at_once(node: Node) -> None:
     groups = node.context.lazy_groups
     groups.open()
     assert not groups.changed
@@ -62,13 +66,13 @@ async def test_what_is_led_later_is_loaded_at_once(node: Node) -> None:
     await eventually(lambda: groups.store.is_led(0))
 
 
-async def test_who_asks_first_finds_what_is_being_loaded(node: Node) -> None:
+async def test_first_access_starts_loading(node: Node) -> None:
     await lead(node)
     assert node.context.group_store.is_loading(0)
     await eventually(lambda: node.context.group_store.is_led(0))
 
 
-async def test_what_was_led_and_is_no_longer_is_not_loaded(node: Node) -> None:
+async def test_resigned_partition_is_not_loaded(node: Node) -> None:
     groups = node.context.lazy_groups
     await lead(node)
     partition = node.partition(topic=CONSUMER_OFFSETS)
@@ -79,7 +83,7 @@ async def test_what_was_led_and_is_no_longer_is_not_loaded(node: Node) -> None:
     assert not groups.store.is_loading(0)
 
 
-async def test_of_a_topic_that_is_gone_offsets_are_forgotten(node: Node) -> None:
+async def test_offsets_of_deleted_topic_are_removed(node: Node) -> None:
     groups = node.context.lazy_groups
     await lead(node)
     await eventually(lambda: groups.store.is_led(0))

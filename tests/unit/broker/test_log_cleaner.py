@@ -1,4 +1,4 @@
-"""Compaction beside everything else that may happen to a log while it is being cleaned."""
+"""Log compaction while other operations change the log."""
 
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ async def nodes() -> AsyncIterator[Nodes]:
     await made.stop()
 
 
-class Interrupted(LogCleaner):
-    """Something happens between two steps of the first cleaning, after so many of them."""
+class InterruptedCleaner(LogCleaner):
+    """Cleaner that calls `happens` between two steps of the first cleaning, after `after` steps."""
 
-    def __init__(self, node: Node, happens: Callable[[], None] = lambda: None, after: int = 0):
+    def __init__(self, node: Node, action: Callable[[], None] = lambda: None, after: int = 0):
         super().__init__(node.config, node.replicas, StandingClock())
-        self.happens = happens
+        self.action = action
         self.left = after
 
     def sleep_after(self, size: int, took: float) -> float:
         if self.left == 0:
-            self.happens()
+            self.action()
         self.left -= 1
         return 0.0
 
 
 def fill(node: Node, index: int = 0, count: int = RECORDS) -> None:
-    """One record per batch, a few keys over and over."""
+    """Append one record per batch, cycling through a few keys."""
     for number in range(count):
         data = memoryview(
             bytearray(build_batch([Record(0, NOW_MS, b"%d" % (number % KEYS), b"v%d" % number)]))
@@ -90,8 +90,8 @@ def names(log: Log) -> list[str]:
     return sorted(each.name for each in directory.iterdir()) if directory.exists() else []
 
 
-def assert_sound(log: Log) -> None:
-    """Nothing of a cleaning is left, and every index leads to its record."""
+def assert_consistent(log: Log) -> None:
+    """Check that no temporary file of a cleaning is left and every index entry leads to its record."""
     assert not [name for name in names(log) if name.endswith((".cleaned", ".swap"))]
     for offset, row in read_all(log).items():
         (part,) = log.read(offset, 100_000, log.log_end_offset).slices
@@ -99,7 +99,7 @@ def assert_sound(log: Log) -> None:
         assert next(iter(records(data))).key == row[0]
 
 
-async def test_the_dirtiest_log_is_cleaned_first_and_the_checkpoint_tells(nodes: Nodes) -> None:
+async def test_dirtiest_log_is_cleaned_first_and_checkpointed(nodes: Nodes) -> None:
     node = nodes[1]
     fill(node, 0, 80)
     fill(node, 1, 300)
@@ -116,25 +116,25 @@ async def test_the_dirtiest_log_is_cleaned_first_and_the_checkpoint_tells(nodes:
         checkpoints.decode_offsets(text).offsets[TopicPartition(TOPIC, 1)]
         == log.segments.active.base_offset
     )
-    assert_sound(log)
+    assert_consistent(log)
     assert await cleaner.clean_dirtiest(), "then the other one"
     assert not await cleaner.clean_dirtiest(), "then there is nothing to do"
 
 
-async def test_segments_that_have_become_small_become_one(nodes: Nodes) -> None:
+async def test_small_segments_are_merged(nodes: Nodes) -> None:
     node = nodes[1]
     log = node.partition().log
     cleaner = LogCleaner(node.config, node.replicas, StandingClock())
     for _ in range(2):
         fill(node)
         assert await cleaner.clean_dirtiest()
-    assert len(log.segments) < 15, "those of the first round have little left in them"
+    assert len(log.segments) < 15, "the segments of the first round are nearly empty"
     assert log.segments.bases == [segment.base_offset for segment in log.segments]
     assert log.segments.closed_bytes == sum(segment.size for segment in log.segments[:-1])
-    assert_sound(log)
+    assert_consistent(log)
 
 
-async def test_who_still_reads_a_replaced_segment_reads_on(nodes: Nodes) -> None:
+async def test_reader_of_replaced_segment_continues(nodes: Nodes) -> None:
     node = nodes[1]
     fill(node)
     log = node.partition().log
@@ -144,14 +144,14 @@ async def test_who_still_reads_a_replaced_segment_reads_on(nodes: Nodes) -> None
     node.disk.descriptors = 1
     node.disk.close_idle_files()
     node.disk.descriptors = 100
-    assert part.file.read(part.position, part.size) == before, "found under its new name"
+    assert part.file.read(part.position, part.size) == before, "read from the renamed file"
     assert [name for name in names(log) if name.endswith(".deleted")]
     log.purge(NOW_MS)
     assert not [name for name in names(log) if name.endswith(".deleted")]
-    assert_sound(log)
+    assert_consistent(log)
 
 
-async def test_two_cleanings_in_a_row_do_not_mix_up_what_is_still_being_read(nodes: Nodes) -> None:
+async def test_readers_survive_several_cleanings(nodes: Nodes) -> None:
     node = nodes[1]
     log = node.partition().log
     log.use_config(replace(COMPACT, file_delete_delay_ms=60_000))
@@ -170,28 +170,28 @@ async def test_two_cleanings_in_a_row_do_not_mix_up_what_is_still_being_read(nod
     assert len({part.file.path for part, _ in parts}) == 3
     log.purge(NOW_MS + 60_000)
     assert not [name for name in names(log) if name.endswith(".deleted")]
-    assert_sound(log)
+    assert_consistent(log)
 
 
-async def test_a_cut_stops_a_cleaning_and_the_next_one_works(nodes: Nodes) -> None:
+async def test_truncation_aborts_cleaning_and_next_one_succeeds(nodes: Nodes) -> None:
     node = nodes[1]
     fill(node)
     log = node.partition().log
 
-    def cut() -> None:
+    def truncate() -> None:
         log.truncate_to(130, NOW_MS)
         fill(node, count=20)
 
-    cleaner = Interrupted(node, cut, after=3)
+    cleaner = InterruptedCleaner(node, truncate, after=3)
     assert not await cleaner.clean_dirtiest()
-    assert_sound(log)
+    assert_consistent(log)
     assert set(read_all(log)) == set(range(150)), "nothing was replaced"
     before = last_values(log)
     assert await cleaner.clean_dirtiest()
     assert last_values(log) == before
 
 
-async def test_deleting_the_topic_stops_a_cleaning(nodes: Nodes) -> None:
+async def test_topic_deletion_aborts_cleaning(nodes: Nodes) -> None:
     node = nodes[1]
     fill(node)
     log = node.partition().log
@@ -199,17 +199,17 @@ async def test_deleting_the_topic_stops_a_cleaning(nodes: Nodes) -> None:
     def delete() -> None:
         node.replicas.stop_replica(TopicPartition(TOPIC, 0), delete=True)
 
-    assert not await Interrupted(node, delete, after=3).clean_dirtiest()
+    assert not await InterruptedCleaner(node, delete, after=3).clean_dirtiest()
     assert names(log) == []
     assert not node.logs.offline
 
 
-async def test_a_topic_deleted_and_made_anew_is_not_given_the_old_one_s_records(
+async def test_recreated_topic_gets_no_records_of_the_old_one(
     nodes: Nodes,
 ) -> None:
     node = nodes[1]
     fill(node)
-    task = asyncio.create_task(Interrupted(node).clean_dirtiest())
+    task = asyncio.create_task(InterruptedCleaner(node).clean_dirtiest())
     await asyncio.sleep(0)
     state = StopReplicaPartitionState(partition_index=0, leader_epoch=-2, delete_partition=True)
     await node.stop_replica(
@@ -224,34 +224,34 @@ async def test_a_topic_deleted_and_made_anew_is_not_given_the_old_one_s_records(
     assert not await task
     log = node.partition().log
     assert set(read_all(log)) == set(range(20))
-    assert_sound(log)
+    assert_consistent(log)
     assert not node.logs.offline
 
 
-async def test_a_broken_disk_stops_a_cleaning(nodes: Nodes) -> None:
+async def test_broken_disk_aborts_cleaning(nodes: Nodes) -> None:
     node = nodes[1]
     fill(node)
 
     def break_disk() -> None:
         node.logs.mark_offline(node.directory, StorageError(node.directory, "broken"))
 
-    cleaner = Interrupted(node, break_disk, after=3)
+    cleaner = InterruptedCleaner(node, break_disk, after=3)
     assert not await cleaner.clean_dirtiest()
     assert node.partition().is_offline
     assert not await cleaner.clean_dirtiest(), "there is nothing left to clean"
 
 
-async def test_another_policy_stops_a_cleaning(nodes: Nodes) -> None:
+async def test_policy_change_aborts_cleaning(nodes: Nodes) -> None:
     node = nodes[1]
     fill(node)
     log = node.partition().log
-    cleaner = Interrupted(node, lambda: log.use_config(TopicConfig()), after=3)
+    cleaner = InterruptedCleaner(node, lambda: log.use_config(TopicConfig()), after=3)
     assert not await cleaner.clean_dirtiest()
     assert len(read_all(log)) == RECORDS
-    assert_sound(log)
+    assert_consistent(log)
 
 
-async def test_deleted_segments_do_not_come_back_by_a_cleaning(nodes: Nodes) -> None:
+async def test_cleaning_does_not_restore_deleted_segments(nodes: Nodes) -> None:
     node = nodes[1]
     fill(node)
     log = node.partition().log
@@ -260,53 +260,51 @@ async def test_deleted_segments_do_not_come_back_by_a_cleaning(nodes: Nodes) -> 
         log.advance_log_start(100)
         assert log.delete_old_segments(NOW_MS) > 1
 
-    cleaner = Interrupted(node, delete_records, after=3)
+    cleaner = InterruptedCleaner(node, delete_records, after=3)
     assert not await cleaner.clean_dirtiest()
     assert log.log_start_offset == 100
     assert min(read_all(log)) == 100
-    assert_sound(log)
+    assert_consistent(log)
     before = last_values(log)
     assert await cleaner.clean_dirtiest()
     assert last_values(log) == before
 
 
 @pytest.mark.parametrize("after", [0, 3, 9])
-async def test_appends_and_a_change_of_leader_do_not_stop_a_cleaning(
-    nodes: Nodes, after: int
-) -> None:
+async def test_appends_and_leader_change_do_not_abort_cleaning(nodes: Nodes, after: int) -> None:
     node = nodes[1]
     fill(node)
     log = node.partition().log
 
-    def go_on() -> None:
+    def append_more() -> None:
         node.partition().stop_leading()
         node.partition().leader = node.id
         fill(node, count=100)
 
-    assert await Interrupted(node, go_on, after).clean_dirtiest()
+    assert await InterruptedCleaner(node, append_more, after).clean_dirtiest()
     assert log.log_end_offset == RECORDS + 100
     assert last_values(log) == {
         b"%d" % (number % KEYS): b"v%d" % number for number in range(100 - KEYS, 100)
     }
-    assert_sound(log)
+    assert_consistent(log)
 
 
-async def test_a_broker_that_stops_in_the_middle_leaves_nothing_behind(nodes: Nodes) -> None:
+async def test_cancelled_cleaning_leaves_no_files(nodes: Nodes) -> None:
     node = nodes[1]
     fill(node)
     log = node.partition().log
     reached = asyncio.Event()
-    cleaner = Interrupted(node, reached.set, after=4)
+    cleaner = InterruptedCleaner(node, reached.set, after=4)
     task = asyncio.create_task(cleaner.clean_dirtiest())
     await reached.wait()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert task.cancelled()
-    assert_sound(log)
+    assert_consistent(log)
     assert not log.is_rewritten
 
 
-async def test_a_damaged_segment_is_not_written_anew_with_a_right_checksum(nodes: Nodes) -> None:
+async def test_corrupt_segment_is_not_rewritten(nodes: Nodes) -> None:
     node = nodes[1]
     fill(node)
     log = node.partition().log
@@ -318,11 +316,11 @@ async def test_a_damaged_segment_is_not_written_anew_with_a_right_checksum(nodes
     assert not await cleaner.clean_dirtiest()
     assert path.read_bytes() == data
     assert not node.logs.offline
-    assert cleaner.failed_logs, "and it is not tried again and again"
+    assert cleaner.failed_logs, "it is not retried"
     assert await cleaner.find_dirtiest() is None
 
 
-async def test_the_last_record_of_a_log_stays_even_if_nothing_has_followed_it(
+async def test_last_record_of_log_is_kept(
     nodes: Nodes,
 ) -> None:
     node = nodes[1]
@@ -340,7 +338,7 @@ async def test_the_last_record_of_a_log_stays_even_if_nothing_has_followed_it(
     assert max(read_all(log)) == 100
 
 
-async def test_compact_delete_also_forgets_by_size(nodes: Nodes) -> None:
+async def test_compact_delete_also_deletes_by_size(nodes: Nodes) -> None:
     node = nodes[1]
     log = node.partition().log
     both = replace(COMPACT, cleanup_policy=("compact", "delete"), retention_bytes=5000)
@@ -351,19 +349,19 @@ async def test_compact_delete_also_forgets_by_size(nodes: Nodes) -> None:
     assert log.log_start_offset > 100
 
 
-async def test_a_log_that_was_compacted_may_have_holes_when_it_no_longer_is(nodes: Nodes) -> None:
+async def test_gaps_of_compacted_log_survive_policy_change(nodes: Nodes) -> None:
     node = nodes[1]
     log = node.partition().log
     fill(node, count=100)
     log.roll(NOW_MS)
-    for number in range(60):  # all of one key, so that whole segments are left empty
+    for number in range(60):  # all records have one key, so that whole segments become empty
         data = memoryview(bytearray(build_batch([Record(0, NOW_MS, b"0", b"%d" % number)])))
         node.partition().append(data, read_header(data), acks=1, now_ms=NOW_MS)
-    log.use_config(replace(COMPACT, segment_bytes=500))  # nothing is merged
+    log.use_config(replace(COMPACT, segment_bytes=500))  # segments are not merged
     cleaner = LogCleaner(node.config, node.replicas, StandingClock())
     assert await cleaner.clean_dirtiest()
     before = read_all(log)
     node.topics.config = replace(TopicConfig(), segment_bytes=500)
-    await node.stop()  # as a kill would, so that everything is read again
+    await node.stop()  # without a clean shutdown, so that recovery reads everything again
     await node.start()
     assert read_all(node.logs.logs[TopicPartition(TOPIC, 0)]) == before

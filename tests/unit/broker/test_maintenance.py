@@ -15,7 +15,7 @@ A, B = "/data/a", "/data/b"
 
 
 class SlowDisk(ForgetfulDisk):
-    """Files get their names when the test says so."""
+    """Disk that blocks every file replacement until the test allows it."""
 
     def __init__(self) -> None:
         super().__init__(now_ms=lambda: 0)
@@ -30,7 +30,7 @@ class SlowDisk(ForgetfulDisk):
         super().replace_bytes(path, data, sync=sync)
 
 
-async def test_a_disk_that_is_busy_keeps_nobody_waiting_for_a_checkpoint() -> None:
+async def test_slow_disk_does_not_block_the_loop_during_checkpoint() -> None:
     disk = SlowDisk()
     for directory in (A, B):
         disk.make_directory(directory)
@@ -45,8 +45,8 @@ async def test_a_disk_that_is_busy_keeps_nobody_waiting_for_a_checkpoint() -> No
     assert disk.read_bytes(f"{B}/replication-offset-checkpoint") == b"0\n0\n"
 
 
-class HeldTree(ForgetfulDisk):
-    """A directory is removed when the test says so."""
+class SlowRemovalDisk(ForgetfulDisk):
+    """Disk that blocks the removal of a directory until the test allows it."""
 
     def __init__(self) -> None:
         super().__init__(now_ms=lambda: 0)
@@ -61,52 +61,52 @@ class HeldTree(ForgetfulDisk):
         super().remove_tree(path)
 
 
-class StandingClock:
+class FixedClock:
     def now_ms(self) -> int:
         return 60_000
 
 
 @pytest.fixture
-def held() -> HeldTree:
-    disk = HeldTree()
+def slow_disk() -> SlowRemovalDisk:
+    disk = SlowRemovalDisk()
     for name in ("orders-0.1-delete", "orders-1.2-delete"):
         disk.make_directory(f"{A}/{name}")
     return disk
 
 
-def doomed_logs(disk: HeldTree) -> LogManager:
+def logs_to_purge(disk: SlowRemovalDisk) -> LogManager:
     logs = LogManager(disk, [A], random=Random(1))
     logs.pending_removals = [(60_000, f"{A}/orders-0.1-delete"), (60_001, f"{A}/orders-1.2-delete")]
     return logs
 
 
-async def test_large_files_keep_nobody_waiting_while_they_are_removed(held: HeldTree) -> None:
-    logs = doomed_logs(held)
-    removed = asyncio.create_task(purge(logs, StandingClock()))
-    await asyncio.to_thread(held.asked.wait, 30)
-    held.may_remove.set()
+async def test_removal_of_directories_does_not_block_the_loop(slow_disk: SlowRemovalDisk) -> None:
+    logs = logs_to_purge(slow_disk)
+    removed = asyncio.create_task(purge(logs, FixedClock()))
+    await asyncio.to_thread(slow_disk.asked.wait, 30)
+    slow_disk.may_remove.set()
     await removed
-    assert held.list(A) == ["orders-1.2-delete"]
+    assert slow_disk.list(A) == ["orders-1.2-delete"]
     assert logs.pending_removals == [(60_001, f"{A}/orders-1.2-delete")]
     assert not logs.offline
 
 
-async def test_a_directory_that_cannot_be_removed_is_on_a_broken_disk(held: HeldTree) -> None:
-    logs = doomed_logs(held)
-    held.is_broken = True
-    held.may_remove.set()
-    await purge(logs, StandingClock())
+async def test_failed_removal_takes_directory_offline(slow_disk: SlowRemovalDisk) -> None:
+    logs = logs_to_purge(slow_disk)
+    slow_disk.is_broken = True
+    slow_disk.may_remove.set()
+    await purge(logs, FixedClock())
     assert list(logs.offline) == [A]
 
 
-async def test_who_stops_waits_for_the_removal_under_way(held: HeldTree) -> None:
-    logs = doomed_logs(held)
-    removed = asyncio.create_task(purge(logs, StandingClock()))
-    await asyncio.to_thread(held.asked.wait, 30)
+async def test_cancelled_purge_waits_for_removal_in_progress(slow_disk: SlowRemovalDisk) -> None:
+    logs = logs_to_purge(slow_disk)
+    removed = asyncio.create_task(purge(logs, FixedClock()))
+    await asyncio.to_thread(slow_disk.asked.wait, 30)
     removed.cancel()
     await asyncio.wait([removed], timeout=0.05)
     assert not removed.done()
-    held.may_remove.set()
+    slow_disk.may_remove.set()
     await asyncio.wait([removed])
     assert removed.cancelled()
-    assert held.list(A) == ["orders-1.2-delete"]
+    assert slow_disk.list(A) == ["orders-1.2-delete"]

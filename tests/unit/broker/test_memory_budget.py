@@ -1,4 +1,4 @@
-"""Memory of connections: granted in turn, counted once, given back when a connection closes."""
+"""Request memory of connections: granted in order, counted once, released when a connection closes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LARGE = 10 * BUSY_BUFFER_BYTES
 CLIENTS = 3
 
 
-def opened(memory: MemoryBudget) -> MemoryStream:
+def open_stream(memory: MemoryBudget) -> MemoryStream:
     stream = MemoryStream()
     stream.connection = Connection(
         stream,
@@ -26,61 +26,61 @@ def opened(memory: MemoryBudget) -> MemoryStream:
     return stream
 
 
-async def turns() -> None:
+async def run_loop() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
 
 
-def begin(stream: MemoryStream, size: int) -> Connection:
-    """The first bytes of a frame arrive."""
+def begin_frame(stream: MemoryStream, size: int) -> Connection:
+    """Deliver the first bytes of a frame."""
     stream.deliver(connections.SIZE.pack(size) + bytes(2))
     assert stream.connection is not None
     return stream.connection
 
 
-async def test_memory_is_granted_in_the_order_of_requests() -> None:
+async def test_memory_is_granted_in_request_order() -> None:
     memory = MemoryBudget(LARGE + 4)
-    first, *others = (begin(opened(memory), LARGE) for _ in range(CLIENTS))
+    first, *others = (begin_frame(open_stream(memory), LARGE) for _ in range(CLIENTS))
     assert first.reserved_bytes == memory.used_bytes == LARGE + 4
     assert list(memory.waiting) == others
-    small = begin(opened(memory), BUSY_BUFFER_BYTES)
+    small = begin_frame(open_stream(memory), BUSY_BUFFER_BYTES)
     assert list(memory.waiting) == [*others, small]
     first.stream.close("gone")
-    await turns()
+    await run_loop()
     assert others[0].reserved_bytes == memory.used_bytes
     assert list(memory.waiting) == [others[1], small]
 
 
-async def test_closed_connections_leave_nothing_reserved() -> None:
+async def test_closed_connections_release_memory() -> None:
     memory = MemoryBudget(LARGE + 4)
-    streams = [opened(memory) for _ in range(CLIENTS)]
+    streams = [open_stream(memory) for _ in range(CLIENTS)]
     for stream in streams:
-        begin(stream, LARGE)
+        begin_frame(stream, LARGE)
     for stream in streams:
         stream.close("gone")
-        await turns()
+        await run_loop()
     assert (memory.used_bytes, dict(memory.holders), dict(memory.waiting)) == (0, {}, {})
 
 
-async def test_waiting_connection_that_works_again_is_not_counted_twice() -> None:
-    """It does so when the response to an earlier produce is ready."""
+async def test_waiting_connection_is_counted_once() -> None:
+    """A connection works again when the response to an earlier produce is ready."""
     memory = MemoryBudget(LARGE + 4)
-    holder, waiter = (begin(opened(memory), LARGE) for _ in range(2))
+    holder, waiter = (begin_frame(open_stream(memory), LARGE) for _ in range(2))
     waiter.serve_frames()
     waiter.serve_frames()
     assert list(memory.waiting) == [waiter]
     holder.stream.close("gone")
     waiter.serve_frames()
-    await turns()
+    await run_loop()
     assert waiter.reserved_bytes == memory.used_bytes == LARGE + 4
     assert not waiter.waits_for_memory
     waiter.stream.close("gone")
     assert memory.used_bytes == 0
 
 
-async def test_connection_with_the_oldest_unread_responses_is_closed() -> None:
+async def test_connection_with_oldest_unread_responses_is_closed() -> None:
     memory = MemoryBudget(LARGE)
-    streams = [opened(memory) for _ in range(CLIENTS)]
+    streams = [open_stream(memory) for _ in range(CLIENTS)]
     for stream in streams:
         assert stream.connection is not None
         memory.add_unsent(stream.connection, connections.UNSENT_BYTES_MAX // 2)
@@ -88,7 +88,7 @@ async def test_connection_with_the_oldest_unread_responses_is_closed() -> None:
     assert memory.unsent_bytes == connections.UNSENT_BYTES_MAX
 
 
-async def test_promise_of_a_closed_connection_is_forgotten() -> None:
+async def test_promise_is_dropped_if_connection_is_closed() -> None:
     started = []
 
     async def waiting() -> None:
@@ -100,7 +100,7 @@ async def test_promise_of_a_closed_connection_is_forgotten() -> None:
     async def serve() -> PendingResponse:
         return PendingResponse(waiting(), encode)
 
-    stream = opened(MemoryBudget(LARGE))
+    stream = open_stream(MemoryBudget(LARGE))
     assert stream.connection is not None
     stream.connection.await_response(serve())
     answering = stream.connection.in_progress

@@ -11,7 +11,7 @@ from barnabas.wire.codec import encode
 from tests.unit.wire.random_messages import random_message
 
 
-def test_advertised_apis_are_those_with_a_route() -> None:
+def test_every_advertised_api_has_a_route() -> None:
     assert ROUTES.keys() == APIS.keys()
 
 

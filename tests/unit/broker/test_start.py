@@ -1,4 +1,4 @@
-"""A broker whose registry session ends while it starts, at whichever write: it begins anew, and is registered."""
+"""Registry sessions that expire while a broker starts: the broker retries and registers."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tests.lifecycle.trap import CrashPoint, Kind, Trap, TrappedRegistry, When
 CONFIG, _ = load_broker_config(
     {"broker.id": "1", "listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": "/data"}
 )
-ENTRY = znodes.broker_path(BrokerId(1))
+BROKER_ZNODE = znodes.broker_path(BrokerId(1))
 
 
-class Stand:
-    """What a broker stands on, for one life after the other."""
+class BrokerStand:
+    """Registry and disk that outlive the brokers started on them."""
 
     def __init__(self) -> None:
         self.trap = Trap()
@@ -47,17 +47,17 @@ class Stand:
             ),
         )
 
-    def end_session(self) -> bool:
+    def expire_sessions(self) -> bool:
         for session in list(self.registry.sessions.values()):
             self.registry.expire(session)
             self.ended += 1
         return False
 
-    async def writes(self) -> list[str]:
-        """What a start writes, once all that stays is there."""
+    async def writes_of_start(self) -> list[str]:
+        """Return the registry writes of a start once all persistent znodes exist."""
         written: list[str] = []
         for _ in range(2):
-            self.trap.set(None, self.end_session)
+            self.trap.set(None, self.expire_sessions)
             broker = self.broker()
             await broker.start()
             written = [label for _, label in self.trap.labels]
@@ -65,19 +65,21 @@ class Stand:
         return written
 
 
-async def test_a_session_that_ends_at_any_write_of_a_start_costs_a_second_attempt() -> None:
-    stand = Stand()
+async def test_session_expiry_at_any_write_costs_one_retry() -> None:
+    stand = BrokerStand()
     try:
-        labels = await stand.writes()
+        labels = await stand.writes_of_start()
         begin = len(znodes.PERSISTENT_PATHS)
-        assert any(ENTRY in label for label in labels[begin:])
+        assert any(BROKER_ZNODE in label for label in labels[begin:])
         for number in range(begin, len(labels) + 1):
             for when in When:
-                stand.trap.set(CrashPoint(when, Kind.WRITE, number), stand.end_session)
+                stand.trap.set(CrashPoint(when, Kind.WRITE, number), stand.expire_sessions)
                 broker = stand.broker()
                 async with asyncio.timeout(30):
                     await broker.start()
-                    while stand.registry.tree.find(ENTRY) is None:  # it may be registering again
+                    while (
+                        stand.registry.tree.find(BROKER_ZNODE) is None
+                    ):  # it may be registering again
                         await asyncio.sleep(0.001)
                 assert broker.registry is not None
                 await broker.stop()
@@ -86,18 +88,18 @@ async def test_a_session_that_ends_at_any_write_of_a_start_costs_a_second_attemp
         await stand.registry.close()
 
 
-async def test_where_no_session_lasts_long_enough_the_start_fails() -> None:
-    stand = Stand()
+async def test_start_fails_if_every_session_expires() -> None:
+    stand = BrokerStand()
     attempts = 0
 
-    class Hopeless(ForgetfulDisk):
+    class ExpiringDisk(ForgetfulDisk):
         def lock(self, path: str):  # type: ignore[no-untyped-def]
             nonlocal attempts
             attempts += 1
-            stand.end_session()
+            stand.expire_sessions()
             return super().lock(path)
 
-    stand.disk = Hopeless()
+    stand.disk = ExpiringDisk()
     try:
         with pytest.raises(RegistrySessionExpired):
             await stand.broker().start()
@@ -106,16 +108,16 @@ async def test_where_no_session_lasts_long_enough_the_start_fails() -> None:
         await stand.registry.close()
 
 
-async def test_who_starts_on_a_directory_in_use_hears_so_at_once_whatever_its_id() -> None:
-    """And not when the one that uses it, registered under the same id, could as well have been a former self."""
-    stand = Stand()
+async def test_second_broker_on_locked_directory_fails_at_once() -> None:
+    """It does not first wait for the znode of the first broker, which has the same id, to expire."""
+    stand = BrokerStand()
     first, second = stand.broker(), stand.broker()
     try:
         await first.start()
         async with asyncio.timeout(first.registration_timeout_s / 2):
             with pytest.raises(DirectoryLocked, match="another broker is using"):
                 await second.start()
-        assert stand.disk.locks, "the first one keeps it"
+        assert stand.disk.locks, "the first broker keeps the lock"
         await first.stop()
         await second.start()
         await second.stop()

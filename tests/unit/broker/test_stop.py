@@ -1,4 +1,4 @@
-"""A broker that ends tells nobody of a disk that breaks meanwhile: the end of its session says more."""
+"""A disk that breaks during shutdown is only logged: the end of the session tells the controller."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 from barnabas.errors import StorageError
 from barnabas.storage.checkpoints import CLEAN_SHUTDOWN
 from simulator.disk import ForgetfulDisk
-from tests.unit.broker.test_start import Stand
+from tests.unit.broker.test_start import BrokerStand
 
 
-class BreaksAtTheEnd(ForgetfulDisk):
-    """It takes no mark of a clean end."""
+class FailingMarkerDisk(ForgetfulDisk):
+    """Disk that fails to write the clean shutdown marker."""
 
     def replace_bytes(self, path: str, data: bytes, *, sync: bool = True) -> None:
         if path.endswith(CLEAN_SHUTDOWN):
@@ -22,11 +22,11 @@ class BreaksAtTheEnd(ForgetfulDisk):
         super().replace_bytes(path, data, sync=sync)
 
 
-async def test_a_disk_that_breaks_while_a_broker_ends_is_said_once_and_nothing_fails(
+async def test_disk_failure_during_shutdown_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    stand = Stand()
-    stand.disk = BreaksAtTheEnd()
+    stand = BrokerStand()
+    stand.disk = FailingMarkerDisk()
     try:
         broker = stand.broker()
         await broker.start()

@@ -1,4 +1,4 @@
-"""The event of a new topic names the settings that its size was taken from."""
+"""The event of a new topic names the settings its partition count and replication factor come from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from barnabas.model import BrokerId
 OUTCOME = CreationOutcome(name="t", replicas=((BrokerId(1), BrokerId(2)),) * 3)
 
 
-def test_creation_facts_name_the_settings_behind_default_counts() -> None:
+def test_creation_event_names_settings_of_default_counts() -> None:
     client, other = Requester("app", "::1"), Requester("app", "::1", 2)
 
     def defaults(requester: Requester, **wish: Any) -> object:

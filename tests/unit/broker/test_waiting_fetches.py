@@ -1,4 +1,6 @@
-"""A fetch that waits is woken by every change that concerns it, and takes nothing from the fetch that follows it."""
+"""A waiting fetch is woken by every relevant change and takes no data from the next fetch of its
+session.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ CONNECTION = cast(Connection, SimpleNamespace(listener_name="PLAINTEXT"))
 
 
 @pytest.fixture
-async def two() -> AsyncIterator[Nodes]:
+async def two_nodes() -> AsyncIterator[Nodes]:
     nodes = Nodes(Node(1), Node(2))
     await nodes.start()
     await nodes.lead(1, to=(1,))
@@ -50,7 +52,7 @@ async def connect(nodes: Nodes) -> BrokerConnection:
 def fetch(
     nodes: Nodes, session_id: int, epoch: int, *offsets: int, wait_ms: int = 60_000
 ) -> FetchRequest:
-    """A fetch of broker 2. It names the partition if there is an offset."""
+    """Build a fetch request of broker 2. It names the partition only if an offset is given."""
     partitions = tuple(
         FetchPartition(
             partition=0,
@@ -76,18 +78,18 @@ def is_waiting(session: FetchSession, epoch: int) -> bool:
     return session.epoch == epoch and session.waiting_fetch is not None
 
 
-async def test_superseded_fetch_of_a_session_does_not_take_its_news(two: Nodes) -> None:
-    leader = two[1]
+async def test_superseded_fetch_takes_no_updates_of_session(two_nodes: Nodes) -> None:
+    leader = two_nodes[1]
     leader.append(b"one")
-    former, latter = await connect(two), await connect(two)
+    former, latter = await connect(two_nodes), await connect(two_nodes)
     try:
-        opened = await former.exchange(fetch(two, 0, 0, 0), FetchResponse, timeout_s=10)
+        opened = await former.exchange(fetch(two_nodes, 0, 0, 0), FetchResponse, timeout_s=10)
         (session,) = leader.context.sessions.sessions.values()
-        # The follower has given up this fetch, and the leader does not know it yet.
-        request = fetch(two, opened.session_id, 1, 1, wait_ms=300)
+        # The follower has abandoned this fetch; the leader does not know that yet.
+        request = fetch(two_nodes, opened.session_id, 1, 1, wait_ms=300)
         abandoned = asyncio.ensure_future(former.exchange(request, FetchResponse, timeout_s=10))
         await eventually(partial(is_waiting, session, 2))
-        request = fetch(two, opened.session_id, 2, wait_ms=1000)
+        request = fetch(two_nodes, opened.session_id, 2, wait_ms=1000)
         answer = await latter.exchange(request, FetchResponse, timeout_s=10)
         found = [each.high_watermark for topic in answer.responses for each in topic.partitions]
         assert found == [1]
@@ -97,30 +99,30 @@ async def test_superseded_fetch_of_a_session_does_not_take_its_news(two: Nodes) 
         latter.close()
 
 
-async def test_failure_of_a_waiting_fetch_closes_its_connection(
-    two: Nodes, monkeypatch: pytest.MonkeyPatch
+async def test_failure_of_waiting_fetch_closes_connection(
+    two_nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connection = await connect(two)
-    request = fetch(two, 0, -1, 0)
+    connection = await connect(two_nodes)
+    request = fetch(two_nodes, 0, -1, 0)
     waiting = asyncio.ensure_future(connection.exchange(request, FetchResponse, timeout_s=5))
-    await eventually(lambda: bool(two[1].partition().end_watchers))
+    await eventually(lambda: bool(two_nodes[1].partition().end_watchers))
 
     def broken(_: Fetch) -> list[PartitionRead]:
         raise RuntimeError("a defect")
 
     monkeypatch.setattr(Fetch, "read_partitions", broken)
-    two[1].append(b"one")
+    two_nodes[1].append(b"one")
     with pytest.raises(ConnectionError):
         await waiting
 
 
-async def test_session_of_a_fetch_that_was_interrupted_between_turns_is_closed(two: Nodes) -> None:
-    """The client may continue the session, and would not name the partitions again that are missing in it."""
-    context = two[1].context
-    opened = run_to_end(handle(context, fetch(two, 0, 0, 0, wait_ms=0), HEADER, CONNECTION))
+async def test_fetch_interrupted_between_turns_closes_its_session(two_nodes: Nodes) -> None:
+    """The client would continue the session without naming the missing partitions again."""
+    context = two_nodes[1].context
+    opened = run_to_end(handle(context, fetch(two_nodes, 0, 0, 0, wait_ms=0), HEADER, CONNECTION))
     assert isinstance(opened, FetchResult)
     (session,) = context.sessions.sessions.values()
-    request = fetch(two, session.id, 1, 0)
+    request = fetch(two_nodes, session.id, 1, 0)
     (topic,) = request.topics
     many = tuple(
         topic.partitions[0]._replace(partition=index) for index in range(2 * PARTITIONS_PER_TURN)

@@ -1,4 +1,4 @@
-"""Every command of the tree, given arguments that are no names: what it prints of them is escaped."""
+"""Every command escapes hostile arguments in its output."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from support.command import run
 
 HOSTILE = "x\n\x1b[31m\x9b\u202e\u2028\ufeff\udcff\nforged"
 LONG_RUNNING = {"up", "broker", "zookeeper"}
-"""They configure the logging of their process, and need one of their own."""
+"""Commands that configure logging and therefore run in a process of their own."""
 
 
-def leaves(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def leaf_commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         if isinstance(command, click.Group):
-            yield from leaves(command, (*path, name))
+            yield from leaf_commands(command, (*path, name))
         else:
             yield (*path, name)
 
@@ -36,30 +36,28 @@ def command_at(path: tuple[str, ...]) -> click.Command:
     return found
 
 
-COMMANDS = list(leaves(main.cli))
+COMMANDS = list(leaf_commands(main.cli))
 
 
-def assert_clean(captured: tuple[str, str]) -> None:
+def assert_printable(captured: tuple[str, str]) -> None:
     lines = "\n".join(captured).split("\n")
     for line in lines:
         assert line.replace("\t", "").isprintable(), repr(line)
         assert not line.startswith("forged"), lines
-    assert any(lines), "the command says what is wrong"
+    assert any(lines), "the command reports an error"
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
-def test_unknown_options_are_quoted_escaped(
+def test_unknown_options_are_escaped(
     path: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main.run_command([*path, f"--{HOSTILE}"]) != 0
-    assert_clean(capsys.readouterr())
+    assert_printable(capsys.readouterr())
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
-def test_arguments_are_quoted_escaped(
-    path: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Either there are too many of them, or no broker answers, or there is no such file."""
+def test_arguments_are_escaped(path: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    """The command fails: too many arguments, no broker, or no such file."""
     params = command_at(path).params
     count = sum(isinstance(each, click.Argument) for each in params) or 1
     options = {option for each in params for option in each.opts}
@@ -68,24 +66,24 @@ def test_arguments_are_quoted_escaped(
     if path[0] in LONG_RUNNING:
         ended = run(*given)
         assert ended.returncode != 0
-        assert_clean((ended.stdout, ended.stderr))
+        assert_printable((ended.stdout, ended.stderr))
         return
     assert main.run_command(given) != 0
-    assert_clean(capsys.readouterr())
+    assert_printable(capsys.readouterr())
 
 
 @pytest.mark.parametrize("path", [each for each in COMMANDS if each[0] not in LONG_RUNNING])
-def test_option_values_are_quoted_escaped(
+def test_option_values_are_escaped(
     path: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for option in command_at(path).params:
         if isinstance(option, click.Option) and not option.is_flag and not option.count:
             given = [*path, option.opts[-1], HOSTILE, *["x"] * 3]
             assert main.run_command(given) != 0
-            assert_clean(capsys.readouterr())
+            assert_printable(capsys.readouterr())
 
 
-def test_names_a_shell_cannot_take_back_are_not_completed() -> None:
+def test_unprintable_names_are_not_completed() -> None:
     names = ["orders", "or\nplain,forged", "or\x1b[31m", "größe"]
     assert [item.value for item in completions(names, "or")] == ["orders"]
     assert [item.value for item in completions(names, "")] == ["orders", "größe"]

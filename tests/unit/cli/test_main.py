@@ -8,7 +8,7 @@ import pytest
 from barnabas.cli.main import COMMANDS, run_command
 
 
-def test_help_lists_every_command_without_importing_any() -> None:
+def test_help_lists_every_command_without_importing_it() -> None:
     program = (
         "import sys; from barnabas.cli.main import run_command; run_command(['--help']);"
         "print(sorted(name for name in sys.modules if name.startswith('barnabas.')))"
@@ -24,18 +24,18 @@ def test_help_lists_every_command_without_importing_any() -> None:
     assert all(name in done.stdout for name in COMMANDS)
 
 
-OURS = [name for name in COMMANDS if not name.startswith("kafka-")]  # Kafka's help is another
+OURS = [
+    name for name in COMMANDS if not name.startswith("kafka-")
+]  # the help of Kafka's commands has another format
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_every_command_that_is_listed_can_be_called(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_listed_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command([name, "--help"]) == 0
     assert f"barnabas {name}" in capsys.readouterr().out
 
 
-def test_a_mistyped_command_is_wrong_usage_and_the_near_one_is_named(
+def test_mistyped_command_suggests_similar_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run_command(["topcs", "list"]) == 2
@@ -60,20 +60,20 @@ def test_a_mistyped_command_is_wrong_usage_and_the_near_one_is_named(
         ["topics", "list", "--output", "xml"],
     ],
 )
-def test_wrong_usage_is_found_before_any_broker_is_asked(
+def test_wrong_usage_is_found_before_connecting(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_command(arguments) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert "rror:" in told.err
-    assert "Traceback" not in told.err
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "rror:" in captured.err
+    assert "Traceback" not in captured.err
 
 
-def test_where_nobody_listens_the_exit_code_says_the_cluster_did_not(
+def test_unreachable_cluster_exits_with_1(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run_command(["topics", "list", "-b", "127.0.0.1:1"]) == 1
-    told = capsys.readouterr().err
-    assert "127.0.0.1:1" in told
-    assert "barnabas up" in told
+    captured = capsys.readouterr().err
+    assert "127.0.0.1:1" in captured
+    assert "barnabas up" in captured

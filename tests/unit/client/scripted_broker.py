@@ -1,4 +1,4 @@
-"""A listener that answers as a test tells it to: for what a real broker cannot be made to say on demand."""
+"""A listener with scripted responses, for behaviour a real broker does not show on demand."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ Answer = Callable[[Any], Message | None]
 
 
 class ScriptedBroker:
-    """`answers` maps request classes to functions; None as an answer closes the connection."""
+    """Broker whose `answers` map request classes to functions. A function that returns None closes
+    the connection.
+    """
 
     def __init__(
         self, answers: dict[type[Message], Answer] | None = None, node_id: int = 0
@@ -46,7 +48,7 @@ class ScriptedBroker:
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    def asked(self, kind: type[Message]) -> list[Any]:
+    def received(self, kind: type[Message]) -> list[Any]:
         return [request for request in self.requests if isinstance(request, kind)]
 
     def __enter__(self) -> Self:
@@ -54,7 +56,7 @@ class ScriptedBroker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Closing alone would not wake the thread that waits in accept.
+        # Closing alone would not wake the thread blocked in accept.
         self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
         for connection in self.connections:

@@ -36,19 +36,19 @@ def unused_port() -> int:
         return port
 
 
-def test_addresses_are_read_as_people_write_them() -> None:
+def test_addresses_are_parsed_with_default_port_and_ipv6() -> None:
     assert parse_addresses("a:1, b:2") == [("a", 1), ("b", 2)]
     assert parse_addresses(["a"]) == [("a", 9092)]
     assert parse_addresses("[::1]:9093,[::1]") == [("::1", 9093), ("::1", 9092)]
 
 
 @pytest.mark.parametrize("text", ["", " , ", "a:", ":1", "a:b", "a:0", "a:70000"])
-def test_what_is_no_address_is_a_wrong_setting(text: str) -> None:
+def test_invalid_address_is_a_config_error(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_addresses(text)
 
 
-def test_where_nobody_listens_it_says_what_was_tried_at_once() -> None:
+def test_unreachable_cluster_lists_attempts() -> None:
     ports = unused_port(), unused_port()
     with (
         Cluster([f"127.0.0.1:{port}" for port in ports]) as cluster,
@@ -59,7 +59,7 @@ def test_where_nobody_listens_it_says_what_was_tried_at_once() -> None:
     assert "refused" in caught.value.tried[0][1]
 
 
-def test_one_address_that_answers_is_enough() -> None:
+def test_one_reachable_address_is_enough() -> None:
     with (
         ScriptedBroker() as broker,
         Cluster([f"127.0.0.1:{unused_port()}", broker.address]) as cluster,
@@ -68,23 +68,23 @@ def test_one_address_that_answers_is_enough() -> None:
         assert cluster.view.cluster_id == "scripted"
 
 
-def test_a_topic_that_stays_unknown_is_an_error_after_a_moment() -> None:
+def test_unknown_topic_is_an_error_after_retries() -> None:
     with ScriptedBroker() as broker, Cluster(broker.address, timeout_s=30) as cluster:
         with pytest.raises(ApiError) as caught:
             cluster.topic("ordres")
         assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert len(broker.asked(MetadataRequest)) > 1
+        assert len(broker.received(MetadataRequest)) > 1
         assert all(
-            not request.allow_auto_topic_creation for request in broker.asked(MetadataRequest)
+            not request.allow_auto_topic_creation for request in broker.received(MetadataRequest)
         )
 
 
-def test_a_lost_connection_is_made_anew_and_the_question_asked_again() -> None:
-    hung_up: list[object] = []
+def test_request_is_retried_on_new_connection() -> None:
+    requests: list[object] = []
 
     def create(request: CreateTopicsRequest) -> CreateTopicsResponse | None:
-        hung_up.append(request)
-        if len(hung_up) == 1:
+        requests.append(request)
+        if len(requests) == 1:
             return None
         return CreateTopicsResponse(topics=(CreatableTopicResult(name="a", num_partitions=3),))
 
@@ -95,14 +95,14 @@ def test_a_lost_connection_is_made_anew_and_the_question_asked_again() -> None:
         (outcome,) = Admin(cluster).create_topics([NewTopic(name="a")])
     assert outcome.error is None
     assert outcome.partitions == 3
-    assert len(hung_up) == 2
+    assert len(requests) == 2
 
 
-def test_the_new_controller_is_looked_for_when_the_old_one_declines() -> None:
+def test_new_controller_is_looked_up_after_not_controller() -> None:
     codes = [ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_CONTROLLER, ErrorCode.TOPIC_ALREADY_EXISTS]
 
     def create(_request: CreateTopicsRequest) -> CreateTopicsResponse:
-        result = CreatableTopicResult(name="a", error_code=codes.pop(0), error_message="told")
+        result = CreatableTopicResult(name="a", error_code=codes.pop(0), error_message="reason")
         return CreateTopicsResponse(topics=(result,))
 
     with (
@@ -112,11 +112,11 @@ def test_the_new_controller_is_looked_for_when_the_old_one_declines() -> None:
         (outcome,) = Admin(cluster).create_topics([NewTopic(name="a")])
     assert outcome.error is not None
     assert outcome.error.code is ErrorCode.TOPIC_ALREADY_EXISTS
-    assert outcome.error.message == "told"
+    assert outcome.error.message == "reason"
     assert not codes
 
 
-def test_who_was_declined_while_others_were_granted_is_asked_for_again_alone() -> None:
+def test_only_rejected_topics_are_requested_again() -> None:
     declined, granted = ErrorCode.NOT_CONTROLLER, ErrorCode.NONE
     codes = [{"a": granted, "b": declined, "c": granted}, {"b": declined}, {"b": granted}]
 
@@ -154,23 +154,27 @@ def test_who_was_declined_while_others_were_granted_is_asked_for_again_alone() -
         assert not codes
         both = {"a": declined, "b": declined}
         codes += [both, {"a": granted, "b": declined}, {"b": granted}]
-        wishes = [NewPartitions(name=name, count=3) for name in "ab"]
-        grown = Admin(cluster).create_partitions(wishes)
+        new_partitions = [NewPartitions(name=name, count=3) for name in "ab"]
+        grown = Admin(cluster).create_partitions(new_partitions)
         assert not codes
     assert [(each.name, each.error) for each in created] == [("a", None), ("b", None), ("c", None)]
     assert [(each.name, each.error) for each in deleted] == [("a", None), ("b", None)]
     assert [(each.name, each.error) for each in grown] == [("a", None), ("b", None)]
 
 
-def test_a_name_whose_deletion_is_not_finished_is_waited_for_but_not_for_ever(
+def test_creation_waits_for_pending_deletion_with_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     exists = ErrorCode.TOPIC_ALREADY_EXISTS
-    told = [(exists, "Topic 'a' is marked for deletion."), (exists, "marked for deletion"), (0, "")]
+    responses = [
+        (exists, "Topic 'a' is marked for deletion."),
+        (exists, "marked for deletion"),
+        (0, ""),
+    ]
 
     def create(_request: CreateTopicsRequest) -> CreateTopicsResponse:
-        code, why = told.pop(0) if len(told) > 1 else told[0]
-        result = CreatableTopicResult(name="a", error_code=code, error_message=why)
+        code, message = responses.pop(0) if len(responses) > 1 else responses[0]
+        result = CreatableTopicResult(name="a", error_code=code, error_message=message)
         return CreateTopicsResponse(topics=(result,))
 
     with (
@@ -179,24 +183,24 @@ def test_a_name_whose_deletion_is_not_finished_is_waited_for_but_not_for_ever(
     ):
         admin = Admin(cluster)
         assert [each.error for each in admin.create_topics([NewTopic(name="a")])] == [None]
-        assert len(broker.asked(CreateTopicsRequest)) == 3
+        assert len(broker.received(CreateTopicsRequest)) == 3
         monkeypatch.setattr("barnabas.client.admin.DELETION_WAIT_S", 0.1)
-        told[:] = [(exists, "still marked for deletion")]
+        responses[:] = [(exists, "still marked for deletion")]
         (outcome,) = admin.create_topics([NewTopic(name="a")])
         assert outcome.error is not None
-        told[:] = [(exists, "already exists")]
-        before = len(broker.asked(CreateTopicsRequest))
+        responses[:] = [(exists, "already exists")]
+        before = len(broker.received(CreateTopicsRequest))
         admin.create_topics([NewTopic(name="a")])
-        assert len(broker.asked(CreateTopicsRequest)) == before + 1
+        assert len(broker.received(CreateTopicsRequest)) == before + 1
 
 
-def test_a_broker_that_does_not_answer_is_left_after_the_timeout() -> None:
+def test_silent_broker_times_out() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(ApiError) as caught:
         BlockingConnection.open("127.0.0.1", silent.getsockname()[1], client_id="me", timeout_s=0.1)
     assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_a_listener_of_another_kind_is_recognised() -> None:
+def test_closed_handshake_is_a_network_exception() -> None:
     with (
         ScriptedBroker({ApiVersionsRequest: lambda _: None}) as broker,
         pytest.raises(ApiError) as caught,
@@ -205,7 +209,7 @@ def test_a_listener_of_another_kind_is_recognised() -> None:
     assert caught.value.code is ErrorCode.NETWORK_EXCEPTION
 
 
-def test_a_timed_out_connection_is_not_used_again() -> None:
+def test_timed_out_connection_is_not_reused() -> None:
     over = threading.Event()
 
     def never(_request: MetadataRequest) -> None:

@@ -1,4 +1,4 @@
-"""The connection between brokers: how an exchange ends that our side interrupts."""
+"""Connection between brokers: exchanges that our side interrupts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from barnabas.world.ports import Stream
 
 
 class SilentStream:
-    """A peer that never answers."""
+    """Stream to a peer that never responds."""
 
     def __init__(self, connection: BrokerConnection) -> None:
         self.connection = connection
@@ -32,7 +32,7 @@ def connection() -> BrokerConnection:
     return connection
 
 
-async def begun(connection: BrokerConnection) -> asyncio.Task[ApiVersionsResponse]:
+async def start_exchange(connection: BrokerConnection) -> asyncio.Task[ApiVersionsResponse]:
     exchange = connection.exchange(ApiVersionsRequest(), ApiVersionsResponse, timeout_s=60)
     task = asyncio.ensure_future(exchange)
     await asyncio.sleep(0)
@@ -40,29 +40,33 @@ async def begun(connection: BrokerConnection) -> asyncio.Task[ApiVersionsRespons
     return task
 
 
-async def test_interrupted_exchange_raises_its_own_error(connection: BrokerConnection) -> None:
-    exchange = await begun(connection)
+async def test_interrupted_exchange_raises_exchange_interrupted(
+    connection: BrokerConnection,
+) -> None:
+    exchange = await start_exchange(connection)
     connection.interrupt("more to fetch")
     with pytest.raises(ExchangeInterrupted, match="more to fetch"):
         await exchange
     assert not connection.is_open
 
 
-async def test_next_exchange_after_an_interruption_fails(connection: BrokerConnection) -> None:
-    exchange = await begun(connection)
+async def test_exchange_after_interruption_fails(connection: BrokerConnection) -> None:
+    exchange = await start_exchange(connection)
     connection.interrupt("more to fetch")
     await asyncio.gather(exchange, return_exceptions=True)
     with pytest.raises(ConnectionError):
         await connection.exchange(ApiVersionsRequest(), ApiVersionsResponse, timeout_s=60)
 
 
-async def test_interruption_is_ignored_without_an_exchange(connection: BrokerConnection) -> None:
+async def test_interruption_without_exchange_is_ignored(connection: BrokerConnection) -> None:
     connection.interrupt("more to fetch")
     assert connection.is_open
 
 
-async def test_interruption_is_ignored_once_an_answer_arrives(connection: BrokerConnection) -> None:
-    exchange = await begun(connection)
+async def test_interruption_is_ignored_once_a_response_arrives(
+    connection: BrokerConnection,
+) -> None:
+    exchange = await start_exchange(connection)
     connection.received(2)
     connection.interrupt("more to fetch")
     assert connection.is_open
@@ -72,6 +76,6 @@ async def test_interruption_is_ignored_once_an_answer_arrives(connection: Broker
         await exchange
 
 
-async def test_timeout_says_how_long_it_waited(connection: BrokerConnection) -> None:
+async def test_timeout_error_names_the_duration(connection: BrokerConnection) -> None:
     with pytest.raises(TimeoutError, match=r"no response within 0\.01 s"):
         await connection.exchange(ApiVersionsRequest(), ApiVersionsResponse, timeout_s=0.01)

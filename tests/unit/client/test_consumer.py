@@ -44,28 +44,32 @@ LOG = b"".join(
 
 
 def list_offsets(request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """A log from 10 to 20, with a record every millisecond from 1010 on."""
-    asked = request.topics[0].partitions[0].timestamp
-    offset = {-1: 20, -2: 10}.get(asked, max(10, asked - 1_000) if asked < 1_020 else -1)
-    found = ListOffsetsPartitionResponse(partition_index=0, offset=offset, timestamp=asked)
+    """Answer for a log of offsets 10 to 20, with one record per millisecond from 1010 on."""
+    timestamp = request.topics[0].partitions[0].timestamp
+    offset = {-1: 20, -2: 10}.get(
+        timestamp, max(10, timestamp - 1_000) if timestamp < 1_020 else -1
+    )
+    found = ListOffsetsPartitionResponse(partition_index=0, offset=offset, timestamp=timestamp)
     return ListOffsetsResponse(
         topics=(ListOffsetsTopicResponse(name="orders", partitions=(found,)),)
     )
 
 
-def fetched(data: PartitionData) -> FetchResponse:
+def fetch_response(data: PartitionData) -> FetchResponse:
     return FetchResponse(responses=(FetchableTopicResponse(topic="orders", partitions=(data,)),))
 
 
 def fetch(request: FetchRequest) -> FetchResponse:
     offset = request.topics[0].partitions[0].fetch_offset
     if not 10 <= offset <= 20:
-        return fetched(PartitionData(partition_index=0, error_code=ErrorCode.OFFSET_OUT_OF_RANGE))
+        return fetch_response(
+            PartitionData(partition_index=0, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+        )
     data = LOG if offset < 20 else b""
-    return fetched(PartitionData(partition_index=0, high_watermark=20, records=data))
+    return fetch_response(PartitionData(partition_index=0, high_watermark=20, records=data))
 
 
-def test_records_before_the_position_are_left_out_and_a_cut_batch_is_read_later() -> None:
+def test_read_skips_earlier_records_and_partial_batch() -> None:
     found, position = decode_records(ORDERS, 12, memoryview(LOG[:-1]))
     assert [record.offset for record in found] == [12, 13, 14]
     assert position == 15
@@ -74,12 +78,12 @@ def test_records_before_the_position_are_left_out_and_a_cut_batch_is_read_later(
     assert position == 20
 
 
-def test_a_control_batch_moves_the_position_and_yields_nothing() -> None:
+def test_control_batch_advances_position_without_records() -> None:
     marker = build_batch([Record(7, 0, b"\0\0\0\1", b"")], base_offset=7, is_control=True)
     assert decode_records(ORDERS, 7, memoryview(marker)) == ([], 8)
 
 
-def test_a_damaged_batch_is_not_read() -> None:
+def test_corrupt_batch_is_rejected() -> None:
     damaged = bytearray(LOG)
     damaged[70] ^= 1
     with pytest.raises(RemoteWireError, match="corrupt"):
@@ -98,7 +102,7 @@ def test_a_damaged_batch_is_not_read() -> None:
         (FromTime(9_999), 20),
     ],
 )
-def test_every_start_becomes_an_offset(start: Start, offset: int) -> None:
+def test_start_positions_resolve_to_offsets(start: Start, offset: int) -> None:
     with (
         ScriptedBroker({ListOffsetsRequest: list_offsets}) as broker,
         Cluster(broker.address, timeout_s=30) as cluster,
@@ -112,12 +116,12 @@ def consume(broker: ScriptedBroker, start: Start, reset: Start | None = None) ->
         return [record.offset for record in consumer.records(stop_at_end=True)]
 
 
-def test_everything_is_read_to_the_end() -> None:
+def test_consumer_reads_to_the_end() -> None:
     with ScriptedBroker({ListOffsetsRequest: list_offsets, FetchRequest: fetch}) as broker:
         assert consume(broker, Beginning()) == list(range(10, 20))
 
 
-def test_an_offset_that_is_gone_is_an_error_or_begins_anew() -> None:
+def test_offset_out_of_range_fails_or_resets() -> None:
     with ScriptedBroker({ListOffsetsRequest: list_offsets, FetchRequest: fetch}) as broker:
         with pytest.raises(ApiError) as caught:
             consume(broker, FromOffset(3))
@@ -125,19 +129,23 @@ def test_an_offset_that_is_gone_is_an_error_or_begins_anew() -> None:
         assert consume(broker, FromOffset(3), reset=Beginning()) == list(range(10, 20))
 
 
-def test_a_leader_that_steps_down_or_hangs_up_loses_no_record() -> None:
-    trouble: list[int | None] = [
+def test_leader_change_and_disconnect_lose_no_record() -> None:
+    failures: list[int | None] = [
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         None,
         ErrorCode.FENCED_LEADER_EPOCH,
     ]
 
-    def troubled(request: FetchRequest) -> FetchResponse | None:
-        if not trouble:
+    def fail_first(request: FetchRequest) -> FetchResponse | None:
+        if not failures:
             return fetch(request)
-        code = trouble.pop(0)
-        return None if code is None else fetched(PartitionData(partition_index=0, error_code=code))
+        code = failures.pop(0)
+        return (
+            None
+            if code is None
+            else fetch_response(PartitionData(partition_index=0, error_code=code))
+        )
 
-    with ScriptedBroker({ListOffsetsRequest: list_offsets, FetchRequest: troubled}) as broker:
+    with ScriptedBroker({ListOffsetsRequest: list_offsets, FetchRequest: fail_first}) as broker:
         assert consume(broker, FromOffset(13)) == list(range(13, 20))
-    assert not trouble
+    assert not failures

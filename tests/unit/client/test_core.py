@@ -23,7 +23,7 @@ from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse
 ALL_TOPICS = MetadataRequest(topics=None, allow_auto_topic_creation=False)
 
 
-def speaking(versions: dict[int, tuple[int, int]]) -> ClientProtocol:
+def conversation_with(versions: dict[int, tuple[int, int]]) -> ClientProtocol:
     protocol = ClientProtocol("me")
     protocol.set_versions(
         ApiVersionsResponse(
@@ -36,21 +36,21 @@ def speaking(versions: dict[int, tuple[int, int]]) -> ClientProtocol:
     return protocol
 
 
-def test_a_request_goes_out_framed_with_its_header() -> None:
-    sent = speaking({3: (0, 12)}).request(ALL_TOPICS, MetadataResponse)
+def test_request_is_framed_with_header() -> None:
+    sent = conversation_with({3: (0, 12)}).request(ALL_TOPICS, MetadataResponse)
     (size,) = struct.unpack_from(">i", sent.data)
     assert size == len(sent.data) - 4
     header, _ = decode_request_header(memoryview(sent.data)[4:])
     assert header == (3, 12, sent.correlation_id, "me")
 
 
-def test_the_first_question_is_asked_in_a_version_old_brokers_know() -> None:
+def test_api_versions_is_sent_in_version_3() -> None:
     sent = ClientProtocol("me").request(API_VERSIONS_REQUEST, ApiVersionsResponse)
     header, _ = decode_request_header(memoryview(sent.data)[4:])
     assert (header.api_key, header.api_version) == (18, 3)
 
 
-def test_a_refused_version_of_the_first_question_is_answered_in_version_zero() -> None:
+def test_unsupported_api_versions_is_answered_in_version_0() -> None:
     protocol = ClientProtocol("me")
     sent = protocol.request(API_VERSIONS_REQUEST, ApiVersionsResponse)
     refusal = ApiVersionsResponse(
@@ -62,8 +62,8 @@ def test_a_refused_version_of_the_first_question_is_answered_in_version_zero() -
     assert message == refusal
 
 
-def test_answers_are_matched_by_correlation_id_in_any_order() -> None:
-    protocol = speaking({3: (0, 8)})
+def test_responses_are_matched_by_correlation_id() -> None:
+    protocol = conversation_with({3: (0, 8)})
     first = protocol.request(ALL_TOPICS, MetadataResponse).correlation_id
     second = protocol.request(ALL_TOPICS, MetadataResponse).correlation_id
     for correlation_id in (second, first):
@@ -72,8 +72,8 @@ def test_answers_are_matched_by_correlation_id_in_any_order() -> None:
         assert protocol.response(memoryview(frame)) == (correlation_id, answer)
 
 
-def test_an_answer_nobody_asked_for_is_refused() -> None:
-    protocol = speaking({3: (0, 8)})
+def test_unexpected_response_is_rejected() -> None:
+    protocol = conversation_with({3: (0, 8)})
     with pytest.raises(RemoteWireError, match="was not sent"):
         protocol.response(memoryview(struct.pack(">i", 99)))
     with pytest.raises(RemoteWireError):
@@ -81,15 +81,15 @@ def test_an_answer_nobody_asked_for_is_refused() -> None:
 
 
 @given(st.binary(max_size=60), st.integers(0, 12))
-def test_whatever_bytes_come_they_are_read_or_refused(data: bytes, version: int) -> None:
-    protocol = speaking({3: (0, version)})
+def test_random_bytes_are_decoded_or_rejected(data: bytes, version: int) -> None:
+    protocol = conversation_with({3: (0, version)})
     sent = protocol.request(MetadataRequest(topics=()), MetadataResponse)
     with contextlib.suppress(RemoteWireError):
         found, _ = protocol.response(memoryview(struct.pack(">i", sent.correlation_id) + data))
         assert found == sent.correlation_id
 
 
-def test_the_highest_common_version_is_spoken() -> None:
+def test_highest_common_version_is_used() -> None:
     assert negotiate_version(MetadataRequest, {3: range(6)}) == 5
     assert negotiate_version(MetadataRequest, {3: range(4, 40)}) == MetadataRequest.VERSIONS[-1]
     assert negotiate_version(MetadataRequest, {3: range(40)}, max_version=7) == 7
@@ -97,20 +97,20 @@ def test_the_highest_common_version_is_spoken() -> None:
 
 
 @pytest.mark.parametrize("versions", [{}, {3: range(30, 40)}])
-def test_without_a_common_version_the_error_names_the_api(versions: dict[int, range]) -> None:
+def test_missing_common_version_names_the_api(versions: dict[int, range]) -> None:
     with pytest.raises(ApiError, match="Metadata") as caught:
         negotiate_version(MetadataRequest, versions)
     assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_a_size_no_broker_would_send_is_refused() -> None:
+def test_invalid_frame_size_is_rejected() -> None:
     assert frame_size(struct.pack(">i", 100)) == 100
     for size in (-1, 3, 0x1503_0300, 0x4854_5450):
         with pytest.raises(RemoteWireError):
             frame_size(struct.pack(">i", size))
 
 
-def test_a_code_newer_than_our_table_is_still_an_error() -> None:
+def test_unknown_error_code_is_still_an_error() -> None:
     assert error_of(0) is None
     unknown = error_of(9_999, "well")
     assert unknown is not None
@@ -118,7 +118,7 @@ def test_a_code_newer_than_our_table_is_still_an_error() -> None:
     assert "9999" in unknown.message
 
 
-def test_correlation_ids_stay_positive() -> None:
-    protocol = speaking({3: (0, 8)})
+def test_correlation_id_wraps_to_positive() -> None:
+    protocol = conversation_with({3: (0, 8)})
     protocol.last_correlation_id = 0x7FFF_FFFF
     assert protocol.request(ALL_TOPICS, MetadataResponse).correlation_id == 1

@@ -42,12 +42,12 @@ def partitions(*numbers: int) -> list[TopicPartition]:
     return [TopicPartition("orders", number) for number in numbers]
 
 
-def test_range_gives_runs_and_the_first_members_one_more() -> None:
+def test_range_assigns_contiguous_partitions() -> None:
     shares = assign_range(candidates({"b": "orders", "a": "orders"}), {"orders": 5})
     assert numbers(shares) == {"a": [0, 1, 2], "b": [3, 4]}
 
 
-def test_range_goes_topic_by_topic_and_asks_who_reads_it() -> None:
+def test_range_assigns_each_topic_to_its_subscribers() -> None:
     shares = assign_range(
         candidates({"a": "x y", "b": "y gone", "c": ""}), {"x": 1, "y": 2, "unread": 3}
     )
@@ -58,13 +58,13 @@ def test_range_goes_topic_by_topic_and_asks_who_reads_it() -> None:
     }
 
 
-def test_range_sets_members_with_a_name_of_their_own_first() -> None:
+def test_range_orders_static_members_first() -> None:
     named = MemberSubscription("z-9", ConsumerSubscription(("orders",)), instance_id="worker-1")
     (other,) = candidates({"a": "orders"})
     assert numbers(assign_range([other, named], {"orders": 2})) == {"a": [1], "z-9": [0]}
 
 
-def test_sticky_lets_everyone_keep_what_is_fair_and_withholds_what_moves() -> None:
+def test_sticky_keeps_fair_share_and_withholds_moved_partitions() -> None:
     owned = {"a": partitions(0, 1, 2), "b": partitions(3, 4)}
     members = candidates({"a": "orders", "b": "orders", "c": "orders"}, owned)
     first = assign_cooperative_sticky(members, {"orders": 5})
@@ -74,21 +74,21 @@ def test_sticky_lets_everyone_keep_what_is_fair_and_withholds_what_moves() -> No
     assert numbers(second) == {"a": [0, 1], "b": [3, 4], "c": [2]}
 
 
-def test_of_two_owners_the_later_generation_is_right() -> None:
+def test_newer_generation_owns_the_partition() -> None:
     (late,) = candidates({"a": "orders"}, {"a": partitions(0)}, generation=7)
     (early,) = candidates({"b": "orders"}, {"b": partitions(0, 1)}, generation=6)
     shares = assign_cooperative_sticky([early, late], {"orders": 2})
     assert numbers(shares) == {"a": [0], "b": [1]}
 
 
-def test_what_two_claim_in_one_generation_is_free() -> None:
+def test_partition_claimed_twice_in_one_generation_is_free() -> None:
     both = candidates(
         {"a": "orders", "b": "orders"}, {"a": partitions(0), "b": partitions(0)}, generation=3
     )
     assert sorted(map(len, assign_cooperative_sticky(both, {"orders": 1}).values())) == [0, 1]
 
 
-def test_partitions_that_are_gone_or_no_longer_wanted_are_not_kept() -> None:
+def test_deleted_or_unsubscribed_partitions_are_dropped() -> None:
     owned = {"a": [*partitions(0, 9), TopicPartition("bills", 0)]}
     shares = assign_cooperative_sticky(
         candidates({"a": "orders"}, owned), {"orders": 1, "bills": 1}
@@ -103,7 +103,7 @@ subscriptions = st.dictionaries(
 
 
 @given(subscriptions, subscriptions, counts)
-def test_sticky_ends_with_every_partition_read_once_and_in_fair_shares(
+def test_sticky_assigns_every_partition_once_and_fairly(
     before: dict[str, str], after: dict[str, str], topics: dict[str, int]
 ) -> None:
     shares = assign_cooperative_sticky(candidates(before), topics)
@@ -114,7 +114,7 @@ def test_sticky_ends_with_every_partition_read_once_and_in_fair_shares(
         for member in owned.keys() & after.keys():
             kept = {p for p in owned[member] if p.topic in after[member].split()}
             taken = {p for other, theirs in shares.items() if other != member for p in theirs}
-            assert not taken & kept, "a partition was given before it was given up"
+            assert not taken & kept, "a partition was assigned before its owner revoked it"
     readable = {
         TopicPartition(topic, number)
         for topic, count in topics.items()
@@ -127,7 +127,7 @@ def test_sticky_ends_with_every_partition_read_once_and_in_fair_shares(
             if len(shares[giver]) - len(shares[taker]) >= 2:
                 assert not any(p.topic in names.split() for p in given_to)
     again = assign_cooperative_sticky(candidates(after, shares, generation=9), topics)
-    assert again == shares, "what is fair stays as it is"
+    assert again == shares, "a balanced assignment is stable"
 
 
 def test_grouping_and_flattening_are_inverse() -> None:

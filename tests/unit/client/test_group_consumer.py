@@ -1,4 +1,4 @@
-"""The consumer of a group against a coordinator that says what the test wants it to say."""
+"""Group consumer against a scripted coordinator."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ from tests.unit.client.scripted_broker import ScriptedBroker
 PATIENCE_S = 30.0
 
 
-class GroupOfOne(ScriptedBroker):
-    """A coordinator of a group with one member, and the leader of two partitions with ten records each."""
+class SingleMemberGroup(ScriptedBroker):
+    """Coordinator of a group with one member, and leader of partitions with ten records each."""
 
     def __init__(self, partitions: int = 2) -> None:
         super().__init__(
@@ -62,7 +62,9 @@ class GroupOfOne(ScriptedBroker):
                 ),
                 JoinGroupRequest: self.join,
                 SyncGroupRequest: self.sync,
-                HeartbeatRequest: lambda _: HeartbeatResponse(error_code=self.next_beat()),
+                HeartbeatRequest: lambda _: HeartbeatResponse(
+                    error_code=self.next_heartbeat_error()
+                ),
                 LeaveGroupRequest: lambda _: LeaveGroupResponse(),
                 OffsetFetchRequest: self.fetch_offsets,
                 OffsetCommitRequest: self.commit,
@@ -72,11 +74,11 @@ class GroupOfOne(ScriptedBroker):
         )
         self.topics = {"orders": partitions}
         self.generation = 0
-        self.beats: list[int] = []
+        self.heartbeat_errors: list[int] = []
         self.committed: dict[TopicPartition, int] = {}
 
-    def next_beat(self) -> int:
-        return self.beats.pop(0) if self.beats else 0
+    def next_heartbeat_error(self) -> int:
+        return self.heartbeat_errors.pop(0) if self.heartbeat_errors else 0
 
     def join(self, request: JoinGroupRequest) -> JoinGroupResponse:
         if not request.member_id:
@@ -96,7 +98,7 @@ class GroupOfOne(ScriptedBroker):
         return SyncGroupResponse(assignment=request.assignments[0].assignment)
 
     def fetch_offsets(self, request: OffsetFetchRequest) -> OffsetFetchResponse:
-        assert request.require_stable, "it is about to read from there on"
+        assert request.require_stable, "a consumer needs stable offsets"
         assert request.topics is not None
         return OffsetFetchResponse(
             topics=tuple(
@@ -171,7 +173,7 @@ def batch_from(offset: int) -> bytes:
     return build_batch(rows, base_offset=offset) if rows else b""
 
 
-def polled_until(
+def poll_until(
     consumer: GroupConsumer, done: Callable[[list[ConsumedRecord]], bool]
 ) -> list[ConsumedRecord]:
     deadline = Deadline(PATIENCE_S)
@@ -182,14 +184,14 @@ def polled_until(
     return found
 
 
-def kinds(broker: ScriptedBroker, *wanted: type[Message]) -> list[str]:
+def request_names(broker: ScriptedBroker, *wanted: type[Message]) -> list[str]:
     return [type(each).__name__ for each in broker.requests if isinstance(each, wanted)]
 
 
-def test_a_member_reads_everything_commits_what_is_processed_and_leaves() -> None:
-    with GroupOfOne() as broker, Cluster(broker.address, timeout_s=30) as cluster:
+def test_member_reads_commits_processed_and_leaves() -> None:
+    with SingleMemberGroup() as broker, Cluster(broker.address, timeout_s=30) as cluster:
         with GroupConsumer(cluster, "billing", ["orders"], start=Beginning()) as consumer:
-            found = polled_until(consumer, lambda records: len(records) == 20)
+            found = poll_until(consumer, lambda records: len(records) == 20)
             assert consumer.at_end
             consumer.processed()
         assert [record.offset for record in found if record.partition == 1] == list(range(10))
@@ -197,83 +199,83 @@ def test_a_member_reads_everything_commits_what_is_processed_and_leaves() -> Non
             TopicPartition("orders", 0): 10,
             TopicPartition("orders", 1): 10,
         }
-        (leave,) = broker.asked(LeaveGroupRequest)
+        (leave,) = broker.received(LeaveGroupRequest)
         assert leave.members[0].member_id == "m-0"
-        assert kinds(broker, JoinGroupRequest, SyncGroupRequest) == [
+        assert request_names(broker, JoinGroupRequest, SyncGroupRequest) == [
             "JoinGroupRequest",
             "JoinGroupRequest",
             "SyncGroupRequest",
         ]
 
 
-def test_what_was_not_declared_processed_is_not_committed() -> None:
-    with GroupOfOne(1) as broker, Cluster(broker.address, timeout_s=30) as cluster:
+def test_unprocessed_records_are_not_committed() -> None:
+    with SingleMemberGroup(1) as broker, Cluster(broker.address, timeout_s=30) as cluster:
         with GroupConsumer(cluster, "billing", ["orders"], start=Beginning()) as consumer:
-            found = polled_until(consumer, lambda records: len(records) == 10)
+            found = poll_until(consumer, lambda records: len(records) == 10)
             consumer.processed(found[:4])
         assert broker.committed == {TopicPartition("orders", 0): 4}
 
 
-def test_a_group_goes_on_where_it_stood_and_begins_elsewhere_where_it_never_was() -> None:
-    with GroupOfOne() as broker, Cluster(broker.address, timeout_s=30) as cluster:
+def test_consumer_resumes_at_commit_or_starts_at_end() -> None:
+    with SingleMemberGroup() as broker, Cluster(broker.address, timeout_s=30) as cluster:
         broker.committed = {TopicPartition("orders", 0): 7}
         with GroupConsumer(cluster, "billing", ["orders"]) as consumer:
-            found = polled_until(consumer, lambda records: len(records) == 3)
+            found = poll_until(consumer, lambda records: len(records) == 3)
         assert [(record.partition, record.offset) for record in found] == [(0, 7), (0, 8), (0, 9)]
-        # The end of partition 1, where the group began, is remembered although nothing was read of it.
+        # The start position of partition 1 is committed although no record of it was read.
         assert broker.committed == {TopicPartition("orders", 0): 7, TopicPartition("orders", 1): 10}
 
 
-def test_who_waits_for_records_hears_of_a_rebalance_meanwhile() -> None:
+def test_rebalance_is_noticed_while_waiting_for_records() -> None:
     with (
-        GroupOfOne() as broker,
+        SingleMemberGroup() as broker,
         Cluster(broker.address, timeout_s=30) as cluster,
         GroupConsumer(
             cluster, "billing", ["orders"], start=Beginning(), heartbeat_s=0.05
         ) as consumer,
     ):
-        polled_until(consumer, lambda _: consumer.at_end)
-        broker.beats = [ErrorCode.REBALANCE_IN_PROGRESS]
-        # Nothing was committed, so that it reads again when it has its partitions again.
+        poll_until(consumer, lambda _: consumer.at_end)
+        broker.heartbeat_errors = [ErrorCode.REBALANCE_IN_PROGRESS]
+        # Nothing was committed, so it reads again after the rebalance.
         assert consumer.poll(PATIENCE_S)
         assert broker.generation == 2
 
 
-def test_a_fetch_that_waits_for_records_holds_up_no_rebalance() -> None:
+def test_waiting_fetch_does_not_delay_rebalance() -> None:
     over = Event()
     with (
-        GroupOfOne(1) as broker,
+        SingleMemberGroup(1) as broker,
         Cluster(broker.address, timeout_s=30) as cluster,
         GroupConsumer(
             cluster, "billing", ["orders"], start=Beginning(), heartbeat_s=0.05
         ) as consumer,
     ):
 
-        def wait_at_the_end(request: FetchRequest) -> FetchResponse:
+        def wait_at_end(request: FetchRequest) -> FetchResponse:
             if request.topics[0].partitions[0].fetch_offset == 10:
                 over.wait(PATIENCE_S)
             return broker.fetch(request)
 
-        broker.answers[FetchRequest] = wait_at_the_end
+        broker.answers[FetchRequest] = wait_at_end
         try:
-            polled_until(consumer, lambda records: len(records) == 10)
+            poll_until(consumer, lambda records: len(records) == 10)
             consumer.poll(0.1)
-            broker.beats = [ErrorCode.REBALANCE_IN_PROGRESS]
-            polled_until(consumer, lambda _: broker.generation == 2 and consumer.is_settled)
+            broker.heartbeat_errors = [ErrorCode.REBALANCE_IN_PROGRESS]
+            poll_until(consumer, lambda _: broker.generation == 2 and consumer.is_settled)
         finally:
             over.set()
 
 
-def test_an_offset_to_begin_at_is_moved_into_what_there_is() -> None:
-    with GroupOfOne() as broker, Cluster(broker.address, timeout_s=30) as cluster:
+def test_start_offset_is_clamped_to_the_log() -> None:
+    with SingleMemberGroup() as broker, Cluster(broker.address, timeout_s=30) as cluster:
         with GroupConsumer(cluster, "billing", ["orders"], start=FromOffset(99)) as consumer:
-            polled_until(consumer, lambda _: consumer.at_end)
+            poll_until(consumer, lambda _: consumer.at_end)
         assert set(broker.committed.values()) == {10}
 
 
-def test_a_rebalance_gives_everything_up_after_committing_it() -> None:
-    told: list[tuple[str, int]] = []
-    with GroupOfOne() as broker, Cluster(broker.address, timeout_s=30) as cluster:
+def test_eager_rebalance_commits_and_revokes_everything() -> None:
+    callbacks: list[tuple[str, int]] = []
+    with SingleMemberGroup() as broker, Cluster(broker.address, timeout_s=30) as cluster:
         with GroupConsumer(
             cluster,
             "billing",
@@ -281,20 +283,20 @@ def test_a_rebalance_gives_everything_up_after_committing_it() -> None:
             start=Beginning(),
             heartbeat_s=0.05,
             commit_s=600,
-            on_assigned=lambda added: told.append(("assigned", len(added))),
-            on_revoked=lambda revoked: told.append(("revoked", len(revoked))),
+            on_assigned=lambda added: callbacks.append(("assigned", len(added))),
+            on_revoked=lambda revoked: callbacks.append(("revoked", len(revoked))),
         ) as consumer:
-            polled_until(consumer, lambda records: len(records) == 20)
+            poll_until(consumer, lambda records: len(records) == 20)
             consumer.processed()
-            broker.beats = [ErrorCode.REBALANCE_IN_PROGRESS]
-            polled_until(consumer, lambda _: broker.generation == 2 and consumer.is_settled)
+            broker.heartbeat_errors = [ErrorCode.REBALANCE_IN_PROGRESS]
+            poll_until(consumer, lambda _: broker.generation == 2 and consumer.is_settled)
             assert broker.committed[TopicPartition("orders", 1)] == 10
-        assert told == [("assigned", 2), ("revoked", 2), ("assigned", 2), ("revoked", 2)]
+        assert callbacks == [("assigned", 2), ("revoked", 2), ("assigned", 2), ("revoked", 2)]
 
 
-def test_with_the_cooperative_assignor_it_reads_on_through_a_rebalance() -> None:
-    told: list[tuple[str, int]] = []
-    with GroupOfOne() as broker, Cluster(broker.address, timeout_s=30) as cluster:
+def test_cooperative_consumer_keeps_reading_during_rebalance() -> None:
+    callbacks: list[tuple[str, int]] = []
+    with SingleMemberGroup() as broker, Cluster(broker.address, timeout_s=30) as cluster:
         with GroupConsumer(
             cluster,
             "billing",
@@ -302,19 +304,19 @@ def test_with_the_cooperative_assignor_it_reads_on_through_a_rebalance() -> None
             assignors=("cooperative-sticky",),
             start=Beginning(),
             heartbeat_s=0.05,
-            on_assigned=lambda added: told.append(("assigned", len(added))),
-            on_revoked=lambda revoked: told.append(("revoked", len(revoked))),
+            on_assigned=lambda added: callbacks.append(("assigned", len(added))),
+            on_revoked=lambda revoked: callbacks.append(("revoked", len(revoked))),
         ) as consumer:
-            polled_until(consumer, lambda records: len(records) == 20)
-            broker.beats = [ErrorCode.REBALANCE_IN_PROGRESS]
-            polled_until(consumer, lambda _: broker.generation == 2 and consumer.is_settled)
+            poll_until(consumer, lambda records: len(records) == 20)
+            broker.heartbeat_errors = [ErrorCode.REBALANCE_IN_PROGRESS]
+            poll_until(consumer, lambda _: broker.generation == 2 and consumer.is_settled)
             assert len(consumer.assigned) == 2
-        assert told == [("assigned", 2), ("assigned", 0), ("revoked", 2)]
+        assert callbacks == [("assigned", 2), ("assigned", 0), ("revoked", 2)]
 
 
-def test_a_forgotten_member_loses_its_partitions_and_commits_nothing_of_them() -> None:
+def test_unknown_member_loses_partitions_without_committing() -> None:
     lost: list[TopicPartition] = []
-    with GroupOfOne(1) as broker, Cluster(broker.address, timeout_s=30) as cluster:
+    with SingleMemberGroup(1) as broker, Cluster(broker.address, timeout_s=30) as cluster:
         with GroupConsumer(
             cluster,
             "billing",
@@ -324,36 +326,36 @@ def test_a_forgotten_member_loses_its_partitions_and_commits_nothing_of_them() -
             commit_s=600,
             on_lost=lost.extend,
         ) as consumer:
-            polled_until(consumer, lambda records: len(records) == 10)
+            poll_until(consumer, lambda records: len(records) == 10)
             consumer.processed()
-            broker.beats = [ErrorCode.UNKNOWN_MEMBER_ID]
-            again = polled_until(consumer, lambda records: len(records) == 10)
+            broker.heartbeat_errors = [ErrorCode.UNKNOWN_MEMBER_ID]
+            again = poll_until(consumer, lambda records: len(records) == 10)
         assert lost == [TopicPartition("orders", 0)]
         assert [record.offset for record in again] == list(range(10))
-        assert broker.asked(LeaveGroupRequest)[0].members[0].member_id == "m-1"
+        assert broker.received(LeaveGroupRequest)[0].members[0].member_id == "m-1"
 
 
-def test_new_partitions_are_noticed_by_the_leader_and_read_from_their_beginning() -> None:
+def test_leader_detects_new_partitions_and_reads_from_beginning() -> None:
     with (
-        GroupOfOne(1) as broker,
+        SingleMemberGroup(1) as broker,
         Cluster(broker.address, timeout_s=30) as cluster,
         GroupConsumer(cluster, "billing", ["orders"]) as consumer,
     ):
-        polled_until(consumer, lambda _: consumer.at_end)
+        poll_until(consumer, lambda _: consumer.at_end)
         broker.topics = {"orders": 3}
         consumer.next_partition_check = Deadline(0)
-        found = polled_until(consumer, lambda records: len(records) == 20)
+        found = poll_until(consumer, lambda records: len(records) == 20)
         assert {record.partition for record in found} == {1, 2}
 
 
-def test_a_coordinator_that_moves_is_followed() -> None:
+def test_consumer_follows_moved_coordinator() -> None:
     with (
-        GroupOfOne(1) as broker,
+        SingleMemberGroup(1) as broker,
         Cluster(broker.address, timeout_s=20) as cluster,
         GroupConsumer(cluster, "g", ["orders"], start=Beginning(), heartbeat_s=0.05) as consumer,
     ):
-        polled_until(consumer, lambda records: len(records) == 10)
-        before = len(broker.asked(FindCoordinatorRequest))
-        broker.beats = [ErrorCode.NOT_COORDINATOR]
-        polled_until(consumer, lambda _: len(broker.asked(FindCoordinatorRequest)) > before)
+        poll_until(consumer, lambda records: len(records) == 10)
+        before = len(broker.received(FindCoordinatorRequest))
+        broker.heartbeat_errors = [ErrorCode.NOT_COORDINATOR]
+        poll_until(consumer, lambda _: len(broker.received(FindCoordinatorRequest)) > before)
         assert len(consumer.assigned) == 1

@@ -32,31 +32,31 @@ def new_member() -> GroupMembership:
     )
 
 
-def said(*member_ids: str) -> tuple[JoinGroupResponseMember, ...]:
+def subscriptions_of(*member_ids: str) -> tuple[JoinGroupResponseMember, ...]:
     data = encode_subscription(ConsumerSubscription(("orders",)))
     return tuple(JoinGroupResponseMember(member, None, data) for member in member_ids)
 
 
-def joined(member: GroupMembership, *, leader: str = "m-1", generation: int = 4) -> GroupMembership:
+def join(member: GroupMembership, *, leader: str = "m-1", generation: int = 4) -> GroupMembership:
     member.on_join(
         JoinGroupResponse(
             generation_id=generation,
             protocol_name="range",
             leader=leader,
             member_id="m-1",
-            members=said("m-1", "m-2") if leader == "m-1" else (),
+            members=subscriptions_of("m-1", "m-2") if leader == "m-1" else (),
         )
     )
     return member
 
 
-def settled() -> GroupMembership:
-    member = joined(new_member())
+def stable_member() -> GroupMembership:
+    member = join(new_member())
     member.on_sync(SyncGroupResponse(assignment=MINE))
     return member
 
 
-def test_a_member_is_given_an_id_and_joins_again_with_it() -> None:
+def test_member_rejoins_with_assigned_member_id() -> None:
     member = new_member()
     assert member.join([]).member_id == ""
     code = ErrorCode.MEMBER_ID_REQUIRED
@@ -66,8 +66,8 @@ def test_a_member_is_given_an_id_and_joins_again_with_it() -> None:
     assert not member.has_lost_partitions
 
 
-def test_every_assignor_is_offered_with_what_the_member_reads_and_owns() -> None:
-    request = settled().join([ORDERS_1, ORDERS_0])
+def test_join_offers_every_assignor_with_owned_partitions() -> None:
+    request = stable_member().join([ORDERS_1, ORDERS_0])
     assert [protocol.name for protocol in request.protocols] == ["range", "cooperative-sticky"]
     assert request.protocol_type == "consumer"
     for protocol in request.protocols:
@@ -77,8 +77,8 @@ def test_every_assignor_is_offered_with_what_the_member_reads_and_owns() -> None
         )
 
 
-def test_the_leader_shares_out_what_everyone_reads() -> None:
-    member = joined(new_member())
+def test_leader_assigns_partitions_to_all_members() -> None:
+    member = join(new_member())
     assert member.state is MemberState.JOINED
     assert member.group_topics == {"orders"}
     request = member.sync({"orders": 3})
@@ -90,15 +90,15 @@ def test_the_leader_shares_out_what_everyone_reads() -> None:
     }
 
 
-def test_a_follower_brings_nothing_and_is_told_its_share() -> None:
-    member = joined(new_member(), leader="m-2")
+def test_follower_sends_no_assignment_and_receives_its_own() -> None:
+    member = join(new_member(), leader="m-2")
     assert member.sync({}).assignments == ()
     assert member.on_sync(SyncGroupResponse(assignment=MINE)) == [ORDERS_0, ORDERS_1]
     assert member.state is MemberState.STABLE
 
 
-def test_a_rebalance_is_joined_with_the_same_id_and_generation() -> None:
-    member = settled()
+def test_rebalance_keeps_member_id_and_generation() -> None:
+    member = stable_member()
     member.on_heartbeat(HeartbeatResponse())
     assert member.state is MemberState.STABLE
     member.on_heartbeat(HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
@@ -111,8 +111,8 @@ def test_a_rebalance_is_joined_with_the_same_id_and_generation() -> None:
     ("code", "member_id"),
     [(ErrorCode.UNKNOWN_MEMBER_ID, ""), (ErrorCode.ILLEGAL_GENERATION, "m-1")],
 )
-def test_a_forgotten_member_knows_that_it_owns_nothing(code: ErrorCode, member_id: str) -> None:
-    member = settled()
+def test_fenced_member_owns_nothing(code: ErrorCode, member_id: str) -> None:
+    member = stable_member()
     member.on_heartbeat(HeartbeatResponse(error_code=code))
     assert (member.state, member.has_lost_partitions) == (MemberState.UNJOINED, True)
     assert (member.member_id, member.generation) == (member_id, NO_GENERATION)
@@ -120,22 +120,22 @@ def test_a_forgotten_member_knows_that_it_owns_nothing(code: ErrorCode, member_i
     assert not member.has_lost_partitions
 
 
-def test_a_sync_that_came_too_late_is_joined_again() -> None:
-    member = joined(new_member())
+def test_sync_during_rebalance_rejoins() -> None:
+    member = join(new_member())
     code = ErrorCode.REBALANCE_IN_PROGRESS
     assert member.on_sync(SyncGroupResponse(error_code=code)) == []
     assert member.state is MemberState.UNJOINED
 
 
-def test_what_joining_again_does_not_cure_is_raised() -> None:
+def test_fatal_join_error_is_raised() -> None:
     with pytest.raises(ApiError, match="INCONSISTENT_GROUP_PROTOCOL: group billing"):
         new_member().on_join(
             JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id="m-1")
         )
 
 
-def test_a_member_that_says_nonsense_is_named() -> None:
-    member = joined(new_member())
+def test_member_with_invalid_subscription_is_named() -> None:
+    member = join(new_member())
     member.members = (JoinGroupResponseMember("m-9", None, b"\x00"),)
     with pytest.raises(ApiError, match="member m-9 of group billing"):
         member.sync({"orders": 1})

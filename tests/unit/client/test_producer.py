@@ -22,8 +22,8 @@ from barnabas.wire.records import Record, records, validate_produced
 from tests.unit.client.scripted_broker import ScriptedBroker
 
 
-class Log:
-    """What the scripted leader was sent, and the errors it is to answer first."""
+class ScriptedLog:
+    """Records the produced batches, and answers the given errors first."""
 
     def __init__(self, *errors: int | None) -> None:
         self.errors = list(errors)
@@ -46,7 +46,7 @@ class Log:
             )
         return ProduceResponse(responses=(TopicProduceResponse("orders", tuple(answers)),))
 
-    def scripted(self, partitions: int = 1) -> ScriptedBroker:
+    def start_broker(self, partitions: int = 1) -> ScriptedBroker:
         broker = ScriptedBroker(
             {
                 ProduceRequest: self.produce,
@@ -59,9 +59,9 @@ class Log:
         return broker
 
 
-def test_records_arrive_in_order_and_their_offsets_are_told() -> None:
-    log = Log()
-    with log.scripted() as broker, Cluster(broker.address, timeout_s=30) as cluster:
+def test_records_are_written_in_order_with_offsets() -> None:
+    log = ScriptedLog()
+    with log.start_broker() as broker, Cluster(broker.address, timeout_s=30) as cluster:
         producer = Producer(cluster, compression=Compression.SNAPPY)
         for number in range(5):
             producer.send(
@@ -74,10 +74,10 @@ def test_records_arrive_in_order_and_their_offsets_are_told() -> None:
     assert log.batches[0].compression == Compression.SNAPPY
 
 
-def test_keys_decide_the_partition_and_a_chosen_one_overrules_them() -> None:
-    log = Log()
+def test_key_selects_partition_unless_given() -> None:
+    log = ScriptedLog()
     with (
-        log.scripted(partitions=8) as broker,
+        log.start_broker(partitions=8) as broker,
         Cluster(broker.address, timeout_s=30) as cluster,
         Producer(cluster) as producer,
     ):
@@ -94,16 +94,16 @@ def test_keys_decide_the_partition_and_a_chosen_one_overrules_them() -> None:
     assert log.written[5][-1].value == b"chosen"
 
 
-def test_a_partition_the_topic_does_not_have_is_an_error() -> None:
-    with Log().scripted() as broker, Cluster(broker.address, timeout_s=30) as cluster:
+def test_unknown_partition_is_an_error() -> None:
+    with ScriptedLog().start_broker() as broker, Cluster(broker.address, timeout_s=30) as cluster:
         producer = Producer(cluster)
         with pytest.raises(ApiError, match="no partition 3"):
             producer.send("orders", b"", partition=3)
 
 
-def test_records_without_keys_fill_one_batch_at_a_time() -> None:
-    log = Log()
-    with log.scripted(partitions=4) as broker, Cluster(broker.address, timeout_s=30) as cluster:
+def test_records_without_key_fill_one_batch_at_a_time() -> None:
+    log = ScriptedLog()
+    with log.start_broker(partitions=4) as broker, Cluster(broker.address, timeout_s=30) as cluster:
         producer = Producer(cluster, random=Random(3))
         first = {producer.send("orders", b"x") for _ in range(100)}
         producer.flush()
@@ -112,10 +112,10 @@ def test_records_without_keys_fill_one_batch_at_a_time() -> None:
     assert first != second
 
 
-def test_a_batch_that_would_grow_too_large_is_followed_by_another_with_the_next_sequence() -> None:
-    log = Log()
+def test_full_batch_is_followed_by_next_sequence() -> None:
+    log = ScriptedLog()
     with (
-        log.scripted() as broker,
+        log.start_broker() as broker,
         Cluster(broker.address, timeout_s=30) as cluster,
         Producer(cluster) as producer,
     ):
@@ -127,9 +127,9 @@ def test_a_batch_that_would_grow_too_large_is_followed_by_another_with_the_next_
     assert {(batch.producer_id, batch.producer_epoch) for batch in log.batches} == {(77, 1)}
 
 
-def test_a_retry_sends_the_same_batch_again_with_the_same_sequence() -> None:
-    log = Log(ErrorCode.NOT_LEADER_OR_FOLLOWER, None, ErrorCode.NOT_ENOUGH_REPLICAS)
-    with log.scripted() as broker, Cluster(broker.address, timeout_s=30) as cluster:
+def test_retry_resends_batch_with_same_sequence() -> None:
+    log = ScriptedLog(ErrorCode.NOT_LEADER_OR_FOLLOWER, None, ErrorCode.NOT_ENOUGH_REPLICAS)
+    with log.start_broker() as broker, Cluster(broker.address, timeout_s=30) as cluster:
         producer = Producer(cluster)
         producer.send("orders", b"once")
         assert producer.flush() == [SentBatch(TopicPartition("orders", 0), 0, 1)]
@@ -137,17 +137,17 @@ def test_a_retry_sends_the_same_batch_again_with_the_same_sequence() -> None:
     assert len(set(log.batches)) == 1
 
 
-def test_a_batch_the_broker_has_already_counts_as_written() -> None:
-    log = Log(None, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
-    with log.scripted() as broker, Cluster(broker.address, timeout_s=30) as cluster:
+def test_duplicate_batch_counts_as_written() -> None:
+    log = ScriptedLog(None, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+    with log.start_broker() as broker, Cluster(broker.address, timeout_s=30) as cluster:
         producer = Producer(cluster)
         producer.send("orders", b"once")
         assert producer.flush() == [SentBatch(TopicPartition("orders", 0), -1, 1)]
 
 
-def test_what_cannot_succeed_is_raised_at_once() -> None:
-    log = Log(ErrorCode.MESSAGE_TOO_LARGE)
-    with log.scripted() as broker, Cluster(broker.address, timeout_s=30) as cluster:
+def test_fatal_error_is_raised_at_once() -> None:
+    log = ScriptedLog(ErrorCode.MESSAGE_TOO_LARGE)
+    with log.start_broker() as broker, Cluster(broker.address, timeout_s=30) as cluster:
         producer = Producer(cluster)
         producer.send("orders", b"big")
         with pytest.raises(ApiError) as caught:
@@ -156,17 +156,17 @@ def test_what_cannot_succeed_is_raised_at_once() -> None:
         assert producer.flush() == []
 
 
-def test_without_acks_nothing_is_waited_for_and_no_sequence_is_used() -> None:
-    log = Log()
-    with log.scripted() as broker, Cluster(broker.address, timeout_s=30) as cluster:
+def test_acks_0_waits_for_nothing_and_uses_no_producer_id() -> None:
+    log = ScriptedLog()
+    with log.start_broker() as broker, Cluster(broker.address, timeout_s=30) as cluster:
         broker.answers[ProduceRequest] = log.produce
         producer = Producer(cluster, acks=0)
         producer.send("orders", b"gone")
         assert producer.flush() == [SentBatch(TopicPartition("orders", 0), -1, 1)]
-        assert not broker.asked(InitProducerIdRequest)
+        assert not broker.received(InitProducerIdRequest)
 
 
-def test_settings_that_contradict_each_other_are_refused() -> None:
+def test_contradicting_settings_are_rejected() -> None:
     cluster = Cluster("localhost:1")
     with pytest.raises(ConfigError):
         Producer(cluster, acks=5)

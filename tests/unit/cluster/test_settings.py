@@ -1,4 +1,4 @@
-"""What a cluster on one machine sets for its brokers, unless somebody has said otherwise."""
+"""Defaults of a local cluster for its brokers, unless settings override them."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from barnabas.config.load import load_broker_config
 ConfigOf = Callable[[Path, int, dict[str, str]], BrokerConfig]
 
 
-def in_this_process(data: Path, brokers: int, settings: dict[str, str]) -> BrokerConfig:
+def in_process_config(data: Path, brokers: int, settings: dict[str, str]) -> BrokerConfig:
     return InProcessCluster(data, brokers=brokers, settings=settings).brokers[1].config
 
 
-def in_processes(data: Path, brokers: int, settings: dict[str, str]) -> BrokerConfig:
-    made = BrokerProcesses(data, "127.0.0.1:2181", brokers=brokers, settings=settings)
-    return load_broker_config(made.properties(1, 9092))[0]
+def subprocess_config(data: Path, brokers: int, settings: dict[str, str]) -> BrokerConfig:
+    processes = BrokerProcesses(data, "127.0.0.1:2181", brokers=brokers, settings=settings)
+    return load_broker_config(processes.properties(1, 9092))[0]
 
 
-@pytest.mark.parametrize("config_of", [in_this_process, in_processes])
+@pytest.mark.parametrize("config_of", [in_process_config, subprocess_config])
 @pytest.mark.parametrize(("brokers", "replicas"), [(1, 1), (2, 2), (3, 3), (5, 3)])
-def test_groups_work_with_any_number_of_brokers_and_wait_for_nobody(
+def test_offsets_topic_fits_any_number_of_brokers(
     tmp_path: Path, config_of: ConfigOf, brokers: int, replicas: int
 ) -> None:
     config = config_of(tmp_path, brokers, {})
@@ -34,7 +34,7 @@ def test_groups_work_with_any_number_of_brokers_and_wait_for_nobody(
     assert config.group_initial_rebalance_delay_ms == 0
 
 
-@pytest.mark.parametrize("config_of", [in_this_process, in_processes])
+@pytest.mark.parametrize("config_of", [in_process_config, subprocess_config])
 @pytest.mark.parametrize(
     ("brokers", "replicas", "min_isr"), [(1, 1, 1), (2, 2, 2), (3, 3, 2), (5, 3, 2)]
 )
@@ -46,15 +46,15 @@ def test_transaction_state_fits_any_number_of_brokers(
     assert config.transaction_state_log_min_isr == min_isr
 
 
-@pytest.mark.parametrize("config_of", [in_this_process, in_processes])
-def test_what_somebody_has_said_counts(tmp_path: Path, config_of: ConfigOf) -> None:
-    said = {"offsets.topic.replication.factor": "1", "group.initial.rebalance.delay.ms": "500"}
-    config = config_of(tmp_path, 3, said)
+@pytest.mark.parametrize("config_of", [in_process_config, subprocess_config])
+def test_explicit_settings_override_cluster_defaults(tmp_path: Path, config_of: ConfigOf) -> None:
+    settings = {"offsets.topic.replication.factor": "1", "group.initial.rebalance.delay.ms": "500"}
+    config = config_of(tmp_path, 3, settings)
     assert config.offsets_topic_replication_factor == 1
     assert config.group_initial_rebalance_delay_ms == 500
 
 
-def test_a_broker_of_its_own_has_the_defaults_of_kafka() -> None:
+def test_single_broker_has_kafka_defaults() -> None:
     config, _ = load_broker_config({})
     assert config.offsets_topic_replication_factor == 3
     assert config.group_initial_rebalance_delay_ms == 3000

@@ -22,14 +22,16 @@ def synonyms(entry: ConfigEntry) -> list[tuple[str, str | None, Source]]:
     return [(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms]
 
 
-def only(entries: tuple[ConfigEntry, ...]) -> ConfigEntry:
+def single(entries: tuple[ConfigEntry, ...]) -> ConfigEntry:
     assert len(entries) == 1
     return entries[0]
 
 
-def test_a_topics_own_setting_stands_above_the_brokers() -> None:
+def test_topic_setting_overrides_broker_setting() -> None:
     config = broker(message_max_bytes="100")
-    entry = only(describe_topic({"max.message.bytes": " 7 "}, config, names=["max.message.bytes"]))
+    entry = single(
+        describe_topic({"max.message.bytes": " 7 "}, config, names=["max.message.bytes"])
+    )
     assert entry == ConfigEntry(
         name="max.message.bytes",
         value="7",
@@ -47,7 +49,7 @@ def test_a_topics_own_setting_stands_above_the_brokers() -> None:
     assert not entry.is_default
 
 
-def test_every_topic_setting_is_described_in_order_of_names() -> None:
+def test_all_topic_settings_are_described_sorted_by_name() -> None:
     entries = describe_topic({}, BrokerConfig())
     names = [entry.name for entry in entries]
     assert names == sorted(names)
@@ -60,17 +62,17 @@ def test_every_topic_setting_is_described_in_order_of_names() -> None:
     assert values["leader.replication.throttled.replicas"] == ""
 
 
-def test_a_topic_shows_the_brokers_value_in_its_own_unit() -> None:
-    entry = only(describe_topic({}, broker(log_retention_hours="1"), names=["retention.ms"]))
+def test_topic_shows_broker_value_in_its_own_unit() -> None:
+    entry = single(describe_topic({}, broker(log_retention_hours="1"), names=["retention.ms"]))
     assert entry.value == "3600000"
-    # As in Kafka: the hours come before any log.retention.ms, so they are not told.
+    # As in Kafka: synonyms start at log.retention.ms, and only the hours are set here.
     assert entry.source is Source.DEFAULT_CONFIG
     assert synonyms(entry) == []
 
 
-def test_coarser_units_are_told_after_the_finest_one() -> None:
+def test_synonyms_list_finest_unit_first() -> None:
     config = broker(log_retention_ms="5", log_retention_hours="1")
-    entry = only(describe_topic({}, config, names=["retention.ms"]))
+    entry = single(describe_topic({}, config, names=["retention.ms"]))
     assert synonyms(entry) == [
         ("log.retention.ms", "5", Source.STATIC_BROKER_CONFIG),
         ("log.retention.hours", "1", Source.STATIC_BROKER_CONFIG),
@@ -78,12 +80,12 @@ def test_coarser_units_are_told_after_the_finest_one() -> None:
     ]
 
 
-def test_a_topic_setting_no_broker_knows_has_no_synonyms() -> None:
-    entry = only(describe_topic({}, BrokerConfig(), names=["remote.storage.enable"]))
+def test_topic_only_setting_has_no_synonyms() -> None:
+    entry = single(describe_topic({}, BrokerConfig(), names=["remote.storage.enable"]))
     assert (entry.source, entry.synonyms) == (Source.DEFAULT_CONFIG, ())
 
 
-def test_described_values_make_the_same_topic_again() -> None:
+def test_described_values_recreate_the_topic_config() -> None:
     overrides = {"retention.ms": "1000", "cleanup.policy": "compact,delete", "flush.ms": "3"}
     config = broker(log_segment_bytes="1000", log_roll_hours="2")
     described = {e.name: e.value or "" for e in describe_topic(overrides, config)}
@@ -91,7 +93,7 @@ def test_described_values_make_the_same_topic_again() -> None:
     assert again == config.topic_defaults().with_overrides(overrides)
 
 
-def test_a_broker_is_described_with_all_of_kafkas_documented_settings() -> None:
+def test_broker_description_contains_all_documented_settings() -> None:
     entries = {entry.name: entry for entry in describe_broker(broker(broker_id="3"))}
     assert entries["broker.id"].value == entries["node.id"].value == "3"
     assert entries["broker.id"].source is Source.STATIC_BROKER_CONFIG
@@ -104,13 +106,13 @@ def test_a_broker_is_described_with_all_of_kafkas_documented_settings() -> None:
     assert "log.initial.task.delay.ms" not in entries
 
 
-def test_an_internal_setting_is_described_once_it_is_set() -> None:
+def test_internal_setting_is_described_only_if_set() -> None:
     config = broker(log_initial_task_delay_ms="1")
-    entry = only(describe_broker(config, names=["log.initial.task.delay.ms"]))
+    entry = single(describe_broker(config, names=["log.initial.task.delay.ms"]))
     assert entry.value == "1"
 
 
-def test_secrets_and_names_nobody_declared_are_never_shown() -> None:
+def test_secrets_and_undeclared_names_are_hidden() -> None:
     config, _ = load_broker_config(
         {
             "ssl.keystore.password": "hunter2",
@@ -127,11 +129,11 @@ def test_secrets_and_names_nobody_declared_are_never_shown() -> None:
     assert entries["ssl.keystore.password"].type == Kind.PASSWORD
 
 
-def test_a_listeners_own_setting_stands_above_the_one_for_all() -> None:
+def test_listener_setting_overrides_general_setting() -> None:
     config, _ = load_broker_config(
         {"listener.name.inside.ssl.protocol": "TLSv1.2", "ssl.protocol": "TLSv1.3"}
     )
-    entry = only(describe_broker(config, names=["listener.name.inside.ssl.protocol"]))
+    entry = single(describe_broker(config, names=["listener.name.inside.ssl.protocol"]))
     assert entry.value == "TLSv1.2"
     assert synonyms(entry) == [
         ("listener.name.inside.ssl.protocol", "TLSv1.2", Source.STATIC_BROKER_CONFIG),
@@ -140,8 +142,8 @@ def test_a_listeners_own_setting_stands_above_the_one_for_all() -> None:
     ]
 
 
-def test_what_was_changed_while_running_stands_above_the_file() -> None:
-    entry = only(
+def test_dynamic_setting_overrides_static_setting() -> None:
+    entry = single(
         describe_broker(
             broker(num_io_threads="4"),
             dynamic={"num.io.threads": "6"},
@@ -158,7 +160,7 @@ def test_what_was_changed_while_running_stands_above_the_file() -> None:
     ]
 
 
-def test_the_clusters_defaults_are_told_alone() -> None:
-    entry = only(describe_broker_defaults({"num.io.threads": "5"}))
+def test_cluster_defaults_are_described_alone() -> None:
+    entry = single(describe_broker_defaults({"num.io.threads": "5"}))
     assert entry.value == "5"
     assert synonyms(entry) == [("num.io.threads", "5", Source.DYNAMIC_DEFAULT_BROKER_CONFIG)]

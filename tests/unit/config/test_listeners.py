@@ -31,12 +31,12 @@ def error_of(properties: dict[str, str]) -> str:
         (" PLAINTEXT://127.0.0.1:9092 ", "127.0.0.1", 9092),
     ],
 )
-def test_a_listener_is_read_into_name_host_and_port(text: str, host: str, port: int) -> None:
+def test_listener_is_parsed_into_name_host_and_port(text: str, host: str, port: int) -> None:
     endpoint = Endpoint(listener="PLAINTEXT", host=host, port=port)
     assert load({"listeners": text}).listeners == (endpoint,)
 
 
-def test_several_listeners_keep_their_order() -> None:
+def test_listeners_keep_their_order() -> None:
     config = load(
         {
             "listeners": "OUTSIDE://:9094 , inside://:9092",
@@ -53,7 +53,7 @@ def test_several_listeners_keep_their_order() -> None:
     assert config.inter_broker_listener == "INSIDE"
 
 
-def test_without_advertised_listeners_there_are_none_and_the_listeners_stand_for_them() -> None:
+def test_advertised_listeners_are_empty_by_default() -> None:
     assert load({"listeners": "PLAINTEXT://:0"}).advertised_listeners == ()
 
 
@@ -134,7 +134,5 @@ def test_one_port_may_serve_ipv4_and_ipv6() -> None:
         ),
     ],
 )
-def test_listeners_that_cannot_be_are_refused_in_one_line(
-    properties: dict[str, str], error: str
-) -> None:
+def test_invalid_listeners_are_rejected_in_one_line(properties: dict[str, str], error: str) -> None:
     assert error_of(properties) == error

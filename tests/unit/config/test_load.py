@@ -26,7 +26,7 @@ def error_of(properties: dict[str, str]) -> str:
     return str(refused.value)
 
 
-def test_without_properties_a_broker_has_kafkas_defaults_and_no_warning() -> None:
+def test_empty_properties_give_kafka_defaults_without_warning() -> None:
     config, warnings = load_broker_config({})
     assert config == BrokerConfig()
     assert warnings == []
@@ -34,13 +34,13 @@ def test_without_properties_a_broker_has_kafkas_defaults_and_no_warning() -> Non
     assert config.log_dirs == ("/tmp/kafka-logs",)
 
 
-def test_overrides_win_over_the_file() -> None:
+def test_overrides_take_precedence_over_file() -> None:
     config, _ = load_broker_config({"num.partitions": "2", "broker.id": "1"}, {"broker.id": "7"})
     assert (config.num_partitions, config.broker_id) == (2, 7)
     assert config.properties == {"num.partitions": "2", "broker.id": "7"}
 
 
-def test_settings_without_effect_are_named_in_one_warning() -> None:
+def test_settings_without_effect_give_one_warning() -> None:
     _, warnings = load_broker_config(
         {
             "num.network.threads": "3",
@@ -57,15 +57,15 @@ def test_settings_without_effect_are_named_in_one_warning() -> None:
     ]
 
 
-def test_settings_of_what_is_not_there_yet_are_named_too_and_held() -> None:
+def test_unused_settings_are_parsed_and_warned_about() -> None:
     settings = {"socket.listen.backlog.size": "4", "num.partitions": "2"}
     config, warnings = load_broker_config(settings)
     assert config.socket_listen_backlog_size == 4
     assert warnings == ["settings without effect: socket.listen.backlog.size"]
 
 
-def test_what_is_said_to_have_no_effect_is_used_nowhere() -> None:
-    """If this fails, the setting has begun to do something: take it out of NOT_IMPLEMENTED."""
+def test_settings_without_effect_are_used_nowhere() -> None:
+    """If this fails, the setting has an effect now: remove it from NOT_IMPLEMENTED."""
     sources = Path(barnabas.__file__).parent.rglob("*.py")
     code = "".join(
         path.read_text(encoding="utf-8") for path in sources if path.parent.name != "config"
@@ -75,12 +75,12 @@ def test_what_is_said_to_have_no_effect_is_used_nowhere() -> None:
     assert not used
 
 
-def test_an_authorizer_that_will_not_be_asked_is_worth_a_warning_of_its_own() -> None:
+def test_authorizer_gives_its_own_warning() -> None:
     _, warnings = load_broker_config({"authorizer.class.name": "some.Authorizer"})
     assert warnings[1:] == ["authorizer.class.name is set, but every request is allowed"]
 
 
-def test_a_file_for_a_kraft_node_starts_a_broker_of_that_id() -> None:
+def test_kraft_properties_start_a_broker_with_node_id() -> None:
     config, warnings = load_broker_config(
         {
             "process.roles": "broker,controller",
@@ -183,36 +183,36 @@ def test_a_file_for_a_kraft_node_starts_a_broker_of_that_id() -> None:
         ),
     ],
 )
-def test_what_a_broker_must_not_start_with_is_refused_in_one_line(
+def test_invalid_properties_are_rejected_in_one_line(
     properties: dict[str, str], error: str
 ) -> None:
     assert error_of(properties) == error
 
 
-def test_a_secret_is_neither_in_the_configuration_as_text_nor_in_an_error() -> None:
+def test_secret_is_not_in_repr() -> None:
     config = load(ssl_keystore_password="hunter2")
     assert "hunter2" not in repr(config)
 
 
-def test_log_dirs_win_over_log_dir() -> None:
+def test_log_dirs_override_log_dir() -> None:
     assert load(log_dir="/one").log_dirs == ("/one",)
     assert load(log_dir="/one", log_dirs="/two, /three,").log_dirs == ("/two", "/three")
 
 
-def test_the_registry_stands_beside_the_first_log_directory() -> None:
+def test_registry_dir_is_next_to_first_log_dir() -> None:
     assert load(log_dirs="/data/broker-1/,/other").registry_dir == "/data/registry"
     assert load(log_dirs="/tmp/kafka-logs").registry_dir == "/tmp/kafka-logs-registry"
     assert load(log_dirs="broker-2").registry_dir == "registry"
     assert load(log_dirs="/data/logs", barnabas_registry_dir="/r").registry_dir == "/r"
 
 
-def test_limits_for_single_addresses_may_name_ipv6() -> None:
+def test_connection_limits_may_name_ipv6() -> None:
     config = load(max_connections_per_ip_overrides="127.0.0.1:5, ::1:7")
     assert config.max_connections_per_ip_overrides == (("127.0.0.1", 5), ("::1", 7))
 
 
-def test_importing_the_configuration_pulls_in_nothing_slow() -> None:
-    # difflib, asyncio and the table of settings without effect wait until they are needed.
+def test_importing_config_imports_no_slow_module() -> None:
+    # difflib, asyncio and the table of settings without effect are imported on demand.
     slow = "{'difflib', 'asyncio', 'pathlib', 'barnabas.config.without_effect'}"
     script = f"import sys, barnabas.config; print(sorted({slow} & set(sys.modules)))"
     done = subprocess.run(
@@ -224,7 +224,7 @@ def test_importing_the_configuration_pulls_in_nothing_slow() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_a_replica_selector_that_is_not_kafkas_own_is_refused_in_one_line() -> None:
+def test_custom_replica_selector_is_rejected_in_one_line() -> None:
     own = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
     config, warnings = load_broker_config({"replica.selector.class": own})
     assert config.replica_selector_class == own

@@ -41,12 +41,12 @@ from barnabas.errors import ConfigError
         (r"a=\\u00E9", {"a": "\\u00E9"}),
     ],
 )
-def test_a_file_is_read_as_java_reads_it(text: str, properties: dict[str, str]) -> None:
+def test_properties_are_parsed_like_java(text: str, properties: dict[str, str]) -> None:
     assert parse_properties(text, "server.properties") == properties
 
 
 @pytest.mark.parametrize("line", [r"a=\u12", r"a=\u12G4", r"\u=b", r"a=\\\u1"])
-def test_half_an_escape_is_refused_with_file_and_line(line: str) -> None:
+def test_incomplete_escape_is_rejected_with_file_and_line(line: str) -> None:
     text = f"# first\nb=\\\n  c\n{line}\n"
     with pytest.raises(ConfigError) as refused:
         parse_properties(text, "server.properties")
@@ -55,12 +55,12 @@ def test_half_an_escape_is_refused_with_file_and_line(line: str) -> None:
     )
 
 
-def escaped(text: str) -> str:
-    """Every character that means something, taken as it is."""
+def escape(text: str) -> str:
+    """Escape every character with a special meaning."""
     return "".join(f"\\u{ord(c):04x}" if c in "\\=: \t\f\r\n#!" else c for c in text)
 
 
 @given(st.dictionaries(st.text(min_size=1), st.text()))
-def test_what_is_written_with_escapes_is_read_back(properties: dict[str, str]) -> None:
-    text = "\n".join(f"{escaped(key)} = {escaped(value)}" for key, value in properties.items())
+def test_escaped_properties_round_trip(properties: dict[str, str]) -> None:
+    text = "\n".join(f"{escape(key)} = {escape(value)}" for key, value in properties.items())
     assert parse_properties(text, "any") == properties

@@ -24,7 +24,7 @@ from barnabas.config.setting import (
 from barnabas.errors import ConfigError
 
 
-def of(kind: Kind) -> Setting:
+def setting_of(kind: Kind) -> Setting:
     return Setting("some.setting", kind, None, ANY, "for a test")
 
 
@@ -45,8 +45,8 @@ def of(kind: Kind) -> Setting:
         (STRING, "  in the middle  ", "in the middle"),
     ],
 )
-def test_text_is_read_as_kafka_reads_it(kind: Kind, text: str, value: Value) -> None:
-    assert of(kind).parse(text) == value
+def test_values_are_parsed_like_kafka(kind: Kind, text: str, value: Value) -> None:
+    assert setting_of(kind).parse(text) == value
 
 
 @pytest.mark.parametrize(
@@ -64,20 +64,20 @@ def test_text_is_read_as_kafka_reads_it(kind: Kind, text: str, value: Value) -> 
         (DOUBLE, "1_0.0", "a number"),
     ],
 )
-def test_text_of_another_type_is_refused_with_what_is_allowed(
+def test_value_of_wrong_type_is_rejected_with_allowed_values(
     kind: Kind, text: str, allowed: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
-        of(kind).parse(text)
+        setting_of(kind).parse(text)
     assert str(refused.value) == f"some.setting: {text!r} is not allowed, it must be {allowed}"
 
 
-def test_a_value_out_of_range_is_refused_with_the_range() -> None:
+def test_value_out_of_range_is_rejected_with_range() -> None:
     with pytest.raises(ConfigError, match=r"^n: '0' is not allowed, it must be at least 1$"):
         Setting("n", INT, 1, at_least(1), "for a test").parse("0")
 
 
-def test_the_value_of_a_password_is_not_repeated() -> None:
+def test_password_is_not_in_error() -> None:
     secret = Setting("p", PASSWORD, None, one_of("hunter1"), "for a test")
     with pytest.raises(ConfigError) as refused:
         secret.parse("hunter2")
@@ -100,25 +100,25 @@ def test_the_value_of_a_password_is_not_repeated() -> None:
         (float("inf"), "Infinity"),
     ],
 )
-def test_doubles_are_shown_as_java_shows_them(value: float, shown: str) -> None:
+def test_doubles_are_formatted_like_java(value: float, shown: str) -> None:
     assert java_double(value) == shown
 
 
 @pytest.mark.parametrize("text", ["3.9", "3.9-IV0", "3.9.1", "0.10.2", "0.10.2.1", "2.8-IV1"])
-def test_a_release_is_known_by_its_first_numbers(text: str) -> None:
+def test_known_releases_are_accepted(text: str) -> None:
     assert RELEASE.holds(text)
 
 
 @pytest.mark.parametrize("text", ["5.0", "3.9-IV7", "0.10", "3", "", "latest", "3.9-IV"])
-def test_a_release_kafka_never_had_is_refused(text: str) -> None:
+def test_unknown_releases_are_rejected(text: str) -> None:
     assert not RELEASE.holds(text)
 
 
 @pytest.mark.parametrize("value", [("*",), (), ("0:1", "1:2"), ("",)])
-def test_throttled_replicas_are_all_or_pairs(value: tuple[str, ...]) -> None:
+def test_throttled_replicas_accept_star_or_pairs(value: tuple[str, ...]) -> None:
     assert THROTTLED_REPLICAS.holds(value)
 
 
 @pytest.mark.parametrize("value", [("*", "*"), ("0",), ("0:1", "*"), ("a:b",)])
-def test_throttled_replicas_are_nothing_else(value: tuple[str, ...]) -> None:
+def test_throttled_replicas_reject_other_values(value: tuple[str, ...]) -> None:
     assert not THROTTLED_REPLICAS.holds(value)

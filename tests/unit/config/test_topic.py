@@ -13,7 +13,7 @@ def defaults(**properties: str) -> TopicConfig:
     return config.topic_defaults()
 
 
-def test_an_override_lies_over_the_base_and_leaves_it_as_it_was() -> None:
+def test_overrides_do_not_change_the_base() -> None:
     base = TopicConfig()
     changed = base.with_overrides({"retention.ms": "1000", "cleanup.policy": "compact, delete"})
     assert changed.retention_ms == 1000
@@ -23,7 +23,7 @@ def test_an_override_lies_over_the_base_and_leaves_it_as_it_was() -> None:
     assert base == TopicConfig()
 
 
-def test_no_override_changes_nothing() -> None:
+def test_empty_overrides_change_nothing() -> None:
     assert TopicConfig().with_overrides({}) == TopicConfig()
 
 
@@ -54,38 +54,38 @@ def test_no_override_changes_nothing() -> None:
         ),
     ],
 )
-def test_a_wrong_override_is_refused_in_one_line(overrides: dict[str, str], error: str) -> None:
+def test_invalid_override_is_rejected_in_one_line(overrides: dict[str, str], error: str) -> None:
     with pytest.raises(ConfigError) as refused:
         TopicConfig().with_overrides(overrides)
     assert str(refused.value) == error
 
 
-def test_retention_is_taken_from_the_finest_unit_that_is_set() -> None:
+def test_retention_uses_finest_unit() -> None:
     assert defaults(log_retention_hours="1").retention_ms == 3_600_000
     assert defaults(log_retention_hours="1", log_retention_minutes="1").retention_ms == 60_000
     assert defaults(log_retention_minutes="1", log_retention_ms="7").retention_ms == 7
     assert defaults(log_retention_hours="-5").retention_ms == -1
 
 
-def test_rolling_is_taken_from_the_finest_unit_that_is_set() -> None:
+def test_roll_time_uses_finest_unit() -> None:
     assert defaults(log_roll_hours="2").segment_ms == 7_200_000
     assert defaults(log_roll_hours="2", log_roll_ms="5").segment_ms == 5
     assert defaults(log_roll_jitter_hours="1").segment_jitter_ms == 3_600_000
 
 
-def test_flushing_follows_the_scheduler_unless_an_interval_is_set() -> None:
+def test_flush_interval_overrides_scheduler_interval() -> None:
     assert defaults(log_flush_scheduler_interval_ms="9").flush_ms == 9
     assert defaults(log_flush_scheduler_interval_ms="9", log_flush_interval_ms="3").flush_ms == 3
 
 
-def test_a_broker_setting_of_another_name_becomes_the_topics_default() -> None:
+def test_broker_settings_become_topic_defaults() -> None:
     assert defaults(message_max_bytes="77").max_message_bytes == 77
     assert defaults(log_cleaner_min_cleanable_ratio="0.25").min_cleanable_dirty_ratio == 0.25
     assert defaults(log_segment_delete_delay_ms="1").file_delete_delay_ms == 1
     assert defaults(log_cleanup_policy="compact").cleanup_policy == ("compact",)
 
 
-def test_the_deprecated_timestamp_limit_stands_in_for_the_newer_two() -> None:
+def test_deprecated_timestamp_limit_sets_both_new_ones() -> None:
     difference = {"message.timestamp.difference.max.ms": "5"}
     both = TopicConfig().with_overrides(difference)
     assert (both.message_timestamp_before_max_ms, both.message_timestamp_after_max_ms) == (5, 5)

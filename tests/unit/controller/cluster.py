@@ -1,7 +1,7 @@
-"""A cluster on paper: the state znodes as a registry would keep them, and a controller that follows its plans at once.
+"""In-memory cluster: the state znodes and a controller that executes its plans at once.
 
-What the driven controller does over a registry and connections is done here over two dicts and a list, in the same
-order: decide, commit, apply, announce, and again for whoever lost a race.
+It does what the real controller does over a registry and connections, in the same order: decide,
+commit, apply, announce, and retry after a lost race.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def ids(*numbers: int) -> tuple[BrokerId, ...]:
     return tuple(BrokerId(number) for number in numbers)
 
 
-def held(
+def replica_assignment(
     *replicas: int, adding: Iterable[int] = (), removing: Iterable[int] = ()
 ) -> ReplicaAssignment:
     return ReplicaAssignment(replicas=ids(*replicas), adding=ids(*adding), removing=ids(*removing))
@@ -103,20 +103,20 @@ def replica(partition: TopicPartition, on: int) -> Replica:
     return Replica(partition, BrokerId(on))
 
 
-class Znodes:
-    """The states of all partitions, with their versions."""
+class StateZnodes:
+    """States of all partitions, with their versions."""
 
     def __init__(self) -> None:
         self.states: dict[TopicPartition, LeaderAndIsr] = {}
         self.before_commit: list[Callable[[], None]] = []
-        """What somebody else does between our read and our next write; each is done once."""
+        """Concurrent changes by others between our read and our next write; each runs once."""
         self.written: list[Write] = []
 
     def commit(self, writes: Sequence[Write]) -> dict[TopicPartition, WriteResult]:
         while self.before_commit:
             self.before_commit.pop(0)()
         results = {write.partition: self.write(write) for write in writes}
-        assert len(results) == len(writes), "two writes for one partition: which result is whose?"
+        assert len(results) == len(writes), "two writes for one partition"
         return results
 
     def write(self, write: Write) -> WriteResult:
@@ -136,15 +136,15 @@ class Znodes:
         return version
 
     def change_isr(self, partition: TopicPartition, *isr: int) -> None:
-        """As a leader does: the version moves, the epoch does not."""
+        """Change the ISR as a leader does: the version changes, the leader epoch does not."""
         before = self.states[partition]
         version = ZnodeVersion(before.partition_epoch + 1)
         self.states[partition] = replace(before, isr=ids(*isr), partition_epoch=version)
 
 
-class Cluster:
+class SimulatedCluster:
     def __init__(self, *brokers: int, controller: int | None = None) -> None:
-        self.znodes = Znodes()
+        self.znodes = StateZnodes()
         self.topics: dict[str, dict[int, ReplicaAssignment]] = {}
         self.marked_for_deletion: list[str] = []
         self.unclean: dict[str, bool] = {}
@@ -155,8 +155,8 @@ class Cluster:
             self.register(number)
         self.sent: list[tuple[BrokerId, Request]] = []
         self.steps: list[Step] = []
-        self.to_delete: dict[Replica, None] = {}
-        """What brokers were told to delete and have not answered yet."""
+        self.pending_deletes: dict[Replica, None] = {}
+        """Replicas whose deletion was requested and not answered yet."""
         self.deletion_enabled = True
         self.before_step: Callable[[Step], None] = lambda step: None
         self.moves: list[PartitionTransition | ReplicaTransition] = []
@@ -167,11 +167,11 @@ class Cluster:
         self.zxid += 1
         self.registered[BrokerId(number)] = Registration(broker(number), BrokerEpoch(self.zxid))
 
-    # ---- what happens to it
+    # ---- cluster events
 
     def fail_over(self, controller: BrokerId) -> None:
         self.epoch += 1
-        self.to_delete.clear()
+        self.pending_deletes.clear()
         self.context = ControllerContext()
         self.context.epoch = ControllerEpoch(self.epoch)
         self.batch = RequestBatch(controller, self.context)
@@ -185,57 +185,61 @@ class Cluster:
             states=self.znodes.states,
         )
         plans.queue_deletions_in_progress(self.context, self.marked_for_deletion)
-        self.follow(plans.plan_failover(self.context))
+        self.execute(plans.plan_failover(self.context))
 
     def kill(self, *numbers: int) -> None:
         for number in numbers:
             del self.registered[BrokerId(number)]
-        self.notice()
+        self.process_broker_changes()
 
     def start(self, *numbers: int) -> None:
         for number in numbers:
             self.register(number)
-        self.notice()
+        self.process_broker_changes()
 
-    def notice(self) -> None:
-        """A broker that went has not answered, even if it is back."""
+    def process_broker_changes(self) -> None:
+        """Let the controller process the registrations. A broker that left has not answered, even
+        if it is back.
+        """
         before = self.context.broker_epochs
         there = {each for each, now in self.registered.items() if now.epoch == before.get(each)}
-        self.to_delete = {each: None for each in self.to_delete if each.broker in there}
-        self.follow(plans.plan_broker_changes(self.context, self.registered))
+        self.pending_deletes = {each: None for each in self.pending_deletes if each.broker in there}
+        self.execute(plans.plan_broker_changes(self.context, self.registered))
 
     def create(self, topic: str, *replicas: Sequence[int]) -> tuple[TopicPartition, ...]:
-        self.topics[topic] = {index: held(*each) for index, each in enumerate(replicas)}
+        self.topics[topic] = {
+            index: replica_assignment(*each) for index, each in enumerate(replicas)
+        }
         self.context.add_topic(topic, topic_id(topic))
         partitions = tuple(TopicPartition(topic, index) for index in self.topics[topic])
         for partition in partitions:
             self.context.set_assignment(partition, self.topics[topic][partition.partition])
-        self.follow(plans.plan_new_partitions(self.context, partitions))
+        self.execute(plans.plan_new_partitions(self.context, partitions))
         return partitions
 
     def delete(self, *topics: str) -> None:
-        """Somebody marks them, and the controller notices."""
+        """Mark topics for deletion and let the controller process the markers."""
         self.marked_for_deletion += [
             each for each in topics if each not in self.marked_for_deletion
         ]
-        self.notice_markers()
+        self.process_markers()
 
-    def notice_markers(self) -> None:
+    def process_markers(self) -> None:
         plan, needless = deletion.plan_marked_topics(
             self.context, self.marked_for_deletion, deletion_enabled=self.deletion_enabled
         )
         for topic in needless:
             self.marked_for_deletion.remove(topic)
-        self.follow(plan)
+        self.execute(plan)
 
     def answer_deletes(self, *brokers: int, error: ErrorCode = ErrorCode.NONE) -> None:
-        """These brokers, or all, say what became of the replicas they were told to delete."""
+        """Let these brokers, or all, answer the pending StopReplica deletions."""
         for to in ids(*brokers) or tuple(sorted(self.registered)):
-            asked = [each for each in self.to_delete if each.broker == to]
+            asked = [each for each in self.pending_deletes if each.broker == to]
             for each in asked:
-                del self.to_delete[each]
+                del self.pending_deletes[each]
             errors = {each.partition: error for each in asked}
-            self.follow(deletion.plan_stop_replica_results(self.context, to, errors))
+            self.execute(deletion.plan_stop_replica_results(self.context, to, errors))
 
     def remove_znodes(self, topic: str) -> None:
         self.topics.pop(topic, None)
@@ -245,11 +249,11 @@ class Cluster:
             self.marked_for_deletion.remove(topic)
 
     def catch_up(self, partition: TopicPartition, *isr: int) -> None:
-        """The leader has its followers in sync again, and the controller has written it."""
+        """Add followers to the ISR, in the znode and in the controller."""
         self.znodes.change_isr(partition, *isr)
         self.context.set_leadership(partition, self.znodes.states[partition])
 
-    def prefer(self, *partitions: TopicPartition) -> None:
+    def elect_preferred_leaders(self, *partitions: TopicPartition) -> None:
         self.move_partitions(partitions, PartitionState.ONLINE, Strategy.PREFERRED)
 
     def shut_down(self, number: int) -> None:
@@ -267,7 +271,7 @@ class Cluster:
         self.move_replicas(followed, ReplicaState.OFFLINE)
 
     def begin_reassignment(self, partition: TopicPartition, *target: int) -> None:
-        """Phases U and A."""
+        """Run phases U and A."""
         before = self.context.assignment(partition)
         self.context.set_assignment(partition, reassign_to(before, ids(*target)))
         self.context.partitions_being_reassigned[partition] = None
@@ -278,7 +282,7 @@ class Cluster:
         self.move_replicas(added, ReplicaState.NEW)
 
     def finish_reassignment(self, partition: TopicPartition) -> None:
-        """Phase B."""
+        """Run phase B."""
         before = self.context.assignment(partition)
         added = tuple(Replica(partition, each) for each in before.adding)
         leaving = tuple(Replica(partition, each) for each in before.removing)
@@ -295,7 +299,7 @@ class Cluster:
             ReplicaState.NON_EXISTENT,
         ):
             self.move_replicas(leaving, target)
-        self.follow(deletion.resume_deletions(self.context, [partition.topic]))
+        self.execute(deletion.resume_deletions(self.context, [partition.topic]))
 
     def bump_epoch(self, partition: TopicPartition) -> None:
         before = self.znodes.states[partition]
@@ -308,14 +312,14 @@ class Cluster:
 
     # ---- decide, commit, apply, announce
 
-    def follow(self, plan: Plan) -> None:
+    def execute(self, plan: Plan) -> None:
         elected: int | None = None
         while (step := next_plan_step(plan, elected)) is not None:
             self.before_step(step)
             self.steps.append(step)
-            elected = self.do(step)
+            elected = self.execute_step(step)
 
-    def do(self, step: Step) -> int:
+    def execute_step(self, step: Step) -> int:
         if isinstance(step, MovePartitions):
             return self.move_partitions(step.partitions, step.target, step.strategy)
         if isinstance(step, MoveReplicas):
@@ -387,7 +391,7 @@ class Cluster:
         for to, request in self.batch.flush():
             self.sent.append((to, request))
             if isinstance(request, StopReplicaRequest):
-                self.to_delete.update(
+                self.pending_deletes.update(
                     (replica(TopicPartition(topic.topic_name, each.partition_index), to), None)
                     for topic in request.topic_states
                     for each in topic.partition_states
@@ -401,7 +405,7 @@ class Cluster:
             if partition in self.znodes.states
         }
 
-    # ---- what is seen of it
+    # ---- observation
 
     def leader_epoch(self, partition: TopicPartition) -> int:
         return self.znodes.states[partition].leader_epoch
@@ -411,15 +415,19 @@ class Cluster:
         return sent
 
 
-def brief(sent: Iterable[tuple[BrokerId, Request]]) -> list[str]:
-    """`LAI 2 orders-0 leader=2 epoch=0 isr=2,3 new`, `UM 1 orders-0 leader=2`, `UM 1` and `SR 3 orders-0 epoch=0`."""
+def summarize(sent: Iterable[tuple[BrokerId, Request]]) -> list[str]:
+    """Requests as text.
+
+    Examples: `LAI 2 orders-0 leader=2 epoch=0 isr=2,3 new`, `UM 1 orders-0 leader=2`, `UM 1` and
+    `SR 3 orders-0 epoch=0`.
+    """
     return [line for to, content in sent for line in lines(to, content)]
 
 
 def lines(to: BrokerId, content: Request) -> list[str]:
     if isinstance(content, LeaderAndIsrRequest):
         return [
-            f"LAI {to} {topic.topic_name}-{each.partition_index} {told(each)}"
+            f"LAI {to} {topic.topic_name}-{each.partition_index} {partition_state_text(each)}"
             for topic in content.topic_states
             for each in topic.partition_states
         ]
@@ -439,7 +447,7 @@ def lines(to: BrokerId, content: Request) -> list[str]:
     ]
 
 
-def told(each: LeaderAndIsrPartitionState) -> str:
+def partition_state_text(each: LeaderAndIsrPartitionState) -> str:
     isr = ",".join(map(str, each.isr))
     new = " new" if each.is_new else ""
     return f"leader={each.leader} epoch={each.leader_epoch} isr={isr}{new}"

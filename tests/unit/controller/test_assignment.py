@@ -1,4 +1,4 @@
-"""Where replicas go: every worked example, and what must hold for all."""
+"""Replica assignment: Kafka's worked examples and general invariants."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from barnabas.controller.assignment import (
 )
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import Broker, BrokerId
-from tests.unit.controller.cluster import broker, held, ids
+from tests.unit.controller.cluster import broker, ids, replica_assignment
 
 SIX = {0: "rack1", 1: "rack3", 2: "rack3", 3: "rack2", 4: "rack2", 5: "rack1"}
 FOUR = {0: "a", 1: "a", 2: "b", 3: "b"}
@@ -33,12 +33,12 @@ def brokers(*numbers: int) -> list[Broker]:
     return [broker(number) for number in numbers]
 
 
-def racked(racks: dict[int, str]) -> list[Broker]:
+def brokers_on_racks(racks: dict[int, str]) -> list[Broker]:
     return [broker(number, rack) for number, rack in racks.items()]
 
 
 def rows(text: str) -> tuple[tuple[BrokerId, ...], ...]:
-    """`0,1 · 1,2` as the replicas of partitions."""
+    """Parse `0,1 · 1,2` as the replicas of partitions."""
     return tuple(ids(*map(int, row.split(","))) for row in text.split("·"))
 
 
@@ -51,12 +51,12 @@ def test_five_brokers_ten_partitions_three_replicas() -> None:
     )
 
 
-def test_three_brokers_six_partitions_from_another_start() -> None:
+def test_three_brokers_six_partitions_with_other_start() -> None:
     placed = assign_replicas(brokers(0, 1, 2), partitions=6, replication_factor=3, start=2, shift=1)
     assert placed == rows("2,1,0 · 0,2,1 · 1,0,2 · 2,0,1 · 0,1,2 · 1,2,0")
 
 
-def test_it_is_the_place_in_the_list_that_counts_not_the_id() -> None:
+def test_assignment_uses_list_position_not_broker_id() -> None:
     placed = assign_replicas(brokers(7, 1, 3), partitions=4, replication_factor=2, start=1, shift=1)
     assert placed == rows("3,1 · 7,3 · 1,7 · 3,7")
 
@@ -75,16 +75,20 @@ def test_racks_alternate() -> None:
 
 
 def test_six_brokers_on_three_racks() -> None:
-    placed = assign_replicas(racked(SIX), partitions=7, replication_factor=3, start=0, shift=0)
+    placed = assign_replicas(
+        brokers_on_racks(SIX), partitions=7, replication_factor=3, start=0, shift=0
+    )
     assert placed == rows("0,3,1 · 3,1,5 · 1,5,4 · 5,4,2 · 4,2,0 · 2,0,3 · 0,4,2")
 
 
 def test_four_brokers_on_two_racks() -> None:
-    placed = assign_replicas(racked(FOUR), partitions=5, replication_factor=2, start=0, shift=0)
+    placed = assign_replicas(
+        brokers_on_racks(FOUR), partitions=5, replication_factor=2, start=0, shift=0
+    )
     assert placed == rows("0,2 · 2,1 · 1,3 · 3,0 · 0,3")
 
 
-def test_racks_for_some_brokers_only_are_refused() -> None:
+def test_racks_on_some_brokers_only_are_rejected() -> None:
     some = [broker(0, "a"), broker(1), broker(2, "b"), broker(3)]
     with pytest.raises(ApiError) as refused:
         assign_replicas(some, partitions=1, replication_factor=1, start=0, shift=0)
@@ -92,7 +96,7 @@ def test_racks_for_some_brokers_only_are_refused() -> None:
     assert "1, 3" in refused.value.message
 
 
-def test_a_topic_grows_from_where_its_first_partition_is() -> None:
+def test_expansion_continues_from_first_partition() -> None:
     grown = continue_assignment(
         brokers(0, 1, 2, 3), first_replicas=ids(2, 3, 0, 1), current=1, total=7
     )
@@ -101,7 +105,7 @@ def test_a_topic_grows_from_where_its_first_partition_is() -> None:
     assert grown == rows("2,0 · 3,1")
 
 
-def test_a_topic_whose_first_broker_is_gone_grows_from_the_next_or_the_first() -> None:
+def test_expansion_starts_at_next_broker_if_first_is_gone() -> None:
     three = brokers(1, 3, 7)
     from_next = continue_assignment(three, first_replicas=ids(2), current=1, total=2)
     assert from_next == rows("7")
@@ -115,7 +119,7 @@ def test_a_topic_whose_first_broker_is_gone_grows_from_the_next_or_the_first() -
     seed=st.integers(),
     racks=st.integers(0, 4),
 )
-def test_replicas_are_distinct_spread_over_racks_and_leaders_even(
+def test_replicas_are_distinct_and_spread_over_racks_and_leaders(
     sizes: tuple[int, int], partitions: int, seed: int, racks: int
 ) -> None:
     count, replication_factor = sizes
@@ -137,10 +141,10 @@ def test_replicas_are_distinct_spread_over_racks_and_leaders_even(
 
 
 @given(st.integers(1, 8), st.integers(1, 20), st.data())
-def test_partitions_added_to_a_small_topic_are_what_a_larger_one_would_have_had(
+def test_expansion_equals_assignment_of_larger_topic(
     count: int, more: int, data: st.DataObject
 ) -> None:
-    # Beyond one round over the brokers the shift has grown, and nobody remembers by how much.
+    # Only within one round over the brokers: later the shift has grown by an unknown amount.
     first = data.draw(st.integers(1, count))
     replication_factor = data.draw(st.integers(1, count))
     start = data.draw(st.integers(0, count - 1))
@@ -156,27 +160,27 @@ def test_partitions_added_to_a_small_topic_are_what_a_larger_one_would_have_had(
     assert grown == at_once[first:]
 
 
-def test_a_reassignment_knows_where_it_comes_from_and_goes_to() -> None:
-    moving = reassign_to(held(1, 2, 3), ids(4, 5, 6))
-    assert moving == held(4, 5, 6, 1, 2, 3, adding=(4, 5, 6), removing=(1, 2, 3))
+def test_reassignment_keeps_origin_and_target() -> None:
+    moving = reassign_to(replica_assignment(1, 2, 3), ids(4, 5, 6))
+    assert moving == replica_assignment(4, 5, 6, 1, 2, 3, adding=(4, 5, 6), removing=(1, 2, 3))
     assert origin_replicas(moving) == ids(1, 2, 3)
     assert target_replicas(moving) == ids(4, 5, 6)
     assert is_being_reassigned(moving)
-    assert not is_being_reassigned(held(1, 2))
+    assert not is_being_reassigned(replica_assignment(1, 2))
 
 
-def test_a_second_reassignment_starts_from_the_origin_of_the_first() -> None:
-    again = reassign_to(reassign_to(held(1, 2), ids(3, 4)), ids(2, 5))
-    assert again == held(2, 5, 1, adding=(5,), removing=(1,))
+def test_second_reassignment_starts_from_first_origin() -> None:
+    again = reassign_to(reassign_to(replica_assignment(1, 2), ids(3, 4)), ids(2, 5))
+    assert again == replica_assignment(2, 5, 1, adding=(5,), removing=(1,))
 
 
-def test_cancelling_brings_the_origin_back() -> None:
-    moving = reassign_to(held(1, 2), ids(3, 2))
-    assert reassign_to(moving, origin_replicas(moving)) == held(2, 1)
+def test_cancelled_reassignment_restores_origin() -> None:
+    moving = reassign_to(replica_assignment(1, 2), ids(3, 2))
+    assert reassign_to(moving, origin_replicas(moving)) == replica_assignment(2, 1)
 
 
-def test_a_replica_is_added_at_the_end_and_removed_everywhere() -> None:
-    assert with_replica(held(1, 2), BrokerId(3)) == held(1, 2, 3)
-    moving = held(3, 1, 2, adding=(3,), removing=(1,))
-    assert without_replica(moving, BrokerId(3)) == held(1, 2, removing=(1,))
-    assert without_replica(moving, BrokerId(1)) == held(3, 2, adding=(3,))
+def test_replica_is_appended_and_removed_from_all_lists() -> None:
+    assert with_replica(replica_assignment(1, 2), BrokerId(3)) == replica_assignment(1, 2, 3)
+    moving = replica_assignment(3, 1, 2, adding=(3,), removing=(1,))
+    assert without_replica(moving, BrokerId(3)) == replica_assignment(1, 2, removing=(1,))
+    assert without_replica(moving, BrokerId(1)) == replica_assignment(3, 2, adding=(3,))

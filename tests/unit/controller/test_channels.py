@@ -1,4 +1,4 @@
-"""What the senders say is what the codec would have said."""
+"""Encodings of the senders equal those of the codec."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from barnabas.wire.messages.update_metadata import UpdateMetadataRequest
 from tests.unit.wire.random_messages import random_message
 
 
-def test_metadata_for_another_broker_differs_in_its_epoch_alone() -> None:
+def test_metadata_for_brokers_differs_only_in_broker_epoch() -> None:
     version = UpdateMetadataRequest.VERSIONS[-1]
     for seed in range(50):
         one = random_message(Random(seed), UpdateMetadataRequest, version)

@@ -1,4 +1,4 @@
-"""The derived sets, and the indexes behind them, whatever happens to the cluster."""
+"""Derived sets and indexes of the controller context."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.errors import RegistryError
 from barnabas.metadata.znodes import ReplicaAssignment
 from barnabas.model import BrokerEpoch, BrokerId, Replica, TopicPartition
-from tests.unit.controller.cluster import broker, held, ids, replica, state
+from tests.unit.controller.cluster import broker, ids, replica, replica_assignment, state
 
 A, B, C = (TopicPartition("t", index) for index in range(3))
 D = TopicPartition("u", 0)
@@ -32,12 +32,12 @@ def with_partitions() -> ControllerContext:
     made.add_topic("t", UUID(int=1))
     made.add_topic("u", UUID(int=2))
     for tp, replicas, leader in ((A, (1, 2), 1), (B, (2, 3), 2), (C, (3,), 3), (D, (1, 3), 1)):
-        made.set_assignment(tp, held(*replicas))
+        made.set_assignment(tp, replica_assignment(*replicas))
         made.set_leadership(tp, state(leader, replicas))
     return made
 
 
-def test_a_broker_that_shuts_down_is_registered_but_not_live() -> None:
+def test_shutting_down_broker_is_registered_but_not_live() -> None:
     made = context(3, 1, 2)
     made.shutting_down_broker_ids.add(BrokerId(2))
     assert [each for each in (1, 2, 3) if made.is_live(BrokerId(each))] == [1, 3]
@@ -46,7 +46,7 @@ def test_a_broker_that_shuts_down_is_registered_but_not_live() -> None:
     assert made.is_replica_online(BrokerId(2), A, include_shutting_down_brokers=True)
 
 
-def test_a_replica_on_a_broken_disk_is_not_online_and_its_neighbours_are() -> None:
+def test_only_replica_on_offline_dir_is_offline() -> None:
     made = with_partitions()
     made.set_replica_dir_offline(replica(A, 1), offline=True)
     assert not made.is_replica_online(BrokerId(1), A)
@@ -61,7 +61,7 @@ def test_a_replica_on_a_broken_disk_is_not_online_and_its_neighbours_are() -> No
     made.set_replica_dir_offline(replica(A, 1), offline=False)
 
 
-def test_partitions_nobody_leads_or_whose_leader_is_gone_have_an_offline_leader() -> None:
+def test_missing_or_dead_leader_is_an_offline_leader() -> None:
     made = with_partitions()
     assert made.partitions_with_offline_leader == ()
     made.remove_brokers(ids(2))
@@ -82,14 +82,14 @@ def test_topics_queued_for_deletion_are_skipped() -> None:
     assert made.leader_epoch(A) == -2
 
 
-def test_a_partition_of_one_replica_is_not_handed_over() -> None:
+def test_single_replica_partition_is_not_handed_over() -> None:
     made = with_partitions()
     assert set(made.partition_leaders_on_broker(BrokerId(1))) == {A, D}
     assert made.partition_leaders_on_broker(BrokerId(3)) == ()
     assert made.partition_leaders_on_broker(BrokerId(9)) == ()
 
 
-def test_the_epoch_to_stop_a_replica_with() -> None:
+def test_leader_epoch_for_stop_replica() -> None:
     made = with_partitions()
     made.set_leadership(A, state(1, [1], epoch=7))
     assert made.leader_epoch(A) == 7
@@ -123,7 +123,7 @@ def test_partitions_are_found_by_state() -> None:
     assert made.partition_state(D) is PartitionState.NON_EXISTENT
 
 
-def test_replicas_of_a_topic_by_state() -> None:
+def test_replicas_of_topic_by_state() -> None:
     made = with_partitions()
     started, done = ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL
     for each in made.replicas_of(made.partitions_of("t")):
@@ -136,7 +136,7 @@ def test_replicas_of_a_topic_by_state() -> None:
     assert made.are_all_replicas_in_state("without partitions", done)
 
 
-def test_only_a_queued_topic_can_be_ineligible() -> None:
+def test_only_queued_topic_can_be_ineligible() -> None:
     made = with_partitions()
     made.mark_ineligible_for_deletion(["t"])
     assert made.topics_ineligible_for_deletion == {}
@@ -147,7 +147,7 @@ def test_only_a_queued_topic_can_be_ineligible() -> None:
     assert made.is_topic_queued_for_deletion("t")
 
 
-def test_a_removed_topic_leaves_nothing() -> None:
+def test_removed_topic_leaves_no_state() -> None:
     made = with_partitions()
     for tp in made.all_partitions:
         made.set_partition_state(tp, PartitionState.ONLINE)
@@ -166,7 +166,7 @@ def test_a_removed_topic_leaves_nothing() -> None:
     assert vars(made) == vars(ControllerContext())
 
 
-def test_a_topic_has_one_id_and_an_id_one_topic() -> None:
+def test_topic_ids_are_unique() -> None:
     made = context()
     made.add_topic("t", UUID(int=1))
     made.add_topic("t", UUID(int=1))
@@ -196,12 +196,12 @@ changes = st.one_of(
 
 @settings(max_examples=150)
 @given(st.lists(changes, max_size=40))
-def test_the_indexes_agree_with_a_walk_over_everything(
+def test_indexes_agree_with_full_scan(
     history: list[tuple[str, object, object]],
 ) -> None:
     made = context(1, 2, 3, 4)
     for change in history:
-        make(made, change)
+        apply_change(made, change)
     expected = {
         each: {tp for tp in made.all_partitions if each in made.replicas(tp)}
         for each in range(1, 5)
@@ -234,7 +234,7 @@ def test_the_indexes_agree_with_a_walk_over_everything(
     assert not any(made.is_replica_online(each.broker, each.partition) for each in offline)
 
 
-def make(made: ControllerContext, change: tuple[str, object, object]) -> None:
+def apply_change(made: ControllerContext, change: tuple[str, object, object]) -> None:
     match change:
         case "assign", TopicPartition() as tp, tuple() as replicas:
             made.set_assignment(tp, ReplicaAssignment(replicas=replicas))
@@ -260,16 +260,16 @@ def make(made: ControllerContext, change: tuple[str, object, object]) -> None:
             raise AssertionError(change)
 
 
-def test_ten_thousand_partitions_of_three_replicas_take_less_than_50_mb() -> None:
+def test_ten_thousand_partitions_take_less_than_50_mb() -> None:
     tracemalloc.start()
     made = context(1, 2, 3)
     for topic in range(1_000):
         name = f"topic-{topic:04}"
         made.add_topic(name, UUID(int=topic))
         for index in range(10):
-            # As read from a registry: every value is an object of its own.
+            # As read from a registry: every value is a separate object.
             tp = TopicPartition(name, index)
-            made.set_assignment(tp, held(1, 2, 3))
+            made.set_assignment(tp, replica_assignment(1, 2, 3))
             made.set_leadership(tp, state(1 + index % 3, [1, 2, 3], epoch=1_000 + topic))
             made.set_partition_state(tp, PartitionState.ONLINE)
             for number in (1, 2, 3):

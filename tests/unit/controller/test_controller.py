@@ -1,4 +1,4 @@
-"""A controller over a real registry and real sockets: elected, failing, trying again."""
+"""Controller with a real registry and real sockets: elections, failures and retries."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from barnabas.wire.messages.controlled_shutdown import (
 from barnabas.world.clock import SystemClock
 from barnabas.world.network import SocketNetwork
 from barnabas.world.registry.embedded import EmbeddedRegistry
-from tests.unit.controller.cluster import held, replica, state, topic_id
+from tests.unit.controller.cluster import replica, replica_assignment, state, topic_id
 
 DEADLINE_S = 30
-ME = BrokerId(1)
+US = BrokerId(1)
 SETTINGS = ControllerSettings(
     listener="PLAINTEXT",
     socket_timeout_s=5,
@@ -41,7 +41,7 @@ SETTINGS = ControllerSettings(
 )
 
 
-class Sink:
+class MemoryJournal:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
@@ -49,8 +49,8 @@ class Sink:
         self.lines += [event.line for event in events]
 
 
-def entry(number: int, port: int = 1) -> Broker:
-    """Nobody listens there: what is sent to it waits."""
+def broker_at(number: int, port: int = 1) -> Broker:
+    """Broker at a port without a listener, so that requests to it stay queued."""
     endpoint = Endpoint(listener="PLAINTEXT", host="127.0.0.1", port=port)
     return Broker(id=BrokerId(number), endpoints=(endpoint,))
 
@@ -62,7 +62,9 @@ async def eventually(holds: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def running() -> AsyncIterator[tuple[Controller, RegistryClient, EmbeddedRegistry]]:
+async def running_controller() -> AsyncIterator[
+    tuple[Controller, RegistryClient, EmbeddedRegistry]
+]:
     embedded = EmbeddedRegistry(None, SystemClock())
     registry = RegistryClient(embedded, 18_000)
     network = SocketNetwork()
@@ -70,17 +72,17 @@ async def running() -> AsyncIterator[tuple[Controller, RegistryClient, EmbeddedR
     await registration.create_persistent_paths(registry)
 
     async def register() -> None:
-        await registration.register(registry, entry(ME), 1000)
+        await registration.register(registry, broker_at(US), 1000)
 
     await register()
     controller = Controller(
-        ME,
+        US,
         registry,
         network,
         SystemClock(),
         Random(3),
         settings=SETTINGS,
-        history=Sink(),
+        history=MemoryJournal(),
         register=register,
     )
     try:
@@ -92,40 +94,42 @@ async def running() -> AsyncIterator[tuple[Controller, RegistryClient, EmbeddedR
         network.close()
 
 
-async def test_who_fails_to_take_over_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_failover_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller_module, "TAKE_OVER_PAUSE_SECONDS", 0)
-    async with running() as (controller, registry, _):
-        failures = iter([RuntimeError("the first time")])
+    async with running_controller() as (controller, registry, _):
+        failures = iter([RuntimeError("first attempt")])
         delete_children = controller.store.delete_children
 
-        async def fails_once(path: str) -> None:
+        async def fail_once(path: str) -> None:
             for failure in failures:
                 raise failure
             await delete_children(path)
 
-        monkeypatch.setattr(controller.store, "delete_children", fails_once)
+        monkeypatch.setattr(controller.store, "delete_children", fail_once)
         controller.start()
         await eventually(lambda: controller.has_taken_over)
         assert controller.epoch == 2
         data, _ = await registry.get(znodes.CONTROLLER)
-        assert znodes.decode_controller(data) == ME
+        assert znodes.decode_controller(data) == US
 
 
-async def test_deposed_it_forgets_everything_and_is_elected_again_when_it_can() -> None:
-    async with running() as (controller, registry, _):
+async def test_deposed_controller_is_elected_again() -> None:
+    async with running_controller() as (controller, registry, _):
         controller.start()
         await eventually(lambda: controller.has_taken_over)
         await registry.delete(znodes.CONTROLLER)
         await eventually(lambda: controller.has_taken_over and controller.epoch == 2)
 
 
-async def test_a_broker_that_came_back_elsewhere_is_not_taken_for_one_that_moved() -> None:
-    """Its entry is written anew with a new epoch: it is to be told everything, not only where it is."""
-    async with running() as (controller, registry, embedded):
+async def test_broker_restarted_elsewhere_gets_full_state() -> None:
+    """Its znode has a new epoch, so it gets all state, not only a new connection."""
+    async with running_controller() as (controller, registry, embedded):
         other = RegistryClient(embedded, 18_000)
         await other.open()
-        await registration.register(other, entry(2, port=2), 1000)
-        topic = znodes.TopicAssignment(topic_id=topic_id("t"), partitions={0: held(2, 1)})
+        await registration.register(other, broker_at(2, port=2), 1000)
+        topic = znodes.TopicAssignment(
+            topic_id=topic_id("t"), partitions={0: replica_assignment(2, 1)}
+        )
         await registry.create(znodes.topic_path("t"), znodes.encode_topic(topic))
         controller.start()
         partition = TopicPartition("t", 0)
@@ -135,29 +139,31 @@ async def test_a_broker_that_came_back_elsewhere_is_not_taken_for_one_that_moved
         execution = controller.execution
         assert execution is not None
         await registry.delete(znodes.broker_path(2))
-        await registration.register(other, entry(2, port=3), 2000)
+        await registration.register(other, broker_at(2, port=3), 2000)
         await controller.handle_broker_modified(execution, BrokerId(2), "test")
         await eventually(lambda: controller.context.broker_epochs.get(BrokerId(2), 0) > before)
         sender, _ = controller.channels.senders[BrokerId(2)]
         assert sender.broker.endpoints[0].port == 3
-        told = [type(sent.request).__name__ for sent in sender.requests]
-        assert "LeaderAndIsrRequest" in told
+        sent_requests = [type(sent.request).__name__ for sent in sender.requests]
+        assert "LeaderAndIsrRequest" in sent_requests
         await other.close()
 
 
-@pytest.mark.parametrize("returned", [1, 2], ids=["the new controller itself", "another"])
-async def test_a_leader_that_came_back_while_nobody_was_in_charge_is_taken_for_dead_first(
+@pytest.mark.parametrize("returned", [1, 2], ids=["controller", "other broker"])
+async def test_leader_restarted_without_controller_is_treated_as_failed_first(
     returned: int,
 ) -> None:
-    """It may have lost the end of its log with the power, and others in sync have been there all the time."""
+    """It may have lost the end of its log in a power failure, while other in-sync replicas kept
+    running.
+    """
     partition = TopicPartition("t", 0)
     stayed = 3 - returned
-    async with running() as (controller, registry, embedded):
+    async with running_controller() as (controller, registry, embedded):
         other = RegistryClient(embedded, 18_000)
         await other.open()
-        await registration.register(other, entry(2, port=2), 1000)
+        await registration.register(other, broker_at(2, port=2), 1000)
         topic = znodes.TopicAssignment(
-            topic_id=topic_id("t"), partitions={0: held(returned, stayed)}
+            topic_id=topic_id("t"), partitions={0: replica_assignment(returned, stayed)}
         )
         await registry.create(znodes.topic_path("t"), znodes.encode_topic(topic))
         parts = znodes.state_path(partition).split("/")
@@ -166,8 +172,8 @@ async def test_a_leader_that_came_back_while_nobody_was_in_charge_is_taken_for_d
         written = znodes.encode_state(state(returned, [returned, stayed], epoch=4))
         await registry.create(znodes.state_path(partition), written)
         await registry.delete(znodes.broker_path(returned))
-        session = registry if returned == ME else other
-        await registration.register(session, entry(returned, port=3), 2000)
+        session = registry if returned == US else other
+        await registration.register(session, broker_at(returned, port=3), 2000)
 
         controller.start()
         await eventually(lambda: controller.has_taken_over and controller.queue.is_idle)
@@ -179,43 +185,44 @@ async def test_a_leader_that_came_back_while_nobody_was_in_charge_is_taken_for_d
         await other.close()
 
 
-async def test_a_broker_that_moves_hears_what_it_was_still_to_hear() -> None:
-    async with running() as (controller, registry, _):
+async def test_moved_broker_gets_its_queued_requests() -> None:
+    async with running_controller() as (controller, registry, _):
         controller.start()
         await eventually(lambda: controller.has_taken_over)
-        sender, _ = controller.channels.senders[ME]
+        sender, _ = controller.channels.senders[US]
         waiting = list(sender.requests)
         assert waiting
-        data = znodes.encode_broker(entry(ME, port=2), timestamp_ms=3000)
-        await registry.set(znodes.broker_path(ME), data)
+        data = znodes.encode_broker(broker_at(US, port=2), timestamp_ms=3000)
+        await registry.set(znodes.broker_path(US), data)
 
         def has_moved() -> bool:
-            found = controller.channels.senders.get(ME)
+            found = controller.channels.senders.get(US)
             return found is not None and found[0].broker.endpoints[0].port == 2
 
         await eventually(has_moved)
         await eventually(lambda: controller.queue.is_idle)
-        assert list(controller.channels.senders[ME][0].requests)[: len(waiting)] == waiting
+        assert list(controller.channels.senders[US][0].requests)[: len(waiting)] == waiting
 
 
 @pytest.mark.parametrize("other", [-1, 0, 1, 1 << 62])
-async def test_a_broker_is_sent_away_only_with_its_own_epoch(other: int) -> None:
-    async with running() as (controller, _, _):
+async def test_controlled_shutdown_requires_current_broker_epoch(other: int) -> None:
+    async with running_controller() as (controller, _, _):
         controller.start()
         await eventually(lambda: controller.has_taken_over)
-        registered = controller.context.broker_epochs[ME]
-        # 0 and 1 stand for one below and one above; the rest is what nobody ever had.
+        registered = controller.context.broker_epochs[US]
+        # 0 and 1 stand for one below and one above the current epoch; the others were never
+        # assigned.
         epoch = registered + 2 * other - 1 if other in (0, 1) else other
-        assert await asks_to_leave(controller, epoch) == ErrorCode.STALE_BROKER_EPOCH
-        assert controller.context.is_live(ME)
-        assert await asks_to_leave(controller, registered) == ErrorCode.NONE
-        assert not controller.context.is_live(ME)
+        assert await request_controlled_shutdown(controller, epoch) == ErrorCode.STALE_BROKER_EPOCH
+        assert controller.context.is_live(US)
+        assert await request_controlled_shutdown(controller, registered) == ErrorCode.NONE
+        assert not controller.context.is_live(US)
 
 
-async def asks_to_leave(controller: Controller, epoch: int) -> int:
+async def request_controlled_shutdown(controller: Controller, epoch: int) -> int:
     answered: asyncio.Future[ControlledShutdownResponse | ApiError]
     answered = asyncio.get_running_loop().create_future()
-    request = ControlledShutdownRequest(broker_id=ME, broker_epoch=epoch)
+    request = ControlledShutdownRequest(broker_id=US, broker_epoch=epoch)
     controller.queue.put(ControlledShutdownReceived(request, answered.set_result))
     async with asyncio.timeout(DEADLINE_S):
         answer = await answered
@@ -223,15 +230,15 @@ async def asks_to_leave(controller: Controller, epoch: int) -> int:
     return answer.error_code
 
 
-async def test_a_step_about_many_partitions_leaves_turns_to_others(
+async def test_large_step_yields_to_the_event_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And brokers hear of all of it: who leads in several requests, the metadata in one."""
+    """Leaders are sent in several requests, the metadata in one."""
     monkeypatch.setattr(execution_module, "TRANSITIONS_PER_CHUNK", 10)
-    async with running() as (controller, registry, _):
+    async with running_controller() as (controller, registry, _):
         controller.start()
         await eventually(lambda: controller.has_taken_over)
-        partitions = {index: held(1) for index in range(35)}
+        partitions = {index: replica_assignment(1) for index in range(35)}
         topic = znodes.TopicAssignment(topic_id=topic_id("t"), partitions=partitions)
         await registry.create(znodes.topic_path("t"), znodes.encode_topic(topic))
         online = controller.context.partitions_by_state[PartitionState.ONLINE]
@@ -242,26 +249,30 @@ async def test_a_step_about_many_partitions_leaves_turns_to_others(
                 await asyncio.sleep(0)
         assert {10, 20, 30} <= seen
         await eventually(lambda: controller.queue.is_idle)
-        sender, _ = controller.channels.senders[ME]
-        told = [
+        sender, _ = controller.channels.senders[US]
+        sent_requests = [
             (type(sent.request).__name__, len(sent.request.topic_states[0].partition_states))
             for sent in sender.requests
             if sent.request.topic_states
         ]
         leaders = ("LeaderAndIsrRequest", 10)
         rest = [("LeaderAndIsrRequest", 5), ("UpdateMetadataRequest", 35)]
-        assert told == [leaders, leaders, leaders, *rest]
+        assert sent_requests == [leaders, leaders, leaders, *rest]
 
 
-async def test_a_znode_that_is_no_topic_stops_nothing() -> None:
-    async with running() as (controller, registry, _):
+async def test_corrupt_topic_znode_does_not_block_others() -> None:
+    async with running_controller() as (controller, registry, _):
         controller.start()
         await eventually(lambda: controller.has_taken_over)
         await registry.create(znodes.topic_path("bad"), b"{")
-        topic = znodes.TopicAssignment(topic_id=topic_id("t"), partitions={0: held(1)})
+        topic = znodes.TopicAssignment(
+            topic_id=topic_id("t"), partitions={0: replica_assignment(1)}
+        )
         await registry.create(znodes.topic_path("t"), znodes.encode_topic(topic))
         await eventually(lambda: TopicPartition("t", 0) in controller.context.leadership)
-        mended = znodes.TopicAssignment(topic_id=topic_id("bad"), partitions={0: held(1)})
+        mended = znodes.TopicAssignment(
+            topic_id=topic_id("bad"), partitions={0: replica_assignment(1)}
+        )
         await registry.set(znodes.topic_path("bad"), znodes.encode_topic(mended))
         await eventually(lambda: TopicPartition("bad", 0) in controller.context.leadership)
         with pytest.raises(NodeExists):

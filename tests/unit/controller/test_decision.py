@@ -1,4 +1,4 @@
-"""A decision after the registry has spoken: what won, what is tried again, what is over."""
+"""Outcome of a decision after the registry writes: success, retry or failure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.unit.controller.cluster import CAUSE, ids, replica, state
 A, B, C = (TopicPartition("t", index) for index in range(3))
 
 
-def electing(partition: TopicPartition) -> PartitionTransition:
+def election_move(partition: TopicPartition) -> PartitionTransition:
     after = state(2, [2], epoch=4, version=7)
     return StateTransition(
         item=partition,
@@ -39,7 +39,7 @@ def electing(partition: TopicPartition) -> PartitionTransition:
     )
 
 
-def creating(partition: TopicPartition) -> PartitionTransition:
+def creation_move(partition: TopicPartition) -> PartitionTransition:
     first = state(2, [2])
     write: Write = CreateState(partition=partition, state=first)
     return StateTransition(
@@ -52,18 +52,18 @@ def creating(partition: TopicPartition) -> PartitionTransition:
     )
 
 
-def test_what_won_carries_the_version_it_was_written_with() -> None:
-    outcome = Decision(transitions=(electing(A),)).outcome_of({A: ZnodeVersion(8)})
+def test_committed_move_carries_written_version() -> None:
+    outcome = Decision(transitions=(election_move(A),)).outcome_of({A: ZnodeVersion(8)})
     (won,) = outcome.committed.transitions
     assert won.leadership == state(2, [2], epoch=4, version=8)
     assert (outcome.to_retry, outcome.failures, outcome.has_newer_controller) == ((), (), False)
 
 
-def test_a_lost_race_is_neither_announced_nor_over() -> None:
-    decision: PartitionDecision = Decision(transitions=(electing(A), electing(B)))
+def test_bad_version_is_retried_and_not_announced() -> None:
+    decision: PartitionDecision = Decision(transitions=(election_move(A), election_move(B)))
     outcome = decision.outcome_of({A: WriteRejection.BAD_VERSION, B: ZnodeVersion(8)})
     assert [move.item for move in outcome.committed.transitions] == [B]
-    assert outcome.committed.requests == electing(B).requests
+    assert outcome.committed.requests == election_move(B).requests
     assert outcome.to_retry == (A,)
     assert outcome.failures == ()
 
@@ -71,17 +71,17 @@ def test_a_lost_race_is_neither_announced_nor_over() -> None:
 @pytest.mark.parametrize(
     ("move", "refused", "reason"),
     [
-        (creating(A), WriteRejection.NODE_EXISTS, FailureReason.STATE_EXISTS),
-        (electing(A), WriteRejection.NO_NODE, FailureReason.STATE_MISSING),
-        (electing(A), WriteRejection.FAILED, FailureReason.WRITE_FAILED),
-        (creating(A), WriteRejection.FAILED, FailureReason.WRITE_FAILED),
-        (creating(A), WriteRejection.BAD_VERSION, FailureReason.WRITE_FAILED),
+        (creation_move(A), WriteRejection.NODE_EXISTS, FailureReason.STATE_EXISTS),
+        (election_move(A), WriteRejection.NO_NODE, FailureReason.STATE_MISSING),
+        (election_move(A), WriteRejection.FAILED, FailureReason.WRITE_FAILED),
+        (creation_move(A), WriteRejection.FAILED, FailureReason.WRITE_FAILED),
+        (creation_move(A), WriteRejection.BAD_VERSION, FailureReason.WRITE_FAILED),
     ],
 )
-def test_other_refusals_are_over(
+def test_other_write_errors_are_final(
     move: PartitionTransition, refused: WriteRejection, reason: FailureReason
 ) -> None:
-    outcome = Decision(transitions=(move, electing(B))).outcome_of({A: refused, B: ZnodeVersion(8)})
+    outcome = Decision(transitions=(move, election_move(B))).outcome_of({A: refused, B: ZnodeVersion(8)})
     assert [each.item for each in outcome.committed.transitions] == [B]
     assert outcome.to_retry == ()
     (failure,) = outcome.failures
@@ -89,7 +89,7 @@ def test_other_refusals_are_over(
     assert "t-0: " in str(failure)
 
 
-def test_what_writes_nothing_wins_by_itself_and_what_failed_before_stays_failed() -> None:
+def test_move_without_write_succeeds_and_failures_are_kept() -> None:
     known = TransitionFailure(
         item=C,
         before=PartitionState.NEW,
@@ -108,7 +108,7 @@ def test_what_writes_nothing_wins_by_itself_and_what_failed_before_stays_failed(
     assert outcome.has_newer_controller
 
 
-def test_a_replica_hears_that_it_is_to_stop_even_if_the_isr_could_not_be_changed() -> None:
+def test_stop_replica_is_sent_even_if_isr_write_failed() -> None:
     stop = SendStopReplica(
         broker=BrokerId(2), partition=A, leader_epoch=LeaderEpoch(3), delete_partition=False
     )
@@ -132,6 +132,6 @@ def test_a_replica_hears_that_it_is_to_stop_even_if_the_isr_could_not_be_changed
     assert len(decision.outcome_of({A: ZnodeVersion(1)}).committed.requests) == 2
 
 
-def test_a_write_without_an_answer_is_a_bug() -> None:
+def test_missing_write_result_is_a_key_error() -> None:
     with pytest.raises(KeyError):
-        Decision(transitions=(electing(A),)).outcome_of({})
+        Decision(transitions=(election_move(A),)).outcome_of({})

@@ -1,4 +1,4 @@
-"""How a topic goes, in which order, and what makes it wait."""
+"""Topic deletion: order of the steps and reasons to wait."""
 
 from __future__ import annotations
 
@@ -17,25 +17,31 @@ from barnabas.controller.steps import (
 )
 from barnabas.errors import ErrorCode
 from barnabas.model import BrokerId, TopicPartition
-from tests.unit.controller.cluster import Cluster, brief, held, replica, state
+from tests.unit.controller.cluster import (
+    SimulatedCluster,
+    replica,
+    replica_assignment,
+    state,
+    summarize,
+)
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def cluster_with(*replicas: Sequence[int], brokers: Sequence[int] = (1, 2, 3)) -> Cluster:
-    cluster = Cluster(*brokers)
+def cluster_with(*replicas: Sequence[int], brokers: Sequence[int] = (1, 2, 3)) -> SimulatedCluster:
+    cluster = SimulatedCluster(*brokers)
     cluster.create("t", *replicas)
     cluster.steps.clear()
     cluster.take_sent()
     return cluster
 
 
-def states_of(cluster: Cluster, *partitions: TopicPartition) -> list[str]:
+def states_of(cluster: SimulatedCluster, *partitions: TopicPartition) -> list[str]:
     replicas = cluster.context.replicas_of(partitions or cluster.context.partitions_of("t"))
     return [f"{each.broker} {cluster.context.replica_state(each)}" for each in replicas]
 
 
-def is_gone(cluster: Cluster, topic: str = "t") -> bool:
+def is_gone(cluster: SimulatedCluster, topic: str = "t") -> bool:
     context = cluster.context
     known = (
         topic in cluster.topics
@@ -46,16 +52,16 @@ def is_gone(cluster: Cluster, topic: str = "t") -> bool:
         or topic in context.topics_ineligible_for_deletion
         or topic in {each.topic for each in cluster.znodes.states}
         or topic
-        in {each.topic for held in context.replica_states_by_broker.values() for each in held}
+        in {each.topic for partitions in context.replica_states_by_broker.values() for each in partitions}
         or topic in {each.partition.topic for each in context.unassigned_replica_states}
     )
     return not known
 
 
-# ---- the way through --------------------------------------------------------------------------------------
+# ---- the regular case
 
 
-def test_brokers_forget_a_topic_then_stop_it_then_delete_it() -> None:
+def test_deletion_updates_metadata_then_stops_then_deletes_replicas() -> None:
     cluster = cluster_with((1, 2), (2, 3))
     replicas = (replica(T0, 1), replica(T0, 2), replica(T1, 2), replica(T1, 3))
     cluster.delete("t")
@@ -66,7 +72,7 @@ def test_brokers_forget_a_topic_then_stop_it_then_delete_it() -> None:
         MoveReplicas(replicas=replicas, target=ReplicaState.OFFLINE),
         MoveReplicas(replicas=replicas, target=ReplicaState.DELETION_STARTED),
     ]
-    assert brief(cluster.sent) == [
+    assert summarize(cluster.sent) == [
         "UM 1 t-0 leader=-2 t-1 leader=-2",
         "UM 2 t-0 leader=-2 t-1 leader=-2",
         "UM 3 t-0 leader=-2 t-1 leader=-2",
@@ -82,7 +88,7 @@ def test_brokers_forget_a_topic_then_stop_it_then_delete_it() -> None:
     assert not cluster.failures
 
 
-def test_the_znodes_go_when_the_last_replica_is_gone() -> None:
+def test_znodes_are_deleted_after_last_replica() -> None:
     cluster = cluster_with((1, 2), (2, 3))
     cluster.delete("t")
     cluster.answer_deletes(1, 3)
@@ -105,7 +111,7 @@ def test_the_znodes_go_when_the_last_replica_is_gone() -> None:
     assert not cluster.failures
 
 
-def test_a_topic_of_the_same_name_starts_from_nothing() -> None:
+def test_recreated_topic_starts_from_scratch() -> None:
     cluster = cluster_with((1, 2))
     cluster.kill(2)
     cluster.start(2)
@@ -117,14 +123,14 @@ def test_a_topic_of_the_same_name_starts_from_nothing() -> None:
     assert not cluster.failures
 
 
-def test_a_topic_without_partitions_goes_at_once() -> None:
+def test_topic_without_partitions_is_deleted_at_once() -> None:
     cluster = cluster_with()
     cluster.delete("t")
     assert cluster.steps == [DeleteTopicZnodes(topics=("t",))]
     assert is_gone(cluster)
 
 
-def test_partitions_that_never_had_a_leader_are_deleted_too() -> None:
+def test_partitions_without_leader_are_deleted() -> None:
     cluster = cluster_with((4,), (1,))
     assert cluster.context.partition_state(T0) is PartitionState.NEW
     cluster.delete("t")
@@ -135,7 +141,7 @@ def test_partitions_that_never_had_a_leader_are_deleted_too() -> None:
     assert is_gone(cluster)
 
 
-def test_several_topics_go_together() -> None:
+def test_several_topics_are_deleted_together() -> None:
     cluster = cluster_with((1, 2))
     cluster.create("u", (2, 3))
     cluster.steps.clear()
@@ -149,7 +155,7 @@ def test_several_topics_go_together() -> None:
     assert is_gone(cluster, "u")
 
 
-def test_a_topic_that_begins_to_go_is_told_before_another_is_cleared_away() -> None:
+def test_metadata_is_sent_before_znodes_of_other_topic_are_deleted() -> None:
     cluster = cluster_with((1,))
     cluster.create("u", (1,))
     cluster.delete("t")
@@ -160,20 +166,20 @@ def test_a_topic_that_begins_to_go_is_told_before_another_is_cleared_away() -> N
     kinds = [type(step) for step in cluster.steps]
     assert kinds.index(SendUpdateMetadata) < kinds.index(DeleteTopicZnodes)
     assert is_gone(cluster)
-    assert list(cluster.to_delete) == [replica(TopicPartition("u", 0), 1)]
+    assert list(cluster.pending_deletes) == [replica(TopicPartition("u", 0), 1)]
 
 
-# ---- markers ----------------------------------------------------------------------------------------------
+# ---- markers
 
 
-def test_a_marker_for_a_topic_nobody_knows_is_removed() -> None:
+def test_marker_of_unknown_topic_is_removed() -> None:
     cluster = cluster_with((1,))
     cluster.delete("never")
     assert cluster.marked_for_deletion == []
     assert cluster.steps == []
 
 
-def test_markers_are_removed_where_deletion_is_disabled() -> None:
+def test_markers_are_removed_if_deletion_is_disabled() -> None:
     cluster = cluster_with((1,))
     cluster.deletion_enabled = False
     cluster.delete("t", "never")
@@ -182,15 +188,15 @@ def test_markers_are_removed_where_deletion_is_disabled() -> None:
     assert not cluster.context.topics_to_be_deleted
 
 
-def test_a_marker_seen_again_starts_nothing_again() -> None:
+def test_repeated_marker_starts_nothing() -> None:
     cluster = cluster_with((1, 2))
     cluster.delete("t")
     cluster.steps.clear()
-    cluster.notice_markers()
+    cluster.process_markers()
     assert cluster.steps == []
 
 
-def test_a_marker_that_outlived_its_topic_is_the_next_controllers_to_finish() -> None:
+def test_next_controller_finishes_leftover_marker() -> None:
     cluster = cluster_with()
     del cluster.topics["t"]
     cluster.marked_for_deletion = ["t"]
@@ -199,15 +205,15 @@ def test_a_marker_that_outlived_its_topic_is_the_next_controllers_to_finish() ->
     assert is_gone(cluster)
 
 
-# ---- what makes it wait -----------------------------------------------------------------------------------
+# ---- waiting
 
 
-def test_a_dead_replica_makes_the_topic_wait_but_the_others_go_and_clients_do_not_see_it() -> None:
+def test_dead_replica_delays_topic_deletion_but_not_other_replicas() -> None:
     cluster = cluster_with((1, 2, 3))
     cluster.kill(3)
     cluster.take_sent()
     cluster.delete("t")
-    assert brief(cluster.sent)[:2] == ["UM 1 t-0 leader=-2", "UM 2 t-0 leader=-2"]
+    assert summarize(cluster.sent)[:2] == ["UM 1 t-0 leader=-2", "UM 2 t-0 leader=-2"]
     cluster.answer_deletes()
     assert states_of(cluster) == [
         "1 ReplicaDeletionSuccessful",
@@ -217,44 +223,44 @@ def test_a_dead_replica_makes_the_topic_wait_but_the_others_go_and_clients_do_no
     assert cluster.context.topics_ineligible_for_deletion == {"t": None}
     cluster.take_sent()
     cluster.start(3)
-    stopped = [line for line in brief(cluster.sent) if line.startswith("SR")]
+    stopped = [line for line in summarize(cluster.sent) if line.startswith("SR")]
     assert stopped == ["SR 3 t-0 epoch=-2", "SR 3 t-0 epoch=-2 delete"]
     cluster.answer_deletes()
     assert is_gone(cluster)
     assert not cluster.failures
 
 
-def test_a_broken_disk_makes_the_topic_wait_for_the_restart() -> None:
+def test_offline_dir_delays_deletion_until_restart() -> None:
     cluster = cluster_with((1, 2))
     cluster.context.set_replica_dir_offline(replica(T0, 2), offline=True)
     cluster.delete("t")
     cluster.answer_deletes()
     assert not is_gone(cluster)
     cluster.register(2)
-    cluster.notice()
+    cluster.process_broker_changes()
     cluster.answer_deletes()
     assert is_gone(cluster)
 
 
-def test_a_replica_that_fails_makes_the_topic_wait_until_one_of_its_brokers_starts() -> None:
+def test_failed_replica_is_retried_when_its_broker_starts() -> None:
     cluster = cluster_with((1, 2))
     cluster.delete("t")
     cluster.answer_deletes(2, error=ErrorCode.KAFKA_STORAGE_ERROR)
     assert states_of(cluster) == ["1 ReplicaDeletionStarted", "2 ReplicaDeletionIneligible"]
     cluster.answer_deletes(1)
     assert states_of(cluster) == ["1 ReplicaDeletionSuccessful", "2 OfflineReplica"]
-    assert not cluster.to_delete, "there is no timer"
+    assert not cluster.pending_deletes, "failures are not retried by a timer"
     cluster.start(4)
-    assert not cluster.to_delete, "broker 4 has nothing to do with it"
+    assert not cluster.pending_deletes, "broker 4 has no replica"
     cluster.register(2)
-    cluster.notice()
-    assert list(cluster.to_delete) == [replica(T0, 2)]
+    cluster.process_broker_changes()
+    assert list(cluster.pending_deletes) == [replica(T0, 2)]
     cluster.answer_deletes()
     assert is_gone(cluster)
     assert not cluster.failures
 
 
-def test_a_broker_that_dies_while_it_deletes_has_not_deleted() -> None:
+def test_broker_that_dies_during_deletion_must_delete_again() -> None:
     cluster = cluster_with((1, 2))
     cluster.delete("t")
     cluster.kill(2)
@@ -266,16 +272,16 @@ def test_a_broker_that_dies_while_it_deletes_has_not_deleted() -> None:
     assert not cluster.failures
 
 
-def test_a_broker_that_returns_while_others_still_delete_has_its_turn_when_they_are_done() -> None:
+def test_returning_broker_deletes_after_others_are_done() -> None:
     cluster = cluster_with((1, 2))
     cluster.delete("t")
     cluster.kill(2)
     cluster.take_sent()
     cluster.start(2)
     assert states_of(cluster) == ["1 ReplicaDeletionStarted", "2 OnlineReplica"]
-    said = brief(cluster.sent)
-    assert "LAI 2 t-0 leader=-1 epoch=2 isr=2" in said, "what it held, it holds until its turn"
-    assert not any(line.startswith("SR") for line in said)
+    requests = summarize(cluster.sent)
+    assert "LAI 2 t-0 leader=-1 epoch=2 isr=2" in requests, "it keeps its replica until then"
+    assert not any(line.startswith("SR") for line in requests)
     cluster.answer_deletes(1)
     assert states_of(cluster) == ["1 ReplicaDeletionSuccessful", "2 ReplicaDeletionStarted"]
     cluster.answer_deletes(2)
@@ -283,36 +289,36 @@ def test_a_broker_that_returns_while_others_still_delete_has_its_turn_when_they_
     assert not cluster.failures
 
 
-def test_a_bounced_broker_is_asked_again() -> None:
+def test_restarted_broker_is_asked_again() -> None:
     cluster = cluster_with((1, 2))
     cluster.delete("t")
     cluster.answer_deletes(1)
     cluster.register(2)
-    cluster.notice()
-    assert list(cluster.to_delete) == [replica(T0, 2)]
+    cluster.process_broker_changes()
+    assert list(cluster.pending_deletes) == [replica(T0, 2)]
     cluster.answer_deletes(2)
     assert is_gone(cluster)
 
 
-def test_an_answer_from_before_the_broker_died_changes_nothing() -> None:
+def test_response_of_dead_broker_is_ignored() -> None:
     cluster = cluster_with((1, 2))
     cluster.delete("t")
     cluster.kill(2)
     before = states_of(cluster)
     late = deletion.plan_stop_replica_results(cluster.context, BrokerId(2), {T0: ErrorCode.NONE})
-    cluster.follow(late)
+    cluster.execute(late)
     assert states_of(cluster) == before
     assert not cluster.failures
 
 
-def test_an_answer_about_a_topic_that_is_not_being_deleted_changes_nothing() -> None:
+def test_response_for_other_topic_is_ignored() -> None:
     cluster = cluster_with((1, 2))
     for error in (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR):
         plan = deletion.plan_stop_replica_results(cluster.context, BrokerId(1), {T0: error})
         assert list(plan) == []
 
 
-def test_a_broker_that_dies_after_it_deleted_is_not_waited_for() -> None:
+def test_broker_that_dies_after_deletion_is_not_awaited() -> None:
     cluster = cluster_with((1, 2))
     cluster.delete("t")
     cluster.answer_deletes(2)
@@ -322,7 +328,7 @@ def test_a_broker_that_dies_after_it_deleted_is_not_waited_for() -> None:
     assert is_gone(cluster)
 
 
-def test_a_topic_that_waits_holds_up_no_other() -> None:
+def test_waiting_topic_does_not_block_others() -> None:
     cluster = cluster_with((1, 3))
     cluster.create("u", (1, 2))
     cluster.kill(3)
@@ -332,35 +338,35 @@ def test_a_topic_that_waits_holds_up_no_other() -> None:
     assert is_gone(cluster, "u")
 
 
-# ---- reassignment -----------------------------------------------------------------------------------------
+# ---- reassignment
 
 
-def test_a_topic_that_is_reassigned_is_deleted_when_the_reassignment_is_done() -> None:
+def test_deletion_waits_for_reassignment() -> None:
     cluster = cluster_with((1,))
     cluster.begin_reassignment(T0, 2)
     cluster.delete("t")
     assert cluster.steps == []
     cluster.catch_up(T0, 1, 2)
     cluster.finish_reassignment(T0)
-    assert list(cluster.to_delete) == [replica(T0, 1), replica(T0, 2)]
+    assert list(cluster.pending_deletes) == [replica(T0, 1), replica(T0, 2)]
     cluster.answer_deletes()
     assert is_gone(cluster)
 
 
-def test_the_start_of_a_broker_does_not_end_the_wait_for_a_reassignment() -> None:
+def test_broker_start_does_not_end_wait_for_reassignment() -> None:
     cluster = cluster_with((1,))
     cluster.begin_reassignment(T0, 2)
     cluster.delete("t")
     cluster.register(2)
-    cluster.notice()
-    assert not cluster.to_delete
+    cluster.process_broker_changes()
+    assert not cluster.pending_deletes
     assert cluster.context.topics_ineligible_for_deletion == {"t": None}
 
 
-# ---- failover ---------------------------------------------------------------------------------------------
+# ---- failover
 
 
-def test_the_controller_dies_while_a_topic_is_deleted_and_another_broker_is_down() -> None:
+def test_controller_failover_during_deletion_with_dead_broker() -> None:
     cluster = cluster_with((1, 2), (2, 3), (3, 1))
     cluster.kill(3)
     cluster.delete("t")
@@ -370,47 +376,47 @@ def test_the_controller_dies_while_a_topic_is_deleted_and_another_broker_is_down
     cluster.fail_over(BrokerId(2))
     assert cluster.context.topics_ineligible_for_deletion == {"t": None}
     assert not any(isinstance(step, MovePartitions) for step in cluster.steps)
-    assert not cluster.to_delete
-    assert {line.split()[0] for line in brief(cluster.sent)} == {"LAI", "UM"}
-    shown = {word for line in brief(cluster.sent) for word in line.split() if "UM" in line}
+    assert not cluster.pending_deletes
+    assert {line.split()[0] for line in summarize(cluster.sent)} == {"LAI", "UM"}
+    shown = {word for line in summarize(cluster.sent) for word in line.split() if "UM" in line}
     assert "leader=-2" in shown
     assert not any(word.startswith("leader=") and word != "leader=-2" for word in shown)
 
     cluster.start(3)
-    assert {each.broker for each in cluster.to_delete} == {2, 3}
+    assert {each.broker for each in cluster.pending_deletes} == {2, 3}
     cluster.answer_deletes()
     assert cluster.context.topics_ineligible_for_deletion == {"t": None}
     assert not is_gone(cluster)
 
     cluster.start(1)
-    assert {each.broker for each in cluster.to_delete} == {1}
+    assert {each.broker for each in cluster.pending_deletes} == {1}
     cluster.answer_deletes()
     assert is_gone(cluster)
     assert not cluster.failures
 
 
-class ControllerDied(Exception):
+class ControllerCrashed(Exception):
     pass
 
 
-def test_whenever_the_controller_dies_the_next_one_finishes() -> None:
+def test_next_controller_finishes_deletion_after_crash_at_any_step() -> None:
     for steps in range(100):
         cluster = cluster_with((1, 2), (2, 3), (4, 1))
         left = steps
 
-        def die(step: Step) -> None:
+        def crash(step: Step) -> None:
             nonlocal left
             if left == 0:
-                raise ControllerDied
+                raise ControllerCrashed
             left -= 1
 
-        cluster.before_step = die
+        cluster.before_step = crash
         try:
             cluster.delete("t")
             cluster.answer_deletes(1, 2)
             cluster.start(4)
             cluster.answer_deletes()
-        except ControllerDied:
+        except ControllerCrashed:
             cluster.before_step = lambda step: None
             cluster.batch.clear()
             cluster.fail_over(BrokerId(3))
@@ -427,24 +433,24 @@ def test_whenever_the_controller_dies_the_next_one_finishes() -> None:
 
 
 @pytest.mark.parametrize("lost", [(T0,), (T0, T1)])
-def test_znodes_that_are_gone_already_are_no_obstacle(lost: tuple[TopicPartition, ...]) -> None:
+def test_missing_state_znodes_do_not_block_deletion(lost: tuple[TopicPartition, ...]) -> None:
     cluster = cluster_with((1, 2), (2, 3))
     cluster.marked_for_deletion = ["t"]
     for partition in lost:
         del cluster.znodes.states[partition]
     cluster.fail_over(BrokerId(2))
-    assert set(cluster.to_delete) == set(cluster.context.replicas_of((T0, T1)))
+    assert set(cluster.pending_deletes) == set(cluster.context.replicas_of((T0, T1)))
     cluster.answer_deletes()
     assert is_gone(cluster)
     assert not cluster.failures
 
 
-def test_a_new_controller_deletes_what_the_old_one_was_asked_for() -> None:
+def test_new_controller_deletes_marked_topics() -> None:
     cluster = cluster_with((1, 2))
-    cluster.topics["u"] = {0: held(1)}
+    cluster.topics["u"] = {0: replica_assignment(1)}
     cluster.marked_for_deletion = ["t"]
     cluster.fail_over(BrokerId(2))
-    assert set(cluster.to_delete) == {replica(T0, 1), replica(T0, 2)}
+    assert set(cluster.pending_deletes) == {replica(T0, 1), replica(T0, 2)}
     cluster.answer_deletes()
     assert is_gone(cluster)
     assert not is_gone(cluster, "u")

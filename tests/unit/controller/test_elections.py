@@ -1,4 +1,4 @@
-"""Who leads, strategy by strategy."""
+"""Leader election by strategy."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from barnabas.model import BrokerId
 from tests.unit.controller.cluster import ids
 
 
-def test_offline_takes_the_first_assigned_replica_that_is_online_and_in_sync() -> None:
+def test_offline_elects_first_assigned_online_in_sync_replica() -> None:
     chosen = elect_offline(ids(1, 2, 3), ids(3, 2, 1), ids(2, 3), unclean_allowed=False)
     assert chosen == Election(leader=BrokerId(2), isr=ids(3, 2), recipients=ids(2, 3))
 
 
-def test_offline_tells_online_replicas_out_of_sync_too() -> None:
+def test_offline_notifies_online_replicas_out_of_sync() -> None:
     chosen = elect_offline(ids(1, 2, 3), ids(1, 3), ids(2, 3), unclean_allowed=False)
     assert chosen == Election(leader=BrokerId(3), isr=ids(3), recipients=ids(2, 3))
 
 
-def test_offline_elects_nobody_out_of_sync_unless_it_may() -> None:
+def test_offline_elects_out_of_sync_replica_only_if_unclean_allowed() -> None:
     assert elect_offline(ids(1, 2, 3), ids(1), ids(3, 2), unclean_allowed=False) is None
     chosen = elect_offline(ids(1, 2, 3), ids(1), ids(3, 2), unclean_allowed=True)
     assert chosen == Election(leader=BrokerId(2), isr=ids(2), recipients=ids(2, 3), is_unclean=True)
 
 
-def test_offline_stays_clean_where_it_can() -> None:
+def test_offline_prefers_clean_election() -> None:
     chosen = elect_offline(ids(1, 2, 3), ids(3), ids(2, 3), unclean_allowed=True)
     assert chosen == Election(leader=BrokerId(3), isr=ids(3), recipients=ids(2, 3))
 
 
-def test_offline_elects_nobody_where_nobody_is_online() -> None:
+def test_offline_elects_none_without_online_replica() -> None:
     assert elect_offline(ids(1, 2), ids(1, 2), ids(), unclean_allowed=True) is None
 
 
-def test_reassign_takes_the_first_target_in_sync_and_keeps_the_isr() -> None:
+def test_reassign_elects_first_in_sync_target_and_keeps_isr() -> None:
     chosen = elect_for_reassignment(ids(4, 5, 6), ids(1, 2, 5, 6), ids(1, 4, 5, 6))
     assert chosen == Election(leader=BrokerId(5), isr=ids(1, 2, 5, 6), recipients=ids(4, 5, 6))
     assert elect_for_reassignment(ids(4, 5), ids(1, 4), ids(1, 5)) is None
 
 
-def test_preferred_takes_the_first_replica_or_nobody() -> None:
+def test_preferred_elects_first_replica_or_none() -> None:
     chosen = elect_preferred(ids(1, 2, 3), ids(3, 1), ids(1, 3))
     assert chosen == Election(leader=BrokerId(1), isr=ids(3, 1), recipients=ids(1, 2, 3))
     assert elect_preferred(ids(1, 2, 3), ids(2, 3), ids(1, 2, 3)) is None
@@ -55,26 +55,26 @@ def test_preferred_takes_the_first_replica_or_nobody() -> None:
     assert elect_preferred((), ids(1), ids(1)) is None
 
 
-def test_controlled_shutdown_passes_over_all_who_leave_and_takes_them_out_of_the_isr() -> None:
+def test_controlled_shutdown_skips_leaving_brokers_and_shrinks_isr() -> None:
     chosen = elect_for_controlled_shutdown(ids(1, 2, 3), ids(1, 2, 3), ids(1, 2, 3), ids(1, 2))
     assert chosen == Election(leader=BrokerId(3), isr=ids(3), recipients=ids(1, 2, 3))
 
 
-def test_controlled_shutdown_tells_registered_replicas_alone() -> None:
+def test_controlled_shutdown_notifies_registered_replicas_only() -> None:
     chosen = elect_for_controlled_shutdown(ids(1, 2, 3), ids(1, 2), ids(1, 2), ids(1))
     assert chosen == Election(leader=BrokerId(2), isr=ids(2), recipients=ids(1, 2))
 
 
-def test_controlled_shutdown_leaves_the_leader_where_nobody_else_is_in_sync() -> None:
-    everybody = ids(1, 2, 3)
-    assert elect_for_controlled_shutdown(everybody, ids(1), everybody, ids(1)) is None
+def test_controlled_shutdown_elects_none_without_other_in_sync_replica() -> None:
+    all_brokers = ids(1, 2, 3)
+    assert elect_for_controlled_shutdown(all_brokers, ids(1), all_brokers, ids(1)) is None
 
 
 brokers = st.lists(st.integers(1, 6).map(BrokerId), unique=True, max_size=6).map(tuple)
 
 
 @given(brokers, brokers, brokers, brokers, st.booleans())
-def test_who_is_elected_is_assigned_and_online_and_in_its_isr(
+def test_elected_leader_is_assigned_online_and_in_isr(
     assigned: tuple[BrokerId, ...],
     isr: tuple[BrokerId, ...],
     online: tuple[BrokerId, ...],

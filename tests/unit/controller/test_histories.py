@@ -1,4 +1,4 @@
-"""Whatever happens to a cluster, in whatever order, some things stay true."""
+"""Invariants of the controller under random sequences of events."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from barnabas.errors import ErrorCode
 from barnabas.model import BrokerId, LeaderAndIsr, TopicPartition
 from barnabas.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from barnabas.wire.messages.stop_replica import StopReplicaRequest
-from tests.unit.controller.cluster import Cluster
+from tests.unit.controller.cluster import SimulatedCluster
 
 BROKERS = (1, 2, 3, 4)
 
 
-class WatchedCluster(Cluster):
-    """Checks each call of the machines on the spot, since who is online may change before the event is over."""
+class CheckedCluster(SimulatedCluster):
+    """Checks each state change at once, since brokers may fail before the event is over."""
 
     def move_partitions(
         self,
@@ -46,23 +46,23 @@ class WatchedCluster(Cluster):
         return elected
 
 
-class Witness:
-    """Remembers what it has seen of every partition, and of what every broker was told."""
+class InvariantChecker:
+    """Remembers the state of every partition and the requests sent to every broker."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimulatedCluster) -> None:
         self.cluster = cluster
-        self.seen: dict[TopicPartition, LeaderAndIsr] = {}
+        self.last_states: dict[TopicPartition, LeaderAndIsr] = {}
         self.leaders: dict[tuple[TopicPartition, int], int] = {}
-        self.told: dict[tuple[BrokerId, TopicPartition], int] = defaultdict(lambda: -1)
+        self.sent_epochs: dict[tuple[BrokerId, TopicPartition], int] = defaultdict(lambda: -1)
 
-    def look(self) -> None:
-        self.look_at_moves()
+    def check(self) -> None:
+        self.check_moves()
         for partition, state in self.cluster.znodes.states.items():
-            self.look_at_state(partition, state)
-        self.look_at_context()
-        self.look_at_requests()
+            self.check_state(partition, state)
+        self.check_context()
+        self.check_requests()
 
-    def look_at_moves(self) -> None:
+    def check_moves(self) -> None:
         for move in self.cluster.moves:
             if isinstance(move.after, PartitionState):
                 assert move.before in VALID_PREVIOUS_PARTITION_STATES[move.after]
@@ -70,21 +70,21 @@ class Witness:
                 assert move.before in VALID_PREVIOUS_REPLICA_STATES[move.after]
         self.cluster.moves.clear()
 
-    def look_at_state(self, partition: TopicPartition, state: LeaderAndIsr) -> None:
+    def check_state(self, partition: TopicPartition, state: LeaderAndIsr) -> None:
         assert state.isr
         assert set(state.isr) <= set(self.cluster.context.replicas(partition))
         assert state.leader == -1 or state.leader in state.isr
-        before = self.seen.get(partition)
+        before = self.last_states.get(partition)
         if before is not None:
             assert state.leader_epoch >= before.leader_epoch
             assert state.controller_epoch >= before.controller_epoch
             assert state.partition_epoch >= before.partition_epoch
-        self.seen[partition] = state
+        self.last_states[partition] = state
         if state.leader != -1:
             first = self.leaders.setdefault((partition, state.leader_epoch), state.leader)
             assert first == state.leader
 
-    def look_at_context(self) -> None:
+    def check_context(self) -> None:
         context = self.cluster.context
         for partition, known in context.leadership.items():
             written = self.cluster.znodes.states[partition]
@@ -97,7 +97,7 @@ class Witness:
                 continue
             assert not context.online_replicas(partition) or partition in self.cluster.znodes.states
 
-    def look_at_requests(self) -> None:
+    def check_requests(self) -> None:
         for to, content in self.cluster.take_sent():
             assert to in self.cluster.context.broker_epochs or to not in self.cluster.registered
             assert content.controller_epoch == self.cluster.context.epoch
@@ -106,13 +106,13 @@ class Witness:
                     for state in topic.partition_states:
                         partition = TopicPartition(topic.topic_name, state.partition_index)
                         assert to in state.replicas
-                        assert state.leader_epoch >= self.told[to, partition]
-                        self.told[to, partition] = state.leader_epoch
+                        assert state.leader_epoch >= self.sent_epochs[to, partition]
+                        self.sent_epochs[to, partition] = state.leader_epoch
             elif isinstance(content, StopReplicaRequest):
                 assert content.topic_states
 
 
-happenings = st.lists(
+event_sequences = st.lists(
     st.tuples(
         st.sampled_from(
             (
@@ -127,35 +127,35 @@ happenings = st.lists(
 
 
 @settings(max_examples=120)
-@given(happenings, st.booleans())
-def test_epochs_never_fall_leaders_are_in_sync_and_no_move_is_illegal(
-    history: list[tuple[str, int]], unclean: bool
-) -> None:
-    cluster = WatchedCluster(*BROKERS)
-    witness = Witness(cluster)
-    witness.look()
-    for number, (what, seed) in enumerate(history):
+@given(event_sequences, st.booleans())
+def test_invariants_hold_for_random_events(events: list[tuple[str, int]], unclean: bool) -> None:
+    cluster = CheckedCluster(*BROKERS)
+    checker = InvariantChecker(cluster)
+    checker.check()
+    for number, (event, seed) in enumerate(events):
         cluster.unclean = dict.fromkeys(cluster.topics, unclean)
-        happen(cluster, what, Random(seed), number)
-        witness.look()
+        apply_event(cluster, event, Random(seed), number)
+        checker.check()
     cluster.start(*(each for each in BROKERS if each not in cluster.registered))
-    witness.look()
+    checker.check()
     cluster.fail_over(BrokerId(1))
-    witness.look()
+    checker.check()
     marked = tuple(cluster.marked_for_deletion)
     cluster.answer_deletes()
-    witness.look()
-    assert not cluster.context.topics_to_be_deleted, "all brokers are back, and a topic still waits"
+    checker.check()
+    assert not cluster.context.topics_to_be_deleted, (
+        "all brokers are back, but a deletion is still pending"
+    )
     assert not cluster.marked_for_deletion
     assert not cluster.topics.keys() & set(marked)
     states = {cluster.context.partition_state(each) for each in cluster.context.all_partitions}
-    assert states <= {PartitionState.ONLINE}, "all brokers are back, and not all have a leader"
+    assert states <= {PartitionState.ONLINE}, "all brokers are back, but a partition has no leader"
     for partition in cluster.context.all_partitions:
         for each in cluster.context.replicas_of([partition]):
             assert cluster.context.replica_state(each) is ReplicaState.ONLINE
 
 
-def happen(cluster: Cluster, what: str, random: Random, number: int) -> None:
+def apply_event(cluster: SimulatedCluster, event: str, random: Random, number: int) -> None:
     up = sorted(cluster.registered)
     down = [each for each in BROKERS if each not in cluster.registered]
     led = [
@@ -163,52 +163,52 @@ def happen(cluster: Cluster, what: str, random: Random, number: int) -> None:
         for tp, state in sorted(cluster.znodes.states.items())
         if state.leader != -1 and not cluster.context.is_topic_queued_for_deletion(tp.topic)
     ]
-    if what == "create":
+    if event == "create":
         replicas = [
             random.sample(BROKERS, random.randint(1, 3)) for _ in range(random.randint(1, 3))
         ]
         cluster.create(f"t{number}", *replicas)
-    elif what == "kill" and len(up) > 1:
+    elif event == "kill" and len(up) > 1:
         cluster.kill(*random.sample(up, random.randint(1, len(up) - 1)))
-    elif what == "start" and down:
+    elif event == "start" and down:
         cluster.start(*random.sample(down, random.randint(1, len(down))))
-    elif what == "bounce":
+    elif event == "bounce":
         cluster.register(random.choice(up))
         if down and random.random() < 0.5:
             cluster.register(random.choice(down))
-        cluster.notice()
-    elif what == "fail over":
+        cluster.process_broker_changes()
+    elif event == "fail over":
         if len(up) > 1 and random.random() < 0.7:
             del cluster.registered[random.choice(up)]
         cluster.fail_over(random.choice(sorted(cluster.registered)))
-    elif what == "shut down":
+    elif event == "shut down":
         cluster.shut_down(random.choice(up))
-    elif what == "prefer" and led:
-        cluster.prefer(*led)
-    elif what == "isr" and led:
+    elif event == "prefer" and led:
+        cluster.elect_preferred_leaders(*led)
+    elif event == "isr" and led:
         change_isr(cluster, random.choice(led), random)
-    elif what == "delete" and cluster.topics:
+    elif event == "delete" and cluster.topics:
         cluster.delete(random.choice(sorted(cluster.topics)))
-    elif what == "answer":
+    elif event == "answer":
         error = random.choice((ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR))
         cluster.answer_deletes(random.choice(up), error=error)
-    elif what == "race" and led:
+    elif event == "race" and led:
         race(cluster, random.choice(led), random)
 
 
-def race(cluster: Cluster, partition: TopicPartition, random: Random) -> None:
-    """A leader changes its ISR while the controller is about to write it."""
+def race(cluster: SimulatedCluster, partition: TopicPartition, random: Random) -> None:
+    """Change the ISR as a leader does, just before the controller writes it."""
     up = sorted(cluster.registered)
     dying = random.choice(up)
     cluster.znodes.before_commit.append(lambda: change_isr(cluster, partition, random))
     if len(up) > 1:
         cluster.kill(dying)
     else:
-        cluster.prefer(partition)
+        cluster.elect_preferred_leaders(partition)
 
 
-def change_isr(cluster: Cluster, partition: TopicPartition, random: Random) -> None:
-    """As its leader may at any time, unnoticed by the controller."""
+def change_isr(cluster: SimulatedCluster, partition: TopicPartition, random: Random) -> None:
+    """Change the ISR as the leader does, without the controller noticing."""
     state = cluster.znodes.states.get(partition)
     leader = -1 if state is None else state.leader
     if leader != -1:

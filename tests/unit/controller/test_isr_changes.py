@@ -1,4 +1,4 @@
-"""What a leader may change of its ISR, case by case, in the order they are decided."""
+"""AlterPartition: accepted and rejected ISR changes, in the order of the checks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from barnabas.wire.messages.alter_partition import (
     AlterPartitionRequest,
     BrokerState,
 )
-from tests.unit.controller.cluster import broker, held, ids, state
+from tests.unit.controller.cluster import broker, ids, replica_assignment, state
 
 P = TopicPartition("t", 0)
 
@@ -24,7 +24,7 @@ def context(*, recovering: bool = False) -> ControllerContext:
     for number in (1, 2, 3):
         made.set_broker(broker(number), BrokerEpoch(100 + number))
     made.add_topic("t")
-    made.set_assignment(P, held(1, 2, 3))
+    made.set_assignment(P, replica_assignment(1, 2, 3))
     isr = [1] if recovering else [1, 2]
     made.set_leadership(P, state(1, isr, epoch=5, version=7, recovering=recovering))
     return made
@@ -47,7 +47,7 @@ def proposal(
     )
 
 
-def test_a_good_proposal_changes_the_isr_and_nothing_else() -> None:
+def test_valid_proposal_changes_only_the_isr() -> None:
     before = context()
     after = evaluate_proposal(before, P, proposal(1, 2, 3), 3)
     assert isinstance(after, LeaderAndIsr)
@@ -55,14 +55,14 @@ def test_a_good_proposal_changes_the_isr_and_nothing_else() -> None:
     assert (after.leader, after.leader_epoch, after.partition_epoch) == (1, 5, 7)
 
 
-def test_the_same_again_is_answered_with_what_is() -> None:
+def test_unchanged_isr_returns_current_state() -> None:
     made = context()
     assert evaluate_proposal(made, P, proposal(1, 2, version=6), 3) is made.leadership[P]
     assert evaluate_proposal(made, P, proposal(1, 2), 3) is made.leadership[P]
 
 
 @pytest.mark.parametrize(
-    ("asked", "code"),
+    ("proposed", "code"),
     [
         (proposal(1, 2, 3, version=8), ErrorCode.NOT_CONTROLLER),
         (proposal(1, 2, 3, epoch=6), ErrorCode.NOT_CONTROLLER),
@@ -74,11 +74,11 @@ def test_the_same_again_is_answered_with_what_is() -> None:
         (proposal(1, 2, 3, broker_epochs=(101, 102, 99)), ErrorCode.INELIGIBLE_REPLICA),
     ],
 )
-def test_each_refusal_has_its_code(asked: AlterPartitionPartition, code: ErrorCode) -> None:
-    assert evaluate_proposal(context(), P, asked, 3) is code
+def test_each_rejection_has_its_code(proposed: AlterPartitionPartition, code: ErrorCode) -> None:
+    assert evaluate_proposal(context(), P, proposed, 3) is code
 
 
-def test_a_leader_in_recovery_stays_alone_until_it_has_recovered() -> None:
+def test_recovering_leader_stays_alone_in_isr() -> None:
     made = context(recovering=True)
     assert (
         evaluate_proposal(made, P, proposal(1, 2, recovering=True), 3) is ErrorCode.INVALID_REQUEST
@@ -88,7 +88,7 @@ def test_a_leader_in_recovery_stays_alone_until_it_has_recovered() -> None:
     assert not recovered.recovering
 
 
-def test_a_broker_that_shuts_down_does_not_join() -> None:
+def test_shutting_down_broker_cannot_join_isr() -> None:
     made = context()
     made.shutting_down_broker_ids.add(ids(3)[0])
     assert evaluate_proposal(made, P, proposal(1, 2, 3), 3) is ErrorCode.INELIGIBLE_REPLICA
@@ -99,7 +99,7 @@ def test_a_broker_that_shuts_down_does_not_join() -> None:
     assert evaluate_proposal(made, P, old, 1) is ErrorCode.OPERATION_NOT_ATTEMPTED
 
 
-def test_a_partition_nobody_knows() -> None:
+def test_unknown_partition_is_rejected() -> None:
     unknown = TopicPartition("t", 9)
     assert (
         evaluate_proposal(context(), unknown, proposal(1), 3)
@@ -107,12 +107,12 @@ def test_a_partition_nobody_knows() -> None:
     )
 
 
-@pytest.mark.parametrize(("who", "epoch"), [(1, 100), (1, 102), (9, 101)])
-def test_a_broker_of_yesterday_is_not_heard(who: int, epoch: int) -> None:
-    request = AlterPartitionRequest(broker_id=who, broker_epoch=epoch)
+@pytest.mark.parametrize(("broker_id", "epoch"), [(1, 100), (1, 102), (9, 101)])
+def test_stale_broker_epoch_is_rejected(broker_id: int, epoch: int) -> None:
+    request = AlterPartitionRequest(broker_id=broker_id, broker_epoch=epoch)
     assert check_request(context(), request) is ErrorCode.STALE_BROKER_EPOCH
 
 
-def test_a_broker_of_today_is() -> None:
+def test_current_broker_epoch_is_accepted() -> None:
     request = AlterPartitionRequest(broker_id=1, broker_epoch=101)
     assert check_request(context(), request) is ErrorCode.NONE

@@ -15,16 +15,16 @@ from barnabas.controller.decision import (
 from barnabas.controller.elections import Strategy
 from barnabas.controller.states import PartitionState
 from barnabas.model import BrokerId, LeaderAndIsr, TopicPartition
-from tests.unit.controller.cluster import CAUSE, Cluster, brief, ids, state
+from tests.unit.controller.cluster import CAUSE, SimulatedCluster, ids, state, summarize
 
 TP = TopicPartition("t", 0)
 
 
 def offline(
     *isr: int, replicas: tuple[int, ...] = (2, 3), up: tuple[int, ...] = (1, 2, 3)
-) -> Cluster:
+) -> SimulatedCluster:
     """A partition whose state says `isr`, of which nobody leads."""
-    cluster = Cluster(1, 2, 3)
+    cluster = SimulatedCluster(1, 2, 3)
     cluster.create("t", replicas)
     cluster.context.set_partition_state(TP, PartitionState.OFFLINE)
     cluster.znodes.states[TP] = state(-1, isr, epoch=4, version=9)
@@ -35,13 +35,13 @@ def offline(
 
 
 def test_the_first_state_has_the_first_online_replica_lead_and_all_online_in_sync() -> None:
-    cluster = Cluster(1, 3)
+    cluster = SimulatedCluster(1, 3)
     cluster.create("t", (2, 3, 1))
     assert cluster.znodes.states[TP] == state(3, [3, 1])
     assert isinstance(cluster.znodes.written[0], CreateState)
     assert cluster.context.leadership[TP] == state(3, [3, 1])
     assert cluster.context.partition_state(TP) is PartitionState.ONLINE
-    assert brief(cluster.sent[2:]) == [
+    assert summarize(cluster.sent[2:]) == [
         "LAI 1 t-0 leader=3 epoch=0 isr=3,1 new",
         "LAI 3 t-0 leader=3 epoch=0 isr=3,1 new",
         "UM 1 t-0 leader=3",
@@ -50,14 +50,14 @@ def test_the_first_state_has_the_first_online_replica_lead_and_all_online_in_syn
 
 
 def test_a_broker_that_shuts_down_is_not_in_the_first_isr() -> None:
-    cluster = Cluster(1, 2)
+    cluster = SimulatedCluster(1, 2)
     cluster.context.shutting_down_broker_ids.add(BrokerId(1))
     cluster.create("t", (1, 2))
     assert cluster.znodes.states[TP] == state(2, [2])
 
 
 def test_a_partition_without_an_online_replica_stays_new_until_one_starts() -> None:
-    cluster = Cluster(1)
+    cluster = SimulatedCluster(1)
     cluster.create("t", (2, 3))
     (failure,) = cluster.failures
     assert failure.reason is FailureReason.NO_LIVE_REPLICA
@@ -67,7 +67,7 @@ def test_a_partition_without_an_online_replica_stays_new_until_one_starts() -> N
 
 
 def test_a_state_that_is_there_already_is_not_written_over() -> None:
-    cluster = Cluster(1, 2)
+    cluster = SimulatedCluster(1, 2)
     cluster.znodes.states[TP] = state(2, [2], epoch=7)
     cluster.create("t", (1, 2))
     assert [each.reason for each in cluster.failures] == [FailureReason.STATE_EXISTS]
@@ -76,7 +76,7 @@ def test_a_state_that_is_there_already_is_not_written_over() -> None:
 
 
 def test_one_bad_partition_does_not_fail_its_neighbours() -> None:
-    cluster = Cluster(1, 2)
+    cluster = SimulatedCluster(1, 2)
     cluster.znodes.states[TopicPartition("t", 1)] = state(2, [2], epoch=7)
     cluster.create("t", (1, 2), (2, 1), (9,), (1,))
     states = [cluster.context.partition_state(TopicPartition("t", i)) for i in range(4)]
@@ -93,7 +93,7 @@ def test_an_election_writes_on_what_was_read_and_raises_the_epoch() -> None:
     assert written.expected_version == 9
     assert cluster.znodes.states[TP] == state(2, [3, 2], epoch=5, version=10)
     assert cluster.context.leadership[TP] == state(2, [3, 2], epoch=5, version=10)
-    assert brief(cluster.sent) == [
+    assert summarize(cluster.sent) == [
         "LAI 2 t-0 leader=2 epoch=5 isr=3,2",
         "LAI 3 t-0 leader=2 epoch=5 isr=3,2",
         "UM 1 t-0 leader=2",
@@ -103,9 +103,9 @@ def test_an_election_writes_on_what_was_read_and_raises_the_epoch() -> None:
 
 
 def test_an_election_of_the_same_leader_raises_the_epoch_too() -> None:
-    cluster = Cluster(1, 2)
+    cluster = SimulatedCluster(1, 2)
     (tp,) = cluster.create("t", (1, 2))
-    cluster.prefer(tp)
+    cluster.elect_preferred_leaders(tp)
     assert cluster.znodes.states[tp] == state(1, [1, 2], epoch=1, version=1)
 
 
@@ -114,7 +114,7 @@ def test_a_lost_race_is_read_and_decided_again_and_announced_once() -> None:
     cluster.znodes.before_commit.append(lambda: cluster.znodes.change_isr(TP, 3))
     cluster.move_partitions((TP,), PartitionState.ONLINE, Strategy.OFFLINE)
     assert cluster.znodes.states[TP] == state(3, [3], epoch=5, version=11)
-    assert brief(cluster.sent)[:2] == [
+    assert summarize(cluster.sent)[:2] == [
         "LAI 2 t-0 leader=3 epoch=5 isr=3",
         "LAI 3 t-0 leader=3 epoch=5 isr=3",
     ]
@@ -214,7 +214,7 @@ def test_an_election_without_a_strategy_is_a_bug() -> None:
 
 
 def test_only_those_that_elect_are_read_and_only_topics_without_anybody_in_sync_are_asked() -> None:
-    cluster = Cluster(1, 2)
+    cluster = SimulatedCluster(1, 2)
     one, two = cluster.create("t", (1, 2), (2,))
     online = PartitionState.ONLINE
     assert partition_machine.states_for_elections(cluster.context, (one, two), online) == (one, two)

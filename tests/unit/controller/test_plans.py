@@ -24,20 +24,28 @@ from barnabas.controller.steps import (
 )
 from barnabas.metadata.znodes import TopicAssignment
 from barnabas.model import BrokerEpoch, BrokerId, TopicPartition
-from tests.unit.controller.cluster import Cluster, brief, broker, held, ids, replica, state
+from tests.unit.controller.cluster import (
+    SimulatedCluster,
+    broker,
+    ids,
+    replica,
+    replica_assignment,
+    state,
+    summarize,
+)
 
 TP = TopicPartition("t", 0)
 OFFLINE_ELECTION = Strategy.OFFLINE
 
 
-def quiet(cluster: Cluster) -> Cluster:
+def quiet(cluster: SimulatedCluster) -> SimulatedCluster:
     cluster.steps.clear()
     cluster.take_sent()
     return cluster
 
 
 def test_new_partitions_are_known_then_led_and_their_replicas_follow() -> None:
-    cluster = quiet(Cluster(1, 2, 3))
+    cluster = quiet(SimulatedCluster(1, 2, 3))
     p0, p1 = cluster.create("t", (1, 2), (2, 3))
     replicas = (replica(p0, 1), replica(p0, 2), replica(p1, 2), replica(p1, 3))
     assert cluster.steps == [
@@ -49,7 +57,7 @@ def test_new_partitions_are_known_then_led_and_their_replicas_follow() -> None:
         MoveReplicas(replicas=replicas, target=ReplicaState.ONLINE),
     ]
     both = "t-0 leader=1 t-1 leader=2"
-    assert brief(cluster.sent) == [
+    assert summarize(cluster.sent) == [
         "LAI 1 t-0 leader=1 epoch=0 isr=1,2 new",
         "LAI 2 t-0 leader=1 epoch=0 isr=1,2 new",
         "LAI 2 t-1 leader=2 epoch=0 isr=2,3 new",
@@ -61,13 +69,13 @@ def test_new_partitions_are_known_then_led_and_their_replicas_follow() -> None:
 
 
 def test_a_topic_without_partitions_needs_nothing() -> None:
-    cluster = quiet(Cluster(1))
-    cluster.follow(plans.plan_new_partitions(cluster.context, ()))
+    cluster = quiet(SimulatedCluster(1))
+    cluster.execute(plans.plan_new_partitions(cluster.context, ()))
     assert cluster.steps == []
 
 
 def test_the_death_of_a_broker_elects_before_it_shrinks() -> None:
-    cluster = Cluster(1, 2, 3)
+    cluster = SimulatedCluster(1, 2, 3)
     p0, p1 = cluster.create("t", (1, 2), (2, 3))
     quiet(cluster).kill(2)
     assert cluster.steps == [
@@ -76,7 +84,7 @@ def test_the_death_of_a_broker_elects_before_it_shrinks() -> None:
         MovePartitions(partitions=(p1,), target=PartitionState.ONLINE, strategy=OFFLINE_ELECTION),
         MoveReplicas(replicas=(replica(p0, 2), replica(p1, 2)), target=ReplicaState.OFFLINE),
     ]
-    assert brief(cluster.sent) == [
+    assert summarize(cluster.sent) == [
         "LAI 3 t-1 leader=3 epoch=1 isr=3",
         "UM 1 t-1 leader=3",
         "UM 3 t-1 leader=3",
@@ -89,7 +97,7 @@ def test_the_death_of_a_broker_elects_before_it_shrinks() -> None:
 
 
 def test_a_broker_that_comes_back_hears_of_all_partitions_and_follows() -> None:
-    cluster = Cluster(1, 2, 3)
+    cluster = SimulatedCluster(1, 2, 3)
     p0, p1 = cluster.create("t", (1, 2), (2, 3))
     cluster.kill(2)
     quiet(cluster).start(2)
@@ -100,7 +108,7 @@ def test_a_broker_that_comes_back_hears_of_all_partitions_and_follows() -> None:
         MoveReplicas(replicas=(replica(p0, 2), replica(p1, 2)), target=ReplicaState.ONLINE),
         WatchBrokers(brokers=ids(2)),
     ]
-    said = brief(cluster.sent)
+    said = summarize(cluster.sent)
     assert said[:2] == ["UM 1", "UM 3"]
     assert said[3:5] == [
         "LAI 2 t-0 leader=1 epoch=1 isr=1",
@@ -122,12 +130,12 @@ def test_the_first_broker_of_all_has_nobody_to_be_told_of_it() -> None:
 
 
 def test_new_ones_start_then_the_bounced_fail_and_start_then_the_dead_fail() -> None:
-    cluster = Cluster(1, 2, 3)
+    cluster = SimulatedCluster(1, 2, 3)
     quiet(cluster)
     del cluster.registered[BrokerId(3)]
     cluster.register(2)
     cluster.register(4)
-    cluster.notice()
+    cluster.process_broker_changes()
     assert cluster.steps == [
         StartSenders(brokers=ids(4)),
         StopSenders(brokers=ids(2)),
@@ -146,14 +154,14 @@ def test_new_ones_start_then_the_bounced_fail_and_start_then_the_dead_fail() -> 
 
 
 def test_an_older_epoch_is_old_news() -> None:
-    cluster = quiet(Cluster(1, 2))
+    cluster = quiet(SimulatedCluster(1, 2))
     cluster.registered[BrokerId(2)] = Registration(broker(2), BrokerEpoch(1))
-    cluster.notice()
+    cluster.process_broker_changes()
     assert cluster.steps == []
 
 
 def test_a_dead_broker_is_no_longer_shutting_down_and_its_disks_are_forgotten() -> None:
-    cluster = Cluster(1, 2)
+    cluster = SimulatedCluster(1, 2)
     cluster.create("t", (1, 2))
     cluster.context.shutting_down_broker_ids.add(BrokerId(2))
     cluster.context.set_replica_dir_offline(replica(TP, 2), offline=True)
@@ -163,7 +171,7 @@ def test_a_dead_broker_is_no_longer_shutting_down_and_its_disks_are_forgotten() 
 
 
 def test_the_start_of_a_broker_resumes_what_waited_for_it() -> None:
-    cluster = Cluster(1, 2)
+    cluster = SimulatedCluster(1, 2)
     moving, deleting, new = (TopicPartition(name, 0) for name in ("m", "d", "n"))
     cluster.create("m", (1,))
     cluster.create("d", (1, 3))
@@ -190,14 +198,14 @@ def test_the_start_of_a_broker_resumes_what_waited_for_it() -> None:
 
 
 def test_a_death_that_changes_nothing_else_is_told_to_everybody() -> None:
-    cluster = quiet(Cluster(1, 2, 3))
+    cluster = quiet(SimulatedCluster(1, 2, 3))
     cluster.kill(3)
     assert cluster.steps[1:] == [SendUpdateMetadata()]
-    assert brief(cluster.sent) == ["UM 1", "UM 2"]
+    assert summarize(cluster.sent) == ["UM 1", "UM 2"]
 
 
 def test_a_death_that_only_hits_deleting_topics_fails_their_deletion() -> None:
-    cluster = Cluster(1, 2, 3)
+    cluster = SimulatedCluster(1, 2, 3)
     cluster.create("t", (3, 1))
     cluster.delete("t")
     quiet(cluster).kill(3)
@@ -208,8 +216,8 @@ def test_a_death_that_only_hits_deleting_topics_fails_their_deletion() -> None:
 
 
 def test_elections_won_make_the_broker_list_unnecessary() -> None:
-    context = Cluster(1, 2).context
-    context.set_assignment(TP, held(1))
+    context = SimulatedCluster(1, 2).context
+    context.set_assignment(TP, replica_assignment(1))
     context.set_leadership(TP, state(1, [1]))
     context.set_partition_state(TP, PartitionState.OFFLINE)
     for elected, expected in ((1, []), (0, [SendUpdateMetadata()])):
@@ -225,7 +233,7 @@ def test_elections_won_make_the_broker_list_unnecessary() -> None:
 
 
 def test_a_new_controller_tells_what_is_known_then_starts_replicas_then_partitions() -> None:
-    cluster = Cluster(1, 2, 3)
+    cluster = SimulatedCluster(1, 2, 3)
     led, orphaned = cluster.create("t", (2, 3), (1, 2))
     (unborn,) = cluster.create("u", (9,))
     del cluster.registered[BrokerId(1)]
@@ -247,7 +255,9 @@ def test_a_new_controller_tells_what_is_known_then_starts_replicas_then_partitio
         ),
         ReleaseHeldBack(),
     ]
-    assert brief(cluster.sent)[:2] == [f"UM {each} t-0 leader=2 t-1 leader=1" for each in (2, 3)]
+    assert summarize(cluster.sent)[:2] == [
+        f"UM {each} t-0 leader=2 t-1 leader=1" for each in (2, 3)
+    ]
     state_of = cluster.context.partition_state
     assert state_of(led) is PartitionState.ONLINE
     assert state_of(orphaned) is PartitionState.ONLINE
@@ -255,12 +265,12 @@ def test_a_new_controller_tells_what_is_known_then_starts_replicas_then_partitio
 
 
 def test_what_died_with_the_controller_is_told_once_with_what_became_of_it() -> None:
-    cluster = Cluster(1, 2, 3)
+    cluster = SimulatedCluster(1, 2, 3)
     cluster.create("t", (1, 2), (2, 1), (1,), (3, 2))
     del cluster.registered[BrokerId(1)]
     quiet(cluster).fail_over(BrokerId(2))
-    _, _, *told = brief(cluster.sent)
-    assert told == [
+    _, _, *requests = summarize(cluster.sent)
+    assert requests == [
         "LAI 2 t-3 leader=3 epoch=0 isr=3,2",
         "LAI 3 t-3 leader=3 epoch=0 isr=3,2",
         "UM 2 t-3 leader=3",
@@ -295,7 +305,7 @@ def test_who_registered_after_its_isr_was_written_has_returned_unnoticed() -> No
 
 
 def test_a_new_controller_takes_the_states_up_from_who_is_there() -> None:
-    cluster = Cluster(1, 2)
+    cluster = SimulatedCluster(1, 2)
     (tp,) = cluster.create("t", (2, 1))
     del cluster.registered[BrokerId(2)]
     context = ControllerContext()
@@ -319,8 +329,8 @@ def test_a_new_controller_takes_the_states_up_from_who_is_there() -> None:
 
 
 def test_an_interrupted_creation_is_finished_by_the_next_controller() -> None:
-    cluster = Cluster(1, 2)
-    cluster.topics["t"] = {0: held(1, 2), 1: held(2, 1)}
+    cluster = SimulatedCluster(1, 2)
+    cluster.topics["t"] = {0: replica_assignment(1, 2), 1: replica_assignment(2, 1)}
     cluster.znodes.states[TP] = state(1, [1, 2])
     cluster.fail_over(BrokerId(1))
     assert cluster.znodes.states[TP].leader_epoch == 0
@@ -330,11 +340,13 @@ def test_an_interrupted_creation_is_finished_by_the_next_controller() -> None:
 
 def test_unfinished_reassignment_is_kept_and_not_continued() -> None:
     context = ControllerContext()
-    moving = held(3, 1, 2, adding=(3,), removing=(1,))
+    moving = replica_assignment(3, 1, 2, adding=(3,), removing=(1,))
     plans.load_context(
         context,
         brokers={},
-        topics={"t": TopicAssignment(topic_id=None, partitions={0: moving, 1: held(1)})},
+        topics={
+            "t": TopicAssignment(topic_id=None, partitions={0: moving, 1: replica_assignment(1)})
+        },
         states={},
     )
     assert context.assignment(TP) == moving
@@ -342,18 +354,18 @@ def test_unfinished_reassignment_is_kept_and_not_continued() -> None:
     assert context.all_topics == {"t": None}
 
 
-def unfinished_reassignment() -> Cluster:
+def unfinished_reassignment() -> SimulatedCluster:
     """Partition 0 of t moves from brokers 1,2 to 3,2 when its controller fails."""
-    cluster = Cluster(1, 2, 3)
+    cluster = SimulatedCluster(1, 2, 3)
     cluster.create("t", (1, 2))
-    cluster.topics["t"][0] = held(3, 2, 1, adding=(3,), removing=(1,))
+    cluster.topics["t"][0] = replica_assignment(3, 2, 1, adding=(3,), removing=(1,))
     quiet(cluster).fail_over(BrokerId(2))
     return cluster
 
 
 def test_unfinished_reassignment_is_sent_to_all_replicas() -> None:
     cluster = unfinished_reassignment()
-    assert [line for line in brief(cluster.sent) if line.startswith("LAI")] == [
+    assert [line for line in summarize(cluster.sent) if line.startswith("LAI")] == [
         f"LAI {broker} t-0 leader=1 epoch=0 isr=1,2" for broker in (1, 2, 3)
     ]
     assert not any(isinstance(step, ResumeReassignments) for step in cluster.steps)
@@ -365,14 +377,14 @@ def test_unfinished_reassignment_does_not_hinder_elections() -> None:
     assert cluster.znodes.states[TP].leader == 2
     cluster.catch_up(TP, 2, 3)
     assert find_unbalanced_partitions(cluster.context, percentage=10) == (TP,)
-    cluster.prefer(TP)
+    cluster.elect_preferred_leaders(TP)
     assert cluster.znodes.states[TP].leader == 3
 
 
 def test_topic_with_unfinished_reassignment_is_deleted_from_all_replicas() -> None:
     cluster = unfinished_reassignment()
     cluster.delete("t")
-    assert list(cluster.to_delete) == [replica(TP, each) for each in (1, 2, 3)]
+    assert list(cluster.pending_deletes) == [replica(TP, each) for each in (1, 2, 3)]
     cluster.answer_deletes()
     assert "t" not in cluster.topics
     assert cluster.marked_for_deletion == []
@@ -399,7 +411,7 @@ def test_deletion_of_topic_with_unfinished_reassignment_waits_for_every_replica(
 
 def test_a_topic_with_the_id_of_another_is_left_out_and_reported() -> None:
     context = ControllerContext()
-    same = TopicAssignment(topic_id=UUID(int=1), partitions={0: held(1)})
+    same = TopicAssignment(topic_id=UUID(int=1), partitions={0: replica_assignment(1)})
     wrong = plans.load_context(context, brokers={}, topics={"a": same, "b": same}, states={})
     assert [error.path for error in wrong] == ["/brokers/topics/b"]
     assert context.all_topics == {"a": None}
@@ -407,7 +419,7 @@ def test_a_topic_with_the_id_of_another_is_left_out_and_reported() -> None:
 
 
 def test_deletions_in_progress_wait_for_offline_replicas_and_reassignments() -> None:
-    cluster = Cluster(1, 2)
+    cluster = SimulatedCluster(1, 2)
     for topic, replicas in (("ready", (1, 2)), ("dead", (1, 3)), ("kept", (3,))):
         cluster.create(topic, replicas)
     cluster.create("moving", (1,))
@@ -418,7 +430,7 @@ def test_deletions_in_progress_wait_for_offline_replicas_and_reassignments() -> 
 
 
 def test_a_topic_being_deleted_is_not_elected_by_a_new_controller() -> None:
-    cluster = Cluster(1, 2, 3)
+    cluster = SimulatedCluster(1, 2, 3)
     (tp,) = cluster.create("t", (1, 2, 3))
     cluster.marked_for_deletion = ["t"]
     del cluster.registered[BrokerId(1)]
@@ -426,7 +438,7 @@ def test_a_topic_being_deleted_is_not_elected_by_a_new_controller() -> None:
     quiet(cluster).fail_over(BrokerId(2))
     assert cluster.context.partition_state(tp) is PartitionState.OFFLINE
     assert not any(isinstance(step, MovePartitions) for step in cluster.steps)
-    assert brief(cluster.sent)[1:] == [
+    assert summarize(cluster.sent)[1:] == [
         "LAI 2 t-0 leader=1 epoch=0 isr=1,2,3",
         "UM 2 t-0 leader=-2",
     ]

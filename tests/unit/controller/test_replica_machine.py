@@ -8,14 +8,14 @@ from barnabas.controller import replica_machine
 from barnabas.controller.decision import FailureReason, UnreadableState
 from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.model import BrokerId, LeaderAndIsr, TopicPartition
-from tests.unit.controller.cluster import CAUSE, Cluster, brief, ids, replica, state
+from tests.unit.controller.cluster import CAUSE, SimulatedCluster, ids, replica, state, summarize
 
 TP = TopicPartition("t", 0)
 
 
-def led(*replicas: int) -> Cluster:
+def led(*replicas: int) -> SimulatedCluster:
     """A partition led by the first of `replicas`, all in sync, of brokers 1, 2 and 3."""
-    cluster = Cluster(1, 2, 3)
+    cluster = SimulatedCluster(1, 2, 3)
     cluster.create("t", replicas)
     cluster.take_sent()
     cluster.znodes.written.clear()
@@ -25,12 +25,12 @@ def led(*replicas: int) -> Cluster:
 def test_a_new_replica_is_told_of_the_leader_there_is() -> None:
     cluster = led(1)
     cluster.move_replicas((replica(TP, 2),), ReplicaState.NEW)
-    assert brief(cluster.sent)[0] == "LAI 2 t-0 leader=1 epoch=0 isr=1 new"
+    assert summarize(cluster.sent)[0] == "LAI 2 t-0 leader=1 epoch=0 isr=1 new"
     assert cluster.context.replica_state(replica(TP, 2)) is ReplicaState.NEW
 
 
 def test_a_new_replica_of_a_partition_without_leader_is_noted_alone() -> None:
-    cluster = Cluster(1)
+    cluster = SimulatedCluster(1)
     cluster.create("t", (7,))
     before = len(cluster.sent)
     cluster.move_replicas((replica(TP, 1),), ReplicaState.NEW)
@@ -61,7 +61,7 @@ def test_who_comes_online_again_is_told_what_is_known(before: ReplicaState) -> N
     cluster = led(1, 2)
     cluster.context.set_replica_state(replica(TP, 2), before)
     cluster.move_replicas((replica(TP, 2),), ReplicaState.ONLINE)
-    assert brief(cluster.sent) == [
+    assert summarize(cluster.sent) == [
         "LAI 2 t-0 leader=1 epoch=0 isr=1,2",
         "UM 1 t-0 leader=1",
         "UM 2 t-0 leader=1",
@@ -81,7 +81,7 @@ def test_a_follower_leaves_the_isr_and_the_others_are_told() -> None:
     cluster.move_replicas((replica(TP, 2),), ReplicaState.OFFLINE)
     assert cluster.znodes.states[TP] == state(1, [1, 3], epoch=1, version=1)
     assert cluster.context.leadership[TP] == state(1, [1, 3], epoch=1, version=1)
-    assert brief(cluster.sent) == [
+    assert summarize(cluster.sent) == [
         "LAI 1 t-0 leader=1 epoch=1 isr=1,3",
         "LAI 3 t-0 leader=1 epoch=1 isr=1,3",
         "UM 1 t-0 leader=1",
@@ -109,7 +109,7 @@ def test_who_was_not_in_sync_leaves_no_trace_in_the_registry() -> None:
     cluster.move_replicas((replica(TP, 2),), ReplicaState.OFFLINE)
     assert cluster.znodes.written == []
     assert cluster.context.leadership[TP] == state(1, [1], version=1)
-    assert brief(cluster.sent)[0] == "LAI 1 t-0 leader=1 epoch=0 isr=1"
+    assert summarize(cluster.sent)[0] == "LAI 1 t-0 leader=1 epoch=0 isr=1"
     assert cluster.context.replica_state(replica(TP, 2)) is ReplicaState.OFFLINE
 
 
@@ -127,7 +127,7 @@ def test_a_lost_race_is_read_and_decided_again() -> None:
     cluster.znodes.before_commit.append(lambda: cluster.znodes.change_isr(TP, 1, 2))
     cluster.move_replicas((replica(TP, 2),), ReplicaState.OFFLINE)
     assert cluster.znodes.states[TP] == state(1, [1], epoch=1, version=2)
-    assert brief(cluster.sent).count("SR 2 t-0 epoch=0") == 1
+    assert summarize(cluster.sent).count("SR 2 t-0 epoch=0") == 1
 
 
 def test_two_replicas_of_one_partition_leave_one_after_the_other() -> None:
@@ -136,7 +136,7 @@ def test_two_replicas_of_one_partition_leave_one_after_the_other() -> None:
     cluster.move_replicas(both, ReplicaState.OFFLINE)
     assert cluster.znodes.states[TP] == state(1, [1], epoch=2, version=2)
     assert [write.state.isr for write in cluster.znodes.written] == [ids(1, 3), ids(1)]
-    said = brief(cluster.sent)
+    said = summarize(cluster.sent)
     assert "LAI 1 t-0 leader=1 epoch=2 isr=1" in said
     assert not any("epoch=1 isr=1,3" in line for line in said if line.startswith("LAI 1"))
 
@@ -156,14 +156,14 @@ def test_a_deleting_topic_loses_its_replica_without_telling_the_others() -> None
     cluster.context.queue_topic_deletion(["t"])
     cluster.move_replicas((replica(TP, 2),), ReplicaState.OFFLINE)
     assert cluster.znodes.states[TP] == state(1, [1], epoch=1, version=1)
-    assert brief(cluster.sent) == ["SR 2 t-0 epoch=-2"]
+    assert summarize(cluster.sent) == ["SR 2 t-0 epoch=-2"]
 
 
 def test_without_a_leader_there_is_only_metadata_to_send() -> None:
     cluster = led(1, 2)
     cluster.context.remove_leadership(TP)
     cluster.move_replicas((replica(TP, 2),), ReplicaState.OFFLINE)
-    assert brief(cluster.sent) == ["UM 1", "UM 2", "UM 3", "SR 2 t-0 epoch=-1"]
+    assert summarize(cluster.sent) == ["UM 1", "UM 2", "UM 3", "SR 2 t-0 epoch=-1"]
     assert cluster.context.replica_state(replica(TP, 2)) is ReplicaState.OFFLINE
 
 
@@ -202,7 +202,7 @@ def test_a_replica_is_deleted_step_by_step_and_leaves_the_assignment() -> None:
     cluster.move_replicas((gone,), ReplicaState.OFFLINE)
     cluster.take_sent()
     cluster.move_replicas((gone,), ReplicaState.DELETION_STARTED)
-    assert brief(cluster.take_sent()) == ["SR 2 t-0 epoch=1 delete"]
+    assert summarize(cluster.take_sent()) == ["SR 2 t-0 epoch=1 delete"]
     cluster.move_replicas((gone,), ReplicaState.DELETION_SUCCESSFUL)
     cluster.move_replicas((gone,), ReplicaState.NON_EXISTENT)
     assert cluster.sent == []

@@ -41,7 +41,7 @@ from barnabas.wire.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from tests.unit.controller.cluster import brief, broker, held, ids, state
+from tests.unit.controller.cluster import broker, ids, replica_assignment, state, summarize
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 OTHER = TopicPartition("u", 0)
@@ -56,12 +56,12 @@ def batch() -> RequestBatch:
         context.set_broker(broker(number), BrokerEpoch(100 + number))
     context.add_topic("t", TOPIC_ID)
     context.add_topic("u")
-    context.set_assignment(A, held(3, 2, 1, adding=(3,), removing=(1,)))
+    context.set_assignment(A, replica_assignment(3, 2, 1, adding=(3,), removing=(1,)))
     context.set_leadership(
         A, state(2, [2, 1], epoch=4, controller_epoch=5, version=9, recovering=True)
     )
-    context.set_assignment(B, held(1, 2))
-    context.set_assignment(OTHER, held(2, 3))
+    context.set_assignment(B, replica_assignment(1, 2))
+    context.set_assignment(OTHER, replica_assignment(2, 3))
     context.set_leadership(OTHER, state(2, [2, 3], controller_epoch=5))
     return RequestBatch(ME, context)
 
@@ -181,7 +181,7 @@ def test_leaders_come_first_then_metadata_then_stops() -> None:
     made.add_stop_replica(BrokerId(1), A, leader_epoch=LeaderEpoch(4), delete_partition=True)
     made.add_update_metadata(ids(3), [OTHER])
     made.add_leader_and_isr(ids(3, 1), A, is_new=False)
-    assert brief(made.flush()) == [
+    assert summarize(made.flush()) == [
         "LAI 1 t-0 leader=2 epoch=4 isr=2,1",
         "LAI 3 t-0 leader=2 epoch=4 isr=2,1",
         "UM 1 u-0 leader=2 t-0 leader=2",
@@ -212,7 +212,7 @@ def test_new_and_to_delete_stick() -> None:
     made.add_leader_and_isr(ids(2, 3), A, is_new=False)
     for delete in (True, False):
         made.add_stop_replica(BrokerId(3), A, leader_epoch=LeaderEpoch(5), delete_partition=delete)
-    said = brief(made.flush())
+    said = summarize(made.flush())
     assert said[:2] == ["LAI 2 t-0 leader=1 epoch=5 isr=1 new", "LAI 3 t-0 leader=1 epoch=5 isr=1"]
     assert said[-1] == "SR 3 t-0 epoch=5 delete"
 
@@ -222,7 +222,7 @@ def test_a_leader_is_told_what_was_decided_and_the_rest_what_is_known_in_the_end
     made.add_leader_and_isr(ids(2, 3), A, is_new=False)
     made.context.set_leadership(A, state(1, [1], epoch=5))
     made.add_leader_and_isr(ids(3), A, is_new=False)
-    assert brief(made.flush())[:3] == [
+    assert summarize(made.flush())[:3] == [
         "LAI 2 t-0 leader=2 epoch=4 isr=2,1",
         "LAI 3 t-0 leader=1 epoch=5 isr=1",
         "UM 1 t-0 leader=1",
@@ -243,7 +243,7 @@ def test_a_topic_queued_for_deletion_is_shown_without_a_leader() -> None:
 def test_a_partition_without_leader_is_left_out_but_the_brokers_are_told() -> None:
     made = batch()
     made.add_update_metadata(None, [B])
-    assert brief(made.flush()) == ["UM 1", "UM 2", "UM 3"]
+    assert summarize(made.flush()) == ["UM 1", "UM 2", "UM 3"]
 
 
 def test_nobody_and_the_unregistered_are_not_addressed() -> None:
@@ -299,8 +299,8 @@ def test_what_is_held_back_is_told_once_with_its_next_leader() -> None:
     made.hold_back((A,))
     for partition in (A, OTHER):
         made.add_leader_and_isr(ids(2), partition, is_new=False)
-    told = "LAI 2 u-0 leader=2 epoch=0 isr=2,3"
-    assert brief(made.flush()) == [told, *(f"UM {to} u-0 leader=2" for to in (1, 2, 3))]
+    other = "LAI 2 u-0 leader=2 epoch=0 isr=2,3"
+    assert summarize(made.flush()) == [other, *(f"UM {to} u-0 leader=2" for to in (1, 2, 3))]
 
     made.new_batch()
     made.context.set_leadership(A, state(-1, [1], epoch=5))
@@ -310,7 +310,7 @@ def test_what_is_held_back_is_told_once_with_its_next_leader() -> None:
     made.new_batch()
     made.context.set_leadership(A, state(1, [1], epoch=6))
     made.add_leader_and_isr(ids(1), A, is_new=False)
-    assert brief(made.flush()) == [
+    assert summarize(made.flush()) == [
         "LAI 1 t-0 leader=1 epoch=6 isr=1",
         "LAI 2 t-0 leader=1 epoch=6 isr=1",
         *(f"UM {to} t-0 leader=1" for to in (1, 2, 3)),
@@ -331,7 +331,7 @@ def test_what_was_held_back_and_has_not_changed_is_told_when_it_is_released() ->
     made.release()
     with pytest.raises(UnsentRequestsError, match="LeaderAndIsr to 2"):
         made.new_batch()
-    assert brief(made.flush()) == [
+    assert summarize(made.flush()) == [
         "LAI 2 t-0 leader=2 epoch=4 isr=2,1 new",
         *(f"UM {to} t-0 leader=2" for to in (1, 2, 3)),
     ]
@@ -343,7 +343,7 @@ def test_that_nobody_leads_is_told_to_all_though_nobody_holds_a_replica() -> Non
     made.context.set_leadership(A, state(-1, [1], epoch=5))
     made.add_leader_and_isr((), A, is_new=False)
     made.release()
-    assert brief(made.flush()) == [f"UM {to} t-0 leader=-1" for to in (1, 2, 3)]
+    assert summarize(made.flush()) == [f"UM {to} t-0 leader=-1" for to in (1, 2, 3)]
 
 
 intents = st.one_of(
@@ -384,8 +384,8 @@ def test_no_intent_is_lost(
         match intent:
             case SendLeaderAndIsr():
                 for to in intent.brokers:
-                    told = leading(sent, to)[intent.partition]
-                    assert told.is_new or not intent.is_new
+                    sent_state = leading(sent, to)[intent.partition]
+                    assert sent_state.is_new or not intent.is_new
                 assert all(intent.partition in shown(sent, to) for to in ids(1, 2, 3))
             case SendUpdateMetadata():
                 for to in ids(1, 2, 3) if intent.brokers is None else intent.brokers:

@@ -17,7 +17,7 @@ from barnabas.controller.states import (
     ReplicaState,
 )
 from barnabas.model import BrokerEpoch, BrokerId, TopicPartition
-from tests.unit.controller.cluster import CAUSE, broker, held, replica, state
+from tests.unit.controller.cluster import CAUSE, broker, replica, replica_assignment, state
 
 TP = TopicPartition("t", 0)
 
@@ -57,7 +57,7 @@ def context() -> ControllerContext:
     for number in (1, 2):
         made.set_broker(broker(number), BrokerEpoch(number))
     made.add_topic("t")
-    made.set_assignment(TP, held(1, 2))
+    made.set_assignment(TP, replica_assignment(1, 2))
     return made
 
 

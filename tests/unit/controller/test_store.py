@@ -17,7 +17,7 @@ from barnabas.model import BrokerId, TopicPartition, ZnodeVersion
 from barnabas.world.clock import SystemClock
 from barnabas.world.ports import WatchEvent
 from barnabas.world.registry.embedded import EmbeddedRegistry
-from tests.unit.controller.cluster import broker, held, state, topic_id
+from tests.unit.controller.cluster import broker, replica_assignment, state, topic_id
 
 P0, P1, P2 = (TopicPartition("t", index) for index in range(3))
 
@@ -42,7 +42,7 @@ async def store(registry: RegistryClient) -> ControllerStore:
     made = ControllerStore(registry, BrokerId(1), Random(7))
     made.take_over(await made.elect(now_ms=1000))
     topic = znodes.TopicAssignment(
-        topic_id=topic_id("t"), partitions={index: held(1, 2) for index in range(3)}
+        topic_id=topic_id("t"), partitions={index: replica_assignment(1, 2) for index in range(3)}
     )
     await registry.create(znodes.topic_path("t"), znodes.encode_topic(topic))
     return made

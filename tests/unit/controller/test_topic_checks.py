@@ -17,7 +17,7 @@ from barnabas.controller.topic_checks import (
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.metadata.topic_names import TakenNames
 from barnabas.model import Broker, BrokerId
-from tests.unit.controller.cluster import broker, held, ids
+from tests.unit.controller.cluster import broker, ids, replica_assignment
 
 THREE = [broker(1), broker(2), broker(3)]
 PARTLY_RACKED = [broker(1, "a"), broker(2)]
@@ -159,8 +159,8 @@ def test_an_assignment_is_taken_as_it_is() -> None:
     assert check(assignments={1: [3, 1], 0: [2, 1]}) == (ids(2, 1), ids(3, 1))
 
 
-CURRENT = {0: held(2, 3), 1: held(3, 1)}
-MOVING = {0: held(3, 2, 1, adding=(3,), removing=(1,))}
+CURRENT = {0: replica_assignment(2, 3), 1: replica_assignment(3, 1)}
+MOVING = {0: replica_assignment(3, 2, 1, adding=(3,), removing=(1,))}
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ MOVING = {0: held(3, 2, 1, adding=(3,), removing=(1,))}
         (CURRENT, 4, [[], [1, 1]], BAD_ASSIGNMENT, "at least one"),
         (CURRENT, 4, [[1, 1], [1]], BAD_ASSIGNMENT, "twice"),
         (CURRENT, 4, [[1, 2], [1]], BAD_ASSIGNMENT, "2 replicas"),
-        ({1: held(1)}, 2, None, ErrorCode.UNKNOWN_SERVER_ERROR, "partition 0"),
+        ({1: replica_assignment(1)}, 2, None, ErrorCode.UNKNOWN_SERVER_ERROR, "partition 0"),
     ],
 )
 def test_what_is_refused_when_a_topic_grows(
@@ -199,25 +199,27 @@ def test_what_is_refused_when_a_topic_grows(
 def test_a_topic_grows_by_itself_or_as_it_is_told() -> None:
     grown = check_added_partitions(CURRENT, count=4, assignments=None, brokers=THREE)
     assert grown == (ids(1, 3), ids(2, 3))
-    told = check_added_partitions(CURRENT, count=3, assignments=[[1, 2]], brokers=THREE)
-    assert told == (ids(1, 2),)
+    assigned = check_added_partitions(CURRENT, count=3, assignments=[[1, 2]], brokers=THREE)
+    assert assigned == (ids(1, 2),)
 
 
 def test_topic_with_unfinished_reassignment_grows_by_partitions_of_its_target_size() -> None:
     (grown,) = check_added_partitions(MOVING, count=2, assignments=None, brokers=THREE)
     assert len(grown) == 2
-    told = check_added_partitions(MOVING, count=2, assignments=[[1, 2]], brokers=THREE)
-    assert told == (ids(1, 2),)
+    assigned = check_added_partitions(MOVING, count=2, assignments=[[1, 2]], brokers=THREE)
+    assert assigned == (ids(1, 2),)
 
 
 def test_topic_that_removes_all_its_replicas_grows_by_their_number() -> None:
     (grown,) = check_added_partitions(
-        {0: held(1, 2, removing=(1, 2))}, count=2, assignments=None, brokers=THREE
+        {0: replica_assignment(1, 2, removing=(1, 2))}, count=2, assignments=None, brokers=THREE
     )
     assert len(grown) == 2
 
 
 def test_a_topic_does_not_grow_over_brokers_of_which_some_have_racks() -> None:
     with pytest.raises(ApiError) as refused:
-        check_added_partitions({0: held(1)}, count=2, assignments=None, brokers=PARTLY_RACKED)
+        check_added_partitions(
+            {0: replica_assignment(1)}, count=2, assignments=None, brokers=PARTLY_RACKED
+        )
     assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR

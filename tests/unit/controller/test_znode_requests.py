@@ -14,8 +14,14 @@ from barnabas.metadata import registration, znodes
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.model import LeaderAndIsr, TopicPartition
 from barnabas.wire.messages.update_metadata import UpdateMetadataRequest
-from tests.unit.controller.cluster import held, state, topic_id
-from tests.unit.controller.test_controller import ME, Sink, entry, eventually, running
+from tests.unit.controller.cluster import replica_assignment, state, topic_id
+from tests.unit.controller.test_controller import (
+    US,
+    MemoryJournal,
+    broker_at,
+    eventually,
+    running_controller,
+)
 
 P0 = TopicPartition("t", 0)
 GONE = TopicPartition("gone", 0)
@@ -27,10 +33,10 @@ INVALID = [b"", b"{", b"[]", b"{}", b'{"partitions":[{"topic":"t"}]}']
 @asynccontextmanager
 async def two_brokers() -> AsyncIterator[tuple[Controller, RegistryClient]]:
     """Brokers 1 and 2. Topic t is assigned to 2,1 and led by 1; the controller is not started."""
-    async with running() as (controller, registry, embedded):
+    async with running_controller() as (controller, registry, embedded):
         other = RegistryClient(embedded, 18_000)
         await other.open()
-        await registration.register(other, entry(2, port=2), 1000)
+        await registration.register(other, broker_at(2, port=2), 1000)
         await write_topic(registry, "t", state(1, [1, 2]), 2, 1)
         yield controller, registry
         await other.close()
@@ -39,7 +45,9 @@ async def two_brokers() -> AsyncIterator[tuple[Controller, RegistryClient]]:
 async def write_topic(
     registry: RegistryClient, name: str, known: LeaderAndIsr, *replicas: int
 ) -> None:
-    topic = znodes.TopicAssignment(topic_id=topic_id(name), partitions={0: held(*replicas)})
+    topic = znodes.TopicAssignment(
+        topic_id=topic_id(name), partitions={0: replica_assignment(*replicas)}
+    )
     partition = TopicPartition(name, 0)
     await registry.create(znodes.topic_path(name), znodes.encode_topic(topic))
     await registry.create(znodes.partitions_path(name))
@@ -54,7 +62,7 @@ async def taken_over(controller: Controller) -> None:
 
 async def handled(controller: Controller, registry: RegistryClient) -> None:
     """All events up to now are handled: a broker that registers later is known."""
-    data, _ = await registry.get(znodes.broker_path(ME))
+    data, _ = await registry.get(znodes.broker_path(US))
     await registry.create(znodes.broker_path(90 + len(controller.context.brokers)), data)
     known = len(controller.context.brokers)
     await eventually(lambda: len(controller.context.brokers) > known and controller.queue.is_idle)
@@ -89,7 +97,7 @@ async def test_preferred_election_moves_the_leader_and_removes_the_request() -> 
             await handled(controller, registry)
             assert await is_gone(registry, ELECTION)
             # The second request, with the other replica preferred, shows that the watch is armed again.
-            controller.context.set_assignment(P0, held(*reversed(replicas)))
+            controller.context.set_assignment(P0, replica_assignment(*reversed(replicas)))
 
 
 async def test_preferred_election_found_at_failover_is_held() -> None:
@@ -165,7 +173,7 @@ async def notify(registry: RegistryClient, data: bytes) -> str:
 
 def sent_isrs(controller: Controller) -> list[Sequence[int]]:
     """The ISR of t-0 in each UpdateMetadata request to one of the brokers."""
-    sender, _ = controller.channels.senders[ME]
+    sender, _ = controller.channels.senders[US]
     return [
         each.isr
         for sent in sender.requests
@@ -188,7 +196,7 @@ async def test_isr_notification_refreshes_the_partition_and_is_deleted() -> None
             assert await registry.children(znodes.ISR_CHANGES) == []
             assert sent_isrs(controller)[-1] == isr
         assert GONE not in controller.context.leadership
-        assert isinstance(controller.history, Sink)
+        assert isinstance(controller.history, MemoryJournal)
         changes = [
             json.loads(line)["isr"]
             for line in controller.history.lines
@@ -264,7 +272,7 @@ async def test_reassignment_request_is_in_the_history() -> None:
         await taken_over(controller)
         await registry.create(REASSIGNMENT, znodes.encode_reassignment({P0: [1], GONE: [1]}))
         await handled(controller, registry)
-        assert isinstance(controller.history, Sink)
+        assert isinstance(controller.history, MemoryJournal)
         (event,) = [
             json.loads(line)
             for line in controller.history.lines

@@ -169,9 +169,13 @@ async def test_first_event_creates_the_topic_and_events_keep_their_order(
         record_transitions(recorder, 2_000)
         await until(lambda: len(published.records) == 2_001)
     assert published.ids() == ["controller", *names(2_000)]
-    (asked,) = published.created[0].topics
-    assert (asked.name, asked.num_partitions, asked.replication_factor) == (STATE_CHANGES, 1, 1)
-    configs = {config.name: config.value for config in asked.configs}
+    (created,) = published.created[0].topics
+    assert (created.name, created.num_partitions, created.replication_factor) == (
+        STATE_CHANGES,
+        1,
+        1,
+    )
+    configs = {config.name: config.value for config in created.configs}
     assert configs["retention.ms"] == "604800000"
 
 

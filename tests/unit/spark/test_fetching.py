@@ -58,9 +58,9 @@ class Log:
         return answer(records=found[0] if found else b"", high_watermark=self.end)
 
     def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        asked = request.topics[0].partitions[0].timestamp
-        offset = self.end if asked == -1 else self.first
-        found = ListOffsetsPartitionResponse(partition_index=0, offset=offset, timestamp=asked)
+        timestamp = request.topics[0].partitions[0].timestamp
+        offset = self.end if timestamp == -1 else self.first
+        found = ListOffsetsPartitionResponse(partition_index=0, offset=offset, timestamp=timestamp)
         return ListOffsetsResponse(
             topics=(ListOffsetsTopicResponse(name="orders", partitions=(found,)),)
         )
@@ -151,8 +151,10 @@ def test_the_next_fetch_is_under_way_while_records_are_looked_at(broker: Scripte
     reading = read_range(wanted, settings)
     next(reading)
     next(reading)
-    asked = [request.topics[0].partitions[0].fetch_offset for request in broker.asked(FetchRequest)]
-    assert asked == [10, 15]
+    offsets = [
+        request.topics[0].partitions[0].fetch_offset for request in broker.received(FetchRequest)
+    ]
+    assert offsets == [10, 15]
     reading.close()
 
 
@@ -299,12 +301,12 @@ def test_a_log_that_begins_behind_the_position_by_now_has_lost_something(
 def test_without_topic_ids_names_are_used(broker: ScriptedBroker, log: Log) -> None:
     log.topic_id = ZERO_ID
     assert offsets(broker, topic_id=None) == list(range(10, 20))
-    assert broker.asked(FetchRequest)[0].topics[0].topic == "orders"
+    assert broker.received(FetchRequest)[0].topics[0].topic == "orders"
 
 
 def test_settings_reach_the_request(broker: ScriptedBroker) -> None:
     offsets(broker, fetch_max_bytes="1000", fetch_max_wait_ms="7")
-    request = broker.asked(FetchRequest)[0]
+    request = broker.received(FetchRequest)[0]
     assert request.max_bytes == request.topics[0].partitions[0].partition_max_bytes == 1000
     assert request.max_wait_ms == 7
 

@@ -1,4 +1,4 @@
-"""Logs that no topic has, at the start of a broker."""
+"""Startup with logs that belong to no topic."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def registry() -> AsyncIterator[RegistryClient]:
 
 @pytest.fixture
 def logs() -> LogManager:
-    """orders-0 and orders-1, the second written in epoch 5; half-1 without half-0."""
+    """Logs of orders-0, orders-1 (written in epoch 5) and half-1; half-0 is missing."""
     manager = open_log_manager(
         forgetful_disk(),
         ["/data/a"],
@@ -70,11 +70,11 @@ def topics_of(registry: RegistryClient) -> Topics:
     )
 
 
-def held(logs: LogManager) -> list[str]:
+def log_names(logs: LogManager) -> list[str]:
     return sorted(map(str, logs.logs))
 
 
-async def test_adopted_logs_become_topics_that_have_been_led_before(
+async def test_adopted_logs_keep_topic_id_and_leader_epochs(
     registry: RegistryClient, logs: LogManager
 ) -> None:
     await registry.create(znodes.CONTROLLER_EPOCH, znodes.encode_controller_epoch(3))
@@ -94,10 +94,10 @@ async def test_adopted_logs_become_topics_that_have_been_led_before(
     data, _ = await registry.get("/config/topics/orders")
     assert znodes.decode_config("", data) == {}
     await set_stray_logs_aside(registry, logs)
-    assert held(logs) == ["orders-0", "orders-1"]
+    assert log_names(logs) == ["orders-0", "orders-1"]
 
 
-async def test_groups_are_adopted_with_the_settings_of_their_topic(
+async def test_consumer_offsets_is_adopted_with_its_settings(
     registry: RegistryClient, logs: LogManager
 ) -> None:
     for name in (CONSUMER_OFFSETS, TRANSACTION_STATE):
@@ -112,10 +112,10 @@ async def test_groups_are_adopted_with_the_settings_of_their_topic(
     }
 
 
-async def test_beside_other_brokers_nothing_is_adopted(
+async def test_logs_are_not_adopted_while_other_brokers_are_registered(
     registry: RegistryClient, logs: LogManager, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await registry.create("/brokers/ids/1")  # our own, of a process that was killed a moment ago
+    await registry.create("/brokers/ids/1")  # of our own previous process, which was just killed
     await registry.create("/brokers/ids/2")
     with caplog.at_level(logging.ERROR, "barnabas.topics"):
         await adopt_logs(registry, logs, topics_of(registry), BROKER)
@@ -124,32 +124,34 @@ async def test_beside_other_brokers_nothing_is_adopted(
 
 
 async def test_logs_without_topic_are_set_aside(registry: RegistryClient, logs: LogManager) -> None:
-    await registry.create("/brokers/topics/orders", assigned({0: (9,)}))
+    await registry.create("/brokers/topics/orders", encode_assignment({0: (9,)}))
     await set_stray_logs_aside(registry, logs)
-    assert held(logs) == ["orders-0"], "that it is assigned elsewhere now is for the controller"
+    assert log_names(logs) == ["orders-0"], (
+        "logs of partitions assigned elsewhere are left to the controller"
+    )
 
 
-async def test_logs_whose_topic_cannot_be_understood_are_left_alone(
+async def test_logs_of_topic_with_corrupt_znode_are_kept(
     registry: RegistryClient, logs: LogManager, caplog: pytest.LogCaptureFixture
 ) -> None:
     await registry.create("/brokers/topics/orders", b"{")
     with caplog.at_level(logging.ERROR, "barnabas.topics"):
         await set_stray_logs_aside(registry, logs)
-    assert held(logs) == ["orders-0", "orders-1"]
+    assert log_names(logs) == ["orders-0", "orders-1"]
     assert "/brokers/topics/orders" in caplog.text
 
 
-async def test_nothing_is_set_aside_when_the_registry_cannot_be_asked(
+async def test_logs_are_kept_if_the_registry_is_unavailable(
     registry: RegistryClient, logs: LogManager
 ) -> None:
-    before = held(logs)
+    before = log_names(logs)
     await registry.close()
     with pytest.raises(RegistrySessionExpired):
         await set_stray_logs_aside(registry, logs)
-    assert held(logs) == before
+    assert log_names(logs) == before
 
 
-def assigned(partitions: dict[int, tuple[int, ...]]) -> bytes:
+def encode_assignment(partitions: dict[int, tuple[int, ...]]) -> bytes:
     return znodes.encode_topic(
         znodes.TopicAssignment(
             topic_id=ORDERS,

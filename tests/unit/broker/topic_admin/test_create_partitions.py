@@ -1,4 +1,4 @@
-"""What a wish for more partitions leads to: a znode, waiting, and what is told."""
+"""Adding partitions: znode, waiting for the metadata cache, and results."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from barnabas.world.ports import Op, ZnodeStat
 from tests.unit.broker.topic_admin.test_topics import (
     LONG_MS,
     cache,
-    led,
     registry,
-    tell,
+    topic_request,
+    topic_state,
     topics,
-    wish,
+    update_cache,
 )
 
 __all__ = ["cache", "registry", "topics"]
@@ -31,7 +31,7 @@ PATH = znodes.topic_path("t")
 
 
 async def create(topics: Topics, name: str = "t", **more: object) -> None:
-    (made,) = await create_topics(topics, [wish(name, **more)], timeout_ms=0)
+    (made,) = await create_topics(topics, [topic_request(name, **more)], timeout_ms=0)
     assert made.error is not None
     assert made.error.code is ErrorCode.REQUEST_TIMED_OUT
 
@@ -56,97 +56,101 @@ async def grow(
     return ErrorCode.NONE if error is None else error.code
 
 
-async def found(registry: RegistryClient) -> znodes.TopicAssignment:
+async def read_assignment(registry: RegistryClient) -> znodes.TopicAssignment:
     data, _ = await registry.get(PATH)
     return znodes.decode_topic("t", data)
 
 
-async def test_new_partitions_stand_behind_the_old_ones_and_the_id_stays(
+async def test_new_partitions_are_appended_and_topic_id_is_kept(
     topics: Topics, registry: RegistryClient
 ) -> None:
     await create(topics, assignments={0: [2], 1: [1]})
-    before = await found(registry)
+    before = await read_assignment(registry)
     assert await grow(topics, 4) is ErrorCode.REQUEST_TIMED_OUT
-    after = await found(registry)
+    after = await read_assignment(registry)
     assert after.topic_id == before.topic_id
     assert [held.replicas for held in after.partitions.values()] == [(2,), (1,), (2,), (1,)]
 
 
-async def test_it_is_answered_when_the_cache_shows_every_leader(
+async def test_create_partitions_returns_when_cache_shows_every_leader(
     topics: Topics, registry: RegistryClient, cache: MetadataCache
 ) -> None:
     await create(topics)
-    tell(cache, led("t", 1, 1))
+    update_cache(cache, topic_state("t", 1, 1))
     growing = asyncio.create_task(grow(topics, 3, timeout_ms=LONG_MS))
     async with asyncio.timeout(30):
-        while len((await found(registry)).partitions) < 3:
+        while len((await read_assignment(registry)).partitions) < 3:
             await asyncio.sleep(0)
-    tell(cache, led("t", 1, 1, -1))
+    update_cache(cache, topic_state("t", 1, 1, -1))
     assert not growing.done()
-    tell(cache, led("t", 1, 1, 2))
+    update_cache(cache, topic_state("t", 1, 1, 2))
     assert await growing is ErrorCode.NONE
 
 
-async def test_only_checking_writes_nothing(topics: Topics, registry: RegistryClient) -> None:
-    await create(topics)
-    before = await found(registry)
-    assert await grow(topics, 9, validate_only=True) is ErrorCode.NONE
-    assert await grow(topics, 1, validate_only=True) is ErrorCode.INVALID_PARTITIONS
-    assert await found(registry) == before
-
-
-async def test_of_two_who_let_a_topic_grow_at_once_nobody_takes_partitions_away(
+async def test_create_partitions_validate_only_writes_nothing(
     topics: Topics, registry: RegistryClient
 ) -> None:
     await create(topics)
-    wished = [5, 3, 4, 3]
-    codes = await asyncio.gather(*(grow(topics, count) for count in wished))
-    assert len((await found(registry)).partitions) == 5
+    before = await read_assignment(registry)
+    assert await grow(topics, 9, validate_only=True) is ErrorCode.NONE
+    assert await grow(topics, 1, validate_only=True) is ErrorCode.INVALID_PARTITIONS
+    assert await read_assignment(registry) == before
+
+
+async def test_concurrent_requests_never_remove_partitions(
+    topics: Topics, registry: RegistryClient
+) -> None:
+    await create(topics)
+    counts = [5, 3, 4, 3]
+    codes = await asyncio.gather(*(grow(topics, count) for count in counts))
+    assert len((await read_assignment(registry)).partitions) == 5
     assert codes[0] is ErrorCode.REQUEST_TIMED_OUT
     assert set(codes[1:]) <= {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.INVALID_PARTITIONS}
 
 
-async def test_an_answer_that_was_lost_does_not_make_a_success_a_failure(
+async def test_lost_response_of_successful_write_is_not_an_error(
     topics: Topics, registry: RegistryClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await create(topics)
     multi = registry.multi
 
-    async def written_twice(ops: Sequence[Op]) -> list[str | ZnodeStat | None]:
+    async def lose_response(ops: Sequence[Op]) -> list[str | ZnodeStat | None]:
         await multi(ops)
         raise MultiFailed(1, BadVersion(PATH))
 
-    monkeypatch.setattr(registry, "multi", written_twice)
+    monkeypatch.setattr(registry, "multi", lose_response)
     assert await grow(topics, 3) is ErrorCode.REQUEST_TIMED_OUT
-    assert len((await found(registry)).partitions) == 3
+    assert len((await read_assignment(registry)).partitions) == 3
 
 
-async def test_a_marked_topic_does_not_grow_though_the_controller_has_not_heard_of_it(
+async def test_topic_marked_for_deletion_does_not_grow(
     topics: Topics, registry: RegistryClient
 ) -> None:
     await create(topics)
     assert await grow(topics, 1, queued=True) is ErrorCode.INVALID_TOPIC_EXCEPTION
     await registry.create(znodes.delete_topic_path("t"))
     assert await grow(topics, 3) is ErrorCode.INVALID_TOPIC_EXCEPTION
-    assert len((await found(registry)).partitions) == 2
+    assert len((await read_assignment(registry)).partitions) == 2
 
 
-async def test_when_the_controller_moves_before_the_write_nothing_is_written(
+async def test_nothing_is_written_if_controller_moves_first(
     topics: Topics, registry: RegistryClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await create(topics)
     multi = registry.multi
 
-    async def too_late(ops: Sequence[Op]) -> list[str | ZnodeStat | None]:
+    async def move_controller_first(ops: Sequence[Op]) -> list[str | ZnodeStat | None]:
         await registry.set(znodes.CONTROLLER, b"{}")
         return await multi(ops)
 
-    monkeypatch.setattr(registry, "multi", too_late)
+    monkeypatch.setattr(registry, "multi", move_controller_first)
     assert await grow(topics, 3) is ErrorCode.NOT_CONTROLLER
-    assert len((await found(registry)).partitions) == 2
+    assert len((await read_assignment(registry)).partitions) == 2
 
 
-async def test_without_a_controller_nothing_grows(topics: Topics, registry: RegistryClient) -> None:
+async def test_create_partitions_without_controller_is_rejected(
+    topics: Topics, registry: RegistryClient
+) -> None:
     await create(topics)
     await registry.delete(znodes.CONTROLLER)
     with pytest.raises(ApiError) as refused:
@@ -154,7 +158,7 @@ async def test_without_a_controller_nothing_grows(topics: Topics, registry: Regi
     assert refused.value.code is ErrorCode.NOT_CONTROLLER
 
 
-async def test_a_topic_nobody_can_understand_is_told_to_be_so(
+async def test_corrupt_topic_znode_is_an_unknown_server_error(
     topics: Topics, registry: RegistryClient
 ) -> None:
     await registry.create(PATH, b"{")

@@ -1,4 +1,4 @@
-"""What a wish to create or delete a topic leads to: znodes, waiting, and what is told."""
+"""Creating and deleting topics: znodes, waiting for the metadata cache, and results."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def registry() -> AsyncIterator[RegistryClient]:
 @pytest.fixture
 def cache() -> MetadataCache:
     cache = MetadataCache("cluster")
-    tell(cache)
+    update_cache(cache)
     return cache
 
 
@@ -68,8 +68,8 @@ def topics(registry: RegistryClient, cache: MetadataCache) -> Topics:
     )
 
 
-def tell(cache: MetadataCache, *states: UpdateMetadataTopicState) -> None:
-    """As the controller does."""
+def update_cache(cache: MetadataCache, *states: UpdateMetadataTopicState) -> None:
+    """Update the cache as the controller does."""
     endpoint = UpdateMetadataEndpoint(9092, "here", "PLAINTEXT")
     cache.update(
         UpdateMetadataRequest(
@@ -81,7 +81,7 @@ def tell(cache: MetadataCache, *states: UpdateMetadataTopicState) -> None:
     )
 
 
-def led(name: str, *leaders: int) -> UpdateMetadataTopicState:
+def topic_state(name: str, *leaders: int) -> UpdateMetadataTopicState:
     return UpdateMetadataTopicState(
         name,
         partition_states=tuple(
@@ -91,7 +91,7 @@ def led(name: str, *leaders: int) -> UpdateMetadataTopicState:
     )
 
 
-def wish(name: str, **more: object) -> TopicSpec:
+def topic_request(name: str, **more: object) -> TopicSpec:
     return TopicSpec(name=name, **{"configs": {}, **more})  # type: ignore[arg-type]
 
 
@@ -99,7 +99,7 @@ def code_of(outcome: CreationOutcome) -> ErrorCode:
     return ErrorCode.NONE if outcome.error is None else outcome.error.code
 
 
-async def until_there(registry: RegistryClient, path: str) -> None:
+async def wait_for_znode(registry: RegistryClient, path: str) -> None:
     async with asyncio.timeout(30):
         while await registry.exists(path) is None:
             await asyncio.sleep(0)
@@ -108,20 +108,20 @@ async def until_there(registry: RegistryClient, path: str) -> None:
 # ---- creating
 
 
-async def test_a_wish_is_written_and_answered_when_the_cache_shows_every_leader(
+async def test_create_returns_when_cache_shows_every_leader(
     topics: Topics, registry: RegistryClient, cache: MetadataCache
 ) -> None:
     configs = {"retention.ms": "5"}
     asked = asyncio.create_task(
         create_topics(
-            topics, [wish("t", configs=configs, replication_factor=2)], timeout_ms=LONG_MS
+            topics, [topic_request("t", configs=configs, replication_factor=2)], timeout_ms=LONG_MS
         )
     )
-    await until_there(registry, "/brokers/topics/t")
-    tell(cache, led("t", 1, -1))
+    await wait_for_znode(registry, "/brokers/topics/t")
+    update_cache(cache, topic_state("t", 1, -1))
     await asyncio.sleep(0)
     assert not asked.done(), "one partition has no leader yet"
-    tell(cache, led("t", 1, 2))
+    update_cache(cache, topic_state("t", 1, 2))
     (outcome,) = await asked
     assert code_of(outcome) is ErrorCode.NONE
     data, _ = await registry.get("/brokers/topics/t")
@@ -131,30 +131,32 @@ async def test_a_wish_is_written_and_answered_when_the_cache_shows_every_leader(
     assert [sorted(each) for each in outcome.replicas] == [[1, 2], [1, 2]]
     data, _ = await registry.get("/config/topics/t")
     assert znodes.decode_config("", data) == configs == outcome.overrides
-    assert await registry.children("/brokers/topics/t") == [], "the rest is the controller's"
+    assert await registry.children("/brokers/topics/t") == [], (
+        "the controller creates the partition znodes"
+    )
 
 
-async def test_who_gives_up_waiting_gets_the_topic_all_the_same(
+async def test_timed_out_creation_still_creates_topic(
     topics: Topics, registry: RegistryClient
 ) -> None:
     for name, timeout_ms in (("short", 1), ("none", 0), ("less", -1)):
-        (outcome,) = await create_topics(topics, [wish(name)], timeout_ms=timeout_ms)
+        (outcome,) = await create_topics(topics, [topic_request(name)], timeout_ms=timeout_ms)
         assert code_of(outcome) is ErrorCode.REQUEST_TIMED_OUT
         assert outcome.error is not None
         assert outcome.error.message == ""
         assert await registry.exists(f"/brokers/topics/{name}") is not None
 
 
-async def test_all_topics_of_a_request_are_answered_together(
+async def test_results_of_a_request_are_returned_together(
     topics: Topics, registry: RegistryClient, cache: MetadataCache
 ) -> None:
-    wishes = [wish("a"), wish("bad name"), wish("b")]
+    wishes = [topic_request("a"), topic_request("bad name"), topic_request("b")]
     asked = asyncio.create_task(create_topics(topics, wishes, timeout_ms=LONG_MS))
-    await until_there(registry, "/brokers/topics/b")
-    tell(cache, led("a", 1, 1))
+    await wait_for_znode(registry, "/brokers/topics/b")
+    update_cache(cache, topic_state("a", 1, 1))
     await asyncio.sleep(0)
     assert not asked.done()
-    tell(cache, led("b", 1, 1))
+    update_cache(cache, topic_state("b", 1, 1))
     outcomes = await asked
     assert [each.name for each in outcomes] == ["a", "bad name", "b"]
     assert [code_of(each) for each in outcomes] == [
@@ -164,22 +166,30 @@ async def test_all_topics_of_a_request_are_answered_together(
     ]
 
 
-async def test_when_the_time_is_over_only_those_without_leader_are_told_so(
+async def test_timeout_is_reported_only_for_topics_without_leader(
     topics: Topics, cache: MetadataCache
 ) -> None:
-    asked = asyncio.create_task(create_topics(topics, [wish("a"), wish("b")], timeout_ms=LONG_MS))
+    asked = asyncio.create_task(
+        create_topics(topics, [topic_request("a"), topic_request("b")], timeout_ms=LONG_MS)
+    )
     async with asyncio.timeout(30):
         while not cache.waiting:
             await asyncio.sleep(0)
-    tell(cache, led("a", 1, 1))
+    update_cache(cache, topic_state("a", 1, 1))
     ((_, waits),) = cache.waiting
-    waits.set_exception(TimeoutError())  # as the clock says it when the time is over
+    waits.set_exception(TimeoutError())  # the clock raises this on timeout
     outcomes = await asked
     assert [code_of(each) for each in outcomes] == [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT]
 
 
-async def test_only_checking_writes_nothing(topics: Topics, registry: RegistryClient) -> None:
-    wishes = [wish("a.b"), wish("a_b"), wish("c", configs={"retention.ms": "soon"})]
+async def test_create_validate_only_writes_nothing(
+    topics: Topics, registry: RegistryClient
+) -> None:
+    wishes = [
+        topic_request("a.b"),
+        topic_request("a_b"),
+        topic_request("c", configs={"retention.ms": "soon"}),
+    ]
     outcomes = await create_topics(topics, wishes, timeout_ms=LONG_MS, validate_only=True)
     assert [code_of(each) for each in outcomes] == [
         ErrorCode.NONE,
@@ -190,10 +200,12 @@ async def test_only_checking_writes_nothing(topics: Topics, registry: RegistryCl
     assert await registry.children("/config/topics") == []
 
 
-async def test_of_two_names_that_look_alike_in_one_request_one_is_made(
+async def test_colliding_names_in_one_request_create_one_topic(
     topics: Topics, registry: RegistryClient
 ) -> None:
-    outcomes = await create_topics(topics, [wish("a.b"), wish("a_b")], timeout_ms=0)
+    outcomes = await create_topics(
+        topics, [topic_request("a.b"), topic_request("a_b")], timeout_ms=0
+    )
     assert [code_of(each) for each in outcomes] == [
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -201,85 +213,87 @@ async def test_of_two_names_that_look_alike_in_one_request_one_is_made(
     assert await registry.children("/brokers/topics") == ["a.b"]
 
 
-async def test_a_topic_that_is_in_the_registry_alone_exists(topics: Topics) -> None:
-    await create_topics(topics, [wish("t")], timeout_ms=0)
-    (again,) = await create_topics(topics, [wish("t")], timeout_ms=0)
+async def test_topic_known_only_to_registry_already_exists(topics: Topics) -> None:
+    await create_topics(topics, [topic_request("t")], timeout_ms=0)
+    (again,) = await create_topics(topics, [topic_request("t")], timeout_ms=0)
     assert code_of(again) is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-async def test_of_two_who_create_the_same_topic_at_once_one_is_told_that_it_exists(
+async def test_concurrent_creations_create_one_topic(
     topics: Topics,
 ) -> None:
     found = await asyncio.gather(
-        *(create_topics(topics, [wish("t")], timeout_ms=0) for _ in range(5)),
+        *(create_topics(topics, [topic_request("t")], timeout_ms=0) for _ in range(5)),
     )
     codes = sorted(code_of(outcomes[0]) for outcomes in found)
     assert codes == [ErrorCode.REQUEST_TIMED_OUT, *[ErrorCode.TOPIC_ALREADY_EXISTS] * 4]
 
 
-async def test_a_creation_that_is_sent_again_with_a_new_connection_is_not_told_that_it_exists(
+async def test_creation_retried_on_new_connection_succeeds(
     topics: Topics, registry: RegistryClient, cache: MetadataCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     carry_out = registry.multi
 
-    async def lose_the_first_answer(operations: Sequence[Op]) -> object:
+    async def lose_first_response(operations: Sequence[Op]) -> object:
         await carry_out(operations)
         monkeypatch.setattr(registry, "multi", carry_out)
         return await carry_out(operations)
 
-    monkeypatch.setattr(registry, "multi", lose_the_first_answer)
-    asked = asyncio.create_task(create_topics(topics, [wish("t")], timeout_ms=LONG_MS))
-    await until_there(registry, "/brokers/topics/t")
-    tell(cache, led("t", 1, 1))
+    monkeypatch.setattr(registry, "multi", lose_first_response)
+    asked = asyncio.create_task(create_topics(topics, [topic_request("t")], timeout_ms=LONG_MS))
+    await wait_for_znode(registry, "/brokers/topics/t")
+    update_cache(cache, topic_state("t", 1, 1))
     (outcome,) = await asked
     assert code_of(outcome) is ErrorCode.NONE
     data, _ = await registry.get("/brokers/topics/t")
     assert znodes.decode_topic("t", data).topic_id == outcome.topic_id
 
 
-async def test_a_topic_that_is_marked_for_deletion_is_refused(
+async def test_topic_marked_for_deletion_is_rejected(
     topics: Topics, registry: RegistryClient
 ) -> None:
     await registry.create("/admin/delete_topics/t")
-    (outcome,) = await create_topics(topics, [wish("t")], timeout_ms=0)
+    (outcome,) = await create_topics(topics, [topic_request("t")], timeout_ms=0)
     assert code_of(outcome) is ErrorCode.TOPIC_ALREADY_EXISTS
     assert "marked for deletion" in str(outcome.error)
 
 
-async def test_settings_that_an_interrupted_creation_left_are_overwritten(
+async def test_config_of_interrupted_creation_is_overwritten(
     topics: Topics, registry: RegistryClient
 ) -> None:
     await registry.create("/config/topics/t", znodes.encode_config({"segment.bytes": "100"}))
-    (outcome,) = await create_topics(topics, [wish("t")], timeout_ms=0)
+    (outcome,) = await create_topics(topics, [topic_request("t")], timeout_ms=0)
     assert code_of(outcome) is ErrorCode.REQUEST_TIMED_OUT
     data, _ = await registry.get("/config/topics/t")
     assert znodes.decode_config("", data) == {}
     assert await registry.exists("/brokers/topics/t") is not None
 
 
-async def test_without_a_controller_nothing_is_created(
+async def test_creation_without_controller_is_rejected(
     topics: Topics, registry: RegistryClient
 ) -> None:
     await registry.delete(znodes.CONTROLLER)
     with pytest.raises(ApiError) as refused:
-        await create_topics(topics, [wish("t")], timeout_ms=0)
+        await create_topics(topics, [topic_request("t")], timeout_ms=0)
     assert refused.value.code is ErrorCode.NOT_CONTROLLER
 
 
-async def test_when_the_controller_moves_before_the_write_nothing_is_created(
+async def test_creation_fails_if_controller_moves_before_write(
     topics: Topics, registry: RegistryClient
 ) -> None:
     known = await read_registry(topics)
     await registry.set(znodes.CONTROLLER, b"{}")
-    checked = check_one(topics, wish("t"), known)
+    checked = check_one(topics, topic_request("t"), known)
     outcome = await try_write(topics, checked, known.controller_version)
     assert code_of(outcome) is ErrorCode.NOT_CONTROLLER
     assert await registry.exists("/brokers/topics/t") is None
     assert await registry.exists("/config/topics/t") is None
 
 
-async def test_a_thousand_topics_take_one_request(topics: Topics, registry: RegistryClient) -> None:
-    wishes = [wish(f"many.{index}") for index in range(1000)]
+async def test_one_request_creates_a_thousand_topics(
+    topics: Topics, registry: RegistryClient
+) -> None:
+    wishes = [topic_request(f"many.{index}") for index in range(1000)]
     async with asyncio.timeout(30):
         outcomes = await create_topics(topics, wishes, timeout_ms=0)
     assert {code_of(each) for each in outcomes} == {ErrorCode.REQUEST_TIMED_OUT}
@@ -289,44 +303,44 @@ async def test_a_thousand_topics_take_one_request(topics: Topics, registry: Regi
 # ---- deleting
 
 
-async def test_a_deletion_is_marked_and_answered_when_the_cache_has_forgotten_the_topic(
+async def test_delete_returns_when_cache_has_forgotten_topic(
     topics: Topics, registry: RegistryClient, cache: MetadataCache
 ) -> None:
-    await create_topics(topics, [wish("t")], timeout_ms=0)
-    tell(cache, led("t", 1, 1))
+    await create_topics(topics, [topic_request("t")], timeout_ms=0)
+    update_cache(cache, topic_state("t", 1, 1))
     first = asyncio.create_task(delete_topics(topics, ["t", "nowhere", "t"], timeout_ms=LONG_MS))
-    await until_there(registry, "/admin/delete_topics/t")
+    await wait_for_znode(registry, "/admin/delete_topics/t")
     second = asyncio.create_task(delete_topics(topics, ["t"], timeout_ms=LONG_MS))
     async with asyncio.timeout(30):
         while len(cache.waiting) < 2:
             await asyncio.sleep(0)
-    tell(cache, led("t", -2))
+    update_cache(cache, topic_state("t", -2))
     await asyncio.sleep(0)
-    assert not first.done(), "a partition is left"
-    tell(cache, led("t", -2, -2))
+    assert not first.done(), "one partition remains"
+    update_cache(cache, topic_state("t", -2, -2))
     found = await first
     assert found["t"] is None
     unknown = found["nowhere"]
     assert unknown is not None
     assert unknown.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert await second == {"t": None}, "a marker that is there already is as good"
+    assert await second == {"t": None}, "an existing deletion marker is accepted"
 
 
-async def test_a_deletion_nobody_waits_for_is_marked_all_the_same(
+async def test_timed_out_deletion_is_still_marked(
     topics: Topics, registry: RegistryClient, cache: MetadataCache
 ) -> None:
-    await create_topics(topics, [wish("t")], timeout_ms=0)
-    tell(cache, led("t", 1, 1))
+    await create_topics(topics, [topic_request("t")], timeout_ms=0)
+    update_cache(cache, topic_state("t", 1, 1))
     (error,) = (await delete_topics(topics, ["t"], timeout_ms=0)).values()
     assert error is not None
     assert error.code is ErrorCode.REQUEST_TIMED_OUT
     assert await registry.children("/admin/delete_topics") == ["t"]
 
 
-async def test_a_topic_the_registry_does_not_have_is_not_marked(
+async def test_topic_missing_in_registry_is_not_marked(
     topics: Topics, registry: RegistryClient, cache: MetadataCache
 ) -> None:
-    tell(cache, led("gone", 1))
+    update_cache(cache, topic_state("gone", 1))
     (error,) = (await delete_topics(topics, ["gone"], timeout_ms=LONG_MS)).values()
     assert error is not None
     assert error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -336,9 +350,7 @@ async def test_a_topic_the_registry_does_not_have_is_not_marked(
 # ---- settings
 
 
-async def test_settings_are_read_anew_whenever_a_name_is_learnt(
-    topics: Topics, registry: RegistryClient
-) -> None:
+async def test_learn_rereads_topic_config(topics: Topics, registry: RegistryClient) -> None:
     path = "/config/topics/t"
     await registry.create(path, znodes.encode_config({"segment.bytes": "100"}))
     await topics.refresh(["t", "nowhere"])
@@ -351,11 +363,11 @@ async def test_settings_are_read_anew_whenever_a_name_is_learnt(
     assert topics.config_of("t") == topics.defaults == topics.config_of("nowhere")
 
 
-async def test_settings_that_make_no_sense_are_reported_with_their_path_and_skipped(
+async def test_invalid_config_is_logged_with_path_and_skipped(
     topics: Topics, registry: RegistryClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in ("bad", "good", "odd"):
-        await create_topics(topics, [wish(name)], timeout_ms=0)
+        await create_topics(topics, [topic_request(name)], timeout_ms=0)
     await registry.set("/config/topics/bad", b"{")
     await registry.set("/config/topics/good", znodes.encode_config({"segment.bytes": "100"}))
     await registry.set("/config/topics/odd", znodes.encode_config({"segment.bytes": "many"}))
@@ -367,6 +379,6 @@ async def test_settings_that_make_no_sense_are_reported_with_their_path_and_skip
     assert "topic=odd" in caplog.text
 
 
-def test_a_controller_whose_session_is_over_sends_clients_to_another() -> None:
+def test_expired_session_maps_to_not_controller() -> None:
     assert to_api_error(RegistrySessionExpired("/brokers/topics")).code is ErrorCode.NOT_CONTROLLER
     assert to_api_error(RegistryUnreachable()).code is ErrorCode.UNKNOWN_SERVER_ERROR

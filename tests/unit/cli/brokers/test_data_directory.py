@@ -1,4 +1,4 @@
-"""What `up` knows of a directory before it starts anything there."""
+"""Checks of `up` on a data directory before it starts anything there."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from barnabas.world.clock import SystemClock
 from barnabas.world.registry.embedded import EmbeddedRegistry
 
 
-def keep(data: Path, *brokers: int, zookeeper: str | None = None) -> None:
+def create_data(data: Path, *brokers: int, zookeeper: str | None = None) -> None:
     for broker in brokers:
         directory = data / f"broker-{broker}"
         directory.mkdir(parents=True)
@@ -30,46 +30,46 @@ def keep(data: Path, *brokers: int, zookeeper: str | None = None) -> None:
             (data / f"broker-{broker}.properties").write_text(properties)
 
 
-def test_new_directories_fit_any_cluster(tmp_path: Path) -> None:
+def test_new_directory_fits_any_cluster(tmp_path: Path) -> None:
     for with_zookeeper in (False, True):
         check_registry(tmp_path / "new", with_zookeeper=with_zookeeper)
         check_registry(tmp_path, with_zookeeper=with_zookeeper)
 
 
-def test_data_of_a_cluster_with_its_own_zookeeper_names_the_option(tmp_path: Path) -> None:
-    keep(tmp_path, 1, 2, zookeeper="127.0.0.1:2181")
+def test_data_of_cluster_with_own_zookeeper_suggests_option(tmp_path: Path) -> None:
+    create_data(tmp_path, 1, 2, zookeeper="127.0.0.1:2181")
     (tmp_path / "zookeeper").mkdir()
     with pytest.raises(ConfigError, match="with a ZooKeeper: add --with-zookeeper"):
         check_registry(tmp_path, with_zookeeper=False)
     check_registry(tmp_path, with_zookeeper=True)
 
 
-def test_data_of_a_cluster_around_an_ensemble_names_the_ensemble(tmp_path: Path) -> None:
-    keep(tmp_path, 1, zookeeper="zk1:2181,zk2:2181/dev")
+def test_data_of_cluster_with_external_zookeeper_suggests_option(tmp_path: Path) -> None:
+    create_data(tmp_path, 1, zookeeper="zk1:2181,zk2:2181/dev")
     assert zookeeper_connect(tmp_path) == "zk1:2181,zk2:2181/dev"
     with pytest.raises(ConfigError, match="add --zookeeper zk1:2181,zk2:2181/dev"):
         check_registry(tmp_path, with_zookeeper=False)
 
 
-def test_data_of_a_cluster_without_zookeeper_is_not_given_to_one(tmp_path: Path) -> None:
-    keep(tmp_path, 1)
+def test_data_without_zookeeper_is_rejected_with_zookeeper(tmp_path: Path) -> None:
+    create_data(tmp_path, 1)
     (tmp_path / "registry").mkdir()
     with pytest.raises(ConfigError, match="without a ZooKeeper"):
         check_registry(tmp_path, with_zookeeper=True)
     check_registry(tmp_path, with_zookeeper=False)
 
 
-def test_data_without_its_registry_is_not_given_a_new_one(tmp_path: Path) -> None:
-    keep(tmp_path, 1)
+def test_data_without_its_registry_is_rejected(tmp_path: Path) -> None:
+    create_data(tmp_path, 1)
     check_registry(tmp_path, with_zookeeper=False)
     (tmp_path / "broker-1" / "meta.properties").write_text("broker.id=1\ncluster.id=c\n")
     with pytest.raises(ConfigError, match="belongs to a cluster whose registry is not in"):
         check_registry(tmp_path, with_zookeeper=False)
-    check_registry(tmp_path, with_zookeeper=True)  # its brokers will compare the ids
+    check_registry(tmp_path, with_zookeeper=True)  # the brokers will compare the cluster ids
 
 
-async def test_partitions_that_wait_for_absent_brokers_are_counted(tmp_path: Path) -> None:
-    keep(tmp_path, 1, 2, 3)
+async def test_absent_brokers_reports_offline_partitions(tmp_path: Path) -> None:
+    create_data(tmp_path, 1, 2, 3)
     assert broker_ids_in(tmp_path) == [1, 2, 3]
     registry = EmbeddedRegistry(str(tmp_path / "registry"), SystemClock())
     session = await registry.connect(6000)
@@ -100,7 +100,7 @@ async def test_partitions_that_wait_for_absent_brokers_are_counted(tmp_path: Pat
     assert absent_brokers_warning(tmp_path, [1, 2, 3, 4], None) is None
 
 
-def test_numbers_in_a_row_are_a_range() -> None:
+def test_consecutive_broker_ids_are_shown_as_range() -> None:
     assert format_broker_ids([1, 2, 3]) == "brokers 1–3"
     assert format_broker_ids([1, 3]) == "brokers 1, 3"
     assert format_broker_ids([2]) == "broker 2"

@@ -1,4 +1,4 @@
-"""What `barnabas brokers list` and `barnabas controller show` say, from views alone."""
+"""Output of `barnabas brokers list` and `barnabas controller show`, rendered from views."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ VIEW = ClusterView(
 )
 
 
-def test_every_broker_is_listed_with_its_part_even_one_that_is_down() -> None:
+def test_list_shows_every_broker_including_dead_ones() -> None:
     document = brokers_document(VIEW)
     assert document["controller"] == 2
     assert [row["broker"] for row in document["brokers"]] == [1, 2, 3]
@@ -61,20 +61,20 @@ def test_every_broker_is_listed_with_its_part_even_one_that_is_down() -> None:
     ]
 
 
-def test_racks_are_shown_where_there_are_any() -> None:
+def test_rack_column_is_shown_only_if_a_broker_has_a_rack() -> None:
     with_rack = replace(VIEW, brokers={BrokerId(1): broker(1, "east"), BrokerId(2): broker(2)})
     assert "RACK" in broker_table(brokers_document(with_rack))
     assert "RACK" not in broker_table(brokers_document(VIEW))
 
 
-def test_a_cluster_without_a_controller_is_told_what_that_means() -> None:
+def test_missing_controller_is_reported() -> None:
     document = brokers_document(replace(VIEW, controller=NO_LEADER))
     assert document["controller"] is None
     assert "no controller now" in broker_table(document)
     assert "no controller now" in controller_text({"controller": None})
 
 
-def test_the_controller_is_told_with_its_epoch_where_that_is_known() -> None:
+def test_controller_is_shown_with_known_epoch_and_rack() -> None:
     shown = {"controller": 2, "host": "h", "port": 9092, "rack": None, "epoch": None}
     assert controller_text(shown) == "broker 2 at h:9092"
     assert controller_text({**shown, "epoch": 7}) == "broker 2 at h:9092, epoch 7"

@@ -19,23 +19,23 @@ from barnabas.cli.brokers.processes import (
 from barnabas.world.watchdog import STUCK_EXIT_CODE
 
 
-def test_the_reason_of_a_death_is_its_error_without_the_word_and_the_hint() -> None:
+def test_failure_reason_is_last_error_without_prefix_and_hint() -> None:
     assert (
         failure_reason(["12:00 INFO starting", "error: no room", "hint:  make some"]) == "no room"
     )
     assert failure_reason(["12:00 INFO starting", "error: no room"]) == "no room"
-    assert failure_reason(["error: of an earlier life", "12:00 INFO starting", "MemoryError"]) == (
+    assert failure_reason(["error: of an earlier run", "12:00 INFO starting", "MemoryError"]) == (
         "MemoryError"
     )
     assert failure_reason([]) == "its log is empty"
 
 
-def test_an_end_is_told_by_its_signal_or_its_code() -> None:
+def test_ending_names_signal_or_exit_code() -> None:
     assert exit_text(-9) == "was killed (SIGKILL)"
     assert exit_text(3) == "ended with exit code 3"
 
 
-def test_restarts_back_off_and_are_bounded() -> None:
+def test_restarts_back_off_and_are_limited() -> None:
     restarts = RestartBackoff()
     delays = [restarts.next_delay(100.0 + number) for number in range(RESTARTS_MAX)]
     assert delays == [1.0, 2.0, 4.0, 8.0, 16.0]
@@ -43,14 +43,14 @@ def test_restarts_back_off_and_are_bounded() -> None:
     assert restarts.next_delay(99.0 + RESTARTS_PERIOD_SECONDS) is None
 
 
-def test_restarts_are_forgotten_after_a_period() -> None:
+def test_restarts_expire_after_a_period() -> None:
     restarts = RestartBackoff()
     for _ in range(RESTARTS_MAX):
         restarts.next_delay(100.0)
     assert restarts.next_delay(100.0 + RESTARTS_PERIOD_SECONDS) == 1.0
 
 
-def test_message_says_whether_a_stuck_broker_is_restarted() -> None:
+def test_stuck_message_tells_whether_broker_is_restarted() -> None:
     log = Path("broker-2.log")
     assert stuck_text(2, 4.0, log).endswith(
         "(exit code 75, stack in broker-2.log); restarting it in 4 s"
@@ -61,14 +61,14 @@ def test_message_says_whether_a_stuck_broker_is_restarted() -> None:
 
 
 class AlwaysStuck(BrokerProcesses):
-    """Its brokers end at once with exit code 75."""
+    """Broker processes that end at once with exit code 75."""
 
     async def start_one(self, broker_id: int) -> None:
         code = f"raise SystemExit({STUCK_EXIT_CODE})"
         self.running[broker_id] = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
 
 
-async def test_broker_that_is_always_stuck_is_given_up(
+async def test_broker_that_is_always_stuck_is_not_restarted_forever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(broker_processes, "FIRST_BACK_OFF_SECONDS", 0.001)

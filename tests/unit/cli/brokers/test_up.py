@@ -1,4 +1,6 @@
-"""What is printed once a cluster or a ZooKeeper is up: lines to paste, none too long to read."""
+"""Text printed once a cluster or a ZooKeeper is up: commands to paste, lines of at most 100
+columns.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,11 @@ from barnabas.cli.zookeeper import zookeeper_banner
 from barnabas.cluster.in_process import InProcessCluster
 from barnabas.cluster.zookeeper_servers import ZooKeeperServers
 
-DATA = Path("/home/somebody/projects/streaming/a-cluster-of-mine/barnabas-data")
+DATA = Path("/home/user/projects/streaming/a-cluster-of-mine/barnabas-data")
 
 
 @pytest.mark.parametrize("brokers", [1, 3, 12])
-def test_every_line_fits_however_many_brokers_there_are(brokers: int) -> None:
+def test_greeting_fits_100_columns(brokers: int) -> None:
     text = cluster_banner(
         InThisProcess(InProcessCluster(DATA, brokers=brokers, port=19092)), "greetings"
     )
@@ -25,19 +27,19 @@ def test_every_line_fits_however_many_brokers_there_are(brokers: int) -> None:
         assert f"127.0.0.1:{19092 + number}" in text
 
 
-def test_a_command_that_does_not_fit_is_still_one_command() -> None:
+def test_long_command_is_continued_with_backslash() -> None:
     text = cluster_banner(InThisProcess(InProcessCluster(DATA)), "greetings")
     assert f"barnabas registry ls /brokers/topics \\\n              --data {DATA}\n" in text
 
 
-def test_the_greeting_of_a_zookeeper_of_three_fits() -> None:
+def test_greeting_of_three_zookeepers_fits_100_columns() -> None:
     servers = ZooKeeperServers(DATA, 3, 12181)
     text = zookeeper_banner(servers)
     assert [line for line in text.splitlines() if len(line) > 100] == []
     assert f"--override zookeeper.connect={servers.connect_string}" in text
 
 
-def test_where_it_fits_it_is_one_line() -> None:
+def test_is_up_is_one_line_if_it_fits() -> None:
     assert up_line("Barnabas is up: 1 broker", "h:1", "d") == (
         "Barnabas is up: 1 broker at h:1, data in d"
     )

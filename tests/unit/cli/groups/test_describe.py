@@ -20,7 +20,7 @@ ONE = MemberView("loader-0b8d1c77-aa", None, "loader", "10.0.0.7", partitions(0,
 TWO = MemberView("loader-91e2f0aa-bb", None, "loader", "10.0.0.8", partitions(2))
 
 
-def test_lag_is_what_lies_between_the_offset_and_the_end() -> None:
+def test_lag_is_end_minus_committed_offset() -> None:
     p0, p1, p2, p3 = partitions(0, 1, 2, 3)
     document = group_document(
         group(members=(ONE, TWO)),
@@ -42,7 +42,7 @@ def test_lag_is_what_lies_between_the_offset_and_the_end() -> None:
     assert document["offsets"][1]["member_id"] == ONE.member_id
 
 
-def test_the_text_shows_lag_and_who_reads_what() -> None:
+def test_text_shows_lag_and_members() -> None:
     document = group_document(
         group(members=(ONE, TWO)),
         {each: GroupOffset(5) for each in partitions(0, 1, 2)},
@@ -63,7 +63,7 @@ def test_the_text_shows_lag_and_who_reads_what() -> None:
     ]
 
 
-def test_an_empty_group_shows_its_offsets_alone() -> None:
+def test_empty_group_shows_offsets_only() -> None:
     view = GroupView("billing", "Empty", "consumer", "", "h:9092", ())
     document = group_document(view, {partitions(0)[0]: GroupOffset(5)}, {})
     lines = described_groups_text({"groups": [document]}).splitlines()
@@ -71,7 +71,7 @@ def test_an_empty_group_shows_its_offsets_alone() -> None:
     assert lines[-1].split() == ["orders", "0", "5", "-", "-"]
 
 
-def test_member_ids_are_shortened_only_as_far_as_they_stay_apart() -> None:
+def test_member_ids_are_shortened_while_unique() -> None:
     same = [
         {"member_id": f"c-same-{end}", "client_id": "c", "instance_id": None} for end in ("1", "2")
     ]
@@ -80,12 +80,12 @@ def test_member_ids_are_shortened_only_as_far_as_they_stay_apart() -> None:
     assert short_member_ids(named) == {"x-1": "worker"}
 
 
-def test_numbers_in_a_row_are_shown_as_runs() -> None:
+def test_consecutive_partitions_are_shown_as_ranges() -> None:
     assert number_ranges([]) == ""
     assert number_ranges([4]) == "4"
     assert number_ranges([0, 1, 2, 5, 7, 8]) == "0-2,5,7-8"
 
 
-def test_without_groups_the_next_step_is_shown() -> None:
+def test_empty_list_shows_next_step() -> None:
     assert "barnabas consume TOPIC --group NAME" in group_table({"groups": []})
     assert described_groups_text({"groups": []}) == group_table({"groups": []})

@@ -23,7 +23,7 @@ ONE = MemberView("loader-0b8d1c77-aa", None, "loader", "10.0.0.7", partitions(0,
 TWO = MemberView("loader-91e2f0aa-bb", None, "loader", "10.0.0.8", partitions(2))
 
 
-def test_a_group_with_members_is_refused_with_who_they_are() -> None:
+def test_active_group_is_rejected_with_its_members() -> None:
     with pytest.raises(ApiError) as raised:
         reject_if_active(group(members=(ONE, TWO)), "not now", " -b h:9092")
     assert explain(raised.value).splitlines() == [
@@ -33,12 +33,12 @@ def test_a_group_with_members_is_refused_with_who_they_are() -> None:
     ]
 
 
-def test_an_empty_group_and_one_that_is_not_there_are_not_refused() -> None:
+def test_empty_and_dead_groups_are_accepted() -> None:
     for state in ("Empty", "Dead"):
         reject_if_active(group(state), "not now", "")
 
 
-def test_a_mistyped_group_is_answered_with_a_near_name() -> None:
+def test_unknown_group_suggests_similar_name() -> None:
     assert explain(unknown_group_error("biling", ["billing", "other"])).splitlines() == [
         "error: GROUP_ID_NOT_FOUND: there is no group 'biling'",
         "hint:  did you mean 'billing'?",

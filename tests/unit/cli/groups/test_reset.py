@@ -21,7 +21,7 @@ ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 HOUR = 3_600_000
 
 
-def test_one_target_is_chosen_and_no_two() -> None:
+def test_exactly_one_target_is_required() -> None:
     given: dict[str, Target | None] = {"--to-earliest": None, "--to-offset": FromOffset(0)}
     assert require_one_target(given) == FromOffset(0)
     with pytest.raises(ConfigError, match="--to-earliest: cannot be combined with --to-latest"):
@@ -30,7 +30,7 @@ def test_one_target_is_chosen_and_no_two() -> None:
         require_one_target({"--to-latest": None, "--shift-by": None})
 
 
-def test_a_shift_by_nothing_is_a_target_too() -> None:
+def test_shift_by_zero_is_a_target() -> None:
     assert require_one_target({"--to-latest": None, "--shift-by": ShiftBy(0)}) == ShiftBy(0)
 
 
@@ -45,17 +45,17 @@ def test_a_shift_by_nothing_is_a_target_too() -> None:
         ("PT1H30M10S", 5_410_000),
     ],
 )
-def test_durations_are_read_in_both_ways_of_writing(text: str, back_ms: int) -> None:
+def test_duration_is_parsed_in_both_notations(text: str, back_ms: int) -> None:
     assert parse_time_ago(text, 10**12) == FromTime(10**12 - back_ms)
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "1 hour", "-1h", "H1", "PT1H30"])
-def test_what_is_no_duration_is_refused_with_examples(text: str) -> None:
+def test_invalid_duration_is_rejected_with_examples(text: str) -> None:
     with pytest.raises(ConfigError, match="try 1h, 1d12h or PT1H30M"):
         parse_time_ago(text, 10**12)
 
 
-def test_partitions_of_a_topic_are_named_behind_a_colon() -> None:
+def test_topic_may_list_partitions_after_colon() -> None:
     assert parse_topic_partitions("orders") == ("orders", [])
     assert parse_topic_partitions("orders:0,12") == ("orders", [0, 12])
     for wrong in ("", "orders:", "orders:a", "orders:1,", ":1", "orders:-1"):
@@ -63,13 +63,13 @@ def test_partitions_of_a_topic_are_named_behind_a_colon() -> None:
             parse_topic_partitions(wrong)
 
 
-def test_only_what_is_committed_can_be_shifted() -> None:
+def test_shift_requires_committed_offset() -> None:
     assert shift_offsets("billing", [ORDERS_0], {ORDERS_0: 7}, -3) == {ORDERS_0: 4}
     with pytest.raises(ConfigError, match="billing has no offset in orders-1 to shift"):
         shift_offsets("billing", [ORDERS_0, ORDERS_1], {ORDERS_0: 7}, -3)
 
 
-def test_the_text_says_what_would_change_and_how_to_do_it() -> None:
+def test_text_shows_dry_run_changes_and_how_to_execute() -> None:
     moves = [
         OffsetReset(ORDERS_0, 7, 0, -3),
         OffsetReset(ORDERS_1, None, 10, 12),
@@ -88,5 +88,5 @@ def test_the_text_says_what_would_change_and_how_to_do_it() -> None:
     assert "--execute" not in done
 
 
-def test_a_group_without_offsets_is_told_to_name_partitions() -> None:
+def test_reset_without_offsets_suggests_topic_option() -> None:
     assert "--topic" in reset_text(reset_document("billing", [], executed=True))

@@ -55,7 +55,7 @@ def replica(broker: int, index: int = 0) -> ReplicaTransition:
     )
 
 
-def consumed(changes: list[EventLine]) -> list[ConsumedRecord]:
+def as_records(changes: list[EventLine]) -> list[ConsumedRecord]:
     return [
         ConsumedRecord(STATE_CHANGES, 0, offset, 0, None, change.line.encode())
         for offset, change in enumerate(changes)
@@ -64,11 +64,11 @@ def consumed(changes: list[EventLine]) -> list[ConsumedRecord]:
 
 def timeline(*changes: EventLine, topic: str = "orders") -> list[Event]:
     found = TopicEvents(topic)
-    found.add(consumed(list(changes)))
+    found.add(as_records(list(changes)))
     return found.in_order()
 
 
-def told(*changes: EventLine) -> list[str]:
+def narrate(*changes: EventLine) -> list[str]:
     return list(Narrator("orders").lines(timeline(*changes)))
 
 
@@ -76,23 +76,23 @@ NEW = partition(PartitionState.NON_EXISTENT, PartitionState.NEW)
 ONLINE = partition(PartitionState.NEW, PartitionState.ONLINE, leader=2, isr=(2, 3, 1))
 
 
-def test_who_wanted_a_topic_and_what_was_nobodys_wish_is_told() -> None:
+def test_topic_request_names_requester_and_default_settings() -> None:
     by = new_recorder()
 
-    def words(after: str = "created", **facts: object) -> str:
+    def narrate_request(after: str = "created", **facts: object) -> str:
         changes = by.record_topic_request(
             ["orders"], request="r", after=after, client="app", host="::1", facts={"orders": facts}
         )
-        (line,) = told(*changes)[1:]
+        (line,) = narrate(*changes)[1:]
         return " ".join(line.split()[1:])
 
-    assert words(partitions=1, replication_factor=2) == (
+    assert narrate_request(partitions=1, replication_factor=2) == (
         "created, requested by app at ::1: 1 partition, 2 replicas each"
     )
-    assert words(partitions=6, replication_factor=1, defaults=["num.partitions"]) == (
+    assert narrate_request(partitions=6, replication_factor=1, defaults=["num.partitions"]) == (
         "created, requested by app at ::1: 6 partitions (num.partitions), 1 replica each"
     )
-    assert words(
+    assert narrate_request(
         partitions=50,
         replication_factor=3,
         defaults=["offsets.topic.num.partitions", "offsets.topic.replication.factor"],
@@ -102,10 +102,12 @@ def test_who_wanted_a_topic_and_what_was_nobodys_wish_is_told() -> None:
         "created automatically for app at ::1 by broker 2: 50 partitions "
         "(offsets.topic.num.partitions), 3 replicas each (offsets.topic.replication.factor)"
     )
-    assert words(after="marked for deletion") == "marked for deletion, requested by app at ::1"
+    assert (
+        narrate_request(after="marked for deletion") == "marked for deletion, requested by app at ::1"
+    )
 
 
-def test_a_topic_is_born_in_words() -> None:
+def test_topic_creation_is_narrated() -> None:
     by = new_recorder()
     changes = by.record_transitions([NEW], replicas_of=lambda _: ids(2, 3, 1))
     changes += by.record_transitions([ONLINE])
@@ -118,7 +120,7 @@ def test_a_topic_is_born_in_words() -> None:
     changes += by.record_topic_request(
         ["orders"], request="CreateTopics", after="created", client="app", host="::1"
     )
-    assert told(*changes) == [
+    assert narrate(*changes) == [
         "2026-05-01 controller 1, epoch 7: TopicsChanged#4",
         "  08:00:00.123  partition 0: new, on brokers 2,3,1",
         "  08:00:00.123  partition 0: online, leader 2 in epoch 0, ISR 2,3,1",
@@ -130,17 +132,17 @@ def test_a_topic_is_born_in_words() -> None:
     ]
 
 
-def test_an_unclean_election_is_told() -> None:
+def test_unclean_election_is_shown() -> None:
     online, offline = PartitionState.ONLINE, PartitionState.OFFLINE
     by = new_recorder()
     moved = partition(offline, online, leader=3, isr=(3,), epoch=1, cause="BrokersChanged#9")
-    lines = told(
+    lines = narrate(
         *by.record_transitions([ONLINE]), *by.record_transitions([moved._replace(is_unclean=True)])
     )
     assert "leader 3 in epoch 1 after 2, unclean: it was not in sync, ISR 3" in lines[-1]
 
 
-def test_a_leader_that_moves_and_an_isr_that_shrinks_say_what_was_before() -> None:
+def test_leader_and_isr_changes_show_previous_state() -> None:
     by = new_recorder()
     online, offline = PartitionState.ONLINE, PartitionState.OFFLINE
     changes = by.record_transitions([ONLINE])
@@ -150,7 +152,7 @@ def test_a_leader_that_moves_and_an_isr_that_shrinks_say_what_was_before() -> No
     changes += by.record_isr_changes(
         [(ORDERS, state(3, (3, 1, 2), epoch=1))], cause="AlterPartition#12"
     )
-    lines = told(*changes)
+    lines = narrate(*changes)
     assert lines[2:] == [
         "2026-05-01 controller 1, epoch 7: BrokersChanged#9",
         "  08:00:00.123  partition 0: offline, lost its leader 2",
@@ -160,7 +162,7 @@ def test_a_leader_that_moves_and_an_isr_that_shrinks_say_what_was_before() -> No
     ]
 
 
-def test_a_replica_that_leaves_the_isr_leaves_a_trace() -> None:
+def test_offline_replica_shows_remaining_isr() -> None:
     by = new_recorder()
     gone = StateTransition(
         item=Replica(ORDERS, BrokerId(2)),
@@ -172,7 +174,7 @@ def test_a_replica_that_leaves_the_isr_leaves_a_trace() -> None:
     online = partition(
         PartitionState.OFFLINE, PartitionState.ONLINE, leader=3, isr=(3, 1), epoch=2, cause="x"
     )
-    lines = told(
+    lines = narrate(
         *by.record_transitions([ONLINE]),
         *by.record_transitions([gone]),
         *by.record_transitions([online]),
@@ -181,38 +183,41 @@ def test_a_replica_that_leaves_the_isr_leaves_a_trace() -> None:
     assert lines[5].endswith("partition 0: online, leader 3 in epoch 2 after 2, ISR 3,1")
 
 
-def test_a_partition_that_is_deleted_has_not_lost_its_leader() -> None:
+def test_deleted_partition_is_offline_without_lost_leader() -> None:
     by = new_recorder()
     online, offline = PartitionState.ONLINE, PartitionState.OFFLINE
-    lines = told(
+    lines = narrate(
         *by.record_transitions([ONLINE]),
         *by.record_transitions([partition(online, offline, cause="TopicsMarked#9")]),
     )
     assert lines[-1].endswith("partition 0: offline")
 
 
-def test_failures_are_told_with_their_reason() -> None:
+def test_failed_responses_show_reason() -> None:
     by = new_recorder()
     sent = by.record_request(BrokerId(3), leader_and_isr(("orders", [0])), cause="TopicsChanged#4")
     stale = LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-    lines = told(*by.record_transitions([ONLINE]), *sent.events, *by.record_response(sent, stale))
+    lines = narrate(
+        *by.record_transitions([ONLINE]), *sent.events, *by.record_response(sent, stale)
+    )
     assert lines[-1].endswith("answered LeaderAndIsr #1: failed, STALE_CONTROLLER_EPOCH")
-    lost = told(*sent.events, *by.record_missing_response(sent, "broker 3 is gone"))
+    lost = narrate(*sent.events, *by.record_missing_response(sent, "broker 3 is gone"))
     assert lost[-1].endswith("failed, broker 3 is gone")
 
 
-def test_an_event_is_told_once_and_in_the_order_of_epochs() -> None:
+def test_events_are_deduplicated_and_ordered_by_epoch() -> None:
     first, second = new_recorder(7), new_recorder(8)
     old = first.record_transitions([NEW, ONLINE])
     new = second.record_election(cause="ControllerGone#3", previous=BrokerId(1))
     new += second.record_transitions([ONLINE])
-    # The old controller's broker came back and published the rest of what it had, some of it again.
+    # The broker of the old controller came back and published its remaining events, some of them
+    # twice.
     events = timeline(old[0], *new, *old, *new)
     names = [(event["epoch"], event["sequence"]) for event in events]
     assert names == [(7, 1), (7, 2), (8, 1), (8, 2)]
 
 
-def test_only_what_is_about_the_topic_is_told() -> None:
+def test_timeline_contains_only_events_of_the_topic() -> None:
     by = new_recorder()
     changes = by.record_election(cause="Startup#1")
     changes += by.record_transitions(
@@ -231,25 +236,25 @@ def test_only_what_is_about_the_topic_is_told() -> None:
     assert timeline(*changes, topic="nothing") == []
 
 
-def test_a_request_in_parts_finds_its_answer() -> None:
+def test_response_matches_request_split_into_parts() -> None:
     by = new_recorder()
     names = [(f"topic-{number:05d}", [0]) for number in range(5_000)]
     sent = by.record_request(BrokerId(3), leader_and_isr(*names, ("orders", [0])), cause="x")
     assert len(sent.events) > 1
     events = timeline(*sent.events, *by.record_response(sent, LeaderAndIsrResponse()))
     assert [event.get("answers") for event in events] == [None, sent.events[0].sequence]
-    words = list(Narrator("orders").lines(events))
-    assert "#1 to broker 3: partition 0, 5001 including other topics" in words[1]
-    assert "answered LeaderAndIsr #1: done" in words[2]
+    narrate_request = list(Narrator("orders").lines(events))
+    assert "#1 to broker 3: partition 0, 5001 including other topics" in narrate_request[1]
+    assert "answered LeaderAndIsr #1: done" in narrate_request[2]
 
 
 @pytest.mark.parametrize("value", [None, b"", b"orders", b'"orders"', b'{"topic":"orders"}'])
-def test_what_others_wrote_there_is_passed_over(value: bytes | None) -> None:
+def test_invalid_records_are_skipped(value: bytes | None) -> None:
     found = TopicEvents("orders")
     assert found.add([ConsumedRecord(STATE_CHANGES, 0, 0, 0, None, value)]) == []
 
 
-def test_controllers_before_the_topics_time_are_left_out() -> None:
+def test_controllers_before_first_event_of_topic_are_omitted() -> None:
     earlier, later = new_recorder(3), new_recorder(7)
     changes = earlier.record_election(cause="Startup#1") + later.record_election(
         cause="ControllerGone#2"
@@ -264,9 +269,9 @@ def test_controllers_before_the_topics_time_are_left_out() -> None:
         (7, "partition"),
         (7, "controller"),
     ]
-    words = list(Narrator("orders").lines(events))
-    assert words[1].endswith("controller 1 elected")
-    assert words[-1].endswith("controller 1 resigned")
+    narrate_request = list(Narrator("orders").lines(events))
+    assert narrate_request[1].endswith("controller 1 elected")
+    assert narrate_request[-1].endswith("controller 1 resigned")
 
 
 @pytest.mark.parametrize(
@@ -277,7 +282,7 @@ def test_controllers_before_the_topics_time_are_left_out() -> None:
         ({"barnabas.history.topic.enable": "true"}, "not published yet"),
     ],
 )
-def test_a_cluster_without_a_history_says_why(configs: dict[str, str], words: str) -> None:
+def test_missing_history_names_the_reason(configs: dict[str, str], narrate_request: str) -> None:
     def describe(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
         (resource,) = request.resources
         entries = tuple(
@@ -297,7 +302,7 @@ def test_a_cluster_without_a_history_says_why(configs: dict[str, str], words: st
         ScriptedBroker({DescribeConfigsRequest: describe}) as broker,
         Cluster(broker.address) as cluster,
     ):
-        with pytest.raises(ApiError, match=words):
+        with pytest.raises(ApiError, match=narrate_request):
             require_history(cluster, "orders")
         with pytest.raises(ApiError, match="there is no topic 'ordres'"):
             require_history(cluster, "ordres")
@@ -305,9 +310,9 @@ def test_a_cluster_without_a_history_says_why(configs: dict[str, str], words: st
         require_history(cluster, "orders")
 
 
-def test_many_replicas_at_once_are_told_in_lines_that_fit() -> None:
+def test_many_replicas_are_wrapped_at_100_columns() -> None:
     by = new_recorder()
-    (_, lines) = told(
+    (_, lines) = narrate(
         *by.record_transitions(
             [replica(broker, index) for index in range(20) for broker in (1, 2, 3)]
         )

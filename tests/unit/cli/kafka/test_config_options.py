@@ -23,7 +23,7 @@ ZOOKEEPER = "--zookeeper localhost:2181"
 ENTITY = "--entity-type topics --entity-name my_topic_name"
 
 
-def given(line: str) -> ParsedOptions:
+def parse(line: str) -> ParsedOptions:
     return parse_options(OPTIONS, line.split())
 
 
@@ -54,12 +54,12 @@ def given(line: str) -> ParsedOptions:
         ),
     ],
 )
-def test_lines_that_kafkas_command_takes_are_taken(line: str, entities: Entities) -> None:
-    assert check_options(given(line)) == entities
+def test_valid_command_lines_are_accepted(line: str, entities: Entities) -> None:
+    assert check_options(parse(line)) == entities
 
 
 @pytest.mark.parametrize(
-    ("line", "failure", "why"),
+    ("line", "failure", "message"),
     [
         (BROKERS, WrongUsage, "Command must include exactly one action: --describe, --alter"),
         (f"{BROKERS} --alter --describe", WrongUsage, "Command must include exactly one action"),
@@ -89,7 +89,7 @@ def test_lines_that_kafkas_command_takes_are_taken(line: str, entities: Entities
         (
             f"{BROKERS} --describe --broker 1 --broker 2 --entity-type nosuch",
             RequestRejected,
-            "Invalid entity type nosuch,",  # before the two brokers
+            "Invalid entity type nosuch,",  # reported before the two brokers
         ),
         (
             f"{BROKERS} --describe --topic a --entity-type topics",
@@ -145,44 +145,44 @@ def test_lines_that_kafkas_command_takes_are_taken(line: str, entities: Entities
         ),
     ],
 )
-def test_options_that_do_not_go_together_are_refused_in_kafkas_words(
-    line: str, failure: type[CommandFailed], why: str
+def test_invalid_combinations_are_rejected_with_kafka_message(
+    line: str, failure: type[CommandFailed], message: str
 ) -> None:
     with pytest.raises(failure) as caught:
-        check_options(given(line))
-    assert caught.value.message.startswith(why)
+        check_options(parse(line))
+    assert caught.value.message.startswith(message)
 
 
-def test_settings_to_add_are_pairs_and_brackets_hold_a_list_together() -> None:
-    found = given("--add-config a=1,b=[x,y],c=")
+def test_add_config_parses_pairs_and_bracketed_lists() -> None:
+    found = parse("--add-config a=1,b=[x,y],c=")
     assert settings_to_add(found, read_properties) == {"a": "1", "b": "x,y", "c": ""}
 
 
-def test_settings_to_add_may_stand_in_a_file(tmp_path: Path) -> None:
+def test_add_config_file_is_read(tmp_path: Path) -> None:
     file = tmp_path / "settings"
     file.write_text("retention.ms = 5\n# no\nflush.ms=6\n")
-    found = given(f"--add-config-file {file}")
+    found = parse(f"--add-config-file {file}")
     assert settings_to_add(found, read_properties) == {"retention.ms": "5", "flush.ms": "6"}
     with pytest.raises(InvalidCommandLine, match="No such file or directory"):
-        settings_to_add(given(f"--add-config-file {tmp_path}/none"), read_properties)
+        settings_to_add(parse(f"--add-config-file {tmp_path}/none"), read_properties)
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "message"),
     [
         ("a", 'all configs to be added must be in the format "key=val".'),
         ("a=b=c", 'all configs to be added must be in the format "key=val".'),
         ("a%b=1", "Invalid character found for config key: a%b"),
     ],
 )
-def test_what_is_no_setting_is_refused(text: str, why: str) -> None:
+def test_invalid_add_config_is_rejected(text: str, message: str) -> None:
     with pytest.raises(RequestRejected) as caught:
-        settings_to_add(given(f"--add-config {text}"), read_properties)
-    assert caught.value.message.endswith(why)
+        settings_to_add(parse(f"--add-config {text}"), read_properties)
+    assert caught.value.message.endswith(message)
 
 
-def test_only_what_is_set_can_be_taken_away() -> None:
-    found = given("--delete-config a,b --delete-config c")
+def test_delete_config_requires_existing_settings() -> None:
+    found = parse("--delete-config a,b --delete-config c")
     assert settings_to_delete(found, ["c", "b", "a"]) == ["a", "b", "c"]
     with pytest.raises(RequestRejected) as caught:
         settings_to_delete(found, ["a"])

@@ -32,8 +32,10 @@ TOPIC = TopicDescription(
 )
 
 
-def numbers(*asked: str, topic: TopicDescription = TOPIC, min_isr: int | None = 2) -> list[int]:
-    report = DescribeReport(filters=frozenset(asked), only_overrides=False, alive={1, 2, 3})
+def shown_partitions(
+    *filters: str, topic: TopicDescription = TOPIC, min_isr: int | None = 2
+) -> list[int]:
+    report = DescribeReport(filters=frozenset(filters), only_overrides=False, alive={1, 2, 3})
     lines = report.lines(topic, min_isr=min_isr)
     return [int(line.split("\t")[2].removeprefix("Partition: ")) for line in lines]
 
@@ -46,7 +48,7 @@ def test_names_and_values_cannot_add_columns_or_lines() -> None:
     assert topic_line(topic).endswith("\tConfigs: k\\t=v\\n")
 
 
-def test_a_topic_and_a_partition_are_lines_with_tabs() -> None:
+def test_topic_and_partition_lines_are_tab_separated() -> None:
     assert topic_line(TOPIC) == (
         "Topic: t\tTopicId: AAAAAAAAAAAAAAAAAAAAAQ\tPartitionCount: 4\tReplicationFactor: 2"
         "\tConfigs: retention.ms=1,cleanup.policy=compact,delete"
@@ -57,7 +59,7 @@ def test_a_topic_and_a_partition_are_lines_with_tabs() -> None:
     assert "\tLeader: none\t" in partition_line(DEAD)
 
 
-def test_a_topic_of_an_old_cluster_has_no_id_and_one_to_be_deleted_says_so() -> None:
+def test_topic_without_id_and_marked_for_deletion() -> None:
     old = TopicDescription(
         name="t", id=None, partitions=[WHOLE], configs=[], marked_for_deletion=True
     )
@@ -66,14 +68,14 @@ def test_a_topic_of_an_old_cluster_has_no_id_and_one_to_be_deleted_says_so() -> 
     )
 
 
-def test_a_partition_on_the_move_has_as_many_copies_as_before_it() -> None:
+def test_reassigned_partition_keeps_its_replication_factor() -> None:
     assert "\tAdding Replicas: 3\tRemoving Replicas: 1\t" in partition_line(MOVING)
     assert MOVING.replication_factor == 1
     assert not MOVING.is_under_replicated
 
 
 @pytest.mark.parametrize(
-    ("asked", "shown"),
+    ("filter_name", "shown"),
     [
         ("under-replicated-partitions", [1, 2]),
         ("unavailable-partitions", [2, 3]),
@@ -81,15 +83,15 @@ def test_a_partition_on_the_move_has_as_many_copies_as_before_it() -> None:
         ("at-min-isr-partitions", [0, 3]),
     ],
 )
-def test_only_the_partitions_asked_for_are_shown_and_no_topic(asked: str, shown: list[int]) -> None:
-    assert numbers(asked) == shown
+def test_filter_shows_matching_partitions_without_topic(filter_name: str, shown: list[int]) -> None:
+    assert shown_partitions(filter_name) == shown
 
 
-def test_two_reports_show_what_either_would() -> None:
-    assert numbers("under-replicated-partitions", "unavailable-partitions") == [1, 2, 3]
+def test_two_filters_are_combined_with_or() -> None:
+    assert shown_partitions("under-replicated-partitions", "unavailable-partitions") == [1, 2, 3]
 
 
-def test_only_topics_with_settings_of_their_own_are_shown_without_partitions() -> None:
+def test_overrides_filter_shows_topics_without_partitions() -> None:
     report = DescribeReport(filters=frozenset(), only_overrides=True, alive=())
     plain = TopicDescription(name="plain", id=None, partitions=[WHOLE], configs=[])
     assert report.lines(TOPIC) == [topic_line(TOPIC)]

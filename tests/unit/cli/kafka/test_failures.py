@@ -27,11 +27,11 @@ AT = datetime(2026, 11, 15, 11, 36, 47, 887_123, tzinfo=UTC)
         (ErrorCode.POLICY_VIOLATION, "PolicyViolationException"),
     ],
 )
-def test_an_error_has_the_name_scripts_look_for(code: ErrorCode, name: str) -> None:
+def test_error_code_maps_to_kafka_exception_name(code: ErrorCode, name: str) -> None:
     assert exception_name(ApiError(code)) == f"org.apache.kafka.common.errors.{name}"
 
 
-def test_the_log_line_is_that_of_kafkas_tools() -> None:
+def test_log_line_has_format_of_kafka_tools() -> None:
     error = ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, "topic 'a' already exists")
     assert log_line(error, "org.apache.kafka.tools.TopicCommand", AT) == (
         "[2026-11-15 11:36:47,887] ERROR org.apache.kafka.common.errors.TopicExistsException:"
@@ -41,13 +41,13 @@ def test_the_log_line_is_that_of_kafkas_tools() -> None:
     assert "ERROR java.lang.IllegalArgumentException: a\\x1b[31m\n" in log_line(refused, "x", AT)
 
 
-def test_a_code_without_a_message_has_kafkas() -> None:
+def test_missing_message_is_replaced_by_kafka_message() -> None:
     assert error_message(ApiError(ErrorCode.REQUEST_TIMED_OUT)) == "The request timed out."
     assert error_message(ApiError(ErrorCode.POLICY_VIOLATION)) == "POLICY_VIOLATION"
     assert error_message(NoNode("/brokers", "gone")) == "/brokers: gone"
 
 
-def test_who_cannot_be_reached_is_named_with_the_reason_and_the_next_step() -> None:
+def test_unreachable_server_is_reported_with_reason_and_hint() -> None:
     error = Unreachable([("localhost:1", "Connection refused")])
     assert error_message(error) == "no broker answers: localhost:1 (Connection refused)"
     hint = find_hint(error)

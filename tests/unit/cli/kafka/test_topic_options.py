@@ -21,7 +21,7 @@ BROKERS = "--bootstrap-server localhost:9092"
 ZOOKEEPER = "--zookeeper localhost:2181/chroot"
 
 
-def given(line: str) -> ParsedOptions:
+def parse(line: str) -> ParsedOptions:
     return parse_options(OPTIONS, line.split())
 
 
@@ -56,15 +56,15 @@ def given(line: str) -> ParsedOptions:
         (f"{BROKERS} --describe --under-replicated-partitions --at-min-isr-partitions", "describe"),
     ],
 )
-def test_lines_that_kafkas_command_takes_are_taken(line: str, action: str) -> None:
-    found = given(line)
+def test_valid_command_lines_are_accepted(line: str, action: str) -> None:
+    found = parse(line)
     assert require_action(found) == action
     if action in ("create", "alter"):
         assert parse_requested_topic(found).name
 
 
 @pytest.mark.parametrize(
-    ("line", "failure", "why"),
+    ("line", "failure", "message"),
     [
         (BROKERS, WrongUsage, "Command must include exactly one action: --list, --describe, "),
         (f"{BROKERS} --list --create", WrongUsage, "Command must include exactly one action"),
@@ -134,21 +134,21 @@ def test_lines_that_kafkas_command_takes_are_taken(line: str, action: str) -> No
         ),
     ],
 )
-def test_options_that_do_not_go_together_are_refused_in_kafkas_words(
-    line: str, failure: type[CommandFailed], why: str
+def test_invalid_combinations_are_rejected_with_kafka_message(
+    line: str, failure: type[CommandFailed], message: str
 ) -> None:
     with pytest.raises(failure) as caught:
-        require_action(given(line))
-    assert caught.value.message.startswith(why)
+        require_action(parse(line))
+    assert caught.value.message.startswith(message)
 
 
-def test_an_assignment_is_a_list_of_brokers_for_each_partition() -> None:
+def test_assignment_lists_brokers_per_partition() -> None:
     assert parse_replica_assignment("0:1:2, 1: 2:0,") == ((0, 1, 2), (1, 2, 0))
     assert parse_replica_assignment("") == ()
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "message"),
     [
         ("1:1:2:2", "Partition replica lists may not contain duplicate entries: 1,2"),
         ("1:2,3", "Partition 1 has different replication factor: [3]"),
@@ -157,13 +157,13 @@ def test_an_assignment_is_a_list_of_brokers_for_each_partition() -> None:
         ("99999999999", 'For input string: "99999999999"'),
     ],
 )
-def test_an_assignment_that_cannot_be_is_refused(text: str, why: str) -> None:
+def test_invalid_assignment_is_rejected(text: str, message: str) -> None:
     with pytest.raises(RequestRejected) as caught:
         parse_replica_assignment(text)
-    assert caught.value.message == why
+    assert caught.value.message == message
 
 
-def test_settings_are_pairs_and_the_last_of_a_name_holds() -> None:
+def test_configs_are_pairs_and_last_value_wins() -> None:
     pairs = ["retention.ms = 5 ", "retention.ms=6", "cleanup.policy=compact,delete"]
     assert parse_config_options(pairs) == {"retention.ms": "6", "cleanup.policy": "compact,delete"}
     for wrong in ("retention.ms", "retention.ms=", "a=b=c", ""):
@@ -172,7 +172,7 @@ def test_settings_are_pairs_and_the_last_of_a_name_holds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "why"),
+    ("line", "message"),
     [
         ("--partitions 0", "The partitions must be greater than 0"),
         ("--replication-factor 0", "The replication factor must be between 1 and 32767 inclusive"),
@@ -180,10 +180,10 @@ def test_settings_are_pairs_and_the_last_of_a_name_holds() -> None:
         ("--partitions x", "Cannot parse argument 'x' of option partitions"),
     ],
 )
-def test_counts_out_of_bounds_are_refused_before_anybody_is_asked(line: str, why: str) -> None:
+def test_counts_out_of_range_are_rejected_locally(line: str, message: str) -> None:
     with pytest.raises(RequestRejected) as caught:
-        check_requested_counts(parse_requested_topic(given(f"{BROKERS} --create --topic a {line}")))
-    assert caught.value.message.startswith(why)
+        check_requested_counts(parse_requested_topic(parse(f"{BROKERS} --create --topic a {line}")))
+    assert caught.value.message.startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_counts_out_of_bounds_are_refused_before_anybody_is_asked(line: str, why
         (".*", True, ["a.b", "aXb", "orders"]),
     ],
 )
-def test_topics_are_chosen_by_whole_names_expressions_and_lists(
+def test_topic_filter_accepts_names_regexes_and_lists(
     text: str | None, excluding: bool, expected: list[str]
 ) -> None:
     topics = [("orders", False), ("a.b", False), ("aXb", False), ("__consumer_offsets", True)]
@@ -209,7 +209,7 @@ def test_topics_are_chosen_by_whole_names_expressions_and_lists(
 
 
 @pytest.mark.parametrize("text", ["a(", "[[a", "a{99999999999}", "(" * 5000])
-def test_an_expression_that_is_none_is_refused(text: str) -> None:
+def test_invalid_regex_is_rejected(text: str) -> None:
     with pytest.raises(RequestRejected) as caught:
         TopicFilter(text, False).of([])
     assert caught.value.message == f"{text} is an invalid regex."

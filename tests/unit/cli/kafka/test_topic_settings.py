@@ -7,7 +7,7 @@ REPLICAS = "leader.replication.throttled.replicas"
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "shown", "why"),
+    ("name", "value", "shown", "message"),
     [
         ("retention.ms", "abc", "abc", "Not a number of type LONG"),
         ("segment.bytes", "99999999999", "99999999999", "Not a number of type INT"),
@@ -29,28 +29,28 @@ REPLICAS = "leader.replication.throttled.replicas"
         ),
     ],
 )
-def test_a_wrong_value_is_refused_in_kafkas_words(
-    name: str, value: str, shown: str, why: str
+def test_invalid_value_is_rejected_with_kafka_message(
+    name: str, value: str, shown: str, message: str
 ) -> None:
     with pytest.raises(RequestRejected) as caught:
         check_topic_settings({name: value})
-    assert caught.value.message == f"Invalid value {shown} for configuration {name}: {why}"
+    assert caught.value.message == f"Invalid value {shown} for configuration {name}: {message}"
 
 
-def test_a_setting_that_is_none_is_refused() -> None:
+def test_unknown_setting_is_rejected() -> None:
     with pytest.raises(RequestRejected) as caught:
         check_topic_settings({"retention.ms": "1", "nosuch": "1"})
     assert caught.value.message == "Unknown topic config name: nosuch"
 
 
-def test_settings_that_contradict_each_other_are_refused() -> None:
+def test_contradicting_settings_are_rejected() -> None:
     with pytest.raises(RequestRejected) as caught:
         check_topic_settings({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "4"})
     expected = "conflict topic config setting min.compaction.lag.ms (5) > max.compaction.lag.ms (4)"
     assert caught.value.message == expected
 
 
-def test_right_settings_pass_and_the_deprecated_one_is_warned_of() -> None:
+def test_valid_settings_pass_and_deprecated_setting_warns() -> None:
     right = {"retention.ms": " -1 ", "cleanup.policy": "compact,delete", "preallocate": "TRUE"}
     check_topic_settings(right)
     assert format_version_warning(right) is None

@@ -1,4 +1,4 @@
-"""What kafka-topics decides by itself when it has nobody to ask, and how it writes beside others."""
+"""kafka-topics with --zookeeper: local decisions and concurrent writes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def brokers(*racks: str | None) -> list[Broker]:
     ]
 
 
-def wish(name: str = "t", **given: Any) -> RequestedTopic:
+def requested_topic(name: str = "t", **given: Any) -> RequestedTopic:
     known: dict[str, Any] = {
         "partitions": None,
         "replication_factor": None,
@@ -57,40 +57,49 @@ def wish(name: str = "t", **given: Any) -> RequestedTopic:
     return RequestedTopic(name=name, **{**known, **given})
 
 
-def refusal(requested: RequestedTopic, among: Sequence[Broker], names: Sequence[str] = ()) -> str:
+def rejection_message(
+    requested: RequestedTopic, among: Sequence[Broker], names: Sequence[str] = ()
+) -> str:
     taken = TakenNames(names)
     with pytest.raises(ApiError) as caught:
         check_and_assign(requested, among, taken, marked=())
     return kafka_2_error(caught.value, requested, among, taken).message
 
 
-# ---- decisions
+# ---- local decisions
 
 
-def test_replicas_are_placed_by_numbers_or_by_the_list() -> None:
+def test_replicas_are_placed_by_counts_or_assignment() -> None:
     placed = check_and_assign(
-        wish(partitions=4, replication_factor=2), brokers(None, None, None), TakenNames(), []
+        requested_topic(partitions=4, replication_factor=2),
+        brokers(None, None, None),
+        TakenNames(),
+        [],
     )
     assert len(placed) == 4
     assert all(len(set(replicas)) == 2 for replicas in placed)
     assert check_and_assign(
-        wish(assignment=((0, 1), (1, 0))), brokers(None, None), TakenNames(), marked=()
+        requested_topic(assignment=((0, 1), (1, 0))), brokers(None, None), TakenNames(), marked=()
     ) == ((0, 1), (1, 0))
 
 
-def test_refusals_are_in_the_words_scripts_of_then_look_for() -> None:
+def test_rejections_have_kafka_2_messages() -> None:
     three = brokers(None, None, None)
-    one = wish(partitions=1, replication_factor=1)
-    assert refusal(one, three, ["t"]) == "Topic 't' already exists."
-    wide = wish(partitions=1, replication_factor=4)
-    assert refusal(wide, three) == "Replication factor: 4 larger than available brokers: 3."
-    alike = wish("a.b", partitions=1, replication_factor=1)
-    assert refusal(alike, three, ["a_b"]) == "Topic 'a.b' collides with existing topics: a_b"
-    assert refusal(one, brokers("r", None)) == RACKS_HINT
-    assert refusal(one, []) == "Replication factor: 1 larger than available brokers: 0."
+    one = requested_topic(partitions=1, replication_factor=1)
+    assert rejection_message(one, three, ["t"]) == "Topic 't' already exists."
+    wide = requested_topic(partitions=1, replication_factor=4)
+    assert (
+        rejection_message(wide, three) == "Replication factor: 4 larger than available brokers: 3."
+    )
+    alike = requested_topic("a.b", partitions=1, replication_factor=1)
+    assert (
+        rejection_message(alike, three, ["a_b"]) == "Topic 'a.b' collides with existing topics: a_b"
+    )
+    assert rejection_message(one, brokers("r", None)) == RACKS_HINT
+    assert rejection_message(one, []) == "Replication factor: 1 larger than available brokers: 0."
 
 
-def test_a_change_of_settings_is_checked_as_a_whole() -> None:
+def test_changed_settings_are_validated_as_a_whole() -> None:
     before = {"min.compaction.lag.ms": "5", "flush.ms": "1"}
     after = apply_changes(before, added={"retention.ms": "7"}, deleted=["flush.ms"])
     assert after == {"min.compaction.lag.ms": "5", "retention.ms": "7"}
@@ -100,7 +109,7 @@ def test_a_change_of_settings_is_checked_as_a_whole() -> None:
         apply_changes(before, added={"remote.storage.enable": "true"}, deleted=[])
 
 
-# ---- beside others
+# ---- concurrent clients
 
 
 @pytest.fixture
@@ -113,8 +122,8 @@ async def registry() -> AsyncIterator[EmbeddedRegistry]:
     await registry.close()
 
 
-class Overtaken:
-    """A session for whose first write somebody else is faster."""
+class ConcurrentlyModifiedSession:
+    """Session where another client writes first, before the first write of this one."""
 
     def __init__(self, session: RegistrySession, path: str, data: bytes, *, is_new: bool) -> None:
         self.session = session
@@ -125,14 +134,14 @@ class Overtaken:
         return getattr(self.session, name)
 
     async def multi(self, ops: Sequence[Any]) -> Any:
-        await self.overtake()
+        await self.write_first()
         return await self.session.multi(ops)
 
     async def set(self, path: str, data: bytes, version: int = -1) -> Any:
-        await self.overtake()
+        await self.write_first()
         return await self.session.set(path, data, version)
 
-    async def overtake(self) -> None:
+    async def write_first(self) -> None:
         self.times += 1
         if self.times > 1:
             return
@@ -142,47 +151,47 @@ class Overtaken:
             await self.session.set(self.path, self.data)
 
 
-def overtaken(session: RegistrySession, path: str, data: bytes, *, is_new: bool) -> Any:
-    return Overtaken(session, path, data, is_new=is_new)
+def with_concurrent_write(session: RegistrySession, path: str, data: bytes, *, is_new: bool) -> Any:
+    return ConcurrentlyModifiedSession(session, path, data, is_new=is_new)
 
 
-async def test_a_change_of_settings_is_made_to_what_another_wrote_meanwhile(
+async def test_config_change_is_applied_to_concurrent_change(
     registry: EmbeddedRegistry,
 ) -> None:
     session = await registry.connect(6000)
     await session.create(SETTINGS, znodes.encode_config({"flush.ms": "1"}))
     theirs = znodes.encode_config({"flush.ms": "2"})
-    beside = overtaken(session, SETTINGS, theirs, is_new=False)
-    await change_settings(beside, "t", lambda before: {**before, "retention.ms": "7"})
+    concurrent = with_concurrent_write(session, SETTINGS, theirs, is_new=False)
+    await change_settings(concurrent, "t", lambda before: {**before, "retention.ms": "7"})
     assert (await read_settings(session, "t"))[0] == {"flush.ms": "2", "retention.ms": "7"}
     (note,) = await session.children(znodes.CONFIG_CHANGES)
     data, _ = await session.get(f"{znodes.CONFIG_CHANGES}/{note}")
     assert znodes.decode_config_change(note, data) == ("topics", "t")
 
 
-async def test_settings_left_behind_by_another_do_not_keep_a_topic_from_being_created(
+async def test_leftover_settings_do_not_block_creation(
     registry: EmbeddedRegistry,
 ) -> None:
     session = await registry.connect(6000)
-    beside = overtaken(session, SETTINGS, b"not JSON", is_new=True)
-    await create_topic_znodes(beside, "t", [(BrokerId(1),)], {"flush.ms": "1"})
+    concurrent = with_concurrent_write(session, SETTINGS, b"not JSON", is_new=True)
+    await create_topic_znodes(concurrent, "t", [(BrokerId(1),)], {"flush.ms": "1"})
     assert (await read_settings(session, "t"))[0] == {"flush.ms": "1"}
     found = await read_topic_assignment(session, "t")
     assert found is not None
     assert found[0].topic_id is not None
 
 
-async def test_of_two_who_create_a_topic_one_is_told_that_it_exists(
+async def test_concurrent_creation_raises_node_exists(
     registry: EmbeddedRegistry,
 ) -> None:
     session = await registry.connect(6000)
-    beside = overtaken(session, TOPIC, b"{}", is_new=True)
+    concurrent = with_concurrent_write(session, TOPIC, b"{}", is_new=True)
     with pytest.raises(NodeExists):
-        await create_topic_znodes(beside, "t", [(BrokerId(1),)], {"flush.ms": "1"})
+        await create_topic_znodes(concurrent, "t", [(BrokerId(1),)], {"flush.ms": "1"})
     assert await session.exists(SETTINGS) is None
 
 
-async def test_a_topic_grows_from_what_another_made_of_it_meanwhile(
+async def test_topic_grows_from_concurrently_changed_assignment(
     registry: EmbeddedRegistry,
 ) -> None:
     def topic(*placed: int) -> TopicAssignment:
@@ -196,8 +205,10 @@ async def test_a_topic_grows_from_what_another_made_of_it_meanwhile(
 
     session = await registry.connect(6000)
     await session.create(TOPIC, znodes.encode_topic(topic(1)))
-    beside = overtaken(session, TOPIC, znodes.encode_topic(topic(1, 2)), is_new=False)
-    await grow_topic(beside, "t", lambda found: [(BrokerId(3),)] * (4 - len(found.partitions)))
+    concurrent = with_concurrent_write(
+        session, TOPIC, znodes.encode_topic(topic(1, 2)), is_new=False
+    )
+    await grow_topic(concurrent, "t", lambda found: [(BrokerId(3),)] * (4 - len(found.partitions)))
     found = await read_topic_assignment(session, "t")
     assert found is not None
     assert found[0] == topic(1, 2, 3, 3)
@@ -205,7 +216,7 @@ async def test_a_topic_grows_from_what_another_made_of_it_meanwhile(
         await grow_topic(session, "gone", lambda _: [])
 
 
-async def test_brokers_are_those_that_are_registered(registry: EmbeddedRegistry) -> None:
+async def test_registered_brokers_are_sorted_by_id(registry: EmbeddedRegistry) -> None:
     session = await registry.connect(6000)
     for broker in reversed(brokers(None, "r")):
         data = znodes.encode_broker(broker, timestamp_ms=0)
@@ -216,10 +227,10 @@ async def test_brokers_are_those_that_are_registered(registry: EmbeddedRegistry)
     ]
 
 
-def test_a_code_is_kept_whatever_the_words() -> None:
+def test_kafka_2_message_keeps_error_code() -> None:
     error = kafka_2_error(
         ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "there is no broker 9"),
-        wish(),
+        requested_topic(),
         [],
         TakenNames(),
     )

@@ -9,8 +9,8 @@ from barnabas.cli.terminal.formats import compile_filter
 from barnabas.client.consumer import ConsumedRecord
 
 
-class Scripted:
-    """A consumer whose polls bring what the test wants, and which is at its end then."""
+class ScriptedConsumer:
+    """Consumer whose polls return the given offsets; it is at the end after the last poll."""
 
     def __init__(self, *polls: Sequence[int]) -> None:
         self.polls = [
@@ -27,31 +27,35 @@ class Scripted:
 
 
 @pytest.fixture(autouse=True)
-def reader(monkeypatch: pytest.MonkeyPatch) -> None:
+def _reader_present(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consume, "raise_if_reader_gone", lambda: None)
 
 
-def test_what_was_written_is_told_after_it_was_written() -> None:
-    told: list[list[int] | None] = []
+def test_batch_is_committed_after_it_was_written() -> None:
+    committed: list[list[int] | None] = []
     batches = consume.filtered_batches(
-        Scripted([0, 1], [2]), True, None, [], lambda done: told.append(offsets(done))
+        ScriptedConsumer([0, 1], [2]), True, None, [], lambda done: committed.append(offsets(done))
     )
     assert offsets(next(batches)) == [0, 1]
-    assert told == []
+    assert committed == []
     assert offsets(next(batches)) == [2]
-    assert told == [None]
+    assert committed == [None]
     assert list(batches) == []
-    assert told == [None, None]
+    assert committed == [None, None]
 
 
-def test_with_enough_in_the_middle_of_a_poll_only_that_much_is_done() -> None:
-    told: list[list[int] | None] = []
+def test_limit_within_a_poll_commits_only_consumed_records() -> None:
+    committed: list[list[int] | None] = []
     wanted = [compile_filter("value~[13]")]
     batches = consume.filtered_batches(
-        Scripted([0, 1, 2, 3, 4]), False, 1, wanted, lambda done: told.append(offsets(done))
+        ScriptedConsumer([0, 1, 2, 3, 4]),
+        False,
+        1,
+        wanted,
+        lambda done: committed.append(offsets(done)),
     )
     assert [offsets(batch) for batch in batches] == [[1]]
-    assert told == [[0, 1]]
+    assert committed == [[0, 1]]
 
 
 def offsets(records: Sequence[ConsumedRecord] | None) -> list[int] | None:

@@ -20,14 +20,14 @@ from barnabas.errors import ConfigError
 from barnabas.model import TopicPartition
 
 
-class Slow(io.BytesIO):
-    """Input that arrives a few bytes at a time."""
+class SlowInput(io.BytesIO):
+    """Input that arrives 4 bytes at a time."""
 
     def read1(self, size: int | None = -1, /) -> bytes:
         return super().read1(4)
 
 
-@pytest.mark.parametrize("source", [io.BytesIO, Slow])
+@pytest.mark.parametrize("source", [io.BytesIO, SlowInput])
 @pytest.mark.parametrize(
     ("text", "end", "expected"),
     [
@@ -37,17 +37,17 @@ class Slow(io.BytesIO):
         (b"", b"\n", []),
     ],
 )
-def test_input_becomes_records_however_it_arrives(
+def test_input_is_split_into_records(
     source: type[io.BytesIO], text: bytes, end: bytes, expected: list[bytes]
 ) -> None:
     assert [record for found in split_records(source(text), end) for record in found] == expected
 
 
-def test_what_has_arrived_is_handed_on_before_more_is_waited_for() -> None:
-    assert next(split_records(Slow(b"1\n2\n3\n4\n"), b"\n")) == [b"1", b"2"]
+def test_complete_records_are_returned_before_reading_more() -> None:
+    assert next(split_records(SlowInput(b"1\n2\n3\n4\n"), b"\n")) == [b"1", b"2"]
 
 
-def test_keys_are_split_off_at_the_first_delimiter() -> None:
+def test_key_is_split_at_first_delimiter() -> None:
     split = key_splitter(None, r"\t", False)
     assert split(b"k\tv\tw") == (b"k", b"v\tw")
     assert split(b"no key") == (None, b"no key")
@@ -55,24 +55,24 @@ def test_keys_are_split_off_at_the_first_delimiter() -> None:
     assert key_splitter(None, ":", True)(b"k:") == (b"k", None)
 
 
-def test_one_key_serves_all_records() -> None:
+def test_fixed_key_applies_to_all_records() -> None:
     assert key_splitter("k", None, False)(b"v") == (b"k", b"v")
     assert key_splitter(None, None, False)(b"v") == (None, b"v")
     assert key_splitter(None, None, True)(b"") == (None, None)
 
 
-def test_headers_are_pairs_and_a_name_alone_has_no_value() -> None:
+def test_headers_are_parsed_as_pairs() -> None:
     assert parse_headers(("a=1=2", "b", "c=")) == (("a", b"1=2"), ("b", None), ("c", b""))
     with pytest.raises(ConfigError):
         parse_headers(("=1",))
 
 
-def test_an_empty_key_delimiter_is_refused() -> None:
+def test_empty_key_delimiter_is_rejected() -> None:
     with pytest.raises(ConfigError):
         key_splitter(None, "", False)
 
 
-def test_the_tally_tells_offsets_per_partition() -> None:
+def test_tally_counts_records_and_offsets_per_partition() -> None:
     progress = ProduceProgress("orders", dry_run=False)
     zero, one = TopicPartition("orders", 0), TopicPartition("orders", 1)
     progress.add_sent([SentBatch(zero, 10, 5), SentBatch(one, -1, 2), SentBatch(zero, 15, 1)])
@@ -88,31 +88,31 @@ def test_the_tally_tells_offsets_per_partition() -> None:
     assert produced_text(progress.document()).startswith("wrote 8 records to orders")
 
 
-def test_a_failure_tells_what_was_acknowledged_and_what_was_not(
+def test_failure_reports_acknowledged_and_unconfirmed_records(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     progress = ProduceProgress("orders", dry_run=False)
     progress.read = 1_200
     progress.add_sent([SentBatch(TopicPartition("orders", 0), 10, 1_000)])
     progress.report_failure()
-    told = capsys.readouterr()
-    assert told.err == "1,000 records acknowledged by orders; 200 failed or unconfirmed\n"
-    assert told.out == ""
+    captured = capsys.readouterr()
+    assert captured.err == "1,000 records acknowledged by orders; 200 failed or unconfirmed\n"
+    assert captured.out == ""
 
 
-def test_a_success_is_silent_where_nobody_watches(capsys: pytest.CaptureFixture[str]) -> None:
+def test_success_prints_nothing_without_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     progress = ProduceProgress("orders", dry_run=False)
     progress.finish()
     assert capsys.readouterr() == ("", "")
 
 
-def test_progress_is_a_bar_where_the_end_is_known_and_a_count_elsewhere() -> None:
+def test_progress_is_a_bar_if_size_is_known() -> None:
     assert progress_line(12_000, 0, None) == "12,000 records"
     assert progress_line(1, 50, 100) == "[" + "#" * 15 + "·" * 15 + "]  50%  1 record"
     assert progress_line(3, 101, 100) == "[" + "#" * 30 + "] 100%  3 records"
 
 
-def test_only_regular_files_have_a_known_size(tmp_path: Path) -> None:
+def test_size_is_known_only_for_regular_files(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"12345")
     with (tmp_path / "a").open("rb") as file, Path(os.devnull).open("rb") as device:
         assert input_size((file, file)) == 10

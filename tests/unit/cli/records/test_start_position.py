@@ -35,11 +35,11 @@ HOUR = 3_600_000
         ("@2023-11-14T23:13:20+01:00", FromTime(NOW)),
     ],
 )
-def test_every_way_to_say_where(text: str, start: Start) -> None:
+def test_every_start_notation_is_parsed(text: str, start: Start) -> None:
     assert parse_start(text, NOW) == start
 
 
-def test_a_time_without_a_zone_is_local() -> None:
+def test_time_without_zone_is_local() -> None:
     local = datetime.fromtimestamp(NOW / 1000, UTC).astimezone().replace(tzinfo=None)
     assert parse_start("@" + local.isoformat(), NOW) == FromTime(NOW)
 
@@ -48,14 +48,14 @@ def test_a_time_without_a_zone_is_local() -> None:
     "text",
     ["", "begining", "+5", "--5", "1.5", "@", "@yesterday", "@-h", "@-1y", "@1h", "-", "9" * 40],
 )
-def test_anything_else_is_answered_with_what_is_possible(text: str) -> None:
+def test_invalid_start_is_rejected_with_examples(text: str) -> None:
     with pytest.raises(ConfigError, match=re.escape("@-1h")):
         parse_start(text, NOW)
 
 
-def test_the_option_that_was_typed_is_the_one_that_is_told() -> None:
-    with pytest.raises(ConfigError) as told:
+def test_invalid_time_names_the_option() -> None:
+    with pytest.raises(ConfigError) as raised:
         parse_time("yesterday", NOW, "--since")
-    assert str(told.value) == (
+    assert str(raised.value) == (
         "--since: 'yesterday' is not a time; try -1h, 2024-05-01T08:00 or 1700000000000 (in ms)"
     )

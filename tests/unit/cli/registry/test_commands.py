@@ -41,9 +41,7 @@ async def session(data: str) -> AsyncIterator[EmbeddedSession]:
     await registry.close()
 
 
-async def test_ls_shows_children_in_brackets_beside_a_running_broker(
-    data: str, session: EmbeddedSession
-) -> None:
+async def test_ls_lists_children_while_broker_runs(data: str, session: EmbeddedSession) -> None:
     assert succeed("ls", "/", "--data", data) == "[brokers, controller]\n"
     assert succeed("ls", "/controller", "--data", data) == "[]\n"
     assert succeed("ls", "--data", data, "-R", "/brokers") == (
@@ -54,7 +52,7 @@ async def test_ls_shows_children_in_brackets_beside_a_running_broker(
     assert lines[-1] == "numChildren = 1"
 
 
-async def test_get_shows_the_data_as_it_is(data: str, session: EmbeddedSession) -> None:
+async def test_get_prints_data(data: str, session: EmbeddedSession) -> None:
     content = '{"version":1,"partitions":{"0":[0]}}'
     assert succeed("get", "/brokers/topics/test", "--data", data) == content + "\n"
     assert succeed("get", "/brokers", "--data", data) == "null\n"
@@ -62,7 +60,7 @@ async def test_get_shows_the_data_as_it_is(data: str, session: EmbeddedSession) 
     assert succeed("get", "/brokers", "--data", data) == "\\xff\x00 café\n"
 
 
-async def test_stat_looks_like_that_of_zkcli(data: str, session: EmbeddedSession) -> None:
+async def test_stat_has_format_of_zkcli(data: str, session: EmbeddedSession) -> None:
     date = r"\w{3} \w{3} \d\d \d\d:\d\d:\d\d \S+ \d{4}"
     expected = (
         rf"cZxid = 0x4\nctime = {date}\nmZxid = 0x4\nmtime = {date}\npZxid = 0x4\n"
@@ -76,7 +74,7 @@ async def test_stat_looks_like_that_of_zkcli(data: str, session: EmbeddedSession
     assert f"ephemeralOwner = {session.id:#x}" in succeed("stat", "/controller", "--data", data)
 
 
-async def test_programs_get_json(data: str, session: EmbeddedSession) -> None:
+async def test_json_output(data: str, session: EmbeddedSession) -> None:
     listed = json.loads(succeed("ls", "-s", "/", "-o", "json", "--data", data))
     assert (listed["path"], listed["children"]) == ("/", ["brokers", "controller"])
     assert listed["stat"]["numChildren"] == 2
@@ -86,7 +84,7 @@ async def test_programs_get_json(data: str, session: EmbeddedSession) -> None:
     assert stat["ephemeralOwner"] == f"{session.id:#x}"
 
 
-def test_ephemeral_nodes_are_hidden_once_their_process_is_dead(data: str) -> None:
+def test_ephemeral_nodes_of_dead_process_are_hidden(data: str) -> None:
     code = """if True:
         import asyncio, os, sys
         from barnabas.world.clock import SystemClock
@@ -111,35 +109,35 @@ def test_ephemeral_nodes_are_hidden_once_their_process_is_dead(data: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["get", "/x"], "error: Node does not exist: /x\n"),
         (["ls", "/x/y"], "error: Node does not exist: /x/y\n"),
         (["watch", "/x"], "error: Node does not exist: /x\n"),
     ],
 )
-async def test_a_wrong_path_is_one_line_and_exit_1(
-    data: str, session: EmbeddedSession, arguments: list[str], says: str
+async def test_missing_node_is_one_line_with_exit_code_1(
+    data: str, session: EmbeddedSession, arguments: list[str], message: str
 ) -> None:
     failed = run(*arguments, "--data", data)
-    assert (failed.returncode, failed.stdout, failed.stderr) == (1, "", says)
+    assert (failed.returncode, failed.stdout, failed.stderr) == (1, "", message)
 
 
-async def test_a_path_that_cannot_be_one_is_wrong_usage(
-    data: str, session: EmbeddedSession
-) -> None:
+async def test_malformed_path_is_wrong_usage(data: str, session: EmbeddedSession) -> None:
     failed = run("get", "brokers", "--data", data)
     assert (failed.returncode, failed.stdout) == (2, "")
     assert failed.stderr == "error: BadPath: brokers: a path must start with /\n"
 
 
-async def test_two_registries_at_once_are_refused(data: str, session: EmbeddedSession) -> None:
+async def test_data_and_zookeeper_together_are_rejected(
+    data: str, session: EmbeddedSession
+) -> None:
     failed = run("ls", "/", "--data", data, "--zookeeper", "127.0.0.1:2181")
     assert (failed.returncode, failed.stdout) == (2, "")
     assert failed.stderr == "error: --data cannot be combined with --zookeeper\n"
 
 
-def test_data_of_brokers_around_a_zookeeper_names_the_command_that_looks_there(data: str) -> None:
+def test_data_of_zookeeper_cluster_suggests_command(data: str) -> None:
     Path(data).mkdir()
     properties = "broker.id=1\nzookeeper.connect=127.0.0.1:2181/dev\n"
     Path(data, "broker-1.properties").write_text(properties)
@@ -151,7 +149,7 @@ def test_data_of_brokers_around_a_zookeeper_names_the_command_that_looks_there(d
     )
 
 
-def test_a_directory_without_a_registry_says_what_to_type(data: str) -> None:
+def test_directory_without_registry_explains_options(data: str) -> None:
     failed = run("ls", "/", "--data", data)
     assert failed.returncode == 1
     assert failed.stderr == (
@@ -168,7 +166,7 @@ def test_a_directory_without_a_registry_says_what_to_type(data: str) -> None:
     assert "is corrupt" in failed.stderr
 
 
-async def test_watch_tells_every_change_in_order_until_the_count(
+async def test_watch_prints_changes_in_order_up_to_count(
     data: str, session: EmbeddedSession
 ) -> None:
     watch = python_process.start(COMMAND, "watch", "/brokers", "--count", "4", "--data", data)
@@ -192,7 +190,7 @@ async def test_watch_tells_every_change_in_order_until_the_count(
     assert all(re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ", line) for line in lines)
 
 
-async def test_ctrl_c_ends_watch_with_130(data: str, session: EmbeddedSession) -> None:
+async def test_ctrl_c_ends_watch_with_exit_code_130(data: str, session: EmbeddedSession) -> None:
     watch = python_process.start(COMMAND, "watch", "/", "-o", "json", "--data", data)
     with watch:
         assert watch.stdout is not None

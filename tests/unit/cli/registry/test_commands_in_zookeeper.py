@@ -34,26 +34,26 @@ async def succeed(*arguments: str) -> str:
     return done.stdout
 
 
-async def test_ls_get_and_stat_ask_the_zookeeper(chroot: str, session: ZooKeeperSession) -> None:
-    where = ("--zookeeper", chroot)
-    assert await succeed("ls", "/", *where) == "[brokers, controller]\n"
-    assert await succeed("ls", "-R", "/brokers", *where) == (
+async def test_ls_get_and_stat_read_zookeeper(chroot: str, session: ZooKeeperSession) -> None:
+    zookeeper = ("--zookeeper", chroot)
+    assert await succeed("ls", "/", *zookeeper) == "[brokers, controller]\n"
+    assert await succeed("ls", "-R", "/brokers", *zookeeper) == (
         "/brokers\n/brokers/topics\n/brokers/topics/test\n"
     )
-    assert await succeed("get", "/brokers/topics/test", *where) == '{"version":1}\n'
-    assert await succeed("get", "/brokers", *where) == "null\n"
-    stat = json.loads(await succeed("stat", "/controller", "-o", "json", *where))
+    assert await succeed("get", "/brokers/topics/test", *zookeeper) == '{"version":1}\n'
+    assert await succeed("get", "/brokers", *zookeeper) == "null\n"
+    stat = json.loads(await succeed("stat", "/controller", "-o", "json", *zookeeper))
     assert stat["ephemeralOwner"] == f"{session.id:#x}"
 
 
-async def test_what_is_not_there_is_one_line(chroot: str, session: ZooKeeperSession) -> None:
+async def test_missing_node_is_one_line(chroot: str, session: ZooKeeperSession) -> None:
     failed = await asyncio.to_thread(run, "get", "/x", "--zookeeper", chroot)
     assert (failed.returncode, failed.stdout) == (1, "")
     assert failed.stderr == "error: Node does not exist: /x\n"
 
 
 @pytest.mark.parametrize("command", ["ls", "get", "stat", "watch"])
-async def test_looking_does_not_make_a_chroot(
+async def test_commands_do_not_create_the_chroot(
     chroot: str, session: ZooKeeperSession, command: str
 ) -> None:
     failed = await asyncio.to_thread(run, command, "/", "--zookeeper", f"{chroot}/missing")
@@ -62,28 +62,28 @@ async def test_looking_does_not_make_a_chroot(
     assert await session.exists("/missing") is None
 
 
-async def test_watch_tells_changes_as_they_happen(chroot: str, session: ZooKeeperSession) -> None:
+async def test_watch_prints_changes(chroot: str, session: ZooKeeperSession) -> None:
     watch = python_process.start(COMMAND, "watch", "/brokers", "--zookeeper", chroot)
     with watch:
         assert watch.stdout is not None
         assert watch.stderr is not None
-        told = watch.stdout
+        output = watch.stdout
 
-        async def line() -> str:
-            text = await asyncio.to_thread(told.readline)
+        async def next_change() -> str:
+            text = await asyncio.to_thread(output.readline)
             return text.strip().partition(" ")[2]
 
         await asyncio.to_thread(watch.stderr.readline)
         await session.create("/brokers/ids")
-        assert await line() == "created /brokers/ids"
+        assert await next_change() == "created /brokers/ids"
         await session.set("/brokers", b"x")
-        assert await line() == "changed /brokers"
+        assert await next_change() == "changed /brokers"
         await session.create("/brokersish")
         await session.create("/brokers/ids/1")
-        assert await line() == "created /brokers/ids/1"
+        assert await next_change() == "created /brokers/ids/1"
         await session.delete("/brokers/ids/1")
-        assert await line() == "deleted /brokers/ids/1"
+        assert await next_change() == "deleted /brokers/ids/1"
         watch.send_signal(signal.SIGINT)
-        rest, complaints = await asyncio.to_thread(watch.communicate)
-        assert (rest, complaints) == ("", "")
+        rest, errors = await asyncio.to_thread(watch.communicate)
+        assert (rest, errors) == ("", "")
     assert watch.returncode == 130

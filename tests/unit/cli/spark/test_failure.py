@@ -11,7 +11,7 @@ from barnabas.errors import ConfigError
 STACK = "\n\nJVM stacktrace:\norg.apache.spark.SparkException\n\tat org.apache.spark.X(Y.scala:1)"
 
 
-def test_a_syntax_error_keeps_the_marked_query_and_loses_the_stack() -> None:
+def test_syntax_error_keeps_marked_query_without_stack() -> None:
     text = (
         "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'selct'. SQLSTATE: 42601 (line 1, pos 0)"
         "\n\n== SQL ==\nselct 1\n^^^\n" + STACK
@@ -25,7 +25,7 @@ def test_a_syntax_error_keeps_the_marked_query_and_loses_the_stack() -> None:
     ]
 
 
-def test_an_unknown_column_is_told_without_the_plan() -> None:
+def test_unknown_column_is_reported_without_plan() -> None:
     text = (
         "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name `kye` cannot be resolved. "
         "Did you mean [`key`]. SQLSTATE: 42703; line 1 pos 7;\n'Project ['kye]\n+- SubqueryAlias orders"
@@ -36,15 +36,15 @@ def test_an_unknown_column_is_told_without_the_plan() -> None:
     )
 
 
-def test_an_unknown_table_leads_to_topics_of_such_a_name() -> None:
+def test_unknown_table_suggests_similar_topics() -> None:
     text = "[TABLE_OR_VIEW_NOT_FOUND] The table or view `ordres` cannot be found. Verify…" + STACK
-    told = explain(translate(RuntimeError(text), ["orders", "web-orders", "users"]))
-    assert "there is no topic 'ordres'" in told
-    assert "did you mean orders or `web-orders`?" in told
+    explanation = explain(translate(RuntimeError(text), ["orders", "web-orders", "users"]))
+    assert "there is no topic 'ordres'" in explanation
+    assert "did you mean orders or `web-orders`?" in explanation
     assert "barnabas topics list" in explain(translate(RuntimeError(text), []))
 
 
-def test_an_error_of_the_source_is_told_in_its_own_words() -> None:
+def test_error_of_data_source_keeps_its_message() -> None:
     text = (
         "[PYTHON_DATA_SOURCE_ERROR] Failed to plan. Traceback (most recent call last):\n"
         '  File "source.py", line 1, in partitions\n'
@@ -57,7 +57,7 @@ def test_an_error_of_the_source_is_told_in_its_own_words() -> None:
     assert isinstance(translate(RuntimeError(text), []), ConfigError)
 
 
-def test_brokers_that_went_away_are_no_wrong_usage() -> None:
+def test_unreachable_brokers_are_not_wrong_usage() -> None:
     text = (
         "Traceback (most recent call last):\n"
         "barnabas.spark.lookup.UnreachableBrokers: kafka.bootstrap.servers: no broker reached: a:1 (refused)\n"
@@ -67,7 +67,7 @@ def test_brokers_that_went_away_are_no_wrong_usage() -> None:
     assert str(error) == "kafka.bootstrap.servers: no broker reached: a:1 (refused)"
 
 
-def test_an_error_of_other_python_code_is_told_with_its_kind() -> None:
+def test_other_python_error_is_reported_with_its_type() -> None:
     text = (
         "Job aborted.\nTraceback (most recent call last):\n  …\nValueError: no such thing\n" + STACK
     )
@@ -76,7 +76,7 @@ def test_an_error_of_other_python_code_is_told_with_its_kind() -> None:
     assert str(error) == "ValueError: no such thing"
 
 
-def test_an_error_pyspark_did_not_take_apart_is_told_by_its_innermost_cause() -> None:
+def test_unparsed_java_error_is_reported_by_innermost_cause() -> None:
     text = (
         "An error occurred while calling o60.getResult.\n"
         ": org.apache.spark.SparkException: Exception thrown in awaitResult: \n"
@@ -97,9 +97,9 @@ def test_an_error_pyspark_did_not_take_apart_is_told_by_its_innermost_cause() ->
         Py4JNetworkError("Answer from Java side is empty"),
         Py4JError("An error occurred while calling o0.contains"),
     ],
-    ids=["refused", "empty", "nothing said"],
+    ids=["refused", "empty", "no message"],
 )
-def test_a_java_that_was_killed_is_told_in_one_line(error: Exception) -> None:
+def test_killed_java_is_reported_in_one_line(error: Exception) -> None:
     with (
         pytest.raises(QueryFailed, match="the JVM of Spark ended"),
         translate_errors([]),
@@ -107,6 +107,6 @@ def test_a_java_that_was_killed_is_told_in_one_line(error: Exception) -> None:
         raise error
 
 
-def test_a_reader_that_went_away_is_not_taken_for_java() -> None:
+def test_broken_pipe_is_not_a_java_failure() -> None:
     with pytest.raises(BrokenPipeError), translate_errors([]):
         raise BrokenPipeError

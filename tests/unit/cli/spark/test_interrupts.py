@@ -27,7 +27,7 @@ def interruptible() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, Terminated])
-def test_an_error_on_the_way_out_of_an_interrupted_call_is_an_interruption(
+def test_error_during_interrupt_becomes_interrupt(
     kind: type[BaseException],
 ) -> None:
     with pytest.raises(kind), unmask_interrupts():
@@ -41,7 +41,7 @@ def test_an_error_on_the_way_out_of_an_interrupted_call_is_an_interruption(
 
 @KINDS
 @pytest.mark.usefixtures("interruptible")
-def test_an_interruption_waits_until_spark_has_started(
+def test_interrupt_is_deferred_until_spark_has_started(
     number: int, kind: type[BaseException]
 ) -> None:
     has_started = False
@@ -54,7 +54,7 @@ def test_an_interruption_waits_until_spark_has_started(
 @KINDS
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("gateway", [None, object()], ids=["not yet", "already"])
-def test_a_second_one_waits_until_java_can_be_reached(
+def test_second_interrupt_is_raised_once_java_is_reachable(
     number: int, kind: type[BaseException], gateway: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SparkContext, "_gateway", gateway)
@@ -68,7 +68,7 @@ def test_a_second_one_waits_until_java_can_be_reached(
 
 @KINDS
 @pytest.mark.usefixtures("interruptible")
-def test_a_java_that_dies_of_the_same_signal_does_not_hide_it(
+def test_java_killed_by_same_signal_raises_interrupt(
     number: int, kind: type[BaseException]
 ) -> None:
     with pytest.raises(kind), defer_signals():

@@ -8,7 +8,7 @@ from barnabas.cli.spark.sql import SqlOutput, check_output_directory, lists_tabl
 from barnabas.errors import ConfigError
 
 
-def test_files_need_a_place_that_is_free(tmp_path: Path) -> None:
+def test_parquet_needs_a_free_target(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--to: required with -o parquet"):
         check_output_directory(SqlOutput.PARQUET, None, follow=False)
     with pytest.raises(ConfigError, match="needs -o parquet"):
@@ -19,6 +19,6 @@ def test_files_need_a_place_that_is_free(tmp_path: Path) -> None:
     check_output_directory(SqlOutput.PARQUET, tmp_path, follow=True)
 
 
-def test_only_a_question_for_tables_makes_all_topics_tables() -> None:
+def test_only_show_tables_lists_tables() -> None:
     assert lists_tables("SHOW  tables like 'o*'")
     assert not lists_tables("select tables from show")

@@ -8,7 +8,7 @@ from barnabas.cli.spark.statement import check_is_query, check_same_query, claim
 from barnabas.errors import ConfigError
 
 
-def test_a_checkpoint_goes_on_with_the_query_that_began_it_however_it_is_spaced(
+def test_checkpoint_accepts_same_query_with_other_whitespace(
     tmp_path: Path,
 ) -> None:
     assert claim(tmp_path / "_checkpoint", "select key\n  from orders;")
@@ -16,7 +16,7 @@ def test_a_checkpoint_goes_on_with_the_query_that_began_it_however_it_is_spaced(
     assert not claim(tmp_path / "_checkpoint", "select key from orders")
 
 
-def test_another_query_is_told_whose_the_directory_is_and_what_to_do(tmp_path: Path) -> None:
+def test_checkpoint_rejects_another_query(tmp_path: Path) -> None:
     claim(tmp_path / "out" / "_checkpoint", "select key from orders")
     with pytest.raises(ConfigError) as refused:
         check_same_query(tmp_path / "out" / "_checkpoint", "select value from orders")
@@ -25,20 +25,20 @@ def test_another_query_is_told_whose_the_directory_is_and_what_to_do(tmp_path: P
     assert "select key from orders" in str(refused.value)
 
 
-def test_a_checkpoint_that_names_no_query_is_accepted_and_then_names_one(tmp_path: Path) -> None:
+def test_checkpoint_without_query_is_claimed(tmp_path: Path) -> None:
     check_same_query(tmp_path, "select 1")
     assert claim(tmp_path, "select 1")
     with pytest.raises(ConfigError):
         check_same_query(tmp_path, "select 2")
 
 
-def test_a_query_that_did_not_start_leaves_the_directory_to_another(tmp_path: Path) -> None:
+def test_unclaimed_checkpoint_accepts_another_query(tmp_path: Path) -> None:
     claim(tmp_path, "select count(*) from orders")
     unclaim(tmp_path)
     check_same_query(tmp_path, "select key from orders")
 
 
-def test_a_query_that_is_not_utf_8_is_the_same_query_again(tmp_path: Path) -> None:
+def test_non_utf8_query_matches_itself(tmp_path: Path) -> None:
     claim(tmp_path, "select '\udcff' from orders")
     check_same_query(tmp_path, "select '\udcff' from orders")
 
@@ -60,7 +60,7 @@ def test_a_query_that_is_not_utf_8_is_the_same_query_again(tmp_path: Path) -> No
         "select 'insert into' as `insert into` -- insert into",
     ],
 )
-def test_what_asks_is_run(query: str) -> None:
+def test_queries_are_accepted(query: str) -> None:
     check_is_query(query)
 
 
@@ -76,7 +76,7 @@ def test_what_asks_is_run(query: str) -> None:
         ("selct 1", "selct"),
     ],
 )
-def test_what_does_not_ask_is_refused_with_what_to_use(query: str, word: str) -> None:
+def test_other_statements_are_rejected_with_alternatives(query: str, word: str) -> None:
     with pytest.raises(
         ConfigError, match=f"SQL: '{word}': only queries are supported here"
     ) as refused:
@@ -85,7 +85,7 @@ def test_what_does_not_ask_is_refused_with_what_to_use(query: str, word: str) ->
     assert "barnabas spark" in str(refused.value)
 
 
-def test_nothing_is_no_query() -> None:
+def test_empty_statement_is_rejected() -> None:
     for nothing in ("", "  ", "-- only a comment"):
         with pytest.raises(ConfigError, match="the query is empty"):
             check_is_query(nothing)

@@ -5,20 +5,20 @@ from barnabas.client.cluster import Unreachable
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
 
 
-def test_an_error_shows_kafkas_name_the_message_and_a_next_step() -> None:
+def test_error_shows_code_message_and_hint() -> None:
     text = explain(ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'a' already exists."))
     assert text.splitlines()[0] == "error: TOPIC_ALREADY_EXISTS: Topic 'a' already exists."
     assert "--if-not-exists" in text.splitlines()[1]
 
 
-def test_where_no_broker_is_it_says_what_was_tried_and_how_to_start_one() -> None:
+def test_unreachable_cluster_lists_attempts_and_hint() -> None:
     text = explain(Unreachable([("localhost:9092", "Connection refused"), ("b:1", "timed out")]))
     assert "localhost:9092: Connection refused" in text
     assert "b:1: timed out" in text
     assert "barnabas up" in text
 
 
-def test_a_hint_that_is_known_better_wins() -> None:
+def test_specific_hint_replaces_general_hint() -> None:
     error = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     text = explain(ErrorWithHint(error, "there is no topic 'ordres'", "did you mean 'orders'?"))
     assert text == (
@@ -26,24 +26,24 @@ def test_a_hint_that_is_known_better_wins() -> None:
     )
 
 
-def test_what_a_broker_says_cannot_move_the_cursor() -> None:
+def test_remote_message_is_escaped() -> None:
     assert "\x1b" not in explain(ApiError(ErrorCode.INVALID_CONFIG, "\x1b[2J"))
     assert explain(RemoteWireError("odd")) == "error: odd"
 
 
-def test_near_names_are_found_whatever_their_case() -> None:
+def test_similar_names_ignore_case() -> None:
     assert similar_names("ordres", ["orders", "payments", "Orders-eu"])[0] == "orders"
     assert similar_names("ORDERS", ["orders"]) == ["orders"]
     assert similar_names("zzz", ["orders"]) == []
 
 
-def test_too_many_copies_are_answered_without_an_option_of_another_command() -> None:
+def test_replication_factor_hint_names_no_option() -> None:
     _, hint = explain(ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, "5 of 1")).splitlines()
     assert "start more brokers" in hint
     assert "--" not in hint
 
 
-def test_offsets_that_have_no_room_are_answered_with_the_setting_that_asks_for_it() -> None:
+def test_offsets_topic_failure_names_the_setting() -> None:
     why = "__consumer_offsets cannot be created: INVALID_REPLICATION_FACTOR; brokers=1"
     _, hint = explain(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)).splitlines()
     assert "offsets.topic.replication.factor" in hint

@@ -31,20 +31,20 @@ EMPTY = ConsumedRecord("orders", 0, 0, -1, None, None, ())
         ("", b""),
     ],
 )
-def test_formats_are_those_of_kcat(template: str, expected: bytes) -> None:
+def test_format_tokens_match_kcat(template: str, expected: bytes) -> None:
     assert compile_format(template)(RECORD) == expected
 
 
-def test_what_is_absent_is_empty_and_of_size_minus_one() -> None:
+def test_null_fields_are_empty_with_size_minus_one() -> None:
     assert compile_format("%k,%s,%h,%K,%S,%T")(EMPTY) == b",,,-1,-1,-1"
 
 
-def test_on_a_terminal_control_characters_are_shown_not_obeyed() -> None:
+def test_control_characters_are_escaped_on_terminal() -> None:
     assert compile_format("%s\\n", for_terminal=True)(RECORD) == b"\\x1b[31mred\xff\n"
 
 
 @pytest.mark.parametrize("template", ["%", "%q", "%k %"])
-def test_a_letter_there_is_not_is_named(template: str) -> None:
+def test_unknown_format_token_is_rejected(template: str) -> None:
     with pytest.raises(ConfigError, match="unknown format %"):
         compile_format(template)
 
@@ -55,7 +55,7 @@ def test_delimiters_may_be_escaped() -> None:
     assert unescape_bytes("::") == b"::"
 
 
-def test_a_record_as_a_document_can_always_be_encoded() -> None:
+def test_record_document_is_valid_json() -> None:
     found = record_document(RECORD)
     assert found["value"] == "\x1b[31mred\\xff"
     assert found["headers"] == [{"name": "a", "value": "1"}, {"name": "b", "value": None}]
@@ -74,23 +74,23 @@ def test_a_record_as_a_document_can_always_be_encoded() -> None:
         ("value:.", False),
     ],
 )
-def test_filters_look_for_text_or_patterns(expression: str, matches: bool) -> None:
+def test_filters_match_text_and_patterns(expression: str, matches: bool) -> None:
     assert compile_filter(expression)(RECORD) is matches
 
 
-def test_a_record_without_a_value_matches_no_text() -> None:
+def test_null_value_matches_no_filter() -> None:
     assert not compile_filter("value:a")(EMPTY)
 
 
 @pytest.mark.parametrize(
     "expression", ["", "value", "value:", "topic:a", "value=1", "value~(", "__import__('os')"]
 )
-def test_what_is_no_filter_is_refused(expression: str) -> None:
+def test_invalid_filter_is_rejected(expression: str) -> None:
     with pytest.raises(ConfigError, match="--filter"):
         compile_filter(expression)
 
 
-def test_a_terminal_is_shown_names_and_contents_escaped() -> None:
+def test_names_and_contents_are_escaped_on_terminal() -> None:
     record = ConsumedRecord(
         "t\n\u202e", 0, 0, 0, None, "a\tb\nc\x9b\u202e".encode() + b"\x9b\xe9", (("h\n", b"\x1b"),)
     )

@@ -19,13 +19,13 @@ from barnabas.cli.terminal.output import (
 )
 
 
-def test_a_table_sets_numbers_to_the_right_and_ends_no_line_in_blanks() -> None:
+def test_table_aligns_numbers_right_without_trailing_blanks() -> None:
     assert format_table(["topic", "partitions", "state"], [["orders", 6, "ok"], ["a", 12, ""]]) == (
         "TOPIC   PARTITIONS  STATE\norders           6  ok\na               12"
     )
 
 
-def test_a_table_keeps_within_a_hundred_columns_by_cutting_the_widest() -> None:
+def test_table_truncates_widest_column_to_100_columns() -> None:
     page = format_table(
         ["name", "why", "n"], [["t" * 249, "some reason", 1], ["short", "x" * 30, 22]]
     )
@@ -34,18 +34,18 @@ def test_a_table_keeps_within_a_hundred_columns_by_cutting_the_widest() -> None:
     assert "…" in page
 
 
-def test_names_from_the_cluster_cannot_move_the_cursor() -> None:
+def test_table_escapes_control_characters() -> None:
     assert "\x1b" not in format_table(["a"], [["\x1b[2Jboo\nnew line"]])
     assert "\x1b" not in format_table(["\x1b[2J"], [["a"]])
     assert format_table(["a"], [["tab\t, \x9b, \u202e"]]).endswith("tab\\t, \\x9b, \\u202e")
 
 
-def test_counts_read_well() -> None:
+def test_plural_formats_counts() -> None:
     assert plural(1, "record") == "1 record"
     assert plural(12_000, "record") == "12,000 records"
 
 
-def test_one_document_has_three_faces() -> None:
+def test_document_renders_as_text_json_and_yaml() -> None:
     document = {"topics": [{"topic": "é", "partitions": 3}]}
     assert render(OutputFormat.TEXT, document, lambda _: "words") == "words"
     assert json.loads(render(OutputFormat.JSON, document, str)) == document
@@ -90,7 +90,7 @@ plain = st.recursive(
 
 
 @given(plain)
-def test_yaml_is_one_document_of_printable_lines(value: Any) -> None:
+def test_yaml_lines_are_printable(value: Any) -> None:
     assert all(line.isprintable() for line in to_yaml(value).split("\n"))
 
 
@@ -101,12 +101,12 @@ def test_json_is_printable_and_exact(value: Any) -> None:
     assert json.loads(text) == value
 
 
-def test_yaml_escapes_what_a_terminal_would_obey() -> None:
+def test_yaml_escapes_control_characters() -> None:
     assert to_yaml("é\x9b\u202e\U000e0001") == '"é\\u009b\\u202e\\U000e0001"'
 
 
 @pytest.mark.parametrize("output", OutputFormat)
-def test_pages_hold_printable_lines_only(output: OutputFormat) -> None:
+def test_rendered_lines_are_printable(output: OutputFormat) -> None:
     hostile = "a\n\x1b[31m\x9b\u202e\u2028"
     document = {hostile: [{"group": hostile}]}
     page = render(output, document, lambda shown: f"{shown}\n{shown['a' + ESCAPED][0]['group']}")

@@ -23,13 +23,13 @@ from barnabas.cli.terminal.rows import (
 )
 
 
-def test_values_of_spark_become_plain_ones() -> None:
+def test_spark_values_become_plain_values() -> None:
     assert json_value(b"\xffab") == "\\xffab"
     assert json_value({"a": [Decimal("1.50"), None]}) == {"a": ["1.50", None]}
     assert json_value(datetime(2024, 5, 1, tzinfo=UTC)) == "2024-05-01T00:00:00+00:00"
 
 
-def test_a_row_is_one_line_of_json_or_csv() -> None:
+def test_row_is_one_line_of_json_or_csv() -> None:
     rows = [(b"k0", 334, None), ("a,b", 1, [1, 2])]
     assert json_lines(["key", "n", "x"], rows) == (
         b'{"key": "k0", "n": 334, "x": null}\n{"key": "a,b", "n": 1, "x": [1, 2]}\n'
@@ -37,23 +37,23 @@ def test_a_row_is_one_line_of_json_or_csv() -> None:
     assert csv_lines(rows) == b'k0,334,\n"a,b",1,"[1, 2]"\n'
 
 
-def test_a_table_says_how_many_rows_it_has() -> None:
+def test_table_shows_row_count() -> None:
     assert table_text(["key", "n"], [(b"k0", 334)]) == b"KEY    N\nk0   334\n(1 row)\n"
     assert table_text(["n"], [(1,), (2,)], more=True).endswith(b"(the first 2 rows)\n")
 
 
-def test_a_null_is_told_from_an_empty_text_and_leaves_numbers_to_the_right() -> None:
+def test_null_differs_from_empty_text_in_table() -> None:
     rows = [("", 334), (None, None)]
     assert table_text(["key", "n"], rows) == b"KEY      N\n       334\nNULL  NULL\n(2 rows)\n"
 
 
-def test_a_table_is_cut_only_to_a_width_that_is_given() -> None:
+def test_table_is_truncated_only_to_given_width() -> None:
     long = "x" * 500
     assert long.encode() in table_text(["key"], [(long,)], width=None)
     assert long.encode() not in table_text(["key"], [(long,)], width=100)
 
 
-def test_an_instant_carries_its_offset_and_a_time_without_a_zone_does_not(
+def test_timestamp_has_offset_and_timestamp_ntz_has_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TZ", "Asia/Kolkata")

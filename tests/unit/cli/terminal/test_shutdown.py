@@ -14,7 +14,7 @@ def send(number: signal.Signals) -> None:
     os.kill(os.getpid(), number)
 
 
-async def test_the_first_signal_asks_and_the_second_is_urgent() -> None:
+async def test_second_signal_is_urgent() -> None:
     codes: list[int] = []
     urgent = asyncio.Event()
 
@@ -33,7 +33,7 @@ async def test_the_first_signal_asks_and_the_second_is_urgent() -> None:
     assert codes == [130]
 
 
-async def test_work_is_broken_off_with_the_code_of_the_signal() -> None:
+async def test_signal_cancels_work_with_its_exit_code() -> None:
     shutdown = ShutdownSignals()
     ended: list[str] = []
 
@@ -51,7 +51,7 @@ async def test_work_is_broken_off_with_the_code_of_the_signal() -> None:
     assert ended == ["cleaned up"]
 
 
-async def test_work_that_fails_says_why() -> None:
+async def test_failure_of_work_is_raised() -> None:
     async def work() -> None:
         raise ValueError("no room")
 

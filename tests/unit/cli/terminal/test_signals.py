@@ -28,9 +28,7 @@ def interruptible() -> Iterator[None]:
 
 @KINDS
 @pytest.mark.usefixtures("interruptible")
-def test_a_query_is_interrupted_at_once_and_a_stream_when_it_looks(
-    number: int, kind: type[BaseException]
-) -> None:
+def test_signals_raise_at_once_or_are_recorded(number: int, kind: type[BaseException]) -> None:
     raise_on_signals()
     with pytest.raises(kind):
         signal.raise_signal(number)
@@ -41,5 +39,5 @@ def test_a_query_is_interrupted_at_once_and_a_stream_when_it_looks(
         recorder.raise_if_received()
 
 
-def test_who_is_terminated_exits_as_a_shell_would_say_it() -> None:
+def test_sigterm_exit_code_is_143() -> None:
     assert Terminated().code == 143

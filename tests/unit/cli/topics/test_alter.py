@@ -13,13 +13,13 @@ from barnabas.cli.topics.alter import (
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (3, 4), (3, 6), (6, 9), (10, 12)])
-def test_how_many_keys_move_is_what_counting_them_gives(before: int, after: int) -> None:
+def test_keys_moved_percent_matches_enumeration(before: int, after: int) -> None:
     hashes = range(lcm(before, after))
     moved = sum(value % before != value % after for value in hashes)
     assert keys_moved_percent(before, after) == round(100 * moved / len(hashes))
 
 
-def test_growing_is_told_with_what_it_does_to_keys() -> None:
+def test_alter_text_and_key_warning() -> None:
     document = altered_document("orders", 3, 4, dry_run=False)
     assert altered_text(document) == "altered topic orders: 4 partitions, 3 before"
     assert " ".join(keys_warning(document).split()).startswith(

@@ -6,14 +6,14 @@ from barnabas.cli.topics.create import created_text, parse_topic_configs
 from barnabas.errors import ConfigError
 
 
-def test_settings_are_pairs() -> None:
+def test_configs_are_key_value_pairs() -> None:
     assert parse_topic_configs(("a.b=1", "c=x=y")) == {"a.b": "1", "c": "x=y"}
     for wrong in ("a", "=1"):
         with pytest.raises(ConfigError, match="KEY=VALUE"):
             parse_topic_configs((wrong,))
 
 
-def test_what_was_created_is_told_with_its_shape() -> None:
+def test_created_text_shows_counts() -> None:
     document = {
         "topic": "a",
         "existed": False,

@@ -10,12 +10,12 @@ from barnabas.client.view import PartitionView, TopicView
 from barnabas.model import BrokerId
 
 
-def test_a_deletion_says_who_keeps_something() -> None:
+def test_deleted_text_names_brokers_with_remaining_replicas() -> None:
     left_on = {"orders": [], "clicks": [2], "views": [2, 3]}
     names = ("orders", "clicks", "views", "none")
-    told = deleted_topics_text(deleted_document(names, left_on, dry_run=False))
-    assert max(map(len, told.splitlines())) <= 100
-    words = " ".join(told.split())
+    text = deleted_topics_text(deleted_document(names, left_on, dry_run=False))
+    assert max(map(len, text.splitlines())) <= 100
+    words = " ".join(text.split())
     assert words.startswith(
         "deleted topic orders deleted topic clicks; broker 2 still has replicas"
     )
@@ -30,7 +30,7 @@ def test_a_deletion_says_who_keeps_something() -> None:
     )
 
 
-def test_replicas_on_brokers_that_are_gone_are_known_from_the_assignment() -> None:
+def test_replicas_on_dead_brokers_come_from_assignment() -> None:
     def partition(number: int, *replicas: int) -> PartitionView:
         return PartitionView(
             partition=number, leader=BrokerId(1), leader_epoch=0, replicas=replicas, isr=(1,)

@@ -29,7 +29,7 @@ CONFIGS = [
 ]
 
 
-def test_a_description_names_missing_replicas_and_own_settings_only() -> None:
+def test_describe_shows_missing_replicas_and_overrides_only() -> None:
     document = {"topics": [topic_document(ORDERS, CONFIGS, False, ALIVE)]}
     text = described_topics_text(document)
     assert "retention.ms = 1000" in text
@@ -46,13 +46,13 @@ def test_a_description_names_missing_replicas_and_own_settings_only() -> None:
     assert everything["partition_list"][1]["leader"] is None
 
 
-def test_ids_are_written_as_kafka_writes_them() -> None:
+def test_topic_id_has_kafka_encoding() -> None:
     known = replace(ORDERS, id=UUID("98061ffd-e3fd-4846-9a59-94b6ac2f1c0e"))
     assert topic_document(known, [], False, ALIVE)["topic_id"] == "mAYf_eP9SEaaWZS2rC8cDg"
     assert topic_document(ORDERS, [], False, ALIVE)["topic_id"] is None
 
 
-def test_partitions_with_the_same_trouble_share_a_line() -> None:
+def test_partitions_with_same_problem_share_a_line() -> None:
     (first, _) = ORDERS.partitions
     topic = replace(ORDERS, partitions=tuple(replace(first, partition=index) for index in range(3)))
     lines = described_topics_text(
@@ -61,7 +61,7 @@ def test_partitions_with_the_same_trouble_share_a_line() -> None:
     assert "  partitions 0, 1 and 2: broker 2 is not alive" in lines
 
 
-def test_a_whole_topic_has_no_trouble_to_tell_of() -> None:
+def test_healthy_topic_has_no_next_step() -> None:
     (first, _) = ORDERS.partitions
     whole = replace(ORDERS, partitions=(replace(first, isr=(1, 2, 3)),))
     document = topic_document(whole, [], False, ALIVE)

@@ -1,4 +1,4 @@
-"""Why a partition is not whole, in words."""
+"""Diagnosis of partitions that are offline or under-replicated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def partition(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> P
 
 
 @pytest.mark.parametrize(
-    ("found", "alive", "why"),
+    ("found", "alive", "diagnosis"),
     [
         (partition(1, (1, 2), (1, 2)), {1, 2}, None),
         (partition(1, (1, 2), (1,)), {1}, "broker 2 is not alive"),
@@ -49,19 +49,21 @@ def partition(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> P
         (partition(NO_LEADER, (1,), ()), {1}, "no leader: no replica is in sync"),
     ],
 )
-def test_the_reason_is_told(found: PartitionView, alive: set[int], why: str | None) -> None:
-    assert diagnose(found, alive) == why
+def test_diagnosis_names_the_reason(
+    found: PartitionView, alive: set[int], diagnosis: str | None
+) -> None:
+    assert diagnose(found, alive) == diagnosis
 
 
-def test_refused_writes_are_told_with_their_setting() -> None:
+def test_diagnosis_reports_rejected_writes() -> None:
     found = partition(1, (1, 2, 3), (1,))
-    why = diagnose(found, {1}, min_insync_replicas=2)
-    assert why is not None
-    assert why.endswith("writes with acks=all are rejected (1 in sync, min.insync.replicas=2)")
+    diagnosis = diagnose(found, {1}, min_insync_replicas=2)
+    assert diagnosis is not None
+    assert diagnosis.endswith("writes with acks=all are rejected (1 in sync, min.insync.replicas=2)")
     assert "refused" not in (diagnose(found, {1}, min_insync_replicas=1) or "")
 
 
-def test_the_next_step_is_for_the_worst_of_it() -> None:
+def test_next_step_addresses_worst_problem() -> None:
     behind, gone = partition(1, (1, 2), (1,)), partition(1, (1, 3), (1,))
     offline = partition(NO_LEADER, (3, 1), (3,))
     assert suggest_next_step("orders", [behind], {1, 2}) == (
@@ -76,14 +78,14 @@ def test_the_next_step_is_for_the_worst_of_it() -> None:
     )
 
 
-def test_the_next_step_reaches_the_same_brokers() -> None:
+def test_next_step_keeps_connection_options() -> None:
     offline = partition(NO_LEADER, (3, 1), (3,))
     assert "`barnabas brokers list -b b:1`" in suggest_next_step(
         "orders", [offline], {1}, " -b b:1"
     )
 
 
-def test_brokers_are_listed_as_people_list_them() -> None:
+def test_broker_list_is_joined_with_and() -> None:
     assert name_brokers([1]) == "broker 1"
     assert name_brokers([1, 2]) == "brokers 1 and 2"
     assert name_brokers([1, 2, 3]) == "brokers 1, 2 and 3"

@@ -15,7 +15,7 @@ ORDERS = TopicView(
 )
 
 
-def test_a_list_shows_which_topics_are_not_whole() -> None:
+def test_list_shows_unhealthy_topics() -> None:
     whole = TopicView(name="whole", partitions=())
     text = topic_table({"topics": [topic_summary(ORDERS), topic_summary(whole)]})
     assert "1 offline, 2 under-replicated" in text

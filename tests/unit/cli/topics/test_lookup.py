@@ -12,14 +12,14 @@ def hint_for(name: str, code: ErrorCode = ErrorCode.INVALID_TOPIC_EXCEPTION) -> 
     return hint
 
 
-def test_a_well_formed_name_that_is_rejected_collides_with_another() -> None:
+def test_rejected_valid_name_hints_at_collision() -> None:
     assert "choose a name with another difference" in hint_for("a_b")
     assert "characters" not in hint_for("a_b")
 
 
-def test_a_malformed_name_is_answered_with_the_allowed_characters() -> None:
+def test_rejected_invalid_name_hints_at_allowed_characters() -> None:
     assert "characters" in hint_for("a/b")
 
 
-def test_other_errors_of_a_creation_keep_their_hint() -> None:
+def test_other_creation_errors_keep_their_hint() -> None:
     assert "--if-not-exists" in hint_for("a_b", ErrorCode.TOPIC_ALREADY_EXISTS)
