@@ -1,4 +1,6 @@
-"""By how much the leader epoch rises, told by the znodes: brokers and tests of other systems count on it."""
+"""Increments of the leader epoch, as seen in the znodes. Brokers and tests of other systems rely on
+them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from barnabas.model import BrokerId
 from tests.unit.controller.cluster import SimulatedCluster, ids, replica
 
 
-def test_the_death_of_a_leader_that_is_not_the_controller_costs_one() -> None:
+def test_leader_failure_costs_one_epoch() -> None:
     cluster = SimulatedCluster(1, 2, 3, controller=1)
     (tp,) = cluster.create("t", (2, 3, 1))
     cluster.kill(2)
@@ -15,7 +17,7 @@ def test_the_death_of_a_leader_that_is_not_the_controller_costs_one() -> None:
     assert (after.leader, after.isr, after.leader_epoch) == (3, ids(3, 1), 1)
 
 
-def test_the_controlled_shutdown_of_a_leader_costs_one_and_its_leaving_nothing_more() -> None:
+def test_controlled_shutdown_of_leader_costs_one_epoch() -> None:
     cluster = SimulatedCluster(1, 2, 3, controller=1)
     (tp,) = cluster.create("t", (2, 3, 1))
     cluster.shut_down(2)
@@ -25,7 +27,7 @@ def test_the_controlled_shutdown_of_a_leader_costs_one_and_its_leaving_nothing_m
     assert cluster.leader_epoch(tp) == 1
 
 
-def test_a_leader_that_dies_together_with_its_controllership_costs_two() -> None:
+def test_failure_of_leader_and_controller_costs_two_epochs() -> None:
     cluster = SimulatedCluster(1, 2, 3, controller=1)
     (tp,) = cluster.create("t", (1, 2, 3))
     del cluster.registered[BrokerId(1)]
@@ -35,7 +37,7 @@ def test_a_leader_that_dies_together_with_its_controllership_costs_two() -> None
     assert after.controller_epoch == 2
 
 
-def test_the_death_of_a_follower_in_the_isr_costs_one() -> None:
+def test_failure_of_in_sync_follower_costs_one_epoch() -> None:
     cluster = SimulatedCluster(1, 2, 3)
     (tp,) = cluster.create("t", (2, 3, 1))
     cluster.kill(3)
@@ -43,7 +45,7 @@ def test_the_death_of_a_follower_in_the_isr_costs_one() -> None:
     assert (after.leader, after.isr, after.leader_epoch) == (2, ids(2, 1), 1)
 
 
-def test_the_death_of_a_follower_out_of_sync_costs_nothing() -> None:
+def test_failure_of_out_of_sync_follower_costs_no_epoch() -> None:
     cluster = SimulatedCluster(1, 2, 3)
     (tp,) = cluster.create("t", (2, 3, 1))
     cluster.catch_up(tp, 2, 1)
@@ -54,7 +56,7 @@ def test_the_death_of_a_follower_out_of_sync_costs_nothing() -> None:
     assert cluster.context.replica_state(replica(tp, 3)) is ReplicaState.OFFLINE
 
 
-def test_a_leader_changing_its_isr_moves_the_version_alone() -> None:
+def test_isr_change_by_leader_changes_only_the_version() -> None:
     cluster = SimulatedCluster(1, 2, 3)
     (tp,) = cluster.create("t", (2, 3, 1))
     cluster.catch_up(tp, 2)
@@ -62,7 +64,7 @@ def test_a_leader_changing_its_isr_moves_the_version_alone() -> None:
     assert cluster.znodes.states[tp].partition_epoch == 1
 
 
-def test_a_reassignment_with_both_brokers_up_costs_three() -> None:
+def test_reassignment_between_live_brokers_costs_three_epochs() -> None:
     cluster = SimulatedCluster(1, 2)
     (tp,) = cluster.create("t", (1,))
     cluster.begin_reassignment(tp, 2)
@@ -73,19 +75,19 @@ def test_a_reassignment_with_both_brokers_up_costs_three() -> None:
     assert cluster.context.replicas(tp) == ids(2)
 
 
-def test_a_reassignment_to_a_broker_that_is_down_at_first_costs_four() -> None:
+def test_reassignment_to_broker_started_later_costs_four_epochs() -> None:
     cluster = SimulatedCluster(1, 2)
     (tp,) = cluster.create("t", (1,))
     cluster.kill(2)
     cluster.begin_reassignment(tp, 2)
     cluster.start(2)
-    cluster.bump_epoch(tp)  # its start resumes the reassignment, which begins with phase A again
+    cluster.bump_epoch(tp)  # the start of the broker resumes the reassignment with phase A
     cluster.catch_up(tp, 1, 2)
     cluster.finish_reassignment(tp)
     assert cluster.leader_epoch(tp) == 4
 
 
-def test_a_preferred_election_costs_one() -> None:
+def test_preferred_election_costs_one_epoch() -> None:
     cluster = SimulatedCluster(1, 2, 3, controller=1)
     (tp,) = cluster.create("t", (2, 3, 1))
     cluster.kill(2)
@@ -97,7 +99,7 @@ def test_a_preferred_election_costs_one() -> None:
     assert (after.leader, after.isr, after.leader_epoch) == (2, ids(3, 1, 2), before + 1)
 
 
-def test_the_last_member_of_the_isr_stays_in_it_and_nobody_leads() -> None:
+def test_last_in_sync_replica_stays_in_isr_without_leader() -> None:
     cluster = SimulatedCluster(1, 2, controller=1)
     (tp,) = cluster.create("t", (2,))
     cluster.kill(2)
@@ -109,9 +111,7 @@ def test_the_last_member_of_the_isr_stays_in_it_and_nobody_leads() -> None:
     assert (back.leader, back.isr, back.leader_epoch) == (2, ids(2), 2)
 
 
-def test_two_brokers_that_die_at_once_cost_an_election_and_nothing_for_who_was_elected_out() -> (
-    None
-):
+def test_double_failure_costs_one_epoch_per_isr_member_or_election() -> None:
     cluster = SimulatedCluster(1, 2, 3, 4)
     leading, following = cluster.create("t", (2, 3, 4), (4, 2, 3))
     cluster.kill(2, 3)
@@ -121,7 +121,7 @@ def test_two_brokers_that_die_at_once_cost_an_election_and_nothing_for_who_was_e
     assert (followed.leader, followed.isr, followed.leader_epoch) == (4, ids(4), 2)
 
 
-def test_a_bounce_costs_what_a_death_costs() -> None:
+def test_broker_restart_costs_same_epochs_as_failure() -> None:
     cluster = SimulatedCluster(1, 2, 3)
     (tp,) = cluster.create("t", (2, 3, 1))
     cluster.register(2)

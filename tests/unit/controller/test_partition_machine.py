@@ -1,4 +1,4 @@
-"""Partitions get their first leader, and another when that is gone."""
+"""Partition state machine: first leaders and leader elections."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tests.unit.controller.cluster import CAUSE, SimulatedCluster, ids, state, s
 TP = TopicPartition("t", 0)
 
 
-def offline(
+def offline_partition(
     *isr: int, replicas: tuple[int, ...] = (2, 3), up: tuple[int, ...] = (1, 2, 3)
 ) -> SimulatedCluster:
-    """A partition whose state says `isr`, of which nobody leads."""
+    """Partition without a leader whose state znode has the given ISR."""
     cluster = SimulatedCluster(1, 2, 3)
     cluster.create("t", replicas)
     cluster.context.set_partition_state(TP, PartitionState.OFFLINE)
@@ -34,7 +34,7 @@ def offline(
     return cluster
 
 
-def test_the_first_state_has_the_first_online_replica_lead_and_all_online_in_sync() -> None:
+def test_first_state_has_online_replicas_in_isr() -> None:
     cluster = SimulatedCluster(1, 3)
     cluster.create("t", (2, 3, 1))
     assert cluster.znodes.states[TP] == state(3, [3, 1])
@@ -49,14 +49,14 @@ def test_the_first_state_has_the_first_online_replica_lead_and_all_online_in_syn
     ]
 
 
-def test_a_broker_that_shuts_down_is_not_in_the_first_isr() -> None:
+def test_shutting_down_broker_is_not_in_first_isr() -> None:
     cluster = SimulatedCluster(1, 2)
     cluster.context.shutting_down_broker_ids.add(BrokerId(1))
     cluster.create("t", (1, 2))
     assert cluster.znodes.states[TP] == state(2, [2])
 
 
-def test_a_partition_without_an_online_replica_stays_new_until_one_starts() -> None:
+def test_partition_stays_new_until_a_replica_is_online() -> None:
     cluster = SimulatedCluster(1)
     cluster.create("t", (2, 3))
     (failure,) = cluster.failures
@@ -66,7 +66,7 @@ def test_a_partition_without_an_online_replica_stays_new_until_one_starts() -> N
     assert cluster.znodes.states[TP] == state(3, [3])
 
 
-def test_a_state_that_is_there_already_is_not_written_over() -> None:
+def test_existing_state_is_not_overwritten() -> None:
     cluster = SimulatedCluster(1, 2)
     cluster.znodes.states[TP] = state(2, [2], epoch=7)
     cluster.create("t", (1, 2))
@@ -75,7 +75,7 @@ def test_a_state_that_is_there_already_is_not_written_over() -> None:
     assert cluster.znodes.states[TP] == state(2, [2], epoch=7)
 
 
-def test_one_bad_partition_does_not_fail_its_neighbours() -> None:
+def test_failed_partition_does_not_affect_others() -> None:
     cluster = SimulatedCluster(1, 2)
     cluster.znodes.states[TopicPartition("t", 1)] = state(2, [2], epoch=7)
     cluster.create("t", (1, 2), (2, 1), (9,), (1,))
@@ -84,8 +84,8 @@ def test_one_bad_partition_does_not_fail_its_neighbours() -> None:
     assert states == [online, new, new, online]
 
 
-def test_an_election_writes_on_what_was_read_and_raises_the_epoch() -> None:
-    cluster = offline(3, 2)
+def test_election_updates_read_version_and_raises_epoch() -> None:
+    cluster = offline_partition(3, 2)
     cluster.znodes.written.clear()
     cluster.move_partitions((TP,), PartitionState.ONLINE, Strategy.OFFLINE)
     (written,) = cluster.znodes.written
@@ -102,15 +102,15 @@ def test_an_election_writes_on_what_was_read_and_raises_the_epoch() -> None:
     ]
 
 
-def test_an_election_of_the_same_leader_raises_the_epoch_too() -> None:
+def test_reelection_of_same_leader_raises_epoch() -> None:
     cluster = SimulatedCluster(1, 2)
     (tp,) = cluster.create("t", (1, 2))
     cluster.elect_preferred_leaders(tp)
     assert cluster.znodes.states[tp] == state(1, [1, 2], epoch=1, version=1)
 
 
-def test_a_lost_race_is_read_and_decided_again_and_announced_once() -> None:
-    cluster = offline(2, 3, up=(1, 2, 3))
+def test_lost_race_is_decided_again_and_announced_once() -> None:
+    cluster = offline_partition(2, 3, up=(1, 2, 3))
     cluster.znodes.before_commit.append(lambda: cluster.znodes.change_isr(TP, 3))
     cluster.move_partitions((TP,), PartitionState.ONLINE, Strategy.OFFLINE)
     assert cluster.znodes.states[TP] == state(3, [3], epoch=5, version=11)
@@ -121,8 +121,8 @@ def test_a_lost_race_is_read_and_decided_again_and_announced_once() -> None:
     assert cluster.failures == []
 
 
-def test_nobody_in_sync_online_leaves_it_as_it_is() -> None:
-    cluster = offline(1, replicas=(1, 2, 3), up=(2, 3))
+def test_partition_stays_offline_without_online_in_sync_replica() -> None:
+    cluster = offline_partition(1, replicas=(1, 2, 3), up=(2, 3))
     cluster.move_partitions((TP,), PartitionState.ONLINE, Strategy.OFFLINE)
     (failure,) = cluster.failures
     assert failure.reason is FailureReason.NO_ELIGIBLE_LEADER
@@ -131,23 +131,23 @@ def test_nobody_in_sync_online_leaves_it_as_it_is() -> None:
     assert cluster.sent == []
 
 
-def test_a_topic_that_allows_it_is_led_by_somebody_out_of_sync_who_must_recover() -> None:
-    cluster = offline(1, replicas=(1, 2, 3), up=(2, 3))
+def test_unclean_topic_elects_out_of_sync_leader_in_recovery() -> None:
+    cluster = offline_partition(1, replicas=(1, 2, 3), up=(2, 3))
     cluster.unclean["t"] = True
     cluster.move_partitions((TP,), PartitionState.ONLINE, Strategy.OFFLINE)
     assert cluster.znodes.states[TP] == state(2, [2], epoch=5, version=10, recovering=True)
 
 
-def test_an_administrator_may_force_it() -> None:
-    cluster = offline(1, replicas=(1, 2, 3), up=(2, 3))
+def test_forced_unclean_election() -> None:
+    cluster = offline_partition(1, replicas=(1, 2, 3), up=(2, 3))
     cluster.move_partitions((TP,), PartitionState.ONLINE, Strategy.OFFLINE_UNCLEAN)
     assert cluster.znodes.states[TP] == state(2, [2], epoch=5, version=10, recovering=True)
 
 
-def test_of_two_elections_the_unclean_one_is_marked() -> None:
+def test_unclean_election_is_marked() -> None:
     clean, unclean = state(-1, [2], epoch=4, version=9), state(-1, [1], epoch=4, version=9)
     for before, is_unclean in ((clean, False), (unclean, True)):
-        cluster = offline(1, replicas=(1, 2, 3), up=(2, 3))
+        cluster = offline_partition(1, replicas=(1, 2, 3), up=(2, 3))
         decided = partition_machine.decide_partition_transitions(
             cluster.context,
             (TP,),
@@ -160,15 +160,15 @@ def test_of_two_elections_the_unclean_one_is_marked() -> None:
         assert [each.is_unclean for each in decided.transitions] == [is_unclean]
 
 
-def test_a_clean_election_leaves_the_recovery_to_go_on() -> None:
-    cluster = offline(2)
+def test_clean_election_keeps_recovery_state() -> None:
+    cluster = offline_partition(2)
     cluster.znodes.states[TP] = state(-1, [2], epoch=4, version=9, recovering=True)
     cluster.move_partitions((TP,), PartitionState.ONLINE, Strategy.OFFLINE)
     assert cluster.znodes.states[TP].recovering
 
 
-def test_a_replica_that_is_no_longer_assigned_keeps_the_isr_but_cannot_win_it() -> None:
-    cluster = offline(1)
+def test_unassigned_replica_stays_in_isr_but_is_not_elected() -> None:
+    cluster = offline_partition(1)
     cluster.unclean["t"] = True
     cluster.move_partitions((TP,), PartitionState.ONLINE, Strategy.OFFLINE)
     assert [each.reason for each in cluster.failures] == [FailureReason.NO_ELIGIBLE_LEADER]
@@ -186,10 +186,10 @@ def test_a_replica_that_is_no_longer_assigned_keeps_the_isr_but_cannot_win_it() 
         (state(-1, [1]), FailureReason.CONFIG_UNKNOWN),
     ],
 )
-def test_what_cannot_be_elected_on_fails(
+def test_election_fails_without_valid_state_or_config(
     read: LeaderAndIsr | UnreadableState | None, reason: FailureReason
 ) -> None:
-    cluster = offline(2, 3, replicas=(1, 2, 3), up=(2, 3))
+    cluster = offline_partition(2, 3, replicas=(1, 2, 3), up=(2, 3))
     decision = partition_machine.decide_partition_transitions(
         cluster.context,
         [TP],
@@ -205,15 +205,15 @@ def test_what_cannot_be_elected_on_fails(
     )
 
 
-def test_an_election_without_a_strategy_is_a_bug() -> None:
-    cluster = offline(2, 3)
+def test_election_without_strategy_is_an_assertion_error() -> None:
+    cluster = offline_partition(2, 3)
     with pytest.raises(AssertionError):
         partition_machine.decide_partition_transitions(
             cluster.context, [TP], PartitionState.ONLINE, cause=CAUSE
         )
 
 
-def test_only_those_that_elect_are_read_and_only_topics_without_anybody_in_sync_are_asked() -> None:
+def test_only_needed_states_and_configs_are_read() -> None:
     cluster = SimulatedCluster(1, 2)
     one, two = cluster.create("t", (1, 2), (2,))
     online = PartitionState.ONLINE
@@ -224,15 +224,15 @@ def test_only_those_that_elect_are_read_and_only_topics_without_anybody_in_sync_
     )
     cluster.context.set_partition_state(one, PartitionState.NEW)
     assert partition_machine.states_for_elections(cluster.context, (one, two), online) == (two,)
-    asked = partition_machine.topics_for_unclean_check
-    assert asked(cluster.context, cluster.read((one, two))) == ()
+    configs_to_read = partition_machine.topics_for_unclean_check
+    assert configs_to_read(cluster.context, cluster.read((one, two))) == ()
     cluster.context.remove_brokers(ids(2))
-    assert asked(cluster.context, cluster.read((one, two))) == ("t",)
-    assert asked(cluster.context, {one: UnreadableState(why="")}) == ()
+    assert configs_to_read(cluster.context, cluster.read((one, two))) == ("t",)
+    assert configs_to_read(cluster.context, {one: UnreadableState(why="")}) == ()
 
 
-def test_a_move_touches_nothing_and_names_its_cause() -> None:
-    cluster = offline(2, 3)
+def test_move_has_no_side_effect_and_names_its_cause() -> None:
+    cluster = offline_partition(2, 3)
     decision = partition_machine.decide_partition_transitions(
         cluster.context,
         [TP, TP],
@@ -248,8 +248,8 @@ def test_a_move_touches_nothing_and_names_its_cause() -> None:
     assert cluster.context.leadership[TP].leader_epoch == 0
 
 
-def test_what_has_moved_meanwhile_is_not_applied() -> None:
-    cluster = offline(2, 3)
+def test_concurrently_changed_partition_is_not_applied() -> None:
+    cluster = offline_partition(2, 3)
     decision = partition_machine.decide_partition_transitions(
         cluster.context, [TP], PartitionState.NON_EXISTENT, cause=CAUSE
     )

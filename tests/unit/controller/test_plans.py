@@ -1,4 +1,4 @@
-"""What is done in which order when a controller takes over, and when brokers and partitions come and go."""
+"""Order of the steps at controller failover and when brokers and partitions change."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ TP = TopicPartition("t", 0)
 OFFLINE_ELECTION = Strategy.OFFLINE
 
 
-def quiet(cluster: SimulatedCluster) -> SimulatedCluster:
+def clear_steps(cluster: SimulatedCluster) -> SimulatedCluster:
     cluster.steps.clear()
     cluster.take_sent()
     return cluster
 
 
-def test_new_partitions_are_known_then_led_and_their_replicas_follow() -> None:
-    cluster = quiet(SimulatedCluster(1, 2, 3))
+def test_new_partitions_get_leaders_before_replicas_are_online() -> None:
+    cluster = clear_steps(SimulatedCluster(1, 2, 3))
     p0, p1 = cluster.create("t", (1, 2), (2, 3))
     replicas = (replica(p0, 1), replica(p0, 2), replica(p1, 2), replica(p1, 3))
     assert cluster.steps == [
@@ -68,16 +68,16 @@ def test_new_partitions_are_known_then_led_and_their_replicas_follow() -> None:
     ]
 
 
-def test_a_topic_without_partitions_needs_nothing() -> None:
-    cluster = quiet(SimulatedCluster(1))
+def test_topic_without_partitions_needs_no_step() -> None:
+    cluster = clear_steps(SimulatedCluster(1))
     cluster.execute(plans.plan_new_partitions(cluster.context, ()))
     assert cluster.steps == []
 
 
-def test_the_death_of_a_broker_elects_before_it_shrinks() -> None:
+def test_broker_failure_elects_before_shrinking_isr() -> None:
     cluster = SimulatedCluster(1, 2, 3)
     p0, p1 = cluster.create("t", (1, 2), (2, 3))
-    quiet(cluster).kill(2)
+    clear_steps(cluster).kill(2)
     assert cluster.steps == [
         StopSenders(brokers=ids(2)),
         MovePartitions(partitions=(p1,), target=PartitionState.OFFLINE),
@@ -96,11 +96,11 @@ def test_the_death_of_a_broker_elects_before_it_shrinks() -> None:
     assert cluster.znodes.states[p1].partition_epoch == 1
 
 
-def test_a_broker_that_comes_back_hears_of_all_partitions_and_follows() -> None:
+def test_returning_broker_gets_all_partitions() -> None:
     cluster = SimulatedCluster(1, 2, 3)
     p0, p1 = cluster.create("t", (1, 2), (2, 3))
     cluster.kill(2)
-    quiet(cluster).start(2)
+    clear_steps(cluster).start(2)
     assert cluster.steps == [
         StartSenders(brokers=ids(2)),
         SendUpdateMetadata(brokers=ids(1, 3)),
@@ -108,15 +108,15 @@ def test_a_broker_that_comes_back_hears_of_all_partitions_and_follows() -> None:
         MoveReplicas(replicas=(replica(p0, 2), replica(p1, 2)), target=ReplicaState.ONLINE),
         WatchBrokers(brokers=ids(2)),
     ]
-    said = summarize(cluster.sent)
-    assert said[:2] == ["UM 1", "UM 3"]
-    assert said[3:5] == [
+    requests = summarize(cluster.sent)
+    assert requests[:2] == ["UM 1", "UM 3"]
+    assert requests[3:5] == [
         "LAI 2 t-0 leader=1 epoch=1 isr=1",
         "LAI 2 t-1 leader=3 epoch=1 isr=3",
     ]
 
 
-def test_the_first_broker_of_all_has_nobody_to_be_told_of_it() -> None:
+def test_first_broker_is_announced_to_itself_only() -> None:
     context = ControllerContext()
     plan = plans.plan_broker_changes(
         context, {BrokerId(1): Registration(broker(1), BrokerEpoch(5))}
@@ -129,9 +129,9 @@ def test_the_first_broker_of_all_has_nobody_to_be_told_of_it() -> None:
     assert context.broker_epochs == {1: 5}
 
 
-def test_new_ones_start_then_the_bounced_fail_and_start_then_the_dead_fail() -> None:
+def test_new_brokers_start_before_bounced_and_dead_ones_fail() -> None:
     cluster = SimulatedCluster(1, 2, 3)
-    quiet(cluster)
+    clear_steps(cluster)
     del cluster.registered[BrokerId(3)]
     cluster.register(2)
     cluster.register(4)
@@ -153,14 +153,14 @@ def test_new_ones_start_then_the_bounced_fail_and_start_then_the_dead_fail() -> 
     assert cluster.context.broker_epochs.keys() == {1, 2, 4}
 
 
-def test_an_older_epoch_is_old_news() -> None:
-    cluster = quiet(SimulatedCluster(1, 2))
+def test_older_broker_epoch_is_ignored() -> None:
+    cluster = clear_steps(SimulatedCluster(1, 2))
     cluster.registered[BrokerId(2)] = Registration(broker(2), BrokerEpoch(1))
     cluster.process_broker_changes()
     assert cluster.steps == []
 
 
-def test_a_dead_broker_is_no_longer_shutting_down_and_its_disks_are_forgotten() -> None:
+def test_failed_broker_clears_shutdown_and_offline_dirs() -> None:
     cluster = SimulatedCluster(1, 2)
     cluster.create("t", (1, 2))
     cluster.context.shutting_down_broker_ids.add(BrokerId(2))
@@ -170,7 +170,7 @@ def test_a_dead_broker_is_no_longer_shutting_down_and_its_disks_are_forgotten() 
     assert cluster.context.replicas_on_offline_dirs == {}
 
 
-def test_the_start_of_a_broker_resumes_what_waited_for_it() -> None:
+def test_broker_start_resumes_elections_reassignments_and_deletions() -> None:
     cluster = SimulatedCluster(1, 2)
     moving, deleting, new = (TopicPartition(name, 0) for name in ("m", "d", "n"))
     cluster.create("m", (1,))
@@ -178,7 +178,7 @@ def test_the_start_of_a_broker_resumes_what_waited_for_it() -> None:
     cluster.create("n", (3,))
     cluster.begin_reassignment(moving, 3)
     cluster.context.queue_topic_deletion(["d"])
-    quiet(cluster).start(3)
+    clear_steps(cluster).start(3)
     assert cluster.steps[-8:] == [
         MovePartitions(partitions=(new,), target=PartitionState.ONLINE, strategy=OFFLINE_ELECTION),
         ResumeReassignments(partitions=(moving,)),
@@ -197,25 +197,25 @@ def test_the_start_of_a_broker_resumes_what_waited_for_it() -> None:
     assert deleting not in cluster.context.partitions_with_leaders
 
 
-def test_a_death_that_changes_nothing_else_is_told_to_everybody() -> None:
-    cluster = quiet(SimulatedCluster(1, 2, 3))
+def test_failure_without_partition_changes_updates_all_brokers() -> None:
+    cluster = clear_steps(SimulatedCluster(1, 2, 3))
     cluster.kill(3)
     assert cluster.steps[1:] == [SendUpdateMetadata()]
     assert summarize(cluster.sent) == ["UM 1", "UM 2"]
 
 
-def test_a_death_that_only_hits_deleting_topics_fails_their_deletion() -> None:
+def test_failure_during_deletion_makes_replicas_ineligible() -> None:
     cluster = SimulatedCluster(1, 2, 3)
     cluster.create("t", (3, 1))
     cluster.delete("t")
-    quiet(cluster).kill(3)
+    clear_steps(cluster).kill(3)
     assert cluster.steps[1:] == [
         MoveReplicas(replicas=(replica(TP, 3),), target=ReplicaState.DELETION_INELIGIBLE),
         SendUpdateMetadata(),
     ]
 
 
-def test_elections_won_make_the_broker_list_unnecessary() -> None:
+def test_elections_make_metadata_update_unnecessary() -> None:
     context = SimulatedCluster(1, 2).context
     context.set_assignment(TP, replica_assignment(1))
     context.set_leadership(TP, state(1, [1]))
@@ -232,12 +232,12 @@ def test_elections_won_make_the_broker_list_unnecessary() -> None:
         assert rest == expected
 
 
-def test_a_new_controller_tells_what_is_known_then_starts_replicas_then_partitions() -> None:
+def test_failover_sends_metadata_then_starts_replicas_and_partitions() -> None:
     cluster = SimulatedCluster(1, 2, 3)
     led, orphaned = cluster.create("t", (2, 3), (1, 2))
     (unborn,) = cluster.create("u", (9,))
     del cluster.registered[BrokerId(1)]
-    quiet(cluster).fail_over(BrokerId(2))
+    clear_steps(cluster).fail_over(BrokerId(2))
     assert cluster.steps == [
         SendUpdateMetadata(partitions=(led, orphaned)),
         HoldBack(partitions=(orphaned, unborn)),
@@ -264,11 +264,11 @@ def test_a_new_controller_tells_what_is_known_then_starts_replicas_then_partitio
     assert state_of(unborn) is PartitionState.NEW
 
 
-def test_what_died_with_the_controller_is_told_once_with_what_became_of_it() -> None:
+def test_failover_announces_each_orphaned_partition_once() -> None:
     cluster = SimulatedCluster(1, 2, 3)
     cluster.create("t", (1, 2), (2, 1), (1,), (3, 2))
     del cluster.registered[BrokerId(1)]
-    quiet(cluster).fail_over(BrokerId(2))
+    clear_steps(cluster).fail_over(BrokerId(2))
     _, _, *requests = summarize(cluster.sent)
     assert requests == [
         "LAI 2 t-3 leader=3 epoch=0 isr=3,2",
@@ -286,7 +286,7 @@ def test_what_died_with_the_controller_is_told_once_with_what_became_of_it() -> 
     ]
 
 
-def test_who_registered_after_its_isr_was_written_has_returned_unnoticed() -> None:
+def test_broker_registered_after_isr_write_returned_unnoticed() -> None:
     def returned(isr: tuple[int, ...], written: int, **epochs: int) -> set[int]:
         registered = {
             BrokerId(int(name[1:])): Registration(broker(int(name[1:])), BrokerEpoch(epoch))
@@ -297,14 +297,14 @@ def test_who_registered_after_its_isr_was_written_has_returned_unnoticed() -> No
 
     assert returned((2, 3), 70, b2=90, b3=40) == {2}
     assert returned((3, 2, 1), 70, b1=80, b2=90, b3=40) == {1, 2}
-    assert returned((2, 3), 70, b2=60, b3=40) == set(), "it is the life that was meant"
-    assert returned((2, 3), 70, b2=90, b3=80) == set(), "a cluster that was started"
-    assert returned((2, 3), 70, b2=90) == set(), "nobody else is there"
-    assert returned((2,), 70, b2=90, b3=40) == set(), "nobody else is in sync"
-    assert returned((3, 1), 70, b1=10, b2=90, b3=40) == set(), "it is not in sync"
+    assert returned((2, 3), 70, b2=60, b3=40) == set(), "it registered before the ISR was written"
+    assert returned((2, 3), 70, b2=90, b3=80) == set(), "the whole cluster was restarted"
+    assert returned((2, 3), 70, b2=90) == set(), "no other broker is alive"
+    assert returned((2,), 70, b2=90, b3=40) == set(), "no other replica is in sync"
+    assert returned((3, 1), 70, b1=10, b2=90, b3=40) == set(), "the broker is not in sync"
 
 
-def test_a_new_controller_takes_the_states_up_from_who_is_there() -> None:
+def test_load_derives_states_from_live_brokers() -> None:
     cluster = SimulatedCluster(1, 2)
     (tp,) = cluster.create("t", (2, 1))
     del cluster.registered[BrokerId(2)]
@@ -328,7 +328,7 @@ def test_a_new_controller_takes_the_states_up_from_who_is_there() -> None:
     assert context.partition_state(tp) is PartitionState.OFFLINE
 
 
-def test_an_interrupted_creation_is_finished_by_the_next_controller() -> None:
+def test_failover_finishes_interrupted_creation() -> None:
     cluster = SimulatedCluster(1, 2)
     cluster.topics["t"] = {0: replica_assignment(1, 2), 1: replica_assignment(2, 1)}
     cluster.znodes.states[TP] = state(1, [1, 2])
@@ -355,11 +355,11 @@ def test_unfinished_reassignment_is_kept_and_not_continued() -> None:
 
 
 def unfinished_reassignment() -> SimulatedCluster:
-    """Partition 0 of t moves from brokers 1,2 to 3,2 when its controller fails."""
+    """Cluster where partition 0 of t moves from brokers 1,2 to 3,2 when its controller fails."""
     cluster = SimulatedCluster(1, 2, 3)
     cluster.create("t", (1, 2))
     cluster.topics["t"][0] = replica_assignment(3, 2, 1, adding=(3,), removing=(1,))
-    quiet(cluster).fail_over(BrokerId(2))
+    clear_steps(cluster).fail_over(BrokerId(2))
     return cluster
 
 
@@ -371,7 +371,7 @@ def test_unfinished_reassignment_is_sent_to_all_replicas() -> None:
     assert not any(isinstance(step, ResumeReassignments) for step in cluster.steps)
 
 
-def test_unfinished_reassignment_does_not_hinder_elections() -> None:
+def test_unfinished_reassignment_does_not_block_elections() -> None:
     cluster = unfinished_reassignment()
     cluster.kill(1)
     assert cluster.znodes.states[TP].leader == 2
@@ -381,7 +381,7 @@ def test_unfinished_reassignment_does_not_hinder_elections() -> None:
     assert cluster.znodes.states[TP].leader == 3
 
 
-def test_topic_with_unfinished_reassignment_is_deleted_from_all_replicas() -> None:
+def test_topic_with_unfinished_reassignment_is_deleted_everywhere() -> None:
     cluster = unfinished_reassignment()
     cluster.delete("t")
     assert list(cluster.pending_deletes) == [replica(TP, each) for each in (1, 2, 3)]
@@ -390,7 +390,7 @@ def test_topic_with_unfinished_reassignment_is_deleted_from_all_replicas() -> No
     assert cluster.marked_for_deletion == []
 
 
-def test_deletion_of_topic_with_unfinished_reassignment_resumes_at_failover() -> None:
+def test_deletion_with_unfinished_reassignment_resumes_at_failover() -> None:
     cluster = unfinished_reassignment()
     cluster.marked_for_deletion.append("t")
     cluster.fail_over(BrokerId(3))
@@ -398,7 +398,7 @@ def test_deletion_of_topic_with_unfinished_reassignment_resumes_at_failover() ->
     assert "t" not in cluster.topics
 
 
-def test_deletion_of_topic_with_unfinished_reassignment_waits_for_every_replica() -> None:
+def test_deletion_with_unfinished_reassignment_waits_for_every_replica() -> None:
     cluster = unfinished_reassignment()
     cluster.kill(3)
     cluster.delete("t")
@@ -409,7 +409,7 @@ def test_deletion_of_topic_with_unfinished_reassignment_waits_for_every_replica(
     assert "t" not in cluster.topics
 
 
-def test_a_topic_with_the_id_of_another_is_left_out_and_reported() -> None:
+def test_topic_with_duplicate_id_is_skipped_and_reported() -> None:
     context = ControllerContext()
     same = TopicAssignment(topic_id=UUID(int=1), partitions={0: replica_assignment(1)})
     wrong = plans.load_context(context, brokers={}, topics={"a": same, "b": same}, states={})
@@ -418,7 +418,7 @@ def test_a_topic_with_the_id_of_another_is_left_out_and_reported() -> None:
     assert context.all_partitions == (TopicPartition("a", 0),)
 
 
-def test_deletions_in_progress_wait_for_offline_replicas_and_reassignments() -> None:
+def test_deletions_wait_for_offline_replicas_and_reassignments() -> None:
     cluster = SimulatedCluster(1, 2)
     for topic, replicas in (("ready", (1, 2)), ("dead", (1, 3)), ("kept", (3,))):
         cluster.create(topic, replicas)
@@ -429,13 +429,13 @@ def test_deletions_in_progress_wait_for_offline_replicas_and_reassignments() -> 
     assert set(cluster.context.topics_ineligible_for_deletion) == {"dead", "moving"}
 
 
-def test_a_topic_being_deleted_is_not_elected_by_a_new_controller() -> None:
+def test_failover_elects_no_leader_for_deleted_topic() -> None:
     cluster = SimulatedCluster(1, 2, 3)
     (tp,) = cluster.create("t", (1, 2, 3))
     cluster.marked_for_deletion = ["t"]
     del cluster.registered[BrokerId(1)]
     del cluster.registered[BrokerId(3)]
-    quiet(cluster).fail_over(BrokerId(2))
+    clear_steps(cluster).fail_over(BrokerId(2))
     assert cluster.context.partition_state(tp) is PartitionState.OFFLINE
     assert not any(isinstance(step, MovePartitions) for step in cluster.steps)
     assert summarize(cluster.sent)[1:] == [

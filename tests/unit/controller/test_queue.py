@@ -1,4 +1,4 @@
-"""Events: one at a time, in order, and nobody waits in vain."""
+"""Event queue of the controller: one event at a time, in order, and every waiter is answered."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from barnabas.wire.messages.alter_partition import AlterPartitionRequest, AlterP
 DEADLINE_S = 30
 
 
-class Handler:
+class RecordingHandler:
     def __init__(self) -> None:
         self.seen: list[tuple[Event, str]] = []
         self.gate = asyncio.Event()
@@ -33,7 +33,7 @@ class Handler:
         self.seen.append((event, cause))
         await self.gate.wait()
         if event == PartitionsModified("bad"):
-            raise ValueError("a bug")
+            raise ValueError("bug")
 
     async def settle(self) -> None:
         async with asyncio.timeout(DEADLINE_S):
@@ -45,8 +45,8 @@ def alter(answers: list[AlterPartitionResponse | ApiError]) -> AlterPartitionRec
     return AlterPartitionReceived(AlterPartitionRequest(broker_id=1), 3, answers.append)
 
 
-async def test_in_order_and_by_name() -> None:
-    handler = Handler()
+async def test_events_are_handled_in_order_with_cause_names() -> None:
+    handler = RecordingHandler()
     handler.queue.put(TopicsChanged())
     handler.queue.put(BrokersChanged())
     await handler.settle()
@@ -57,8 +57,8 @@ async def test_in_order_and_by_name() -> None:
     await handler.tasks.stop()
 
 
-async def test_what_waits_already_is_not_queued_again_but_what_is_being_handled_is() -> None:
-    handler = Handler()
+async def test_queued_event_is_not_queued_twice() -> None:
+    handler = RecordingHandler()
     handler.gate.clear()
     await handler.queue.put(TopicsChanged())
     handler.queue.put(TopicsChanged())
@@ -69,8 +69,8 @@ async def test_what_waits_already_is_not_queued_again_but_what_is_being_handled_
     await handler.tasks.stop()
 
 
-async def test_a_failing_handler_stops_nobody() -> None:
-    handler = Handler()
+async def test_failing_handler_does_not_stop_the_queue() -> None:
+    handler = RecordingHandler()
     handler.queue.put(PartitionsModified("bad"))
     handler.queue.put(TopicsChanged())
     await handler.settle()
@@ -78,8 +78,8 @@ async def test_a_failing_handler_stops_nobody() -> None:
     await handler.tasks.stop()
 
 
-async def test_clearing_answers_who_waits_and_goes_first() -> None:
-    handler = Handler()
+async def test_clear_answers_waiters_and_puts_event_first() -> None:
+    handler = RecordingHandler()
     handler.gate.clear()
     await handler.queue.put(BrokersChanged())
     answers: list[AlterPartitionResponse | ApiError] = []

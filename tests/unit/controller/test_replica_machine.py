@@ -1,4 +1,4 @@
-"""Replicas come, go, leave the ISR and are deleted."""
+"""Replica state machine: new, online and offline replicas, ISR changes and deletion."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from tests.unit.controller.cluster import CAUSE, SimulatedCluster, ids, replica,
 TP = TopicPartition("t", 0)
 
 
-def led(*replicas: int) -> SimulatedCluster:
-    """A partition led by the first of `replicas`, all in sync, of brokers 1, 2 and 3."""
+def cluster_with(*replicas: int) -> SimulatedCluster:
+    """Cluster of brokers 1, 2 and 3 with one partition, led by the first of `replicas`, all in
+    sync.
+    """
     cluster = SimulatedCluster(1, 2, 3)
     cluster.create("t", replicas)
     cluster.take_sent()
@@ -22,14 +24,14 @@ def led(*replicas: int) -> SimulatedCluster:
     return cluster
 
 
-def test_a_new_replica_is_told_of_the_leader_there_is() -> None:
-    cluster = led(1)
+def test_new_replica_gets_current_leader() -> None:
+    cluster = cluster_with(1)
     cluster.move_replicas((replica(TP, 2),), ReplicaState.NEW)
     assert summarize(cluster.sent)[0] == "LAI 2 t-0 leader=1 epoch=0 isr=1 new"
     assert cluster.context.replica_state(replica(TP, 2)) is ReplicaState.NEW
 
 
-def test_a_new_replica_of_a_partition_without_leader_is_noted_alone() -> None:
+def test_new_replica_without_leader_sends_nothing() -> None:
     cluster = SimulatedCluster(1)
     cluster.create("t", (7,))
     before = len(cluster.sent)
@@ -37,16 +39,16 @@ def test_a_new_replica_of_a_partition_without_leader_is_noted_alone() -> None:
     assert len(cluster.sent) == before
 
 
-def test_the_leader_cannot_be_a_new_replica() -> None:
-    cluster = led(1)
+def test_leader_cannot_be_a_new_replica() -> None:
+    cluster = cluster_with(1)
     cluster.context.set_replica_state(replica(TP, 1), ReplicaState.NON_EXISTENT)
     cluster.move_replicas((replica(TP, 1),), ReplicaState.NEW)
     assert [each.reason for each in cluster.failures] == [FailureReason.REPLICA_IS_LEADER]
     assert cluster.context.replica_state(replica(TP, 1)) is ReplicaState.NON_EXISTENT
 
 
-def test_from_new_to_online_is_silent_and_joins_the_assignment() -> None:
-    cluster = led(1)
+def test_new_to_online_sends_nothing_and_extends_assignment() -> None:
+    cluster = cluster_with(1)
     cluster.move_replicas((replica(TP, 2),), ReplicaState.NEW)
     cluster.take_sent()
     cluster.move_replicas((replica(TP, 2),), ReplicaState.ONLINE)
@@ -57,8 +59,8 @@ def test_from_new_to_online_is_silent_and_joins_the_assignment() -> None:
 @pytest.mark.parametrize(
     "before", [ReplicaState.ONLINE, ReplicaState.OFFLINE, ReplicaState.DELETION_INELIGIBLE]
 )
-def test_who_comes_online_again_is_told_what_is_known(before: ReplicaState) -> None:
-    cluster = led(1, 2)
+def test_replica_back_online_gets_current_state(before: ReplicaState) -> None:
+    cluster = cluster_with(1, 2)
     cluster.context.set_replica_state(replica(TP, 2), before)
     cluster.move_replicas((replica(TP, 2),), ReplicaState.ONLINE)
     assert summarize(cluster.sent) == [
@@ -69,15 +71,15 @@ def test_who_comes_online_again_is_told_what_is_known(before: ReplicaState) -> N
     ]
 
 
-def test_who_comes_online_before_there_is_a_leader_is_told_nothing() -> None:
-    cluster = led(1, 2)
+def test_online_replica_without_leader_gets_nothing() -> None:
+    cluster = cluster_with(1, 2)
     cluster.context.remove_leadership(TP)
     cluster.move_replicas((replica(TP, 2),), ReplicaState.ONLINE)
     assert cluster.sent == []
 
 
-def test_a_follower_leaves_the_isr_and_the_others_are_told() -> None:
-    cluster = led(1, 2, 3)
+def test_offline_follower_leaves_isr() -> None:
+    cluster = cluster_with(1, 2, 3)
     cluster.move_replicas((replica(TP, 2),), ReplicaState.OFFLINE)
     assert cluster.znodes.states[TP] == state(1, [1, 3], epoch=1, version=1)
     assert cluster.context.leadership[TP] == state(1, [1, 3], epoch=1, version=1)
@@ -91,20 +93,20 @@ def test_a_follower_leaves_the_isr_and_the_others_are_told() -> None:
     ]
 
 
-def test_the_leader_leaves_the_isr_and_nobody_leads() -> None:
-    cluster = led(1, 2)
+def test_offline_leader_leaves_isr_without_leader() -> None:
+    cluster = cluster_with(1, 2)
     cluster.move_replicas((replica(TP, 1),), ReplicaState.OFFLINE)
     assert cluster.znodes.states[TP] == state(-1, [2], epoch=1, version=1)
 
 
-def test_the_last_in_sync_stays_in_the_isr() -> None:
-    cluster = led(1)
+def test_last_in_sync_replica_stays_in_isr() -> None:
+    cluster = cluster_with(1)
     cluster.move_replicas((replica(TP, 1),), ReplicaState.OFFLINE)
     assert cluster.znodes.states[TP] == state(-1, [1], epoch=1, version=1)
 
 
-def test_who_was_not_in_sync_leaves_no_trace_in_the_registry() -> None:
-    cluster = led(1, 2)
+def test_offline_replica_out_of_sync_writes_nothing() -> None:
+    cluster = cluster_with(1, 2)
     cluster.znodes.change_isr(TP, 1)
     cluster.move_replicas((replica(TP, 2),), ReplicaState.OFFLINE)
     assert cluster.znodes.written == []
@@ -113,8 +115,8 @@ def test_who_was_not_in_sync_leaves_no_trace_in_the_registry() -> None:
     assert cluster.context.replica_state(replica(TP, 2)) is ReplicaState.OFFLINE
 
 
-def test_what_was_read_and_kept_counts_as_ours() -> None:
-    cluster = led(1, 2)
+def test_unchanged_state_gets_own_controller_epoch() -> None:
+    cluster = cluster_with(1, 2)
     cluster.znodes.change_isr(TP, 1)
     cluster.context.epoch = type(cluster.context.epoch)(5)
     cluster.move_replicas((replica(TP, 2),), ReplicaState.OFFLINE)
@@ -122,27 +124,27 @@ def test_what_was_read_and_kept_counts_as_ours() -> None:
     assert cluster.znodes.states[TP].controller_epoch == 1
 
 
-def test_a_lost_race_is_read_and_decided_again() -> None:
-    cluster = led(1, 2, 3)
+def test_lost_race_is_read_and_decided_again() -> None:
+    cluster = cluster_with(1, 2, 3)
     cluster.znodes.before_commit.append(lambda: cluster.znodes.change_isr(TP, 1, 2))
     cluster.move_replicas((replica(TP, 2),), ReplicaState.OFFLINE)
     assert cluster.znodes.states[TP] == state(1, [1], epoch=1, version=2)
     assert summarize(cluster.sent).count("SR 2 t-0 epoch=0") == 1
 
 
-def test_two_replicas_of_one_partition_leave_one_after_the_other() -> None:
-    cluster = led(1, 2, 3)
+def test_two_replicas_leave_isr_one_by_one() -> None:
+    cluster = cluster_with(1, 2, 3)
     both = (replica(TP, 3), replica(TP, 2))
     cluster.move_replicas(both, ReplicaState.OFFLINE)
     assert cluster.znodes.states[TP] == state(1, [1], epoch=2, version=2)
     assert [write.state.isr for write in cluster.znodes.written] == [ids(1, 3), ids(1)]
-    said = summarize(cluster.sent)
-    assert "LAI 1 t-0 leader=1 epoch=2 isr=1" in said
-    assert not any("epoch=1 isr=1,3" in line for line in said if line.startswith("LAI 1"))
+    requests = summarize(cluster.sent)
+    assert "LAI 1 t-0 leader=1 epoch=2 isr=1" in requests
+    assert not any("epoch=1 isr=1,3" in line for line in requests if line.startswith("LAI 1"))
 
 
-def test_the_second_replica_of_a_partition_waits_for_the_first() -> None:
-    cluster = led(1, 2, 3)
+def test_second_replica_of_partition_is_deferred() -> None:
+    cluster = cluster_with(1, 2, 3)
     both = (replica(TP, 3), replica(TP, 2))
     decision = replica_machine.decide_replica_transitions(
         cluster.context, both, ReplicaState.OFFLINE, cause=CAUSE, states=cluster.read((TP,))
@@ -151,16 +153,16 @@ def test_the_second_replica_of_a_partition_waits_for_the_first() -> None:
     assert decision.deferred == (replica(TP, 3),)
 
 
-def test_a_deleting_topic_loses_its_replica_without_telling_the_others() -> None:
-    cluster = led(1, 2)
+def test_offline_replica_of_deleted_topic_notifies_no_others() -> None:
+    cluster = cluster_with(1, 2)
     cluster.context.queue_topic_deletion(["t"])
     cluster.move_replicas((replica(TP, 2),), ReplicaState.OFFLINE)
     assert cluster.znodes.states[TP] == state(1, [1], epoch=1, version=1)
     assert summarize(cluster.sent) == ["SR 2 t-0 epoch=-2"]
 
 
-def test_without_a_leader_there_is_only_metadata_to_send() -> None:
-    cluster = led(1, 2)
+def test_offline_replica_without_leader_sends_metadata_only() -> None:
+    cluster = cluster_with(1, 2)
     cluster.context.remove_leadership(TP)
     cluster.move_replicas((replica(TP, 2),), ReplicaState.OFFLINE)
     assert summarize(cluster.sent) == ["UM 1", "UM 2", "UM 3", "SR 2 t-0 epoch=-1"]
@@ -176,10 +178,10 @@ def test_without_a_leader_there_is_only_metadata_to_send() -> None:
         (state(1, [1, 2], controller_epoch=2), False, FailureReason.CONTROLLER_MOVED),
     ],
 )
-def test_who_cannot_leave_the_isr_is_told_to_stop_and_stays_what_it_was(
+def test_replica_that_cannot_leave_isr_is_stopped(
     read: LeaderAndIsr | UnreadableState | None, deleting: bool, reason: FailureReason | None
 ) -> None:
-    cluster = led(1, 2)
+    cluster = cluster_with(1, 2)
     if deleting:
         cluster.context.queue_topic_deletion(["t"])
     decision = replica_machine.decide_replica_transitions(
@@ -196,8 +198,8 @@ def test_who_cannot_leave_the_isr_is_told_to_stop_and_stays_what_it_was(
     assert outcome.has_newer_controller == (reason is FailureReason.CONTROLLER_MOVED)
 
 
-def test_a_replica_is_deleted_step_by_step_and_leaves_the_assignment() -> None:
-    cluster = led(1, 2)
+def test_replica_deletion_steps() -> None:
+    cluster = cluster_with(1, 2)
     gone = replica(TP, 2)
     cluster.move_replicas((gone,), ReplicaState.OFFLINE)
     cluster.take_sent()
@@ -213,8 +215,8 @@ def test_a_replica_is_deleted_step_by_step_and_leaves_the_assignment() -> None:
     assert not cluster.context.unassigned_replica_states
 
 
-def test_a_failed_deletion_is_noted_and_can_come_back() -> None:
-    cluster = led(1, 2)
+def test_failed_deletion_can_return_to_offline() -> None:
+    cluster = cluster_with(1, 2)
     kept = replica(TP, 2)
     for target in (
         ReplicaState.OFFLINE,
@@ -226,12 +228,12 @@ def test_a_failed_deletion_is_noted_and_can_come_back() -> None:
         assert cluster.context.replica_state(kept) is target
 
 
-def test_only_replicas_that_leave_an_isr_need_a_read() -> None:
-    cluster = led(1, 2)
+def test_only_replicas_leaving_isr_need_a_read() -> None:
+    cluster = cluster_with(1, 2)
     both = (replica(TP, 1), replica(TP, 2))
-    asked = replica_machine.states_for_isr_removal
-    assert asked(cluster.context, both, ReplicaState.OFFLINE) == (TP,)
-    assert asked(cluster.context, both, ReplicaState.ONLINE) == ()
+    states_to_read = replica_machine.states_for_isr_removal
+    assert states_to_read(cluster.context, both, ReplicaState.OFFLINE) == (TP,)
+    assert states_to_read(cluster.context, both, ReplicaState.ONLINE) == ()
     cluster.context.remove_leadership(TP)
-    assert asked(cluster.context, both, ReplicaState.OFFLINE) == ()
+    assert states_to_read(cluster.context, both, ReplicaState.OFFLINE) == ()
     assert cluster.context.partition_state(TP) is PartitionState.ONLINE

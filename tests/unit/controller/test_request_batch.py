@@ -1,4 +1,4 @@
-"""What a batch gives out: to whom, in which order, with what in it."""
+"""Content, recipients and order of the requests of a batch."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from tests.unit.controller.cluster import broker, ids, replica_assignment, state
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 OTHER = TopicPartition("u", 0)
-ME = BrokerId(1)
+US = BrokerId(1)
 TOPIC_ID = UUID(int=7)
 
 
@@ -63,16 +63,16 @@ def batch() -> RequestBatch:
     context.set_assignment(B, replica_assignment(1, 2))
     context.set_assignment(OTHER, replica_assignment(2, 3))
     context.set_leadership(OTHER, state(2, [2, 3], controller_epoch=5))
-    return RequestBatch(ME, context)
+    return RequestBatch(US, context)
 
 
-def test_a_leader_is_told_everything_there_is_to_know() -> None:
+def test_leader_and_isr_request_is_complete() -> None:
     made = batch()
     made.add_leader_and_isr(ids(2), A, is_new=True)
     (to, content), *_ = made.flush()
     assert to == 2
     assert content == LeaderAndIsrRequest(
-        controller_id=ME,
+        controller_id=US,
         controller_epoch=ControllerEpoch(5),
         broker_epoch=BrokerEpoch(102),
         topic_states=(
@@ -100,7 +100,7 @@ def test_a_leader_is_told_everything_there_is_to_know() -> None:
     )
 
 
-def test_metadata_goes_with_it_to_all_registered_brokers() -> None:
+def test_update_metadata_goes_to_all_registered_brokers() -> None:
     made = batch()
     made.context.shutting_down_broker_ids.add(BrokerId(3))
     made.add_leader_and_isr(ids(2), A, is_new=False)
@@ -113,7 +113,7 @@ def test_metadata_goes_with_it_to_all_registered_brokers() -> None:
     ]
     last = sent[-1][1]
     assert last == UpdateMetadataRequest(
-        controller_id=ME,
+        controller_id=US,
         controller_epoch=ControllerEpoch(5),
         broker_epoch=BrokerEpoch(103),
         topic_states=(
@@ -138,7 +138,7 @@ def test_metadata_goes_with_it_to_all_registered_brokers() -> None:
     )
 
 
-def test_those_of_one_flush_share_what_is_the_same() -> None:
+def test_requests_of_one_flush_share_content() -> None:
     made = batch()
     made.add_update_metadata(None, [A, OTHER])
     first, second, third = (content for _, content in made.flush())
@@ -149,14 +149,14 @@ def test_those_of_one_flush_share_what_is_the_same() -> None:
     assert first.live_brokers is second.live_brokers
 
 
-def test_a_replica_is_stopped_with_the_epoch_it_was_given() -> None:
+def test_stop_replica_uses_given_epoch() -> None:
     made = batch()
     made.add_stop_replica(BrokerId(3), A, leader_epoch=LeaderEpoch(4), delete_partition=False)
     assert made.flush() == (
         (
             3,
             StopReplicaRequest(
-                controller_id=ME,
+                controller_id=US,
                 controller_epoch=ControllerEpoch(5),
                 broker_epoch=BrokerEpoch(103),
                 topic_states=(
@@ -176,7 +176,7 @@ def test_a_replica_is_stopped_with_the_epoch_it_was_given() -> None:
     )
 
 
-def test_leaders_come_first_then_metadata_then_stops() -> None:
+def test_order_is_leader_and_isr_then_metadata_then_stop_replica() -> None:
     made = batch()
     made.add_stop_replica(BrokerId(1), A, leader_epoch=LeaderEpoch(4), delete_partition=True)
     made.add_update_metadata(ids(3), [OTHER])
@@ -191,7 +191,7 @@ def test_leaders_come_first_then_metadata_then_stops() -> None:
     ]
 
 
-def test_partitions_stand_under_their_topic_and_a_topic_without_id_has_the_zero_id() -> None:
+def test_partitions_are_grouped_by_topic() -> None:
     made = batch()
     made.context.set_leadership(B, state(1, [1, 2]))
     for tp in (A, OTHER, B):
@@ -205,19 +205,22 @@ def test_partitions_stand_under_their_topic_and_a_topic_without_id_has_the_zero_
     assert [leader.broker_id for leader in content.live_leaders] == [1, 2]
 
 
-def test_new_and_to_delete_stick() -> None:
+def test_new_and_delete_flags_are_kept() -> None:
     made = batch()
     made.add_leader_and_isr(ids(2), A, is_new=True)
     made.context.set_leadership(A, state(1, [1], epoch=5))
     made.add_leader_and_isr(ids(2, 3), A, is_new=False)
     for delete in (True, False):
         made.add_stop_replica(BrokerId(3), A, leader_epoch=LeaderEpoch(5), delete_partition=delete)
-    said = summarize(made.flush())
-    assert said[:2] == ["LAI 2 t-0 leader=1 epoch=5 isr=1 new", "LAI 3 t-0 leader=1 epoch=5 isr=1"]
-    assert said[-1] == "SR 3 t-0 epoch=5 delete"
+    requests = summarize(made.flush())
+    assert requests[:2] == [
+        "LAI 2 t-0 leader=1 epoch=5 isr=1 new",
+        "LAI 3 t-0 leader=1 epoch=5 isr=1",
+    ]
+    assert requests[-1] == "SR 3 t-0 epoch=5 delete"
 
 
-def test_a_leader_is_told_what_was_decided_and_the_rest_what_is_known_in_the_end() -> None:
+def test_leader_and_isr_keeps_state_at_decision_time() -> None:
     made = batch()
     made.add_leader_and_isr(ids(2, 3), A, is_new=False)
     made.context.set_leadership(A, state(1, [1], epoch=5))
@@ -229,24 +232,28 @@ def test_a_leader_is_told_what_was_decided_and_the_rest_what_is_known_in_the_end
     ]
 
 
-def test_a_topic_queued_for_deletion_is_shown_without_a_leader() -> None:
+def test_topic_queued_for_deletion_has_no_leader_in_metadata() -> None:
     made = batch()
     made.context.queue_topic_deletion(["t"])
     made.add_update_metadata(ids(1), [A])
     content = made.flush()[0][1]
     assert isinstance(content, UpdateMetadataRequest)
-    (shown,) = content.topic_states[0].partition_states
-    assert (shown.leader, shown.leader_epoch, shown.zk_version) == (-2, 0, 0)
-    assert shown.isr == ids(2, 1)
+    (metadata_partitions,) = content.topic_states[0].partition_states
+    assert (
+        metadata_partitions.leader,
+        metadata_partitions.leader_epoch,
+        metadata_partitions.zk_version,
+    ) == (-2, 0, 0)
+    assert metadata_partitions.isr == ids(2, 1)
 
 
-def test_a_partition_without_leader_is_left_out_but_the_brokers_are_told() -> None:
+def test_partition_without_leader_is_not_in_metadata() -> None:
     made = batch()
     made.add_update_metadata(None, [B])
     assert summarize(made.flush()) == ["UM 1", "UM 2", "UM 3"]
 
 
-def test_nobody_and_the_unregistered_are_not_addressed() -> None:
+def test_unregistered_brokers_get_no_requests() -> None:
     made = batch()
     made.add_leader_and_isr(ids(-1, 9), A, is_new=False)
     made.add_update_metadata(ids(-1, 9))
@@ -256,7 +263,7 @@ def test_nobody_and_the_unregistered_are_not_addressed() -> None:
     made.new_batch()
 
 
-def test_a_leader_nobody_knows_has_no_endpoint_to_tell() -> None:
+def test_unknown_leader_has_no_endpoint() -> None:
     made = batch()
     made.context.set_leadership(A, state(-1, [9]))
     made.add_leader_and_isr(ids(2), A, is_new=False)
@@ -281,7 +288,7 @@ def test_a_leader_nobody_knows_has_no_endpoint_to_tell() -> None:
         ),
     ],
 )
-def test_a_batch_that_was_never_sent_is_noticed(
+def test_unsent_batch_is_an_error(
     intent: SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica, kind: str
 ) -> None:
     made = batch()
@@ -294,7 +301,7 @@ def test_a_batch_that_was_never_sent_is_noticed(
     assert made.flush() == ()
 
 
-def test_what_is_held_back_is_told_once_with_its_next_leader() -> None:
+def test_held_back_partition_is_sent_once_with_next_leader() -> None:
     made = batch()
     made.hold_back((A,))
     for partition in (A, OTHER):
@@ -319,7 +326,7 @@ def test_what_is_held_back_is_told_once_with_its_next_leader() -> None:
     assert made.flush() == ()
 
 
-def test_what_was_held_back_and_has_not_changed_is_told_when_it_is_released() -> None:
+def test_unchanged_held_back_partition_is_sent_on_release() -> None:
     made = batch()
     made.hold_back((A,))
     made.add_leader_and_isr(ids(2), A, is_new=True)
@@ -337,7 +344,7 @@ def test_what_was_held_back_and_has_not_changed_is_told_when_it_is_released() ->
     ]
 
 
-def test_that_nobody_leads_is_told_to_all_though_nobody_holds_a_replica() -> None:
+def test_missing_leader_is_sent_to_all_brokers() -> None:
     made = batch()
     made.hold_back((A,))
     made.context.set_leadership(A, state(-1, [1], epoch=5))
@@ -369,33 +376,33 @@ intents = st.one_of(
 
 
 @given(st.lists(intents, max_size=12))
-def test_no_intent_is_lost(
-    wanted: list[SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica],
+def test_every_intent_is_sent(
+    intents_to_send: list[SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica],
 ) -> None:
     made = batch()
-    made.add(wanted)
+    made.add(intents_to_send)
     sent = made.flush()
     assert made.flush() == ()
     kinds = [type(content) for _, content in sent]
     order = [LeaderAndIsrRequest, UpdateMetadataRequest, StopReplicaRequest]
     assert kinds == sorted(kinds, key=order.index)
     assert len({(to, type(content)) for to, content in sent}) == len(sent)
-    for intent in wanted:
+    for intent in intents_to_send:
         match intent:
             case SendLeaderAndIsr():
                 for to in intent.brokers:
-                    sent_state = leading(sent, to)[intent.partition]
+                    sent_state = leader_and_isr_states(sent, to)[intent.partition]
                     assert sent_state.is_new or not intent.is_new
-                assert all(intent.partition in shown(sent, to) for to in ids(1, 2, 3))
+                assert all(intent.partition in metadata_partitions(sent, to) for to in ids(1, 2, 3))
             case SendUpdateMetadata():
                 for to in ids(1, 2, 3) if intent.brokers is None else intent.brokers:
-                    assert set(intent.partitions) <= shown(sent, to)
+                    assert set(intent.partitions) <= metadata_partitions(sent, to)
             case SendStopReplica():
-                deleted = stopped(sent, intent.broker)[intent.partition]
+                deleted = stopped_partitions(sent, intent.broker)[intent.partition]
                 assert deleted or not intent.delete_partition
 
 
-def leading(
+def leader_and_isr_states(
     sent: tuple[tuple[BrokerId, Request], ...], to: BrokerId
 ) -> dict[TopicPartition, LeaderAndIsrPartitionState]:
     return {
@@ -407,7 +414,9 @@ def leading(
     }
 
 
-def shown(sent: tuple[tuple[BrokerId, Request], ...], to: BrokerId) -> set[TopicPartition]:
+def metadata_partitions(
+    sent: tuple[tuple[BrokerId, Request], ...], to: BrokerId
+) -> set[TopicPartition]:
     (content,) = (
         content
         for broker_id, content in sent
@@ -420,7 +429,9 @@ def shown(sent: tuple[tuple[BrokerId, Request], ...], to: BrokerId) -> set[Topic
     }
 
 
-def stopped(sent: tuple[tuple[BrokerId, Request], ...], to: BrokerId) -> dict[TopicPartition, bool]:
+def stopped_partitions(
+    sent: tuple[tuple[BrokerId, Request], ...], to: BrokerId
+) -> dict[TopicPartition, bool]:
     return {
         TopicPartition(topic.topic_name, each.partition_index): each.delete_partition
         for broker_id, content in sent

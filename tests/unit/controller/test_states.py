@@ -1,4 +1,4 @@
-"""Every move there is, legal or not, against the tables of the specification."""
+"""Every state transition, legal or not, against Kafka's tables."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def context() -> ControllerContext:
     return made
 
 
-def test_there_are_four_and_seven_states_by_the_names_of_kafka() -> None:
+def test_states_have_kafka_names() -> None:
     assert {each.value for each in PartitionState} == {
         "NonExistentPartition",
         "NewPartition",
@@ -82,9 +82,7 @@ def test_there_are_four_and_seven_states_by_the_names_of_kafka() -> None:
 
 
 @pytest.mark.parametrize(("before", "target"), list(product(PartitionState, PartitionState)))
-def test_a_partition_makes_the_legal_moves_and_no_others(
-    before: PartitionState, target: PartitionState
-) -> None:
+def test_partition_makes_only_legal_moves(before: PartitionState, target: PartitionState) -> None:
     known = context()
     known.set_partition_state(TP, before)
     known_state = state(1, [1, 2], controller_epoch=0)
@@ -106,7 +104,7 @@ def test_a_partition_makes_the_legal_moves_and_no_others(
 
 @pytest.mark.parametrize(("before", "target"), list(product(ReplicaState, ReplicaState)))
 @pytest.mark.parametrize("led", [True, False])
-def test_a_replica_makes_the_legal_moves_and_no_others(
+def test_replica_makes_only_legal_moves(
     before: ReplicaState, target: ReplicaState, led: bool
 ) -> None:
     known = context()
@@ -129,10 +127,10 @@ def test_a_replica_makes_the_legal_moves_and_no_others(
     assert known.replica_state(two) is before
 
 
-def test_what_is_unknown_does_not_exist() -> None:
+def test_unknown_items_are_non_existent() -> None:
     assert ControllerContext().partition_state(TP) is PartitionState.NON_EXISTENT
     assert ControllerContext().replica_state(replica(TP, 1)) is ReplicaState.NON_EXISTENT
 
 
-def test_a_replica_reads_as_words() -> None:
+def test_replica_as_text() -> None:
     assert str(replica(TP, BrokerId(3))) == "t-0 on 3"

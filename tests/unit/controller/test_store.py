@@ -1,4 +1,4 @@
-"""The controller's hand in a real registry: fenced, in few transactions, and unafraid of what others wrote."""
+"""Controller writes in a real registry: fenced, batched, and robust against foreign data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.unit.controller.cluster import broker, replica_assignment, state, top
 P0, P1, P2 = (TopicPartition("t", index) for index in range(3))
 
 
-def ignore(_: WatchEvent) -> None:
+def ignore_event(_: WatchEvent) -> None:
     pass
 
 
@@ -60,16 +60,16 @@ def update(partition: TopicPartition, version: int) -> UpdateState:
     )
 
 
-async def test_a_fresh_cluster_has_epoch_1_and_the_next_controller_epoch_2(
+async def test_controller_epoch_starts_at_1_and_increments(
     registry: RegistryClient, store: ControllerStore
 ) -> None:
     assert (await store.read_epoch()) == (1, 1)
     await registry.delete(znodes.CONTROLLER)
-    won = await ControllerStore(registry, BrokerId(2), Random(1)).elect(now_ms=2000)
-    assert (won.epoch, won.version) == (2, 2)
+    election = await ControllerStore(registry, BrokerId(2), Random(1)).elect(now_ms=2000)
+    assert (election.epoch, election.version) == (2, 2)
 
 
-async def test_who_comes_second_is_told_so(
+async def test_second_candidate_gets_controller_moved(
     registry: RegistryClient, store: ControllerStore
 ) -> None:
     with pytest.raises(ControllerMoved):
@@ -77,7 +77,7 @@ async def test_who_comes_second_is_told_so(
     assert (await store.read_epoch())[0] == 1
 
 
-async def test_states_are_created_with_their_parents_and_changed_by_version(
+async def test_states_are_created_with_parents_and_updated_by_version(
     store: ControllerStore,
 ) -> None:
     assert await store.commit([create(P0), create(P1)]) == {P0: 0, P1: 0}
@@ -86,7 +86,7 @@ async def test_states_are_created_with_their_parents_and_changed_by_version(
     assert read == {P0: state(2, [2], epoch=1, version=1), P1: state(2, [2], epoch=1, version=1)}
 
 
-async def test_one_that_lost_a_race_does_not_fail_its_neighbours(
+async def test_lost_race_does_not_affect_other_writes(
     registry: RegistryClient, store: ControllerStore
 ) -> None:
     await store.commit([create(P0), create(P1)])
@@ -98,10 +98,10 @@ async def test_one_that_lost_a_race_does_not_fail_its_neighbours(
     }
 
 
-async def test_what_a_crash_left_is_taken_up(
+async def test_writes_of_crashed_controller_are_reused(
     registry: RegistryClient, store: ControllerStore
 ) -> None:
-    """The parents of a state stand, or the state itself does."""
+    """Parent znodes exist, or the state itself."""
     await registry.create(znodes.partitions_path("t"))
     await registry.create(znodes.partition_path(P0))
     assert await store.commit([create(P0), create(P1)]) == {P0: 0, P1: 0}
@@ -111,8 +111,8 @@ async def test_what_a_crash_left_is_taken_up(
     assert await again.commit([create(P1), create(P2)]) == {P1: WriteRejection.NODE_EXISTS, P2: 0}
 
 
-async def test_a_write_whose_answer_was_lost_is_known_again(store: ControllerStore) -> None:
-    """Sent once more after a lost connection, it meets itself."""
+async def test_repeated_write_after_lost_response_succeeds(store: ControllerStore) -> None:
+    """After a lost connection the write is sent again and finds its own data."""
     await store.commit([create(P0)])
     assert await store.commit_one(create(P0)) == 0
     assert await store.commit_one(update(P0, 0)) == 1
@@ -123,7 +123,7 @@ async def test_a_write_whose_answer_was_lost_is_known_again(store: ControllerSto
     assert await store.commit_one(other) is WriteRejection.BAD_VERSION
 
 
-async def test_a_deposed_controller_writes_nothing(
+async def test_deposed_controller_writes_nothing(
     registry: RegistryClient, store: ControllerStore
 ) -> None:
     await registry.set(znodes.CONTROLLER_EPOCH, znodes.encode_controller_epoch(2))
@@ -137,7 +137,7 @@ async def test_a_deposed_controller_writes_nothing(
     assert await registry.exists(znodes.CONTROLLER) is not None
 
 
-async def test_transactions_stay_small(
+async def test_transactions_stay_below_size_limit(
     registry: RegistryClient, store: ControllerStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_module, "BATCH_BYTES_MAX", 2000)
@@ -153,20 +153,18 @@ async def test_transactions_stay_small(
     )
 
 
-async def test_an_id_is_made_for_a_topic_that_has_none(
-    registry: RegistryClient, store: ControllerStore
-) -> None:
+async def test_topic_without_id_gets_one(registry: RegistryClient, store: ControllerStore) -> None:
     written = b'{"version":1,"partitions":{"0":[1,2]}}'
     await registry.create(znodes.topic_path("old"), written)
-    found = (await store.read_topics(["old"], ignore))["old"]
+    found = (await store.read_topics(["old"], ignore_event))["old"]
     assert found.topic_id is not None
     data, stat = await registry.get(znodes.topic_path("old"))
     assert znodes.decode_topic("old", data).topic_id == found.topic_id
     assert stat.version == 1
-    assert (await store.read_topics(["old"], ignore))["old"] == found
+    assert (await store.read_topics(["old"], ignore_event))["old"] == found
 
 
-async def test_nonsense_is_reported_and_left_out(
+async def test_corrupt_znodes_are_logged_and_skipped(
     registry: RegistryClient, store: ControllerStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     await registry.create(znodes.topic_path("bad"), b"not json")
@@ -175,8 +173,8 @@ async def test_nonsense_is_reported_and_left_out(
     await registration.register(registry, broker(2), 1000)
     await store.commit([create(P0)])
     await registry.set(znodes.state_path(P0), b"[1]")
-    assert await store.read_topics(["bad", "gone"], ignore) == {}
-    assert list(await store.read_brokers(ignore)) == [2]
+    assert await store.read_topics(["bad", "gone"], ignore_event) == {}
+    assert list(await store.read_brokers(ignore_event)) == [2]
     assert isinstance((await store.read_states([P0]))[P0], UnreadableState)
     for path in (
         "/brokers/topics/bad",
@@ -187,7 +185,7 @@ async def test_nonsense_is_reported_and_left_out(
         assert path in caplog.text
 
 
-async def test_a_topic_goes_with_all_its_znodes_and_the_marker_last(
+async def test_delete_topic_removes_all_znodes(
     registry: RegistryClient, store: ControllerStore
 ) -> None:
     await store.commit([create(P0), create(P1)])
@@ -201,4 +199,4 @@ async def test_a_topic_goes_with_all_its_znodes_and_the_marker_last(
     ):
         with pytest.raises(NoNode):
             await registry.get(path)
-    await store.delete_topic("t")  # nothing left is no error
+    await store.delete_topic("t")  # deleting again is no error

@@ -55,13 +55,13 @@ async def write_topic(
     await registry.create(znodes.state_path(partition), znodes.encode_state(known))
 
 
-async def taken_over(controller: Controller) -> None:
+async def start(controller: Controller) -> None:
     controller.start()
     await eventually(lambda: controller.has_taken_over)
 
 
-async def handled(controller: Controller, registry: RegistryClient) -> None:
-    """All events up to now are handled: a broker that registers later is known."""
+async def handle_events(controller: Controller, registry: RegistryClient) -> None:
+    """Wait until all events so far are handled: a broker that registers later is known."""
     data, _ = await registry.get(znodes.broker_path(US))
     await registry.create(znodes.broker_path(90 + len(controller.context.brokers)), data)
     known = len(controller.context.brokers)
@@ -84,26 +84,26 @@ def logged(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
     return [each.getMessage() for each in caplog.records if each.levelno >= level]
 
 
-# ---- preferred leader elections ---------------------------------------------------------------------------
+# ---- preferred leader elections
 
 
 async def test_preferred_election_moves_the_leader_and_removes_the_request() -> None:
     async with two_brokers() as (controller, registry):
-        await taken_over(controller)
+        await start(controller)
         assert leader(controller) == 1
         for replicas in ((2, 1), (1, 2)):
             await request_election(registry, P0)
             await eventually(lambda first=replicas[0]: leader(controller) == first)  # type: ignore[misc]
-            await handled(controller, registry)
+            await handle_events(controller, registry)
             assert await is_gone(registry, ELECTION)
             # The second request, with the other replica preferred, shows that the watch is armed again.
             controller.context.set_assignment(P0, replica_assignment(*reversed(replicas)))
 
 
-async def test_preferred_election_found_at_failover_is_held() -> None:
+async def test_preferred_election_found_at_failover_is_executed() -> None:
     async with two_brokers() as (controller, registry):
         await request_election(registry, P0)
-        await taken_over(controller)
+        await start(controller)
         assert leader(controller) == 2
         assert await is_gone(registry, ELECTION)
 
@@ -115,11 +115,11 @@ async def test_invalid_election_request_is_logged_once_and_removed(
 ) -> None:
     async with two_brokers() as (controller, registry):
         if not at_failover:
-            await taken_over(controller)
+            await start(controller)
         await registry.create(ELECTION, data)
         if at_failover:
-            await taken_over(controller)
-        await handled(controller, registry)
+            await start(controller)
+        await handle_events(controller, registry)
         assert await is_gone(registry, ELECTION)
         assert leader(controller) == 1
         (line,) = logged(caplog, logging.WARNING)
@@ -134,12 +134,12 @@ async def test_preferred_election_skips_unknown_and_deleted_topics(
     async with two_brokers() as (controller, registry):
         await write_topic(registry, "doomed", state(1, [1, 2]), 2, 1)
         await registry.create(znodes.delete_topic_path("doomed"))
-        await taken_over(controller)
+        await start(controller)
         doomed = TopicPartition("doomed", 0)
         before, _ = await registry.get(znodes.state_path(doomed))
         await request_election(registry, GONE, doomed, P0)
         await eventually(lambda: leader(controller) == 2)
-        await handled(controller, registry)
+        await handle_events(controller, registry)
         assert await is_gone(registry, ELECTION)
         after, _ = await registry.get(znodes.state_path(doomed))
         assert after == before
@@ -152,10 +152,10 @@ async def test_preferred_election_reports_a_replica_that_is_not_in_sync(
 ) -> None:
     async with two_brokers() as (controller, registry):
         await write_topic(registry, "lagging", state(1, [1]), 2, 1)
-        await taken_over(controller)
+        await start(controller)
         lagging = TopicPartition("lagging", 0)
         await request_election(registry, lagging)
-        await handled(controller, registry)
+        await handle_events(controller, registry)
         assert await is_gone(registry, ELECTION)
         assert leader(controller, lagging) == 1
         assert "lagging-0:PREFERRED_LEADER_NOT_AVAILABLE" in "\n".join(
@@ -163,7 +163,7 @@ async def test_preferred_election_reports_a_replica_that_is_not_in_sync(
         )
 
 
-# ---- ISR notifications ------------------------------------------------------------------------------------
+# ---- ISR notifications
 
 
 async def notify(registry: RegistryClient, data: bytes) -> str:
@@ -172,7 +172,7 @@ async def notify(registry: RegistryClient, data: bytes) -> str:
 
 
 def sent_isrs(controller: Controller) -> list[Sequence[int]]:
-    """The ISR of t-0 in each UpdateMetadata request to one of the brokers."""
+    """Return the ISR of t-0 in each UpdateMetadata request to one of the brokers."""
     sender, _ = controller.channels.senders[US]
     return [
         each.isr
@@ -186,12 +186,12 @@ def sent_isrs(controller: Controller) -> list[Sequence[int]]:
 
 async def test_isr_notification_refreshes_the_partition_and_is_deleted() -> None:
     async with two_brokers() as (controller, registry):
-        await taken_over(controller)
+        await start(controller)
         for version, isr in enumerate(((1,), (1, 2))):
             data = znodes.encode_state(state(1, isr))
             await registry.set(znodes.state_path(P0), data, version)
             await notify(registry, znodes.encode_partitions([GONE, P0]))
-            await handled(controller, registry)
+            await handle_events(controller, registry)
             assert controller.context.leadership[P0] == state(1, isr, version=version + 1)
             assert await registry.children(znodes.ISR_CHANGES) == []
             assert sent_isrs(controller)[-1] == isr
@@ -209,7 +209,7 @@ async def test_stale_isr_notifications_are_deleted_at_failover() -> None:
     async with two_brokers() as (controller, registry):
         await notify(registry, znodes.encode_partitions([P0]))
         await notify(registry, b"{")
-        await taken_over(controller)
+        await start(controller)
         assert await registry.children(znodes.ISR_CHANGES) == []
         await registry.set(znodes.state_path(P0), znodes.encode_state(state(1, [1])), 0)
         await notify(registry, znodes.encode_partitions([P0]))
@@ -221,15 +221,15 @@ async def test_invalid_isr_notification_is_logged_once_and_deleted(
     data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with two_brokers() as (controller, registry):
-        await taken_over(controller)
+        await start(controller)
         path = await notify(registry, data)
-        await handled(controller, registry)
+        await handle_events(controller, registry)
         assert await is_gone(registry, path)
         (line,) = logged(caplog, logging.WARNING)
         assert path in line
 
 
-# ---- reassignments ----------------------------------------------------------------------------------------
+# ---- reassignments
 
 
 @pytest.mark.parametrize("at_failover", [True, False])
@@ -239,12 +239,12 @@ async def test_reassignment_request_is_kept_and_logged_once(
     data = znodes.encode_reassignment({P0: [1], GONE: [1]})
     async with two_brokers() as (controller, registry):
         if not at_failover:
-            await taken_over(controller)
+            await start(controller)
         await registry.create(REASSIGNMENT, data)
         if at_failover:
-            await taken_over(controller)
-        await handled(controller, registry)
-        await handled(controller, registry)
+            await start(controller)
+        await handle_events(controller, registry)
+        await handle_events(controller, registry)
         assert (await registry.get(REASSIGNMENT))[0] == data
         (line,) = logged(caplog, logging.WARNING)
         assert line.startswith("ignoring a reassignment request, reassignments are not supported")
@@ -254,24 +254,24 @@ async def test_reassignment_request_is_kept_and_logged_once(
 
 async def test_each_reassignment_request_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async with two_brokers() as (controller, registry):
-        await taken_over(controller)
+        await start(controller)
         data = znodes.encode_reassignment({P0: [1]})
         await registry.create(REASSIGNMENT, data)
-        await handled(controller, registry)
+        await handle_events(controller, registry)
         await registry.set(REASSIGNMENT, znodes.encode_reassignment({P0: [2]}))
-        await handled(controller, registry)
+        await handle_events(controller, registry)
         await registry.delete(REASSIGNMENT)
-        await handled(controller, registry)
+        await handle_events(controller, registry)
         await registry.create(REASSIGNMENT, data)
-        await handled(controller, registry)
+        await handle_events(controller, registry)
         assert len(logged(caplog, logging.ERROR)) == 3
 
 
 async def test_reassignment_request_is_in_the_history() -> None:
     async with two_brokers() as (controller, registry):
-        await taken_over(controller)
+        await start(controller)
         await registry.create(REASSIGNMENT, znodes.encode_reassignment({P0: [1], GONE: [1]}))
-        await handled(controller, registry)
+        await handle_events(controller, registry)
         assert isinstance(controller.history, MemoryJournal)
         (event,) = [
             json.loads(line)
@@ -287,20 +287,20 @@ async def test_invalid_reassignment_request_is_kept_and_logged_once(
     data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with two_brokers() as (controller, registry):
-        await taken_over(controller)
+        await start(controller)
         await registry.create(REASSIGNMENT, data)
-        await handled(controller, registry)
+        await handle_events(controller, registry)
         assert (await registry.get(REASSIGNMENT))[0] == data
         (line,) = logged(caplog, logging.WARNING)
         assert REASSIGNMENT in line
 
 
-async def test_a_long_list_of_partitions_is_shortened(caplog: pytest.LogCaptureFixture) -> None:
+async def test_long_partition_list_is_shortened_in_log(caplog: pytest.LogCaptureFixture) -> None:
     async with two_brokers() as (controller, registry):
-        await taken_over(controller)
+        await start(controller)
         targets = {TopicPartition("gone", index): [1] for index in range(100)}
         await registry.create(REASSIGNMENT, znodes.encode_reassignment(targets))
-        await handled(controller, registry)
+        await handle_events(controller, registry)
         (line,) = logged(caplog, logging.WARNING)
         assert "gone-19 and 80 more;" in line
         assert "gone-20" not in line

@@ -1,4 +1,6 @@
-"""The coordinator carries out what groups decide: answers, timers, appends. The log is a list that says yes or no."""
+"""Group coordinator: responses, timers and appends. The log is a list that accepts or rejects
+appends.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,15 @@ from barnabas.wire.messages.sync_group import SyncGroupResponse
 PARTITIONS = 4
 
 
-class StoppedClock:
+class FixedClock:
     def now_ms(self) -> int:
         return 1_700_000_000_000
 
 
-class ListedStore:
-    """What would be in the log; `refusal` is what it says instead, `gate` holds up the replicas."""
+class ListStore:
+    """In-memory log. `refusal` is raised by appends, `gate` delays the replicas, `breaks` makes
+    them fail.
+    """
 
     def __init__(self) -> None:
         self.led = dict.fromkeys(range(PARTITIONS))
@@ -42,7 +46,7 @@ class ListedStore:
         self.refusal: ErrorCode | None = None
         self.gate = asyncio.Event()
         self.gate.set()
-        self.breaks = False
+        self.is_broken = False
 
     def partition_for(self, group_id: str) -> int:
         return partition_of(group_id, PARTITIONS)
@@ -57,33 +61,33 @@ class ListedStore:
         if self.refusal is not None:
             raise ApiError(self.refusal)
         self.records += records
-        return self.copied()
+        return self.replicated()
 
-    async def copied(self) -> int:
+    async def replicated(self) -> int:
         await self.gate.wait()
-        if self.breaks:
-            raise RuntimeError("something nobody thought of")
+        if self.is_broken:
+            raise RuntimeError("unexpected failure")
         return 0
 
 
 @pytest.fixture
-async def store() -> ListedStore:
-    return ListedStore()
+async def store() -> ListStore:
+    return ListStore()
 
 
 @pytest.fixture
-async def coordinator(store: ListedStore) -> AsyncIterator[GroupCoordinator]:
+async def coordinator(store: ListStore) -> AsyncIterator[GroupCoordinator]:
     config, _ = load_broker_config(
         {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1"}
     )
     made = GroupCoordinator(
-        config=config, store=cast(GroupStore, store), clock=StoppedClock(), random=Random(7)
+        config=config, store=cast(GroupStore, store), clock=FixedClock(), random=Random(7)
     )
     yield made
     await made.stop()
 
 
-def wish(
+def join_request(
     member_id: str = "", *, session_ms: int = 10_000, instance: str | None = None
 ) -> JoinEvent:
     return JoinEvent(
@@ -99,8 +103,8 @@ def wish(
     )
 
 
-async def join(coordinator: GroupCoordinator, asked: JoinEvent | None = None) -> JoinGroupResponse:
-    answer = coordinator.join("g", asked or wish())
+async def join(coordinator: GroupCoordinator, request: JoinEvent | None = None) -> JoinGroupResponse:
+    answer = coordinator.join("g", request or join_request())
     return await answer if isinstance(answer, asyncio.Future) else answer
 
 
@@ -108,20 +112,20 @@ async def sync(
     coordinator: GroupCoordinator, joined: JoinGroupResponse, assignment: bytes = b"all"
 ) -> SyncGroupResponse:
     member_id = joined.member_id
-    asked = SyncEvent(member_id, None, joined.generation_id, None, None, {member_id: assignment})
-    answer = coordinator.sync("g", asked)
+    request = SyncEvent(member_id, None, joined.generation_id, None, None, {member_id: assignment})
+    answer = coordinator.sync("g", request)
     return await answer if isinstance(answer, asyncio.Future) else answer
 
 
-async def until(condition: object, *, seconds: float = 30.0) -> None:
+async def wait_until(condition: object, *, seconds: float = 30.0) -> None:
     assert callable(condition)
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.001)
 
 
-async def test_a_member_joins_syncs_and_is_written_down(
-    coordinator: GroupCoordinator, store: ListedStore
+async def test_member_joins_syncs_and_is_stored(
+    coordinator: GroupCoordinator, store: ListStore
 ) -> None:
     joined = await join(coordinator)
     assert joined.member_id.startswith("client-")
@@ -132,26 +136,26 @@ async def test_a_member_joins_syncs_and_is_written_down(
     assert coordinator.heartbeat("g", joined.member_id, None, 1) is ErrorCode.NONE
 
 
-async def test_a_static_member_is_named_after_its_instance(coordinator: GroupCoordinator) -> None:
-    joined = await join(coordinator, wish(instance="one"))
+async def test_static_member_id_starts_with_instance_id(coordinator: GroupCoordinator) -> None:
+    joined = await join(coordinator, join_request(instance="one"))
     assert joined.member_id.startswith("one-")
 
 
-async def test_nobody_hears_of_an_assignment_that_the_replicas_do_not_have(
-    coordinator: GroupCoordinator, store: ListedStore
+async def test_assignment_is_sent_only_after_replication(
+    coordinator: GroupCoordinator, store: ListStore
 ) -> None:
     joined = await join(coordinator)
     store.gate.clear()
     waiting = asyncio.ensure_future(sync(coordinator, joined))
-    await until(lambda: store.records)
+    await wait_until(lambda: store.records)
     assert not waiting.done()
     assert coordinator.groups["g"].state is GroupState.COMPLETING_REBALANCE
     store.gate.set()
     assert (await waiting).error_code == ErrorCode.NONE
 
 
-async def test_what_the_log_refuses_is_told_to_the_members(
-    coordinator: GroupCoordinator, store: ListedStore
+async def test_rejected_append_is_returned_to_members(
+    coordinator: GroupCoordinator, store: ListStore
 ) -> None:
     joined = await join(coordinator)
     store.refusal = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -159,30 +163,30 @@ async def test_what_the_log_refuses_is_told_to_the_members(
     assert synced.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert coordinator.groups["g"].state is GroupState.PREPARING_REBALANCE
     store.refusal = None
-    again = await join(coordinator, wish(joined.member_id))
+    again = await join(coordinator, join_request(joined.member_id))
     assert again.generation_id == 2
     assert (await sync(coordinator, again)).error_code == ErrorCode.NONE
 
 
-async def test_what_nobody_thought_of_leaves_nobody_waiting(
-    coordinator: GroupCoordinator, store: ListedStore
+async def test_unexpected_failure_is_an_unknown_server_error(
+    coordinator: GroupCoordinator, store: ListStore
 ) -> None:
     joined = await join(coordinator)
-    store.breaks = True
+    store.is_broken = True
     assert (await sync(coordinator, joined)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-async def test_a_member_that_is_not_heard_of_is_out(coordinator: GroupCoordinator) -> None:
-    joined = await join(coordinator, wish(session_ms=20))
+async def test_member_without_heartbeat_is_removed(coordinator: GroupCoordinator) -> None:
+    joined = await join(coordinator, join_request(session_ms=20))
     await sync(coordinator, joined)
     group = coordinator.groups["g"]
-    await until(lambda: group.state is GroupState.EMPTY)
+    await wait_until(lambda: group.state is GroupState.EMPTY)
     code = coordinator.heartbeat("g", joined.member_id, None, 1)
     assert code is ErrorCode.UNKNOWN_MEMBER_ID
     assert not coordinator.timers.running
 
 
-async def test_who_commits_has_been_heard_of(coordinator: GroupCoordinator) -> None:
+async def test_commit_extends_the_session(coordinator: GroupCoordinator) -> None:
     joined = await join(coordinator)
     await sync(coordinator, joined)
     group = coordinator.groups["g"]
@@ -194,20 +198,20 @@ async def test_who_commits_has_been_heard_of(coordinator: GroupCoordinator) -> N
     coordinator.restart_session(group, "nobody")
 
 
-async def test_a_lost_connection_does_not_disturb_the_group(
+async def test_lost_connection_does_not_affect_the_group(
     coordinator: GroupCoordinator,
 ) -> None:
     first = await join(coordinator)
     await sync(coordinator, first)
-    lost = coordinator.join("g", wish())
+    lost = coordinator.join("g", join_request())
     assert isinstance(lost, asyncio.Future)
     lost.cancel()
-    again = await join(coordinator, wish(first.member_id))
+    again = await join(coordinator, join_request(first.member_id))
     assert len(again.members) == 2
 
 
-async def test_groups_of_others_are_refused(
-    coordinator: GroupCoordinator, store: ListedStore
+async def test_groups_of_other_coordinators_are_rejected(
+    coordinator: GroupCoordinator, store: ListStore
 ) -> None:
     partition = store.partition_for("g")
     del store.led[partition]
@@ -217,9 +221,7 @@ async def test_groups_of_others_are_refused(
         coordinator.leave("g", [MemberIdentity("x")])
 
 
-async def test_while_groups_are_read_members_are_kept_in_patience(
-    coordinator: GroupCoordinator, store: ListedStore
-) -> None:
+async def test_requests_during_loading(coordinator: GroupCoordinator, store: ListStore) -> None:
     store.loading[store.partition_for("g")] = None
     assert (await join(coordinator)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert coordinator.heartbeat("g", "x", None, 1) is ErrorCode.NONE
@@ -229,13 +231,13 @@ async def test_while_groups_are_read_members_are_kept_in_patience(
         coordinator.find("g")
 
 
-async def test_a_group_goes_with_its_partition_and_comes_back_with_it(
-    coordinator: GroupCoordinator, store: ListedStore
+async def test_group_is_dropped_and_loaded_with_its_partition(
+    coordinator: GroupCoordinator, store: ListStore
 ) -> None:
     joined = await join(coordinator)
     await sync(coordinator, joined)
     snapshot = coordinator.groups["g"].snapshot()
-    waiting = coordinator.join("g", wish())
+    waiting = coordinator.join("g", join_request())
     assert isinstance(waiting, asyncio.Future)
     coordinator.drop_partition(store.partition_for("g") ^ 1)
     assert not waiting.done()
@@ -249,10 +251,10 @@ async def test_a_group_goes_with_its_partition_and_comes_back_with_it(
     assert coordinator.heartbeat("g", joined.member_id, None, 1) is ErrorCode.NONE
 
 
-async def test_members_of_a_group_that_was_read_must_be_heard_of(
-    coordinator: GroupCoordinator, store: ListedStore
+async def test_members_of_loaded_group_must_send_heartbeats(
+    coordinator: GroupCoordinator, store: ListStore
 ) -> None:
-    joined = await join(coordinator, wish(session_ms=20))
+    joined = await join(coordinator, join_request(session_ms=20))
     coordinator.groups["g"].members[joined.member_id].is_new = False
     snapshot: GroupSnapshot = coordinator.groups["g"].snapshot()
     coordinator.drop_partition(store.partition_for("g"))
@@ -261,10 +263,10 @@ async def test_members_of_a_group_that_was_read_must_be_heard_of(
     )
     group = coordinator.groups["g"]
     assert len(group.members) == 1
-    await until(lambda: group.state is GroupState.EMPTY)
+    await wait_until(lambda: group.state is GroupState.EMPTY)
 
 
-async def test_a_group_without_members_is_made_to_keep_offsets(
+async def test_group_without_members_is_created_for_offsets(
     coordinator: GroupCoordinator,
 ) -> None:
     group = coordinator.find_or_create("g")
@@ -272,7 +274,7 @@ async def test_a_group_without_members_is_made_to_keep_offsets(
     assert (group.state, group.protocol_type, group.generation) == (GroupState.EMPTY, None, 0)
 
 
-async def test_a_name_may_be_missing_only_where_kafka_allows_it(
+async def test_empty_group_id_is_allowed_only_where_kafka_allows_it(
     coordinator: GroupCoordinator,
 ) -> None:
     assert coordinator.find("", may_be_empty=True) is None
@@ -280,13 +282,13 @@ async def test_a_name_may_be_missing_only_where_kafka_allows_it(
         coordinator.find("")
 
 
-async def test_nobody_waits_for_a_broker_that_stops(
-    coordinator: GroupCoordinator, store: ListedStore
+async def test_stop_answers_waiting_members(
+    coordinator: GroupCoordinator, store: ListStore
 ) -> None:
     joined = await join(coordinator)
     store.gate.clear()
     syncing = asyncio.ensure_future(sync(coordinator, joined))
-    await until(lambda: store.records)
+    await wait_until(lambda: store.records)
     await coordinator.stop()
     assert (await syncing).error_code == ErrorCode.NOT_COORDINATOR
     assert (await join(coordinator)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -295,7 +297,7 @@ async def test_nobody_waits_for_a_broker_that_stops(
 # ---- timers
 
 
-async def test_a_timer_that_is_put_off_ends_later_and_once() -> None:
+async def test_postponed_timer_ends_later_and_once() -> None:
     ended: list[Timer] = []
     timers = Timers(lambda group, timer: ended.append(timer))
     group = Group(group_id="g")
@@ -304,15 +306,15 @@ async def test_a_timer_that_is_put_off_ends_later_and_once() -> None:
     timers.set(group, JOIN_TIMER, 0.01)
     timers.set(group, JOIN_TIMER, 0.05)
     timers.set(group, SYNC_TIMER, 10.0)
-    await until(lambda: ended)
+    await wait_until(lambda: ended)
     assert loop.time() - began >= 0.045
     assert ended == [JOIN_TIMER]
     timers.set(group, SYNC_TIMER, 0.0)
-    await until(lambda: len(ended) == 2)
+    await wait_until(lambda: len(ended) == 2)
     assert not timers.running
 
 
-async def test_a_timer_that_is_cancelled_never_ends() -> None:
+async def test_cancelled_timer_never_ends() -> None:
     ended: list[Timer] = []
     timers = Timers(lambda group, timer: ended.append(timer))
     group, other = Group(group_id="g"), Group(group_id="o")
@@ -322,6 +324,6 @@ async def test_a_timer_that_is_cancelled_never_ends() -> None:
     timers.cancel(group, JOIN_TIMER)
     timers.cancel(group, JOIN_TIMER)
     timers.cancel_all(other)
-    await until(lambda: ended)
+    await wait_until(lambda: ended)
     await asyncio.sleep(0)
     assert ended == [SYNC_TIMER]

@@ -1,4 +1,4 @@
-"""Which offsets of which groups have been kept long enough."""
+"""Expiration of committed offsets."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from barnabas.groups.records import OffsetCommitValue
 from barnabas.model import TopicPartition
 
 HOUR_MS = 3_600_000
-READ = TopicPartition("read", 0)
-LEFT = TopicPartition("left", 0)
+SUBSCRIBED = TopicPartition("read", 0)
+UNSUBSCRIBED = TopicPartition("left", 0)
 
 
 def group(state: GroupState, *, since_ms: int, protocol_type: str | None) -> Group:
-    """Its offsets were committed at time 0."""
+    """Group whose offsets were committed at time 0."""
     offsets = GroupOffsets()
-    for partition in (READ, LEFT):
+    for partition in (SUBSCRIBED, UNSUBSCRIBED):
         offsets.load(partition, OffsetCommitValue(5, -1, "", 0), 0)
     return Group(
         group_id="app",
@@ -29,27 +29,27 @@ def group(state: GroupState, *, since_ms: int, protocol_type: str | None) -> Gro
     )
 
 
-def test_of_an_empty_group_all_expire_together_after_the_last_member_left() -> None:
+def test_offsets_of_empty_group_expire_together_after_last_member_left() -> None:
     empty = group(GroupState.EMPTY, since_ms=10 * HOUR_MS, protocol_type="consumer")
     assert expired_offsets(empty, 11 * HOUR_MS - 1, HOUR_MS) == []
-    assert expired_offsets(empty, 11 * HOUR_MS, HOUR_MS) == [READ, LEFT]
+    assert expired_offsets(empty, 11 * HOUR_MS, HOUR_MS) == [SUBSCRIBED, UNSUBSCRIBED]
 
 
-def test_if_nobody_knows_when_that_was_the_commits_say_it() -> None:
+def test_unknown_empty_time_falls_back_to_commit_time() -> None:
     empty = group(GroupState.EMPTY, since_ms=-1, protocol_type="consumer")
     assert expired_offsets(empty, HOUR_MS - 1, HOUR_MS) == []
-    assert expired_offsets(empty, HOUR_MS, HOUR_MS) == [READ, LEFT]
+    assert expired_offsets(empty, HOUR_MS, HOUR_MS) == [SUBSCRIBED, UNSUBSCRIBED]
 
 
-def test_of_who_only_ever_committed_each_offset_expires_by_itself() -> None:
+def test_offsets_of_simple_consumer_expire_by_commit_time() -> None:
     simple = group(GroupState.EMPTY, since_ms=10 * HOUR_MS, protocol_type=None)
-    assert expired_offsets(simple, HOUR_MS, HOUR_MS) == [READ, LEFT]
+    assert expired_offsets(simple, HOUR_MS, HOUR_MS) == [SUBSCRIBED, UNSUBSCRIBED]
 
 
-def test_consumers_keep_what_they_read_and_lose_what_they_left() -> None:
+def test_only_unsubscribed_offsets_of_stable_group_expire() -> None:
     stable = group(GroupState.STABLE, since_ms=0, protocol_type="consumer")
     stable.topics = frozenset({"read"})
-    assert expired_offsets(stable, HOUR_MS, HOUR_MS) == [LEFT]
+    assert expired_offsets(stable, HOUR_MS, HOUR_MS) == [UNSUBSCRIBED]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_consumers_keep_what_they_read_and_lose_what_they_left() -> None:
         (GroupState.COMPLETING_REBALANCE, "consumer", frozenset({"read"})),
     ],
 )
-def test_where_nobody_can_tell_what_is_read_nothing_expires(
+def test_offsets_do_not_expire_while_subscriptions_are_unknown(
     state: GroupState, protocol_type: str, topics: frozenset[str] | None
 ) -> None:
     unclear = group(state, since_ms=0, protocol_type=protocol_type)

@@ -1,4 +1,4 @@
-"""A group through its life, one event after the other: who is answered what, what is stored, which timers run."""
+"""Events of a group: responses, stored records and timers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import pytest
 from barnabas.errors import ErrorCode
 from barnabas.groups.group import AssignmentProtocol, GroupState
 from barnabas.groups.group_transition import JOIN_TIMER, SYNC_TIMER, session_timer
-from tests.unit.groups.played_group import (
+from tests.unit.groups.simulated_group import (
     RANGE,
     REBALANCE_MS,
     SESSION_MS,
     STICKY_AND_RANGE,
-    TWO_AT_MOST,
-    PlayedGroup,
-    stable,
+    TWO_MEMBERS_MAX,
+    SimulatedGroup,
+    stable_group,
 )
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
@@ -23,83 +23,83 @@ EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
 # ---- joining
 
 
-def test_the_first_member_waits_for_others_and_leads() -> None:
-    played = PlayedGroup()
-    ticket = played.join(new="a")
-    assert played.group.state is PREPARING
-    assert played.timers[JOIN_TIMER] == 3000
-    assert played.open() == {ticket}
-    played.end(JOIN_TIMER)
-    answer = played.joins[ticket]
+def test_first_member_waits_for_others_and_leads() -> None:
+    simulated = SimulatedGroup()
+    ticket = simulated.join(new="a")
+    assert simulated.group.state is PREPARING
+    assert simulated.timers[JOIN_TIMER] == 3000
+    assert simulated.open_tickets() == {ticket}
+    simulated.expire(JOIN_TIMER)
+    answer = simulated.joins[ticket]
     assert (answer.generation_id, answer.leader, answer.member_id) == (1, "a", "a")
     assert (answer.protocol_type, answer.protocol_name) == ("consumer", "range")
     assert [(each.member_id, each.metadata) for each in answer.members] == [("a", b"topics")]
-    assert played.group.state is COMPLETING
+    assert simulated.group.state is COMPLETING
 
 
-def test_newcomers_put_off_the_first_rebalance_but_not_for_ever() -> None:
-    played = PlayedGroup()
-    played.join(new="a", rebalance_ms=7000)
+def test_new_members_extend_initial_rebalance_up_to_limit() -> None:
+    simulated = SimulatedGroup()
+    simulated.join(new="a", rebalance_ms=7000)
     waits = []
     for name in "bcdef":
-        if played.group.state is not PREPARING:
+        if simulated.group.state is not PREPARING:
             break
-        played.join(new=name, rebalance_ms=7000)
-        waits.append(played.timers[JOIN_TIMER])
-        played.end(JOIN_TIMER)
+        simulated.join(new=name, rebalance_ms=7000)
+        waits.append(simulated.timers[JOIN_TIMER])
+        simulated.expire(JOIN_TIMER)
     assert waits == [3000, 3000, 1000]
-    assert played.group.generation == 1
-    assert len(played.group.members) == 4
-    assert len({answer.generation_id for answer in played.joins.values()}) == 1
+    assert simulated.group.generation == 1
+    assert len(simulated.group.members) == 4
+    assert len({answer.generation_id for answer in simulated.joins.values()}) == 1
 
 
-def test_only_the_leader_is_told_of_everybody() -> None:
-    played = PlayedGroup()
-    a, b = played.join(new="a"), played.join(new="b")
-    played.end(JOIN_TIMER)
-    played.end(JOIN_TIMER)
-    assert [each.member_id for each in played.joins[a].members] == ["a", "b"]
-    assert played.joins[b].members == ()
-    assert played.joins[b].leader == "a"
+def test_only_leader_gets_all_members() -> None:
+    simulated = SimulatedGroup()
+    a, b = simulated.join(new="a"), simulated.join(new="b")
+    simulated.expire(JOIN_TIMER)
+    simulated.expire(JOIN_TIMER)
+    assert [each.member_id for each in simulated.joins[a].members] == ["a", "b"]
+    assert simulated.joins[b].members == ()
+    assert simulated.joins[b].leader == "a"
 
 
-def test_a_newcomer_is_given_its_id_and_a_rebalance_waits_for_it() -> None:
-    played = stable("a")
-    ticket = played.join(new="b", requires_member_id=True)
-    assert played.join_code(ticket) is ErrorCode.MEMBER_ID_REQUIRED
-    assert played.joins[ticket].member_id == "b"
-    assert played.group.state is STABLE
-    assert played.timers[session_timer("b")] == SESSION_MS
-    leader = played.join("a")
-    assert played.group.state is PREPARING, "b has an id and may come"
-    joined = played.join("b")
-    assert played.group.generation == 2
-    assert played.join_code(leader) is played.join_code(joined) is ErrorCode.NONE
+def test_rebalance_waits_for_member_with_assigned_id() -> None:
+    simulated = stable_group("a")
+    ticket = simulated.join(new="b", requires_member_id=True)
+    assert simulated.join_code(ticket) is ErrorCode.MEMBER_ID_REQUIRED
+    assert simulated.joins[ticket].member_id == "b"
+    assert simulated.group.state is STABLE
+    assert simulated.timers[session_timer("b")] == SESSION_MS
+    leader = simulated.join("a")
+    assert simulated.group.state is PREPARING, "b has an id and may join"
+    joined = simulated.join("b")
+    assert simulated.group.generation == 2
+    assert simulated.join_code(leader) is simulated.join_code(joined) is ErrorCode.NONE
 
 
-def test_an_id_is_not_for_who_has_an_instance() -> None:
-    played = stable("a")
-    played.join(new="b", requires_member_id=True)
-    refused = played.join("b", instance="late")
-    assert played.join_code(refused) is ErrorCode.UNKNOWN_SERVER_ERROR
-    assert played.group.state is STABLE
-    assert "b" in played.group.pending_members
+def test_pending_member_id_cannot_join_as_static_member() -> None:
+    simulated = stable_group("a")
+    simulated.join(new="b", requires_member_id=True)
+    refused = simulated.join("b", instance="late")
+    assert simulated.join_code(refused) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert simulated.group.state is STABLE
+    assert "b" in simulated.group.pending_members
 
 
-def test_an_id_that_never_joins_is_forgotten_and_the_rebalance_goes_on() -> None:
-    played = stable("a")
-    played.join(new="b", requires_member_id=True)
-    leader = played.join("a")
-    played.end_session("b")
-    assert played.join_code(leader) is ErrorCode.NONE
-    assert played.join_code(played.join("b")) is ErrorCode.UNKNOWN_MEMBER_ID
+def test_pending_member_id_expires_and_rebalance_completes() -> None:
+    simulated = stable_group("a")
+    simulated.join(new="b", requires_member_id=True)
+    leader = simulated.join("a")
+    simulated.expire_session("b")
+    assert simulated.join_code(leader) is ErrorCode.NONE
+    assert simulated.join_code(simulated.join("b")) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_member_with_an_unknown_id_is_refused() -> None:
-    played = stable("a")
-    ticket = played.join("nobody")
-    assert played.join_code(ticket) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert played.joins[ticket].member_id == "nobody"
+def test_unknown_member_id_is_rejected() -> None:
+    simulated = stable_group("a")
+    ticket = simulated.join("nobody")
+    assert simulated.join_code(ticket) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert simulated.joins[ticket].member_id == "nobody"
 
 
 @pytest.mark.parametrize(
@@ -110,196 +110,196 @@ def test_a_member_with_an_unknown_id_is_refused() -> None:
         ("consumer", ()),
     ],
 )
-def test_who_shares_no_protocol_with_the_others_is_refused(
+def test_member_without_common_protocol_is_rejected(
     protocol_type: str, protocols: tuple[AssignmentProtocol, ...]
 ) -> None:
-    played = stable("a")
-    ticket = played.join(protocol_type=protocol_type, protocols=protocols)
-    assert played.join_code(ticket) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert played.group.state is STABLE
+    simulated = stable_group("a")
+    ticket = simulated.join(protocol_type=protocol_type, protocols=protocols)
+    assert simulated.join_code(ticket) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert simulated.group.state is STABLE
 
 
 @pytest.mark.parametrize(("protocol_type", "protocols"), [("", RANGE), ("consumer", ())])
-def test_an_empty_group_takes_nobody_without_a_protocol(
+def test_empty_group_rejects_member_without_protocol(
     protocol_type: str, protocols: tuple[AssignmentProtocol, ...]
 ) -> None:
-    played = PlayedGroup()
-    ticket = played.join(protocol_type=protocol_type, protocols=protocols)
-    assert played.join_code(ticket) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert played.group.state is EMPTY
+    simulated = SimulatedGroup()
+    ticket = simulated.join(protocol_type=protocol_type, protocols=protocols)
+    assert simulated.join_code(ticket) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert simulated.group.state is EMPTY
 
 
-def test_the_protocol_that_all_know_and_most_like_best_is_chosen() -> None:
-    played = PlayedGroup()
+def test_common_protocol_with_most_votes_is_chosen() -> None:
+    simulated = SimulatedGroup()
     range_first = (AssignmentProtocol("range", b"r"), AssignmentProtocol("sticky", b"s"))
-    played.join(new="a", protocols=range_first)
-    played.join(new="b", protocols=STICKY_AND_RANGE)
-    played.join(new="c", protocols=(AssignmentProtocol("unknown", b""), *STICKY_AND_RANGE))
-    played.end(JOIN_TIMER)
-    played.end(JOIN_TIMER)
-    assert played.group.protocol == "sticky"
+    simulated.join(new="a", protocols=range_first)
+    simulated.join(new="b", protocols=STICKY_AND_RANGE)
+    simulated.join(new="c", protocols=(AssignmentProtocol("unknown", b""), *STICKY_AND_RANGE))
+    simulated.expire(JOIN_TIMER)
+    simulated.expire(JOIN_TIMER)
+    assert simulated.group.protocol == "sticky"
 
 
-def test_a_member_that_only_knows_the_old_protocol_brings_all_back_to_it() -> None:
-    played = PlayedGroup()
-    played.join(new="a", protocols=STICKY_AND_RANGE)
-    played.end(JOIN_TIMER)
-    assert played.group.protocol == "sticky"
-    played.join(new="b", protocols=RANGE)
-    played.join("a", protocols=STICKY_AND_RANGE)
-    assert played.group.protocol == "range"
+def test_member_with_old_protocol_changes_the_protocol() -> None:
+    simulated = SimulatedGroup()
+    simulated.join(new="a", protocols=STICKY_AND_RANGE)
+    simulated.expire(JOIN_TIMER)
+    assert simulated.group.protocol == "sticky"
+    simulated.join(new="b", protocols=RANGE)
+    simulated.join("a", protocols=STICKY_AND_RANGE)
+    assert simulated.group.protocol == "range"
 
 
-def test_a_follower_that_says_nothing_new_only_missed_an_answer() -> None:
-    played = stable("a", "b")
-    ticket = played.join("b")
-    assert played.joins[ticket].generation_id == 1
-    assert played.group.state is STABLE
+def test_unchanged_rejoin_of_follower_gets_current_generation() -> None:
+    simulated = stable_group("a", "b")
+    ticket = simulated.join("b")
+    assert simulated.joins[ticket].generation_id == 1
+    assert simulated.group.state is STABLE
 
 
-def test_the_leader_of_a_stable_group_may_ask_for_a_rebalance() -> None:
-    played = stable("a", "b")
-    ticket = played.join("a")
-    assert played.group.state is PREPARING
-    assert played.open() == {ticket}
-    assert played.timers[JOIN_TIMER] == REBALANCE_MS
-    assert played.heartbeat("b") is ErrorCode.REBALANCE_IN_PROGRESS
-    played.join("b")
-    assert played.group.generation == 2
+def test_rejoin_of_leader_starts_a_rebalance() -> None:
+    simulated = stable_group("a", "b")
+    ticket = simulated.join("a")
+    assert simulated.group.state is PREPARING
+    assert simulated.open_tickets() == {ticket}
+    assert simulated.timers[JOIN_TIMER] == REBALANCE_MS
+    assert simulated.heartbeat("b") is ErrorCode.REBALANCE_IN_PROGRESS
+    simulated.join("b")
+    assert simulated.group.generation == 2
 
 
-def test_a_follower_that_reads_something_else_now_makes_all_join_again() -> None:
-    played = stable("a", "b")
-    played.join("b", protocols=(AssignmentProtocol("range", b"other topics"),))
-    assert played.group.state is PREPARING
+def test_changed_subscription_starts_a_rebalance() -> None:
+    simulated = stable_group("a", "b")
+    simulated.join("b", protocols=(AssignmentProtocol("range", b"other topics"),))
+    assert simulated.group.state is PREPARING
 
 
-def test_who_does_not_come_in_time_is_out() -> None:
-    played = stable("a", "b")
-    leader = played.join("a")
-    played.end(JOIN_TIMER)
-    assert list(played.group.members) == ["a"]
-    assert [each.member_id for each in played.joins[leader].members] == ["a"]
-    assert session_timer("b") not in played.timers
-    assert played.heartbeat("b") is ErrorCode.UNKNOWN_MEMBER_ID
+def test_member_that_misses_the_rebalance_is_removed() -> None:
+    simulated = stable_group("a", "b")
+    leader = simulated.join("a")
+    simulated.expire(JOIN_TIMER)
+    assert list(simulated.group.members) == ["a"]
+    assert [each.member_id for each in simulated.joins[leader].members] == ["a"]
+    assert session_timer("b") not in simulated.timers
+    assert simulated.heartbeat("b") is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_leader_that_does_not_come_in_time_is_succeeded() -> None:
-    played = stable("a", "b", "c")
-    played.join("c", protocols=(AssignmentProtocol("range", b"new"),))
-    b = played.join("b")
-    played.end(JOIN_TIMER)
-    assert played.joins[b].leader == "b"
+def test_leader_that_misses_the_rebalance_is_replaced() -> None:
+    simulated = stable_group("a", "b", "c")
+    simulated.join("c", protocols=(AssignmentProtocol("range", b"new"),))
+    b = simulated.join("b")
+    simulated.expire(JOIN_TIMER)
+    assert simulated.joins[b].leader == "b"
 
 
-def test_a_group_that_is_full_takes_nobody_else() -> None:
-    played = stable("a", "b", limits=TWO_AT_MOST)
-    ticket = played.join()
-    assert played.join_code(ticket) is ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert played.joins[ticket].member_id == ""
-    assert played.group.state is STABLE
+def test_full_group_rejects_new_members() -> None:
+    simulated = stable_group("a", "b", limits=TWO_MEMBERS_MAX)
+    ticket = simulated.join()
+    assert simulated.join_code(ticket) is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert simulated.joins[ticket].member_id == ""
+    assert simulated.group.state is STABLE
 
 
-def test_the_last_to_come_are_out_if_a_group_has_become_too_large() -> None:
-    played = stable("a", "b", "c")
-    played.limits = TWO_AT_MOST
-    played.join("a")
-    played.join("c")
-    ticket = played.join("b")
-    assert played.join_code(ticket) is ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert list(played.group.members) == ["a", "c"]
-    assert played.group.generation == 2
+def test_last_members_are_removed_if_group_is_too_large() -> None:
+    simulated = stable_group("a", "b", "c")
+    simulated.limits = TWO_MEMBERS_MAX
+    simulated.join("a")
+    simulated.join("c")
+    ticket = simulated.join("b")
+    assert simulated.join_code(ticket) is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert list(simulated.group.members) == ["a", "c"]
+    assert simulated.group.generation == 2
 
 
-def test_a_member_that_asks_again_is_answered_on_both() -> None:
-    played = stable("a", "b")
-    first, second = played.join("a"), played.join("a")
-    assert played.join_code(first) is ErrorCode.REBALANCE_IN_PROGRESS
-    played.join("b")
-    assert played.join_code(second) is ErrorCode.NONE
+def test_repeated_join_answers_the_first_request() -> None:
+    simulated = stable_group("a", "b")
+    first, second = simulated.join("a"), simulated.join("a")
+    assert simulated.join_code(first) is ErrorCode.REBALANCE_IN_PROGRESS
+    simulated.join("b")
+    assert simulated.join_code(second) is ErrorCode.NONE
 
 
-def test_a_newcomer_that_is_never_answered_has_five_minutes() -> None:
-    played = stable("a")
-    ticket = played.join(new="b")
-    assert played.timers[session_timer("b")] == 300_000
-    played.end_session("b")
-    assert played.join_code(ticket) is ErrorCode.UNKNOWN_MEMBER_ID
+def test_new_member_without_response_has_five_minutes() -> None:
+    simulated = stable_group("a")
+    ticket = simulated.join(new="b")
+    assert simulated.timers[session_timer("b")] == 300_000
+    simulated.expire_session("b")
+    assert simulated.join_code(ticket) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 # ---- syncing
 
 
-def test_an_assignment_is_stored_before_anybody_hears_of_it() -> None:
-    played = PlayedGroup()
-    played.join(new="a")
-    played.join(new="b")
-    played.end(JOIN_TIMER)
-    played.end(JOIN_TIMER)
-    b = played.sync("b")
-    a = played.sync("a", {"a": b"one", "b": b"two"})
-    assert played.open() == {a, b}
-    assert SYNC_TIMER not in played.timers
-    (store,) = played.stores
+def test_assignment_is_stored_before_it_is_sent() -> None:
+    simulated = SimulatedGroup()
+    simulated.join(new="a")
+    simulated.join(new="b")
+    simulated.expire(JOIN_TIMER)
+    simulated.expire(JOIN_TIMER)
+    b = simulated.sync("b")
+    a = simulated.sync("a", {"a": b"one", "b": b"two"})
+    assert simulated.open_tickets() == {a, b}
+    assert SYNC_TIMER not in simulated.timers
+    (store,) = simulated.stores
     assert [(each.member_id, each.assignment) for each in store.snapshot.members] == [
         ("a", b"one"),
         ("b", b"two"),
     ]
     assert store.snapshot[:5] == ("readers", "consumer", 1, "range", "a")
-    played.stored()
-    assert played.group.state is STABLE
-    assert (played.syncs[a].assignment, played.syncs[b].assignment) == (b"one", b"two")
-    assert played.timers[session_timer("a")] == SESSION_MS
+    simulated.finish_store()
+    assert simulated.group.state is STABLE
+    assert (simulated.syncs[a].assignment, simulated.syncs[b].assignment) == (b"one", b"two")
+    assert simulated.timers[session_timer("a")] == SESSION_MS
 
 
-def test_an_assignment_that_cannot_be_stored_is_told_and_all_join_again() -> None:
-    played = PlayedGroup()
-    played.join(new="a")
-    played.end(JOIN_TIMER)
-    ticket = played.sync("a", {"a": b"one"})
-    played.stored(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    assert played.sync_code(ticket) is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert played.group.state is PREPARING
+def test_failed_store_starts_a_rebalance() -> None:
+    simulated = SimulatedGroup()
+    simulated.join(new="a")
+    simulated.expire(JOIN_TIMER)
+    ticket = simulated.sync("a", {"a": b"one"})
+    simulated.finish_store(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert simulated.sync_code(ticket) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert simulated.group.state is PREPARING
 
 
-def test_a_generation_has_one_assignment_even_if_its_leader_asks_twice() -> None:
-    played = PlayedGroup()
-    played.join(new="a")
-    played.end(JOIN_TIMER)
-    first = played.sync("a", {"a": b"one"})
-    second = played.sync("a", {"a": b"two"})
-    assert len(played.stores) == 1
-    played.stored()
-    assert played.sync_code(first) is ErrorCode.REBALANCE_IN_PROGRESS
-    assert played.syncs[second].assignment == b"one"
+def test_repeated_sync_of_leader_keeps_first_assignment() -> None:
+    simulated = SimulatedGroup()
+    simulated.join(new="a")
+    simulated.expire(JOIN_TIMER)
+    first = simulated.sync("a", {"a": b"one"})
+    second = simulated.sync("a", {"a": b"two"})
+    assert len(simulated.stores) == 1
+    simulated.finish_store()
+    assert simulated.sync_code(first) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert simulated.syncs[second].assignment == b"one"
 
 
-def test_what_was_stored_for_a_generation_that_is_over_is_not_given_out() -> None:
-    played = PlayedGroup()
-    played.join(new="a")
-    played.end(JOIN_TIMER)
-    ticket = played.sync("a", {"a": b"one"})
-    played.join(new="b")
-    assert played.sync_code(ticket) is ErrorCode.REBALANCE_IN_PROGRESS
-    played.join("a")
-    assert played.group.generation == 2
-    played.sync("a", {"a": b"of the second"})
-    played.stored()
-    assert played.group.state is COMPLETING
-    played.stored()
-    assert played.group.state is STABLE
-    assert played.group.members["a"].assignment == b"of the second"
+def test_assignment_of_old_generation_is_not_sent() -> None:
+    simulated = SimulatedGroup()
+    simulated.join(new="a")
+    simulated.expire(JOIN_TIMER)
+    ticket = simulated.sync("a", {"a": b"one"})
+    simulated.join(new="b")
+    assert simulated.sync_code(ticket) is ErrorCode.REBALANCE_IN_PROGRESS
+    simulated.join("a")
+    assert simulated.group.generation == 2
+    simulated.sync("a", {"a": b"two"})
+    simulated.finish_store()
+    assert simulated.group.state is COMPLETING
+    simulated.finish_store()
+    assert simulated.group.state is STABLE
+    assert simulated.group.members["a"].assignment == b"two"
 
 
-def test_a_member_that_was_forgotten_by_the_leader_is_given_nothing() -> None:
-    played = PlayedGroup()
-    played.join(new="a")
-    played.join(new="b")
-    played.end(JOIN_TIMER)
-    played.end(JOIN_TIMER)
-    played.sync("a", {"a": b"all"})
-    played.stored()
-    assert played.syncs[played.sync("b")].assignment == b""
+def test_member_without_assignment_gets_empty_one() -> None:
+    simulated = SimulatedGroup()
+    simulated.join(new="a")
+    simulated.join(new="b")
+    simulated.expire(JOIN_TIMER)
+    simulated.expire(JOIN_TIMER)
+    simulated.sync("a", {"a": b"all"})
+    simulated.finish_store()
+    assert simulated.syncs[simulated.sync("b")].assignment == b""
 
 
 @pytest.mark.parametrize(
@@ -315,47 +315,45 @@ def test_a_member_that_was_forgotten_by_the_leader_is_given_nothing() -> None:
         ({"member_id": "a", "protocol_type": "consumer", "protocol": "range"}, ErrorCode.NONE),
     ],
 )
-def test_a_sync_that_does_not_fit_is_refused(
-    options: dict[str, object], expected: ErrorCode
-) -> None:
-    played = stable("a", "static-s")
-    ticket = played.sync(**options)  # type: ignore[arg-type]
-    assert played.sync_code(ticket) is expected
+def test_invalid_sync_is_rejected(options: dict[str, object], expected: ErrorCode) -> None:
+    simulated = stable_group("a", "static-s")
+    ticket = simulated.sync(**options)  # type: ignore[arg-type]
+    assert simulated.sync_code(ticket) is expected
 
 
-def test_members_that_do_not_ask_for_their_assignment_are_out() -> None:
-    played = PlayedGroup()
-    played.join(new="a")
-    played.join(new="b")
-    played.end(JOIN_TIMER)
-    played.end(JOIN_TIMER)
-    assert played.timers[SYNC_TIMER] == REBALANCE_MS
-    waits = played.sync("b")
-    played.end(SYNC_TIMER)
-    assert played.sync_code(waits) is ErrorCode.REBALANCE_IN_PROGRESS
-    assert list(played.group.members) == ["b"]
-    assert played.group.leader == "b"
-    assert played.group.state is PREPARING
+def test_members_without_sync_are_removed() -> None:
+    simulated = SimulatedGroup()
+    simulated.join(new="a")
+    simulated.join(new="b")
+    simulated.expire(JOIN_TIMER)
+    simulated.expire(JOIN_TIMER)
+    assert simulated.timers[SYNC_TIMER] == REBALANCE_MS
+    waits = simulated.sync("b")
+    simulated.expire(SYNC_TIMER)
+    assert simulated.sync_code(waits) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert list(simulated.group.members) == ["b"]
+    assert simulated.group.leader == "b"
+    assert simulated.group.state is PREPARING
 
 
-def test_the_time_to_ask_for_an_assignment_ends_with_its_generation() -> None:
-    played = PlayedGroup()
-    played.join(new="a")
-    played.end(JOIN_TIMER)
-    assert SYNC_TIMER in played.timers
-    played.join(new="b")
-    assert played.group.state is PREPARING
-    assert SYNC_TIMER not in played.timers
-    assert not played.group.unsynced
+def test_sync_timer_ends_with_its_generation() -> None:
+    simulated = SimulatedGroup()
+    simulated.join(new="a")
+    simulated.expire(JOIN_TIMER)
+    assert SYNC_TIMER in simulated.timers
+    simulated.join(new="b")
+    assert simulated.group.state is PREPARING
+    assert SYNC_TIMER not in simulated.timers
+    assert not simulated.group.unsynced
 
 
-def test_a_sync_during_a_rebalance_sends_the_member_back_to_join() -> None:
-    played = stable("a", "b")
-    played.join("a")
-    assert played.sync_code(played.sync("b")) is ErrorCode.REBALANCE_IN_PROGRESS
+def test_sync_during_rebalance_is_rejected() -> None:
+    simulated = stable_group("a", "b")
+    simulated.join("a")
+    assert simulated.sync_code(simulated.sync("b")) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-# ---- staying and leaving
+# ---- heartbeats and leaving
 
 
 @pytest.mark.parametrize(
@@ -369,79 +367,79 @@ def test_a_sync_during_a_rebalance_sends_the_member_back_to_join() -> None:
         ({"member_id": "static-s", "instance": "another"}, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_a_heartbeat_is_answered(options: dict[str, object], expected: ErrorCode) -> None:
-    played = stable("a", "static-s")
-    assert played.heartbeat(**options) is expected  # type: ignore[arg-type]
+def test_heartbeat_error_codes(options: dict[str, object], expected: ErrorCode) -> None:
+    simulated = stable_group("a", "static-s")
+    assert simulated.heartbeat(**options) is expected  # type: ignore[arg-type]
 
 
-def test_a_heartbeat_begins_the_session_anew() -> None:
-    played = stable("a")
-    del played.timers[session_timer("a")]
-    assert played.heartbeat("a") is ErrorCode.NONE
-    assert played.timers[session_timer("a")] == SESSION_MS
+def test_heartbeat_renews_the_session() -> None:
+    simulated = stable_group("a")
+    del simulated.timers[session_timer("a")]
+    assert simulated.heartbeat("a") is ErrorCode.NONE
+    assert simulated.timers[session_timer("a")] == SESSION_MS
 
 
-def test_a_member_that_is_not_heard_of_is_out_and_the_others_join_again() -> None:
-    played = stable("a", "b")
-    played.end_session("a")
-    assert played.group.state is PREPARING
-    assert played.heartbeat("b") is ErrorCode.REBALANCE_IN_PROGRESS
-    ticket = played.join("b")
-    assert played.joins[ticket].leader == "b"
+def test_expired_session_removes_member_and_starts_rebalance() -> None:
+    simulated = stable_group("a", "b")
+    simulated.expire_session("a")
+    assert simulated.group.state is PREPARING
+    assert simulated.heartbeat("b") is ErrorCode.REBALANCE_IN_PROGRESS
+    ticket = simulated.join("b")
+    assert simulated.joins[ticket].leader == "b"
 
 
-def test_who_waits_for_the_coordinator_need_not_be_heard_of() -> None:
-    played = stable("a", "b")
-    joins = played.join("a")
-    played.end_session("a")
-    assert played.open() == {joins}
-    played.join("b")
-    assert played.timers[session_timer("a")] == SESSION_MS
-    syncs = played.sync("b")
-    played.end_session("b")
-    assert played.open() == {syncs}
-    played.sync("a", {})
-    played.stored()
-    assert played.timers[session_timer("b")] == SESSION_MS
+def test_waiting_member_does_not_expire() -> None:
+    simulated = stable_group("a", "b")
+    joins = simulated.join("a")
+    simulated.expire_session("a")
+    assert simulated.open_tickets() == {joins}
+    simulated.join("b")
+    assert simulated.timers[session_timer("a")] == SESSION_MS
+    syncs = simulated.sync("b")
+    simulated.expire_session("b")
+    assert simulated.open_tickets() == {syncs}
+    simulated.sync("a", {})
+    simulated.finish_store()
+    assert simulated.timers[session_timer("b")] == SESSION_MS
 
 
-def test_the_last_member_that_leaves_leaves_an_empty_group_that_is_stored() -> None:
-    played = stable("a")
-    played.now_ms = 77
-    assert played.leave("a") is ErrorCode.NONE
-    assert (played.group.state, played.group.generation) == (EMPTY, 2)
-    assert not played.timers
-    snapshot = played.stored(ErrorCode.NOT_COORDINATOR).snapshot
+def test_group_without_members_is_stored_empty() -> None:
+    simulated = stable_group("a")
+    simulated.now_ms = 77
+    assert simulated.leave("a") is ErrorCode.NONE
+    assert (simulated.group.state, simulated.group.generation) == (EMPTY, 2)
+    assert not simulated.timers
+    snapshot = simulated.finish_store(ErrorCode.NOT_COORDINATOR).snapshot
     assert snapshot == ("readers", "consumer", 2, None, None, 77, ())
-    assert played.group.state is EMPTY
-    assert played.heartbeat("a") is ErrorCode.UNKNOWN_MEMBER_ID
-    assert played.join_code(played.join("a")) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert simulated.group.state is EMPTY
+    assert simulated.heartbeat("a") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert simulated.join_code(simulated.join("a")) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_an_empty_group_takes_members_of_another_kind() -> None:
-    played = stable("a")
-    played.leave("a")
-    played.join(new="w", protocol_type="connect", protocols=(AssignmentProtocol("default", b""),))
-    played.end(JOIN_TIMER)
-    assert (played.group.protocol_type, played.group.protocol) == ("connect", "default")
+def test_empty_group_accepts_another_protocol_type() -> None:
+    simulated = stable_group("a")
+    simulated.leave("a")
+    simulated.join(new="w", protocol_type="connect", protocols=(AssignmentProtocol("default", b""),))
+    simulated.expire(JOIN_TIMER)
+    assert (simulated.group.protocol_type, simulated.group.protocol) == ("connect", "default")
 
 
-def test_a_member_that_leaves_while_it_waits_is_told_so() -> None:
-    played = stable("a", "b")
-    ticket = played.join("a")
-    assert played.leave("a") is ErrorCode.NONE
-    assert played.join_code(ticket) is ErrorCode.UNKNOWN_MEMBER_ID
+def test_leaving_member_gets_unknown_member_id_for_its_join() -> None:
+    simulated = stable_group("a", "b")
+    ticket = simulated.join("a")
+    assert simulated.leave("a") is ErrorCode.NONE
+    assert simulated.join_code(ticket) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_member_that_is_removed_while_it_waits_for_its_assignment_is_told_so() -> None:
-    played = PlayedGroup()
-    played.join(new="a")
-    played.join(new="b")
-    played.end(JOIN_TIMER)
-    played.end(JOIN_TIMER)
-    ticket = played.sync("b")
-    assert played.leave("b") is ErrorCode.NONE
-    assert played.sync_code(ticket) is ErrorCode.UNKNOWN_MEMBER_ID
+def test_removed_member_gets_unknown_member_id_for_its_sync() -> None:
+    simulated = SimulatedGroup()
+    simulated.join(new="a")
+    simulated.join(new="b")
+    simulated.expire(JOIN_TIMER)
+    simulated.expire(JOIN_TIMER)
+    ticket = simulated.sync("b")
+    assert simulated.leave("b") is ErrorCode.NONE
+    assert simulated.sync_code(ticket) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize(
@@ -457,9 +455,9 @@ def test_a_member_that_is_removed_while_it_waits_for_its_assignment_is_told_so()
         ("pending", None, ErrorCode.NONE),
     ],
 )
-def test_leaving_by_id_or_by_instance_id(
+def test_leave_by_member_id_or_instance_id(
     member_id: str, instance: str | None, expected: ErrorCode
 ) -> None:
-    played = stable("a", "static-s")
-    played.join(new="pending", requires_member_id=True)
-    assert played.leave(member_id, instance=instance) is expected
+    simulated = stable_group("a", "static-s")
+    simulated.join(new="pending", requires_member_id=True)
+    assert simulated.leave(member_id, instance=instance) is expected

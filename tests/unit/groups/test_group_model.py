@@ -1,4 +1,4 @@
-"""Whatever members, timers and the log do to a group, and in whatever order, these things hold."""
+"""Model test of a group: invariants under any order of members, timers and log results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from barnabas.groups.group_transition import (
     GroupLimits,
     session_timer,
 )
-from tests.unit.groups.played_group import PlayedGroup
+from tests.unit.groups.simulated_group import SimulatedGroup
 
 PROTOCOLS = st.sampled_from(
     [
@@ -27,11 +27,11 @@ PROTOCOLS = st.sampled_from(
     ]
 )
 INSTANCES = st.sampled_from([None, None, "one", "two"])
-WHO = st.integers(0, 9)
+MEMBER_INDEX = st.integers(0, 9)
 
 
 class GroupModel(RuleBasedStateMachine):
-    played: PlayedGroup
+    simulated: SimulatedGroup
 
     @initialize(
         delay_ms=st.sampled_from([0, 3000]),
@@ -39,7 +39,7 @@ class GroupModel(RuleBasedStateMachine):
         first=st.lists(INSTANCES, max_size=4),
     )
     def create(self, delay_ms: int, members_max: int, first: list[str | None]) -> None:
-        self.played = PlayedGroup(
+        self.simulated = SimulatedGroup(
             GroupLimits(
                 session_timeout_ms_min=0,
                 session_timeout_ms_max=100_000,
@@ -49,19 +49,19 @@ class GroupModel(RuleBasedStateMachine):
         )
         self.ids = ["nobody"]
         self.generation = 0
-        self.given: dict[int, dict[str, bytes]] = {}
-        """What the log took as each generation's assignment, when its members were told."""
+        self.stored_assignments: dict[int, dict[str, bytes]] = {}
+        """The stored assignment of each generation."""
         for instance in first:
-            self.come(
+            self.join_new(
                 instance, (AssignmentProtocol("range", b"r"),), requires_member_id=False, skip=False
             )
 
     @property
     def group(self) -> Group:
-        return self.played.group
+        return self.simulated.group
 
-    def someone(self, who: int) -> str:
-        """Now and then one that has left long ago."""
+    def pick_member(self, who: int) -> str:
+        """Return a member id, sometimes that of a member that left long ago."""
         known = [*self.group.members, *self.group.pending_members]
         return known[who % len(known)] if known and who < 9 else self.ids[-1]
 
@@ -69,7 +69,7 @@ class GroupModel(RuleBasedStateMachine):
         member = self.group.members.get(member_id)
         return None if member is None else member.instance_id
 
-    # ---- what may happen
+    # ---- rules
 
     @rule(
         instance=INSTANCES,
@@ -77,16 +77,16 @@ class GroupModel(RuleBasedStateMachine):
         requires_member_id=st.booleans(),
         skip=st.booleans(),
     )
-    def somebody_comes(
+    def new_member_joins(
         self,
         instance: str | None,
         protocols: tuple[AssignmentProtocol, ...],
         requires_member_id: bool,
         skip: bool,
     ) -> None:
-        self.come(instance, protocols, requires_member_id=requires_member_id, skip=skip)
+        self.join_new(instance, protocols, requires_member_id=requires_member_id, skip=skip)
 
-    def come(
+    def join_new(
         self,
         instance: str | None,
         protocols: tuple[AssignmentProtocol, ...],
@@ -95,7 +95,7 @@ class GroupModel(RuleBasedStateMachine):
         skip: bool,
     ) -> None:
         self.ids.append(f"m{len(self.ids)}")
-        self.played.join(
+        self.simulated.join(
             new=self.ids[-1],
             instance=instance,
             protocols=protocols,
@@ -103,128 +103,134 @@ class GroupModel(RuleBasedStateMachine):
             may_skip=skip,
         )
 
-    @rule(who=WHO, protocols=PROTOCOLS)
-    def join_again(self, who: int, protocols: tuple[AssignmentProtocol, ...]) -> None:
-        member_id = self.someone(who)
+    @rule(who=MEMBER_INDEX, protocols=PROTOCOLS)
+    def rejoin(self, who: int, protocols: tuple[AssignmentProtocol, ...]) -> None:
+        member_id = self.pick_member(who)
         instance = self.instance_of(member_id)
-        self.played.join(member_id, instance=instance, protocols=protocols)
+        self.simulated.join(member_id, instance=instance, protocols=protocols)
 
     @rule()
-    def all_join_again(self) -> None:
+    def all_rejoin(self) -> None:
         for member in list(self.group.members.values()):
             if member.join is None and member.member_id in self.group.members:
                 of = member.instance_id
-                self.played.join(member.member_id, instance=of, protocols=member.protocols)
+                self.simulated.join(member.member_id, instance=of, protocols=member.protocols)
 
-    @rule(who=WHO, behind=st.integers(0, 4))
+    @rule(who=MEMBER_INDEX, behind=st.integers(0, 4))
     def sync(self, who: int, behind: int) -> None:
-        member_id = self.someone(who)
+        member_id = self.pick_member(who)
         generation = self.group.generation - (behind == 4)
-        self.played.sync(member_id, self.assignments(), generation=generation)
+        self.simulated.sync(member_id, self.assignments(), generation=generation)
 
     @rule()
     def all_sync(self) -> None:
         for member_id in list(self.group.unsynced):
-            self.played.sync(member_id, self.assignments())
+            self.simulated.sync(member_id, self.assignments())
 
     def assignments(self) -> dict[str, bytes]:
-        """Different each time, so that a second one would be noticed."""
-        return {each: f"{each} {len(self.played.asked)}".encode() for each in self.group.members}
+        """Return assignments that differ each time, so that a second one would be noticed."""
+        return {
+            each: f"{each} {len(self.simulated.tickets)}".encode() for each in self.group.members
+        }
 
-    @rule(who=WHO)
+    @rule(who=MEMBER_INDEX)
     def heartbeat(self, who: int) -> None:
-        member_id = self.someone(who)
-        code = self.played.heartbeat(member_id, instance=self.instance_of(member_id))
+        member_id = self.pick_member(who)
+        code = self.simulated.heartbeat(member_id, instance=self.instance_of(member_id))
         assert (code is ErrorCode.UNKNOWN_MEMBER_ID) == (member_id not in self.group.members)
 
-    @rule(who=WHO)
+    @rule(who=MEMBER_INDEX)
     def leave(self, who: int) -> None:
-        member_id = self.someone(who)
-        self.played.leave(member_id, instance=self.instance_of(member_id))
+        member_id = self.pick_member(who)
+        self.simulated.leave(member_id, instance=self.instance_of(member_id))
         assert member_id not in self.group.members
 
-    @precondition(lambda self: JOIN_TIMER in self.played.timers)
+    @precondition(lambda self: JOIN_TIMER in self.simulated.timers)
     @rule()
-    def the_time_to_join_is_over(self) -> None:
-        self.played.end(JOIN_TIMER)
+    def join_timer_expires(self) -> None:
+        self.simulated.expire(JOIN_TIMER)
 
     @precondition(lambda self: self.group.members)
     @rule()
-    def everybody_does_its_part(self) -> None:
-        """So far as nobody else comes between: in the end the group is stable."""
-        self.all_join_again()
-        while JOIN_TIMER in self.played.timers:
-            self.played.end(JOIN_TIMER)
+    def all_members_cooperate(self) -> None:
+        """Without interference the group becomes stable."""
+        self.all_rejoin()
+        while JOIN_TIMER in self.simulated.timers:
+            self.simulated.expire(JOIN_TIMER)
         self.all_sync()
-        while self.played.stores:
-            self.the_log_says(ErrorCode.NONE)
+        while self.simulated.stores:
+            self.complete_store(ErrorCode.NONE)
         assert self.group.state is GroupState.STABLE
 
-    @precondition(lambda self: self.played.timers)
-    @rule(which=WHO)
-    def time_is_over(self, which: int) -> None:
-        timers = sorted(self.played.timers, key=str)
-        self.played.end(timers[which % len(timers)])
+    @precondition(lambda self: self.simulated.timers)
+    @rule(which=MEMBER_INDEX)
+    def any_timer_expires(self, which: int) -> None:
+        timers = sorted(self.simulated.timers, key=str)
+        self.simulated.expire(timers[which % len(timers)])
 
-    @precondition(lambda self: self.played.stores)
+    @precondition(lambda self: self.simulated.stores)
     @rule(code=st.sampled_from([ErrorCode.NONE, ErrorCode.NONE, ErrorCode.NOT_COORDINATOR]))
-    def the_log_has_spoken(self, code: ErrorCode) -> None:
-        self.the_log_says(code)
+    def store_completes(self, code: ErrorCode) -> None:
+        self.complete_store(code)
 
-    def the_log_says(self, code: ErrorCode) -> None:
+    def complete_store(self, code: ErrorCode) -> None:
         before = self.group.state
-        store = self.played.stored(code)
+        store = self.simulated.finish_store(code)
         if before is GroupState.COMPLETING_REBALANCE and self.group.state is GroupState.STABLE:
             assert isinstance(store.purpose, AssignmentPurpose)
             assert code is ErrorCode.NONE
-            assert self.group.generation not in self.given, "one assignment per generation"
-            self.given[self.group.generation] = dict(store.purpose.assignments)
+            assert self.group.generation not in self.stored_assignments, (
+                "one assignment per generation"
+            )
+            self.stored_assignments[self.group.generation] = dict(store.purpose.assignments)
 
-    # ---- what must hold
+    # ---- invariants
 
     @invariant()
-    def the_generation_only_grows(self) -> None:
+    def generation_never_decreases(self) -> None:
         assert self.group.generation >= self.generation
         self.generation = self.group.generation
 
     @invariant()
-    def members_hold_what_their_generation_was_given(self) -> None:
+    def members_have_assignment_of_their_generation(self) -> None:
         if self.group.state is GroupState.STABLE:
-            given = set(self.given[self.group.generation].values())
-            assert {member.assignment for member in self.group.members.values()} <= given
+            stored_assignments = set(self.stored_assignments[self.group.generation].values())
+            assert {
+                member.assignment for member in self.group.members.values()
+            } <= stored_assignments
 
     @invariant()
-    def everybody_who_waits_will_be_answered(self) -> None:
-        """By the end of the rebalance, which has a timer; by the log; or by the session of somebody else."""
-        group, played = self.group, self.played
+    def waiting_requests_will_be_answered(self) -> None:
+        """The join timer, the log or the session of another member answers them."""
+        group, simulated = self.group, self.simulated
         joins = {each.join for each in group.members.values()} - {None}
         syncs = {each.sync for each in group.members.values()} - {None}
-        waiting: set[Ticket | None] = {*played.open()}
-        assert waiting == joins | syncs, "answered, or waiting in the group, and not both"
+        waiting: set[Ticket | None] = {*simulated.open_tickets()}
+        assert waiting == joins | syncs, "each ticket is either answered or waits in the group"
         if group.state is GroupState.PREPARING_REBALANCE:
-            assert JOIN_TIMER in played.timers
+            assert JOIN_TIMER in simulated.timers
             assert not syncs
         elif joins:
             assert group.state is GroupState.STABLE
-            assert played.stores
+            assert simulated.stores
         if syncs:
             assert group.state is GroupState.COMPLETING_REBALANCE
-            assert played.stores or SYNC_TIMER in played.timers
+            assert simulated.stores or SYNC_TIMER in simulated.timers
 
     @invariant()
-    def everybody_who_does_not_wait_must_be_heard_of(self) -> None:
+    def members_without_request_have_a_session(self) -> None:
         group = self.group
         for member in group.members.values():
             if (member.join is None and member.sync is None) or member.is_new:
-                assert session_timer(member.member_id) in self.played.timers
+                assert session_timer(member.member_id) in self.simulated.timers
         for member_id in group.pending_members:
-            assert session_timer(member_id) in self.played.timers
+            assert session_timer(member_id) in self.simulated.timers
 
     @invariant()
-    def no_timer_is_left_behind(self) -> None:
+    def no_timer_leaks(self) -> None:
         group = self.group
         sessions = {session_timer(each) for each in (*group.members, *group.pending_members)}
-        rest = self.played.timers.keys() - sessions
+        rest = self.simulated.timers.keys() - sessions
         if group.state is GroupState.PREPARING_REBALANCE:
             assert rest == {JOIN_TIMER}
         else:
@@ -232,7 +238,7 @@ class GroupModel(RuleBasedStateMachine):
             assert (SYNC_TIMER in rest) == bool(group.unsynced)
 
     @invariant()
-    def a_static_member_is_in_it_once(self) -> None:
+    def instance_ids_are_unique(self) -> None:
         members = self.group.members.values()
         static = [each.instance_id for each in members if each.instance_id is not None]
         assert len(static) == len(set(static))
@@ -241,7 +247,7 @@ class GroupModel(RuleBasedStateMachine):
         }
 
     @invariant()
-    def what_is_counted_is_right(self) -> None:
+    def counters_are_consistent(self) -> None:
         group = self.group
         assert group.joined_count == sum(each.join is not None for each in group.members.values())
         names = [{protocol.name for protocol in each.protocols} for each in group.members.values()]
@@ -252,7 +258,7 @@ class GroupModel(RuleBasedStateMachine):
         assert group.unsynced.keys() <= group.members.keys()
 
     @invariant()
-    def a_group_with_members_has_a_leader_among_them(self) -> None:
+    def leader_is_a_member(self) -> None:
         group = self.group
         assert (group.leader in group.members) if group.members else group.leader is None
         if group.state is GroupState.EMPTY:
@@ -263,8 +269,8 @@ class GroupModel(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "played"):
-            self.played.turn(lambda turn: end_group(turn, ErrorCode.NOT_COORDINATOR))
-            assert not self.played.open()
+            self.simulated.run(lambda turn: end_group(turn, ErrorCode.NOT_COORDINATOR))
+            assert not self.simulated.open_tickets()
 
 
 GroupModel.TestCase.settings = settings(max_examples=80, stateful_step_count=40)

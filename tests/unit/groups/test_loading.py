@@ -1,4 +1,4 @@
-"""Taking over the groups of a partition: what its log comes to, and what happens beside it."""
+"""Loading the groups of a partition from its log."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ COMPACT = replace(
 SNAPSHOT = GroupSnapshot("app", "consumer", 4, None, None, NOW_MS)
 COMMIT = bytes.fromhex("00000001")
 ABORT = bytes.fromhex("00000000")
-KEY_OF_A_NEWER_BROKER = bytes.fromhex("0009 0003 617070")
+UNKNOWN_KEY = bytes.fromhex("0009 0003 617070")
 
 
-class Taken:
-    """Stands where the coordinator will be."""
+class FakeCoordinator:
+    """Receives the loaded groups in place of the coordinator."""
 
     def __init__(self) -> None:
         self.groups: dict[str, LoadedGroup] = {}
@@ -62,16 +62,16 @@ class Taken:
         return {partition: value.offset for partition, value in committed.items()}
 
 
-class Loading:
-    """A broker whose logs hold what groups have written, and who reads them."""
+class LoadingBroker:
+    """Broker with group records in its logs, and the loader that reads them."""
 
     def __init__(self, nodes: Nodes) -> None:
         self.nodes = nodes
         self.node = nodes[1]
-        self.taken = Taken()
+        self.coordinator = FakeCoordinator()
         node = self.node
         self.store = GroupStore(node.config, node.replicas, node.metadata, StandingClock())
-        self.loader = GroupLoader(self.store, self.taken)
+        self.loader = GroupLoader(self.store, self.coordinator)
         self.tasks = Tasks()
         self.epochs = count(1)
 
@@ -87,23 +87,23 @@ class Loading:
         self.node.replicas.on_leadership[TOPIC] = self.loader.leadership_changed
         self.tasks.start("load", self.loader.run())
 
-    async def load(self) -> Taken:
-        """Begin to lead in a new epoch, as if this broker had just taken over."""
+    async def load(self) -> FakeCoordinator:
+        """Become leader in a new epoch and wait until the partition is loaded."""
         self.listen()
         await self.nodes.lead(1, epoch=next(self.epochs))
         assert self.store.is_loading(0)
         await eventually(lambda: self.store.is_led(0))
         assert not self.store.is_loading(0)
-        return self.taken
+        return self.coordinator
 
 
 @pytest.fixture
-async def loading() -> AsyncIterator[Loading]:
+async def loading() -> AsyncIterator[LoadingBroker]:
     nodes = Nodes(Node(1))
     nodes[1].topics.config = COMPACT
     await nodes.start()
     await nodes.lead(1, partitions=2)
-    made = Loading(nodes)
+    made = LoadingBroker(nodes)
     yield made
     await made.tasks.stop()
     await nodes.stop()
@@ -113,30 +113,30 @@ def commit(offset: int, partition: int = 0, group_id: str = "app") -> KeyValue:
     return offset_record(group_id, "orders", partition, OffsetCommitValue(offset, -1, "", NOW_MS))
 
 
-async def test_the_last_record_of_each_key_counts(loading: Loading) -> None:
+async def test_last_record_of_each_key_counts(loading: LoadingBroker) -> None:
     loading.append(commit(1), commit(1, partition=1))
     loading.append(commit(2), commit(9, group_id="other"))
     loading.append(group_metadata_record(SNAPSHOT._replace(generation=3)))
     loading.append(group_metadata_record(SNAPSHOT))
-    taken = await loading.load()
-    assert taken.offsets() == {("orders", 0): 2, ("orders", 1): 1}
-    assert taken.groups["app"].snapshot == SNAPSHOT
-    assert taken.offsets("other") == {("orders", 0): 9}
-    assert taken.groups["other"].snapshot is None
+    coordinator = await loading.load()
+    assert coordinator.offsets() == {("orders", 0): 2, ("orders", 1): 1}
+    assert coordinator.groups["app"].snapshot == SNAPSHOT
+    assert coordinator.offsets("other") == {("orders", 0): 9}
+    assert coordinator.groups["other"].snapshot is None
 
 
-async def test_tombstones_take_away_offsets_and_groups(loading: Loading) -> None:
+async def test_tombstones_remove_offsets_and_groups(loading: LoadingBroker) -> None:
     loading.append(commit(1), commit(1, partition=1), group_metadata_record(SNAPSHOT))
     loading.append(commit(5, group_id="gone"))
     loading.append(offset_tombstone("app", "orders", 0), offset_tombstone("gone", "orders", 0))
     loading.append(group_tombstone("app"))
-    taken = await loading.load()
-    assert taken.offsets() == {("orders", 1): 1}
-    assert taken.groups["app"].snapshot is None
-    assert "gone" not in taken.groups
+    coordinator = await loading.load()
+    assert coordinator.offsets() == {("orders", 1): 1}
+    assert coordinator.groups["app"].snapshot is None
+    assert "gone" not in coordinator.groups
 
 
-async def test_offsets_in_transactions_count_when_these_were_committed(loading: Loading) -> None:
+async def test_transactional_offsets_count_if_committed(loading: LoadingBroker) -> None:
     loading.append(commit(1), commit(1, partition=1), commit(1, partition=2))
     for producer, partition in ((7, 0), (8, 1), (9, 2)):
         loading.append(
@@ -151,22 +151,22 @@ async def test_offsets_in_transactions_count_when_these_were_committed(loading: 
             (marker, b"\x00\x00\x00\x00\x00\x00"),
             producer_id=producer,
             producer_epoch=0,
-            base_sequence=1,  # no matter to who reads it, but to who appends it
+            base_sequence=1,  # the loader ignores it, but an append checks it
             is_transactional=True,
             is_control=True,
         )
-    taken = await loading.load()
-    assert taken.offsets() == {("orders", 0): 2, ("orders", 1): 1, ("orders", 2): 1}
+    coordinator = await loading.load()
+    assert coordinator.offsets() == {("orders", 0): 2, ("orders", 1): 1, ("orders", 2): 1}
 
 
-async def test_what_cannot_be_understood_is_passed_over(loading: Loading) -> None:
-    loading.append((KEY_OF_A_NEWER_BROKER, b"?"), (b"\x00\x01\x00", b"?"), commit(3))
+async def test_unknown_records_are_skipped(loading: LoadingBroker) -> None:
+    loading.append((UNKNOWN_KEY, b"?"), (b"\x00\x01\x00", b"?"), commit(3))
     loading.append((commit(4, partition=1)[0], b"\x00\x63"))
-    taken = await loading.load()
-    assert taken.offsets() == {("orders", 0): 3}
+    coordinator = await loading.load()
+    assert coordinator.offsets() == {("orders", 0): 3}
 
 
-async def test_a_damaged_batch_costs_what_stood_in_it_and_no_more(loading: Loading) -> None:
+async def test_corrupt_batch_is_skipped(loading: LoadingBroker) -> None:
     loading.append(commit(1))
     damaged_at = loading.node.partition().log.segments.active.size
     loading.append(commit(2))
@@ -175,18 +175,20 @@ async def test_a_damaged_batch_costs_what_stood_in_it_and_no_more(loading: Loadi
     with open(path, "r+b") as file:  # noqa: PTH123
         file.seek(damaged_at + 70)
         file.write(b"\xff")
-    taken = await loading.load()
-    assert taken.offsets() == {("orders", 0): 1, ("orders", 1): 3}
+    coordinator = await loading.load()
+    assert coordinator.offsets() == {("orders", 0): 1, ("orders", 1): 3}
 
 
-async def test_what_another_replica_has_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_corrupt_batch_is_repaired_from_another_replica(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(loading_module, "REPAIR_RETRY_SECONDS", 0.5)
     nodes = Nodes(Node(1), Node(2))
     nodes[1].topics.config = nodes[2].topics.config = COMPACT
     await nodes.start()
     await nodes.lead(1)
     await nodes.tell_brokers(partitions=1)
-    loading = Loading(nodes)
+    loading = LoadingBroker(nodes)
     loading.append(commit(1))
     damaged_at = loading.node.partition().log.segments.active.size
     loading.append(commit(2))
@@ -196,71 +198,71 @@ async def test_what_another_replica_has_is_waited_for(monkeypatch: pytest.Monkey
         file.seek(damaged_at + 70)
         file.write(b"\xff")
     try:
-        taken = await loading.load()
-        assert taken.offsets() == {("orders", 0): 2}
+        coordinator = await loading.load()
+        assert coordinator.offsets() == {("orders", 0): 2}
     finally:
         await loading.tasks.stop()
         await nodes.stop()
 
 
-async def test_who_no_longer_leads_forgets_and_who_leads_again_reads_anew(loading: Loading) -> None:
+async def test_lost_partition_is_dropped_and_reloaded(loading: LoadingBroker) -> None:
     loading.append(commit(1))
-    taken = await loading.load()
+    coordinator = await loading.load()
     loading.node.partition().stop_leading()
     loading.node.replicas.notify_leadership(loading.node.partition())
-    assert taken.dropped == [0]
+    assert coordinator.dropped == [0]
     assert not loading.store.is_led(0)
     await loading.nodes.lead(1, epoch=next(loading.epochs))
     await eventually(lambda: loading.store.is_led(0))
-    assert taken.offsets() == {("orders", 0): 1}
+    assert coordinator.offsets() == {("orders", 0): 1}
 
 
-async def test_a_new_epoch_of_the_same_leader_changes_nothing(loading: Loading) -> None:
+async def test_new_epoch_of_same_leader_reloads_nothing(loading: LoadingBroker) -> None:
     loading.append(commit(1))
-    taken = await loading.load()
-    before = dict(taken.groups)
+    coordinator = await loading.load()
+    before = dict(coordinator.groups)
     await loading.nodes.lead(1, epoch=next(loading.epochs))
     assert loading.store.is_led(0)
-    assert taken.groups == before
+    assert coordinator.groups == before
 
 
-async def test_leadership_that_is_lost_while_loading_leaves_nothing_behind(
-    loading: Loading,
+async def test_leadership_lost_during_loading_leaves_nothing(
+    loading: LoadingBroker,
 ) -> None:
     for number in range(3):
         loading.append(commit(number, group_id=f"group-{number}"))
     seen: list[LoadedGroup] = []
 
     def take(partition: int, groups: Iterable[LoadedGroup]) -> None:
-        """The first group is taken, and then the controller has other plans."""
+        """Lose the leadership after the first group."""
         seen.extend(groups)
         loading.node.partition().stop_leading()
         loading.node.replicas.notify_leadership(loading.node.partition())
 
-    loading.taken.add_loaded_groups = take  # type: ignore[method-assign]
+    loading.coordinator.add_loaded_groups = take  # type: ignore[method-assign]
     loading.listen()
     await loading.nodes.lead(1, epoch=next(loading.epochs))
-    await eventually(lambda: bool(loading.taken.dropped))
+    await eventually(lambda: bool(loading.coordinator.dropped))
     await eventually(lambda: not loading.loader.loads)
     assert len(seen) == 1
     assert not loading.store.is_led(0)
     assert not loading.store.is_loading(0)
 
 
-async def test_who_leads_again_before_the_last_loading_has_ended_begins_anew(
-    loading: Loading,
+async def test_leadership_regained_during_loading_starts_over(
+    loading: LoadingBroker,
 ) -> None:
-    """Meanwhile another leader has taken back what it read first."""
-    has_read, goes_on = asyncio.Event(), asyncio.Event()
+    """Another leader has truncated the log in between."""
+    has_read, may_continue = asyncio.Event(), asyncio.Event()
     read_records = loading.loader.read_records
 
-    async def slowly(load: PartitionLoad) -> LatestRecords:
+    async def read_slowly(load: PartitionLoad) -> LatestRecords:
         found = await read_records(load)
         has_read.set()
-        await goes_on.wait()
+        await may_continue.wait()
         return found
 
-    loading.loader.read_records = slowly  # type: ignore[method-assign]
+    loading.loader.read_records = read_slowly  # type: ignore[method-assign]
     loading.append(commit(1))
     loading.listen()
     await loading.nodes.lead(1, epoch=next(loading.epochs))
@@ -270,33 +272,33 @@ async def test_who_leads_again_before_the_last_loading_has_ended_begins_anew(
     loading.node.partition().log.truncate_to(0)
     await loading.nodes.lead(1, epoch=next(loading.epochs))
     loading.append(commit(2, partition=1))
-    goes_on.set()
+    may_continue.set()
     await eventually(lambda: loading.store.is_led(0))
-    assert loading.taken.offsets() == {("orders", 1): 2}
+    assert loading.coordinator.offsets() == {("orders", 1): 2}
 
 
-async def test_others_have_their_turns_while_many_groups_are_loaded(loading: Loading) -> None:
+async def test_loading_yields_to_the_event_loop(loading: LoadingBroker) -> None:
     for number in range(100):
         many = [commit(number, partition, f"group-{number}") for partition in range(20)]
         loading.append(*many)
     turns = 0
 
-    async def look() -> None:
+    async def count_turns() -> None:
         nonlocal turns
         while True:
             await asyncio.sleep(0)
             turns += loading.store.is_loading(0)
 
-    loading.tasks.start("look", look())
-    taken = await loading.load()
-    assert len(taken.groups) == 100
-    assert turns >= 2000 // RECORDS_PER_YIELD, "so many records of them are opened in one turn"
+    loading.tasks.start("look", count_turns())
+    coordinator = await loading.load()
+    assert len(coordinator.groups) == 100
+    assert turns >= 2000 // RECORDS_PER_YIELD, "at most RECORDS_PER_TURN records per turn"
 
 
-async def test_compaction_beside_loading_neither_disturbs_it_nor_is_disturbed(
-    loading: Loading,
+async def test_loading_and_compaction_do_not_interfere(
+    loading: LoadingBroker,
 ) -> None:
-    """The log is cleaned over and over while it is read in small pieces."""
+    """The log is cleaned repeatedly while it is read in small pieces."""
     for number in range(150):
         loading.append(commit(number, number % 7), commit(number, group_id=f"group-{number % 5}"))
     loading.loader.buffer_bytes = 300
@@ -311,16 +313,16 @@ async def test_compaction_beside_loading_neither_disturbs_it_nor_is_disturbed(
             await asyncio.sleep(0)
 
     loading.tasks.start("clean", clean())
-    taken = await loading.load()
+    coordinator = await loading.load()
     await eventually(lambda: cleaned > 0)
-    assert taken.offsets() == {("orders", each): 149 - (149 - each) % 7 for each in range(7)}
+    assert coordinator.offsets() == {("orders", each): 149 - (149 - each) % 7 for each in range(7)}
     for each in range(5):
-        assert taken.offsets(f"group-{each}") == {("orders", 0): 145 + each}
-    assert (await loading_again(loading)).offsets() == taken.offsets()
+        assert coordinator.offsets(f"group-{each}") == {("orders", 0): 145 + each}
+    assert (await load_again(loading)).offsets() == coordinator.offsets()
 
 
-async def loading_again(loading: Loading) -> Taken:
-    again = Loading(loading.nodes)
+async def load_again(loading: LoadingBroker) -> FakeCoordinator:
+    again = LoadingBroker(loading.nodes)
     again.epochs = loading.epochs
     try:
         return await again.load()

@@ -1,4 +1,4 @@
-"""What of a group's commits counts, in which order, and for how long."""
+"""Committed offsets of a group: visibility, order and expiration."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def committed(values: Mapping[TopicPartition, OffsetCommitValue]) -> GroupOffset
     return offsets
 
 
-def test_a_commit_counts_when_it_is_in_the_log_and_not_before() -> None:
+def test_commit_is_visible_once_it_is_in_the_log() -> None:
     offsets = GroupOffsets()
     commits = {ONE: at(5)}
     offsets.begin(commits)
@@ -38,7 +38,7 @@ def test_a_commit_counts_when_it_is_in_the_log_and_not_before() -> None:
     assert not offsets.pending
 
 
-def test_a_commit_that_failed_leaves_the_one_before() -> None:
+def test_failed_commit_keeps_previous_offset() -> None:
     offsets = committed({ONE: at(5)})
     commits = {ONE: at(6)}
     offsets.begin(commits)
@@ -47,7 +47,7 @@ def test_a_commit_that_failed_leaves_the_one_before() -> None:
     assert not offsets.pending
 
 
-def test_of_two_commits_the_later_one_in_the_log_wins_whichever_is_answered_first() -> None:
+def test_later_commit_in_the_log_wins() -> None:
     offsets = GroupOffsets()
     first, second = {ONE: at(5)}, {ONE: at(6)}
     offsets.begin(first)
@@ -60,7 +60,7 @@ def test_of_two_commits_the_later_one_in_the_log_wins_whichever_is_answered_firs
     assert offsets.committed[ONE].offset == 7
 
 
-def test_what_was_removed_while_it_was_written_stays_away() -> None:
+def test_offset_removed_during_commit_stays_removed() -> None:
     offsets = GroupOffsets()
     commits = {ONE: at(5)}
     offsets.begin(commits)
@@ -73,37 +73,37 @@ def test_what_was_removed_while_it_was_written_stays_away() -> None:
     assert offsets.committed == later
 
 
-def test_without_members_offsets_expire_when_the_last_has_been_gone_long_enough() -> None:
+def test_offsets_of_empty_group_expire_together() -> None:
     offsets = committed({ONE: at(5, commit_ms=0), TWO: at(5, commit_ms=DAY_MS)})
     assert offsets.expired(3 * DAY_MS - 1, DAY_MS, since_ms=2 * DAY_MS) == []
     assert offsets.expired(3 * DAY_MS, DAY_MS, since_ms=2 * DAY_MS) == [ONE, TWO]
 
 
-def test_without_a_group_each_offset_expires_by_its_own_commit() -> None:
+def test_offsets_without_group_expire_by_commit_time() -> None:
     offsets = committed({ONE: at(5, commit_ms=0), TWO: at(5, commit_ms=DAY_MS)})
     assert offsets.expired(DAY_MS - 1, DAY_MS) == []
     assert offsets.expired(DAY_MS, DAY_MS) == [ONE]
 
 
-def test_topics_that_are_read_stay_however_old_their_commits_are() -> None:
+def test_subscribed_topics_do_not_expire() -> None:
     offsets = committed({ONE: at(5), OTHER: at(5)})
     assert offsets.expired(9 * DAY_MS, DAY_MS, kept={"orders"}) == [OTHER]
 
 
-def test_a_commit_that_says_itself_when_it_ends_is_believed() -> None:
+def test_explicit_expire_timestamp_applies() -> None:
     offsets = committed({ONE: at(5, expire_ms=10), TWO: at(5, expire_ms=9 * DAY_MS)})
     assert offsets.expired(10, DAY_MS) == [ONE]
     assert offsets.expired(8 * DAY_MS, DAY_MS, since_ms=0) == [ONE]
 
 
-def test_nothing_expires_while_a_commit_is_under_way() -> None:
+def test_pending_commit_does_not_expire() -> None:
     offsets = committed({ONE: at(5)})
     offsets.begin({ONE: at(6)})
     assert offsets.expired(9 * DAY_MS, DAY_MS) == []
 
 
 @given(st.lists(st.tuples(st.sampled_from([ONE, TWO]), st.booleans()), max_size=20), st.randoms())
-def test_in_whatever_order_answers_come_the_last_that_succeeded_counts(
+def test_last_successful_commit_wins_in_any_completion_order(
     commits: list[tuple[TopicPartition, bool]], random: object
 ) -> None:
     offsets = GroupOffsets()

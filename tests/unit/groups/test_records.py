@@ -1,4 +1,6 @@
-"""Bytes of `__consumer_offsets`: those of the published schemas, by hand or by another library's encoder."""
+"""Records of `__consumer_offsets`: bytes of the published schemas, written by hand or by another
+library.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ VALUE = bytes.fromhex(
     "0003"
     "000000000000002a"  # offset 42
     "00000005"  # leader epoch
-    "0004 6e6f7465"  # note
+    "0004 6e6f7465"  # metadata
     "0000018bcfe56800"  # 1 700 000 000 000
 )
 VALUE_THAT_EXPIRES = bytes.fromhex(
@@ -49,7 +51,7 @@ GROUP_VALUE = bytes.fromhex(
     "0008 636f6e73756d6572"  # consumer
     "00000002"  # generation
     "0005 72616e6765"  # range
-    "0003 6d2d31"  # m-1 leads
+    "0003 6d2d31"  # leader m-1
     "0000018bcfe56800"
     "00000001"  # one member
     "0003 6d2d31"
@@ -82,40 +84,40 @@ INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
-def test_a_commit_is_written_as_key_1_and_value_3() -> None:
+def test_offset_commit_uses_key_1_and_value_3() -> None:
     assert offset_record("app", "orders", 7, COMMITTED) == (KEY, VALUE)
     assert read_key(KEY) == OffsetCommitKey("app", "orders", 7)
     assert read_offset(VALUE) == COMMITTED
 
 
-def test_a_commit_that_says_when_it_ends_is_written_as_value_1_which_has_no_epoch() -> None:
+def test_commit_with_expiry_uses_value_1_without_epoch() -> None:
     ending = COMMITTED._replace(expire_timestamp=1_700_000_000_001)
     assert offset_record("app", "orders", 7, ending) == (KEY, VALUE_THAT_EXPIRES)
     assert read_offset(VALUE_THAT_EXPIRES) == ending._replace(leader_epoch=-1)
 
 
-def test_a_flexible_value_of_a_newer_broker_is_read() -> None:
+def test_flexible_value_of_newer_broker_is_read() -> None:
     assert read_offset(FLEXIBLE_VALUE) == COMMITTED
 
 
-def test_a_group_is_written_as_key_2_and_value_3() -> None:
+def test_group_uses_key_2_and_value_3() -> None:
     assert group_metadata_record(GROUP) == (GROUP_KEY, GROUP_VALUE)
     assert read_key(GROUP_KEY) == GroupMetadataKey("app")
     assert read_group("app", GROUP_VALUE) == GROUP
 
 
-def test_a_group_without_members_has_no_protocol_and_no_leader() -> None:
+def test_empty_group_has_no_protocol_and_no_leader() -> None:
     empty = GroupSnapshot("app", "consumer", 3, None, None, 1_700_000_000_000)
     assert group_metadata_record(empty) == (GROUP_KEY, EMPTY_GROUP_VALUE)
     assert read_group("app", EMPTY_GROUP_VALUE) == empty
 
 
-def test_tombstones_have_the_keys_of_what_they_remove() -> None:
+def test_tombstones_have_the_key_of_the_record() -> None:
     assert offset_tombstone("app", "orders", 7) == (KEY, None)
     assert group_tombstone("app") == (GROUP_KEY, None)
 
 
-def test_the_older_key_of_offsets_is_read_and_one_of_a_newer_broker_passed_over() -> None:
+def test_old_offset_key_is_read_and_newer_key_is_skipped() -> None:
     assert read_key(b"\x00\x00" + KEY[2:]) == OffsetCommitKey("app", "orders", 7)
     assert read_key(b"\x00\x03" + KEY[2:]) is None
 
@@ -129,7 +131,7 @@ OFFSET_FIELDS: dict[int, list[tuple[str, Any]]] = {
 
 
 @pytest.mark.parametrize("version", OFFSET_FIELDS)
-def test_values_of_offsets_are_read_as_another_library_writes_them(version: int) -> None:
+def test_offset_values_of_another_library_are_read(version: int) -> None:
     given = {"offset": 42, "epoch": 5, "metadata": "é", "commit": 1000, "expire": 2000}
     fields = OFFSET_FIELDS[version]
     raw = Schema(*fields).encode([given[name] for name, _ in fields])
@@ -142,7 +144,7 @@ def test_values_of_offsets_are_read_as_another_library_writes_them(version: int)
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_values_of_groups_are_read_as_another_library_writes_them(version: int) -> None:
+def test_group_values_of_another_library_are_read(version: int) -> None:
     member = Schema(
         ("member_id", String()),
         *([("instance", String())] if version >= 3 else []),
@@ -183,7 +185,7 @@ def test_values_of_groups_are_read_as_another_library_writes_them(version: int) 
                 "instance-1" if version >= 3 else None,
                 "c",
                 "/h",
-                60_000 if version >= 1 else 10_000,  # one timeout for both
+                60_000 if version >= 1 else 10_000,  # one timeout serves as both
                 10_000,
                 b"sub",
                 b"ass",
@@ -199,7 +201,7 @@ def test_values_of_groups_are_read_as_another_library_writes_them(version: int) 
     partition=INT32,
     value=st.builds(OffsetCommitValue, INT64, INT32, STRINGS, INT64, st.just(-1)),
 )
-def test_whatever_is_committed_is_read_again(
+def test_offset_record_round_trips(
     group: str, topic: str, partition: int, value: OffsetCommitValue
 ) -> None:
     key, written = offset_record(group, topic, partition, value)
@@ -234,7 +236,7 @@ def test_whatever_is_committed_is_read_again(
         ).map(tuple),
     )
 )
-def test_whatever_a_group_is_it_is_read_again(snapshot: GroupSnapshot) -> None:
+def test_group_record_round_trips(snapshot: GroupSnapshot) -> None:
     key, written = group_metadata_record(snapshot)
     assert written is not None
     assert read_key(key) == GroupMetadataKey(snapshot.group_id)
@@ -243,7 +245,7 @@ def test_whatever_a_group_is_it_is_read_again(snapshot: GroupSnapshot) -> None:
 
 @settings(max_examples=50)
 @given(data=st.binary(max_size=80), version=st.integers(0, 5))
-def test_bytes_that_are_nothing_are_refused_in_one_way(data: bytes, version: int) -> None:
+def test_random_bytes_raise_only_remote_wire_error(data: bytes, version: int) -> None:
     data = bytes((0, version)) + data
     for read in (read_key, read_offset, lambda value: read_group("app", value)):
         try:
@@ -253,14 +255,14 @@ def test_bytes_that_are_nothing_are_refused_in_one_way(data: bytes, version: int
 
 
 @pytest.mark.parametrize("value", [b"", b"\x00", b"\x00\x05" + VALUE[2:], b"\xff\xff"])
-def test_a_value_of_no_known_version_is_refused(value: bytes) -> None:
+def test_unknown_value_version_is_rejected(value: bytes) -> None:
     with pytest.raises(RemoteWireError):
         read_offset(value)
     with pytest.raises(RemoteWireError):
         read_group("app", value)
 
 
-def test_a_control_record_says_whether_a_transaction_was_committed() -> None:
+def test_control_record_tells_commit_from_abort() -> None:
     assert is_commit_marker(bytes.fromhex("00000001"))
     assert not is_commit_marker(bytes.fromhex("00000000"))
     with pytest.raises(RemoteWireError):

@@ -1,4 +1,4 @@
-"""Which partition is a group's, and what becomes of what it writes there."""
+"""Partition of a group, and appends to it."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ RECORDS: list[KeyValue] = [(b"key", b"value"), (b"other", None)]
         ("\N{GRINNING FACE}", 0xD83D * 31 + 0xDE00),
     ],
 )
-def test_the_hash_of_a_name_is_that_of_java(text: str, expected: int) -> None:
+def test_hash_matches_java(text: str, expected: int) -> None:
     assert java_string_hash(text) == expected
 
 
-def test_a_group_belongs_to_the_partition_its_hash_says() -> None:
+def test_group_maps_to_partition_by_hash() -> None:
     assert partition_of("test", 50) == 3556498 % 50
     assert partition_of("Hello World", 50) == 862545276 % 50
-    assert partition_of("polygenelubricants", 50) == 0, "what has no absolute value counts as 0"
+    assert partition_of("polygenelubricants", 50) == 0, "the minimum integer counts as 0"
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ async def lead(node: Node, *, replicas: tuple[int, ...] = (1,), epoch: int = 0) 
     )
 
 
-async def test_what_is_appended_stands_in_the_log_of_the_groups_partition(nodes: Nodes) -> None:
+async def test_records_are_appended_to_partition_of_group(nodes: Nodes) -> None:
     await lead(nodes[1])
     store = store_of(nodes[1])
     assert await store.append("app", RECORDS) == 0
@@ -78,7 +78,7 @@ async def test_what_is_appended_stands_in_the_log_of_the_groups_partition(nodes:
     assert [(each.key, each.value) for each in found] == RECORDS
 
 
-async def test_the_settings_say_how_it_is_compressed(nodes: Nodes) -> None:
+async def test_records_use_configured_compression(nodes: Nodes) -> None:
     nodes[1].config = replace(nodes[1].config, offsets_topic_compression_codec=1)
     await lead(nodes[1])
     await store_of(nodes[1]).append("app", RECORDS)
@@ -88,42 +88,44 @@ async def test_the_settings_say_how_it_is_compressed(nodes: Nodes) -> None:
     assert [(each.key, each.value) for each in records(batch)] == RECORDS
 
 
-async def test_who_does_not_lead_the_partition_is_not_the_coordinator(nodes: Nodes) -> None:
+async def test_append_without_leadership_is_rejected(nodes: Nodes) -> None:
     store = store_of(nodes[1])
-    assert await refusal(store) is ErrorCode.COORDINATOR_NOT_AVAILABLE, "there is no topic yet"
+    assert await append_error(store) is ErrorCode.COORDINATOR_NOT_AVAILABLE, (
+        "the topic does not exist yet"
+    )
     await lead(nodes[1])
     nodes[1].partition(topic=CONSUMER_OFFSETS).stop_leading()
-    assert await refusal(store) is ErrorCode.NOT_COORDINATOR
+    assert await append_error(store) is ErrorCode.NOT_COORDINATOR
 
 
-async def test_too_few_replicas_are_told_as_a_coordinator_that_is_not_available(
+async def test_too_few_in_sync_replicas_map_to_coordinator_not_available(
     nodes: Nodes,
 ) -> None:
     nodes[1].topics.config = replace(nodes[1].topics.config, min_insync_replicas=2)
     await lead(nodes[1], replicas=(1, 2))
     partition = nodes[1].partition(topic=CONSUMER_OFFSETS)
     partition.isr = partition.isr[:1]
-    assert await refusal(store_of(nodes[1])) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert await append_error(store_of(nodes[1])) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-async def test_replicas_that_do_not_come_let_members_join_again(nodes: Nodes) -> None:
+async def test_replication_timeout_maps_to_rebalance_in_progress(nodes: Nodes) -> None:
     await lead(nodes[1], replicas=(1, 2))
-    assert await refusal(store_of(nodes[1])) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert await append_error(store_of(nodes[1])) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-async def test_what_is_too_large_for_the_topic_is_an_error_of_the_server(nodes: Nodes) -> None:
+async def test_too_large_record_maps_to_unknown_server_error(nodes: Nodes) -> None:
     nodes[1].topics.config = replace(nodes[1].topics.config, max_message_bytes=80)
     await lead(nodes[1])
-    assert await refusal(store_of(nodes[1])) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert await append_error(store_of(nodes[1])) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-async def test_one_replica_is_enough_if_the_settings_say_so(nodes: Nodes) -> None:
+async def test_required_acks_1_waits_for_no_replica(nodes: Nodes) -> None:
     await lead(nodes[1], replicas=(1, 2))
     nodes[1].config = replace(nodes[1].config, offsets_commit_required_acks=1)
     assert await store_of(nodes[1]).append("app", RECORDS) == 0
 
 
-async def refusal(store: GroupStore) -> ErrorCode:
+async def append_error(store: GroupStore) -> ErrorCode:
     with pytest.raises(ApiError) as refused:
         await store.append("app", RECORDS)
     return refused.value.code

@@ -1,4 +1,6 @@
-"""A group that is played through without a coordinator: what it decides is kept, and done when a test says so."""
+"""Group without a coordinator: records the effects of each event, and applies them when a test asks
+for it.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ LIMITS = GroupLimits(
     members_max=100,
     initial_rebalance_delay_ms=3000,
 )
-TWO_AT_MOST = GroupLimits(
+TWO_MEMBERS_MAX = GroupLimits(
     session_timeout_ms_min=0,
     session_timeout_ms_max=100_000,
     members_max=2,
@@ -44,8 +46,10 @@ SESSION_MS = 10_000
 REBALANCE_MS = 60_000
 
 
-class PlayedGroup:
-    """Every answer, by ticket; the timers that run; what is to be stored. A ticket answered twice is an error."""
+class SimulatedGroup:
+    """Collects responses by ticket, running timers and pending stores. Answering a ticket twice is
+    an error.
+    """
 
     def __init__(self, limits: GroupLimits = LIMITS, group: Group | None = None) -> None:
         self.group = group or Group(group_id="readers")
@@ -53,11 +57,11 @@ class PlayedGroup:
         self.now_ms = 1000
         self.joins: dict[Ticket, JoinGroupResponse] = {}
         self.syncs: dict[Ticket, SyncGroupResponse] = {}
-        self.asked: set[Ticket] = set()
+        self.tickets: set[Ticket] = set()
         self.timers: dict[Timer, int] = {}
         self.stores: list[StoreGroup] = []
 
-    # ---- what happens
+    # ---- events
 
     def join(
         self,
@@ -72,11 +76,11 @@ class PlayedGroup:
         requires_member_id: bool = False,
         may_skip: bool = False,
     ) -> Ticket:
-        """`new` is the id that a member without one is given."""
-        wish = JoinEvent(
+        """Send a JoinGroup. `new` is the id that a member without one gets."""
+        request = JoinEvent(
             member_id=member_id,
             instance_id=instance,
-            new_member_id=new or f"id-{len(self.asked)}",
+            new_member_id=new or f"id-{len(self.tickets)}",
             client_id="client",
             client_host="/127.0.0.1",
             session_timeout_ms=session_ms,
@@ -86,9 +90,9 @@ class PlayedGroup:
             requires_member_id=requires_member_id,
             supports_skip_assignment=may_skip,
         )
-        ticket = self.ticket()
-        self.turn(lambda turn: group_events.handle_join(turn, wish, ticket))
-        return ticket
+        new_ticket = self.new_ticket()
+        self.run(lambda run: group_events.handle_join(run, request, new_ticket))
+        return new_ticket
 
     def sync(
         self,
@@ -100,7 +104,7 @@ class PlayedGroup:
         protocol_type: str | None = None,
         protocol: str | None = None,
     ) -> Ticket:
-        wish = SyncEvent(
+        request = SyncEvent(
             member_id=member_id,
             instance_id=instance,
             generation=self.group.generation if generation is None else generation,
@@ -108,59 +112,59 @@ class PlayedGroup:
             protocol=protocol,
             assignments=assignments or {},
         )
-        ticket = self.ticket()
-        self.turn(lambda turn: group_events.handle_sync(turn, wish, ticket))
-        return ticket
+        new_ticket = self.new_ticket()
+        self.run(lambda run: group_events.handle_sync(run, request, new_ticket))
+        return new_ticket
 
     def heartbeat(
         self, member_id: str, *, instance: str | None = None, generation: int | None = None
     ) -> ErrorCode:
         of = self.group.generation if generation is None else generation
-        return self.turn(lambda turn: group_events.handle_heartbeat(turn, member_id, instance, of))
+        return self.run(lambda run: group_events.handle_heartbeat(run, member_id, instance, of))
 
     def leave(self, member_id: str = "", *, instance: str | None = None) -> ErrorCode:
-        return self.turn(lambda turn: group_events.handle_leave(turn, member_id, instance))
+        return self.run(lambda run: group_events.handle_leave(run, member_id, instance))
 
-    def end(self, timer: Timer) -> None:
-        """Its time is over."""
+    def expire(self, timer: Timer) -> None:
+        """Let a timer expire."""
         self.now_ms += self.timers.pop(timer)
-        self.turn(lambda turn: group_events.expire_timer(turn, timer))
+        self.run(lambda run: group_events.expire_timer(run, timer))
 
-    def end_session(self, member_id: str) -> None:
-        self.end(session_timer(member_id))
+    def expire_session(self, member_id: str) -> None:
+        self.expire(session_timer(member_id))
 
-    def stored(self, code: ErrorCode = ErrorCode.NONE) -> StoreGroup:
-        """The log has taken the oldest of what is to be stored, or has not."""
+    def finish_store(self, code: ErrorCode = ErrorCode.NONE) -> StoreGroup:
+        """Complete the oldest pending store with this code."""
         store = self.stores.pop(0)
-        self.turn(lambda turn: group_events.finish_store(turn, store, code))
+        self.run(lambda run: group_events.finish_store(run, store, code))
         return store
 
-    # ---- what comes of it
+    # ---- effects
 
-    def join_code(self, ticket: Ticket) -> ErrorCode:
-        return ErrorCode(self.joins[ticket].error_code)
+    def join_code(self, new_ticket: Ticket) -> ErrorCode:
+        return ErrorCode(self.joins[new_ticket].error_code)
 
-    def sync_code(self, ticket: Ticket) -> ErrorCode:
-        return ErrorCode(self.syncs[ticket].error_code)
+    def sync_code(self, new_ticket: Ticket) -> ErrorCode:
+        return ErrorCode(self.syncs[new_ticket].error_code)
 
-    def open(self) -> set[Ticket]:
-        return self.asked - self.joins.keys() - self.syncs.keys()
+    def open_tickets(self) -> set[Ticket]:
+        return self.tickets - self.joins.keys() - self.syncs.keys()
 
-    def ticket(self) -> Ticket:
-        ticket = Ticket(len(self.asked))
-        self.asked.add(ticket)
-        return ticket
+    def new_ticket(self) -> Ticket:
+        new_ticket = Ticket(len(self.tickets))
+        self.tickets.add(new_ticket)
+        return new_ticket
 
-    def turn(self, event: Callable[[GroupTransition], R]) -> R:
-        turn = GroupTransition(self.group, self.limits, self.now_ms)
-        result = event(turn)
-        for effect in turn.effects:
+    def run(self, event: Callable[[GroupTransition], R]) -> R:
+        run = GroupTransition(self.group, self.limits, self.now_ms)
+        result = event(run)
+        for effect in run.effects:
             if isinstance(effect, AnswerJoin):
-                assert effect.ticket in self.open(), "answered twice"
-                self.joins[effect.ticket] = effect.response
+                assert effect.new_ticket in self.open_tickets(), "answered twice"
+                self.joins[effect.new_ticket] = effect.response
             elif isinstance(effect, AnswerSync):
-                assert effect.ticket in self.open(), "answered twice"
-                self.syncs[effect.ticket] = effect.response
+                assert effect.new_ticket in self.open_tickets(), "answered twice"
+                self.syncs[effect.new_ticket] = effect.response
             elif isinstance(effect, SetTimer):
                 self.timers[effect.timer] = effect.delay_ms
             elif isinstance(effect, CancelTimer):
@@ -170,17 +174,19 @@ class PlayedGroup:
         return result
 
 
-def stable(*member_ids: str, limits: GroupLimits = LIMITS) -> PlayedGroup:
-    """A group of these members in its first generation; the first leads. Those named `static-…` are static."""
-    played = PlayedGroup(limits)
+def stable_group(*member_ids: str, limits: GroupLimits = LIMITS) -> SimulatedGroup:
+    """Group of these members in its first generation. The first member is the leader; ids with
+    `static-…` are static members.
+    """
+    simulated = SimulatedGroup(limits)
     for member_id in member_ids:
         instance = f"instance-{member_id}" if member_id.startswith("static-") else None
-        played.join(new=member_id, instance=instance)
-    while played.group.state is GroupState.PREPARING_REBALANCE:
-        played.end(JOIN_TIMER)
+        simulated.join(new=member_id, instance=instance)
+    while simulated.group.state is GroupState.PREPARING_REBALANCE:
+        simulated.expire(JOIN_TIMER)
     for member_id in reversed(member_ids):
-        played.sync(member_id, {each: f"to {each}".encode() for each in member_ids})
-    played.stored()
-    assert played.group.state is GroupState.STABLE
-    assert not played.open()
-    return played
+        simulated.sync(member_id, {each: f"to {each}".encode() for each in member_ids})
+    simulated.finish_store()
+    assert simulated.group.state is GroupState.STABLE
+    assert not simulated.open_tickets()
+    return simulated
