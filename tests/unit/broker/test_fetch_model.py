@@ -49,7 +49,7 @@ class FetchModel(RuleBasedStateMachine):
         self.epoch = 0
         self.run(self.nodes.start())
         self.run(self.nodes.lead(1, partitions=PARTITIONS))
-        self.run(self.nodes.tell_brokers(partitions=PARTITIONS))
+        self.run(self.nodes.send_metadata(partitions=PARTITIONS))
         self.forget_session()
         self.positions = [0] * PARTITIONS
         self.waiting: asyncio.Future[FetchResult] | None = None

@@ -122,7 +122,7 @@ async def coordinator(request: pytest.FixtureRequest) -> AsyncIterator[Coordinat
     """Coordinator whose commits time out after the given number of milliseconds."""
     nodes = Nodes(Node(1, offsets_topic_num_partitions=1, offsets_commit_timeout_ms=request.param))
     await nodes.start()
-    await nodes.tell_brokers(partitions=1)
+    await nodes.send_metadata(partitions=1)
     made = Coordinator(nodes[1])
     await made.start()
     yield made

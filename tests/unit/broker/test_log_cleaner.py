@@ -22,7 +22,7 @@ from barnabas.wire.messages.stop_replica import (
     StopReplicaTopicState,
 )
 from barnabas.wire.records import Record, batch_headers, build_batch, read_header, records
-from tests.unit.replication.nodes import NOW_MS, TOPIC, Node, Nodes, StandingClock
+from tests.unit.replication.nodes import NOW_MS, TOPIC, FixedClock, Node, Nodes
 
 COMPACT = replace(
     TopicConfig(), cleanup_policy=("compact",), segment_bytes=2000, file_delete_delay_ms=0
@@ -45,7 +45,7 @@ class InterruptedCleaner(LogCleaner):
     """Cleaner that calls `happens` between two steps of the first cleaning, after `after` steps."""
 
     def __init__(self, node: Node, action: Callable[[], None] = lambda: None, after: int = 0):
-        super().__init__(node.config, node.replicas, StandingClock())
+        super().__init__(node.config, node.replicas, FixedClock())
         self.action = action
         self.left = after
 
@@ -106,7 +106,7 @@ async def test_dirtiest_log_is_cleaned_first_and_checkpointed(nodes: Nodes) -> N
     node.partition(0).log.cleaned_to = node.partition(0).log.segments[1].base_offset
     log = node.partition(1).log
     before = last_values(log)
-    cleaner = LogCleaner(node.config, node.replicas, StandingClock())
+    cleaner = LogCleaner(node.config, node.replicas, FixedClock())
     assert await cleaner.clean_dirtiest()
     assert last_values(log) == before
     assert len(read_all(log)) < 60
@@ -124,7 +124,7 @@ async def test_dirtiest_log_is_cleaned_first_and_checkpointed(nodes: Nodes) -> N
 async def test_small_segments_are_merged(nodes: Nodes) -> None:
     node = nodes[1]
     log = node.partition().log
-    cleaner = LogCleaner(node.config, node.replicas, StandingClock())
+    cleaner = LogCleaner(node.config, node.replicas, FixedClock())
     for _ in range(2):
         fill(node)
         assert await cleaner.clean_dirtiest()
@@ -140,7 +140,7 @@ async def test_reader_of_replaced_segment_continues(nodes: Nodes) -> None:
     log = node.partition().log
     (part,) = log.read(0, 1500, log.log_end_offset).slices
     before = part.file.read(part.position, part.size)
-    assert await LogCleaner(node.config, node.replicas, StandingClock()).clean_dirtiest()
+    assert await LogCleaner(node.config, node.replicas, FixedClock()).clean_dirtiest()
     node.disk.descriptors = 1
     node.disk.close_idle_files()
     node.disk.descriptors = 100
@@ -155,7 +155,7 @@ async def test_readers_survive_several_cleanings(nodes: Nodes) -> None:
     node = nodes[1]
     log = node.partition().log
     log.use_config(replace(COMPACT, file_delete_delay_ms=60_000))
-    cleaner = LogCleaner(node.config, node.replicas, StandingClock())
+    cleaner = LogCleaner(node.config, node.replicas, FixedClock())
     parts = []
     for _ in range(3):
         fill(node)
@@ -312,7 +312,7 @@ async def test_corrupt_segment_is_not_rewritten(nodes: Nodes) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    cleaner = LogCleaner(node.config, node.replicas, StandingClock())
+    cleaner = LogCleaner(node.config, node.replicas, FixedClock())
     assert not await cleaner.clean_dirtiest()
     assert path.read_bytes() == data
     assert not node.logs.offline
@@ -330,7 +330,7 @@ async def test_last_record_of_log_is_kept(
     data = memoryview(bytearray(build_batch([Record(0, NOW_MS, b"0", None)])))
     node.partition().append(data, read_header(data), acks=1, now_ms=NOW_MS)
     log.roll(NOW_MS)
-    cleaner = LogCleaner(node.config, node.replicas, StandingClock())
+    cleaner = LogCleaner(node.config, node.replicas, FixedClock())
     for _ in range(3):
         assert await cleaner.clean_dirtiest()
         log.cleaned_to = NEVER_CLEANED
@@ -344,7 +344,7 @@ async def test_compact_delete_also_deletes_by_size(nodes: Nodes) -> None:
     both = replace(COMPACT, cleanup_policy=("compact", "delete"), retention_bytes=5000)
     log.use_config(both)
     fill(node)
-    await LogCleaner(node.config, node.replicas, StandingClock()).delete_old_segments()
+    await LogCleaner(node.config, node.replicas, FixedClock()).delete_old_segments()
     assert log.size_bytes < 7001
     assert log.log_start_offset > 100
 
@@ -358,7 +358,7 @@ async def test_gaps_of_compacted_log_survive_policy_change(nodes: Nodes) -> None
         data = memoryview(bytearray(build_batch([Record(0, NOW_MS, b"0", b"%d" % number)])))
         node.partition().append(data, read_header(data), acks=1, now_ms=NOW_MS)
     log.use_config(replace(COMPACT, segment_bytes=500))  # segments are not merged
-    cleaner = LogCleaner(node.config, node.replicas, StandingClock())
+    cleaner = LogCleaner(node.config, node.replicas, FixedClock())
     assert await cleaner.clean_dirtiest()
     before = read_all(log)
     node.topics.config = replace(TopicConfig(), segment_bytes=500)

@@ -32,7 +32,7 @@ from barnabas.groups.store import GroupStore
 from barnabas.model import TopicPartition
 from barnabas.tasks import Tasks
 from barnabas.wire.records import Record, build_batch, read_header
-from tests.unit.replication.nodes import NOW_MS, TOPIC, Node, Nodes, StandingClock, eventually
+from tests.unit.replication.nodes import NOW_MS, TOPIC, FixedClock, Node, Nodes, eventually
 
 COMPACT = replace(
     TopicConfig(), cleanup_policy=("compact",), segment_bytes=4000, file_delete_delay_ms=0
@@ -70,7 +70,7 @@ class LoadingBroker:
         self.node = nodes[1]
         self.coordinator = FakeCoordinator()
         node = self.node
-        self.store = GroupStore(node.config, node.replicas, node.metadata, StandingClock())
+        self.store = GroupStore(node.config, node.replicas, node.metadata, FixedClock())
         self.loader = GroupLoader(self.store, self.coordinator)
         self.tasks = Tasks()
         self.epochs = count(1)
@@ -187,7 +187,7 @@ async def test_corrupt_batch_is_repaired_from_another_replica(
     nodes[1].topics.config = nodes[2].topics.config = COMPACT
     await nodes.start()
     await nodes.lead(1)
-    await nodes.tell_brokers(partitions=1)
+    await nodes.send_metadata(partitions=1)
     loading = LoadingBroker(nodes)
     loading.append(commit(1))
     damaged_at = loading.node.partition().log.segments.active.size
@@ -302,7 +302,7 @@ async def test_loading_and_compaction_do_not_interfere(
     for number in range(150):
         loading.append(commit(number, number % 7), commit(number, group_id=f"group-{number % 5}"))
     loading.loader.buffer_bytes = 300
-    cleaner = LogCleaner(loading.node.config, loading.node.replicas, StandingClock())
+    cleaner = LogCleaner(loading.node.config, loading.node.replicas, FixedClock())
     cleaner.sleep_after = lambda size, took: 0.0  # type: ignore[method-assign]
     cleaned = 0
 

@@ -20,7 +20,7 @@ from barnabas.wire.messages.leader_and_isr import (
     LeaderAndIsrTopicState,
 )
 from barnabas.wire.records import read_header, records
-from tests.unit.replication.nodes import Node, Nodes, StandingClock
+from tests.unit.replication.nodes import FixedClock, Node, Nodes
 
 RECORDS: list[KeyValue] = [(b"key", b"value"), (b"other", None)]
 
@@ -55,7 +55,7 @@ async def nodes() -> AsyncIterator[Nodes]:
 
 
 def store_of(node: Node) -> GroupStore:
-    return GroupStore(node.config, node.replicas, node.metadata, StandingClock())
+    return GroupStore(node.config, node.replicas, node.metadata, FixedClock())
 
 
 async def lead(node: Node, *, replicas: tuple[int, ...] = (1,), epoch: int = 0) -> None:

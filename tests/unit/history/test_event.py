@@ -87,8 +87,8 @@ FIELDS = sorted({key for event in EVENTS.values() for key in event})
 
 
 @st.composite
-def forged(draw: st.DrawFn) -> bytes:
-    """An event with some fields replaced or removed, perhaps cut off or with other bytes in it."""
+def forged_events(draw: st.DrawFn) -> bytes:
+    """Events with some fields replaced or removed, possibly truncated or with other bytes in them."""
     event = dict(draw(st.sampled_from(list(EVENTS.values()))))
     event["sequence"] = draw(st.integers(1, 5))
     for key in draw(st.lists(st.sampled_from(FIELDS), max_size=3)):
@@ -103,17 +103,17 @@ def forged(draw: st.DrawFn) -> bytes:
     return data
 
 
-def consumed(values: list[bytes | None]) -> list[ConsumedRecord]:
+def as_records(values: list[bytes | None]) -> list[ConsumedRecord]:
     return [
         ConsumedRecord("__state_changes", 0, offset, 0, None, value)
         for offset, value in enumerate(values)
     ]
 
 
-@given(st.lists(forged() | st.binary(max_size=20) | st.none(), max_size=12))
+@given(st.lists(forged_events() | st.binary(max_size=20) | st.none(), max_size=12))
 def test_timeline_accepts_any_bytes(values: list[bytes | None]) -> None:
     timeline = TopicEvents("orders")
-    timeline.add(consumed(values))
+    timeline.add(as_records(values))
     events = timeline.in_order()
     document = {"topic": "orders", "events": events}
     events_text(document, Narrator("orders")).encode()
@@ -122,7 +122,7 @@ def test_timeline_accepts_any_bytes(values: list[bytes | None]) -> None:
     assert timeline.malformed + len(timeline.events) + len(timeline.elections) <= len(values)
 
 
-@given(forged() | st.binary())
+@given(forged_events() | st.binary())
 def test_normalise_keeps_the_known_fields(value: bytes) -> None:
     event, text = read_event(value), normalise(value)
     assert (event is None) == (text is None)
@@ -139,7 +139,7 @@ def test_each_kind_of_event_is_read(name: str) -> None:
     assert fields_of(value) == json.loads(value)
 
 
-def test_partition_states_are_those_of_the_controller() -> None:
+def test_partition_states_match_the_controller() -> None:
     assert set(get_args(PartitionStateName)) == set(PartitionState)
 
 
@@ -148,10 +148,10 @@ LARGE = b'{"later":' + b"9" * 5000 + b","
 
 
 @pytest.mark.parametrize("start", [DEEP, LARGE], ids=["deep", "large"])
-def test_event_with_an_unprintable_field_is_malformed(start: bytes) -> None:
+def test_event_with_unprintable_field_is_malformed(start: bytes) -> None:
     value = start + json.dumps(EVENTS["partition"]).encode()[1:]
     timeline = TopicEvents("orders")
-    assert timeline.add(consumed([value])) == []
+    assert timeline.add(as_records([value])) == []
     assert timeline.malformed == 1
 
 
@@ -184,13 +184,13 @@ def test_malformed_event_is_counted_and_skipped(name: str, changed: dict[str, An
     right = json.dumps(EVENTS["partition"]).encode()
     assert normalise(wrong) is None
     timeline = TopicEvents("orders")
-    timeline.add(consumed([wrong, right]))
+    timeline.add(as_records([wrong, right]))
     assert timeline.malformed == 1
     assert timeline.in_order() == [EVENTS["partition"]]
 
 
 @pytest.mark.parametrize(
-    ("count", "told"), [(1, "skipped 1 malformed event"), (2, "skipped 2 malformed events")]
+    ("count", "text"), [(1, "skipped 1 malformed event"), (2, "skipped 2 malformed events")]
 )
-def test_number_of_skipped_events_is_reported(count: int, told: str) -> None:
-    assert skipped_text(count) == told
+def test_number_of_skipped_events_is_reported(count: int, text: str) -> None:
+    assert skipped_text(count) == text

@@ -14,7 +14,7 @@ from simulator.disk import ForgetfulDisk
 CHUNK = 1 << 20
 
 
-class Clock:
+class FakeClock:
     def __init__(self) -> None:
         self.ms = 1_700_000_000_000
 
@@ -23,18 +23,18 @@ class Clock:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> FakeClock:
+    return FakeClock()
 
 
 @pytest.fixture
-def disk(clock: Clock) -> ForgetfulDisk:
+def disk(clock: FakeClock) -> ForgetfulDisk:
     disk = ForgetfulDisk(now_ms=clock.now_ms)
     disk.make_directory("/data")
     return disk
 
 
-def opened(disk: ForgetfulDisk, clock: Clock) -> Journal:
+def open_journal(disk: ForgetfulDisk, clock: FakeClock) -> Journal:
     journal = Journal(disk, "/data", clock)
     journal.open()
     return journal
@@ -49,8 +49,8 @@ def files(disk: ForgetfulDisk) -> list[str]:
     return [name for name in disk.list("/data") if name != PUBLISHED]
 
 
-def drained(journal: Journal, chunk_bytes: int = CHUNK) -> list[str]:
-    """Everything that is not published, published."""
+def publish_all(journal: Journal, chunk_bytes: int = CHUNK) -> list[str]:
+    """Publish everything that is not published yet, and return it."""
     lines = []
     while (chunk := journal.unpublished(chunk_bytes)) is not None:
         lines += [line.decode() for line in chunk.lines]
@@ -58,8 +58,8 @@ def drained(journal: Journal, chunk_bytes: int = CHUNK) -> list[str]:
     return lines
 
 
-def test_a_line_is_in_the_file_when_append_returns(disk: ForgetfulDisk, clock: Clock) -> None:
-    journal = opened(disk, clock)
+def test_line_is_in_the_file_when_append_returns(disk: ForgetfulDisk, clock: FakeClock) -> None:
+    journal = open_journal(disk, clock)
     assert files(disk) == []
     journal.append([change(7, 1), change(7, 2)])
     (name,) = files(disk)
@@ -70,70 +70,75 @@ def test_a_line_is_in_the_file_when_append_returns(disk: ForgetfulDisk, clock: C
     assert files(disk) == [name]
 
 
-def test_unpublished_lines_are_read_in_order_and_once(disk: ForgetfulDisk, clock: Clock) -> None:
-    journal = opened(disk, clock)
+def test_unpublished_lines_are_read_in_order_and_once(
+    disk: ForgetfulDisk, clock: FakeClock
+) -> None:
+    journal = open_journal(disk, clock)
     journal.append([change(7, number) for number in range(1, 100)])
     journal.append([change(8, 1)])
-    wanted = [*(change(7, number).line for number in range(1, 100)), change(8, 1).line]
-    assert drained(journal, chunk_bytes=200) == wanted
+    expected = [*(change(7, number).line for number in range(1, 100)), change(8, 1).line]
+    assert publish_all(journal, chunk_bytes=200) == expected
     assert journal.unpublished(CHUNK) is None
     journal.append([change(8, 2)])
-    assert drained(journal) == [change(8, 2).line]
+    assert publish_all(journal) == [change(8, 2).line]
 
 
-def test_next_run_resumes_at_the_published_position(disk: ForgetfulDisk, clock: Clock) -> None:
-    first = opened(disk, clock)
+def test_next_run_resumes_at_the_published_position(disk: ForgetfulDisk, clock: FakeClock) -> None:
+    first = open_journal(disk, clock)
     first.append([change(7, 1)])
-    drained(first)
+    publish_all(first)
     first.append([change(7, 2)])
     first.close()
-    second = opened(disk, clock)
+    second = open_journal(disk, clock)
     second.append([change(9, 1)])
-    assert drained(second) == [change(7, 2).line, change(9, 1).line]
-    assert drained(opened(disk, clock)) == []
+    assert publish_all(second) == [change(7, 2).line, change(9, 1).line]
+    assert publish_all(open_journal(disk, clock)) == []
 
 
-def test_without_a_saved_position_all_is_published_again(disk: ForgetfulDisk, clock: Clock) -> None:
-    journal = opened(disk, clock)
+def test_lost_position_publishes_everything_again(disk: ForgetfulDisk, clock: FakeClock) -> None:
+    journal = open_journal(disk, clock)
     journal.append([change(7, 1)])
-    drained(journal)
+    publish_all(journal)
     disk.replace_bytes(f"/data/{PUBLISHED}", b"{")
-    assert drained(opened(disk, clock)) == [change(7, 1).line]
+    assert publish_all(open_journal(disk, clock)) == [change(7, 1).line]
 
 
-def test_incomplete_line_is_not_published(disk: ForgetfulDisk, clock: Clock) -> None:
-    journal = opened(disk, clock)
+def test_incomplete_line_is_not_published(disk: ForgetfulDisk, clock: FakeClock) -> None:
+    journal = open_journal(disk, clock)
     journal.append([change(7, 1), change(7, 2)])
     (name,) = files(disk)
     file = disk.open(f"/data/{name}")
     file.truncate(file.size() - 5)
-    later = opened(disk, clock)
+    later = open_journal(disk, clock)
     later.append([change(8, 1)])
-    assert drained(later) == [change(7, 1).line, change(8, 1).line]
+    assert publish_all(later) == [change(7, 1).line, change(8, 1).line]
 
 
-def test_line_longer_than_a_chunk_is_read_completely(disk: ForgetfulDisk, clock: Clock) -> None:
-    journal = opened(disk, clock)
+def test_line_longer_than_a_chunk_is_read_completely(disk: ForgetfulDisk, clock: FakeClock) -> None:
+    journal = open_journal(disk, clock)
     journal.append([change(7, 1, size=1_000), change(7, 2)])
-    assert drained(journal, chunk_bytes=100) == [change(7, 1, size=1_000).line, change(7, 2).line]
+    assert publish_all(journal, chunk_bytes=100) == [
+        change(7, 1, size=1_000).line,
+        change(7, 2).line,
+    ]
 
 
-def test_new_file_begins_when_the_last_is_full_or_a_day_old(
-    disk: ForgetfulDisk, clock: Clock, monkeypatch: pytest.MonkeyPatch
+def test_new_file_starts_when_last_is_full_or_a_day_old(
+    disk: ForgetfulDisk, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journals, "FILE_BYTES", 1_000)
-    journal = opened(disk, clock)
+    journal = open_journal(disk, clock)
     journal.append([change(7, 1, size=1_000)])
     journal.append([change(7, 2)])
     assert len(files(disk)) == 2
     clock.ms += DAY_MS
     journal.append([change(7, 3)])
     assert len(files(disk)) == 3
-    assert len(drained(journal)) == 3
+    assert len(publish_all(journal)) == 3
 
 
-def test_files_are_deleted_after_a_week(disk: ForgetfulDisk, clock: Clock) -> None:
-    journal = opened(disk, clock)
+def test_files_are_deleted_after_a_week(disk: ForgetfulDisk, clock: FakeClock) -> None:
+    journal = open_journal(disk, clock)
     journal.append([change(7, 1)])
     clock.ms += KEPT_MS - 1
     journal.append([change(7, 2)])
@@ -144,25 +149,25 @@ def test_files_are_deleted_after_a_week(disk: ForgetfulDisk, clock: Clock) -> No
         "state-changes-0000000007-000000000002.jsonl",
         "state-changes-0000000007-000000000003.jsonl",
     ]
-    assert drained(journal) == [change(7, 2).line, change(7, 3).line]
+    assert publish_all(journal) == [change(7, 2).line, change(7, 3).line]
 
 
 def test_oldest_files_are_deleted_beyond_the_limit(
-    disk: ForgetfulDisk, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    disk: ForgetfulDisk, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journals, "FILE_BYTES", 1_000)
     monkeypatch.setattr(journals, "ALL_BYTES", 5_000)
-    journal = opened(disk, clock)
+    journal = open_journal(disk, clock)
     for number in range(1, 50):
         journal.append([change(7, number, size=1_000)])
     assert sum(disk.size(f"/data/{name}") for name in files(disk)) < 7_000
-    assert drained(journal)[-1] == change(7, 49, size=1_000).line
+    assert publish_all(journal)[-1] == change(7, 49, size=1_000).line
 
 
 def test_full_disk_is_logged_once_and_raises_nothing(
-    disk: ForgetfulDisk, clock: Clock, caplog: pytest.LogCaptureFixture
+    disk: ForgetfulDisk, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    journal = opened(disk, clock)
+    journal = open_journal(disk, clock)
     journal.append([change(7, 1)])
     disk.fails = "/data/state-changes"
     for number in range(2, 50):
@@ -172,33 +177,33 @@ def test_full_disk_is_logged_once_and_raises_nothing(
     disk.fails = None
     journal.append([change(7, 50)])
     assert "missing=48" in caplog.text
-    assert drained(journal) == [change(7, 1).line, change(7, 50).line]
+    assert publish_all(journal) == [change(7, 1).line, change(7, 50).line]
 
 
 def test_unreadable_directory_raises_nothing(
-    disk: ForgetfulDisk, clock: Clock, caplog: pytest.LogCaptureFixture
+    disk: ForgetfulDisk, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk.fails = "/data"
-    journal = opened(disk, clock)
+    journal = open_journal(disk, clock)
     assert caplog.records[0].levelno == logging.ERROR
     journal.append([change(7, 1)])
     disk.fails = None
     journal.append([change(7, 2)])
-    assert drained(journal) == [change(7, 2).line]
+    assert publish_all(journal) == [change(7, 2).line]
 
 
-def test_removed_file_is_skipped(disk: ForgetfulDisk, clock: Clock) -> None:
-    journal = opened(disk, clock)
+def test_removed_file_is_skipped(disk: ForgetfulDisk, clock: FakeClock) -> None:
+    journal = open_journal(disk, clock)
     journal.append([change(7, 1)])
     journal.close()
-    later = opened(disk, clock)
+    later = open_journal(disk, clock)
     later.append([change(8, 1)])
     disk.remove(f"/data/{files(disk)[0]}")
-    assert drained(later) == [change(8, 1).line]
+    assert publish_all(later) == [change(8, 1).line]
 
 
-def test_advance_raises_if_the_position_cannot_be_saved(disk: ForgetfulDisk, clock: Clock) -> None:
-    journal = opened(disk, clock)
+def test_advance_raises_if_position_cannot_be_saved(disk: ForgetfulDisk, clock: FakeClock) -> None:
+    journal = open_journal(disk, clock)
     journal.append([change(7, 1)])
     chunk = journal.unpublished(CHUNK)
     assert chunk is not None

@@ -1,4 +1,4 @@
-"""The report page as text; tests/integration/test_lifecycle_page.py opens it in a browser."""
+"""The report page as text. tests/integration/test_lifecycle_page.py opens it in a browser."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ def test_alert_precedes_all_other_sections() -> None:
     assert "barnabas topics describe late" in shown[alert:]
 
 
-def test_page_without_trouble_has_no_alert() -> None:
+def test_healthy_page_has_no_alert() -> None:
     document = sample()
-    calm = {
+    healthy = {
         **document,
         "topics": [{**row, "offline_now": 0} for row in document["topics"]],
         "deletions": [row for row in document["deletions"] if row["state"] == "done"],
         "incidents": [],
         "outages": [],
     }
-    shown = render_page(calm)
+    shown = render_page(healthy)
     assert "Needs attention" not in shown
     assert "No partition was without a leader." in shown
 
@@ -83,7 +83,7 @@ def test_overlapping_outages_are_one_mark() -> None:
     assert "ongoing" in second.title
 
 
-def test_causes_and_ongoing_outages_are_in_plain_words() -> None:
+def test_causes_and_ongoing_outages_use_plain_words() -> None:
     shown = render_page(sample())
     for text in ("broker 2 failed", "ongoing since 05-01 08:00:08", "request to leaders"):
         assert text in shown

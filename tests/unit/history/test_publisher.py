@@ -42,7 +42,7 @@ ONE = BrokerId(1)
 
 
 @pytest.fixture(autouse=True)
-def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+def _short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publishers, "LINGER_S", 0.0)
     monkeypatch.setattr(publishers, "RETRY_S", (0.001, 0.05))
 
@@ -53,13 +53,13 @@ def topic(name: str, leader: int = 1) -> TopicMetadata:
     return TopicMetadata(name=name, topic_id=UUID(int=len(name)), partitions={0: partition})
 
 
-class Published:
-    """The other side: a broker that leads and controls, and what it was given."""
+class HistoryTarget:
+    """Leader and controller that receive the published events."""
 
     def __init__(self) -> None:
         self.cache = MetadataCache("test")
         self.codes: list[ErrorCode] = []
-        """What the next requests are answered with, before all goes well again."""
+        """Error codes of the next responses; later requests succeed."""
         self.records: list[Record] = []
         self.created: list[CreateTopicsRequest] = []
         self.loop = asyncio.get_running_loop()
@@ -115,8 +115,8 @@ class Published:
 
 
 @pytest.fixture
-async def published() -> AsyncIterator[Published]:
-    other = Published()
+async def published() -> AsyncIterator[HistoryTarget]:
+    other = HistoryTarget()
     answers: dict[type[Message], Callable[..., Message | None]] = {
         CreateTopicsRequest: other.create,
         ProduceRequest: other.produce,
@@ -139,7 +139,7 @@ async def publishing(publisher: Publisher) -> AsyncIterator[None]:
         publisher.close()
 
 
-async def until(condition: Callable[[], bool]) -> None:
+async def wait_until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
         while not condition():
             await asyncio.sleep(0.002)
@@ -159,7 +159,7 @@ def names(count: int) -> Iterator[str]:
 
 
 async def test_first_event_creates_the_topic_and_events_keep_their_order(
-    published: Published,
+    published: HistoryTarget,
 ) -> None:
     publisher = published.publisher()
     recorder = recorder_to(publisher)
@@ -167,7 +167,7 @@ async def test_first_event_creates_the_topic_and_events_keep_their_order(
     async with publishing(publisher):
         published.show(topic("orders"))
         record_transitions(recorder, 2_000)
-        await until(lambda: len(published.records) == 2_001)
+        await wait_until(lambda: len(published.records) == 2_001)
     assert published.ids() == ["controller", *names(2_000)]
     (created,) = published.created[0].topics
     assert (created.name, created.num_partitions, created.replication_factor) == (
@@ -179,14 +179,14 @@ async def test_first_event_creates_the_topic_and_events_keep_their_order(
     assert configs["retention.ms"] == "604800000"
 
 
-async def test_record_has_epoch_and_sequence_as_key_and_the_time_of_the_event(
-    published: Published,
+async def test_record_has_epoch_and_sequence_as_key_and_time_of_event(
+    published: HistoryTarget,
 ) -> None:
     published.show(topic(STATE_CHANGES))
     publisher = published.publisher()
     record_transitions(recorder_to(publisher, epoch=12), 1)
     async with publishing(publisher):
-        await until(lambda: bool(published.records))
+        await wait_until(lambda: bool(published.records))
     (record,) = published.records
     assert record.key == b"12-1"
     at = json.loads(record.value or b"")["at"]
@@ -194,18 +194,18 @@ async def test_record_has_epoch_and_sequence_as_key_and_the_time_of_the_event(
     assert not published.created
 
 
-async def test_topic_is_not_created_before_another_topic(published: Published) -> None:
+async def test_topic_is_not_created_before_another_topic(published: HistoryTarget) -> None:
     publisher = published.publisher()
     recorder_to(publisher).record_election(cause="Startup#1")
     async with publishing(publisher):
-        await until(lambda: bool(published.cache.waiting))
+        await wait_until(lambda: bool(published.cache.waiting))
         assert not published.created
         published.show(topic("orders"))
-        await until(lambda: bool(published.records))
+        await wait_until(lambda: bool(published.records))
     assert len(published.created) == 1
 
 
-async def test_events_about_the_topic_itself_are_not_published(published: Published) -> None:
+async def test_events_about_history_topic_are_not_published(published: HistoryTarget) -> None:
     published.show(topic(STATE_CHANGES))
     publisher = published.publisher()
     recorder = recorder_to(publisher)
@@ -215,13 +215,13 @@ async def test_events_about_the_topic_itself_are_not_published(published: Publis
     recorder.record_isr_changes([(own, state(1, (1,)))], cause="AlterPartition#3")
     record_transitions(recorder, 1)
     async with publishing(publisher):
-        await until(lambda: bool(published.records))
+        await wait_until(lambda: bool(published.records))
     assert published.ids() == ["orders-0"]
     (name,) = [name for name in published.disk.list("/data") if name.endswith(".jsonl")]
     assert published.disk.read_bytes(f"/data/{name}").count(b"\n") == 4
 
 
-async def test_retriable_errors_are_retried(published: Published) -> None:
+async def test_retriable_errors_are_retried(published: HistoryTarget) -> None:
     published.show(topic("orders"))
     published.codes = [
         ErrorCode.NOT_CONTROLLER,
@@ -232,50 +232,50 @@ async def test_retriable_errors_are_retried(published: Published) -> None:
     publisher = published.publisher()
     record_transitions(recorder_to(publisher), 3)
     async with publishing(publisher):
-        await until(lambda: bool(published.records))
+        await wait_until(lambda: bool(published.records))
     assert published.ids() == list(names(3))
     assert len(published.created) == 2
 
 
-async def test_publishing_waits_for_a_leader(published: Published) -> None:
+async def test_publishing_waits_for_a_leader(published: HistoryTarget) -> None:
     published.show(topic(STATE_CHANGES, leader=-1))
     publisher = published.publisher()
     record_transitions(recorder_to(publisher), 3)
     async with publishing(publisher):
-        await until(lambda: bool(published.cache.waiting))
+        await wait_until(lambda: bool(published.cache.waiting))
         published.show(topic(STATE_CHANGES))
-        await until(lambda: bool(published.records))
+        await wait_until(lambda: bool(published.records))
     assert published.ids() == list(names(3))
 
 
-async def test_batch_that_is_too_large_is_split(published: Published) -> None:
+async def test_batch_that_is_too_large_is_split(published: HistoryTarget) -> None:
     published.show(topic(STATE_CHANGES))
     published.codes = [ErrorCode.MESSAGE_TOO_LARGE]
     publisher = published.publisher()
     record_transitions(recorder_to(publisher), 1)
     recorder_to(publisher, epoch=8).record_election(cause="Startup#1")
     async with publishing(publisher):
-        await until(lambda: publisher.journal.unpublished(1_000) is None)
+        await wait_until(lambda: publisher.journal.unpublished(1_000) is None)
         record_transitions(recorder_to(publisher, epoch=9), 1)
-        await until(lambda: bool(published.records))
+        await wait_until(lambda: bool(published.records))
     assert published.ids()[-1] == "orders-0"
 
 
-async def test_next_run_publishes_what_is_left(published: Published) -> None:
+async def test_next_run_publishes_remaining_events(published: HistoryTarget) -> None:
     publisher = published.publisher()
     record_transitions(recorder_to(publisher, epoch=7), 2)
     publisher.close()
     published.show(topic(STATE_CHANGES))
     async with publishing(first := published.publisher()):
         # Also wait until the position is saved: otherwise the next run publishes these events again.
-        await until(lambda: first.journal.unpublished(1_000) is None)
+        await wait_until(lambda: first.journal.unpublished(1_000) is None)
     async with publishing(later := published.publisher()):
         record_transitions(recorder_to(later, epoch=9), 1)
-        await until(lambda: len(published.records) == 3)
+        await wait_until(lambda: len(published.records) == 3)
     assert [record.key for record in published.records] == [b"7-1", b"7-2", b"9-1"]
 
 
-async def test_disabled_publisher_writes_the_journal_only(published: Published) -> None:
+async def test_disabled_publisher_writes_the_journal_only(published: HistoryTarget) -> None:
     published.show(topic("orders"))
     publisher = published.publisher(is_enabled=False)
     record_transitions(recorder_to(publisher), 2)
@@ -286,6 +286,6 @@ async def test_disabled_publisher_writes_the_journal_only(published: Published) 
 
 
 @pytest.mark.parametrize("at", [b"then", b"2026-99-01", b"\xff"])
-def test_corrupt_line_is_enabled_without_its_time(at: bytes) -> None:
+def test_corrupt_line_becomes_record_without_time(at: bytes) -> None:
     line = b'{"at":"%s","epoch":1,"sequence":2}' % at
     assert publishers.to_record(line, 3) == Record(3, 0, None, line, ())

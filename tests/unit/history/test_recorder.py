@@ -54,12 +54,12 @@ ORDERS_ID = UUID(int=7)
 CAUSE = "TopicsChanged#4"
 
 
-class Clock:
+class FixedClock:
     def now_ms(self) -> int:
         return NOW_MS
 
 
-class Sink:
+class MemorySink:
     def __init__(self) -> None:
         self.events: list[EventLine] = []
 
@@ -68,10 +68,10 @@ class Sink:
 
 
 def new_recorder(epoch: int = 7) -> Recorder:
-    return Recorder(BrokerId(1), ControllerEpoch(epoch), Clock(), Sink())
+    return Recorder(BrokerId(1), ControllerEpoch(epoch), FixedClock(), MemorySink())
 
 
-def read(lines: list[EventLine]) -> list[dict[str, Any]]:
+def decode(lines: list[EventLine]) -> list[dict[str, Any]]:
     events = [json.loads(each.line) for each in lines]
     assert [(event["epoch"], event["sequence"]) for event in events] == [
         (each.epoch, each.sequence) for each in lines
@@ -105,7 +105,7 @@ def leader_and_isr(*topics: tuple[str, list[int]]) -> LeaderAndIsrRequest:
 
 
 def test_transition_is_one_line_with_all_fields() -> None:
-    (event,) = read(
+    (event,) = decode(
         new_recorder().record_transitions([online()], replicas_of=lambda _: ids(2, 3, 1))
     )
     assert event == {
@@ -131,7 +131,7 @@ def test_transition_is_one_line_with_all_fields() -> None:
 
 
 def test_unclean_election_is_marked() -> None:
-    clean, unclean = read(
+    clean, unclean = decode(
         new_recorder().record_transitions([online(), online()._replace(is_unclean=True)])
     )
     assert "unclean" not in clean
@@ -145,7 +145,7 @@ def test_replica_is_named_with_its_broker() -> None:
         after=ReplicaState.ONLINE,
         cause=CAUSE,
     )
-    (event,) = read(new_recorder().record_transitions([move], replicas_of=lambda _: ids(3)))
+    (event,) = decode(new_recorder().record_transitions([move], replicas_of=lambda _: ids(3)))
     assert (event["what"], event["id"], event["replica"]) == ("replica", "orders-0 on 3", 3)
     assert (event["topic"], event["partition"]) == ("orders", 0)
     assert "leader" not in event
@@ -161,22 +161,22 @@ def test_failed_transition_has_a_reason() -> None:
         why='ISR [2], and "2" is down',
         cause=CAUSE,
     )
-    (event,) = read(new_recorder().record_transitions([], [failure]))
+    (event,) = decode(new_recorder().record_transitions([], [failure]))
     assert event["result"] == "failed"
     assert event["why"] == 'no eligible leader: ISR [2], and "2" is down'
     assert (event["before"], event["after"]) == ("OfflinePartition", "OnlinePartition")
 
 
 def test_all_events_share_one_sequence_and_reach_the_sink() -> None:
-    sink = Sink()
-    recorder = Recorder(BrokerId(1), ControllerEpoch(7), Clock(), sink)
+    sink = MemorySink()
+    recorder = Recorder(BrokerId(1), ControllerEpoch(7), FixedClock(), sink)
     recorder.record_election(cause="Startup#1", previous=BrokerId(2))
     recorder.record_transitions([online(), online()])
     sent = recorder.record_request(BrokerId(2), leader_and_isr(("orders", [0])), cause=CAUSE)
     recorder.record_isr_changes([(ORDERS, state(2, (2,)))], cause="AlterPartition#9")
     recorder.record_response(sent, LeaderAndIsrResponse())
     recorder.record_resignation(cause="SessionExpired#10")
-    events = read(sink.events)
+    events = decode(sink.events)
     assert [event["sequence"] for event in events] == list(range(1, 8))
     assert [event["what"] for event in events] == [
         *("controller", "partition", "partition", "request", "partition", "request", "controller"),
@@ -189,14 +189,14 @@ def test_all_events_share_one_sequence_and_reach_the_sink() -> None:
 
 def test_topic_request_names_the_client() -> None:
     recorder = new_recorder()
-    (event,) = read(
+    (event,) = decode(
         recorder.record_topic_request(
             ["orders"], request="CreateTopics", after="created", client='x"y', host="::1"
         )
     )
     assert (event["what"], event["topic"], event["after"]) == ("topic", "orders", "created")
     assert (event["by"], event["host"], event["cause"]) == ('x"y', "::1", "CreateTopics")
-    (own,) = read(
+    (own,) = decode(
         recorder.record_topic_request(
             [STATE_CHANGES], request="CreateTopics", after="created", client=None, host=""
         )
@@ -205,7 +205,7 @@ def test_topic_request_names_the_client() -> None:
 
 
 def test_topic_request_has_the_time_of_the_request() -> None:
-    (event,) = read(
+    (event,) = decode(
         new_recorder().record_topic_request(
             ["orders"],
             request="CreateTopics",
@@ -218,19 +218,19 @@ def test_topic_request_has_the_time_of_the_request() -> None:
     assert event["asked_at"] == "2026-05-01T08:00:00.120Z"
 
 
-def test_request_names_partitions_as_ranges_and_response_names_the_request() -> None:
+def test_response_names_its_request_and_partitions_are_ranges() -> None:
     recorder = new_recorder()
     request = leader_and_isr(("orders", [0, 1, 2, 9]), ("clicks", [4]))
     sent = recorder.record_request(BrokerId(3), request, cause=CAUSE)
-    (event,) = read(sent.events)
+    (event,) = decode(sent.events)
     assert (event["id"], event["to"], event["result"]) == ("LeaderAndIsr to 3", 3, "sent")
     assert event["topics"] == {"orders": "0-2,9", "clicks": "4"}
     assert event["partitions"] == 5
     assert "parts" not in event
-    (answer,) = read(recorder.record_response(sent, LeaderAndIsrResponse()))
+    (answer,) = decode(recorder.record_response(sent, LeaderAndIsrResponse()))
     assert (answer["answers"], answer["result"], answer["to"]) == (event["sequence"], "done", 3)
     assert "topics" not in answer
-    (lost,) = read(recorder.record_missing_response(sent, "broker 3 is gone"))
+    (lost,) = decode(recorder.record_missing_response(sent, "broker 3 is gone"))
     assert (lost["result"], lost["why"]) == ("failed", "broker 3 is gone")
 
 
@@ -242,15 +242,15 @@ def test_response_names_the_partitions_that_failed() -> None:
         LeaderAndIsrPartitionError(partition_index=1, error_code=ErrorCode.KAFKA_STORAGE_ERROR),
     )
     response = LeaderAndIsrResponse(topics=(LeaderAndIsrTopicError(ORDERS_ID, errors),))
-    (answer,) = read(recorder.record_response(sent, response))
+    (answer,) = decode(recorder.record_response(sent, response))
     assert answer["errors"] == {"orders-1": "KAFKA_STORAGE_ERROR"}
     assert (answer["error_count"], answer["result"]) == (1, "failed")
     stale = LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-    (answer,) = read(recorder.record_response(sent, stale))
+    (answer,) = decode(recorder.record_response(sent, stale))
     assert answer["why"] == "STALE_CONTROLLER_EPOCH"
 
 
-def test_partition_that_is_known_already_is_no_failure() -> None:
+def test_stale_epoch_error_counts_as_known_already() -> None:
     recorder = new_recorder()
     sent = recorder.record_request(BrokerId(3), leader_and_isr(("orders", [0, 1])), cause=CAUSE)
     stale, broken = ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR
@@ -258,11 +258,11 @@ def test_partition_that_is_known_already_is_no_failure() -> None:
         LeaderAndIsrPartitionError(partition_index=index, error_code=stale) for index in (0, 1)
     ]
     response = LeaderAndIsrResponse(topics=(LeaderAndIsrTopicError(ORDERS_ID, tuple(errors)),))
-    (answer,) = read(recorder.record_response(sent, response))
+    (answer,) = decode(recorder.record_response(sent, response))
     assert (answer["result"], answer["known_already"]) == ("done", 2)
     errors[1] = LeaderAndIsrPartitionError(partition_index=1, error_code=broken)
     response = LeaderAndIsrResponse(topics=(LeaderAndIsrTopicError(ORDERS_ID, tuple(errors)),))
-    (answer,) = read(recorder.record_response(sent, response))
+    (answer,) = decode(recorder.record_response(sent, response))
     assert (answer["result"], answer["known_already"]) == ("failed", 1)
     assert answer["errors"] == {"orders-1": "KAFKA_STORAGE_ERROR"}
 
@@ -277,10 +277,10 @@ def test_stop_replica_counts_deletions() -> None:
         controller_id=1, controller_epoch=7, topic_states=(StopReplicaTopicState("orders", states),)
     )
     sent = recorder.record_request(BrokerId(2), request, cause=CAUSE)
-    (event,) = read(sent.events)
+    (event,) = decode(sent.events)
     assert (event["id"], event["partitions"], event["deletes"]) == ("StopReplica to 2", 2, 1)
     failed = (StopReplicaPartitionError("orders", 0, ErrorCode.KAFKA_STORAGE_ERROR),)
-    (answer,) = read(recorder.record_response(sent, StopReplicaResponse(partition_errors=failed)))
+    (answer,) = decode(recorder.record_response(sent, StopReplicaResponse(partition_errors=failed)))
     assert answer["errors"] == {"orders-0": "KAFKA_STORAGE_ERROR"}
 
 
@@ -290,13 +290,13 @@ def test_large_request_is_split_into_several_lines() -> None:
     sent = recorder.record_request(
         BrokerId(3), leader_and_isr(*((name, [0]) for name in names)), cause=CAUSE
     )
-    events = read(sent.events)
+    events = decode(sent.events)
     assert len(events) > 1
     assert [event["part"] for event in events] == list(range(1, len(events) + 1))
     assert {(event["parts"], event["partitions"]) for event in events} == {(len(events), 5_000)}
     assert [name for event in events for name in event["topics"]] == names
     assert max(len(each.line) for each in sent.events) < NAMES_LENGTH_MAX + 1_000
-    (answer,) = read(recorder.record_response(sent, LeaderAndIsrResponse()))
+    (answer,) = decode(recorder.record_response(sent, LeaderAndIsrResponse()))
     assert answer["answers"] == events[0]["sequence"]
 
 
@@ -313,32 +313,32 @@ def test_update_metadata_is_recorded_once_per_broker() -> None:
     recorder = new_recorder()
     request = UpdateMetadataRequest(controller_id=1, controller_epoch=7, topic_states=topics)
     for broker in ids(1, 2):
-        (event,) = read(recorder.record_request(broker, request, cause=CAUSE).events)
+        (event,) = decode(recorder.record_request(broker, request, cause=CAUSE).events)
         assert (event["to"], event["topics"]) == (broker, {"orders": "0"})
     sent = recorder.record_request(BrokerId(3), request, cause=CAUSE)
-    assert read(recorder.record_response(sent, UpdateMetadataResponse()))[0]["result"] == "done"
+    assert decode(recorder.record_response(sent, UpdateMetadataResponse()))[0]["result"] == "done"
     nothing = UpdateMetadataRequest(controller_id=1, controller_epoch=7)
-    (event,) = read(recorder.record_request(BrokerId(1), nothing, cause=CAUSE).events)
+    (event,) = decode(recorder.record_request(BrokerId(1), nothing, cause=CAUSE).events)
     assert (event["partitions"], event["topics"]) == (0, {})
     assert "own" not in event
 
 
-def test_events_about_the_history_topic_alone_are_marked_own() -> None:
+def test_events_about_history_topic_only_are_marked_own() -> None:
     recorder = new_recorder()
     own, other = TopicPartition(STATE_CHANGES, 0), ORDERS
-    events = read(recorder.record_transitions([online(own), online(other)]))
+    events = decode(recorder.record_transitions([online(own), online(other)]))
     assert [event.get("own", False) for event in events] == [True, False]
     sent = recorder.record_request(BrokerId(2), leader_and_isr((STATE_CHANGES, [0])), cause=CAUSE)
-    assert read(sent.events)[0]["own"]
-    assert read(recorder.record_response(sent, LeaderAndIsrResponse()))[0]["own"]
+    assert decode(sent.events)[0]["own"]
+    assert decode(recorder.record_response(sent, LeaderAndIsrResponse()))[0]["own"]
     mixed = leader_and_isr((STATE_CHANGES, [0]), ("orders", [0]))
-    assert "own" not in read(recorder.record_request(BrokerId(2), mixed, cause=CAUSE).events)[0]
+    assert "own" not in decode(recorder.record_request(BrokerId(2), mixed, cause=CAUSE).events)[0]
     assert STATE_CHANGES in INTERNAL_TOPICS
 
 
 def test_invalid_topic_name_is_escaped() -> None:
     odd = TopicPartition('a"b\\c\n', 0)
-    (event,) = read(new_recorder().record_transitions([online(odd)]))
+    (event,) = decode(new_recorder().record_transitions([online(odd)]))
     assert (event["topic"], event["id"]) == (odd.topic, f"{odd.topic}-0")
 
 

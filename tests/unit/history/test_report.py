@@ -20,7 +20,11 @@ def test_worst_rows_come_first() -> None:
     assert [row["topic"] for row in document["topics"]][:3] == ["doomed", "late", "orders"]
     assert [row["state"] for row in document["deletions"]] == ["stuck", "done"]
     assert [row["until"] is None for row in document["outages"]] == [True, False, False]
-    assert [row["ms"] for row in document["creations"]] == [None, 60, 30]  # one is not there yet
+    assert [row["ms"] for row in document["creations"]] == [
+        None,
+        60,
+        30,
+    ]  # the first is not finished
 
 
 def test_document_is_json_with_times_as_in_events() -> None:
@@ -43,11 +47,11 @@ def test_text_names_the_problems_within_100_columns() -> None:
 
 
 def test_durations_have_at_most_two_units() -> None:
-    told = [
+    texts = [
         format_duration(ms)
         for ms in (0, 999, 1000, 59_900, 60_000, 3_599_999, 3_600_000, 90_000_000)
     ]
-    assert told == ["0 ms", "999 ms", "1.0 s", "59.9 s", "1 min", "59 min 59 s", "1 h", "1 d 1 h"]
+    assert texts == ["0 ms", "999 ms", "1.0 s", "59.9 s", "1 min", "59 min 59 s", "1 h", "1 d 1 h"]
     assert format_duration(None) == ""
 
 

@@ -1,4 +1,4 @@
-"""Directories that look like a Java."""
+"""Directories that look like a Java installation."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from pathlib import Path
 
 
 def java_home(
-    path: Path, version: str | None = "17.0.15", *, says: str = 'echo "$@"', modules: str = ""
+    path: Path, version: str | None = "17.0.15", *, script: str = 'echo "$@"', modules: str = ""
 ) -> Path:
-    """Its `java` is a shell script."""
+    """Create a Java home whose `java` is a shell script with the body `says`."""
     (path / "bin").mkdir(parents=True)
     binary = path / "bin" / "java"
-    binary.write_text(f"#!/bin/sh\n{says}\n")
+    binary.write_text(f"#!/bin/sh\n{script}\n")
     binary.chmod(0o755)
     if version is not None:
         (path / "release").write_text(f'JAVA_VERSION="{version}"\nMODULES="{modules}"\n')

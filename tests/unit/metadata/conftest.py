@@ -1,4 +1,4 @@
-"""What a broker does with its registry is tested on every kind of it."""
+"""Fixtures: registry code is tested on every kind of registry."""
 
 from tests.contract.registry.conftest import registry
 

@@ -1,4 +1,4 @@
-"""What a broker knows of the cluster after what it was told."""
+"""Metadata cache of a broker after UpdateMetadata requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from barnabas.errors import ErrorCode
-from barnabas.metadata import cache as cache_module
+from barnabas.metadata import cache_with as cache_module
 from barnabas.metadata.cache import MetadataCache
 from barnabas.model import ZERO_ID, BrokerId, TopicPartition
 from barnabas.wire.fast import encode_metadata_topic
@@ -25,7 +25,7 @@ from barnabas.wire.messages.update_metadata import (
 TOPIC_ID = uuid4()
 
 
-def live(broker: int, *listeners: str) -> UpdateMetadataBroker:
+def live_broker(broker: int, *listeners: str) -> UpdateMetadataBroker:
     return UpdateMetadataBroker(
         id=broker,
         endpoints=tuple(
@@ -36,15 +36,15 @@ def live(broker: int, *listeners: str) -> UpdateMetadataBroker:
 
 
 def state(index: int, leader: int = 1, **fields: Any) -> UpdateMetadataPartitionState:
-    told = UpdateMetadataPartitionState(
+    partition = UpdateMetadataPartitionState(
         partition_index=index, leader=leader, leader_epoch=3, isr=(1, 2), replicas=(1, 2)
     )
-    return told._replace(**fields)
+    return partition._replace(**fields)
 
 
 def update(
     *states: UpdateMetadataPartitionState,
-    brokers: tuple[UpdateMetadataBroker, ...] = (live(1), live(2)),
+    brokers: tuple[UpdateMetadataBroker, ...] = (live_broker(1), live_broker(2)),
     controller: int = 1,
     topic: str = "orders",
     topic_id: UUID = TOPIC_ID,
@@ -55,15 +55,15 @@ def update(
     )
 
 
-def cache(*states: UpdateMetadataPartitionState) -> MetadataCache:
+def cache_with(*states: UpdateMetadataPartitionState) -> MetadataCache:
     made = MetadataCache("cluster")
     made.update(update(*states or (state(0), state(1))))
     return made
 
 
-async def test_brokers_and_controller_are_replaced_and_partitions_merged() -> None:
-    known = cache()
-    assert known.update(update(brokers=(live(3),), controller=3)) == ()
+async def test_update_replaces_brokers_and_merges_partitions() -> None:
+    known = cache_with()
+    assert known.update(update(brokers=(live_broker(3),), controller=3)) == ()
     assert list(known.brokers) == [3]
     assert known.controller_id == 3
     assert sorted(known.topics["orders"].partitions) == [0, 1]
@@ -72,8 +72,8 @@ async def test_brokers_and_controller_are_replaced_and_partitions_merged() -> No
     assert {index: each.leader for index, each in found.items()} == {0: 1, 1: 2, 2: 1}
 
 
-def test_a_leader_of_minus_two_takes_a_partition_out_and_the_last_one_its_topic() -> None:
-    known = cache()
+def test_leader_minus_2_removes_partition_and_empty_topic() -> None:
+    known = cache_with()
     gone = known.update(update(state(1, leader=LEADER_DURING_DELETE)))
     assert gone == (TopicPartition("orders", 1),)
     assert known.names == {TOPIC_ID: "orders"}
@@ -84,16 +84,16 @@ def test_a_leader_of_minus_two_takes_a_partition_out_and_the_last_one_its_topic(
     assert known.names == {}
 
 
-def test_a_partition_nobody_knew_is_told_as_gone_all_the_same() -> None:
-    known = cache()
+def test_unknown_deleted_partition_is_reported_as_removed() -> None:
+    known = cache_with()
     assert known.update(update(state(0, leader=LEADER_DURING_DELETE), topic="lost")) == (
         TopicPartition("lost", 0),
     )
     assert "lost" not in known.topics
 
 
-def test_a_topic_that_was_made_anew_is_found_by_its_new_id_only() -> None:
-    known = cache()
+def test_recreated_topic_is_found_by_new_id_only() -> None:
+    known = cache_with()
     other = uuid4()
     known.update(update(state(0), topic_id=other))
     assert known.names == {other: "orders"}
@@ -101,7 +101,7 @@ def test_a_topic_that_was_made_anew_is_found_by_its_new_id_only() -> None:
     assert known.names == {}
 
 
-def test_the_oldest_requests_are_understood() -> None:
+def test_update_metadata_v0_is_understood() -> None:
     known = MetadataCache("cluster")
     known.update(
         UpdateMetadataRequest(
@@ -122,50 +122,48 @@ def test_the_oldest_requests_are_understood() -> None:
 
 
 def test_replica_lists_are_shared() -> None:
-    known = cache()
+    known = cache_with()
     known.update(update(*(state(index, replicas=tuple(map(int, "12"))) for index in range(2, 5))))
     lists = {id(each.replicas) for each in known.topics["orders"].partitions.values()}
     assert len(lists) == 1
 
 
-# ---- what clients are told
+# ---- metadata for clients
 
 
-def test_a_leader_that_is_gone_is_not_told_and_its_replicas_are() -> None:
-    known = cache(state(0, leader=3, replicas=(3, 1), offline_replicas=(3,)))
-    (told,) = known.describe("orders", 12).partitions
-    assert told.error_code == ErrorCode.LEADER_NOT_AVAILABLE
-    assert (told.leader_id, told.leader_epoch) == (-1, 3)
-    assert (told.replica_nodes, told.offline_replicas) == ((3, 1), (3,))
+def test_dead_leader_is_hidden_and_its_replicas_are_shown() -> None:
+    known = cache_with(state(0, leader=3, replicas=(3, 1), offline_replicas=(3,)))
+    (described,) = known.describe("orders", 12).partitions
+    assert described.error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    assert (described.leader_id, described.leader_epoch) == (-1, 3)
+    assert (described.replica_nodes, described.offline_replicas) == ((3, 1), (3,))
 
 
 @pytest.mark.parametrize(
     ("version", "code"),
     [(5, ErrorCode.LEADER_NOT_AVAILABLE), (6, ErrorCode.LISTENER_NOT_FOUND)],
 )
-def test_a_leader_without_the_clients_listener_cannot_be_used(
-    version: int, code: ErrorCode
-) -> None:
-    known = cache()
-    known.update(update(brokers=(live(1, "INSIDE"), live(2, "INSIDE", "OUTSIDE"))))
-    (told, _) = known.describe("orders", version, "OUTSIDE").partitions
-    assert (told.error_code, told.leader_id) == (code, -1)
-    (told, _) = known.describe("orders", version, "INSIDE").partitions
-    assert (told.error_code, told.leader_id) == (0, 1)
+def test_leader_without_listener_is_not_available(version: int, code: ErrorCode) -> None:
+    known = cache_with()
+    known.update(update(brokers=(live_broker(1, "INSIDE"), live_broker(2, "INSIDE", "OUTSIDE"))))
+    (described, _) = known.describe("orders", version, "OUTSIDE").partitions
+    assert (described.error_code, described.leader_id) == (code, -1)
+    (described, _) = known.describe("orders", version, "INSIDE").partitions
+    assert (described.error_code, described.leader_id) == (0, 1)
 
 
-def test_the_oldest_clients_are_not_told_of_brokers_they_cannot_find() -> None:
-    known = cache(state(0, replicas=(1, 3), isr=(1,)))
-    (told,) = known.describe("orders", 0).partitions
-    assert told.error_code == ErrorCode.REPLICA_NOT_AVAILABLE
-    assert told.replica_nodes == (1,)
-    (told,) = known.describe("orders", 1).partitions
-    assert told.error_code == 0
-    assert told.replica_nodes == (1, 3)
+def test_metadata_v0_hides_dead_replicas() -> None:
+    known = cache_with(state(0, replicas=(1, 3), isr=(1,)))
+    (described,) = known.describe("orders", 0).partitions
+    assert described.error_code == ErrorCode.REPLICA_NOT_AVAILABLE
+    assert described.replica_nodes == (1,)
+    (described,) = known.describe("orders", 1).partitions
+    assert described.error_code == 0
+    assert described.replica_nodes == (1, 3)
 
 
-async def test_what_was_encoded_is_kept_until_the_topic_or_a_broker_changes() -> None:
-    known = cache()
+async def test_encoded_topic_is_cached_until_topic_or_broker_changes() -> None:
+    known = cache_with()
     known.update(update(state(0), topic="other", topic_id=uuid4()))
 
     def encoded(name: str) -> bytes:
@@ -175,14 +173,14 @@ async def test_what_was_encoded_is_kept_until_the_topic_or_a_broker_changes() ->
     known.update(update(state(0, leader=2)))
     assert encoded("other") is other
     assert encoded("orders") != orders
-    known.update(update(brokers=(live(1),)))
+    known.update(update(brokers=(live_broker(1),)))
     assert encoded("other") is not other
 
 
 # ---- waiting
 
 
-async def test_who_waits_is_woken_by_the_update_that_matters() -> None:
+async def test_waiter_is_woken_by_matching_update() -> None:
     known = MetadataCache("cluster")
     waiting = asyncio.create_task(known.wait_until(lambda: known.has_partition("orders", 1), 30))
     await asyncio.sleep(0)
@@ -194,7 +192,7 @@ async def test_who_waits_is_woken_by_the_update_that_matters() -> None:
     assert known.waiting == []
 
 
-async def test_who_waits_in_vain_is_told_so() -> None:
+async def test_wait_until_times_out() -> None:
     known = MetadataCache("cluster")
     assert not await known.wait_until(lambda: False, 0.001)
     assert not await known.wait_until(lambda: False, 0)
@@ -202,7 +200,7 @@ async def test_who_waits_in_vain_is_told_so() -> None:
     assert known.waiting == []
 
 
-async def test_a_condition_that_fails_fails_who_waits_and_nobody_else() -> None:
+async def test_failing_condition_fails_only_its_waiter() -> None:
     known = MetadataCache("cluster")
     is_broken = False
 
@@ -219,47 +217,47 @@ async def test_a_condition_that_fails_fails_who_waits_and_nobody_else() -> None:
         await waiting
 
 
-# ---- the moment in which a broker goes
+# ---- brokers that leave
 
 
-async def test_who_is_gone_is_remembered_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_departed_broker_is_remembered_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache_module, "DEPARTED_SECONDS", 0.01)
-    told = cache()
-    told.update(update(brokers=(live(1),)))
-    assert list(told.brokers) == [1]
-    assert [broker.id for broker in told.brokers_and_departed()] == [1, 2]
+    known = cache_with()
+    known.update(update(brokers=(live_broker(1),)))
+    assert list(known.brokers) == [1]
+    assert [broker.id for broker in known.brokers_and_departed()] == [1, 2]
     async with asyncio.timeout(30):
-        while len(told.brokers_and_departed()) > 1:
+        while len(known.brokers_and_departed()) > 1:
             await asyncio.sleep(0.001)
 
 
-async def test_who_is_back_is_there_once() -> None:
-    told = cache()
-    told.update(update(brokers=(live(1),)))
-    told.update(update(brokers=(live(1), live(2))))
-    assert [broker.id for broker in told.brokers_and_departed()] == [1, 2]
+async def test_returned_broker_is_listed_once() -> None:
+    known = cache_with()
+    known.update(update(brokers=(live_broker(1),)))
+    known.update(update(brokers=(live_broker(1), live_broker(2))))
+    assert [broker.id for broker in known.brokers_and_departed()] == [1, 2]
 
 
-async def test_who_asks_for_what_a_doubtful_leader_leads_waits_for_the_news() -> None:
-    told = cache(state(0, leader=2))
-    told.mark_suspect(BrokerId(2))
-    waiting = asyncio.create_task(told.wait_for_suspect_leaders(["orders"]))
+async def test_metadata_of_doubtful_leader_waits_for_update() -> None:
+    known = cache_with(state(0, leader=2))
+    known.mark_suspect(BrokerId(2))
+    waiting = asyncio.create_task(known.wait_for_suspect_leaders(["orders"]))
     await asyncio.sleep(0)
     assert not waiting.done()
-    await told.wait_for_suspect_leaders(["payments"])  # nobody doubts those
-    told.update(update(state(0, leader=1), brokers=(live(1),)))
+    await known.wait_for_suspect_leaders(["payments"])  # its leader is not in doubt
+    known.update(update(state(0, leader=1), brokers=(live_broker(1),)))
     async with asyncio.timeout(30):
         await waiting
 
 
-async def test_a_doubt_does_not_last(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_doubt_expires(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache_module, "SUSPECT_SECONDS", 0.01)
-    told = cache(state(0, leader=2))
-    told.mark_suspect(BrokerId(7))
-    assert not told.suspects, "nobody knows it"
-    told.mark_suspect(BrokerId(2))
-    told.mark_suspect(BrokerId(2))
+    known = cache_with(state(0, leader=2))
+    known.mark_suspect(BrokerId(7))
+    assert not known.suspects, "the broker is unknown"
+    known.mark_suspect(BrokerId(2))
+    known.mark_suspect(BrokerId(2))
     async with asyncio.timeout(30):
-        await told.wait_for_suspect_leaders(["orders"])
-        while told.suspects:
+        await known.wait_for_suspect_leaders(["orders"])
+        while known.suspects:
             await asyncio.sleep(0.001)

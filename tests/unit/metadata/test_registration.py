@@ -19,38 +19,36 @@ PATH = "/brokers/ids/7"
 
 @pytest.fixture
 async def client(registry: Setup) -> AsyncIterator[RegistryClient]:
-    client = await opened(registry)
+    client = await open_client(registry)
     await registration.create_persistent_paths(client)
     yield client
     await client.close()
 
 
-async def opened(registry: Setup, timeout_ms: int = 6000) -> RegistryClient:
+async def open_client(registry: Setup, timeout_ms: int = 6000) -> RegistryClient:
     client = RegistryClient(registry.registry, timeout_ms)
     await client.open()
     return client
 
 
-async def test_the_broker_epoch_is_the_transaction_that_made_the_entry(
+async def test_broker_epoch_is_creation_zxid(
     client: RegistryClient,
 ) -> None:
     epoch = await registration.register(client, BROKER, 123, wait_s=0)
     data, stat = await client.get(PATH)
     assert epoch == stat.czxid
     assert stat.ephemeral_owner == client.id
-    assert stat.version == 1  # created, then set, in one transaction: as Kafka does
+    assert stat.version == 1  # created, then set in the same transaction, as in Kafka
     assert stat.mzxid == stat.czxid
     assert json.loads(data) == json.loads(znodes.encode_broker(BROKER, timestamp_ms=123))
 
 
-async def test_an_entry_of_the_own_session_is_a_lost_answer(client: RegistryClient) -> None:
+async def test_znode_of_own_session_counts_as_lost_response(client: RegistryClient) -> None:
     first = await registration.register(client, BROKER, 123, wait_s=0)
     assert await registration.register(client, BROKER, 123, wait_s=0) == first
 
 
-async def test_an_entry_of_a_former_session_is_replaced(
-    registry: Setup, client: RegistryClient
-) -> None:
+async def test_znode_of_former_session_is_replaced(registry: Setup, client: RegistryClient) -> None:
     former = await registry.connect()
     client.session_ids.add(former.id)
     _, left_behind = await former.create(PATH, b"{}", ephemeral=True)
@@ -59,10 +57,10 @@ async def test_an_entry_of_a_former_session_is_replaced(
     assert (await client.get(PATH))[1].ephemeral_owner == client.id
 
 
-async def test_an_entry_of_somebody_else_is_told_in_one_line(
+async def test_znode_of_another_broker_is_an_error_in_one_line(
     registry: Setup, client: RegistryClient
 ) -> None:
-    other = await opened(registry)
+    other = await open_client(registry)
     theirs = await registration.register(other, BROKER, 123, wait_s=0)
     with pytest.raises(RegistryError, match="another broker is registered as 7") as failed:
         await registration.register(client, BROKER, 123, wait_s=0.05)
@@ -71,13 +69,13 @@ async def test_an_entry_of_somebody_else_is_told_in_one_line(
     await other.close()
 
 
-async def test_an_entry_of_somebody_else_is_waited_for(
+async def test_registration_waits_for_znode_of_another_broker(
     registry: Setup, client: RegistryClient
 ) -> None:
-    other = await opened(registry)
+    other = await open_client(registry)
     theirs = await registration.register(other, BROKER, 123, wait_s=0)
     waiting = asyncio.ensure_future(registration.register(client, BROKER, 123, wait_s=DEADLINE_S))
-    await other.set(PATH, b"{}")  # not what it waits for
+    await other.set(PATH, b"{}")  # another change does not end the wait
     await client.children("/brokers/ids")
     assert not waiting.done()
     await other.close()
@@ -85,16 +83,16 @@ async def test_an_entry_of_somebody_else_is_waited_for(
     assert (await client.get(PATH))[1].ephemeral_owner == client.id
 
 
-async def test_a_killed_broker_comes_back_when_its_former_session_has_timed_out(
+async def test_killed_broker_registers_after_session_timeout(
     registry: Setup, client: RegistryClient
 ) -> None:
-    killed = await opened(registry, 1500)
+    killed = await open_client(registry, 1500)
     before = await registration.register(killed, BROKER, 123, wait_s=0)
     await killed.abandon()
     assert await registration.register(client, BROKER, 123, wait_s=DEADLINE_S) > before
 
 
-async def test_after_expiry_a_broker_registers_under_a_later_epoch(
+async def test_registration_after_expiry_has_later_epoch(
     registry: Setup, client: RegistryClient
 ) -> None:
     before = await registration.register(client, BROKER, 123, wait_s=0)
@@ -107,8 +105,10 @@ async def test_after_expiry_a_broker_registers_under_a_later_epoch(
     assert await registration.register(client, BROKER, 456, wait_s=0) > before
 
 
-async def test_all_who_ask_get_the_same_cluster_id(registry: Setup, client: RegistryClient) -> None:
-    other = await opened(registry)
+async def test_concurrent_brokers_get_same_cluster_id(
+    registry: Setup, client: RegistryClient
+) -> None:
+    other = await open_client(registry)
     clients = [client, other] * 3
     ids = await asyncio.gather(
         *(
@@ -121,17 +121,17 @@ async def test_all_who_ask_get_the_same_cluster_id(registry: Setup, client: Regi
     await other.close()
 
 
-async def test_the_persistent_paths_may_be_made_by_all_at_once(
+async def test_persistent_paths_may_be_created_concurrently(
     registry: Setup, client: RegistryClient
 ) -> None:
-    other = await opened(registry)
+    other = await open_client(registry)
     await asyncio.gather(
         *(registration.create_persistent_paths(each) for each in [client, other] * 2)
     )
 
-    async def stand() -> bool:
+    async def all_paths_exist() -> bool:
         found = [await other.exists(path) for path in znodes.PERSISTENT_PATHS]
         return None not in found
 
-    await eventually(stand)
+    await eventually(all_paths_exist)
     await other.close()

@@ -26,14 +26,14 @@ async def expire(registry: Setup, client: RegistryClient) -> None:
     await registry.expire(client.session)
 
 
-async def renewed(client: RegistryClient, before: int) -> None:
-    async def holds() -> bool:
+async def wait_for_renewal(client: RegistryClient, before: int) -> None:
+    async def is_renewed() -> bool:
         return client.id != before and client.state is SessionState.CONNECTED
 
-    await eventually(holds)
+    await eventually(is_renewed)
 
 
-async def test_calls_reach_the_session_of_the_moment(client: RegistryClient) -> None:
+async def test_calls_use_the_current_session(client: RegistryClient) -> None:
     assert client.state is SessionState.CONNECTED
     assert client.session_ids == {client.id}
     path, stat = await client.create("/a", b"one", ephemeral=True)
@@ -48,26 +48,26 @@ async def test_calls_reach_the_session_of_the_moment(client: RegistryClient) -> 
     assert await client.exists("/a") is None
 
 
-async def test_a_client_is_a_session_to_those_who_use_one(client: RegistryClient) -> None:
+async def test_client_is_a_registry_session(client: RegistryClient) -> None:
     session: RegistrySession = client
     assert session.id == client.id
 
 
-async def test_after_expiry_there_is_a_new_session_and_the_owner_is_told_before_and_after(
+async def test_expired_session_is_renewed_after_owner_is_ready(
     registry: Setup, client: RegistryClient
 ) -> None:
-    told: list[str] = []
-    may_go_on = asyncio.Event()
+    events: list[str] = []
+    may_continue = asyncio.Event()
     is_new = asyncio.Event()
 
     async def on_expired() -> None:
-        told.append("expired")
+        events.append("expired")
         with pytest.raises(RegistrySessionExpired):
             await client.get("/")
-        await may_go_on.wait()
+        await may_continue.wait()
 
     def on_new_session() -> None:
-        told.append("new")
+        events.append("new")
         is_new.set()
 
     states: list[SessionState] = []
@@ -77,32 +77,30 @@ async def test_after_expiry_there_is_a_new_session_and_the_owner_is_told_before_
     await client.create("/a", ephemeral=True)
     await expire(registry, client)
     async with asyncio.timeout(DEADLINE_S):
-        while not told:
+        while not events:
             await asyncio.sleep(0.005)
-    assert client.id == before  # no new one as long as the owner is not ready for it
+    assert client.id == before  # no new session before the owner is ready
     with pytest.raises(RegistrySessionExpired):
         await client.exists("/a")
-    may_go_on.set()
+    may_continue.set()
     async with asyncio.timeout(DEADLINE_S):
         await is_new.wait()
-    assert told == ["expired", "new"]
+    assert events == ["expired", "new"]
     assert states[-1] is SessionState.EXPIRED
     assert client.session_ids == {before, client.id}
     assert len(client.session_ids) == 2
     assert await client.exists("/a") is None
 
 
-async def test_it_renews_again_and_again(registry: Setup, client: RegistryClient) -> None:
+async def test_session_is_renewed_repeatedly(registry: Setup, client: RegistryClient) -> None:
     for count in range(2, 5):
         before = client.id
         await expire(registry, client)
-        await renewed(client, before)
+        await wait_for_renewal(client, before)
         assert len(client.session_ids) == count
 
 
-async def test_an_owner_may_close_it_when_the_session_expires(
-    registry: Setup, client: RegistryClient
-) -> None:
+async def test_owner_may_close_client_on_expiry(registry: Setup, client: RegistryClient) -> None:
     closed = asyncio.Event()
 
     async def on_expired() -> None:
@@ -119,12 +117,12 @@ async def test_an_owner_may_close_it_when_the_session_expires(
     await client.close()
 
 
-async def test_abandoned_it_leaves_its_nodes_to_the_timeout(registry: Setup) -> None:
+async def test_abandoned_session_keeps_ephemeral_nodes_until_timeout(registry: Setup) -> None:
     watcher = await registry.connect()
     client = RegistryClient(registry.registry, 1500)
     await client.open()
     loop = asyncio.get_running_loop()
-    last_heard_of_after = loop.time()
+    created_at = loop.time()
     await client.create("/a", ephemeral=True)
     gone = Events()
     await watcher.exists("/a", gone)
@@ -134,12 +132,12 @@ async def test_abandoned_it_leaves_its_nodes_to_the_timeout(registry: Setup) -> 
     async with asyncio.timeout(DEADLINE_S):
         while not gone.seen:
             await gone.more.wait()
-    assert loop.time() - last_heard_of_after > 1.4, "it has said goodbye"
+    assert loop.time() - created_at > 1.4, "the session was closed"
     assert await watcher.exists("/a") is None
 
 
-class UnreachableAtTimes:
-    """A registry that cannot be reached for so many attempts."""
+class FlakyRegistry:
+    """Registry whose next `refusals` connection attempts fail."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
@@ -155,45 +153,45 @@ class UnreachableAtTimes:
         return await self.registry.connect(session_timeout_ms)
 
 
-async def test_it_tries_until_the_registry_can_be_reached(
+async def test_renewal_retries_until_registry_is_reachable(
     registry: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry_client, "RETRY_S", (0.01, 0.01))
-    door = UnreachableAtTimes(registry.registry)
-    client = RegistryClient(cast(Registry, door), TIMEOUT_MS)
+    flaky = FlakyRegistry(registry.registry)
+    client = RegistryClient(cast(Registry, flaky), TIMEOUT_MS)
     await client.open()
     before = client.id
-    door.refusals = 3
+    flaky.refusals = 3
     await expire(registry, client)
-    await renewed(client, before)
-    assert door.refusals == 0
+    await wait_for_renewal(client, before)
+    assert flaky.refusals == 0
     await client.close()
 
 
-async def test_a_registry_whose_disk_has_failed_is_given_up_and_its_owner_told(
+async def test_failed_disk_of_registry_is_reported_to_owner(
     registry: Setup,
 ) -> None:
-    door = UnreachableAtTimes(registry.registry)
-    client = RegistryClient(cast(Registry, door), TIMEOUT_MS)
+    flaky = FlakyRegistry(registry.registry)
+    client = RegistryClient(cast(Registry, flaky), TIMEOUT_MS)
     lost = asyncio.Event()
     client.on_lost = lost.set
     await client.open()
-    door.is_broken = True
+    flaky.is_broken = True
     await expire(registry, client)
     async with asyncio.timeout(DEADLINE_S):
         await lost.wait()
     await client.close()
 
 
-async def test_closing_ends_the_attempts(registry: Setup) -> None:
-    door = UnreachableAtTimes(registry.registry)
-    client = RegistryClient(cast(Registry, door), TIMEOUT_MS)
+async def test_close_ends_renewal_attempts(registry: Setup) -> None:
+    flaky = FlakyRegistry(registry.registry)
+    client = RegistryClient(cast(Registry, flaky), TIMEOUT_MS)
     await client.open()
-    door.refusals = 1_000_000
+    flaky.refusals = 1_000_000
     await expire(registry, client)
 
     async def is_trying() -> bool:
-        return door.refusals < 1_000_000
+        return flaky.refusals < 1_000_000
 
     await eventually(is_trying)
     async with asyncio.timeout(DEADLINE_S):
@@ -201,9 +199,9 @@ async def test_closing_ends_the_attempts(registry: Setup) -> None:
     assert client.renewal is None
 
 
-async def test_a_first_session_that_cannot_be_had_is_told(registry: Setup) -> None:
-    door = UnreachableAtTimes(registry.registry)
-    door.refusals = 1
-    client = RegistryClient(cast(Registry, door), TIMEOUT_MS)
+async def test_unreachable_registry_fails_open(registry: Setup) -> None:
+    flaky = FlakyRegistry(registry.registry)
+    flaky.refusals = 1
+    client = RegistryClient(cast(Registry, flaky), TIMEOUT_MS)
     with pytest.raises(RegistryUnreachable):
         await client.open()

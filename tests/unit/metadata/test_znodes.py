@@ -25,7 +25,7 @@ def ids(*numbers: int) -> tuple[BrokerId, ...]:
     return tuple(BrokerId(number) for number in numbers)
 
 
-def test_paths_are_those_of_kafka() -> None:
+def test_paths_match_kafka() -> None:
     assert znodes.broker_path(3) == "/brokers/ids/3"
     assert znodes.topic_path("orders") == "/brokers/topics/orders"
     assert znodes.partitions_path("orders") == "/brokers/topics/orders/partitions"
@@ -36,7 +36,7 @@ def test_paths_are_those_of_kafka() -> None:
     assert znodes.delete_topic_path("orders") == "/admin/delete_topics/orders"
 
 
-def test_persistent_paths_can_be_created_in_their_order() -> None:
+def test_persistent_paths_are_listed_after_their_parents() -> None:
     made = {"/"}
     for path in znodes.PERSISTENT_PATHS:
         assert (path.rpartition("/")[0] or "/") in made
@@ -44,7 +44,7 @@ def test_persistent_paths_can_be_created_in_their_order() -> None:
     assert len(made) == len(znodes.PERSISTENT_PATHS) + 1
 
 
-def test_controller() -> None:
+def test_controller_znode() -> None:
     data = znodes.encode_controller(1, timestamp_ms=1700000000000)
     assert data == (
         b'{"version":2,"brokerid":1,"timestamp":"1700000000000","kraftControllerEpoch":-1}'
@@ -58,7 +58,7 @@ def test_controller_epoch_is_a_plain_number() -> None:
     assert znodes.decode_controller_epoch(b"12") == 12
 
 
-def test_the_version_of_the_cluster_id_is_a_string() -> None:
+def test_cluster_id_version_is_a_string() -> None:
     data = znodes.encode_cluster_id("Zm9vYmFyYmF6cXV4cXV1eA")
     assert data == b'{"version":"1","id":"Zm9vYmFyYmF6cXV4cXV1eA"}'
     assert znodes.decode_cluster_id(data) == "Zm9vYmFyYmF6cXV4cXV1eA"
@@ -74,7 +74,7 @@ BROKER = Broker(
 )
 
 
-def test_a_broker_names_its_first_plaintext_endpoint_for_old_readers() -> None:
+def test_broker_znode_names_plaintext_endpoint_for_old_readers() -> None:
     data = znodes.encode_broker(BROKER, timestamp_ms=5, protocols={"OUTSIDE": "SSL"})
     assert data == (
         b'{"version":5,"host":"::1","port":9092,"jmx_port":-1,"timestamp":"5",'
@@ -85,7 +85,7 @@ def test_a_broker_names_its_first_plaintext_endpoint_for_old_readers() -> None:
     assert znodes.decode_broker(1, data) == BROKER
 
 
-def test_a_broker_without_plaintext_and_rack() -> None:
+def test_broker_znode_without_plaintext_and_rack() -> None:
     broker = Broker(id=BrokerId(2), endpoints=(Endpoint(listener="TLS", host="h", port=1),))
     data = znodes.encode_broker(broker, timestamp_ms=5, protocols={"TLS": "SSL"})
     assert data == (
@@ -105,12 +105,12 @@ def test_a_broker_without_plaintext_and_rack() -> None:
         b'"endpoints":["PLAINTEXT://h:9092"],"rack":null,"version":4}',
     ],
 )
-def test_older_registrations_of_brokers_are_read(data: bytes) -> None:
+def test_older_broker_znodes_are_read(data: bytes) -> None:
     endpoint = Endpoint(listener="PLAINTEXT", host="h", port=9092)
     assert znodes.decode_broker(1, data) == Broker(id=BrokerId(1), endpoints=(endpoint,))
 
 
-def test_a_rack_is_read_from_version_3_on() -> None:
+def test_rack_is_read_since_version_3() -> None:
     data = b'{"version":3,"endpoints":["PLAINTEXT://h:1"],"rack":"dc1"}'
     assert znodes.decode_broker(1, data).rack == "dc1"
 
@@ -127,7 +127,7 @@ TOPIC = TopicAssignment(
 )
 
 
-def test_a_topic_lists_partitions_in_number_order_and_only_moving_replicas() -> None:
+def test_topic_znode_lists_partitions_in_order() -> None:
     data = znodes.encode_topic(TOPIC)
     assert data == (
         b'{"version":3,"topic_id":"xs99TBorTD2OnwARIjNEVQ",'
@@ -146,20 +146,20 @@ def test_a_topic_lists_partitions_in_number_order_and_only_moving_replicas() -> 
         b'{"removing_replicas":{},"partitions":{"0":[0]},"adding_replicas":{},"version":2}',
     ],
 )
-def test_older_topics_are_read_and_have_no_id(data: bytes) -> None:
+def test_older_topic_znodes_have_no_id(data: bytes) -> None:
     read = znodes.decode_topic("orders", data)
     assert read.topic_id is None
     assert read.partitions == {0: ReplicaAssignment(replicas=ids(0))}
 
 
-def test_a_topic_without_an_id_stays_without_one() -> None:
+def test_topic_without_id_is_written_without_id() -> None:
     topic = TopicAssignment(topic_id=None, partitions={0: ReplicaAssignment(replicas=ids(1))})
     assert znodes.encode_topic(topic) == (
         b'{"version":3,"partitions":{"0":[1]},"adding_replicas":{},"removing_replicas":{}}'
     )
 
 
-def test_partition_state_carries_the_znode_version_as_partition_epoch() -> None:
+def test_partition_state_has_znode_version_as_partition_epoch() -> None:
     state = LeaderAndIsr(
         leader=BrokerId(1),
         isr=ids(1, 2),
@@ -174,7 +174,7 @@ def test_partition_state_carries_the_znode_version_as_partition_epoch() -> None:
 
 @pytest.mark.parametrize("leader", [-1, 0, 7, 999_999_999, 2_000_000_000])
 @pytest.mark.parametrize("isr", [(), (0,), (3, 1, 2), (1_000_000_000, 5)])
-def test_a_state_means_the_same_however_it_is_written(leader: int, isr: tuple[int, ...]) -> None:
+def test_state_is_read_in_any_json_form(leader: int, isr: tuple[int, ...]) -> None:
     state = LeaderAndIsr(
         leader=BrokerId(leader),
         isr=ids(*isr),
@@ -190,13 +190,13 @@ def test_a_state_means_the_same_however_it_is_written(leader: int, isr: tuple[in
 
 
 @pytest.mark.parametrize("number", [b"01", b"+1", b"1_0", b"", b"1,", b"1 2"])
-def test_an_isr_that_is_no_list_of_numbers_is_not_understood(number: bytes) -> None:
+def test_state_with_invalid_isr_is_rejected(number: bytes) -> None:
     data = b'{"version":1,"leader":1,"leader_epoch":0,"controller_epoch":1,"isr":[2,%s]}' % number
     with pytest.raises(RegistryError):
         znodes.decode_state(ORDERS_0, data, version=0)
 
 
-def test_recovery_is_written_only_while_it_lasts() -> None:
+def test_recovery_state_is_written_only_while_recovering() -> None:
     data = (
         b'{"version":1,"leader":1,"leader_epoch":3,"controller_epoch":1,"isr":[1],'
         b'"leader_recovery_state":1}'
@@ -206,7 +206,7 @@ def test_recovery_is_written_only_while_it_lasts() -> None:
     assert znodes.encode_state(state) == data
 
 
-def test_configs_are_strings() -> None:
+def test_config_values_are_strings() -> None:
     data = znodes.encode_config({"retention.ms": "1", "cleanup.policy": "compact"})
     assert data == b'{"version":1,"config":{"cleanup.policy":"compact","retention.ms":"1"}}'
     path = znodes.topic_config_path("orders")
@@ -223,7 +223,7 @@ def test_config_changes_of_both_versions_are_read() -> None:
     assert znodes.decode_config_change(path, old) == ("topics", "orders")
 
 
-def test_requests_left_for_the_controller() -> None:
+def test_znode_requests_for_the_controller() -> None:
     elected = znodes.encode_partitions([ORDERS_0])
     assert elected == b'{"version":1,"partitions":[{"topic":"orders","partition":0}]}'
     assert znodes.decode_partitions(znodes.PREFERRED_REPLICA_ELECTION, elected) == (ORDERS_0,)
@@ -237,7 +237,7 @@ def test_requests_left_for_the_controller() -> None:
     assert znodes.decode_log_dir_event(znodes.LOG_DIR_EVENT_PREFIX + "0000000001", failed) == 3
 
 
-def test_producer_id_blocks_hold_their_bounds_as_strings() -> None:
+def test_producer_id_block_bounds_are_strings() -> None:
     block = ProducerIdBlock(broker=BrokerId(1), start=1000, end=1999)
     data = znodes.encode_producer_id_block(block)
     assert data == b'{"version":1,"broker":1,"block_start":"1000","block_end":"1999"}'
@@ -281,6 +281,6 @@ def test_text_is_not_escaped_to_ascii() -> None:
         lambda: znodes.decode_features(b'{"features":{"f":3}}'),
     ],
 )
-def test_what_cannot_be_understood_is_an_error_with_its_path(read: Callable[[], object]) -> None:
+def test_corrupt_znode_is_an_error_with_its_path(read: Callable[[], object]) -> None:
     with pytest.raises(RegistryError, match=r"RegistryError: /"):
         read()

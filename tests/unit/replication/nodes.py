@@ -1,4 +1,4 @@
-"""Brokers joined by real sockets and nothing else: no registry, and a controller that is the test itself."""
+"""Brokers connected by real sockets, without a registry. The test acts as the controller."""
 
 from __future__ import annotations
 
@@ -61,39 +61,39 @@ TOPIC = "orders"
 NO_CONNECTION = cast(Connection, None)
 
 
-class StandingClock:
+class FixedClock:
     def now_ms(self) -> int:
         return NOW_MS
 
 
-class Governed:
-    """Stands at the other end of AlterPartition and says yes, unless a test says otherwise."""
+class FakeController:
+    """Controller that accepts every AlterPartition request, unless a test sets another `answer`."""
 
     def __init__(self) -> None:
         self.is_active = True
         self.queue = self
-        self.asked: list[AlterPartitionRequest] = []
-        self.answer: Callable[[AlterPartitionRequest], AlterPartitionResponse] = agreed
+        self.requests: list[AlterPartitionRequest] = []
+        self.answer: Callable[[AlterPartitionRequest], AlterPartitionResponse] = accept_changes
 
     def put(self, event: AlterPartitionReceived) -> None:
-        self.asked.append(event.request)
+        self.requests.append(event.request)
         event.answer(self.answer(event.request))
 
 
-def agreed(request: AlterPartitionRequest) -> AlterPartitionResponse:
+def accept_changes(request: AlterPartitionRequest) -> AlterPartitionResponse:
     return AlterPartitionResponse(
         topics=tuple(
             AlterPartitionTopicResponse(
                 topic_id=topic.topic_id,
                 partitions=tuple(
                     AlterPartitionPartitionResponse(
-                        partition_index=wanted.partition_index,
+                        partition_index=change.partition_index,
                         leader_id=request.broker_id,
-                        leader_epoch=wanted.leader_epoch,
-                        isr=tuple(each.broker_id for each in wanted.new_isr_with_epochs),
-                        partition_epoch=wanted.partition_epoch + 1,
+                        leader_epoch=change.leader_epoch,
+                        isr=tuple(each.broker_id for each in change.new_isr_with_epochs),
+                        partition_epoch=change.partition_epoch + 1,
                     )
-                    for wanted in topic.partitions
+                    for change in topic.partitions
                 ),
             )
             for topic in request.topics
@@ -101,8 +101,8 @@ def agreed(request: AlterPartitionRequest) -> AlterPartitionResponse:
     )
 
 
-class Topics:
-    """Settings without a registry."""
+class FakeTopics:
+    """Topic settings without a registry."""
 
     def __init__(self) -> None:
         self.config = TopicConfig()
@@ -119,22 +119,22 @@ class Topics:
 
 
 class Node:
-    """One broker: logs, replicas, sockets."""
+    """One broker: logs, replicas and sockets."""
 
     def __init__(self, broker: int, **settings: Any) -> None:
         self.id = BrokerId(broker)
         self.config = replace(
             BrokerConfig(), broker_id=broker, **{"replica_fetch_backoff_ms": 50, **settings}
         )
-        # A real one: what is large goes from its files to the sockets without passing through here.
+        # A real disk: large reads go from its files to the sockets without passing through Python.
         self.disk = RealDisk()
         self.temporary = TemporaryDirectory()
         self.directory = self.temporary.name
         self.network = SocketNetwork()
         self.control = ControlPlane()
         self.metadata = MetadataCache("cluster")
-        self.topics = Topics()
-        self.controller = Governed()
+        self.topics = FakeTopics()
+        self.controller = FakeController()
         self.port = 0
 
     async def start(self) -> None:
@@ -151,7 +151,7 @@ class Node:
             self.id,
             self.logs,
             self.disk,
-            StandingClock(),
+            FixedClock(),
             network=self.network,
             metadata=self.metadata,
             control=self.control,
@@ -159,7 +159,7 @@ class Node:
         )
         self.context = BrokerContext(
             config=self.config,
-            clock=StandingClock(),
+            clock=FixedClock(),
             network=self.network,
             registry=cast(Any, None),
             control=self.control,
@@ -173,7 +173,7 @@ class Node:
                 self.config,
                 self.replicas,
                 self.metadata,
-                clock=StandingClock(),
+                clock=FixedClock(),
                 random=Random(self.id),
             ),
             watchdog=NoWatchdog(),
@@ -194,7 +194,7 @@ class Node:
         else:
             self.logs.release()
 
-    # ---- what a controller says
+    # ---- requests of the controller
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         header = RequestHeader(ApiKey.LEADER_AND_ISR, 7, 0, None)
@@ -208,7 +208,7 @@ class Node:
         header = RequestHeader(ApiKey.STOP_REPLICA, 4, 0, None)
         return await handlers.stop_replica.handle(self.context, request, header, NO_CONNECTION)
 
-    # ---- what a test looks at
+    # ---- access for tests
 
     def partition(self, index: int = 0, topic: str = TOPIC) -> Partition:
         return self.replicas.partitions[topic, index]
@@ -219,7 +219,7 @@ class Node:
 
 
 class Nodes:
-    """Several brokers and what the test, as their controller, wants of them."""
+    """Several brokers, and the requests the test sends them as their controller."""
 
     def __init__(self, *nodes: Node) -> None:
         self.nodes = {node.id: node for node in nodes}
@@ -232,7 +232,7 @@ class Nodes:
     async def start(self) -> None:
         for node in self.nodes.values():
             await node.start()
-        await self.tell_brokers()
+        await self.send_metadata()
 
     async def stop(self) -> None:
         for node in self.nodes.values():
@@ -240,8 +240,10 @@ class Nodes:
             node.disk.close()
             node.temporary.cleanup()
 
-    async def tell_brokers(self, *alive: int, partitions: int = 0) -> None:
-        """UpdateMetadata to all: who is alive (all, if not said), and that these partitions exist."""
+    async def send_metadata(self, *alive: int, partitions: int = 0) -> None:
+        """Send UpdateMetadata to the `alive` brokers, or to all: live brokers and existing
+        partitions.
+        """
         live = tuple(
             UpdateMetadataBroker(
                 id=node.id,
@@ -278,7 +280,7 @@ class Nodes:
         partitions: int = 1,
         version: int | None = None,
     ) -> None:
-        """LeaderAndIsr to the replicas, all brokers being replicas."""
+        """Send LeaderAndIsr. All brokers are replicas."""
         replicas = tuple(self.nodes)
         for broker in to or replicas:
             request = leader_and_isr(
@@ -311,7 +313,7 @@ def leader_and_isr(
 
 
 async def eventually(condition: Callable[[], bool], seconds: float = 30.0) -> None:
-    """Deadline, not duration: it looks at every turn of the loop."""
+    """Wait until the condition holds. It is checked every millisecond."""
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.001)

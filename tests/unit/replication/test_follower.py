@@ -1,4 +1,4 @@
-"""Where a follower cuts its log, and which fetcher a partition goes to."""
+"""Truncation of followers, and assignment of partitions to fetchers."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.unit.storage.builders import NOW_MS, append, forgetful_disk, new_log
     ("text", "expected"),
     [("", 0), ("a", 97), ("orders", -1008770331 & 0xFFFF_FFFF), ("polygenelubricants", 1 << 31)],
 )
-def test_strings_have_the_hash_they_have_in_java(text: str, expected: int) -> None:
+def test_hash_matches_java(text: str, expected: int) -> None:
     assert java_string_hash(text) & 0xFFFF_FFFF == expected
 
 
-def test_a_partition_always_goes_to_the_same_fetcher() -> None:
+def test_partition_maps_to_one_fetcher() -> None:
     assert [select_fetcher("a", index, 3) for index in range(4)] == [
         (31 * 97 + index) % 3 for index in range(4)
     ]
@@ -33,14 +33,14 @@ def test_a_partition_always_goes_to_the_same_fetcher() -> None:
     assert {select_fetcher("orders", index, 4) for index in range(10)} == {0, 1, 2, 3}
 
 
-def test_the_smallest_integer_has_no_absolute_value_and_counts_as_zero() -> None:
-    # 31 · hash + partition is -2³¹ for this one.
+def test_minimum_integer_counts_as_zero() -> None:
+    # 31 · hash + partition is -2³¹ here.
     offset = ((1 << 31) - 31 * java_string_hash("a")) & 0xFFFF_FFFF
     assert select_fetcher("a", offset, 7) == 0
 
 
 @pytest.mark.parametrize(
-    ("told", "cut"),
+    ("leader", "offset"),
     [
         ((3, 25), 25),
         ((3, 40), 30),
@@ -52,26 +52,26 @@ def test_the_smallest_integer_has_no_absolute_value_and_counts_as_zero() -> None
     ],
     ids=[
         "same epoch, the leader ends earlier",
-        "same epoch, the leader goes on",
-        "an epoch we never saw: our last one before it",
-        "an earlier epoch ends within ours",
-        "an earlier epoch, ours ends first",
-        "before everything we know",
-        "beyond everything we know",
+        "same epoch, the leader ends later",
+        "unknown epoch: our last one before it",
+        "earlier epoch ends within ours",
+        "earlier epoch, ours ends first",
+        "before all known epochs",
+        "after all known epochs",
     ],
 )
-def test_where_the_histories_part(told: tuple[int, int], cut: int) -> None:
+def test_truncation_offset_by_leader_epoch(leader: tuple[int, int], offset: int) -> None:
     epochs = LeaderEpochs([(1, 0), (3, 20)])
-    assert truncation_offset(epochs, 30, leader_epoch=told[0], leader_end=told[1]) == cut
+    assert truncation_offset(epochs, 30, leader_epoch=leader[0], leader_end=leader[1]) == offset
 
 
-def test_without_a_history_only_what_is_committed_is_kept() -> None:
+def test_log_without_epochs_is_truncated_to_high_watermark() -> None:
     log = new_log(forgetful_disk())
     append(log, b"one", epoch=4)
     append(log, b"two", epoch=4)
     log.high_watermark = 1
     prepare_log(log, NOW_MS)
-    assert log.log_end_offset == 2, "its history will tell where to cut"
+    assert log.log_end_offset == 2, "the leader epochs decide where to truncate"
     log.epochs.clear()
     prepare_log(log, NOW_MS)
     assert log.log_end_offset == 1
@@ -87,5 +87,5 @@ def test_without_a_history_only_what_is_committed_is_kept() -> None:
         (ErrorCode.UNKNOWN_SERVER_ERROR, Reaction.BACK_OFF),
     ],
 )
-def test_what_follows_from_an_error(code: ErrorCode, expected: Reaction) -> None:
+def test_reaction_to_fetch_errors(code: ErrorCode, expected: Reaction) -> None:
     assert reaction_to(code) is expected

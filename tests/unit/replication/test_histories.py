@@ -1,8 +1,9 @@
-"""Random histories of three replicas: leaders change, brokers die and come back, and nothing acknowledged is lost.
+"""Random histories of three replicas with leader changes and broker failures: no acknowledged
+record is lost.
 
-In the second kind brokers hear of it when they hear of it: each at its own pace, and what a controller did not get to
-say before the next one came it never says. So there are leaders that were replaced and do not know it, and they are
-written to as well; and everybody shows what it takes for committed, which must never change.
+The second kind of history delivers the controller's requests to each broker with a delay, and drops
+those that a former controller did not send. Replaced leaders that do not know it yet get writes as
+well. Records below a high watermark must never change.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from barnabas.wire.messages.alter_partition import (
 from tests.unit.replication.nodes import TOPIC, Node, Nodes, eventually
 from tests.unit.storage.builders import contents
 
-CONTROLLER = 1  # broker 1 is the way to it, so that one does not die
+CONTROLLER = 1  # broker 1 is the connection to the controller, so it is never killed
 STEPS = 25
 
 
-class History:
-    """The controller's truth, and what producers were promised."""
+class RandomHistory:
+    """State of the controller, and the records acknowledged to producers."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -69,12 +70,12 @@ class History:
 
     def alter(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         (topic,) = request.topics
-        (wanted,) = topic.partitions
-        isr = tuple(each.broker_id for each in wanted.new_isr_with_epochs)
+        (change,) = topic.partitions
+        isr = tuple(each.broker_id for each in change.new_isr_with_epochs)
         code = ErrorCode.NONE
-        if wanted.leader_epoch < self.epoch:
+        if change.leader_epoch < self.epoch:
             code = ErrorCode.FENCED_LEADER_EPOCH
-        elif wanted.partition_epoch < self.version:
+        elif change.partition_epoch < self.version:
             code = ErrorCode.INVALID_UPDATE_VERSION
         elif any(broker not in self.alive for broker in isr):
             code = ErrorCode.INELIGIBLE_REPLICA
@@ -82,7 +83,7 @@ class History:
             self.isr = isr
             self.version += 1
         answer = AlterPartitionPartitionResponse(
-            wanted.partition_index, code, self.leader, self.epoch, self.isr, 0, self.version
+            change.partition_index, code, self.leader, self.epoch, self.isr, 0, self.version
         )
         return AlterPartitionResponse(
             topics=(AlterPartitionTopicResponse(topic_id=topic.topic_id, partitions=(answer,)),)
@@ -101,7 +102,7 @@ class History:
         self.version += 1
         await self.announce()
 
-    # ---- what happens
+    # ---- events
 
     async def elect(self) -> None:
         candidates = [broker for broker in self.isr if broker in self.alive]
@@ -113,11 +114,12 @@ class History:
             return
         victim = self.random.choice(victims)
         if self.isr == (victim,):
-            return  # the last one in sync: nobody could lead
-        # It is in no new ISR from now on; but others may still fall out of the present one while it dies.
+            return  # the last in-sync replica: no leader would be left
+        # It joins no new ISR from now on, but others may still leave the current one while it
+        # stops.
         self.alive.remove(victim)
         await self.nodes[victim].stop()
-        await self.nodes.tell_brokers(*self.alive)
+        await self.nodes.send_metadata(*self.alive)
         left = tuple(broker for broker in self.isr if broker != victim)
         await self.change(self.leader if self.leader != victim else left[0], left)
 
@@ -127,10 +129,10 @@ class History:
             broker = self.random.choice(dead)
             await self.nodes[broker].start()
             self.alive.append(broker)
-            await self.nodes.tell_brokers(*self.alive)
-            await self.say(broker)
+            await self.nodes.send_metadata(*self.alive)
+            await self.send_state(broker)
 
-    async def say(self, broker: int) -> None:
+    async def send_state(self, broker: int) -> None:
         await self.nodes.lead(
             self.leader, epoch=self.epoch, isr=self.isr, version=self.version, to=(broker,)
         )
@@ -148,16 +150,20 @@ class History:
                 continue
             partition = self.nodes[broker].partition()
             promise = partition.promise(info.last_offset + 1)
-            self.waiting.append(asyncio.create_task(self.wait(promise, info.last_offset, value)))
+            self.waiting.append(
+                asyncio.create_task(self.record_acknowledgement(promise, info.last_offset, value))
+            )
 
-    async def wait(self, promise: asyncio.Future[None], offset: int, value: bytes) -> None:
+    async def record_acknowledgement(
+        self, promise: asyncio.Future[None], offset: int, value: bytes
+    ) -> None:
         try:
             await promise
         except ApiError:
             return
         assert self.acknowledged.setdefault(offset, value) == value, "two records at one offset"
 
-    # ---- in the end
+    # ---- final checks
 
     async def settle(self) -> None:
         while len(self.alive) < 3:
@@ -166,12 +172,12 @@ class History:
         log = self.nodes[self.leader].partition().log
         await eventually(lambda: log.high_watermark == log.log_end_offset, 20)
         for broker in (1, 2, 3):
-            await self.is_copied(broker)
+            await self.wait_until_copied(broker)
         for task in self.waiting:
             if task.done():
                 task.result()
 
-    async def is_copied(self, broker: int) -> None:
+    async def wait_until_copied(self, broker: int) -> None:
         end = self.nodes[self.leader].partition().log.log_end_offset
         log = self.nodes[broker].partition().log
         await eventually(lambda: log.log_end_offset == end == log.high_watermark, 20)
@@ -180,18 +186,18 @@ class History:
         logs = [contents(self.nodes[broker].partition().log) for broker in (1, 2, 3)]
         assert logs[0] == logs[1] == logs[2]
         assert {offset: logs[0].get(offset) for offset in self.acknowledged} == self.acknowledged
-        epochs = [written(self.nodes[broker]) for broker in (1, 2, 3)]
+        epochs = [epochs_with_records(self.nodes[broker]) for broker in (1, 2, 3)]
         assert epochs[0] == epochs[1] == epochs[2]
 
 
-def written(node: Node) -> list[tuple[int, int]]:
-    """The history of epochs, but for one in which nothing was written: only its leader knows of it."""
+def epochs_with_records(node: Node) -> list[tuple[int, int]]:
+    """Return the leader epochs that have records. Only its leader knows an epoch without records."""
     log = node.partition().log
     return [entry for entry in log.epochs.entries if entry[1] < log.log_end_offset]
 
 
-class Word(NamedTuple):
-    """What a controller has to say."""
+class LeaderState(NamedTuple):
+    """Leadership that a controller announces."""
 
     leader: int
     epoch: int
@@ -199,99 +205,101 @@ class Word(NamedTuple):
     version: int
 
 
-class HistoryOfLateNews(History):
+class DelayedHistory(RandomHistory):
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        self.unsaid: dict[int, list[Word]] = {1: [], 2: [], 3: []}
-        self.seen: dict[int, bytes | None] = {}
-        self.is_heard = asyncio.Lock()
-        """Nobody is spoken to while it dies."""
+        self.undelivered: dict[int, list[LeaderState]] = {1: [], 2: [], 3: []}
+        self.committed: dict[int, bytes | None] = {}
+        self.delivery_lock = asyncio.Lock()
+        """Held while a broker stops, so that nothing is delivered to it."""
 
     async def run(self) -> None:
-        telling = [asyncio.create_task(self.tell(broker)) for broker in (1, 2, 3)]
+        deliveries = [asyncio.create_task(self.deliver(broker)) for broker in (1, 2, 3)]
         try:
             await super().run()
         finally:
-            for task in telling:
+            for task in deliveries:
                 task.cancel()
-            for ended in await asyncio.gather(*telling, return_exceptions=True):
+            for ended in await asyncio.gather(*deliveries, return_exceptions=True):
                 if isinstance(ended, Exception):
                     raise ended
 
     @property
-    def word(self) -> Word:
-        return Word(self.leader, self.epoch, self.isr, self.version)
+    def state(self) -> LeaderState:
+        return LeaderState(self.leader, self.epoch, self.isr, self.version)
 
     async def announce(self) -> None:
-        is_another_controller = self.random.random() < 0.3
+        is_new_controller = self.random.random() < 0.3
         for broker in self.alive:
-            if is_another_controller:
-                self.unsaid[broker].clear()
-            self.unsaid[broker].append(self.word)
+            if is_new_controller:
+                self.undelivered[broker].clear()
+            self.undelivered[broker].append(self.state)
         if self.epoch == 0:
-            await eventually(lambda: not any(self.unsaid.values()))
-            await eventually(lambda: all(self.held_by(broker) for broker in (1, 2, 3)))
+            await eventually(lambda: not any(self.undelivered.values()))
+            await eventually(lambda: all(self.replica_on(broker) for broker in (1, 2, 3)))
 
-    async def tell(self, broker: int) -> None:
+    async def deliver(self, broker: int) -> None:
         while True:
             await asyncio.sleep(self.random.random() ** 3 * 0.06)
-            async with self.is_heard:
-                if self.unsaid[broker] and broker in self.alive:
-                    word = self.unsaid[broker].pop(0)
-                    held = self.held_by(broker)
-                    if held is None or held.leader_epoch < word.epoch:
-                        await self.nodes.lead(**word._asdict(), to=(broker,))
+            async with self.delivery_lock:
+                if self.undelivered[broker] and broker in self.alive:
+                    state = self.undelivered[broker].pop(0)
+                    partition = self.replica_on(broker)
+                    if partition is None or partition.leader_epoch < state.epoch:
+                        await self.nodes.lead(**state._asdict(), to=(broker,))
 
-    def held_by(self, broker: int) -> Partition | None:
+    def replica_on(self, broker: int) -> Partition | None:
         return self.nodes[broker].replicas.partitions.get((TOPIC, 0))
 
     async def elect(self) -> None:
-        await self.look()
+        await self.check_committed()
         await super().elect()
 
     async def kill(self) -> None:
         before = list(self.alive)
-        async with self.is_heard:
+        async with self.delivery_lock:
             await super().kill()
         for broker in before:
             if broker not in self.alive:
-                self.unsaid[broker].clear()
+                self.undelivered[broker].clear()
 
-    async def say(self, broker: int) -> None:
-        self.unsaid[broker] = [self.word]
+    async def send_state(self, broker: int) -> None:
+        self.undelivered[broker] = [self.state]
 
     async def produce(self) -> None:
-        """To all who take themselves for the leader."""
+        """Write to every broker that considers itself the leader."""
         for broker in list(self.alive):
-            held = self.held_by(broker)
-            if held is not None and held.leader == broker:
+            partition = self.replica_on(broker)
+            if partition is not None and partition.leader == broker:
                 self.write_to(broker)
 
-    async def look(self) -> None:
-        """At what each replica shows."""
+    async def check_committed(self) -> None:
+        """Check that committed records of each replica have not changed."""
         for broker in list(self.alive):
-            held = self.held_by(broker)
-            if held is not None:
-                for offset, value in contents(held.log).items():
-                    if offset < held.log.high_watermark:
-                        assert self.seen.setdefault(offset, value) == value, "shown, and taken back"
+            partition = self.replica_on(broker)
+            if partition is not None:
+                for offset, value in contents(partition.log).items():
+                    if offset < partition.log.high_watermark:
+                        assert self.committed.setdefault(offset, value) == value, (
+                            "a committed record changed"
+                        )
 
     async def settle(self) -> None:
         while len(self.alive) < 3:
             await self.revive()
         await self.change(self.leader, self.isr)
-        await eventually(lambda: not any(self.unsaid.values()), 20)
+        await eventually(lambda: not any(self.undelivered.values()), 20)
         await super().settle()
-        await self.look()
+        await self.check_committed()
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_whoever_hears_of_it_late_nothing_is_lost_and_nothing_shown_is_taken_back(
+async def test_delayed_leader_changes_lose_no_committed_record(
     seed: int,
 ) -> None:
-    await HistoryOfLateNews(seed).run()
+    await DelayedHistory(seed).run()
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_what_was_acknowledged_is_kept_and_all_replicas_agree(seed: int) -> None:
-    await History(seed).run()
+async def test_acknowledged_records_survive_and_replicas_agree(seed: int) -> None:
+    await RandomHistory(seed).run()

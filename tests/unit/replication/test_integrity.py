@@ -1,4 +1,4 @@
-"""A damaged segment is made anew from another replica, on a leader and on a follower alike."""
+"""Corrupt segments of leaders and followers are restored from another replica."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ BATCHES = 200
 NO_SCRUB = {"barnabas_scrub_bytes_per_second": 0}
 
 
-async def running(*nodes: Node) -> Nodes:
+async def start_nodes(*nodes: Node) -> Nodes:
     made = Nodes(*nodes)
     for node in nodes:
         node.topics.config = CONFIG
     await made.start()
     await made.lead(1)
-    await made.tell_brokers(partitions=1)
+    await made.send_metadata(partitions=1)
     for number in range(BATCHES):
         nodes[0].append(b"%d" % number * 100)
     await eventually(lambda: all(node.partition().log.high_watermark == BATCHES for node in nodes))
@@ -40,20 +40,22 @@ async def running(*nodes: Node) -> Nodes:
 
 @pytest.fixture
 async def pair() -> AsyncIterator[Nodes]:
-    made = await running(Node(1, **NO_SCRUB), Node(2, **NO_SCRUB))
+    made = await start_nodes(Node(1, **NO_SCRUB), Node(2, **NO_SCRUB))
     yield made
     await made.stop()
 
 
 @pytest.fixture
 async def single() -> AsyncIterator[Nodes]:
-    made = await running(Node(1, **NO_SCRUB))
+    made = await start_nodes(Node(1, **NO_SCRUB))
     yield made
     await made.stop()
 
 
-def damage(node: Node, number: int = 2) -> int:
-    """Flip a bit in a closed segment, as if the disk had, and forget that it was ever verified; the offset."""
+def corrupt(node: Node, number: int = 2) -> int:
+    """Flip a bit in a segment, mark all segments as unchecked, and return the base offset of the
+    corrupt batch.
+    """
     log = node.partition().log
     segment = log.segments[number]
     path = Path(segment.log.path)
@@ -69,7 +71,7 @@ def damage(node: Node, number: int = 2) -> int:
 async def fetch(
     nodes: Nodes, broker: int, offset: int, *, wait_ms: int = 2000, min_bytes: int = 1
 ) -> tuple[int, bytes]:
-    """What a consumer gets: the error code, or whole batches that are right."""
+    """Fetch as a consumer does: return the error code and valid batches."""
     connection = await BrokerConnection.open(
         nodes[broker].network, "127.0.0.1", nodes[broker].port, client_id="test", timeout_s=5
     )
@@ -87,12 +89,12 @@ async def fetch(
     (data,) = answer.responses[0].partitions
     found = memoryview(bytes(data.records or b""))
     for position, header in batch_headers(found):
-        assert crc_is_valid(found, position, header), "damaged bytes were sent"
+        assert crc_is_valid(found, position, header), "a corrupt batch was sent"
     return data.error_code, bytes(found)
 
 
 async def read_all(nodes: Nodes, broker: int) -> list[int]:
-    """Offsets, retried while the broker says that it cannot read its disk just now."""
+    """Return all offsets. Storage errors are retried."""
     offset, found = 0, []
     async with asyncio.timeout(20):
         while offset < BATCHES:
@@ -108,8 +110,8 @@ async def read_all(nodes: Nodes, broker: int) -> list[int]:
 
 
 @pytest.mark.parametrize("broker", [1, 2], ids=["leader", "follower"])
-async def test_a_damaged_segment_is_copied_from_another_replica(pair: Nodes, broker: int) -> None:
-    damage(pair[broker])
+async def test_corrupt_segment_is_restored_from_another_replica(pair: Nodes, broker: int) -> None:
+    corrupt(pair[broker])
     log = pair[broker].partition().log
     assert await read_all(pair, broker) == list(range(BATCHES))
     assert not pair[broker].replicas.integrity.damaged
@@ -121,7 +123,7 @@ async def test_a_damaged_segment_is_copied_from_another_replica(pair: Nodes, bro
 
 
 @pytest.mark.parametrize("min_bytes", [0, 1, 4000])
-async def test_who_does_not_wait_is_answered_after_the_look_and_not_with_nothing(
+async def test_fetch_without_wait_returns_data_after_the_check(
     single: Nodes, min_bytes: int
 ) -> None:
     for segment in single[1].partition().log.segments:
@@ -132,7 +134,7 @@ async def test_who_does_not_wait_is_answered_after_the_look_and_not_with_nothing
     assert await fetch(single, 1, BATCHES, wait_ms=0) == (ErrorCode.NONE, b"")
 
 
-async def test_fetch_is_answered_as_soon_as_the_scrub_has_checked_what_it_waits_for(
+async def test_fetch_returns_once_scrub_has_checked_its_segment(
     single: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     integrity, partition = single[1].replicas.integrity, single[1].partition()
@@ -140,16 +142,16 @@ async def test_fetch_is_answered_as_soon_as_the_scrub_has_checked_what_it_waits_
     segment.unchecked_to = segment.size
     gate, check = threading.Event(), checking.verify_batches
 
-    def held_check(*arguments: Any, **named: Any) -> checking.CheckResult:
+    def blocked_check(*arguments: Any, **named: Any) -> checking.CheckResult:
         gate.wait(5)
         return check(*arguments, **named)
 
-    monkeypatch.setattr(checking, "verify_batches", held_check)
+    monkeypatch.setattr(checking, "verify_batches", blocked_check)
     scrub = asyncio.create_task(integrity.scrub(1 << 40))
     await eventually(lambda: segment in integrity.in_progress)
     waiting = asyncio.create_task(fetch(single, 1, 0, wait_ms=0))
     await eventually(lambda: bool(partition.watchers))
-    await asyncio.sleep(0.05)  # its own time is over
+    await asyncio.sleep(0.05)  # its wait time is over
     gate.set()
     async with asyncio.timeout(5):
         code, data = await waiting
@@ -157,17 +159,17 @@ async def test_fetch_is_answered_as_soon_as_the_scrub_has_checked_what_it_waits_
     scrub.cancel()
 
 
-async def test_two_replicas_damaged_in_different_places_heal_each_other(pair: Nodes) -> None:
-    damage(pair[1], 1)
-    damage(pair[2], 3)
+async def test_replicas_corrupt_in_different_places_restore_each_other(pair: Nodes) -> None:
+    corrupt(pair[1], 1)
+    corrupt(pair[2], 3)
     assert await read_all(pair, 1) == list(range(BATCHES))
     assert await read_all(pair, 2) == list(range(BATCHES))
 
 
-async def test_without_another_replica_the_batch_is_refused_and_the_rest_is_served(
+async def test_single_replica_rejects_only_the_corrupt_batch(
     single: Nodes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    offset = damage(single[1])
+    offset = corrupt(single[1])
     with caplog.at_level(logging.ERROR, "barnabas.integrity"):
         for each in range(BATCHES):
             code, data = await fetch(single, 1, each)
@@ -177,12 +179,12 @@ async def test_without_another_replica_the_batch_is_refused_and_the_rest_is_serv
                 assert (code, data) == (ErrorCode.CORRUPT_MESSAGE, b"")
             else:
                 assert (code, bool(data)) == (ErrorCode.NONE, True)
-    assert len(caplog.records) == 1, "told once"
+    assert len(caplog.records) == 1, "logged once"
     assert "no other replica" in caplog.text
 
 
-async def test_what_nobody_reads_is_found_by_looking_through_everything(pair: Nodes) -> None:
-    offset = damage(pair[2], 1)
+async def test_scrub_finds_corruption_that_is_not_read(pair: Nodes) -> None:
+    offset = corrupt(pair[2], 1)
     node = pair[2]
     scrub = asyncio.create_task(node.replicas.integrity.scrub(1 << 40))
     log = node.partition().log
@@ -194,8 +196,8 @@ async def test_what_nobody_reads_is_found_by_looking_through_everything(pair: No
     assert (code, bool(data)) == (ErrorCode.NONE, True)
 
 
-async def test_a_fault_in_the_active_segment_is_mended_when_it_is_closed_for_that(
+async def test_corrupt_active_segment_is_rolled_and_restored(
     pair: Nodes,
 ) -> None:
-    damage(pair[1], -1)
+    corrupt(pair[1], -1)
     assert await read_all(pair, 1) == list(range(BATCHES))

@@ -1,4 +1,4 @@
-"""Who counts, who leaves, who joins: decided from values alone."""
+"""Decisions about the ISR and the high watermark, from values alone."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ LAG_MS = 100.0
 
 
 @dataclass
-class Conversation:
+class FakeContact:
     last_fetch_ms: float
 
     def include_in_response(self, topic: str, topic_id: UUID, index: int) -> None:
-        """Nobody listens."""
+        """Do nothing."""
 
     def recheck(self, topic: str, topic_id: UUID, index: int) -> None:
-        """Nobody answers."""
+        """Do nothing."""
 
 
 def follower(end: int, *, caught_up_ms: float = 0.0) -> FollowerState:
@@ -50,47 +50,47 @@ def end_of(
     )
 
 
-def test_the_high_watermark_is_the_smallest_end_of_the_isr() -> None:
+def test_high_watermark_is_smallest_end_of_isr() -> None:
     ends = {TWO: follower(10), THREE: follower(7)}
     assert end_of(ends, (ONE, TWO, THREE), now_ms=1000) == 7
     assert end_of(ends, (ONE, TWO), now_ms=1000) == 10
     assert end_of(ends, (ONE,), now_ms=1000) == 12
 
 
-def test_who_has_caught_up_is_waited_for_before_it_is_in_the_isr() -> None:
+def test_caught_up_follower_holds_high_watermark_before_joining_isr() -> None:
     ends = {TWO: follower(10)}
     assert end_of(ends, (ONE,), now_ms=LAG_MS) == 10
     assert end_of(ends, (ONE,), now_ms=LAG_MS + 1) == 12
-    assert end_of({BrokerId(4): follower(10)}, (ONE,)) == 12, "who is not alive cannot join"
+    assert end_of({BrokerId(4): follower(10)}, (ONE,)) == 12, "a dead broker cannot join"
 
 
-def test_nothing_counts_of_a_follower_that_has_not_been_heard_of() -> None:
+def test_unknown_follower_offset_counts_only_in_isr() -> None:
     assert end_of({TWO: FollowerState()}, (ONE,)) == 12
     assert end_of({TWO: FollowerState()}, (ONE, TWO)) == -1
 
 
-def leaving(*, end: int, caught_up_ms: float, now_ms: float) -> tuple[BrokerId, ...]:
+def leaving_isr(*, end: int, caught_up_ms: float, now_ms: float) -> tuple[BrokerId, ...]:
     ends = {TWO: follower(end, caught_up_ms=caught_up_ms)}
     return out_of_sync_replicas(ONE, 12, (ONE, TWO), ends, now_ms=now_ms, lag_max_ms=LAG_MS)
 
 
-def test_who_is_behind_for_too_long_leaves() -> None:
-    assert leaving(end=10, caught_up_ms=0, now_ms=LAG_MS) == ()
-    assert leaving(end=10, caught_up_ms=0, now_ms=LAG_MS + 1) == (TWO,)
+def test_lagging_follower_leaves_isr() -> None:
+    assert leaving_isr(end=10, caught_up_ms=0, now_ms=LAG_MS) == ()
+    assert leaving_isr(end=10, caught_up_ms=0, now_ms=LAG_MS + 1) == (TWO,)
 
 
-def test_who_holds_everything_stays_however_long_it_is_silent() -> None:
-    assert leaving(end=12, caught_up_ms=0, now_ms=1_000_000) == ()
+def test_caught_up_follower_stays_in_isr_while_silent() -> None:
+    assert leaving_isr(end=12, caught_up_ms=0, now_ms=1_000_000) == ()
 
 
-def test_an_isr_member_nobody_knows_leaves() -> None:
+def test_unknown_isr_member_leaves() -> None:
     assert out_of_sync_replicas(ONE, 12, (ONE, TWO), {}, now_ms=0, lag_max_ms=LAG_MS) == (TWO,)
 
 
 @pytest.mark.parametrize(
     ("end", "joins"), [(9, False), (10, True), (12, True)], ids=["behind", "at", "beyond"]
 )
-def test_who_joins_has_reached_the_high_watermark_and_the_epoch(end: int, joins: bool) -> None:
+def test_follower_joins_at_high_watermark_and_epoch_start(end: int, joins: bool) -> None:
     assert can_join_isr(end, high_watermark=10, epoch_start=5) is joins
     assert can_join_isr(end, high_watermark=5, epoch_start=10) is joins
 
@@ -98,36 +98,36 @@ def test_who_joins_has_reached_the_high_watermark_and_the_epoch(end: int, joins:
 # ---- catching up
 
 
-def test_a_fetch_at_the_end_catches_up_now() -> None:
+def test_fetch_at_log_end_catches_up_now() -> None:
     state = FollowerState()
     state.record_fetch(12, 0, now_ms=50, leader_end=12)
     assert (state.log_end_offset, state.last_caught_up_ms) == (12, 50)
 
 
-def test_a_fetch_at_the_end_of_the_last_time_had_caught_up_then() -> None:
+def test_fetch_at_previous_log_end_was_caught_up_then() -> None:
     """With steady appends a follower never reads the very end, and is in sync all the same."""
     state = FollowerState()
     state.record_fetch(10, 0, now_ms=50, leader_end=12)
     before = state.last_caught_up_ms
     state.record_fetch(11, 0, now_ms=60, leader_end=14)
-    assert state.last_caught_up_ms == before, "11 is not yet where the leader was at 50"
+    assert state.last_caught_up_ms == before, "11 is below the log end at 50 ms"
     state.record_fetch(14, 0, now_ms=70, leader_end=20)
     assert state.last_caught_up_ms == 60
 
 
-def test_a_follower_that_is_not_named_is_caught_up_as_of_its_last_word() -> None:
+def test_idle_follower_is_caught_up_as_of_last_fetch() -> None:
     state = FollowerState()
-    conversation = Conversation(50)
-    state.record_fetch(12, 0, now_ms=50, leader_end=12, session=conversation)
-    conversation.last_fetch_ms = 900
+    contact = FakeContact(50)
+    state.record_fetch(12, 0, now_ms=50, leader_end=12, session=contact)
+    contact.last_fetch_ms = 900
     state.record_leader_append(12)
     assert state.last_caught_up_ms == 900
-    conversation.last_fetch_ms = 2000
+    contact.last_fetch_ms = 2000
     state.record_leader_append(13)
-    assert state.last_caught_up_ms == 900, "it did not hold 12 then"
+    assert state.last_caught_up_ms == 900, "it did not have offset 12 then"
 
 
-def test_a_new_leader_knows_nothing_and_trusts_the_isr() -> None:
+def test_new_leader_trusts_only_the_isr() -> None:
     state = follower(12, caught_up_ms=7)
     state.begin_epoch(now_ms=100, leader_end=12, is_in_sync=True, was_leading=False)
     assert (state.log_end_offset, state.last_caught_up_ms) == (-1, 100)
@@ -135,16 +135,16 @@ def test_a_new_leader_knows_nothing_and_trusts_the_isr() -> None:
     assert not state.is_caught_up(12, now_ms=100, lag_max_ms=LAG_MS)
 
 
-def test_who_leads_on_keeps_what_it_knows() -> None:
+def test_continuing_leader_keeps_follower_offsets() -> None:
     state = follower(12)
     state.begin_epoch(now_ms=100, leader_end=12, is_in_sync=True, was_leading=True)
     assert (state.log_end_offset, state.last_caught_up_ms) == (12, 100)
 
 
-# ---- changes
+# ---- ISR changes
 
 
-def test_who_is_to_join_counts_at_once_and_who_is_to_leave_counts_still() -> None:
+def test_pending_change_counts_joining_and_leaving_replicas() -> None:
     growing = expand_isr((ONE, TWO), THREE, LeaderEpoch(1), ZnodeVersion(4))
     assert growing.isr == growing.maximal_isr == (ONE, TWO, THREE)
     less = shrink_isr((ONE, TWO, THREE), (TWO,), LeaderEpoch(1), ZnodeVersion(4))
@@ -167,15 +167,17 @@ def test_who_is_to_join_counts_at_once_and_who_is_to_leave_counts_still() -> Non
         (ErrorCode.UNKNOWN_SERVER_ERROR, IsrChangeOutcome.RETRY),
     ],
 )
-def test_what_becomes_of_a_change(code: ErrorCode, expected: IsrChangeOutcome) -> None:
+def test_outcome_of_alter_partition_errors(code: ErrorCode, expected: IsrChangeOutcome) -> None:
     assert isr_change_outcome(code) is expected
 
 
 @pytest.mark.parametrize("was_leading", [True, False])
-def test_in_a_new_epoch_everybody_has_to_say_again_what_it_holds(was_leading: bool) -> None:
-    """It may have died since and come back with less: whoever is let into the ISR on old words can lose records."""
+def test_new_epoch_forgets_contact_of_followers(was_leading: bool) -> None:
+    """A follower may have restarted with a shorter log: admitting it on old data could lose
+    records.
+    """
     state = FollowerState()
-    state.record_fetch(12, 0, now_ms=50, leader_end=12, session=Conversation(50), broker_epoch=7)
+    state.record_fetch(12, 0, now_ms=50, leader_end=12, session=FakeContact(50), broker_epoch=7)
     assert state.session is not None
     assert state.broker_epoch == 7
     state.begin_epoch(now_ms=60, leader_end=12, is_in_sync=False, was_leading=was_leading)

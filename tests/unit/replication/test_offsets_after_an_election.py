@@ -1,4 +1,4 @@
-"""A new leader does not know yet how far the last one's high watermark had come, and does not pretend to."""
+"""ListOffsets on a new leader that does not know the high watermark of its predecessor yet."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ CONSUMER, FOLLOWER = -1, 2
 
 
 @pytest.fixture
-async def two() -> AsyncIterator[Nodes]:
-    """Broker 1 leads two records on in another epoch, and has not heard of broker 2 since."""
+async def two_nodes() -> AsyncIterator[Nodes]:
+    """Broker 1 leads two records in a new epoch, before any fetch of broker 2."""
     nodes = Nodes(Node(1), Node(2))
     await nodes.start()
     await nodes.lead(1, to=(1,))
@@ -36,7 +36,7 @@ async def two() -> AsyncIterator[Nodes]:
     await nodes.stop()
 
 
-def asked(
+def list_offset(
     nodes: Nodes, timestamp: int, *, version: int = 9, replica: int = CONSUMER
 ) -> ListOffsetsPartitionResponse:
     request = ListOffsetsRequest(
@@ -49,22 +49,22 @@ def asked(
 
 
 @pytest.mark.parametrize("timestamp", [LATEST_TIMESTAMP, MAX_TIMESTAMP, NOW_MS])
-async def test_what_may_be_above_the_high_watermark_is_not_told_yet(
-    two: Nodes, timestamp: int
+async def test_latest_offsets_are_unavailable_until_followers_fetch(
+    two_nodes: Nodes, timestamp: int
 ) -> None:
-    assert asked(two, timestamp).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
-    await two.lead(1, epoch=1, to=(2,))
-    await eventually(lambda: two[1].partition().log.high_watermark == 2)
-    answer = asked(two, timestamp)
+    assert list_offset(two_nodes, timestamp).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+    await two_nodes.lead(1, epoch=1, to=(2,))
+    await eventually(lambda: two_nodes[1].partition().log.high_watermark == 2)
+    answer = list_offset(two_nodes, timestamp)
     expected = {LATEST_TIMESTAMP: 2, MAX_TIMESTAMP: 0, NOW_MS: 0}
     assert (answer.error_code, answer.offset) == (ErrorCode.NONE, expected[timestamp])
 
 
-async def test_old_clients_are_told_so_in_their_words(two: Nodes) -> None:
-    answer = asked(two, LATEST_TIMESTAMP, version=4)
+async def test_old_clients_get_leader_not_available(two_nodes: Nodes) -> None:
+    answer = list_offset(two_nodes, LATEST_TIMESTAMP, version=4)
     assert answer.error_code == ErrorCode.LEADER_NOT_AVAILABLE
 
 
-async def test_where_the_log_begins_and_how_far_followers_may_copy_is_known(two: Nodes) -> None:
-    assert asked(two, EARLIEST_TIMESTAMP).offset == 0
-    assert asked(two, LATEST_TIMESTAMP, replica=FOLLOWER).offset == 2
+async def test_earliest_and_follower_offsets_are_available(two_nodes: Nodes) -> None:
+    assert list_offset(two_nodes, EARLIEST_TIMESTAMP).offset == 0
+    assert list_offset(two_nodes, LATEST_TIMESTAMP, replica=FOLLOWER).offset == 2

@@ -1,4 +1,4 @@
-"""What a leader shows its consumers, and when it keeps its promises."""
+"""Partition of a leader: high watermark, promises to producers, and ISR changes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from barnabas.storage.log import AppendInfo, Log
 from barnabas.wire.compression import Compression
 from barnabas.wire.records import Record, build_batch, read_header
 from simulator.disk import ForgetfulDisk
-from tests.unit.replication.test_isr import Conversation
+from tests.unit.replication.test_isr import FakeContact
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 LAG_MS = 100.0
 
 
-def led(config: TopicConfig | None = None, *, replicas: int = 1, in_sync: int = 1) -> Partition:
+def led_partition(
+    config: TopicConfig | None = None, *, replicas: int = 1, in_sync: int = 1
+) -> Partition:
     topic_id = uuid4()
     log = Log.create(
         ForgetfulDisk(), "/logs/orders-0", config or TopicConfig(), topic_id=topic_id, now_ms=0
@@ -46,15 +48,15 @@ def append(
     return partition.append(memoryview(data), read_header(data), acks=acks, now_ms=1_000)
 
 
-def test_alone_in_sync_what_is_appended_can_be_read() -> None:
-    partition = led()
+def test_single_replica_commits_at_once() -> None:
+    partition = led_partition()
     assert append(partition).first_offset == 0
     assert append(partition).first_offset == 1
     assert partition.log.high_watermark == 2
 
 
-def test_while_a_flush_is_asked_for_nothing_is_shown() -> None:
-    partition = led(replace(TopicConfig(), flush_messages=2))
+def test_high_watermark_waits_for_flush() -> None:
+    partition = led_partition(replace(TopicConfig(), flush_messages=2))
     append(partition)
     assert partition.log.high_watermark == 1
     append(partition)
@@ -63,7 +65,9 @@ def test_while_a_flush_is_asked_for_nothing_is_shown() -> None:
     flush = partition.log.begin_flush()
     append(partition)
     partition.log.end_flush(flush)
-    partition.flush_next = asyncio.Future(loop=asyncio.new_event_loop())  # the third waits for it
+    partition.flush_next = asyncio.Future(
+        loop=asyncio.new_event_loop()
+    )  # the third record waits for it
     partition.flushed(flush.up_to_offset)
     assert partition.log.high_watermark == 2
     assert partition.is_held
@@ -76,8 +80,8 @@ def test_while_a_flush_is_asked_for_nothing_is_shown() -> None:
     assert not partition.is_held
 
 
-async def test_a_promise_is_kept_when_the_high_watermark_arrives() -> None:
-    partition = led(replace(TopicConfig(), flush_messages=1))
+async def test_promise_is_kept_when_high_watermark_arrives() -> None:
+    partition = led_partition(replace(TopicConfig(), flush_messages=1))
     info = append(partition, acks=-1)
     promise = partition.promise(info.last_offset + 1)
     assert not promise.done()
@@ -87,8 +91,8 @@ async def test_a_promise_is_kept_when_the_high_watermark_arrives() -> None:
     await asyncio.wait_for(promise, 30)
 
 
-async def test_a_promise_is_broken_when_the_partition_goes() -> None:
-    partition = led(replace(TopicConfig(), flush_messages=1))
+async def test_promise_fails_when_partition_is_deleted() -> None:
+    partition = led_partition(replace(TopicConfig(), flush_messages=1))
     promise = partition.promise(append(partition).last_offset + 1)
     partition.fail_promises(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     with pytest.raises(ApiError) as broken:
@@ -96,27 +100,27 @@ async def test_a_promise_is_broken_when_the_partition_goes() -> None:
     assert broken.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_watchers_are_told_once() -> None:
-    partition = led()
-    told: list[str] = []
-    partition.watchers[lambda: told.append("changed")] = None
+def test_watchers_are_called_once() -> None:
+    partition = led_partition()
+    calls: list[str] = []
+    partition.watchers[lambda: calls.append("changed")] = None
     append(partition)
     append(partition)
-    assert told == ["changed"]
+    assert calls == ["changed"]
 
 
-def test_too_few_in_sync_refuses_acks_all_and_nothing_is_appended() -> None:
-    partition = led(replace(TopicConfig(), min_insync_replicas=2), replicas=2, in_sync=1)
+def test_acks_all_is_rejected_below_min_insync_replicas() -> None:
+    partition = led_partition(replace(TopicConfig(), min_insync_replicas=2), replicas=2, in_sync=1)
     with pytest.raises(ApiError) as refused:
         append(partition, acks=-1)
     assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
     assert partition.log.log_end_offset == 0
     append(partition, acks=1)
-    assert partition.log.high_watermark == 0, "fewer in sync than must be: consumers wait"
+    assert partition.log.high_watermark == 0, "below min.insync.replicas nothing is committed"
 
 
-def test_min_insync_replicas_cannot_ask_for_more_than_there_are() -> None:
-    partition = led(replace(TopicConfig(), min_insync_replicas=3))
+def test_min_insync_replicas_is_limited_by_replica_count() -> None:
+    partition = led_partition(replace(TopicConfig(), min_insync_replicas=3))
     append(partition, acks=-1)
     assert partition.log.high_watermark == 1
 
@@ -125,8 +129,8 @@ def test_min_insync_replicas_cannot_ask_for_more_than_there_are() -> None:
     ("epoch", "code"),
     [(4, ErrorCode.FENCED_LEADER_EPOCH), (6, ErrorCode.UNKNOWN_LEADER_EPOCH)],
 )
-def test_who_believes_in_another_epoch_is_told(epoch: int, code: ErrorCode) -> None:
-    partition = led()
+def test_wrong_leader_epoch_is_rejected(epoch: int, code: ErrorCode) -> None:
+    partition = led_partition()
     partition.require_leader(5)
     partition.require_leader(-1)
     with pytest.raises(ApiError) as refused:
@@ -134,31 +138,31 @@ def test_who_believes_in_another_epoch_is_told(epoch: int, code: ErrorCode) -> N
     assert refused.value.code is code
 
 
-def test_who_does_not_lead_appends_nothing() -> None:
-    partition = led()
+def test_follower_rejects_appends() -> None:
+    partition = led_partition()
     partition.leader = TWO
     with pytest.raises(ApiError) as refused:
         append(partition)
     assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-@pytest.mark.parametrize("wanted", ["gzip", "snappy", "lz4", "zstd", "uncompressed"])
-def test_a_topic_may_have_a_codec_of_its_own(wanted: str) -> None:
-    partition = led(replace(TopicConfig(), compression_type=wanted))
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd", "uncompressed"])
+def test_topic_compression_replaces_producer_compression(codec: str) -> None:
+    partition = led_partition(replace(TopicConfig(), compression_type=codec))
     append(partition, compression=Compression.GZIP)
     found = partition.log.read(0, 10_000, 1, True)
     (part,) = found.slices
     header = read_header(part.file.read(part.position, part.size))
     assert header.compression == {"uncompressed": 0}.get(
-        wanted, Compression.__members__.get(wanted.upper())
+        codec, Compression.__members__.get(codec.upper())
     )
 
 
 # ---- with followers
 
 
-class Leader:
-    """A partition that 1 leads, and a hand on the clock and on the controller."""
+class LeaderSetup:
+    """Partition led by broker 1, with a clock and a controller under test control."""
 
     def __init__(
         self, *, replicas: int = 3, in_sync: int = 3, config: TopicConfig | None = None
@@ -203,8 +207,8 @@ class Leader:
         return self.partition.log.high_watermark
 
 
-def test_a_leader_that_may_have_been_replaced_does_not_judge_what_a_producer_left_out() -> None:
-    leader = Leader()
+def test_unrecognised_leader_does_not_check_sequences() -> None:
+    leader = LeaderSetup()
 
     def produce(sequence: int) -> ErrorCode:
         record = Record(0, 1_000, None, b"v", ())
@@ -222,12 +226,12 @@ def test_a_leader_that_may_have_been_replaced_does_not_judge_what_a_producer_lef
     leader.is_recognised = False
     assert produce(9) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert produce(1) is ErrorCode.NONE, (
-        "what fits is taken, and never acknowledged if another leads"
+        "the next sequence is appended, but not acknowledged if another broker leads"
     )
 
 
-def test_a_leader_that_may_have_been_replaced_does_not_speak_for_the_partition() -> None:
-    leader = Leader()
+def test_unrecognised_leader_rejects_requests() -> None:
+    leader = LeaderSetup()
     leader.partition.require_leader(5)
     leader.is_recognised = False
     for require in (leader.partition.require_leader, leader.partition.require_replica):
@@ -235,17 +239,17 @@ def test_a_leader_that_may_have_been_replaced_does_not_speak_for_the_partition()
             require(5)
         assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     leader.partition.stop_leading(TWO)
-    leader.partition.require_replica(5)  # a follower speaks for its own log
+    leader.partition.require_replica(5)  # a follower answers for its own log
 
 
-def test_nobody_can_have_replaced_a_leader_without_followers() -> None:
-    leader = Leader(replicas=1, in_sync=1)
+def test_leader_without_followers_cannot_be_replaced() -> None:
+    leader = LeaderSetup(replicas=1, in_sync=1)
     leader.is_recognised = False
     leader.partition.require_leader(5)
 
 
-def test_the_high_watermark_waits_for_the_isr_and_never_goes_back() -> None:
-    leader = Leader()
+def test_high_watermark_follows_isr_and_never_decreases() -> None:
+    leader = LeaderSetup()
     leader.append(3)
     assert leader.high_watermark == 0
     leader.fetch(TWO, 3)
@@ -256,8 +260,8 @@ def test_the_high_watermark_waits_for_the_isr_and_never_goes_back() -> None:
     assert leader.high_watermark == 2
 
 
-async def test_a_promise_waits_for_every_replica_in_sync() -> None:
-    leader = Leader()
+async def test_promise_waits_for_every_in_sync_replica() -> None:
+    leader = LeaderSetup()
     leader.append()
     promise = leader.partition.promise(1)
     leader.fetch(TWO, 1)
@@ -266,8 +270,8 @@ async def test_a_promise_waits_for_every_replica_in_sync() -> None:
     await asyncio.wait_for(promise, 30)
 
 
-async def test_those_who_waited_in_vain_are_not_remembered_for_ever() -> None:
-    leader = Leader()
+async def test_cancelled_promises_are_removed() -> None:
+    leader = LeaderSetup()
     leader.append()
     kept = leader.partition.promise(1)
     for _ in range(10_000):
@@ -278,8 +282,8 @@ async def test_those_who_waited_in_vain_are_not_remembered_for_ever() -> None:
     await asyncio.wait_for(kept, 30)
 
 
-async def test_a_promise_is_broken_when_somebody_else_leads() -> None:
-    leader = Leader()
+async def test_promise_fails_when_another_broker_leads() -> None:
+    leader = LeaderSetup()
     leader.append()
     promise = leader.partition.promise(1)
     assert leader.partition.follow(
@@ -291,8 +295,8 @@ async def test_a_promise_is_broken_when_somebody_else_leads() -> None:
     assert leader.partition.isr == ()
 
 
-async def test_a_promise_outlives_an_epoch_in_which_we_lead_on() -> None:
-    leader = Leader()
+async def test_promise_survives_new_epoch_of_same_leader() -> None:
+    leader = LeaderSetup()
     leader.append()
     promise = leader.partition.promise(1)
     leader.fetch(TWO, 1)
@@ -301,9 +305,9 @@ async def test_a_promise_outlives_an_epoch_in_which_we_lead_on() -> None:
     assert leader.high_watermark == 1
 
 
-def test_after_an_epoch_we_were_not_told_of_all_have_to_say_again_what_they_hold() -> None:
-    """In 6 broker 2 may have led, and 3 have cut for its sake what it had from us."""
-    leader = Leader()
+def test_skipped_epoch_resets_follower_offsets() -> None:
+    """In epoch 6 broker 2 may have led, and broker 3 may have truncated our records for it."""
+    leader = LeaderSetup()
     leader.append(3)
     leader.fetch(THREE, 3)
     leader.lead(epoch=7, version=2)
@@ -313,8 +317,8 @@ def test_after_an_epoch_we_were_not_told_of_all_have_to_say_again_what_they_hold
     assert leader.high_watermark == 3
 
 
-async def test_what_was_appended_by_too_few_in_the_end_is_not_promised() -> None:
-    leader = Leader(config=replace(TopicConfig(), min_insync_replicas=2), in_sync=2)
+async def test_promise_fails_below_min_insync_replicas() -> None:
+    leader = LeaderSetup(config=replace(TopicConfig(), min_insync_replicas=2), in_sync=2)
     leader.append()
     promise = leader.partition.promise(1)
     leader.fetch(TWO, 1)
@@ -329,9 +333,9 @@ async def test_what_was_appended_by_too_few_in_the_end_is_not_promised() -> None
     assert broken.value.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
-def test_a_follower_that_has_caught_up_is_proposed_once() -> None:
-    leader = Leader(in_sync=1)
-    leader.now_ms = 1000  # nobody is waited for any longer
+def test_caught_up_follower_is_proposed_once() -> None:
+    leader = LeaderSetup(in_sync=1)
+    leader.now_ms = 1000  # no follower is awaited any longer
     leader.append(2)
     assert leader.high_watermark == 2
     leader.fetch(TWO, 1)
@@ -339,31 +343,31 @@ def test_a_follower_that_has_caught_up_is_proposed_once() -> None:
     leader.fetch(TWO, 2)
     leader.fetch(THREE, 2)
     assert [change.isr for change in leader.proposed] == [(ONE, TWO)]
-    assert leader.partition.isr == (ONE,), "the controller has not agreed yet"
+    assert leader.partition.isr == (ONE,), "the controller has not accepted yet"
     assert leader.partition.maximal_isr == (ONE, TWO)
 
 
-def test_who_is_not_alive_is_not_proposed() -> None:
-    leader = Leader(in_sync=1)
+def test_dead_follower_is_not_proposed() -> None:
+    leader = LeaderSetup(in_sync=1)
     leader.alive.remove(TWO)
     leader.fetch(TWO, 0)
     assert not leader.proposed
 
 
-def test_who_lacks_what_a_former_leader_committed_does_not_join() -> None:
-    leader = Leader(in_sync=1)
+def test_follower_below_epoch_start_does_not_join() -> None:
+    leader = LeaderSetup(in_sync=1)
     leader.append(3)
     leader.partition.log.high_watermark = 1
     leader.lead(epoch=6, in_sync=1, version=1)
     leader.partition.log.watermark = 1
     leader.fetch(TWO, 2)
-    assert not leader.proposed, "the epoch begins at 3"
+    assert not leader.proposed, "the epoch starts at offset 3"
     leader.fetch(TWO, 3)
     assert len(leader.proposed) == 1
 
 
-def test_who_falls_behind_is_proposed_to_leave_and_counts_until_it_has() -> None:
-    leader = Leader(replicas=2, in_sync=2)
+def test_lagging_follower_counts_until_removal_is_committed() -> None:
+    leader = LeaderSetup(replicas=2, in_sync=2)
     leader.fetch(TWO, 0)
     leader.append()
     leader.now_ms = LAG_MS
@@ -376,39 +380,41 @@ def test_who_falls_behind_is_proposed_to_leave_and_counts_until_it_has() -> None
     assert leader.high_watermark == 0
     leader.partition.check_isr()
     assert len(leader.proposed) == 1, "one change at a time"
-    assert agree(leader, change) is IsrChangeOutcome.COMMIT
+    assert accept(leader, change) is IsrChangeOutcome.COMMIT
     assert leader.partition.isr == (ONE,)
     assert leader.high_watermark == 1
 
 
-def test_who_was_let_go_of_and_is_silent_is_not_taken_back() -> None:
-    """With too few in sync the high watermark stands, and all who have left hold what is below it."""
-    leader = Leader(config=replace(TopicConfig(), min_insync_replicas=2))
+def test_removed_silent_follower_is_not_proposed_again() -> None:
+    """Below min.insync.replicas the high watermark stays, and removed followers have all records
+    below it.
+    """
+    leader = LeaderSetup(config=replace(TopicConfig(), min_insync_replicas=2))
     for follower in (TWO, THREE):
-        leader.fetch(follower, 0, session=Conversation(0))
+        leader.fetch(follower, 0, session=FakeContact(0))
     leader.append()
     leader.now_ms = LAG_MS + 1
     leader.partition.check_isr()
     (change,) = leader.proposed
     assert change.isr == (ONE,)
-    agree(leader, change)
+    accept(leader, change)
     assert leader.proposed == [change]
     assert leader.high_watermark == 0
     leader.fetch(TWO, 0)
-    assert leader.proposed[1].isr == (ONE, TWO), "it is heard of again, and has all that counts"
+    assert leader.proposed[1].isr == (ONE, TWO), "it fetches again and is at the high watermark"
 
 
-def test_who_catches_up_while_another_joins_is_next() -> None:
-    leader = Leader(in_sync=1)
+def test_next_caught_up_follower_is_proposed_after_the_first() -> None:
+    leader = LeaderSetup(in_sync=1)
     leader.append()
-    leader.fetch(TWO, 1, session=Conversation(0))
-    leader.fetch(THREE, 1, session=Conversation(0))
+    leader.fetch(TWO, 1, session=FakeContact(0))
+    leader.fetch(THREE, 1, session=FakeContact(0))
     (change,) = leader.proposed
-    agree(leader, change)
+    accept(leader, change)
     assert [each.isr for each in leader.proposed] == [(ONE, TWO), (ONE, TWO, THREE)]
 
 
-def agree(leader: Leader, change: IsrChange) -> IsrChangeOutcome:
+def accept(leader: LeaderSetup, change: IsrChange) -> IsrChangeOutcome:
     return leader.partition.complete_isr_change(
         change,
         ErrorCode.NONE,
@@ -418,10 +424,10 @@ def agree(leader: Leader, change: IsrChange) -> IsrChangeOutcome:
     )
 
 
-def test_an_agreed_change_moves_the_partition_epoch() -> None:
-    leader = Leader(in_sync=1)
+def test_accepted_change_updates_partition_epoch() -> None:
+    leader = LeaderSetup(in_sync=1)
     leader.fetch(TWO, 0)
-    agree(leader, leader.proposed[0])
+    accept(leader, leader.proposed[0])
     assert leader.partition.partition_epoch == 1
     assert leader.partition.pending is None
     leader.fetch(THREE, 0)
@@ -437,8 +443,8 @@ def test_an_agreed_change_moves_the_partition_epoch() -> None:
         (ErrorCode.NOT_CONTROLLER, False),
     ],
 )
-def test_a_refused_change_is_over_only_if_that_is_certain(code: ErrorCode, is_over: bool) -> None:
-    leader = Leader(in_sync=1)
+def test_rejected_change_ends_only_if_certain(code: ErrorCode, is_over: bool) -> None:
+    leader = LeaderSetup(in_sync=1)
     leader.fetch(TWO, 0)
     (change,) = leader.proposed
     leader.partition.complete_isr_change(change, code)
@@ -446,28 +452,28 @@ def test_a_refused_change_is_over_only_if_that_is_certain(code: ErrorCode, is_ov
     assert leader.partition.isr == (ONE,)
 
 
-def test_an_answer_that_comes_after_a_new_epoch_means_nothing() -> None:
-    leader = Leader(in_sync=1)
+def test_response_of_older_epoch_is_ignored() -> None:
+    leader = LeaderSetup(in_sync=1)
     leader.fetch(TWO, 0)
     (change,) = leader.proposed
     leader.lead(epoch=6, in_sync=1, version=3)
-    assert agree(leader, change) is IsrChangeOutcome.STAY
+    assert accept(leader, change) is IsrChangeOutcome.STAY
     assert leader.partition.isr == (ONE,)
     assert leader.partition.partition_epoch == 3
 
 
-def test_the_high_watermark_stands_while_fewer_are_in_sync_than_must_be() -> None:
-    leader = Leader(config=replace(TopicConfig(), min_insync_replicas=2), in_sync=1)
+def test_high_watermark_stays_below_min_insync_replicas() -> None:
+    leader = LeaderSetup(config=replace(TopicConfig(), min_insync_replicas=2), in_sync=1)
     leader.append()
     leader.fetch(TWO, 1)
     assert len(leader.proposed) == 1
-    assert leader.high_watermark == 0, "a pending change is not enough"
-    agree(leader, leader.proposed[0])
+    assert leader.high_watermark == 0, "a pending change does not count"
+    accept(leader, leader.proposed[0])
     assert leader.high_watermark == 1
 
 
-def test_those_being_added_count_when_more_must_be_in_sync_than_there_are() -> None:
-    leader = Leader(config=replace(TopicConfig(), min_insync_replicas=3), in_sync=1)
+def test_min_insync_replicas_above_isr_is_not_satisfied() -> None:
+    leader = LeaderSetup(config=replace(TopicConfig(), min_insync_replicas=3), in_sync=1)
     leader.partition.lead(
         leader_epoch=LeaderEpoch(6),
         replicas=(ONE, TWO),
@@ -477,8 +483,8 @@ def test_those_being_added_count_when_more_must_be_in_sync_than_there_are() -> N
     assert not leader.partition.has_enough_replicas()
 
 
-def test_who_is_in_sync_and_lacks_what_was_committed_has_to_leave_at_once() -> None:
-    leader = Leader()
+def test_in_sync_follower_below_high_watermark_is_removed() -> None:
+    leader = LeaderSetup()
     leader.append(3)
     leader.fetch(TWO, 3)
     leader.fetch(THREE, 3)
@@ -488,8 +494,8 @@ def test_who_is_in_sync_and_lacks_what_was_committed_has_to_leave_at_once() -> N
     assert leader.high_watermark == 3
 
 
-def test_what_is_older_than_we_know_is_ignored() -> None:
-    leader = Leader()
+def test_older_partition_epoch_is_ignored() -> None:
+    leader = LeaderSetup()
     leader.lead(epoch=6, version=4)
     follow: Callable[..., bool] = leader.partition.follow
     assert not follow(
@@ -498,35 +504,35 @@ def test_what_is_older_than_we_know_is_ignored() -> None:
     assert leader.partition.leader == ONE
 
 
-def test_followers_are_woken_by_an_append_and_consumers_by_what_they_may_read() -> None:
-    leader = Leader(replicas=2, in_sync=2)
-    told: list[str] = []
-    leader.partition.end_watchers[lambda: told.append("follower")] = None
-    leader.partition.watchers[lambda: told.append("consumer")] = None
+def test_append_wakes_followers_and_commit_wakes_consumers() -> None:
+    leader = LeaderSetup(replicas=2, in_sync=2)
+    calls: list[str] = []
+    leader.partition.end_watchers[lambda: calls.append("follower")] = None
+    leader.partition.watchers[lambda: calls.append("consumer")] = None
     leader.append()
-    assert told == ["follower"]
+    assert calls == ["follower"]
     leader.fetch(TWO, 1)
-    assert told == ["follower", "consumer"]
+    assert calls == ["follower", "consumer"]
 
 
-def test_all_who_wait_are_woken_when_the_leader_goes() -> None:
-    leader = Leader()
-    told: list[str] = []
-    leader.partition.end_watchers[lambda: told.append("follower")] = None
-    leader.partition.watchers[lambda: told.append("consumer")] = None
+def test_resignation_wakes_all_watchers() -> None:
+    leader = LeaderSetup()
+    calls: list[str] = []
+    leader.partition.end_watchers[lambda: calls.append("follower")] = None
+    leader.partition.watchers[lambda: calls.append("consumer")] = None
     leader.partition.stop_leading()
-    assert sorted(told) == ["consumer", "follower"]
+    assert sorted(calls) == ["consumer", "follower"]
 
 
-def test_the_epoch_of_a_leader_is_on_record_before_it_writes() -> None:
-    leader = Leader()
+def test_leader_epoch_is_recorded_before_first_append() -> None:
+    leader = LeaderSetup()
     leader.append()
     leader.lead(epoch=9, version=1)
     assert leader.partition.log.epochs.entries == [(5, 0), (9, 1)]
 
 
-def test_the_low_watermark_is_that_of_the_living() -> None:
-    leader = Leader()
+def test_low_watermark_counts_live_replicas() -> None:
+    leader = LeaderSetup()
     leader.partition.log.log_start_offset = 5
     for broker, start in ((TWO, 3), (THREE, 1)):
         leader.partition.record_fetch(broker, 0, start, leader_end=0)
@@ -535,8 +541,8 @@ def test_the_low_watermark_is_that_of_the_living() -> None:
     assert leader.partition.low_watermark() == 3
 
 
-def test_a_flush_shows_no_more_than_the_others_hold() -> None:
-    leader = Leader(replicas=2, in_sync=2, config=replace(TopicConfig(), flush_messages=1))
+def test_flush_does_not_commit_beyond_followers() -> None:
+    leader = LeaderSetup(replicas=2, in_sync=2, config=replace(TopicConfig(), flush_messages=1))
     leader.append()
     flush = leader.partition.log.begin_flush()
     leader.partition.log.end_flush(flush)

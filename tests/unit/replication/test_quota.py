@@ -1,4 +1,4 @@
-"""Rates on a clock that only the test moves."""
+"""Replication quotas, on a clock that only the test advances."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from barnabas.replication.quota import UNLIMITED, ReplicationQuota, create_quota, is_throttled
 
 
-class Time:
+class FakeTime:
     def __init__(self) -> None:
         self.ms = 1_000_000.0
 
@@ -15,20 +15,20 @@ class Time:
         return self.ms
 
 
-def test_nothing_sent_is_within_every_quota() -> None:
-    assert not ReplicationQuota(0, Time()).is_exceeded()
+def test_unused_quota_is_not_exceeded() -> None:
+    assert not ReplicationQuota(0, FakeTime()).is_exceeded()
 
 
-def test_the_first_window_counts_as_a_whole_one() -> None:
-    quota = ReplicationQuota(100, Time())
+def test_first_window_counts_as_a_whole_one() -> None:
+    quota = ReplicationQuota(100, FakeTime())
     quota.record(100)
     assert not quota.is_exceeded()
     quota.record(1)
     assert quota.is_exceeded()
 
 
-def test_what_went_at_once_counts_until_it_is_within_the_rate() -> None:
-    time = Time()
+def test_burst_counts_until_it_is_within_the_rate() -> None:
+    time = FakeTime()
     quota = ReplicationQuota(100, time)
     quota.record(300)
     assert quota.wait_ms() == 2000
@@ -38,8 +38,8 @@ def test_what_went_at_once_counts_until_it_is_within_the_rate() -> None:
     assert not quota.is_exceeded()
 
 
-def test_a_sender_that_waits_when_it_must_keeps_to_the_rate() -> None:
-    time = Time()
+def test_sender_that_waits_keeps_the_rate() -> None:
+    time = FakeTime()
     quota = ReplicationQuota(1000, time)
     sent = 0
     began = time.ms
@@ -51,8 +51,8 @@ def test_a_sender_that_waits_when_it_must_keeps_to_the_rate() -> None:
     assert 0.97 <= sent / 60_000 <= 1.03
 
 
-def test_what_is_older_than_all_windows_is_forgotten() -> None:
-    time = Time()
+def test_traffic_older_than_all_windows_is_forgotten() -> None:
+    time = FakeTime()
     quota = ReplicationQuota(1, time, windows=11, window_ms=1000)
     quota.record(1_000_000)
     assert quota.wait_ms() == 11_000
@@ -62,8 +62,8 @@ def test_what_is_older_than_all_windows_is_forgotten() -> None:
     assert not quota.is_exceeded()
 
 
-def test_a_rate_is_taken_over_the_windows_that_are_remembered() -> None:
-    time = Time()
+def test_rate_is_measured_over_remembered_windows() -> None:
+    time = FakeTime()
     quota = ReplicationQuota(100, time, windows=3, window_ms=1000)
     for _ in range(20):
         quota.record(100)
@@ -74,9 +74,9 @@ def test_a_rate_is_taken_over_the_windows_that_are_remembered() -> None:
     assert quota.is_exceeded()
 
 
-def test_without_a_limit_nothing_is_counted() -> None:
-    assert create_quota(UNLIMITED, Time(), windows=11, window_s=1) is None
-    assert create_quota(5, Time(), windows=11, window_s=1) is not None
+def test_unlimited_rate_has_no_quota() -> None:
+    assert create_quota(UNLIMITED, FakeTime(), windows=11, window_s=1) is None
+    assert create_quota(5, FakeTime(), windows=11, window_s=1) is not None
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_without_a_limit_nothing_is_counted() -> None:
         (("02:3", ""), 2, 3, True),
     ],
 )
-def test_a_replica_is_throttled_if_the_topics_list_names_it(
+def test_replica_is_throttled_if_listed(
     listed: tuple[str, ...], partition: int, broker: int, expected: bool
 ) -> None:
     assert is_throttled(listed, partition, broker) is expected

@@ -1,4 +1,4 @@
-"""Produces that wait for their replicas: what becomes of them when something else happens first."""
+"""Produce requests that wait for replicas while something else happens."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ VERSION = 9
 LONG_MS = 60_000
 
 
-class Client:
-    """Sends many requests before it reads an answer."""
+class PipelinedClient:
+    """Client that sends many requests before it reads a response."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -57,12 +57,12 @@ class Client:
             self.sent += 1
 
     async def answer(self) -> PartitionProduceResponse:
-        """The next one, which must be to the next request."""
+        """Return the next response, which must belong to the next request."""
         async with asyncio.timeout(30):
             size = int.from_bytes(await self.reader.readexactly(4), "big")
             data = memoryview(await self.reader.readexactly(size))
         found, at = decode_response_header(ProduceResponse.API_KEY, VERSION, data)
-        assert found == self.answered, "answers keep the order of their requests"
+        assert found == self.answered, "responses keep the order of their requests"
         self.answered += 1
         return decode(ProduceResponse, VERSION, data, at).responses[0].partition_responses[0]
 
@@ -75,8 +75,10 @@ class Client:
 
 
 @pytest.fixture
-async def two() -> AsyncIterator[Nodes]:
-    """Broker 1 leads and both are in sync, but 2 has not been told so: it copies nothing."""
+async def two_nodes() -> AsyncIterator[Nodes]:
+    """Broker 1 leads and both are in sync, but broker 2 does not replicate: it was not told to
+    follow.
+    """
     nodes = Nodes(Node(1), Node(2))
     await nodes.start()
     await nodes.lead(1, to=(1,))
@@ -85,22 +87,22 @@ async def two() -> AsyncIterator[Nodes]:
 
 
 @pytest.fixture
-async def client(two: Nodes) -> AsyncIterator[Client]:
-    connected = await Client.connect(two[1])
+async def client(two_nodes: Nodes) -> AsyncIterator[PipelinedClient]:
+    connected = await PipelinedClient.connect(two_nodes[1])
     yield connected
     await connected.close()
 
 
-async def waiting(nodes: Nodes, count: int) -> None:
+async def wait_for_pending(nodes: Nodes, count: int) -> None:
     await eventually(lambda: nodes[1].listeners.memory.pending_responses == count, 30)
 
 
-async def test_very_many_on_many_connections_are_all_answered_in_order(two: Nodes) -> None:
-    clients = [await Client.connect(two[1]) for _ in range(8)]
+async def test_many_pipelined_produces_are_answered_in_order(two_nodes: Nodes) -> None:
+    clients = [await PipelinedClient.connect(two_nodes[1]) for _ in range(8)]
     for number, client in enumerate(clients):
         client.produce(*(b"%d %d" % (number, each) for each in range(PENDING_MAX + 10)))
-    await waiting(two, len(clients) * PENDING_MAX)
-    await two.lead(1, to=(2,))
+    await wait_for_pending(two_nodes, len(clients) * PENDING_MAX)
+    await two_nodes.lead(1, to=(2,))
     for client in clients:
         answers = await client.answers(client.sent)
         assert {answer.error_code for answer in answers} == {0}
@@ -108,105 +110,111 @@ async def test_very_many_on_many_connections_are_all_answered_in_order(two: Node
         assert offsets == sorted(set(offsets))
         await client.close()
     total = len(clients) * (PENDING_MAX + 10)
-    assert two[1].partition().log.high_watermark == total
-    held = contents(two[1].partition().log)
-    assert len({*held}) == total
-    assert contents(two[2].partition().log) == held
-    await waiting(two, 0)
+    assert two_nodes[1].partition().log.high_watermark == total
+    records = contents(two_nodes[1].partition().log)
+    assert len({*records}) == total
+    assert contents(two_nodes[2].partition().log) == records
+    await wait_for_pending(two_nodes, 0)
 
 
-async def test_those_of_a_leader_that_is_replaced_are_told_so(two: Nodes, client: Client) -> None:
+async def test_leader_change_answers_not_leader(two_nodes: Nodes, client: PipelinedClient) -> None:
     client.produce(*[b"lost"] * 5)
-    await waiting(two, 5)
-    await two.lead(2, epoch=1, isr=(2,), to=(2, 1))
+    await wait_for_pending(two_nodes, 5)
+    await two_nodes.lead(2, epoch=1, isr=(2,), to=(2, 1))
     codes = {answer.error_code for answer in await client.answers(5)}
     assert codes == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
     client.produce(b"again")
     assert (await client.answer()).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    await eventually(lambda: two[1].partition().log.log_end_offset == 0)
+    await eventually(lambda: two_nodes[1].partition().log.log_end_offset == 0)
 
 
-async def test_those_of_a_leader_that_leads_on_go_on_waiting(two: Nodes, client: Client) -> None:
+async def test_produce_survives_new_epoch_of_same_leader(
+    two_nodes: Nodes, client: PipelinedClient
+) -> None:
     client.produce(b"kept")
-    await waiting(two, 1)
-    await two.lead(1, epoch=1, to=(1,))
-    await waiting(two, 1)
-    await two.lead(1, epoch=1, to=(2,))
+    await wait_for_pending(two_nodes, 1)
+    await two_nodes.lead(1, epoch=1, to=(1,))
+    await wait_for_pending(two_nodes, 1)
+    await two_nodes.lead(1, epoch=1, to=(2,))
     answer = await client.answer()
     assert (answer.error_code, answer.base_offset) == (0, 0)
 
 
-async def test_those_of_a_topic_that_is_deleted_are_told_so(two: Nodes, client: Client) -> None:
+async def test_topic_deletion_answers_unknown_topic(
+    two_nodes: Nodes, client: PipelinedClient
+) -> None:
     client.produce(b"one", b"two")
-    await waiting(two, 2)
+    await wait_for_pending(two_nodes, 2)
     gone = StopReplicaPartitionState(0, 0, True)
     request = StopReplicaRequest(
         controller_id=1,
         controller_epoch=1,
         topic_states=(StopReplicaTopicState(TOPIC, (gone,)),),
     )
-    await two[1].stop_replica(request)
+    await two_nodes[1].stop_replica(request)
     codes = {answer.error_code for answer in await client.answers(2)}
     assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-async def test_those_of_a_broken_disk_are_told_so(two: Nodes, client: Client) -> None:
+async def test_broken_disk_answers_storage_error(two_nodes: Nodes, client: PipelinedClient) -> None:
     client.produce(b"one")
-    await waiting(two, 1)
-    partition = two[1].partition()
-    two[1].replicas.fail(partition, StorageError(partition.log.directory, "Input/output error"))
+    await wait_for_pending(two_nodes, 1)
+    partition = two_nodes[1].partition()
+    two_nodes[1].replicas.fail(
+        partition, StorageError(partition.log.directory, "Input/output error")
+    )
     assert (await client.answer()).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-async def test_each_waits_as_long_as_it_said_and_the_next_ones_go_on(
-    two: Nodes, client: Client
-) -> None:
+async def test_each_produce_has_its_own_timeout(two_nodes: Nodes, client: PipelinedClient) -> None:
     client.produce(b"one", timeout_ms=1)
     client.produce(b"two")
     answer = await client.answer()
     assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
-    assert answer.base_offset == 0, "what was appended stays"
-    await two.lead(1, to=(2,))
+    assert answer.base_offset == 0, "the record stays in the log"
+    await two_nodes.lead(1, to=(2,))
     answer = await client.answer()
     assert (answer.error_code, answer.base_offset) == (0, 1)
 
 
-async def test_nothing_is_acknowledged_by_fewer_than_must_be_by_now(
-    two: Nodes, client: Client
+async def test_produce_is_not_acknowledged_below_raised_min_insync_replicas(
+    two_nodes: Nodes, client: PipelinedClient
 ) -> None:
-    """min.insync.replicas is raised, and then the follower falls out of the ISR."""
-    partition = two[1].partition()
+    """min.insync.replicas is raised, then the follower leaves the ISR."""
+    partition = two_nodes[1].partition()
     client.produce(b"one", timeout_ms=300)
     await eventually(lambda: partition.log.log_end_offset == 1)
     partition.log.use_config(replace(TopicConfig(), min_insync_replicas=2))
-    await two.lead(1, isr=(1,), epoch=1, to=(1,))
-    assert partition.log.high_watermark == 0, "nobody reads what was not acknowledged"
+    await two_nodes.lead(1, isr=(1,), epoch=1, to=(1,))
+    assert partition.log.high_watermark == 0, "unacknowledged records are not visible"
     assert (await client.answer()).error_code == ErrorCode.REQUEST_TIMED_OUT
     client.produce(b"two")
     assert (await client.answer()).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
-    await two.lead(1, isr=(1,), epoch=1, to=(2,))
+    await two_nodes.lead(1, isr=(1,), epoch=1, to=(2,))
     await eventually(lambda: partition.log.high_watermark == 1)
     assert set(partition.isr) == {1, 2}
 
 
-async def test_who_hangs_up_is_not_waited_for_and_what_it_sent_is_kept(two: Nodes) -> None:
-    client = await Client.connect(two[1])
+async def test_disconnected_client_is_not_awaited_and_records_are_kept(two_nodes: Nodes) -> None:
+    client = await PipelinedClient.connect(two_nodes[1])
     client.produce(*[b"kept"] * 3)
-    await waiting(two, 3)
+    await wait_for_pending(two_nodes, 3)
     await client.close()
-    await waiting(two, 0)
-    partition = two[1].partition()
+    await wait_for_pending(two_nodes, 0)
+    partition = two_nodes[1].partition()
     assert all(future.done() for _, future in partition.promises)
-    await two.lead(1, to=(2,))
+    await two_nodes.lead(1, to=(2,))
     await eventually(lambda: partition.log.high_watermark == 3)
     assert not partition.promises
 
 
-async def test_a_broker_that_stops_does_not_wait_for_them(two: Nodes, client: Client) -> None:
+async def test_shutdown_does_not_wait_for_pending_produces(
+    two_nodes: Nodes, client: PipelinedClient
+) -> None:
     client.produce(*[b"never"] * 3)
-    await waiting(two, 3)
+    await wait_for_pending(two_nodes, 3)
     async with asyncio.timeout(30):
-        await two[1].listeners.close()
-        assert await client.reader.read() == b"", "not acknowledged, nor refused: nobody knows"
-    await waiting(two, 0)
-    assert not two[1].router.running
+        await two_nodes[1].listeners.close()
+        assert await client.reader.read() == b"", "the connection closes without a response"
+    await wait_for_pending(two_nodes, 0)
+    assert not two_nodes[1].router.running

@@ -1,4 +1,4 @@
-"""A follower that is throttled catches up at about the rate it was given, and holds nobody else up."""
+"""Throttled followers replicate at about the configured rate and do not delay others."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ RATE = 200_000
 BATCH = b"x" * 20_000
 BATCHES = 30
 FREE, THROTTLED = 1, 0
-"""Partitions; broker 1 leads both."""
+"""Partition numbers; broker 1 leads both."""
 
 Rates = dict[str, int]
-AT_THE_LEADER: tuple[Rates, Rates] = ({"leader_replication_throttled_rate": RATE}, {})
-AT_THE_FOLLOWER: tuple[Rates, Rates] = ({}, {"follower_replication_throttled_rate": RATE})
+LEADER_THROTTLE: tuple[Rates, Rates] = ({"leader_replication_throttled_rate": RATE}, {})
+FOLLOWER_THROTTLE: tuple[Rates, Rates] = ({}, {"follower_replication_throttled_rate": RATE})
 
 
 def seconds_at_the_rate() -> float:
@@ -28,12 +28,12 @@ def seconds_at_the_rate() -> float:
 
 
 def batches_at_the_rate(seconds: float) -> float:
-    """At most. The first window counts as a whole one, and the batch that goes beyond the rate is not cut short."""
+    """Upper bound: the first window counts as a whole one, and the last batch may exceed the rate."""
     return max(seconds, 1.0) * RATE / len(BATCH) + 1
 
 
-async def follow_late(leader: Rates, follower: Rates) -> Nodes:
-    """Broker 2 begins to follow when there is much to copy, a little with each fetch."""
+async def start_follower_late(leader: Rates, follower: Rates) -> Nodes:
+    """Start broker 2 as a follower of a long log, with small fetches."""
     common: dict[str, Any] = {"replica_fetch_max_bytes": 30_000, "replica_fetch_wait_max_ms": 50}
     nodes = Nodes(Node(1, **common, **leader), Node(2, **common, **follower))
     settings = TopicConfig(
@@ -51,13 +51,13 @@ async def follow_late(leader: Rates, follower: Rates) -> Nodes:
     return nodes
 
 
-@pytest.mark.parametrize(("leader", "follower"), [AT_THE_LEADER, AT_THE_FOLLOWER])
-async def test_a_throttled_follower_catches_up_at_about_the_rate(
+@pytest.mark.parametrize(("leader", "follower"), [LEADER_THROTTLE, FOLLOWER_THROTTLE])
+async def test_throttled_follower_catches_up_at_about_the_rate(
     leader: Rates, follower: Rates
 ) -> None:
     loop = asyncio.get_running_loop()
     began = loop.time()
-    nodes = await follow_late(leader, follower)
+    nodes = await start_follower_late(leader, follower)
     try:
         throttled = nodes[2].partition(THROTTLED).log
 
@@ -73,13 +73,13 @@ async def test_a_throttled_follower_catches_up_at_about_the_rate(
         await nodes.stop()
 
 
-@pytest.mark.parametrize(("leader", "follower"), [AT_THE_LEADER, AT_THE_FOLLOWER])
-async def test_others_are_copied_at_once(leader: Rates, follower: Rates) -> None:
-    nodes = await follow_late(dict.fromkeys(leader, 1), dict.fromkeys(follower, 1))
+@pytest.mark.parametrize(("leader", "follower"), [LEADER_THROTTLE, FOLLOWER_THROTTLE])
+async def test_unthrottled_partition_is_replicated_at_once(leader: Rates, follower: Rates) -> None:
+    nodes = await start_follower_late(dict.fromkeys(leader, 1), dict.fromkeys(follower, 1))
     try:
         throttled, free = (nodes[2].partition(each).log for each in (THROTTLED, FREE))
         await eventually(lambda: free.log_end_offset == BATCHES)
-        assert throttled.log_end_offset == 1, "for hours"
+        assert throttled.log_end_offset == 1, "the next batch would wait for hours"
     finally:
         await nodes.stop()
 
@@ -88,8 +88,8 @@ def has_copied(nodes: Nodes, end: int) -> bool:
     return nodes[2].partition(THROTTLED).log.log_end_offset == end
 
 
-async def test_a_throttled_follower_that_is_in_sync_is_spared() -> None:
-    nodes = await follow_late({"leader_replication_throttled_rate": 1}, {})
+async def test_in_sync_follower_is_not_throttled() -> None:
+    nodes = await start_follower_late({"leader_replication_throttled_rate": 1}, {})
     try:
         for node in nodes.nodes.values():
             partition = node.partition(THROTTLED)

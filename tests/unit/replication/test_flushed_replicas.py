@@ -1,4 +1,4 @@
-"""Where flush.messages asks for it, what a follower says it holds is on its disk."""
+"""With flush.messages, a follower acknowledges only records that are on its disk."""
 
 from __future__ import annotations
 
@@ -19,109 +19,108 @@ from tests.unit.replication.nodes import TOPIC, Node, Nodes, eventually
 from tests.unit.storage.builders import contents
 
 
-class HeldDisk(RealDisk):
-    """An fsync takes until the test lets it come to an end."""
+class SlowSyncDisk(RealDisk):
+    """Disk whose fsync waits until the test allows it."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.let_go = asyncio.Event()
-        self.begun = 0
+        self.may_sync = asyncio.Event()
+        self.syncs_started = 0
         self.is_broken = False
 
     async def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
-        self.begun += 1
-        await self.let_go.wait()
+        self.syncs_started += 1
+        await self.may_sync.wait()
         if self.is_broken:
             raise StorageError(files[-1].path, "Input/output error")
         await super().sync(files, directories)
 
 
 @pytest.fixture
-async def disk() -> HeldDisk:
-    return HeldDisk()
+async def disk() -> SlowSyncDisk:
+    return SlowSyncDisk()
 
 
 @pytest.fixture
-async def two(disk: HeldDisk) -> AsyncIterator[Nodes]:
+async def two_nodes(disk: SlowSyncDisk) -> AsyncIterator[Nodes]:
     nodes = Nodes(Node(1), Node(2))
     nodes[2].disk = disk
     await nodes.start()
     yield nodes
-    disk.let_go.set()
+    disk.may_sync.set()
     await nodes.stop()
 
 
-def use(nodes: Nodes, config: TopicConfig) -> None:
+def use_config(nodes: Nodes, config: TopicConfig) -> None:
     for node in nodes.nodes.values():
         node.topics.config = config
 
 
-async def test_nothing_is_acknowledged_before_it_is_on_the_disks_of_its_followers(
-    two: Nodes, disk: HeldDisk
+async def test_record_is_committed_after_followers_synced_it(
+    two_nodes: Nodes, disk: SlowSyncDisk
 ) -> None:
-    use(two, replace(TopicConfig(), flush_messages=1))
-    await two.lead(1)
-    leader = two[1].partition()
-    info = two[1].append(b"one", acks=-1)
-    await two[1].replicas.flush(leader)
-    await eventually(lambda: disk.begun == 1)
-    follower = two[2].partition().log
+    use_config(two_nodes, replace(TopicConfig(), flush_messages=1))
+    await two_nodes.lead(1)
+    leader = two_nodes[1].partition()
+    info = two_nodes[1].append(b"one", acks=-1)
+    await two_nodes[1].replicas.flush(leader)
+    await eventually(lambda: disk.syncs_started == 1)
+    follower = two_nodes[2].partition().log
     assert follower.log_end_offset == info.last_offset + 1
     assert follower.recovery_point == leader.log.high_watermark == 0
-    disk.let_go.set()
+    disk.may_sync.set()
     await asyncio.wait_for(leader.promise(info.last_offset + 1), 30)
     assert follower.recovery_point == info.last_offset + 1
 
 
-async def test_who_does_not_ask_for_it_does_not_wait_for_any_disk(
-    two: Nodes, disk: HeldDisk
-) -> None:
-    await two.lead(1)
-    info = two[1].append(b"one", acks=-1)
-    await asyncio.wait_for(two[1].partition().promise(info.last_offset + 1), 30)
-    assert disk.begun == 0
+async def test_default_config_waits_for_no_fsync(two_nodes: Nodes, disk: SlowSyncDisk) -> None:
+    await two_nodes.lead(1)
+    info = two_nodes[1].append(b"one", acks=-1)
+    await asyncio.wait_for(two_nodes[1].partition().promise(info.last_offset + 1), 30)
+    assert disk.syncs_started == 0
 
 
-async def test_a_follower_whose_disk_fails_meanwhile_says_nothing_of_it(
-    two: Nodes, disk: HeldDisk
+async def test_follower_with_failed_disk_does_not_acknowledge(
+    two_nodes: Nodes, disk: SlowSyncDisk
 ) -> None:
-    use(two, replace(TopicConfig(), flush_messages=1))
-    await two.lead(1)
-    leader = two[1].partition()
-    two[1].append(b"one", acks=-1)
-    await two[1].replicas.flush(leader)
+    use_config(two_nodes, replace(TopicConfig(), flush_messages=1))
+    await two_nodes.lead(1)
+    leader = two_nodes[1].partition()
+    two_nodes[1].append(b"one", acks=-1)
+    await two_nodes[1].replicas.flush(leader)
     disk.is_broken = True
-    disk.let_go.set()
-    await eventually(lambda: two[2].partition().is_offline)
-    # Its session goes on without the partition: the leader has heard no more of it than where it began.
-    assert leader.followers[two[2].id].log_end_offset == 0
+    disk.may_sync.set()
+    await eventually(lambda: two_nodes[2].partition().is_offline)
+    # The session continues without the partition; the leader only knows the follower's first
+    # offset.
+    assert leader.followers[two_nodes[2].id].log_end_offset == 0
     assert leader.log.high_watermark == 0
 
 
-async def test_an_fsync_under_way_ends_with_its_broker_and_is_no_broken_disk(
-    two: Nodes, disk: HeldDisk
+async def test_fsync_pending_at_shutdown_is_no_disk_failure(
+    two_nodes: Nodes, disk: SlowSyncDisk
 ) -> None:
-    use(two, replace(TopicConfig(), flush_messages=1))
-    await two.lead(1)
-    two[1].append(b"one", acks=-1)
-    await eventually(lambda: disk.begun == 1)
-    awaited = two[2].replicas.flush(two[2].partition())  # the next one, not begun yet
-    await two[2].stop(clean=True)
-    disk.let_go.set()
+    use_config(two_nodes, replace(TopicConfig(), flush_messages=1))
+    await two_nodes.lead(1)
+    two_nodes[1].append(b"one", acks=-1)
+    await eventually(lambda: disk.syncs_started == 1)
+    awaited = two_nodes[2].replicas.flush(two_nodes[2].partition())  # the next one, not started yet
+    await two_nodes[2].stop(clean=True)
+    disk.may_sync.set()
     await asyncio.wait([awaited], timeout=0.1)
-    assert not two[2].logs.offline
-    assert disk.begun == 1
-    await two[2].start()
-    kept = two[2].logs.get(TopicPartition(TOPIC, 0))
+    assert not two_nodes[2].logs.offline
+    assert disk.syncs_started == 1
+    await two_nodes[2].start()
+    kept = two_nodes[2].logs.get(TopicPartition(TOPIC, 0))
     assert kept is not None
     assert contents(kept) == {0: b"one"}
 
 
-# ---- the power goes for all of them at once
+# ---- power loss on all brokers
 
 
-class PoweredNodes:
-    """Three brokers on disks that forget what was not fsynced when they lose their power."""
+class UnsafeNodes:
+    """Three brokers whose disks lose data that was not fsynced at a power loss."""
 
     def __init__(self, config: TopicConfig) -> None:
         self.nodes = Nodes(Node(1), Node(2), Node(3))
@@ -131,7 +130,7 @@ class PoweredNodes:
             self.disks[node.id].sync_now((), ("/",))
             node.temporary.cleanup()
             node.disk, node.directory = cast(RealDisk, self.disks[node.id]), "/logs"
-        use(self.nodes, config)
+        use_config(self.nodes, config)
 
     async def lose_power(self) -> None:
         for node in self.nodes.nodes.values():
@@ -148,12 +147,12 @@ class PoweredNodes:
 
 
 @pytest.mark.parametrize("messages", [1, 4])
-async def test_what_has_to_be_on_all_disks_is_there_after_all_lost_their_power(
+async def test_flushed_records_survive_power_loss_of_all_brokers(
     messages: int,
 ) -> None:
-    powered = PoweredNodes(replace(TopicConfig(), flush_messages=messages))
-    nodes = powered.nodes
-    await powered.start()
+    cluster = UnsafeNodes(replace(TopicConfig(), flush_messages=messages))
+    nodes = cluster.nodes
+    await cluster.start()
     try:
         await nodes.lead(1)
         leader = nodes[1].partition()
@@ -165,11 +164,11 @@ async def test_what_has_to_be_on_all_disks_is_there_after_all_lost_their_power(
                 await asyncio.wait_for(leader.promise(info.last_offset + 1), 10)
                 written = info.last_offset + 1
         assert written == 20
-        await powered.lose_power()
-        await powered.start()
+        await cluster.lose_power()
+        await cluster.start()
         for node in nodes.nodes.values():
             found = node.logs.get(TopicPartition(TOPIC, 0))
-            assert found is not None, "not even its directory is there"
+            assert found is not None, "the log directory is missing"
             assert list(contents(found)) == list(range(written))
     finally:
-        await powered.stop()
+        await cluster.stop()
