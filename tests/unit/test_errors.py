@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 from barnabas.errors import ApiError, ErrorCode, reason
 
 
-def test_codes_have_the_names_and_numbers_that_others_know() -> None:
+def test_codes_match_other_library() -> None:
     theirs = {code.value: code for code in KioErrorCode}
     known = [code for code in ErrorCode if code in theirs]
     assert len(known) > 120

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from barnabas.printable import json_escapes, printable
 
 any_text = st.text(st.characters(codec=None, exclude_categories=()))
-"""Lone surrogates included."""
+"""Includes lone surrogates."""
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_control_and_format_characters_are_escaped(text: str, expected: str) -> 
     assert printable(text) == expected
 
 
-def test_bytes_are_utf8_with_escapes_for_the_rest() -> None:
+def test_invalid_utf8_bytes_are_escaped() -> None:
     assert printable("é".encode() + b"\xff\x1b") == "é\\xff\\x1b"
 
 
@@ -65,18 +65,18 @@ def test_escaping_parts_equals_escaping_the_whole(one: str, other: str) -> None:
     assert printable(one) + printable(other) == printable(one + other)
 
 
-def test_long_text_is_cut_with_the_length_of_the_rest() -> None:
+def test_long_text_is_truncated_with_length_of_rest() -> None:
     assert printable("x" * 256, limit=256) == "x" * 256
     assert printable("x" * 32_000, limit=256) == "x" * 256 + "…(+31744)"
     assert printable("\n" * 10, limit=2) == "\\n\\n…(+8)"
 
 
-def test_kept_characters_stay() -> None:
+def test_kept_characters_are_not_escaped() -> None:
     assert printable("a\tb\n\x1b", keep="\t\n") == "a\tb\n\\x1b"
 
 
 @given(st.recursive(any_text, lambda inner: st.lists(inner) | st.dictionaries(any_text, inner)))
-def test_json_text_is_printable_and_the_same_data(value: object) -> None:
+def test_json_text_is_printable_and_equal(value: object) -> None:
     text = json_escapes(json.dumps(value, ensure_ascii=False, indent=1))
     assert all(line.isprintable() for line in text.split("\n"))
     assert json.loads(text) == json.loads(json.dumps(value))

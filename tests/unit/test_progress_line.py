@@ -5,13 +5,13 @@ import io
 from barnabas.progress_line import ERASE, ErasingStream, ProgressLine, truncate
 
 
-def test_a_line_never_wraps() -> None:
+def test_long_line_is_truncated() -> None:
     assert truncate("abcdef", 5) == "abc…"
     assert truncate("abc", 5) == "abc"
 
 
 class Terminal(io.StringIO):
-    """Remembers what stands on its last line."""
+    """Terminal that knows the text of its last line."""
 
     def isatty(self) -> bool:
         return True
@@ -20,7 +20,7 @@ class Terminal(io.StringIO):
         return self.getvalue().rpartition("\n")[2].rpartition(ERASE)[2]
 
 
-def test_what_is_printed_never_stands_behind_the_line() -> None:
+def test_output_erases_the_progress_line() -> None:
     terminal = Terminal()
     line = ProgressLine(terminal)
     out = ErasingStream(terminal, line)
@@ -34,7 +34,7 @@ def test_what_is_printed_never_stands_behind_the_line() -> None:
     assert terminal.last_line() == ""
 
 
-def test_a_line_that_somebody_has_begun_is_left_alone() -> None:
+def test_unfinished_output_line_is_not_overwritten() -> None:
     terminal = Terminal()
     line = ProgressLine(terminal)
     out = ErasingStream(terminal, line)
@@ -47,7 +47,7 @@ def test_a_line_that_somebody_has_begun_is_left_alone() -> None:
     assert terminal.last_line() == "3/4 tasks"
 
 
-def test_nothing_is_shown_while_a_prompt_waits() -> None:
+def test_progress_is_hidden_while_a_prompt_waits() -> None:
     terminal = Terminal()
     line = ProgressLine(terminal)
     line.show("3/4 tasks")
@@ -61,7 +61,7 @@ def test_nothing_is_shown_while_a_prompt_waits() -> None:
     assert terminal.last_line() == "4/4 tasks"
 
 
-def test_who_flushes_finds_an_empty_line_and_the_stream_itself() -> None:
+def test_flush_erases_the_progress_line() -> None:
     terminal = Terminal()
     line = ProgressLine(terminal)
     line.show("3/4 tasks")

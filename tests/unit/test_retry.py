@@ -1,4 +1,4 @@
-"""Back-off: its delays, its jitter, and that it always yields."""
+"""Back-off: delays, jitter, and yielding to the event loop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_many_failures_do_not_overflow() -> None:
     assert delay_after(1_000_000, 0.02, 1.0, 4.0) == 1.0
 
 
-def test_maximum_below_the_first_delay_wins() -> None:
+def test_maximum_below_first_delay_applies() -> None:
     assert delay_after(0, 0.25, 0.1, 2.0) == 0.1
 
 

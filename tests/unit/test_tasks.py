@@ -1,4 +1,4 @@
-"""Tasks are stopped in order, and stopping can itself be stopped."""
+"""Tasks stop in order, and stopping can be cancelled."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from barnabas.tasks import Tasks
 DEADLINE_S = 30
 
 
-async def test_they_end_in_the_order_they_were_started() -> None:
+async def test_tasks_end_in_start_order() -> None:
     ended: list[int] = []
 
     async def run(number: int) -> None:
@@ -29,8 +29,8 @@ async def test_they_end_in_the_order_they_were_started() -> None:
     assert ended == [0, 1, 2, 3, 4]
 
 
-async def test_who_is_cancelled_while_stopping_others_is_cancelled_when_they_have_ended() -> None:
-    """A cancellation that got lost would leave its task running for ever."""
+async def test_cancelled_stop_is_cancelled_after_all_tasks_ended() -> None:
+    """A lost cancellation would leave its task running forever."""
     gate = asyncio.Event()
     ended: list[int] = []
 

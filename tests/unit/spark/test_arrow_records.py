@@ -31,7 +31,7 @@ from barnabas.wire.records import (
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NOW = 1_700_000_000_000
-FOR_EVER = 1 << 62
+NO_END = 1 << 62
 
 contents = st.none() | st.binary(max_size=20) | st.binary(min_size=60, max_size=200)
 headers = st.lists(st.tuples(st.text(max_size=8), st.none() | st.binary(max_size=70)), max_size=4)
@@ -39,7 +39,7 @@ headers = st.lists(st.tuples(st.text(max_size=8), st.none() | st.binary(max_size
 
 @st.composite
 def batches(draw: st.DrawFn, base_offset: int = 0) -> bytes:
-    """A batch as a producer, a compacting broker or a stamping broker leaves it."""
+    """A batch as a producer, a compacting broker, or a broker with log append time leaves it."""
     fields = draw(st.lists(st.tuples(contents, contents, headers), max_size=12))
     gaps = draw(st.lists(st.integers(0, 200), min_size=len(fields) + 1, max_size=len(fields) + 1))
     deltas = draw(st.lists(st.integers(-(1 << 40), 1 << 40), min_size=12, max_size=12))
@@ -76,8 +76,8 @@ def logs(draw: st.DrawFn) -> bytes:
     return data
 
 
-def expected(data: bytes, start: int, end: int) -> list[dict[str, Any]]:
-    """What the plain reader says: one record at a time."""
+def expected_rows(data: bytes, start: int, end: int) -> list[dict[str, Any]]:
+    """Decode with the plain reader, one record at a time."""
     rows = []
     for at, header in batch_headers(data):
         if header.is_control:
@@ -101,20 +101,20 @@ def expected(data: bytes, start: int, end: int) -> list[dict[str, Any]]:
 def decode(
     data: bytes | memoryview,
     start: int = 0,
-    end: int = FOR_EVER,
+    end: int = NO_END,
     columns: Sequence[str] = COLUMNS,
     aborted: Sequence[AbortedTransaction] = (),
 ) -> tuple[list[dict[str, Any]], int]:
-    found, behind = decode_batches(
+    found, next_offset = decode_batches(
         data, topic="orders", partition=3, start=start, end=end, columns=columns, aborted=aborted
     )
     for batch in found:
         batch.validate(full=True)
         assert batch.schema.equals(arrow_schema(columns))
-    return [row for batch in found for row in batch.to_pylist()], behind
+    return [row for batch in found for row in batch.to_pylist()], next_offset
 
 
-def of_values(*values: bytes | None, base_offset: int = 0, **rest: Any) -> bytes:
+def batch_of_values(*values: bytes | None, base_offset: int = 0, **rest: Any) -> bytes:
     made = [
         Record(base_offset + index, NOW + index, None, value) for index, value in enumerate(values)
     ]
@@ -127,42 +127,46 @@ def with_crc(batch: bytearray) -> bytes:
 
 
 @given(logs())
-def test_columns_hold_what_the_plain_reader_finds(data: bytes) -> None:
-    rows, behind = decode(data)
-    assert rows == expected(data, 0, FOR_EVER)
-    assert behind == max((header.next_offset for _, header in batch_headers(data)), default=0)
+def test_columns_match_plain_reader(data: bytes) -> None:
+    rows, next_offset = decode(data)
+    assert rows == expected_rows(data, 0, NO_END)
+    assert next_offset == max((header.next_offset for _, header in batch_headers(data)), default=0)
 
 
 @given(logs(), st.data())
-def test_only_the_asked_offsets_are_given(data: bytes, choice: st.DataObject) -> None:
+def test_only_requested_offsets_are_returned(data: bytes, choice: st.DataObject) -> None:
     found = [header for _, header in batch_headers(data)]
     assume(found)
     offsets = st.integers(found[0].base_offset - 2, found[-1].next_offset + 2)
     start, end = sorted((choice.draw(offsets), choice.draw(offsets)))
-    assert decode(data, start, end)[0] == expected(data, start, end)
+    assert decode(data, start, end)[0] == expected_rows(data, start, end)
 
 
 @given(logs(), st.sets(st.sampled_from(COLUMNS), min_size=1))
-def test_only_the_asked_columns_are_built(data: bytes, chosen: set[str]) -> None:
+def test_only_requested_columns_are_built(data: bytes, chosen: set[str]) -> None:
     columns = [name for name in COLUMNS if name in chosen]
-    wanted = [{name: row[name] for name in columns} for row in expected(data, 0, FOR_EVER)]
-    assert decode(data, columns=columns)[0] == wanted
+    expected = [{name: row[name] for name in columns} for row in expected_rows(data, 0, NO_END)]
+    assert decode(data, columns=columns)[0] == expected
 
 
 @given(logs(), st.data())
-def test_a_cut_batch_is_left_for_the_next_fetch(data: bytes, choice: st.DataObject) -> None:
-    cut = data[: choice.draw(st.integers(0, len(data)))]
-    rows, behind = decode(cut)
-    assert rows == expected(cut, 0, FOR_EVER)
-    assert behind == max((header.next_offset for _, header in batch_headers(cut)), default=0)
+def test_partial_batch_is_left_for_next_fetch(data: bytes, choice: st.DataObject) -> None:
+    partial = data[: choice.draw(st.integers(0, len(data)))]
+    rows, next_offset = decode(partial)
+    assert rows == expected_rows(partial, 0, NO_END)
+    assert next_offset == max(
+        (header.next_offset for _, header in batch_headers(partial)), default=0
+    )
 
 
 @pytest.mark.parametrize("sizes", [(100, 100), (1, 300), (5_000, 20_000), (100, 101), (0, 0)])
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.SNAPPY])
-def test_long_batches_of_alike_and_of_unlike_records(
+def test_long_batches_with_equal_and_mixed_sizes(
     sizes: tuple[int, int], codec: Compression
 ) -> None:
-    """Long enough for runs of equal sizes, for offsets of two and three bytes, and for batches alike and unlike."""
+    """Long enough for runs of equal sizes, for offset deltas of two and three bytes, and for equal
+    and different batches.
+    """
     chance = random.Random(7)
     data, offset = b"", 0
     for count in (1, 300, 300, 9_000 if sizes[1] < 5_000 else 400, 2):
@@ -177,29 +181,29 @@ def test_long_batches_of_alike_and_of_unlike_records(
         ]
         data += build_batch(made, base_offset=offset, compression=codec)
         offset += count
-    assert decode(data)[0] == expected(data, 0, FOR_EVER)
+    assert decode(data)[0] == expected_rows(data, 0, NO_END)
 
 
-def test_batches_of_the_same_shape_need_not_have_the_same_records() -> None:
-    first = of_values(b"a" * 10, b"b" * 90, b"c" * 50)
-    second = of_values(b"d" * 50, b"e" * 10, b"f" * 90, base_offset=3)
-    third = of_values(b"g" * 10, b"h" * 90, b"i" * 50, base_offset=6)
+def test_batches_of_equal_size_may_differ_in_records() -> None:
+    first = batch_of_values(b"a" * 10, b"b" * 90, b"c" * 50)
+    second = batch_of_values(b"d" * 50, b"e" * 10, b"f" * 90, base_offset=3)
+    third = batch_of_values(b"g" * 10, b"h" * 90, b"i" * 50, base_offset=6)
     assert len(first) == len(second) == len(third)
     data = first + second + third
-    assert decode(data)[0] == expected(data, 0, FOR_EVER)
+    assert decode(data)[0] == expected_rows(data, 0, NO_END)
 
 
-def test_many_headers_in_few_records_and_few_in_many() -> None:
+def test_records_with_many_and_few_headers() -> None:
     made = [
         Record(index, NOW, b"k", b"v", (("name", b"x" * index), ("empty", None)) * (index % 3))
         for index in range(200)
     ]
     made.append(Record(200, NOW, None, None, (("many", b"1"),) * 5_000))
     data = build_batch(made)
-    assert decode(data)[0] == expected(data, 0, FOR_EVER)
+    assert decode(data)[0] == expected_rows(data, 0, NO_END)
 
 
-def test_a_header_name_that_is_no_text_is_shown_as_well_as_it_can_be() -> None:
+def test_invalid_utf8_in_header_name_is_replaced() -> None:
     batch = bytearray(build_batch([Record(0, NOW, None, b"v", (("name", b"x"),))]))
     at = batch.index(b"name")
     batch[at] = 0xFF
@@ -207,26 +211,28 @@ def test_a_header_name_that_is_no_text_is_shown_as_well_as_it_can_be() -> None:
     assert rows[0]["headers"] == [{"key": "\N{REPLACEMENT CHARACTER}ame", "value": b"x"}]
 
 
-def test_large_decompressed_batches_come_in_several_pieces() -> None:
+def test_large_decompressed_batches_are_split() -> None:
     data = b"".join(
-        of_values(b"\0" * (12 << 20), base_offset=offset, compression=Compression.ZSTD)
+        batch_of_values(b"\0" * (12 << 20), base_offset=offset, compression=Compression.ZSTD)
         for offset in range(4)
     )
-    found, behind = decode_batches(
+    found, next_offset = decode_batches(
         data, topic="t", partition=0, start=0, end=9, columns=["value", "offset"]
     )
     assert [batch.column("offset").to_pylist() for batch in found] == [[0, 1], [2, 3]]
-    assert behind == 4
+    assert next_offset == 4
 
 
-def test_log_append_time_is_said_to_be_one() -> None:
-    data = of_values(b"a", timestamp_type=TimestampType.LOG_APPEND_TIME)
+def test_log_append_time_is_marked() -> None:
+    data = batch_of_values(b"a", timestamp_type=TimestampType.LOG_APPEND_TIME)
     assert decode(data, columns=["timestampType"])[0] == [{"timestampType": 1}]
 
 
 def test_aborted_transactions_are_hidden_up_to_their_marker() -> None:
-    def told(offset: int, value: bytes, producer: int) -> bytes:
-        return of_values(value, base_offset=offset, producer_id=producer, is_transactional=True)
+    def transactional(offset: int, value: bytes, producer: int) -> bytes:
+        return batch_of_values(
+            value, base_offset=offset, producer_id=producer, is_transactional=True
+        )
 
     def marker(offset: int, producer: int, kind: int) -> bytes:
         record = Record(offset, NOW, bytes((0, 0, 0, kind)), b"\0" * 6)
@@ -238,19 +244,27 @@ def test_aborted_transactions_are_hidden_up_to_their_marker() -> None:
             is_control=True,
         )
 
-    data = b"".join([
-        told(0, b"aborted", 1), told(1, b"committed", 2), marker(2, 1, 0), told(3, b"later", 1), marker(4, 2, 1),
-        told(5, b"aborted again", 1), of_values(b"outside", base_offset=6, producer_id=1), marker(7, 1, 0),
-    ])  # fmt: skip
+    data = b"".join(
+        [
+            transactional(0, b"aborted", 1),
+            transactional(1, b"committed", 2),
+            marker(2, 1, 0),
+            transactional(3, b"later", 1),
+            marker(4, 2, 1),
+            transactional(5, b"aborted again", 1),
+            batch_of_values(b"outside", base_offset=6, producer_id=1),
+            marker(7, 1, 0),
+        ]
+    )
     aborted = [AbortedTransaction(1, 0), AbortedTransaction(1, 5)]
-    rows, behind = decode(data, columns=["value"], aborted=aborted)
+    rows, next_offset = decode(data, columns=["value"], aborted=aborted)
     assert [row["value"] for row in rows] == [b"committed", b"later", b"outside"]
-    assert behind == 8
+    assert next_offset == 8
     assert len(decode(data, columns=["value"])[0]) == 5
 
 
-def test_a_wrong_checksum_names_the_batch() -> None:
-    data = bytearray(of_values(b"good") + of_values(b"spoilt", base_offset=1))
+def test_wrong_checksum_names_the_batch() -> None:
+    data = bytearray(batch_of_values(b"good") + batch_of_values(b"corrupt", base_offset=1))
     data[-3] ^= 1
     with pytest.raises(
         RemoteWireError, match=r"orders-3: the batch at offset 1 is corrupt: .*checksum"
@@ -258,8 +272,8 @@ def test_a_wrong_checksum_names_the_batch() -> None:
         decode(bytes(data))
 
 
-def test_without_the_check_a_wrong_checksum_is_read_over() -> None:
-    data = bytearray(of_values(b"spoilt"))
+def test_wrong_checksum_is_ignored_without_check() -> None:
+    data = bytearray(batch_of_values(b"corrupt"))
     data[-3] ^= 1
     found, _ = decode_batches(
         data, topic="t", partition=0, start=0, end=9, columns=["value"], check_crcs=False
@@ -267,45 +281,45 @@ def test_without_the_check_a_wrong_checksum_is_read_over() -> None:
     assert found[0].num_rows == 1
 
 
-def test_a_batch_that_contradicts_itself_is_named_among_good_ones() -> None:
-    bad = bytearray(of_values(b"value", base_offset=1))
+def test_inconsistent_batch_is_named() -> None:
+    bad = bytearray(batch_of_values(b"value", base_offset=1))
     bad[HEADER_SIZE] += 2
-    data = of_values(b"good") + with_crc(bad) + of_values(b"good", base_offset=2)
+    data = batch_of_values(b"good") + with_crc(bad) + batch_of_values(b"good", base_offset=2)
     with pytest.raises(RemoteWireError, match="the batch at offset 1 is corrupt"):
         decode(data)
 
 
 @given(logs(), st.data())
-def test_hostile_bytes_are_refused_or_read_as_the_plain_reader_reads_them(
+def test_hostile_bytes_are_rejected_or_match_plain_reader(
     data: bytes, choice: st.DataObject
 ) -> None:
-    """Behind a valid checksum, since without one nothing of this would be looked at."""
+    """The checksum is valid: a batch with a wrong one is not parsed at all."""
     assume(data)
-    spoilt = bytearray(data[: next(batch_headers(data))[1].size])
+    corrupt = bytearray(data[: next(batch_headers(data))[1].size])
     for _ in range(choice.draw(st.integers(1, 4))):
-        at = choice.draw(st.integers(CRC_START, len(spoilt) - 1))
-        spoilt[at] = choice.draw(st.sampled_from([0, 1, 0x7F, 0x80, 0xFE, 0xFF]))
-    batch = with_crc(spoilt)
+        at = choice.draw(st.integers(CRC_START, len(corrupt) - 1))
+        corrupt[at] = choice.draw(st.sampled_from([0, 1, 0x7F, 0x80, 0xFE, 0xFF]))
+    batch = with_crc(corrupt)
     try:
-        wanted = expected(batch, -FOR_EVER, FOR_EVER)
+        expected = expected_rows(batch, -NO_END, NO_END)
     except (RemoteWireError, OverflowError):
-        wanted = None
+        expected = None
     try:
         found, _ = decode_batches(
-            batch, topic="orders", partition=3, start=-FOR_EVER, end=FOR_EVER, columns=COLUMNS
+            batch, topic="orders", partition=3, start=-NO_END, end=NO_END, columns=COLUMNS
         )
     except RemoteWireError:
-        assert wanted is None
+        assert expected is None
         return
     for made in found:
         made.validate(full=True)
-    if wanted is not None:
-        assert [row for made in found for row in made.to_pylist()] == wanted
+    if expected is not None:
+        assert [row for made in found for row in made.to_pylist()] == expected
 
 
 @pytest.mark.parametrize("count", [-1, 0, 2, 1 << 30, 0x7FFF_FFFF])
-def test_a_count_that_lies_costs_nothing(count: int) -> None:
-    batch = bytearray(of_values(b"x" * 100_000))
+def test_wrong_record_count_is_rejected_quickly(count: int) -> None:
+    batch = bytearray(batch_of_values(b"x" * 100_000))
     batch[57:61] = count.to_bytes(4, signed=True)
     began = time.process_time()
     with pytest.raises(RemoteWireError):
@@ -313,11 +327,11 @@ def test_a_count_that_lies_costs_nothing(count: int) -> None:
     assert time.process_time() - began < 1
 
 
-def test_nothing_in_nothing_out() -> None:
+def test_empty_input_returns_nothing() -> None:
     assert decode_batches(b"", topic="t", partition=0, start=5, end=9, columns=["key"]) == ([], 5)
 
 
-def test_the_schema_is_the_one_spark_expects() -> None:
+def test_schema_matches_spark() -> None:
     assert arrow_schema(COLUMNS).equals(
         pa.schema([
             ("key", pa.binary()),

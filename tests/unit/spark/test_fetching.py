@@ -38,28 +38,28 @@ def batch(base: int, count: int = 5) -> bytes:
     return build_batch(made, base_offset=base)
 
 
-class Log:
-    """A partition from 10 to 20 in two batches, and what goes wrong before it can be read."""
+class ScriptedLog:
+    """Partition with offsets 10 to 20 in two batches, and the responses of the next fetches."""
 
     def __init__(self) -> None:
-        self.first = 10
+        self.start = 10
         self.end = 20
         self.batches = {10: batch(10), 15: batch(15)}
         self.topic_id = ID
-        self.troubles: list[FetchResponse | None] = []
+        self.next_responses: list[FetchResponse | None] = []
 
     def fetch(self, request: FetchRequest) -> FetchResponse | None:
-        if self.troubles:
-            return self.troubles.pop(0)
+        if self.next_responses:
+            return self.next_responses.pop(0)
         offset = request.topics[0].partitions[0].fetch_offset
-        if not self.first <= offset <= self.end:
+        if not self.start <= offset <= self.end:
             return answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
         found = [data for base, data in self.batches.items() if base + 5 > offset]
         return answer(records=found[0] if found else b"", high_watermark=self.end)
 
     def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         timestamp = request.topics[0].partitions[0].timestamp
-        offset = self.end if timestamp == -1 else self.first
+        offset = self.end if timestamp == -1 else self.start
         found = ListOffsetsPartitionResponse(partition_index=0, offset=offset, timestamp=timestamp)
         return ListOffsetsResponse(
             topics=(ListOffsetsTopicResponse(name="orders", partitions=(found,)),)
@@ -73,17 +73,17 @@ def answer(**data: Any) -> FetchResponse:
     )
 
 
-def damaged(data: bytes) -> bytes:
+def corrupt(data: bytes) -> bytes:
     return data[:-2] + bytes((data[-2] ^ 1,)) + data[-1:]
 
 
 @pytest.fixture
-def log() -> Log:
-    return Log()
+def log() -> ScriptedLog:
+    return ScriptedLog()
 
 
 @pytest.fixture
-def broker(log: Log) -> Iterator[ScriptedBroker]:
+def broker(log: ScriptedLog) -> Iterator[ScriptedBroker]:
     broker = ScriptedBroker({FetchRequest: log.fetch, ListOffsetsRequest: log.list_offsets})
 
     def metadata(request: MetadataRequest) -> MetadataResponse:
@@ -128,27 +128,27 @@ def offsets(
         columns=("offset",),
         fail_on_data_loss=fail_on_data_loss,
     )
-    wanted = OffsetRange(topic="orders", partition=0, start=start, end=end, topic_id=topic_id)
+    offset_range = OffsetRange(topic="orders", partition=0, start=start, end=end, topic_id=topic_id)
     return [
         offset
-        for found in read_range(wanted, settings)
+        for found in read_range(offset_range, settings)
         for offset in found.column("offset").to_pylist()
     ]
 
 
-def test_a_range_is_read_from_inside_one_batch_to_inside_another(broker: ScriptedBroker) -> None:
+def test_range_may_start_and_end_inside_batches(broker: ScriptedBroker) -> None:
     assert offsets(broker, 12, 17) == [12, 13, 14, 15, 16]
 
 
-def test_an_empty_range_asks_nobody(broker: ScriptedBroker) -> None:
+def test_empty_range_sends_no_request(broker: ScriptedBroker) -> None:
     assert offsets(broker, 12, 12) == []
     assert broker.requests == []
 
 
-def test_the_next_fetch_is_under_way_while_records_are_looked_at(broker: ScriptedBroker) -> None:
+def test_next_fetch_is_sent_before_records_are_consumed(broker: ScriptedBroker) -> None:
     settings = FetchSettings(bootstrap_servers=broker.address, columns=("offset",))
-    wanted = OffsetRange(topic="orders", partition=0, start=10, end=20, topic_id=ID)
-    reading = read_range(wanted, settings)
+    offset_range = OffsetRange(topic="orders", partition=0, start=10, end=20, topic_id=ID)
+    reading = read_range(offset_range, settings)
     next(reading)
     next(reading)
     offsets = [
@@ -158,7 +158,7 @@ def test_the_next_fetch_is_under_way_while_records_are_looked_at(broker: Scripte
     reading.close()
 
 
-def test_a_second_task_needs_no_new_connection_and_no_metadata(broker: ScriptedBroker) -> None:
+def test_second_task_reuses_connection_and_metadata(broker: ScriptedBroker) -> None:
     offsets(broker)
     before = len(broker.requests)
     offsets(broker)
@@ -166,17 +166,17 @@ def test_a_second_task_needs_no_new_connection_and_no_metadata(broker: ScriptedB
     assert len(broker.connections) == 1
 
 
-def test_a_task_that_stops_early_leaves_no_answer_for_the_next_one(broker: ScriptedBroker) -> None:
+def test_abandoned_task_leaves_no_response_behind(broker: ScriptedBroker) -> None:
     settings = FetchSettings(bootstrap_servers=broker.address, columns=("offset",))
-    wanted = OffsetRange(topic="orders", partition=0, start=10, end=20, topic_id=ID)
-    reading = read_range(wanted, settings)
+    offset_range = OffsetRange(topic="orders", partition=0, start=10, end=20, topic_id=ID)
+    reading = read_range(offset_range, settings)
     next(reading)
     reading.close()
     assert offsets(broker, 12, 14) == [12, 13]
 
 
 @pytest.mark.parametrize(
-    "trouble",
+    "response",
     [
         None,
         answer(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER),
@@ -184,47 +184,45 @@ def test_a_task_that_stops_early_leaves_no_answer_for_the_next_one(broker: Scrip
         answer(error_code=ErrorCode.KAFKA_STORAGE_ERROR),
         answer(error_code=ErrorCode.UNKNOWN_TOPIC_ID),
         answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE),
-        answer(records=damaged(batch(10)), high_watermark=20),
+        answer(records=corrupt(batch(10)), high_watermark=20),
         answer(records=b"", high_watermark=20),
     ],
 )
-def test_what_passes_is_tried_again(
-    broker: ScriptedBroker, log: Log, trouble: FetchResponse | None
+def test_retriable_failures_are_retried(
+    broker: ScriptedBroker, log: ScriptedLog, response: FetchResponse | None
 ) -> None:
-    log.troubles = [trouble, trouble]
+    log.next_responses = [response, response]
     assert offsets(broker) == list(range(10, 20))
 
 
-def test_the_deadline_ends_the_trying_and_says_so(broker: ScriptedBroker, log: Log) -> None:
-    log.troubles = [answer(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)] * 10_000
+def test_deadline_ends_retries(broker: ScriptedBroker, log: ScriptedLog) -> None:
+    log.next_responses = [answer(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)] * 10_000
     with pytest.raises(ApiError, match=r"no progress for 200 ms \(default.api.timeout.ms\)"):
         offsets(broker, default_api_timeout_ms="200")
 
 
-def test_damage_that_stays_is_an_error_that_names_the_batch(
-    broker: ScriptedBroker, log: Log
-) -> None:
-    log.batches[15] = damaged(batch(15))
+def test_persistent_corruption_names_the_batch(broker: ScriptedBroker, log: ScriptedLog) -> None:
+    log.batches[15] = corrupt(batch(15))
     with pytest.raises(ApiError, match="orders-0: the batch at offset 15 is corrupt") as raised:
         offsets(broker)
     assert raised.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_an_error_for_good_is_raised_at_once(broker: ScriptedBroker, log: Log) -> None:
-    log.troubles = [answer(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
+def test_fatal_error_is_raised_at_once(broker: ScriptedBroker, log: ScriptedLog) -> None:
+    log.next_responses = [answer(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
     with pytest.raises(ApiError) as raised:
         offsets(broker)
     assert raised.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def test_offsets_below_the_log_start_are_lost(broker: ScriptedBroker) -> None:
+def test_offsets_below_log_start_are_data_loss(broker: ScriptedBroker) -> None:
     with pytest.raises(
         DataLoss, match=r"offsets 3 to 9 of orders-0 are gone: the log begins at 10"
     ):
         offsets(broker, start=3)
 
 
-def test_with_losses_allowed_reading_goes_on_behind_them_with_a_warning(
+def test_allowed_data_loss_is_skipped_with_warning(
     broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -232,7 +230,7 @@ def test_with_losses_allowed_reading_goes_on_behind_them_with_a_warning(
     assert "offsets 3 to 9 of orders-0 are gone" in caplog.text
 
 
-def test_a_range_behind_the_end_of_the_log_is_lost(
+def test_range_after_log_end_is_data_loss(
     broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetching, "UNKNOWN_TOPIC_TIMEOUT_S", 0.1)
@@ -242,14 +240,14 @@ def test_a_range_behind_the_end_of_the_log_is_lost(
         offsets(broker, start=30, end=40)
 
 
-def test_a_log_that_ends_too_early_is_waited_for_and_then_lost(broker: ScriptedBroker) -> None:
+def test_short_log_is_awaited_then_data_loss(broker: ScriptedBroker) -> None:
     with pytest.raises(DataLoss, match=r"offsets 20 to 29 .* log ends at 20"):
         offsets(broker, end=30, default_api_timeout_ms="300")
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_a_topic_created_again_is_another_topic(
-    broker: ScriptedBroker, log: Log, caplog: pytest.LogCaptureFixture, fails: bool
+def test_recreated_topic_is_data_loss(
+    broker: ScriptedBroker, log: ScriptedLog, caplog: pytest.LogCaptureFixture, fails: bool
 ) -> None:
     log.topic_id = OTHER_ID
     if fails:
@@ -260,45 +258,47 @@ def test_a_topic_created_again_is_another_topic(
         assert "offsets 10 to 19 of orders-0 are gone" in caplog.text
 
 
-def test_a_topic_created_again_is_noticed_by_a_connection_that_knew_the_old_one(
-    broker: ScriptedBroker, log: Log
+def test_recreated_topic_is_noticed_on_cached_connection(
+    broker: ScriptedBroker, log: ScriptedLog
 ) -> None:
     offsets(broker)
     log.topic_id = OTHER_ID
-    log.troubles = [answer(error_code=ErrorCode.UNKNOWN_TOPIC_ID)]
+    log.next_responses = [answer(error_code=ErrorCode.UNKNOWN_TOPIC_ID)]
     with pytest.raises(DataLoss, match="deleted and created again"):
         offsets(broker)
 
 
-def test_a_deleted_topic_is_lost(broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deleted_topic_is_data_loss(
+    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(fetching, "UNKNOWN_TOPIC_TIMEOUT_S", 0.1)
     broker.topics.clear()
     with pytest.raises(DataLoss, match="offsets 10 to 19 of orders-0 are gone: the topic was del"):
         offsets(broker)
 
 
-def test_gaps_at_both_ends_of_a_range_are_no_loss(broker: ScriptedBroker, log: Log) -> None:
-    """Compaction takes whole batches: the next one there is begins behind the range."""
+def test_gaps_at_both_ends_are_no_data_loss(broker: ScriptedBroker, log: ScriptedLog) -> None:
+    """Compaction removes whole batches: the next batch starts after the range."""
     log.batches = {15: batch(15)}
     assert offsets(broker, 10, 12) == []
     assert offsets(broker, 10, 16) == [15]
 
 
-def test_silence_of_a_broker_is_no_gap(broker: ScriptedBroker, log: Log) -> None:
+def test_missing_records_without_gap_are_data_loss(
+    broker: ScriptedBroker, log: ScriptedLog
+) -> None:
     log.batches = {10: batch(10)}
     with pytest.raises(DataLoss, match=r"offsets 15 to 19 .* returns no data; its log ends at 20"):
         offsets(broker, default_api_timeout_ms="200")
 
 
-def test_a_log_that_begins_behind_the_position_by_now_has_lost_something(
-    broker: ScriptedBroker, log: Log
-) -> None:
-    log.troubles = [answer(records=batch(15), high_watermark=20, log_start_offset=15)]
+def test_log_start_above_position_is_data_loss(broker: ScriptedBroker, log: ScriptedLog) -> None:
+    log.next_responses = [answer(records=batch(15), high_watermark=20, log_start_offset=15)]
     with pytest.raises(DataLoss, match="offsets 10 to 14 of orders-0 are gone"):
         offsets(broker)
 
 
-def test_without_topic_ids_names_are_used(broker: ScriptedBroker, log: Log) -> None:
+def test_topic_name_is_used_without_topic_id(broker: ScriptedBroker, log: ScriptedLog) -> None:
     log.topic_id = ZERO_ID
     assert offsets(broker, topic_id=None) == list(range(10, 20))
     assert broker.received(FetchRequest)[0].topics[0].topic == "orders"
@@ -312,26 +312,26 @@ def test_settings_reach_the_request(broker: ScriptedBroker) -> None:
 
 
 @pytest.mark.parametrize("value", ["many", "-1", "0", "99999999999"])
-def test_a_setting_that_is_no_number_is_refused_by_name(value: str) -> None:
+def test_invalid_number_names_the_setting(value: str) -> None:
     settings = FetchSettings(bootstrap_servers="x:1", client={"request.timeout.ms": value})
     with pytest.raises(ConfigError, match=r"kafka\.request\.timeout\.ms"):
         settings.check()
 
 
-def test_what_a_task_is_given_can_be_pickled() -> None:
+def test_task_arguments_can_be_pickled() -> None:
     settings = FetchSettings(bootstrap_servers="x:1", client={"client.id": "me"})
-    wanted = OffsetRange(topic="orders", partition=0, start=1, end=2, topic_id=ID)
+    offset_range = OffsetRange(topic="orders", partition=0, start=1, end=2, topic_id=ID)
     loss = DataLoss("orders", 0, 1, 2, "why")
-    assert pickle.loads(pickle.dumps((settings, wanted))) == (settings, wanted)
+    assert pickle.loads(pickle.dumps((settings, offset_range))) == (settings, offset_range)
     assert str(pickle.loads(pickle.dumps(loss))) == str(loss)
 
 
-def test_an_unreachable_cluster_is_tried_until_the_deadline() -> None:
+def test_unreachable_cluster_is_retried_until_deadline() -> None:
     settings = FetchSettings(
         bootstrap_servers="127.0.0.1:1",
         client={"default.api.timeout.ms": "300", "retry.backoff.ms": "50"},
     )
-    wanted = OffsetRange(topic="orders", partition=0, start=1, end=2, topic_id=ID)
+    offset_range = OffsetRange(topic="orders", partition=0, start=1, end=2, topic_id=ID)
     with pytest.raises(ApiError, match=r"orders-0 \[1, 2\) at 1: no broker reached: 127.0.0.1:1"):
-        list(read_range(wanted, settings))
+        list(read_range(offset_range, settings))
     close_idle_clusters()

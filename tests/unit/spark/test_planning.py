@@ -41,12 +41,12 @@ offsets = st.dictionaries(
 )
 
 
-def of(partition: TopicPartition, start: int, end: int) -> OffsetRange:
+def range_of(partition: TopicPartition, start: int, end: int) -> OffsetRange:
     return OffsetRange(topic=partition.topic, partition=partition.partition, start=start, end=end)
 
 
 @given(offsets)
-def test_offsets_come_back_from_json_and_equal_ones_have_equal_text(
+def test_offsets_round_trip_through_json(
     found: dict[TopicPartition, int],
 ) -> None:
     text = json.dumps(offsets_to_json(found))
@@ -55,12 +55,12 @@ def test_offsets_come_back_from_json_and_equal_ones_have_equal_text(
     assert json.dumps(offsets_to_json(reordered)) == text
 
 
-def test_partitions_are_in_the_order_of_their_numbers() -> None:
+def test_partitions_are_ordered_by_number() -> None:
     found = {TopicPartition("b", 10): 1, TopicPartition("b", 9): 2, TopicPartition("a", 0): 3}
     assert json.dumps(offsets_to_json(found)) == '{"a": {"0": 3}, "b": {"9": 2, "10": 1}}'
 
 
-def test_words_and_numbers_become_offsets() -> None:
+def test_words_and_numbers_resolve_to_offsets() -> None:
     spans = {A0: LogSpan(5, 50), A1: LogSpan(0, 7)}
     everywhere = EarliestOrLatest(option="x", offset=EARLIEST)
     assert resolve_bound(everywhere, spans, {}, no_match_is_error=True) == {A0: 5, A1: 0}
@@ -68,7 +68,7 @@ def test_words_and_numbers_become_offsets() -> None:
     assert resolve_bound(at, spans, {}, no_match_is_error=True) == {A0: 50, A1: 3}
 
 
-def test_times_become_the_offsets_found_for_them() -> None:
+def test_timestamps_resolve_to_found_offsets() -> None:
     spans = {A0: LogSpan(5, 50), A1: LogSpan(0, 7)}
     assert timestamps_to_look_up(AtTime(option="x", timestamp=9), spans) == {A0: 9, A1: 9}
     assert timestamps_to_look_up(AtTimes(option="x", timestamps={A0: 8}), spans) == {A0: 8}
@@ -82,7 +82,7 @@ def test_times_become_the_offsets_found_for_them() -> None:
         resolve_bound(bound, spans, {A0: -1, A1: -1}, no_match_is_error=True)
 
 
-def test_offsets_must_name_every_partition_that_is_read_and_no_other() -> None:
+def test_offsets_must_name_exactly_the_read_partitions() -> None:
     bound = AtOffsets(option="startingOffsets", offsets={A0: 1, B0: 1})
     check_covers(bound, [A0, B0])
     with pytest.raises(ConfigError, match=r"startingOffsets: does not name a-1; name every part"):
@@ -93,26 +93,26 @@ def test_offsets_must_name_every_partition_that_is_read_and_no_other() -> None:
         check_covers(AtTimes(option="x", timestamps={A0: 1}), [A0, A1])
 
 
-def test_offsets_out_of_range_are_told_and_moved() -> None:
+def test_offsets_out_of_range_are_clamped_and_reported() -> None:
     inside, moved = clamp("startingOffsets", {A0: 4, A1: 8, B0: 2}, {
         A0: LogSpan(5, 50), A1: LogSpan(0, 7), B0: LogSpan(0, 2),
     })  # fmt: skip
     assert inside == {A0: 5, A1: 7, B0: 2}
-    assert [str(word) for word in moved] == [
-        f"startingOffsets: offset {asked} is out of range; the log has {span}"
-        for asked, span in (("4 of a-0", "5 to 50"), ("8 of a-1", "0 to 7"))
+    assert [str(warning) for warning in moved] == [
+        f"startingOffsets: offset {requested} is out of range; the log has {span}"
+        for requested, span in (("4 of a-0", "5 to 50"), ("8 of a-1", "0 to 7"))
     ]
 
 
-def test_a_limit_is_shared_in_proportion_to_what_waits() -> None:
+def test_limit_is_shared_in_proportion_to_backlog() -> None:
     assert limit_rows({A0: 0, A1: 100}, {A0: 100, A1: 400}, 40) == {A0: 10, A1: 130}
 
 
-def test_a_small_partition_does_not_starve_beside_a_large_one() -> None:
+def test_small_partition_is_not_starved() -> None:
     assert limit_rows({A0: 0, A1: 0}, {A0: 1_000_000, A1: 1}, 10) == {A0: 9, A1: 1}
 
 
-def test_what_fits_is_read_whole() -> None:
+def test_backlog_below_limit_is_read_completely() -> None:
     assert limit_rows({A0: 5}, {A0: 9}, 100) == {A0: 9}
     assert limit_rows({A0: 5}, {A0: 5}, 1) == {A0: 5}
 
@@ -121,9 +121,7 @@ def test_what_fits_is_read_whole() -> None:
     st.lists(st.tuples(st.integers(0, 1 << 40), st.integers(0, 1 << 40)), max_size=8),
     st.integers(1, 1 << 62),
 )
-def test_a_limit_is_kept_and_something_is_always_read(
-    sizes: list[tuple[int, int]], rows_max: int
-) -> None:
+def test_limit_holds_and_progress_is_made(sizes: list[tuple[int, int]], rows_max: int) -> None:
     start = {TopicPartition("a", index): begin for index, (begin, _) in enumerate(sizes)}
     latest = {TopicPartition("a", index): begin + size for index, (begin, size) in enumerate(sizes)}
     ends = limit_rows(start, latest, rows_max)
@@ -134,13 +132,13 @@ def test_a_limit_is_kept_and_something_is_always_read(
         assert (ends[partition] > start[partition]) == (end > start[partition])
 
 
-def test_a_batch_waits_for_enough_records_but_not_for_ever() -> None:
+def test_batch_waits_for_enough_records_with_a_limit() -> None:
     assert should_trigger(10, 10, 0, 1000)
     assert not should_trigger(9, 10, 999, 1000)
     assert should_trigger(0, 10, 1000, 1000)
 
 
-def test_what_is_gone_is_told() -> None:
+def test_losses_are_reported() -> None:
     found = find_losses({A0: 5, A1: 9}, {A1: 3, B0: 7}, {B0: 2})
     assert [str(loss) for loss in found] == [
         "offsets of a-0 are gone: the partition or its topic was deleted",
@@ -149,23 +147,23 @@ def test_what_is_gone_is_told() -> None:
     ]
 
 
-def test_nothing_is_lost_where_a_new_partition_begins_at_its_beginning() -> None:
+def test_new_partition_read_from_start_is_no_loss() -> None:
     assert find_losses({A0: 5}, {A0: 5, A1: 9}, {A1: 0}) == []
 
 
-def test_only_partitions_with_something_to_read_have_a_range() -> None:
+def test_empty_ranges_are_omitted() -> None:
     found = plan_ranges({A0: 5, A1: 9, B0: 0}, {B0: 4, A0: 5, A1: 10}, lambda topic: None)
-    assert found == [of(A1, 9, 10), of(B0, 0, 4)]
+    assert found == [range_of(A1, 9, 10), range_of(B0, 0, 4)]
 
 
-def test_without_wishes_ranges_stay_whole() -> None:
-    whole = [of(A0, 0, 100), of(A1, 0, 1)]
+def test_ranges_are_not_split_without_limits() -> None:
+    whole = [range_of(A0, 0, 100), range_of(A1, 0, 1)]
     assert split_ranges(whole, partitions_min=None, records_max=None) == whole
     assert split_ranges(whole, partitions_min=2, records_max=None) == whole
 
 
-def test_the_long_range_is_split_and_the_short_one_stays() -> None:
-    parts = split_ranges([of(A0, 0, 100), of(A1, 0, 1)], partitions_min=5, records_max=None)
+def test_only_long_range_is_split() -> None:
+    parts = split_ranges([range_of(A0, 0, 100), range_of(A1, 0, 1)], partitions_min=5, records_max=None)
     assert [part.end - part.start for part in parts] == [25, 25, 25, 25, 1]
 
 
@@ -174,11 +172,11 @@ def test_the_long_range_is_split_and_the_short_one_stays() -> None:
     st.none() | st.integers(1, 40),
     st.none() | st.integers(1, 500),
 )
-def test_split_ranges_are_disjoint_cover_all_and_keep_the_limit(
+def test_split_ranges_are_disjoint_complete_and_limited(
     sizes: list[tuple[int, int]], partitions_min: int | None, records_max: int | None
 ) -> None:
     whole = [
-        of(TopicPartition("a", index), begin, begin + size)
+        range_of(TopicPartition("a", index), begin, begin + size)
         for index, (begin, size) in enumerate(sizes)
     ]
     parts = split_ranges(whole, partitions_min=partitions_min, records_max=records_max)
@@ -194,5 +192,5 @@ def test_split_ranges_are_disjoint_cover_all_and_keep_the_limit(
         assert all(part.end - part.start <= records_max for part in parts)
     total = sum(size for _, size in sizes)
     if partitions_min is not None and total >= partitions_min:
-        # Rounding may cost one range in two; what matters is that work is spread.
+        # Rounding may lose up to half of the ranges; the point is that work is spread.
         assert len(parts) >= partitions_min / 2

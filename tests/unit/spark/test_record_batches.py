@@ -50,7 +50,7 @@ def batches_of(found: list[Row], bytes_max: int, compression: Compression) -> li
 
 
 @given(rows, st.integers(1, 4000), st.sampled_from(Compression))
-def test_what_is_built_for_all_rows_at_once_is_read_row_by_row(
+def test_built_batches_read_back_row_by_row(
     found: list[Row], bytes_max: int, compression: Compression
 ) -> None:
     read: list[Row] = []
@@ -67,7 +67,7 @@ def test_what_is_built_for_all_rows_at_once_is_read_row_by_row(
     assert read == [(key, value, some or []) for key, value, some in found]
 
 
-def test_a_column_cut_out_of_another_is_written_from_its_own_rows() -> None:
+def test_sliced_column_is_written_from_its_own_rows() -> None:
     values = pa.array([b"zero", b"one", None, b"three"])[1:]
     (body,) = encode_records(Columns(values[::1], values, None), 1000)
     batch = body.builder(0, Compression.NONE)()
@@ -78,7 +78,7 @@ def test_a_column_cut_out_of_another_is_written_from_its_own_rows() -> None:
     ]
 
 
-def test_records_without_keys_have_none() -> None:
+def test_records_without_key_column_have_null_keys() -> None:
     (body,) = encode_records(Columns(None, pa.array([b"x", b"y" * 10_000]), None), 100_000)
     opened = list(records(memoryview(body.builder(0, Compression.NONE)())))
     assert [(record.key, record.value) for record in opened] == [
@@ -87,7 +87,7 @@ def test_records_without_keys_have_none() -> None:
     ]
 
 
-def test_a_header_needs_a_name() -> None:
+def test_header_without_name_is_rejected() -> None:
     with pytest.raises(ValueError, match="a header has no key"):
         header_tails(pa.array([[{"key": None, "value": b"x"}]], HEADERS))
 
@@ -97,7 +97,7 @@ def test_a_header_needs_a_name() -> None:
         st.binary(max_size=40) | st.binary(min_size=250, max_size=270), min_size=1, max_size=30
     )
 )
-def test_all_keys_at_once_hash_as_each_alone(keys: list[bytes]) -> None:
+def test_vectorised_hash_matches_murmur2(keys: list[bytes]) -> None:
     assert murmur2_hashes(pa.array(keys, pa.binary())).tolist() == [murmur2(key) for key in keys]
 
 
@@ -106,7 +106,7 @@ def test_all_keys_at_once_hash_as_each_alone(keys: list[bytes]) -> None:
     st.integers(1, 50),
     st.integers(0, 3),
 )
-def test_keys_go_where_the_producer_puts_them_and_nulls_nowhere(
+def test_vectorised_partitioner_matches_producer(
     keys: list[bytes | None], count: int, skipped: int
 ) -> None:
     column = pa.array([None] * skipped + keys, pa.binary())[skipped:]

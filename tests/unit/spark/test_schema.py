@@ -19,7 +19,7 @@ def schema(**types: object) -> StructType:
     return StructType([StructField(name, kind) for name, kind in types.items()])
 
 
-def test_a_source_has_the_columns_of_sparks_own() -> None:
+def test_source_schema_matches_spark() -> None:
     assert source_schema(include_headers=False).simpleString() == (
         "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,"
         "timestamp:timestamp,timestampType:int>"
@@ -27,12 +27,12 @@ def test_a_source_has_the_columns_of_sparks_own() -> None:
     assert source_schema(include_headers=True)["headers"].dataType == HEADERS
 
 
-def test_a_narrower_schema_names_columns_in_any_order_and_case() -> None:
+def test_narrower_schema_ignores_order_and_case() -> None:
     assert selected_columns(schema(OFFSET=LongType(), value=BinaryType())) == ("offset", "value")
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("requested", "message"),
     [
         (
             schema(valeu=BinaryType()),
@@ -47,20 +47,20 @@ def test_a_narrower_schema_names_columns_in_any_order_and_case() -> None:
         (schema(), "schema: has no column; choose from key, value"),
     ],
 )
-def test_a_schema_no_topic_has_is_refused(asked: StructType, message: str) -> None:
+def test_invalid_read_schema_is_rejected(requested: StructType, message: str) -> None:
     with pytest.raises(ConfigError) as error:
-        selected_columns(asked)
+        selected_columns(requested)
     assert str(error.value).startswith(message)
 
 
-def test_text_and_bytes_can_be_written_and_other_columns_are_left_out() -> None:
+def test_text_and_bytes_can_be_written() -> None:
     check_sink_schema(schema(key=StringType(), value=BinaryType(), more=LongType()), "orders")
     check_sink_schema(schema(value=StringType(), topic=StringType(), headers=HEADERS), None)
     check_sink_schema(schema(value=StringType(), topic=LongType()), "orders")
 
 
 @pytest.mark.parametrize(
-    ("given", "topic", "message"),
+    ("written", "topic", "message"),
     [
         (schema(key=BinaryType()), "orders", "column value: is missing; add it, for example with"),
         (schema(value=BinaryType()), None, "topic: is missing; set the option, or add a column topic"),
@@ -70,9 +70,9 @@ def test_text_and_bytes_can_be_written_and_other_columns_are_left_out() -> None:
         (schema(value=BinaryType(), headers=ArrayType(StringType())), "o", "column headers: must be array<"),
     ],
 )  # fmt: skip
-def test_columns_that_cannot_become_records_are_refused(
-    given: StructType, topic: str | None, message: str
+def test_invalid_write_schema_is_rejected(
+    written: StructType, topic: str | None, message: str
 ) -> None:
     with pytest.raises(ConfigError) as error:
-        check_sink_schema(given, topic)
+        check_sink_schema(written, topic)
     assert str(error.value).startswith(message)

@@ -20,20 +20,20 @@ from barnabas.spark.shipping import missing_modules, package_zip, zip_files
 JAVA = Java(home=Path("/jvm"), version="17.0.15", origin="PATH", release="a build")
 
 
-def test_the_cache_is_where_the_user_keeps_such_things(tmp_path: Path) -> None:
+def test_cache_is_in_the_user_cache_directory(tmp_path: Path) -> None:
     assert cache_directory({"XDG_CACHE_HOME": str(tmp_path)}) == tmp_path / "barnabas"
     assert cache_directory({}) == Path.home() / ".cache" / "barnabas"
     assert cache_directory({"XDG_CACHE_HOME": "relative"}) == cache_directory({})
 
 
-def test_a_file_is_whole_or_absent(tmp_path: Path) -> None:
+def test_file_is_written_atomically_once(tmp_path: Path) -> None:
     place = tmp_path / "deep" / "file"
     assert write_whole(place, b"first").read_bytes() == b"first"
     assert write_whole(place, b"second").read_bytes() == b"first"
     assert list(place.parent.iterdir()) == [place]
 
 
-# ---- class-data archive ---------------------------------------------------------------------------------------
+# ---- class-data archive
 
 
 def spark_with(path: Path, *jars: str) -> Path:
@@ -47,7 +47,7 @@ def archive_of(tmp_path: Path, java: Java = JAVA) -> ClassArchive:
     return class_archive(java, tmp_path / "spark", tmp_path / "cache")
 
 
-def test_an_archive_belongs_to_one_java_and_one_set_of_jars(tmp_path: Path) -> None:
+def test_archive_depends_on_java_and_jars(tmp_path: Path) -> None:
     spark_with(tmp_path / "spark", "a.jar")
     known = archive_of(tmp_path)
     assert archive_of(tmp_path) == known
@@ -57,7 +57,7 @@ def test_an_archive_belongs_to_one_java_and_one_set_of_jars(tmp_path: Path) -> N
     assert archive_of(tmp_path).path != known.path
 
 
-def test_java_hears_of_an_archive_only_when_it_is_there(tmp_path: Path) -> None:
+def test_java_options_name_only_existing_archives(tmp_path: Path) -> None:
     archive = ClassArchive(path=tmp_path / "a.jsa", base=None)
     assert archive.options == ""
     archive.path.touch()
@@ -68,34 +68,34 @@ def test_java_hears_of_an_archive_only_when_it_is_there(tmp_path: Path) -> None:
     assert f"={tmp_path / 'base.jsa'}:{archive.path} " in on_base.options
 
 
-def test_an_archive_appears_when_its_making_ended_well(tmp_path: Path) -> None:
+def test_archive_appears_only_after_success(tmp_path: Path) -> None:
     archive = ClassArchive(path=tmp_path / "class-data" / "a.jsa", base=None)
     with pytest.raises(RuntimeError), archive_build(archive, JAVA) as options:
         assert options is not None
-        partial_of(options).write_bytes(b"half of it")
+        partial_of(options).write_bytes(b"partial")
         raise RuntimeError("killed")
     assert not archive.exists
     with archive_build(archive, JAVA) as options:
         assert options is not None
         assert not partial_of(options).exists()
-        partial_of(options).write_bytes(b"all of it")
+        partial_of(options).write_bytes(b"complete")
         assert not archive.exists
-    assert archive.path.read_bytes() == b"all of it"
+    assert archive.path.read_bytes() == b"complete"
     with archive_build(archive, JAVA) as options:
         assert options is None
 
 
-def test_two_processes_do_not_make_the_same_archive(tmp_path: Path) -> None:
+def test_only_one_process_makes_the_archive(tmp_path: Path) -> None:
     archive = ClassArchive(path=tmp_path / "a.jsa", base=None)
     with archive_build(archive, JAVA) as options:
         assert options is not None
         with multiprocessing.get_context("spawn").Pool(1) as pool:
-            assert pool.apply(makes, (str(archive.path),)) is False
+            assert pool.apply(makes_archive, (str(archive.path),)) is False
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        assert pool.apply(makes, (str(archive.path),)) is True
+        assert pool.apply(makes_archive, (str(archive.path),)) is True
 
 
-def makes(path: str) -> bool:
+def makes_archive(path: str) -> bool:
     with archive_build(ClassArchive(path=Path(path), base=None), JAVA) as options:
         return options is not None
 
@@ -104,10 +104,10 @@ def partial_of(options: str) -> Path:
     return Path(options.split("-XX:ArchiveClassesAtExit=")[1].split()[0])
 
 
-# ---- the zip for the workers ----------------------------------------------------------------------------------
+# ---- zip file for the workers
 
 
-def test_the_zip_holds_our_two_packages_and_is_made_once(tmp_path: Path) -> None:
+def test_zip_contains_both_packages_and_is_made_once(tmp_path: Path) -> None:
     path = package_zip(tmp_path)
     made = path.stat().st_mtime_ns
     with zipfile.ZipFile(path) as archive:
@@ -121,9 +121,7 @@ def test_the_zip_holds_our_two_packages_and_is_made_once(tmp_path: Path) -> None
     assert path.stat().st_mtime_ns == made
 
 
-def test_other_code_makes_another_zip_and_equal_code_an_equal_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_zip_name_depends_on_contents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = [("barnabas/__init__.py", b"__version__ = '1'")]
     assert zip_files(files) == zip_files(files)
     before = package_zip(tmp_path)
@@ -135,7 +133,7 @@ def test_other_code_makes_another_zip_and_equal_code_an_equal_one(
     assert package_zip(tmp_path) != before
 
 
-def test_the_zip_alone_runs_what_a_worker_runs(tmp_path: Path) -> None:
+def test_worker_code_runs_from_the_zip_alone(tmp_path: Path) -> None:
     path = package_zip(tmp_path)
     code = "import barnabas.spark.fetching as f, barnabas; print(barnabas.__file__)"
     site = [entry for entry in sys.path if entry.endswith("site-packages")]
@@ -150,16 +148,16 @@ def test_the_zip_alone_runs_what_a_worker_runs(tmp_path: Path) -> None:
     assert done.stdout.startswith(f"{path}{os.sep}barnabas")
 
 
-def test_a_worker_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_reports_missing_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     assert missing_modules() == []
-    monkeypatch.setattr(shipping, "REQUIRED_MODULES", ("io", "crc32c_that_nobody_has"))
-    assert missing_modules() == ["crc32c_that_nobody_has"]
+    monkeypatch.setattr(shipping, "REQUIRED_MODULES", ("io", "no_such_crc32c"))
+    assert missing_modules() == ["no_such_crc32c"]
 
 
-# ---- catalog --------------------------------------------------------------------------------------------------
+# ---- catalog
 
 
-def test_a_catalog_lets_one_process_in(tmp_path: Path) -> None:
+def test_catalog_is_locked_by_one_process(tmp_path: Path) -> None:
     lock_catalog(tmp_path / "catalog")
     lock_catalog(tmp_path / "catalog")
     with multiprocessing.get_context("spawn").Pool(1) as pool:
@@ -173,9 +171,9 @@ def try_catalog(path: str) -> str:
         lock_catalog(Path(path))
     except ConfigError as error:
         return str(error)
-    return "taken"
+    return "acquired"
 
 
-def test_a_catalog_keeps_everything_in_its_directory(tmp_path: Path) -> None:
+def test_catalog_keeps_everything_in_its_directory(tmp_path: Path) -> None:
     for key, value in catalog_settings(tmp_path).items():
         assert str(tmp_path) in value or key == "spark.sql.catalogImplementation"

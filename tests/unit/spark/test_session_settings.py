@@ -19,14 +19,14 @@ from barnabas.spark.launcher import (
 )
 
 
-def test_importing_the_package_imports_no_spark() -> None:
+def test_importing_barnabas_spark_imports_no_pyspark() -> None:
     code = (
         "import sys, barnabas.spark; sys.exit('pyspark' in sys.modules or 'pyarrow' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_asking_for_the_session_imports_none_either() -> None:
+def test_accessing_session_imports_no_pyspark() -> None:
     code = (
         "import sys, barnabas.spark, barnabas.spark.launcher; assert callable(barnabas.spark.session); "
         "sys.exit('pyspark' in sys.modules)"
@@ -34,7 +34,7 @@ def test_asking_for_the_session_imports_none_either() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_a_master_that_is_none_is_said_before_java_starts() -> None:
+def test_invalid_master_is_rejected_before_java_starts() -> None:
     for master in ("local", "local[*]", "local[2]", "yarn", "spark://a:7077", "k8s://https://a:1"):
         check_master(master)
     for master in ("", "foo", "localhost:7077", "spark:/a:7077", "spark://", "local[", "yarnx"):
@@ -42,7 +42,7 @@ def test_a_master_that_is_none_is_said_before_java_starts() -> None:
             check_master(master)
 
 
-def test_a_laptop_gets_no_web_pages_and_small_shuffles() -> None:
+def test_local_master_has_no_ui_and_small_shuffles() -> None:
     settings = default_settings("local[3]", Path("/log"), "-Xarchive")
     assert settings["spark.ui.enabled"] == "false"
     assert settings["spark.sql.shuffle.partitions"] == "3"
@@ -51,26 +51,26 @@ def test_a_laptop_gets_no_web_pages_and_small_shuffles() -> None:
     )
 
 
-def test_a_remote_master_is_left_as_it_was_set_up() -> None:
+def test_remote_master_keeps_its_settings() -> None:
     settings = default_settings("spark://far:7077", Path("/log"), "")
     assert set(settings) == {"spark.ui.showConsoleProgress", JAVA_OPTIONS}
 
 
 @pytest.mark.parametrize(("master", "cores"), [("local", 1), ("local[2]", 2), ("local[4,3]", 4)])
-def test_the_cores_of_a_local_master(master: str, cores: int) -> None:
+def test_cores_of_local_master(master: str, cores: int) -> None:
     assert local_cores(master) == cores
 
 
-def test_all_cores_are_those_this_process_may_use() -> None:
+def test_local_star_uses_available_cores() -> None:
     assert 1 <= local_cores("local[*]") <= (os.cpu_count() or 1)
 
 
-def test_a_master_nobody_can_read_is_refused() -> None:
+def test_invalid_local_cores_are_rejected() -> None:
     with pytest.raises(ConfigError, match=r"write local\[\*\] or local\[4\]"):
         local_cores("local[many]")
 
 
-def test_the_environment_is_as_before_once_spark_has_started(
+def test_environment_is_restored_after_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", "/mine")
@@ -81,13 +81,13 @@ def test_the_environment_is_as_before_once_spark_has_started(
     assert "PYSPARK_PYTHON" not in os.environ
 
 
-def test_the_logging_file_is_written_once(tmp_path: Path) -> None:
+def test_logging_file_is_written_once(tmp_path: Path) -> None:
     path = logging_file(tmp_path)
     assert "rootLogger.level = error" in path.read_text()
     assert logging_file(tmp_path) == path
 
 
-def test_who_has_no_pyspark_is_told_both_ways_to_install_it(
+def test_missing_pyspark_names_both_ways_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("SPARK_HOME", raising=False)

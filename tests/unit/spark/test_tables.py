@@ -22,11 +22,11 @@ TOPICS = ["orders", "Orders", "web-orders", "eu.orders", "users", "2024"]
         ("select 1", []),
     ],
 )
-def test_only_topics_a_query_mentions_become_tables(query: str, topics: list[str]) -> None:
+def test_only_mentioned_topics_become_tables(query: str, topics: list[str]) -> None:
     assert topics_in(query, TOPICS) == topics
 
 
-def test_backquotes_within_a_name_are_doubled() -> None:
+def test_backquotes_in_names_are_doubled() -> None:
     assert "a`b" in names_in("select * from `a``b`")
 
 
@@ -40,9 +40,7 @@ def test_backquotes_within_a_name_are_doubled() -> None:
         ("select * from web-orders-2", None),
     ],
 )
-def test_a_name_that_needs_backquotes_and_has_none_is_noticed(
-    query: str, topic: str | None
-) -> None:
+def test_missing_backquotes_are_noticed(query: str, topic: str | None) -> None:
     assert find_unquoted_topic(query, TOPICS) == topic
 
 

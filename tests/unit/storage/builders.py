@@ -1,4 +1,4 @@
-"""Batches and logs for tests, in one line each."""
+"""Short builders of batches and logs for tests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOW_MS = 1_700_000_000_000
 
 
 def forgetful_disk(now_ms: Callable[[], int] = lambda: NOW_MS) -> ForgetfulDisk:
-    """With /data on it for good."""
+    """Return a ForgetfulDisk with a synced directory /data."""
     disk = ForgetfulDisk(now_ms=now_ms)
     disk.make_directory("/data")
     disk.sync_now([], [""])
@@ -39,7 +39,7 @@ def new_log(disk: Disk, config: TopicConfig | None = None, directory: str = DIRE
     return Log.create(disk, directory, config or TopicConfig(), topic_id=TOPIC_ID, now_ms=NOW_MS)
 
 
-def reopened(
+def reopen(
     log: Log,
     *,
     clean: bool = False,
@@ -47,7 +47,7 @@ def reopened(
     recovery_point: int = 0,
     log_start_offset: int | None = None,
 ) -> Log:
-    """The log as the next start of the broker finds it."""
+    """Open the log again, as the next start of the broker does."""
     return open_log(
         disk or log.disk,
         log.directory,
@@ -100,7 +100,7 @@ def append(
 def produce(
     log: Log, sequence: int, *values: bytes, producer: int = 7, producer_epoch: int = 0
 ) -> AppendInfo:
-    """As an idempotent producer."""
+    """Append as an idempotent producer does."""
     return append(
         log,
         *values,
@@ -114,7 +114,7 @@ def produce(
 def contents(
     log: Log, start: int | None = None, bound: int | None = None
 ) -> dict[int, bytes | None]:
-    """Every record a reader gets, by offset, fetched as a consumer does."""
+    """Read every record by offset, fetched as a consumer does."""
     offset = log.log_start_offset if start is None else start
     limit = log.log_end_offset if bound is None else bound
     found: dict[int, bytes | None] = {}

@@ -1,4 +1,6 @@
-"""A data directory with every kind of auxiliary file, ways to damage one, and what must hold afterwards."""
+"""A data directory with every kind of auxiliary file, ways to damage one, and checks after a
+restart.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,12 @@ from tests.unit.storage.builders import (
 )
 
 SMALL = settings(segment_bytes=1200, index_interval_bytes=150, retention_ms=86_400_000)
-WHOLE, MOVED = TopicPartition("orders", 0), TopicPartition("orders", 1)
-PARTITIONS = (WHOLE, MOVED)
+COMPLETE, TRIMMED = TopicPartition("orders", 0), TopicPartition("orders", 1)
+PARTITIONS = (COMPLETE, TRIMMED)
 RECORDS = 75
 HOUR_MS = 3_600_000
 SPARSE_BYTES = 8 << 30
-CLEAN_MARK = ".kafka_cleanshutdown"
+CLEAN_SHUTDOWN_MARKER = ".kafka_cleanshutdown"
 
 CHECKPOINTS = (
     "recovery-point-offset-checkpoint",
@@ -43,7 +45,7 @@ BINARIES = (".index", ".timeindex", ".txnindex", ".snapshot")
 
 
 class UnsyncedDisk(RealDisk):
-    """A real disk without fsync: these tests lose no power, and restart hundreds of times."""
+    """Real disk without fsync: these tests lose no power, and restart hundreds of times."""
 
     def sync_now(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
         pass
@@ -64,8 +66,10 @@ def open_manager(directory: Path, now_ms: int = NOW_MS) -> LogManager:
     )
 
 
-def build(directory: Path) -> None:
-    """Two logs of several segments, three epochs, one idempotent producer each; the second starts at offset 13."""
+def build_directory(directory: Path) -> None:
+    """Create two logs with several segments, three epochs and one idempotent producer each. The
+    second starts at offset 13.
+    """
     manager = open_manager(directory)
     for partition in PARTITIONS:
         log = manager.create_log(partition, TOPIC_ID, SMALL, NOW_MS)
@@ -78,7 +82,7 @@ def build(directory: Path) -> None:
         log.high_watermark = RECORDS
         log.cleaned_to = log.segments.bases[1]
         flush(log)
-    manager.logs[MOVED].advance_log_start(13)
+    manager.logs[TRIMMED].advance_log_start(13)
     manager.shutdown()
     for partition in PARTITIONS:
         (directory / f"{partition}" / f"{0:020d}.txnindex").write_bytes(b"")
@@ -90,11 +94,11 @@ def matching(directory: Path, name: str) -> list[Path]:
     return found
 
 
-# ---- damage -----------------------------------------------------------------------------------------------------
+# ---- damage
 
 
 def with_numbers(data: bytes, change: Callable[[int], int]) -> bytes:
-    """The last number of every line after the first two."""
+    """Change the last number of every line after the first two."""
     head, rest = data.split(b"\n", 2)[:2], data.split(b"\n", 2)[2:]
     changed = re.sub(
         rb"(\d+)$", lambda found: b"%d" % change(int(found[1])), b"".join(rest), flags=re.MULTILINE
@@ -131,11 +135,13 @@ def make_sparse(path: Path, *, zeros: bool) -> None:
     os.truncate(path, SPARSE_BYTES)
 
 
-# ---- what must hold -------------------------------------------------------------------------------------------------
+# ---- checks
 
 
 def expected_value(offset: int) -> bytes:
-    """Five offsets hold four plain records and, second among them, one of the producer."""
+    """Return the expected value: of five offsets the second is the producer's, the others are plain
+    records.
+    """
     round_, within = divmod(offset, 5)
     if within == 1:
         return b"from a producer"
@@ -143,45 +149,47 @@ def expected_value(offset: int) -> bytes:
     return b"%d" % at * 20
 
 
-def check(directory: Path, *, what: str) -> None:
-    """Nothing is lost, offsets are right, retries are recognized, and the logs take records. Then once more."""
+def check_directory(directory: Path, *, label: str) -> None:
+    """Restart twice and check: no record lost, correct offsets, retries recognised, appends
+    possible.
+    """
     for restart in range(2):
         manager = open_manager(directory, now_ms=NOW_MS + restart)
         try:
             for partition in PARTITIONS:
-                check_log(manager.logs[partition], partition, restart, what)
+                check_log(manager.logs[partition], partition, restart, label)
         finally:
             manager.shutdown()
 
 
-def check_log(log: Log, partition: TopicPartition, restart: int, what: str) -> None:
+def check_log(log: Log, partition: TopicPartition, restart: int, label: str) -> None:
     end = RECORDS + restart
-    start = 13 if partition == MOVED else 0
-    assert log.log_end_offset == end, what
-    assert log.log_start_offset <= start, what
-    assert log.log_start_offset <= log.high_watermark <= end, what
-    assert log.log_start_offset <= log.recovery_point <= end, what
+    start = 13 if partition == TRIMMED else 0
+    assert log.log_end_offset == end, label
+    assert log.log_start_offset <= start, label
+    assert log.log_start_offset <= log.high_watermark <= end, label
+    assert log.log_start_offset <= log.recovery_point <= end, label
     found = contents(log)
     for offset in range(start, RECORDS):
-        assert found[offset] == expected_value(offset), f"{what} offset={offset}"
+        assert found[offset] == expected_value(offset), f"{label} offset={offset}"
     for at in range(0, 60, 7):
         time = log.offset_for_timestamp(NOW_MS + at * HOUR_MS // 10)
-        wanted = max(start, at // 4 * 5 + at % 4 + (1 if at % 4 else 0))
-        assert time is not None and time.offset <= wanted, what
+        expected = max(start, at // 4 * 5 + at % 4 + (1 if at % 4 else 0))
+        assert time is not None and time.offset <= expected, label
         if log.log_start_offset == start:
-            assert time.offset == wanted, f"{what} time of {at}"
-    # Retention, with a clock at which every segment is just young enough, deletes nothing.
+            assert time.offset == expected, f"{label} time of {at}"
+    # With a clock at which every segment is just young enough, retention deletes nothing.
     log.high_watermark = log.log_end_offset
     oldest = min(segment_age(log, at) for at in range(len(log.segments) - 1))
     log.delete_old_segments(oldest + SMALL.retention_ms - 1)
-    assert set(range(start, RECORDS)) <= set(contents(log)), what
+    assert set(range(start, RECORDS)) <= set(contents(log)), label
     retried = produce(log, 14, b"from a producer")
-    assert (retried.duplicate, retried.first_offset) == (True, 71), what
-    assert log.epochs.latest == 2, what
-    assert append(log, b"more", epoch=2).first_offset == end, what
-    assert contents(log)[end] == b"more", what
+    assert (retried.duplicate, retried.first_offset) == (True, 71), label
+    assert log.epochs.latest == 2, label
+    assert append(log, b"more", epoch=2).first_offset == end, label
+    assert contents(log)[end] == b"more", label
 
 
 def segment_age(log: Log, at: int) -> int:
-    """The largest timestamp of a segment, by its batches."""
+    """Return the largest timestamp of a segment, by its batches."""
     return max(header.max_timestamp for _, header in log.segments[at].headers())

@@ -1,4 +1,4 @@
-"""What a log does not take although the header of the batch is right: Kafka's codes, as its own broker gave them."""
+"""Validation of a batch beyond its header, with Kafka's error codes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from barnabas.wire.records import (
 )
 
 NOW = 1_700_000_000_000
-PACKED = [codec for codec in Compression if codec]
+COMPRESSED = [codec for codec in Compression if codec]
 
 
 def body_of(count: int, value: bytes = b"value") -> bytes:
@@ -36,9 +36,11 @@ def body_of(count: int, value: bytes = b"value") -> bytes:
 
 
 def batch_of(
-    body: bytes, count: int, codec: int = 0, *, as_it_is: bool = False
+    body: bytes, count: int, codec: int = 0, *, raw: bool = False
 ) -> tuple[memoryview, BatchHeader]:
-    """A batch that announces `count` records, its body packed or said to be."""
+    """Build a batch that announces `count` records. With `as_it_is` the body is not compressed,
+    only marked so.
+    """
     batch = bytearray(
         seal_batch(
             body,
@@ -46,7 +48,7 @@ def batch_of(
             last_offset_delta=count - 1,
             base_timestamp=NOW,
             max_timestamp=NOW,
-            attributes=0 if as_it_is else codec,
+            attributes=0 if raw else codec,
         )
     )
     batch[22] = codec
@@ -54,9 +56,9 @@ def batch_of(
     return view, read_header(view)
 
 
-def code_of(body: bytes, count: int, codec: int = 0, *, as_it_is: bool = False) -> ErrorCode:
+def code_of(body: bytes, count: int, codec: int = 0, *, raw: bool = False) -> ErrorCode:
     try:
-        check_contents(*batch_of(body, count, codec, as_it_is=as_it_is))
+        check_contents(*batch_of(body, count, codec, raw=raw))
     except ApiError as error:
         return error.code
     return ErrorCode.NONE
@@ -64,60 +66,60 @@ def code_of(body: bytes, count: int, codec: int = 0, *, as_it_is: bool = False) 
 
 @pytest.mark.parametrize("codec", Compression)
 @pytest.mark.parametrize("count", [1, 3, 100])
-def test_as_many_as_announced(codec: Compression, count: int) -> None:
+def test_record_count_must_match(codec: Compression, count: int) -> None:
     assert code_of(body_of(count), count, codec) is ErrorCode.NONE
     assert code_of(body_of(count), count + 1, codec) is ErrorCode.INVALID_RECORD
     assert code_of(body_of(count + 2), count, codec) is ErrorCode.INVALID_RECORD
     assert code_of(body_of(count)[:-1], count, codec) is ErrorCode.INVALID_RECORD
 
 
-@pytest.mark.parametrize("codec", PACKED)
-def test_what_cannot_be_unpacked(codec: Compression) -> None:
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_undecompressible_body_is_rejected(codec: Compression) -> None:
     whole = compress(codec, body_of(3))
-    for data in (b"not packed at all", whole[:-1], whole[: len(whole) // 2], whole[:8]):
-        assert code_of(data, 3, codec, as_it_is=True) is ErrorCode.UNKNOWN_SERVER_ERROR
+    for data in (b"not compressed", whole[:-1], whole[: len(whole) // 2], whole[:8]):
+        assert code_of(data, 3, codec, raw=True) is ErrorCode.UNKNOWN_SERVER_ERROR
     nothing = ErrorCode.INVALID_RECORD if codec is Compression.ZSTD else ErrorCode(-1)
-    assert code_of(b"", 3, codec, as_it_is=True) is nothing
+    assert code_of(b"", 3, codec, raw=True) is nothing
 
 
-def test_numbers_out_of_order_are_refused_only_where_they_are_packed() -> None:
+def test_offset_deltas_out_of_order_are_rejected_only_if_compressed() -> None:
     fields = varint(-1) + varint(1) + b"v" + varint(0)
     twice = (varint(3 + len(fields)) + b"\0\0\0" + fields) * 2
     assert code_of(twice, 2) is ErrorCode.NONE
     assert code_of(twice, 2, Compression.LZ4) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_a_length_that_does_not_end_has_two_names() -> None:
+def test_endless_length_has_two_error_codes() -> None:
     endless = b"\xff" * 5 + b"\1" + body_of(1)
     assert code_of(endless, 2) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert code_of(endless[:6], 2) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert code_of(endless, 2, Compression.GZIP) is ErrorCode.INVALID_RECORD
 
 
-def test_linked_blocks_of_lz4_are_refused_since_the_java_client_cannot_read_them() -> None:
+def test_linked_lz4_blocks_are_rejected() -> None:
     linked = cramjam.lz4.Compressor(block_linked=True)
     linked.compress(body_of(9))
     frame = bytes(linked.finish())
-    assert code_of(frame, 9, Compression.LZ4, as_it_is=True) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert code_of(frame, 9, Compression.LZ4, raw=True) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.ZSTD])
-def test_what_unpacks_to_very_much_is_believed(codec: Compression) -> None:
+def test_very_large_decompressed_body_is_trusted(codec: Compression) -> None:
     much = bytes(TRUSTED_FROM_BYTES)
     assert code_of(body_of(1, much), 1, codec) is ErrorCode.NONE
     assert code_of(body_of(1, much), 2, codec) is ErrorCode.NONE
     assert code_of(body_of(1, much[: 1 << 20]), 2, codec) is ErrorCode.INVALID_RECORD
 
 
-def test_what_is_packed_in_very_many_pieces_is_believed() -> None:
+def test_body_of_very_many_gzip_members_is_trusted() -> None:
     pieces = gzip.compress(b"") * 3_000
-    assert code_of(pieces, 3, Compression.GZIP, as_it_is=True) is ErrorCode.NONE
+    assert code_of(pieces, 3, Compression.GZIP, raw=True) is ErrorCode.NONE
     few = gzip.compress(b"") * 300 + gzip.compress(body_of(3))
-    assert code_of(few, 3, Compression.GZIP, as_it_is=True) is ErrorCode.NONE
-    assert code_of(few, 4, Compression.GZIP, as_it_is=True) is ErrorCode.INVALID_RECORD
+    assert code_of(few, 3, Compression.GZIP, raw=True) is ErrorCode.NONE
+    assert code_of(few, 4, Compression.GZIP, raw=True) is ErrorCode.INVALID_RECORD
 
 
-def test_records_that_are_in_order_are_read_however_many() -> None:
+def test_any_number_of_ordered_records_is_checked() -> None:
     many = WALKED_MAX * 2
     assert code_of(body_of(many), many) is ErrorCode.NONE
     assert code_of(body_of(many), many + 1) is ErrorCode.INVALID_RECORD
@@ -125,7 +127,7 @@ def test_records_that_are_in_order_are_read_however_many() -> None:
 
 
 @pytest.mark.parametrize("codec", Compression)
-def test_a_broken_record_is_found_wherever_it_is(codec: Compression) -> None:
+def test_corrupt_record_is_found_anywhere(codec: Compression) -> None:
     one = body_of(1, b"x" * 20)
     for at in (0, 1, 5, 63, 64, 65, 150, 299):
         body = bytearray(body_of(300, b"x" * 20))
@@ -134,23 +136,23 @@ def test_a_broken_record_is_found_wherever_it_is(codec: Compression) -> None:
         assert code_of(bytes(body), 300, codec) is ErrorCode.INVALID_RECORD
 
 
-def test_far_too_many_are_believed() -> None:
+def test_huge_record_count_is_trusted() -> None:
     many = SKIMMED_MAX + 1
     assert code_of(body_of(many), many) is ErrorCode.NONE
     assert code_of(body_of(many), many + 1) is ErrorCode.NONE
     assert code_of(body_of(3), 2**31 - 1) is ErrorCode.INVALID_RECORD
-    for codec in PACKED:
+    for codec in COMPRESSED:
         assert code_of(body_of(3), 2**31 - 1, codec) is ErrorCode.INVALID_RECORD
 
 
 def with_headers(count: int) -> bytes:
-    """One record with so many headers without a name."""
+    """Build one record with `count` headers without a name."""
     fields = b"\0\0\0" + varint(-1) + varint(-1) + varint(count) + b"\0\1" * count
     return varint(len(fields)) + fields
 
 
 @pytest.mark.parametrize("codec", Compression)
-def test_very_many_headers_are_not_read_either(codec: Compression) -> None:
+def test_very_many_headers_are_trusted(codec: Compression) -> None:
     assert code_of(with_headers(100), 1, codec) is ErrorCode.NONE
     assert code_of(with_headers(100) + b"\0", 1, codec) is ErrorCode.INVALID_RECORD
     assert code_of(with_headers(WALKED_MAX) + b"\0", 1, codec) is ErrorCode.NONE
@@ -158,7 +160,7 @@ def test_very_many_headers_are_not_read_either(codec: Compression) -> None:
     assert code_of(varint(len(absurd)) + absurd, 1, codec) is ErrorCode.INVALID_RECORD
 
 
-def test_nor_are_those_that_all_have_to_be_seen_if_they_are_far_too_many() -> None:
+def test_compacted_topic_rejects_too_many_records_to_check() -> None:
     compacted = TopicConfig(cleanup_policy=("compact",))
     check_records(*batch_of(body_of(3), 3), compacted, NOW)
     for body, count, code in (

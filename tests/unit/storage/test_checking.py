@@ -1,4 +1,4 @@
-"""One flipped bit anywhere in a closed segment is found before the batch that holds it is sent to anybody."""
+"""A flipped bit in a closed segment is found before its batch is sent to a client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.storage.builders import (
     contents,
     forgetful_disk,
     new_log,
-    reopened,
+    reopen,
     settings,
 )
 
@@ -32,14 +32,14 @@ def stopped_log(disk: ForgetfulDisk) -> Log:
     return log
 
 
-def started(log: Log) -> Log:
-    again = reopened(log, clean=True, recovery_point=log.log_end_offset)
+def reopen_checked(log: Log) -> Log:
+    again = reopen(log, clean=True, recovery_point=log.log_end_offset)
     again.high_watermark = again.log_end_offset
     return again
 
 
 def read_checked(log: Log, offset: int) -> bytes:
-    """As a fetch does: what nobody has looked at is looked at first."""
+    """Read as a fetch does: unchecked data is checked first."""
     while True:
         read = log.read(offset, 700, log.log_end_offset)
         if read.unchecked is None:
@@ -56,7 +56,7 @@ def read_checked(log: Log, offset: int) -> bytes:
 
 
 def read_everything(log: Log) -> dict[int, bytes]:
-    """Every batch that can be had, by its offset; one that cannot is stepped over."""
+    """Read every readable batch by offset. Corrupt batches are skipped."""
     found: dict[int, bytes] = {}
     offset = 0
     while offset < log.log_end_offset:
@@ -73,15 +73,15 @@ def read_everything(log: Log) -> dict[int, bytes]:
     return found
 
 
-def test_after_a_clean_start_everything_is_looked_at_once_and_then_believed() -> None:
-    log = started(stopped_log(forgetful_disk()))
+def test_segments_are_checked_once_after_clean_start() -> None:
+    log = reopen_checked(stopped_log(forgetful_disk()))
     assert all(segment.unchecked_to == segment.size for segment in log.segments)
     assert len(read_everything(log)) == RECORDS
     assert all(segment.unchecked_to == 0 for segment in log.segments)
     assert log.read(0, 700, RECORDS).unchecked is None
 
 
-def test_what_was_written_or_recovered_by_this_process_needs_no_look() -> None:
+def test_data_written_or_recovered_by_this_process_is_trusted() -> None:
     disk = forgetful_disk()
     log = new_log(disk, CONFIG)
     for number in range(RECORDS):
@@ -89,38 +89,38 @@ def test_what_was_written_or_recovered_by_this_process_needs_no_look() -> None:
     assert [log.read(offset, 700, RECORDS).unchecked for offset in range(RECORDS)] == (
         [None] * RECORDS
     )
-    again = reopened(log)
+    again = reopen(log)
     assert all(segment.unchecked_to == 0 for segment in again.segments)
-    later = started(stopped_log(forgetful_disk()))
+    later = reopen_checked(stopped_log(forgetful_disk()))
     append(later, b"new")
     assert later.read(RECORDS, 700, RECORDS + 1).unchecked is None
     assert later.read(RECORDS - 1, 700, RECORDS + 1).unchecked is later.segments.active
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_a_flipped_bit_is_never_sent(seed: int) -> None:
+def test_flipped_bit_is_never_sent(seed: int) -> None:
     random = Random(seed)
     disk = forgetful_disk()
     stopped = stopped_log(disk)
-    before = read_everything(started(stopped))
+    before = read_everything(reopen_checked(stopped))
     segment = random.choice(stopped.segments[:-1])
     data = disk.file(segment.path + ".log").data
     bit = random.randrange(8 * len(data))
     data[bit // 8] ^= 1 << bit % 8
     damaged = next(
         (position, header)
-        for position, header in batch_headers(bytes(original(before, stopped, segment)))
+        for position, header in batch_headers(bytes(original_bytes(before, stopped, segment)))
         if position <= bit // 8 < position + header.size
     )
-    found = read_everything(started(stopped))
+    found = read_everything(reopen_checked(stopped))
     for offset, batch in found.items():
         if offset == damaged[1].base_offset and bit // 8 - damaged[0] in range(12, 16):
-            continue  # the leader epoch is outside of the checksum
+            continue  # the checksum does not cover the leader epoch
         assert before.get(offset) == batch, f"bit {bit} of {segment.path}"
     missing = before.keys() - found.keys()
     assert len(missing) <= segment_batches(before, stopped, segment)
     others = {offset for offset in before if not in_segment(stopped, segment, offset)}
-    assert others <= found.keys(), "the other segments are all there"
+    assert others <= found.keys(), "the other segments are complete"
 
 
 def in_segment(log: Log, segment: object, offset: int) -> bool:
@@ -128,7 +128,7 @@ def in_segment(log: Log, segment: object, offset: int) -> bool:
     return log.segments.bases[at] <= offset < log.segments.bases[at + 1]
 
 
-def original(before: dict[int, bytes], log: Log, segment: object) -> bytes:
+def original_bytes(before: dict[int, bytes], log: Log, segment: object) -> bytes:
     return b"".join(batch for o, batch in sorted(before.items()) if in_segment(log, segment, o))
 
 
@@ -136,26 +136,26 @@ def segment_batches(before: dict[int, bytes], log: Log, segment: object) -> int:
     return sum(in_segment(log, segment, offset) for offset in before)
 
 
-def test_what_is_around_a_damaged_batch_is_served() -> None:
+def test_batches_around_a_corrupt_one_are_served() -> None:
     disk = forgetful_disk()
     stopped = stopped_log(disk)
     data = disk.file(stopped.segments[1].path + ".log").data
     position, header = list(batch_headers(bytes(data)))[3]
     data[position + 70] ^= 4
-    log = started(stopped)
+    log = reopen_checked(stopped)
     found = read_everything(log)
     assert found.keys() == set(range(RECORDS)) - {header.base_offset}
     with pytest.raises(CorruptBatch, match=f"at {position}"):
         read_checked(log, header.base_offset)
 
 
-def test_a_cut_takes_what_is_known_of_the_bytes_with_it() -> None:
+def test_truncation_forgets_known_faults() -> None:
     disk = forgetful_disk()
     stopped = stopped_log(disk)
     data = disk.file(stopped.segments[1].path + ".log").data
     position, header = list(batch_headers(bytes(data)))[3]
     data[position + 70] ^= 4
-    log = started(stopped)
+    log = reopen_checked(stopped)
     read_everything(log)
     assert log.segments[1].faults == (position,)
     log.truncate_to(header.base_offset)

@@ -21,7 +21,7 @@ from tests.unit.storage.builders import forgetful_disk
 OFFSETS = {TopicPartition("orders", 1): 42, TopicPartition("a.b-c_d", 0): 0}
 
 
-def test_offset_checkpoints_are_kafkas() -> None:
+def test_offset_checkpoint_has_kafka_format() -> None:
     assert encode_offsets(OFFSETS) == b"0\n2\na.b-c_d 0 0\norders 1 42\n"
     assert decode_offsets(encode_offsets(OFFSETS)) == (OFFSETS, None)
     assert decode_offsets(b"") == ({}, None)
@@ -46,7 +46,7 @@ def test_offset_checkpoints_are_kafkas() -> None:
         b"\n" * 100,
     ],
 )
-def test_checkpoint_without_a_good_line_is_one_warning(
+def test_checkpoint_without_valid_line_gives_one_warning(
     data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk = forgetful_disk()
@@ -72,13 +72,13 @@ def test_checkpoint_without_a_good_line_is_one_warning(
         (b"0\n1\norders 1 42\n" + bytes(1000), {"orders": 42}),
     ],
 )
-def test_damaged_line_does_not_discard_the_others(data: bytes, offsets: dict[str, int]) -> None:
+def test_corrupt_line_does_not_discard_the_others(data: bytes, offsets: dict[str, int]) -> None:
     found = decode_offsets(data)
     assert found.offsets == {TopicPartition(topic, 1): at for topic, at in offsets.items()}
     assert found.problem is not None
 
 
-def test_damaged_topic_id_is_told_from_another_topic() -> None:
+def test_corrupt_topic_id_differs_from_another_topic() -> None:
     topic_id = UUID(bytes=bytes(range(16)))
     assert not is_damaged_copy(topic_id, topic_id)
     assert is_damaged_copy(UUID(int=topic_id.int ^ 1 << 77), topic_id)
@@ -88,7 +88,7 @@ def test_damaged_topic_id_is_told_from_another_topic() -> None:
         assert not is_damaged_copy(other, UUID(int=random.getrandbits(128), version=4))
 
 
-def test_a_new_directory_is_signed_and_then_recognised() -> None:
+def test_new_directory_is_marked_and_recognised() -> None:
     disk = forgetful_disk()
     check_meta_properties(disk, "/data", broker_id=3, cluster_id="c-1")
     text = disk.read_bytes("/data/meta.properties").decode()
@@ -98,7 +98,7 @@ def test_a_new_directory_is_signed_and_then_recognised() -> None:
 
 
 @pytest.mark.parametrize(("broker_id", "cluster_id"), [(4, "c-1"), (3, "c-2")])
-def test_a_directory_of_somebody_else_is_refused_in_one_line(
+def test_directory_of_another_broker_is_rejected_in_one_line(
     broker_id: int, cluster_id: str
 ) -> None:
     disk = forgetful_disk()
@@ -109,17 +109,19 @@ def test_a_directory_of_somebody_else_is_refused_in_one_line(
     assert "log.dirs" in str(caught.value)
 
 
-def test_nobody_is_told_to_set_a_cluster_id_which_is_no_setting() -> None:
+def test_other_cluster_suggests_no_cluster_id_setting() -> None:
     disk = forgetful_disk()
     check_meta_properties(disk, "/data", broker_id=3, cluster_id="c-1")
-    with pytest.raises(StorageError, match="use the registry or ZooKeeper of that cluster") as told:
+    with pytest.raises(
+        StorageError, match="use the registry or ZooKeeper of that cluster"
+    ) as raised:
         check_meta_properties(disk, "/data", broker_id=3, cluster_id="c-2")
-    assert "set cluster.id" not in str(told.value)
+    assert "set cluster.id" not in str(raised.value)
     with pytest.raises(StorageError, match=r"set broker\.id to 3"):
         check_meta_properties(disk, "/data", broker_id=4, cluster_id="c-1")
 
 
-def test_the_topic_id_is_written_as_kafka_writes_it() -> None:
+def test_topic_id_has_kafka_format() -> None:
     topic_id = UUID(bytes=bytes(range(16)))
     data = encode_partition_metadata(topic_id)
     assert data == b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw\n"

@@ -1,5 +1,7 @@
-"""Random histories, cleaned again and again, with the power going at every step: a reader of the whole log sees for
-each key what it would have seen without compaction."""
+"""Random histories with repeated compaction and a power loss at every step.
+
+A reader of the whole log sees the same last value of each key as without compaction.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ Row = tuple[bytes, bytes | None]
 
 
 class WatchedDisk(ForgetfulDisk):
-    """Tells after every change of a name and every sync: these are the moments at which a crash makes a difference."""
+    """Disk that calls `on_change` after every rename, removal and replacement: a crash makes a
+    difference there.
+    """
 
     def __init__(self) -> None:
         super().__init__(now_ms=lambda: NOW_MS)
@@ -57,8 +61,10 @@ class WatchedDisk(ForgetfulDisk):
         self.changed()
 
 
-class Story:
-    """One log, what was ever written to it, and when a cleaning first kept each tombstone."""
+class CleanedLog:
+    """One log, every record written to it, and the time at which a cleaning first kept each
+    tombstone.
+    """
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -117,33 +123,35 @@ class Story:
         found = read_all(log)
         assert log.log_end_offset == len(self.written)
         for offset, row in found.items():
-            assert row == self.written[offset], "an offset has its record for ever"
-        for key, (offset, value) in last_of(self.written).items():
+            assert row == self.written[offset], "the record of an offset never changes"
+        for key, (offset, value) in last_by_key(self.written).items():
             if value is not None or offset in found:
                 assert found.get(offset) == (key, value)
             else:
-                assert self.now_ms - self.tombstones[offset] >= RETENTION_MS, "gone too early"
-                assert all(row[0] != key for row in found.values()), "a deleted key is back"
+                assert self.now_ms - self.tombstones[offset] >= RETENTION_MS, (
+                    "a tombstone was removed too early"
+                )
+                assert all(row[0] != key for row in found.values()), "a deleted key reappeared"
 
     def check_keys_before(self, first_dirty: int, log: Log) -> None:
-        """What was clean before this round has one record per key left."""
+        """Check that the part that was clean before this round has one record per key."""
         seen = [row[0] for offset, row in read_all(log).items() if offset < first_dirty]
         assert len(seen) == len(set(seen))
 
     def check_crashes(self) -> None:
         for random in (None, Random(self.random.getrandbits(32))):
-            self.check(opened(self.disk.crash(random), self.log))
+            self.check(reopen(self.disk.crash(random), self.log))
 
     def crash(self) -> None:
         flush(self.log)
         after = self.disk.crash(Random(self.random.getrandbits(32)))
         self.disk.root = after.root
-        self.log = opened(self.disk, self.log)
+        self.log = reopen(self.disk, self.log)
         self.log.high_watermark = self.log.log_end_offset
         self.check(self.log)
 
 
-def opened(disk: Disk, log: Log) -> Log:
+def reopen(disk: Disk, log: Log) -> Log:
     return open_log(
         disk,
         log.directory,
@@ -157,7 +165,7 @@ def opened(disk: Disk, log: Log) -> Log:
 
 
 def read_all(log: Log) -> dict[int, Row]:
-    """As a consumer does, one fetch behind the other."""
+    """Read as a consumer does, one fetch after the other."""
     found: dict[int, Row] = {}
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -177,7 +185,7 @@ def read_all(log: Log) -> dict[int, Row]:
     return found
 
 
-def last_of(rows: dict[int, Row]) -> dict[bytes, tuple[int, bytes | None]]:
+def last_by_key(rows: dict[int, Row]) -> dict[bytes, tuple[int, bytes | None]]:
     return {key: (offset, value) for offset, (key, value) in sorted(rows.items())}
 
 
@@ -195,22 +203,22 @@ ACTIONS = st.one_of(
 
 @settings(max_examples=30)
 @given(st.lists(ACTIONS, min_size=5, max_size=25), st.integers(0, 2**32))
-def test_a_reader_sees_the_last_value_of_each_key_whatever_was_cleaned_and_crashed(
+def test_compaction_and_crashes_keep_last_value_of_each_key(
     actions: list[tuple[object, ...]], seed: int
 ) -> None:
-    story = Story(seed)
+    model = CleanedLog(seed)
     for action in actions:
         match action:
             case ("append", rows, codec, producer):
-                story.append(rows, codec, producer)  # type: ignore[arg-type]
+                model.append(rows, codec, producer)  # type: ignore[arg-type]
             case ("roll",):
-                story.log.roll(story.now_ms)
+                model.log.roll(model.now_ms)
             case ("clean", keys_max):
-                story.clean(keys_max)  # type: ignore[arg-type]
+                model.clean(keys_max)  # type: ignore[arg-type]
             case ("wait", time_ms):
-                story.now_ms += time_ms  # type: ignore[operator]
+                model.now_ms += time_ms  # type: ignore[operator]
             case _:
-                story.crash()
-    story.log.roll(story.now_ms)
-    story.clean(100)
-    story.crash()
+                model.crash()
+    model.log.roll(model.now_ms)
+    model.clean(100)
+    model.crash()

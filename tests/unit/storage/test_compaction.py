@@ -1,4 +1,4 @@
-"""What compaction decides: pure functions, values in and values out."""
+"""Decisions of compaction, tested as pure functions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DAY_MS = 86_400_000
 
 
 def log_of(*sizes: int, **changes: Any) -> LogFacts:
-    """Closed segments of these sizes, ten offsets each, and an active one behind them."""
+    """Closed segments of these sizes, ten offsets each, followed by an active one."""
     end = 10 * len(sizes)
     given: dict[str, Any] = {
         "closed": [SegmentFacts(10 * at, size) for at, size in enumerate(sizes)],
@@ -43,13 +43,13 @@ def log_of(*sizes: int, **changes: Any) -> LogFacts:
     return LogFacts(**{**given, **changes})
 
 
-def test_everything_before_the_active_segment_is_dirty_at_first() -> None:
+def test_new_log_is_dirty_up_to_active_segment() -> None:
     found = find_cleanable(log_of(100, 100), COMPACT, NOW_MS)
     assert (found.first_dirty, found.first_uncleanable) == (0, 20)
     assert (found.clean_bytes, found.dirty_bytes, found.dirty_ratio) == (0, 200, 1.0)
 
 
-def test_what_was_cleaned_before_counts_as_clean() -> None:
+def test_cleaned_part_counts_as_clean() -> None:
     found = find_cleanable(log_of(300, 100, cleaned_to=10), COMPACT, NOW_MS)
     assert (found.first_dirty, found.dirty_ratio) == (10, 0.25)
     assert not found.is_worth_it(COMPACT)
@@ -57,9 +57,7 @@ def test_what_was_cleaned_before_counts_as_clean() -> None:
 
 
 @pytest.mark.parametrize(("cleaned_to", "log_start_offset"), [(5, 10), (99, 0)])
-def test_a_checkpoint_outside_the_log_is_not_believed(
-    cleaned_to: int, log_start_offset: int
-) -> None:
+def test_checkpoint_outside_the_log_is_ignored(cleaned_to: int, log_start_offset: int) -> None:
     log = log_of(100, 100, cleaned_to=cleaned_to, log_start_offset=log_start_offset)
     assert find_cleanable(log, COMPACT, NOW_MS).first_dirty == log_start_offset
 
@@ -67,7 +65,7 @@ def test_a_checkpoint_outside_the_log_is_not_believed(
 @pytest.mark.parametrize(
     ("stable", "first_uncleanable"), [(0, 0), (9, 0), (10, 10), (15, 10), (20, 20), (25, 20)]
 )
-def test_nothing_beyond_the_high_watermark_and_no_part_of_a_segment_is_cleaned(
+def test_cleaning_ends_at_high_watermark_and_segment_boundary(
     stable: int, first_uncleanable: int
 ) -> None:
     found = find_cleanable(log_of(100, 100, stable_offset=stable), COMPACT, NOW_MS)
@@ -75,13 +73,13 @@ def test_nothing_beyond_the_high_watermark_and_no_part_of_a_segment_is_cleaned(
     assert found.dirty_bytes == 10 * first_uncleanable
 
 
-def test_a_log_cleaned_up_to_its_active_segment_has_nothing_dirty() -> None:
+def test_log_cleaned_to_active_segment_is_not_dirty() -> None:
     found = find_cleanable(log_of(100, 100, cleaned_to=20), COMPACT, NOW_MS)
     assert (found.dirty_bytes, found.dirty_ratio) == (0, 0.0)
     assert not found.is_worth_it(settings(min_cleanable_dirty_ratio=0.0))
 
 
-def test_a_young_segment_and_all_behind_it_wait() -> None:
+def test_young_segment_and_all_after_it_wait() -> None:
     ages = (5000, 500, 5000)
     closed = [SegmentFacts(10 * n, 100, 0, -1, NOW_MS - age) for n, age in enumerate(ages)]
     found = find_cleanable(
@@ -90,7 +88,7 @@ def test_a_young_segment_and_all_behind_it_wait() -> None:
     assert (found.first_uncleanable, found.dirty_bytes) == (10, 100)
 
 
-def test_an_overdue_record_makes_a_log_worth_it_whatever_its_ratio() -> None:
+def test_overdue_record_makes_log_cleanable() -> None:
     closed = [SegmentFacts(0, 900), SegmentFacts(10, 100, 0, NOW_MS - 2000, NOW_MS)]
     log = log_of(1, 1, closed=closed, cleaned_to=10)
     assert find_cleanable(log, settings(max_compaction_lag_ms=1000), NOW_MS).is_worth_it(COMPACT)
@@ -99,7 +97,7 @@ def test_an_overdue_record_makes_a_log_worth_it_whatever_its_ratio() -> None:
     )
 
 
-def test_no_bytes_have_no_ratio() -> None:
+def test_empty_range_has_ratio_zero() -> None:
     nothing = CleanableRange(
         first_dirty=0, first_uncleanable=0, clean_bytes=0, dirty_bytes=0, is_overdue=True
     )
@@ -110,19 +108,19 @@ def bases(found: list[list[SegmentFacts]]) -> list[list[int]]:
     return [[each.base_offset for each in group] for group in found]
 
 
-def test_neighbours_become_one_segment_while_they_fit() -> None:
+def test_neighbouring_segments_are_grouped_while_they_fit() -> None:
     segments = [SegmentFacts(10 * at, size) for at, size in enumerate((40, 60, 1, 99, 100, 0, 0))]
     config = settings(segment_bytes=100)
     assert bases(group_segments(segments, config, 70)) == [[0, 10], [20, 30], [40, 50, 60]]
 
 
-def test_indexes_must_fit_too() -> None:
+def test_group_indexes_must_fit() -> None:
     segments = [SegmentFacts(at, 1, 40) for at in range(4)]
     config = settings(segment_index_bytes=100)
     assert bases(group_segments(segments, config, 4)) == [[0, 1], [2, 3]]
 
 
-def test_offsets_must_fit_into_32_bits_behind_the_first() -> None:
+def test_group_offsets_must_fit_32_bits() -> None:
     segments = [SegmentFacts(0, 1), SegmentFacts(2**31 - 10, 1), SegmentFacts(2**31 + 10, 1)]
     assert bases(group_segments(segments, TopicConfig(), 2**31 + 20)) == [
         [0],
@@ -130,7 +128,7 @@ def test_offsets_must_fit_into_32_bits_behind_the_first() -> None:
     ]
 
 
-# ---- records ------------------------------------------------------------------------------------------------------
+# ---- records
 
 
 def survival(latest: dict[bytes, int] | None = None, **changes: Any) -> Survival:
@@ -152,22 +150,22 @@ def batch_of(*rows: tuple[bytes | None, bytes | None], **fields: Any) -> memoryv
     return memoryview(build_batch(found, base_offset=100, partition_leader_epoch=3, **fields))
 
 
-def left_of(batch: memoryview, rules: Survival) -> memoryview:
-    left = clean_batch(batch, read_header(batch), rules)
-    assert left is not None
-    view = memoryview(left)
+def clean_batch(batch: memoryview, rules: Survival) -> memoryview:
+    cleaned_batch = clean_batch(batch, read_header(batch), rules)
+    assert cleaned_batch is not None
+    view = memoryview(cleaned_batch)
     assert crc_is_valid(view, 0, read_header(view))
     return view
 
 
 @pytest.mark.parametrize("codec", Compression)
-def test_a_smaller_batch_keeps_its_identity_and_the_records_that_survive(
+def test_cleaned_batch_keeps_header_and_surviving_records(
     codec: Compression,
 ) -> None:
     fields: dict[str, Any] = {"producer_id": 9, "producer_epoch": 2, "base_sequence": 70}
     rows = ((b"a", b"1"), (b"b", b"2"), (b"a", b"3"), (b"c", b"4"))
     batch = batch_of(*rows, compression=codec, **fields)
-    view = left_of(batch, survival({b"a": 102, b"c": 500}))
+    view = clean_batch(batch, survival({b"a": 102, b"c": 500}))
     before, after = read_header(batch), read_header(view)
     assert after.count == 2
     assert after.max_timestamp == NOW_MS - 48
@@ -178,81 +176,81 @@ def test_a_smaller_batch_keeps_its_identity_and_the_records_that_survive(
     assert list(records(view)) == [everything[1], everything[2]]
 
 
-def test_a_batch_that_loses_nothing_is_the_very_same_bytes() -> None:
+def test_batch_without_losses_is_unchanged() -> None:
     batch = batch_of((b"a", b"1"), (b"b", b"2"))
-    assert left_of(batch, survival({b"a": 100})) == batch
+    assert clean_batch(batch, survival({b"a": 100})) == batch
 
 
-def test_records_without_a_key_go_and_those_behind_the_part_that_was_read_stay() -> None:
+def test_records_without_key_are_removed_only_in_mapped_range() -> None:
     batch = batch_of((None, b"1"), (b"b", b"2"), (None, b"3"))
-    view = left_of(batch, survival({b"b": 900}, mapped_to=102))
+    view = clean_batch(batch, survival({b"b": 900}, mapped_to=102))
     assert [record.offset for record in records(view)] == [102]
     behind = batch_of((None, b"1"), (b"b", None))
-    assert left_of(behind, survival(mapped_to=100)) == behind
+    assert clean_batch(behind, survival(mapped_to=100)) == behind
 
 
-def test_the_first_cleaning_that_sees_a_tombstone_writes_down_until_when_it_stays() -> None:
+def test_first_cleaning_of_tombstone_sets_delete_horizon() -> None:
     batch = batch_of((b"a", b"1"), (b"b", None), (b"a", b"2"))
-    view = left_of(batch, survival({b"a": 102}))
+    view = clean_batch(batch, survival({b"a": 102}))
     header = read_header(view)
     assert header.has_delete_horizon
     assert header.base_timestamp == NOW_MS + DAY_MS
-    assert list(records(view)) == list(records(batch))[1:], "times are what they were"
-    # It is not written again, and counts from the first time on.
+    assert list(records(view)) == list(records(batch))[1:], "timestamps are unchanged"
+    # The horizon is not set again; it counts from the first cleaning.
     later = survival({b"a": 102}, now_ms=NOW_MS + DAY_MS - 1)
-    assert left_of(view, later) == view
-    gone = left_of(view, survival({b"a": 102}, now_ms=NOW_MS + DAY_MS))
+    assert clean_batch(view, later) == view
+    gone = clean_batch(view, survival({b"a": 102}, now_ms=NOW_MS + DAY_MS))
     assert [record.offset for record in records(gone)] == [102]
     assert next(iter(records(gone))).timestamp == NOW_MS - 48
 
 
 @pytest.mark.parametrize("kind", TimestampType)
-def test_times_survive_a_horizon_whoever_set_them(kind: TimestampType) -> None:
+def test_timestamps_survive_delete_horizon(kind: TimestampType) -> None:
     batch = batch_of((b"a", None), (b"a", b"2"), (b"c", None), timestamp_type=kind)
-    view = left_of(batch, survival({b"a": 101}))
+    view = clean_batch(batch, survival({b"a": 101}))
     assert list(records(view)) == list(records(batch))[1:]
     assert read_header(view).max_timestamp == read_header(batch).max_timestamp
 
 
-def test_an_empty_batch_goes_unless_its_producer_wrote_nothing_later() -> None:
+def test_empty_batch_is_kept_for_last_sequence_of_producer() -> None:
     fields: dict[str, Any] = {"producer_id": 9, "producer_epoch": 2, "base_sequence": 70}
     batch = batch_of((b"a", b"1"), (b"a", b"2"), compression=Compression.ZSTD, **fields)
     rules = survival({b"a": 200}, last_offset_of={9: 200})
     assert clean_batch(batch, read_header(batch), rules) is None
-    view = left_of(batch, survival({b"a": 200}, last_offset_of={9: 101}))
+    view = clean_batch(batch, survival({b"a": 200}, last_offset_of={9: 101}))
     header = read_header(view)
     assert (header.size, header.count, header.compression) == (61, 0, 0)
     assert (header.base_offset, header.last_offset, header.base_sequence) == (100, 101, 70)
     assert header.max_timestamp == NOW_MS - 49
     assert list(records(view)) == []
-    assert clean_batch(view, header, rules) is None, "and when it has, the empty one goes"
+    assert clean_batch(view, header, rules) is None, "the empty batch is removed after a later one"
 
 
 @pytest.mark.parametrize("kind", ["is_transactional", "is_control"])
-def test_batches_of_transactions_are_left_alone(kind: str) -> None:
+def test_transactional_batches_are_unchanged(kind: str) -> None:
     batch = batch_of((b"a", b"1"), producer_id=9, **{kind: True})
-    assert left_of(batch, survival({b"a": 200})) == batch
+    assert clean_batch(batch, survival({b"a": 200})) == batch
     assert list(find_keys(batch, read_header(batch))) == []
 
 
-def test_a_batch_that_nobody_can_open_is_left_alone() -> None:
+def test_corrupt_batch_is_unchanged() -> None:
     whole = build_batch([Record(0, NOW_MS, b"key", b"value")])
     broken = bytearray(whole)
-    broken[60] = 200  # so many records are not in it
-    assert left_alone(memoryview(broken))
+    broken[60] = 200  # more records than the batch has
+    assert is_unchanged(memoryview(broken))
     broken = bytearray(whole)
     broken[22] |= Compression.ZSTD
-    assert left_alone(memoryview(broken))
+    assert is_unchanged(memoryview(broken))
 
 
-def left_alone(batch: memoryview) -> bool:
+def is_unchanged(batch: memoryview) -> bool:
     header = read_header(batch)
     return clean_batch(batch, header, survival({b"key": 500})) == batch and not list(
         find_keys(batch, header)
     )
 
 
-def test_long_keys_are_known_by_their_fingerprint() -> None:
+def test_long_keys_are_hashed() -> None:
     long = [b"x" * 200 + b"%d" % at for at in range(50)]
     assert len({fingerprint(key) for key in long}) == 50
     assert {len(fingerprint(key)) for key in long} == {16}

@@ -1,4 +1,4 @@
-"""The real disk and the one that forgets keep the same contract; only a power cut tells them apart."""
+"""Contract of RealDisk and ForgetfulDisk. They differ only after a power loss."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Disk
         yield simulated, "/root"
 
 
-def test_a_file_is_appended_to_read_and_cut(place: tuple[Disk, str]) -> None:
+def test_file_append_read_and_truncate(place: tuple[Disk, str]) -> None:
     disk, root = place
     file = disk.open(f"{root}/file", create=True)
     file.append([b"one"])
@@ -49,7 +49,7 @@ def test_a_file_is_appended_to_read_and_cut(place: tuple[Disk, str]) -> None:
     assert disk.open(f"{root}/file").size() == 7
 
 
-def test_a_file_follows_its_rename(place: tuple[Disk, str]) -> None:
+def test_open_file_follows_its_rename(place: tuple[Disk, str]) -> None:
     disk, root = place
     file = disk.open(f"{root}/before", create=True)
     file.append([b"a"])
@@ -60,7 +60,7 @@ def test_a_file_follows_its_rename(place: tuple[Disk, str]) -> None:
     assert disk.list(root) == ["after"]
 
 
-def test_names_come_sorted_and_missing_ones_are_errors(place: tuple[Disk, str]) -> None:
+def test_names_are_sorted_and_missing_paths_are_errors(place: tuple[Disk, str]) -> None:
     disk, root = place
     disk.make_directory(f"{root}/x/y")
     disk.make_directory(f"{root}/x/y")
@@ -82,7 +82,7 @@ def test_names_come_sorted_and_missing_ones_are_errors(place: tuple[Disk, str]) 
     assert disk.list(root) == []
 
 
-def test_a_replacement_leaves_alone_what_was_asked_for_later(place: tuple[Disk, str]) -> None:
+def test_late_replacement_does_not_overwrite_newer_data(place: tuple[Disk, str]) -> None:
     disk, root = place
     path = f"{root}/file"
     disk.prepare_replace(path)(b"first")
@@ -91,11 +91,11 @@ def test_a_replacement_leaves_alone_what_was_asked_for_later(place: tuple[Disk, 
     late(b"late")
     assert disk.read_bytes(path) == b"first"
     disk.replace_bytes(path, b"now")
-    newer(b"newer, but late as well")
+    newer(b"also late")
     assert disk.read_bytes(path) == b"now"
 
 
-def test_who_replaces_a_file_waits_for_a_thread_that_does(
+def test_replace_waits_for_replacement_in_another_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = RealDisk()
@@ -103,13 +103,13 @@ def test_who_replaces_a_file_waits_for_a_thread_that_does(
     asked, may_write = threading.Event(), threading.Event()
     write_and_rename = disk.write_and_rename
 
-    def slow(path: str, data: bytes, *, sync: bool) -> None:
+    def slow_write(path: str, data: bytes, *, sync: bool) -> None:
         if data == b"old":
             asked.set()
             assert may_write.wait(30)
         write_and_rename(path, data, sync=sync)
 
-    monkeypatch.setattr(disk, "write_and_rename", slow)
+    monkeypatch.setattr(disk, "write_and_rename", slow_write)
     with ThreadPoolExecutor() as threads:
         old = threads.submit(disk.prepare_replace(path), b"old")
         assert asked.wait(30)
@@ -120,8 +120,8 @@ def test_who_replaces_a_file_waits_for_a_thread_that_does(
     assert disk.read_bytes(path) == b"new"
 
 
-def test_a_closed_file_stays_closed(place: tuple[Disk, str]) -> None:
-    """Its name may belong to another topic's log by now."""
+def test_closed_file_stays_closed(place: tuple[Disk, str]) -> None:
+    """Its name may belong to the log of another topic by now."""
     disk, root = place
     file = disk.open(f"{root}/file", create=True)
     file.append([b"old"])
@@ -134,7 +134,7 @@ def test_a_closed_file_stays_closed(place: tuple[Disk, str]) -> None:
     assert disk.read_bytes(f"{root}/file") == b"new"
 
 
-def test_a_lock_has_one_holder(place: tuple[Disk, str]) -> None:
+def test_lock_has_one_holder(place: tuple[Disk, str]) -> None:
     disk, root = place
     held = disk.lock(f"{root}/.lock")
     with pytest.raises(DirectoryLocked) as caught:
@@ -144,13 +144,13 @@ def test_a_lock_has_one_holder(place: tuple[Disk, str]) -> None:
     disk.lock(f"{root}/.lock").release()
 
 
-def test_space_is_told(place: tuple[Disk, str]) -> None:
+def test_space_is_reported(place: tuple[Disk, str]) -> None:
     disk, root = place
     total, usable = disk.space(root)
     assert total >= usable > 0
 
 
-async def test_sync_off_the_loop(place: tuple[Disk, str]) -> None:
+async def test_sync_on_and_off_the_event_loop(place: tuple[Disk, str]) -> None:
     disk, root = place
     files = [disk.open(f"{root}/{name}", create=True) for name in "abc"]
     for file in files:
@@ -160,7 +160,7 @@ async def test_sync_off_the_loop(place: tuple[Disk, str]) -> None:
     assert [file.read(0, 1) for file in files] == [b"x"] * 3
 
 
-# ---- the real one -------------------------------------------------------------------------------------------------
+# ---- RealDisk
 
 
 def test_more_files_than_descriptors(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_more_files_than_descriptors(tmp_path: Path) -> None:
     disk.close()
 
 
-def test_a_busy_file_keeps_its_descriptor(tmp_path: Path) -> None:
+def test_busy_file_keeps_its_descriptor(tmp_path: Path) -> None:
     disk = RealDisk(descriptors=16)
     busy = disk.open(str(tmp_path / "busy"), create=True)
     descriptor = busy.fileno()
@@ -186,8 +186,8 @@ def test_a_busy_file_keeps_its_descriptor(tmp_path: Path) -> None:
     disk.close()
 
 
-def test_a_failed_write_is_cut_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that fills up in the middle of a write takes a part of it before it says no."""
+def test_failed_write_is_truncated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that fills up during a write takes a part of it before the error."""
     disk = RealDisk()
     file = disk.open(str(tmp_path / "file"), create=True)
     file.append([b"before"])
@@ -211,9 +211,7 @@ def test_a_failed_write_is_cut_back(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     disk.close()
 
 
-def test_a_write_that_stops_short_is_finished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_short_write_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = RealDisk()
     file = disk.open(str(tmp_path / "file"), create=True)
     write = os.pwrite
@@ -224,9 +222,7 @@ def test_a_write_that_stops_short_is_finished(
     disk.close()
 
 
-def test_a_replaced_file_is_old_or_new_as_a_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_replacement_is_atomic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = RealDisk()
     path = str(tmp_path / "file")
     disk.replace_bytes(path, b"old")
@@ -242,7 +238,7 @@ def test_a_replaced_file_is_old_or_new_as_a_whole(
     assert disk.read_bytes(path) == b"old"
 
 
-async def test_a_failing_sync_is_a_storage_error(
+async def test_failed_sync_is_a_storage_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = RealDisk()
@@ -257,17 +253,17 @@ async def test_a_failing_sync_is_a_storage_error(
     disk.close()
 
 
-async def test_who_waits_for_a_slow_sync_takes_no_descriptors(
+async def test_waiting_syncs_use_few_descriptors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    go_on = threading.Event()
+    may_continue = threading.Event()
     synced: list[int] = []
 
-    def slowly(descriptor: int) -> None:
-        assert go_on.wait(30)
+    def slow_sync(descriptor: int) -> None:
+        assert may_continue.wait(30)
         synced.append(descriptor)
 
-    monkeypatch.setattr(real, "sync_data", slowly)
+    monkeypatch.setattr(real, "sync_data", slow_sync)
     disk = RealDisk()
     files = [disk.open(f"{tmp_path}/{number}", create=True) for number in range(40)]
     before = psutil.Process().num_fds()
@@ -275,18 +271,18 @@ async def test_who_waits_for_a_slow_sync_takes_no_descriptors(
     while not disk.duplicates.locked():
         await asyncio.sleep(0)
     assert psutil.Process().num_fds() - before <= DUPLICATES_MAX
-    # One that is removed meanwhile need not be kept.
+    # A file that is removed in the meantime need not be synced.
     disk.remove(f"{tmp_path}/39")
-    go_on.set()
+    may_continue.set()
     await asyncio.gather(*waiting)
     assert len(synced) == 39
     disk.close()
 
 
-# ---- the forgetful one --------------------------------------------------------------------------------------------
+# ---- ForgetfulDisk
 
 
-def test_what_was_not_synced_is_forgotten() -> None:
+def test_crash_loses_unsynced_data() -> None:
     disk = ForgetfulDisk()
     disk.make_directory("/d")
     disk.sync_now([], [""])
@@ -298,10 +294,10 @@ def test_what_was_not_synced_is_forgotten() -> None:
     after = disk.crash()
     assert after.list("/d") == ["file"]
     assert after.read_bytes("/d/file") == b"synced"
-    assert disk.read_bytes("/d/file") == b"synced lost", "the running side does not notice"
+    assert disk.read_bytes("/d/file") == b"synced lost", "the running disk is unchanged"
 
 
-def test_a_name_is_safe_only_when_its_directory_is() -> None:
+def test_file_name_survives_only_with_synced_directory() -> None:
     disk = ForgetfulDisk()
     disk.make_directory("/d")
     disk.sync_now([], [""])
@@ -320,7 +316,7 @@ def test_a_name_is_safe_only_when_its_directory_is() -> None:
     assert disk.crash().list("/d") == []
 
 
-def test_chance_keeps_a_beginning_of_what_was_not_synced() -> None:
+def test_random_crash_keeps_a_prefix_of_unsynced_data() -> None:
     disk = ForgetfulDisk()
     disk.make_directory("/d")
     disk.sync_now([], [""])
@@ -337,7 +333,7 @@ def test_chance_keeps_a_beginning_of_what_was_not_synced() -> None:
     )
 
 
-def test_a_truncation_that_was_not_synced_may_be_undone() -> None:
+def test_unsynced_truncation_may_be_undone() -> None:
     disk = ForgetfulDisk()
     disk.make_directory("/d")
     disk.sync_now([], [""])
@@ -351,12 +347,12 @@ def test_a_truncation_that_was_not_synced_may_be_undone() -> None:
     assert disk.crash().read_bytes("/d/file") == b"0123new"
 
 
-def deleted_but_open(path: Path) -> bool:
+def is_deleted_but_open(path: Path) -> bool:
     links = (Path("/proc/self/fd") / name for name in os.listdir("/proc/self/fd"))  # noqa: PTH208
     return any(str(link.readlink()) == f"{path} (deleted)" for link in links if link.is_symlink())
 
 
-def test_the_blocks_of_a_large_file_are_given_back_by_a_thread(tmp_path: Path) -> None:
+def test_large_file_is_freed_by_a_thread(tmp_path: Path) -> None:
     disk = RealDisk()
     may_close = threading.Event()
     for _ in range(THREADS):
@@ -367,8 +363,8 @@ def test_the_blocks_of_a_large_file_are_given_back_by_a_thread(tmp_path: Path) -
     disk.remove(str(large))
     disk.remove(str(small))
     assert list(tmp_path.iterdir()) == []
-    assert deleted_but_open(large)
-    assert not deleted_but_open(small)
+    assert is_deleted_but_open(large)
+    assert not is_deleted_but_open(small)
     may_close.set()
     disk.close()
-    assert not deleted_but_open(large)
+    assert not is_deleted_but_open(large)

@@ -5,7 +5,7 @@ import pytest
 from barnabas.storage.epochs import LeaderEpochs, decode_epochs
 
 
-def test_the_end_of_an_epoch_is_the_start_of_the_next_larger_one() -> None:
+def test_epoch_ends_where_the_next_larger_one_starts() -> None:
     epochs = LeaderEpochs([(2, 0), (4, 100), (7, 120)])
     answers = {1: (1, 0), 2: (2, 100), 3: (2, 100), 4: (4, 120), 6: (4, 120), 7: (7, 150)}
     assert {epoch: epochs.end_offset_for(epoch, 150) for epoch in answers} == answers
@@ -14,24 +14,24 @@ def test_the_end_of_an_epoch_is_the_start_of_the_next_larger_one() -> None:
     assert LeaderEpochs().end_offset_for(0, 10) == (-1, -1)
 
 
-def test_a_new_epoch_replaces_what_contradicts_it() -> None:
+def test_new_epoch_replaces_contradicting_entries() -> None:
     epochs = LeaderEpochs([(1, 0), (2, 10), (3, 20)])
     epochs.assign(4, 15)
     assert epochs.entries == [(1, 0), (2, 10), (4, 15)]
     epochs.assign(4, 30)
-    assert epochs.entries[-1] == (4, 15), "an epoch begins once"
+    assert epochs.entries[-1] == (4, 15), "an epoch starts once"
     epochs.assign(5, 15)
-    assert epochs.entries[-1] == (5, 15), "nothing was written in the one before"
+    assert epochs.entries[-1] == (5, 15), "the previous epoch has no records"
     epochs.assign(-1, 99)
     assert epochs.latest == 5
 
 
-def test_the_epoch_of_an_offset() -> None:
+def test_epoch_of_an_offset() -> None:
     epochs = LeaderEpochs([(1, 10), (3, 20)])
     assert [epochs.epoch_at(offset) for offset in (9, 10, 19, 20, 99)] == [-1, 1, 1, 3, 3]
 
 
-def test_it_is_cut_with_the_log() -> None:
+def test_epochs_are_truncated_with_the_log() -> None:
     epochs = LeaderEpochs([(1, 0), (2, 10), (3, 20)])
     epochs.truncate_from_end(20)
     assert (epochs.entries, epochs.latest) == ([(1, 0), (2, 10)], 2)
@@ -46,7 +46,7 @@ def test_it_is_cut_with_the_log() -> None:
     assert (epochs.entries, epochs.latest, epochs.unsaved) == ([], -1, True)
 
 
-def test_the_file_is_kafkas() -> None:
+def test_epoch_checkpoint_has_kafka_format() -> None:
     epochs = LeaderEpochs([(0, 0), (3, 42)])
     assert epochs.encode() == b"0\n2\n0 0\n3 42\n"
     assert decode_epochs(epochs.encode()).entries == epochs.entries
@@ -57,6 +57,6 @@ def test_the_file_is_kafkas() -> None:
 @pytest.mark.parametrize(
     "data", [b"1\n0\n", b"0\n", b"0\n2\n0 0\n", b"0\n1\nx y\n", b"0\n2\n3 0\n1 5\n", b"\xff\xfe"]
 )
-def test_a_broken_file_is_noticed(data: bytes) -> None:
+def test_corrupt_epoch_checkpoint_is_rejected(data: bytes) -> None:
     with pytest.raises(ValueError):
         decode_epochs(data)

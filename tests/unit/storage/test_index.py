@@ -24,14 +24,14 @@ growing = st.lists(st.integers(1, 1000), max_size=40).map(
 )
 
 
-def test_an_offset_index_is_pairs_of_big_endian_ints() -> None:
+def test_offset_index_has_kafka_format() -> None:
     entries = OffsetEntries()
     entries.append(5, 4100)
     entries.append(9, 8300)
     assert entries.encode() == struct.pack(">iiii", 5, 4100, 9, 8300)
 
 
-def test_a_time_index_is_a_long_and_an_int_and_only_grows() -> None:
+def test_time_index_has_kafka_format_and_only_grows() -> None:
     entries = TimeEntries()
     entries.append_if_later(1000, 3)
     entries.append_if_later(1000, 7)
@@ -41,7 +41,7 @@ def test_a_time_index_is_a_long_and_an_int_and_only_grows() -> None:
 
 
 @given(growing, st.integers(-1, 45_000))
-def test_memory_and_file_find_the_same_floor(offsets: list[int], target: int) -> None:
+def test_memory_and_file_find_same_entry(offsets: list[int], target: int) -> None:
     entries = OffsetEntries()
     for at, offset in enumerate(offsets):
         entries.append(offset, 100 * (at + 1))
@@ -54,7 +54,7 @@ def test_memory_and_file_find_the_same_floor(offsets: list[int], target: int) ->
     assert OffsetEntries.decode(entries.encode()).encode() == entries.encode()
 
 
-def test_a_large_file_is_searched_without_reading_it_all() -> None:
+def test_large_index_file_is_searched_in_blocks() -> None:
     count = 20 * SEARCH_BLOCK
     disk = forgetful_disk()
     data = b"".join(OFFSET_ENTRY.pack(2 * at, at) for at in range(count))
@@ -70,7 +70,7 @@ def test_a_large_file_is_searched_without_reading_it_all() -> None:
 
 
 @given(growing, st.integers(0, 45_000))
-def test_truncation_keeps_what_is_below(offsets: list[int], target: int) -> None:
+def test_truncation_keeps_lower_entries(offsets: list[int], target: int) -> None:
     entries, times = OffsetEntries(), TimeEntries()
     for at, offset in enumerate(offsets):
         entries.append(offset, at + 1)
@@ -82,7 +82,7 @@ def test_truncation_keeps_what_is_below(offsets: list[int], target: int) -> None
     assert time_entries_are_sound(times)
 
 
-def test_entries_that_cannot_be_right_are_noticed() -> None:
+def test_invalid_entries_are_detected() -> None:
     for pairs in ([(5, 10), (5, 20)], [(5, 10), (6, 10)], [(-1, 10)], [(1, 0)], [(1, 100)]):
         entries = OffsetEntries.decode(b"".join(OFFSET_ENTRY.pack(*pair) for pair in pairs))
         assert not offset_entries_are_sound(entries, 100), pairs
@@ -91,7 +91,7 @@ def test_entries_that_cannot_be_right_are_noticed() -> None:
         assert not time_entries_are_sound(times), pairs
 
 
-def test_a_zero_tail_is_no_entry() -> None:
+def test_trailing_zeros_are_no_entries() -> None:
     entry = OFFSET_ENTRY.pack(256, 512)
     assert without_zero_tail(entry + bytes(80), 8) == entry
     assert without_zero_tail(bytes(80), 8) == b""

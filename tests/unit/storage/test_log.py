@@ -20,7 +20,7 @@ from tests.unit.storage.builders import (
     forgetful_disk,
     new_log,
     produce,
-    reopened,
+    reopen,
     settings,
 )
 
@@ -30,17 +30,17 @@ def disk() -> ForgetfulDisk:
     return forgetful_disk()
 
 
-def refused(code: ErrorCode, act: object, *arguments: object, **named: object) -> None:
+def assert_rejected(code: ErrorCode, act: object, *arguments: object, **named: object) -> None:
     assert callable(act)
     with pytest.raises(ApiError) as caught:
         act(*arguments, **named)
     assert caught.value.code == code
 
 
-# ---- append -------------------------------------------------------------------------------------------------------
+# ---- append
 
 
-def test_offsets_are_given_in_order_and_stamped_with_the_leader_epoch(disk: ForgetfulDisk) -> None:
+def test_append_assigns_offsets_and_leader_epoch(disk: ForgetfulDisk) -> None:
     log = new_log(disk)
     assert append(log, b"a", b"b", epoch=3)[:2] == (0, 1)
     assert append(log, b"c", epoch=3)[:2] == (2, 2)
@@ -54,14 +54,14 @@ def test_offsets_are_given_in_order_and_stamped_with_the_leader_epoch(disk: Forg
 
 @pytest.mark.parametrize("count", [3, 300])
 @pytest.mark.parametrize("codec", Compression)
-def test_a_batch_that_lacks_a_record_is_refused_and_nothing_is_written(
+def test_batch_with_missing_record_is_rejected(
     disk: ForgetfulDisk, count: int, codec: Compression
 ) -> None:
     log = new_log(disk)
     data = batch([b"value"] * count, compression=codec)
     header = read_header(data)
     more = header._replace(count=count + 1, last_offset_delta=count)
-    refused(
+    assert_rejected(
         ErrorCode.INVALID_RECORD, log.append_as_leader, data, more, leader_epoch=0, now_ms=NOW_MS
     )
     assert (log.log_end_offset, log.size_bytes) == (0, 0)
@@ -69,44 +69,44 @@ def test_a_batch_that_lacks_a_record_is_refused_and_nothing_is_written(
     assert log.log_end_offset == count
 
 
-def test_a_batch_above_the_limits_is_refused_and_nothing_is_written(disk: ForgetfulDisk) -> None:
+def test_batch_above_size_limits_is_rejected(disk: ForgetfulDisk) -> None:
     log = new_log(disk, settings(max_message_bytes=500))
-    refused(ErrorCode.MESSAGE_TOO_LARGE, append, log, b"x" * 500)
+    assert_rejected(ErrorCode.MESSAGE_TOO_LARGE, append, log, b"x" * 500)
     log.use_config(settings(segment_bytes=500))
-    refused(ErrorCode.RECORD_LIST_TOO_LARGE, append, log, b"x" * 500)
+    assert_rejected(ErrorCode.RECORD_LIST_TOO_LARGE, append, log, b"x" * 500)
     assert log.log_end_offset == 0
     assert log.size_bytes == 0
 
 
-def test_timestamps_outside_the_bounds_are_refused(disk: ForgetfulDisk) -> None:
+def test_timestamps_out_of_bounds_are_rejected(disk: ForgetfulDisk) -> None:
     bounds = settings(message_timestamp_before_max_ms=1000, message_timestamp_after_max_ms=2000)
     log = new_log(disk, bounds)
-    refused(ErrorCode.INVALID_TIMESTAMP, append, log, b"late", timestamps=[NOW_MS + 2001])
-    refused(ErrorCode.INVALID_TIMESTAMP, append, log, b"old", timestamps=[NOW_MS - 1001])
+    assert_rejected(ErrorCode.INVALID_TIMESTAMP, append, log, b"late", timestamps=[NOW_MS + 2001])
+    assert_rejected(ErrorCode.INVALID_TIMESTAMP, append, log, b"old", timestamps=[NOW_MS - 1001])
     both = [NOW_MS, NOW_MS - 1001]
-    refused(ErrorCode.INVALID_TIMESTAMP, append, log, b"a", b"b", timestamps=both)
+    assert_rejected(ErrorCode.INVALID_TIMESTAMP, append, log, b"a", b"b", timestamps=both)
     append(log, b"a", b"b", timestamps=[NOW_MS - 1000, NOW_MS + 2000])
     append(log, b"none", timestamps=[-1])
     assert log.log_end_offset == 3
 
 
-def test_log_append_time_replaces_the_producers_time(disk: ForgetfulDisk) -> None:
+def test_log_append_time_replaces_producer_time(disk: ForgetfulDisk) -> None:
     log = new_log(disk, settings(message_timestamp_type="LogAppendTime"))
     info = append(log, b"a", timestamps=[5], now_ms=NOW_MS + 1)
     assert info.log_append_time == NOW_MS + 1
     (slice_,) = log.read(0, 1000, 1).slices
     data = memoryview(slice_.file.read(slice_.position, slice_.size))
     assert [record.timestamp for record in records(data)] == [NOW_MS + 1]
-    assert reopened(log).log_end_offset == 1, "its checksum is right"
+    assert reopen(log).log_end_offset == 1, "the checksum is valid"
 
 
-def test_a_compacted_topic_takes_no_record_without_a_key(disk: ForgetfulDisk) -> None:
+def test_compacted_topic_rejects_record_without_key(disk: ForgetfulDisk) -> None:
     log = new_log(disk, settings(cleanup_policy=("compact",)))
-    refused(ErrorCode.INVALID_RECORD, append, log, b"a", key=None)
+    assert_rejected(ErrorCode.INVALID_RECORD, append, log, b"a", key=None)
     append(log, b"a")
 
 
-def test_a_full_disk_leaves_the_log_readable_and_appendable_when_space_returns() -> None:
+def test_log_works_again_after_full_disk() -> None:
     disk = forgetful_disk()
     log = new_log(disk, settings(segment_bytes=1000))
     written = {}
@@ -120,13 +120,13 @@ def test_a_full_disk_leaves_the_log_readable_and_appendable_when_space_returns()
     disk.capacity_bytes = None
     written[append(log, b"after").first_offset] = b"after"
     assert contents(log) == written
-    assert contents(reopened(log)) == written
+    assert contents(reopen(log)) == written
 
 
-# ---- read ---------------------------------------------------------------------------------------------------------
+# ---- read
 
 
-def test_a_read_ends_at_the_bound_and_at_the_size_but_brings_one_whole_batch(
+def test_read_ends_at_bound_and_size_with_one_whole_batch(
     disk: ForgetfulDisk,
 ) -> None:
     log = new_log(disk)
@@ -143,17 +143,17 @@ def test_a_read_ends_at_the_bound_and_at_the_size_but_brings_one_whole_batch(
     assert log.read(3, 100, 3).slices == ()
 
 
-def test_an_offset_outside_the_log_is_out_of_range(disk: ForgetfulDisk) -> None:
+def test_offset_outside_the_log_is_out_of_range(disk: ForgetfulDisk) -> None:
     log = new_log(disk)
     append(log, b"a", b"b", b"c")
     log.high_watermark = 3
     log.advance_log_start(1)
-    refused(ErrorCode.OFFSET_OUT_OF_RANGE, log.read, 0, 100, 3)
-    refused(ErrorCode.OFFSET_OUT_OF_RANGE, log.read, 4, 100, 3)
+    assert_rejected(ErrorCode.OFFSET_OUT_OF_RANGE, log.read, 0, 100, 3)
+    assert_rejected(ErrorCode.OFFSET_OUT_OF_RANGE, log.read, 4, 100, 3)
     assert contents(log) == {1: b"b", 2: b"c"}
 
 
-def test_every_offset_is_found_with_and_without_the_tail_in_memory(disk: ForgetfulDisk) -> None:
+def test_every_offset_is_found_with_and_without_tail(disk: ForgetfulDisk) -> None:
     log = new_log(disk, settings(segment_bytes=3000, index_interval_bytes=200))
     expected: dict[int, bytes | None] = {}
     for at in range(300):
@@ -167,24 +167,24 @@ def test_every_offset_is_found_with_and_without_the_tail_in_memory(disk: Forgetf
     for bound in range(1, log.log_end_offset, 11):
         found = contents(log, 0, bound)
         assert set(found) <= set(range(bound))
-        assert len(found) >= bound - 2, "all but a batch that reaches beyond the bound"
+        assert len(found) >= bound - 2, "all but a batch that crosses the bound"
 
 
-def test_a_reader_at_the_tail_costs_no_look_at_the_disk(disk: ForgetfulDisk) -> None:
+def test_reading_the_tail_does_not_touch_the_disk(disk: ForgetfulDisk) -> None:
     log = new_log(disk)
     for at in range(500):
         append(log, b"%d" % at)
         disk.fails = "/data"
         assert log.read(at, 1000, at + 1).size > 0
         if at:
-            assert log.read(at - 1, 1000, at).size > 0, "the high watermark may lag behind"
+            assert log.read(at - 1, 1000, at).size > 0, "the high watermark may be lower"
         disk.fails = None
 
 
-# ---- roll ---------------------------------------------------------------------------------------------------------
+# ---- roll
 
 
-def test_a_segment_is_rolled_by_size_age_and_full_index(disk: ForgetfulDisk) -> None:
+def test_segment_rolls_by_size_age_and_full_index(disk: ForgetfulDisk) -> None:
     log = new_log(disk, settings(segment_bytes=1000))
     for _ in range(30):
         append(log, b"x" * 100)
@@ -210,24 +210,24 @@ def test_a_segment_is_rolled_by_size_age_and_full_index(disk: ForgetfulDisk) -> 
     assert len(log.segments) > 1
 
 
-def test_offsets_too_far_from_the_base_begin_a_new_segment(disk: ForgetfulDisk) -> None:
+def test_offset_too_far_from_base_rolls_a_segment(disk: ForgetfulDisk) -> None:
     log = new_log(disk)
     log.append_as_follower(batch([b"a"], base_offset=0))
     far = 2**31 + 5
     log.append_as_follower(memoryview(bytes(far.to_bytes(8, "big")) + bytes(batch([b"b"])[8:])))
     assert log.segments.bases == [0, far]
-    assert contents(log) == {0: b"a", far: b"b"}, "the gap is jumped"
+    assert contents(log) == {0: b"a", far: b"b"}, "the gap is skipped"
 
 
-def test_a_bound_in_a_gap_hides_what_is_behind_it(disk: ForgetfulDisk) -> None:
-    """Offsets 0 and 60..61 with nothing between them, in two segments."""
+def test_bound_in_a_gap_hides_later_batches(disk: ForgetfulDisk) -> None:
+    """Offsets 0 and 60 to 61 in two segments, with a gap between them."""
     log = new_log(disk)
     log.append_as_follower(batch([b"a"]))
     log.roll(NOW_MS, base_offset=50)
     data = batch([b"b", b"c"])
     log.append_as_follower(memoryview((60).to_bytes(8, "big") + bytes(data[8:])))
     assert log.read(1, 1000, 55).size == 0
-    assert log.read(1, 1000, 61).size == 0, "the bound lies inside the batch"
+    assert log.read(1, 1000, 61).size == 0, "the bound is inside the batch"
     assert contents(log, 0, 55) == {0: b"a"}
     assert contents(log, 1) == {60: b"b", 61: b"c"}
     log.segments.tail.clear()
@@ -237,7 +237,7 @@ def test_a_bound_in_a_gap_hides_what_is_behind_it(disk: ForgetfulDisk) -> None:
     assert contents(log, 1) == {60: b"b", 61: b"c"}
 
 
-def test_a_reader_in_a_gap_gets_the_batch_behind_it(disk: ForgetfulDisk) -> None:
+def test_read_in_a_gap_returns_next_batch(disk: ForgetfulDisk) -> None:
     log = new_log(disk)
     log.append_as_follower(batch([b"a"]))
     data = batch([b"b", b"c"])
@@ -246,14 +246,14 @@ def test_a_reader_in_a_gap_gets_the_batch_behind_it(disk: ForgetfulDisk) -> None
     assert read_header(slice_.file.read(slice_.position, slice_.size)).base_offset == 60
 
 
-# ---- follower -----------------------------------------------------------------------------------------------------
+# ---- follower
 
 
-def fetched(*logs_batches: bytes) -> memoryview:
+def join_batches(*logs_batches: bytes) -> memoryview:
     return memoryview(b"".join(logs_batches))
 
 
-def test_a_follower_becomes_byte_for_byte_its_leader(disk: ForgetfulDisk) -> None:
+def test_follower_log_equals_leader_log(disk: ForgetfulDisk) -> None:
     leader = new_log(disk, settings(segment_bytes=2000))
     follower = new_log(disk, settings(segment_bytes=900), "/data/copy-0")
     for at in range(60):
@@ -274,20 +274,22 @@ def all_bytes(segments: Sequence[Segment]) -> bytes:
     return b"".join(segment.log.read(0, segment.size) for segment in segments)
 
 
-def test_a_follower_refuses_altered_bytes_and_old_offsets(disk: ForgetfulDisk) -> None:
+def test_follower_rejects_corrupt_bytes_and_old_offsets(disk: ForgetfulDisk) -> None:
     log = new_log(disk)
     good = bytes(batch([b"a", b"b"]))
     altered = bytearray(good)
     altered[-1] ^= 1
-    refused(ErrorCode.CORRUPT_MESSAGE, log.append_as_follower, memoryview(altered))
+    assert_rejected(ErrorCode.CORRUPT_MESSAGE, log.append_as_follower, memoryview(altered))
     log.append_as_follower(memoryview(good))
-    refused(ErrorCode.UNKNOWN_SERVER_ERROR, log.append_as_follower, memoryview(good))
-    assert log.append_as_follower(memoryview(good)[:30]).size == 0, "cut short: nothing to take"
+    assert_rejected(ErrorCode.UNKNOWN_SERVER_ERROR, log.append_as_follower, memoryview(good))
+    assert log.append_as_follower(memoryview(good)[:30]).size == 0, "a partial batch is ignored"
     assert log.log_end_offset == 2
 
 
-def test_a_follower_may_begin_inside_a_batch(disk: ForgetfulDisk) -> None:
-    """The leader's log start moved into the batch 0..2; an empty follower fetches from there and gets it whole."""
+def test_follower_may_start_inside_a_batch(disk: ForgetfulDisk) -> None:
+    """The leader's log start is inside batch 0 to 2; an empty follower fetches from there and gets
+    the whole batch.
+    """
     log = new_log(disk)
     log.truncate_fully_and_start_at(2)
     log.append_as_follower(batch([b"a", b"b", b"c"]))
@@ -295,10 +297,10 @@ def test_a_follower_may_begin_inside_a_batch(disk: ForgetfulDisk) -> None:
     assert contents(log) == {2: b"c"}
 
 
-# ---- cutting ------------------------------------------------------------------------------------------------------
+# ---- truncation
 
 
-def test_truncation_drops_the_end_and_all_that_tells_of_it(disk: ForgetfulDisk) -> None:
+def test_truncation_removes_records_and_their_state(disk: ForgetfulDisk) -> None:
     log = new_log(disk, settings(segment_bytes=600, index_interval_bytes=100))
     for at in range(40):
         produce(log, at, b"%d" % at * 20, producer=at % 3) if at < 3 else append(
@@ -307,22 +309,22 @@ def test_truncation_drops_the_end_and_all_that_tells_of_it(disk: ForgetfulDisk) 
     log.high_watermark = 40
     before = contents(log)
     flush(log)
-    told: list[int] = []
-    log.on_truncated = lambda: told.append(log.recovery_point)
+    recovery_points: list[int] = []
+    log.on_truncated = lambda: recovery_points.append(log.recovery_point)
     assert log.truncate_to(25)
     assert contents(log) == {o: v for o, v in before.items() if o < 25}
     assert (log.log_end_offset, log.high_watermark, log.recovery_point) == (25, 25, 25)
-    assert told == [25]
+    assert recovery_points == [25]
     assert log.epochs.entries == [(0, 0), (1, 10), (2, 20)]
     assert append(log, b"new", epoch=7).first_offset == 25
-    assert contents(reopened(log)) == contents(log)
+    assert contents(reopen(log)) == contents(log)
     assert not log.truncate_to(99)
     assert log.truncate_to(0)
     assert contents(log) == {}
     assert not log.producers.by_id
 
 
-def test_truncation_cuts_a_batch_as_a_whole(disk: ForgetfulDisk) -> None:
+def test_truncation_removes_whole_batches(disk: ForgetfulDisk) -> None:
     log = new_log(disk)
     append(log, b"a")
     append(log, b"b", b"c", b"d")
@@ -330,8 +332,8 @@ def test_truncation_cuts_a_batch_as_a_whole(disk: ForgetfulDisk) -> None:
     assert log.log_end_offset == 1
 
 
-def test_truncation_on_a_full_disk_forgets_the_batch_that_was_removed(disk: ForgetfulDisk) -> None:
-    """Otherwise a retry of it would be acknowledged as a duplicate, and the record would be lost."""
+def test_truncation_on_full_disk_forgets_removed_batch(disk: ForgetfulDisk) -> None:
+    """Otherwise a retry would be acknowledged as a duplicate, and the record would be lost."""
     log = new_log(disk)
     produce(log, 0, b"a")
     log.begin_epoch(1)
@@ -343,8 +345,8 @@ def test_truncation_on_a_full_disk_forgets_the_batch_that_was_removed(disk: Forg
     assert (log.log_end_offset, log.high_watermark) == (1, 1)
     disk.capacity_bytes = None
     assert not produce(log, 1, b"b").duplicate
-    assert contents(reopened(log)) == {0: b"a", 1: b"b"}
-    assert reopened(log).epochs.entries == log.epochs.entries
+    assert contents(reopen(log)) == {0: b"a", 1: b"b"}
+    assert reopen(log).epochs.entries == log.epochs.entries
 
 
 def test_full_truncation_on_a_full_disk_forgets_the_producers(disk: ForgetfulDisk) -> None:
@@ -359,7 +361,7 @@ def test_full_truncation_on_a_full_disk_forgets_the_producers(disk: ForgetfulDis
     assert produce(log, 0, b"a").first_offset == 10
 
 
-def test_follower_saves_the_epochs_that_a_truncation_on_a_full_disk_could_not(
+def test_follower_saves_epochs_after_truncation_on_full_disk(
     disk: ForgetfulDisk,
 ) -> None:
     log = new_log(disk)
@@ -371,10 +373,10 @@ def test_follower_saves_the_epochs_that_a_truncation_on_a_full_disk_could_not(
     disk.capacity_bytes = None
     log.append_as_follower(memoryview((1).to_bytes(8, "big") + bytes(batch([b"c"])[8:])))
     assert not log.epochs.unsaved
-    assert reopened(log).epochs.entries == [(0, 0)]
+    assert reopen(log).epochs.entries == [(0, 0)]
 
 
-def test_truncation_of_closed_segments_survives_a_power_cut(disk: ForgetfulDisk) -> None:
+def test_truncation_of_closed_segments_survives_power_loss(disk: ForgetfulDisk) -> None:
     log = new_log(disk, settings(segment_bytes=400))
     for at in range(20):
         append(log, b"old %d" % at * 10)
@@ -383,21 +385,21 @@ def test_truncation_of_closed_segments_survives_a_power_cut(disk: ForgetfulDisk)
     for at in range(10):
         append(log, b"new %d" % at * 10, epoch=1)
     flush(log)
-    after = reopened(log, disk=disk.crash())
+    after = reopen(log, disk=disk.crash())
     assert contents(after) == contents(log)
 
 
-def test_truncating_fully_begins_anew(disk: ForgetfulDisk) -> None:
+def test_full_truncation_starts_over(disk: ForgetfulDisk) -> None:
     log = new_log(disk, settings(segment_bytes=400))
     for at in range(20):
         produce(log, at, b"x" * 50)
     log.truncate_fully_and_start_at(100)
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (100, 100, 100)
     assert append(log, b"a").first_offset == 100
-    assert contents(reopened(log)) == {100: b"a"}
+    assert contents(reopen(log)) == {100: b"a"}
 
 
-def test_truncated_timestamps_are_forgotten(disk: ForgetfulDisk) -> None:
+def test_truncation_removes_timestamps(disk: ForgetfulDisk) -> None:
     log = new_log(disk, settings(index_interval_bytes=0))
     for at in range(10):
         append(log, b"x", timestamps=[1000 * at])
@@ -408,17 +410,17 @@ def test_truncated_timestamps_are_forgotten(disk: ForgetfulDisk) -> None:
     assert log.offset_for_timestamp(4001) is None
 
 
-# ---- log start and retention --------------------------------------------------------------------------------------
+# ---- log start and retention
 
 
-def test_delete_records_moves_the_start_and_never_beyond_the_high_watermark(
+def test_delete_records_advances_start_up_to_high_watermark(
     disk: ForgetfulDisk,
 ) -> None:
     log = new_log(disk, settings(segment_bytes=400))
     for at in range(20):
         append(log, b"%d" % at * 50)
     log.high_watermark = 10
-    refused(ErrorCode.OFFSET_OUT_OF_RANGE, log.advance_log_start, 11)
+    assert_rejected(ErrorCode.OFFSET_OUT_OF_RANGE, log.advance_log_start, 11)
     assert log.advance_log_start(9)
     assert not log.advance_log_start(3)
     log.use_config(settings(segment_bytes=400, retention_ms=-1))
@@ -429,12 +431,12 @@ def test_delete_records_moves_the_start_and_never_beyond_the_high_watermark(
     assert log.epochs.entries == [(0, 9)]
 
 
-def test_retention_by_size_keeps_at_least_what_was_asked_for(disk: ForgetfulDisk) -> None:
+def test_retention_by_size_keeps_at_least_the_limit(disk: ForgetfulDisk) -> None:
     log = new_log(disk, settings(segment_bytes=400, retention_bytes=1000, retention_ms=-1))
     for _ in range(20):
         append(log, b"x" * 100)
     before = log.size_bytes
-    assert log.delete_old_segments(NOW_MS) == 0, "nothing is known to be replicated"
+    assert log.delete_old_segments(NOW_MS) == 0, "the high watermark is 0"
     log.high_watermark = log.log_end_offset
     removed = log.delete_old_segments(NOW_MS)
     assert removed > 0
@@ -443,7 +445,7 @@ def test_retention_by_size_keeps_at_least_what_was_asked_for(disk: ForgetfulDisk
     assert log.log_start_offset == log.segments.bases[0]
 
 
-def test_retention_by_time_may_take_everything_and_leaves_an_empty_segment(
+def test_retention_by_time_may_delete_everything(
     disk: ForgetfulDisk,
 ) -> None:
     log = new_log(disk, settings(segment_bytes=400, retention_ms=1000, file_delete_delay_ms=50))
@@ -451,7 +453,7 @@ def test_retention_by_time_may_take_everything_and_leaves_an_empty_segment(
         append(log, b"x" * 100, timestamps=[NOW_MS + at])
     log.high_watermark = 10
     assert log.delete_old_segments(NOW_MS + 1000) == 0
-    assert log.delete_old_segments(NOW_MS + 1002) == 1, "only what is older as a whole"
+    assert log.delete_old_segments(NOW_MS + 1002) == 1, "only segments that are completely older"
     assert log.delete_old_segments(NOW_MS + 5000) == 4
     assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (10, 10, 0)
     assert log.delete_old_segments(NOW_MS + 9000) == 0, "an empty active segment stays"
@@ -461,10 +463,10 @@ def test_retention_by_time_may_take_everything_and_leaves_an_empty_segment(
     log.purge(NOW_MS + 5050)
     assert [name for name in disk.list(DIRECTORY) if name.endswith(".log")] == [f"{10:020d}.log"]
     assert append(log, b"a").first_offset == 10
-    assert contents(reopened(log)) == {10: b"a"}
+    assert contents(reopen(log)) == {10: b"a"}
 
 
-def test_retention_makes_room_on_a_full_disk(disk: ForgetfulDisk) -> None:
+def test_retention_frees_space_on_full_disk(disk: ForgetfulDisk) -> None:
     config = settings(segment_bytes=400, retention_ms=1000, file_delete_delay_ms=0)
     log = new_log(disk, config)
     for at in range(10):
@@ -478,7 +480,7 @@ def test_retention_makes_room_on_a_full_disk(disk: ForgetfulDisk) -> None:
     assert append(log, b"x" * 100, epoch=9, now_ms=NOW_MS + 5000).first_offset == 10
 
 
-def test_without_timestamps_retention_goes_by_the_files_own_time() -> None:
+def test_retention_without_timestamps_uses_file_time() -> None:
     now = NOW_MS
     disk = forgetful_disk(lambda: now)
     log = new_log(disk, settings(retention_ms=1000))
@@ -488,7 +490,7 @@ def test_without_timestamps_retention_goes_by_the_files_own_time() -> None:
     assert log.delete_old_segments(NOW_MS + 1001) == 1
 
 
-def test_a_compacted_topic_keeps_old_segments(disk: ForgetfulDisk) -> None:
+def test_compacted_topic_keeps_old_segments(disk: ForgetfulDisk) -> None:
     log = new_log(disk, settings(segment_bytes=400, retention_ms=1, cleanup_policy=("compact",)))
     for _ in range(10):
         append(log, b"x" * 100)
@@ -496,10 +498,10 @@ def test_a_compacted_topic_keeps_old_segments(disk: ForgetfulDisk) -> None:
     assert log.delete_old_segments(NOW_MS + 10_000) == 0
 
 
-# ---- by time ------------------------------------------------------------------------------------------------------
+# ---- timestamps
 
 
-def test_the_first_record_at_or_behind_a_time_is_found_in_any_segment(disk: ForgetfulDisk) -> None:
+def test_first_record_at_or_after_a_time_is_found(disk: ForgetfulDisk) -> None:
     log = new_log(disk, settings(segment_bytes=700, index_interval_bytes=100))
     times = {}
     for at in range(60):
@@ -524,7 +526,7 @@ def test_the_first_record_at_or_behind_a_time_is_found_in_any_segment(disk: Forg
     assert found.offset == 31
 
 
-def test_an_empty_log_has_no_record_at_any_time(disk: ForgetfulDisk) -> None:
+def test_empty_log_has_no_timestamps(disk: ForgetfulDisk) -> None:
     log = new_log(disk)
     assert log.offset_for_timestamp(0) is None
     assert log.offset_of_max_timestamp() is None
@@ -544,10 +546,10 @@ def test_segments_are_listed_newest_first_for_old_clients() -> None:
     assert log.segment_base_offsets_newest_first(-1, 99, now) == [7, 6, 4, 2, 0]
 
 
-# ---- flush --------------------------------------------------------------------------------------------------------
+# ---- flush
 
 
-def test_the_recovery_point_moves_when_a_flush_has_ended_and_not_before(
+def test_recovery_point_advances_when_flush_ends(
     disk: ForgetfulDisk,
 ) -> None:
     log = new_log(disk, settings(flush_messages=2))
@@ -564,14 +566,14 @@ def test_the_recovery_point_moves_when_a_flush_has_ended_and_not_before(
     assert log.unflushed_messages == 1
 
 
-def test_flushes_may_overlap_and_a_truncation_in_between_is_respected(disk: ForgetfulDisk) -> None:
+def test_overlapping_flushes_respect_truncation(disk: ForgetfulDisk) -> None:
     log = new_log(disk, settings(segment_bytes=400))
     for _ in range(5):
         append(log, b"x" * 100)
     first = log.begin_flush()
     second = log.begin_flush()
     assert len(second.files) == len(first.files), (
-        "nothing counts as synced before a flush has ended"
+        "files count as synced only after a flush has ended"
     )
     disk.sync_now(second.files, second.directories)
     log.end_flush(second)
@@ -579,10 +581,10 @@ def test_flushes_may_overlap_and_a_truncation_in_between_is_respected(disk: Forg
     log.truncate_to(3)
     log.end_flush(first)
     assert log.recovery_point == 3
-    assert contents(reopened(log, disk=disk.crash())) == contents(log)
+    assert contents(reopen(log, disk=disk.crash())) == contents(log)
 
 
-def test_time_and_closed_segments_make_a_flush_due(disk: ForgetfulDisk) -> None:
+def test_time_and_closed_segments_make_flush_due(disk: ForgetfulDisk) -> None:
     log = new_log(disk, settings(flush_ms=1000))
     assert not log.flush_due(NOW_MS + 9999)
     append(log, b"a")
@@ -600,7 +602,7 @@ def test_time_and_closed_segments_make_a_flush_due(disk: ForgetfulDisk) -> None:
     assert not log.flush_due(NOW_MS)
 
 
-def test_the_high_watermark_stays_within_the_log(disk: ForgetfulDisk) -> None:
+def test_high_watermark_stays_within_the_log(disk: ForgetfulDisk) -> None:
     log = new_log(disk)
     append(log, b"a", b"b")
     log.high_watermark = 99
@@ -610,7 +612,7 @@ def test_the_high_watermark_stays_within_the_log(disk: ForgetfulDisk) -> None:
     assert log.high_watermark == 1
 
 
-def test_a_broken_disk_is_a_storage_error(disk: ForgetfulDisk) -> None:
+def test_broken_disk_is_a_storage_error(disk: ForgetfulDisk) -> None:
     log = new_log(disk)
     disk.fails = "/data"
     with pytest.raises(StorageError):

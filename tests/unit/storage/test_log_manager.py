@@ -31,7 +31,9 @@ DASHED = TopicPartition("my-dashed.topic-3", 12)
 SMALL = settings(segment_bytes=400)
 
 
-def start(disk: Disk, *directories: str, config: TopicConfig = SMALL, seed: int = 1) -> LogManager:
+def start_manager(
+    disk: Disk, *directories: str, config: TopicConfig = SMALL, seed: int = 1
+) -> LogManager:
     return open_log_manager(
         disk,
         directories or (A,),
@@ -49,8 +51,8 @@ def disk() -> ForgetfulDisk:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_logs_are_found_again_with_their_offsets(disk: ForgetfulDisk, clean: bool) -> None:
-    manager = start(disk)
+def test_logs_are_reopened_with_their_offsets(disk: ForgetfulDisk, clean: bool) -> None:
+    manager = start_manager(disk)
     for partition in (ORDERS, DASHED):
         log = manager.create_log(partition, TOPIC_ID, SMALL, NOW_MS)
         for at in range(10):
@@ -65,7 +67,7 @@ def test_logs_are_found_again_with_their_offsets(disk: ForgetfulDisk, clean: boo
         manager.checkpoint(manager.log_starts())
         manager.release()
     assert disk.exists(f"{A}/.kafka_cleanshutdown") == clean
-    again = start(disk)
+    again = start_manager(disk)
     assert not disk.exists(f"{A}/.kafka_cleanshutdown")
     assert set(again.logs) == {ORDERS, DASHED}
     log = again.logs[ORDERS]
@@ -75,28 +77,28 @@ def test_logs_are_found_again_with_their_offsets(disk: ForgetfulDisk, clean: boo
     assert log.recovery_point == (10 if clean else 3)
 
 
-def test_names_are_parsed_from_the_right() -> None:
+def test_directory_names_are_parsed_from_the_right() -> None:
     assert parse_directory_name("my-dashed.topic-3-12") == DASHED
     assert parse_directory_name("orders-0") == ORDERS
     for name in ("orders", "-0", "orders-x", "orders-0.abc-stray", "orders-0.abc-future", "x--1.5"):
         assert parse_directory_name(name) is None
 
 
-def test_foreign_files_and_directories_are_left_alone(
+def test_foreign_files_and_directories_are_ignored(
     disk: ForgetfulDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    start(disk).shutdown()
+    start_manager(disk).shutdown()
     disk.make_directory(f"{A}/lost+found")
     disk.make_directory(f"{A}/orders-0.{'0' * 32}-stray")
     disk.replace_bytes(f"{A}/README", b"hello")
-    manager = start(disk)
+    manager = start_manager(disk)
     assert manager.logs == {}
     assert "lost+found" in caplog.text
     assert disk.is_directory(f"{A}/lost+found")
 
 
-def test_a_deleted_log_is_out_of_sight_at_once_and_off_the_disk_later(disk: ForgetfulDisk) -> None:
-    manager = start(disk)
+def test_deleted_log_is_renamed_and_removed_later(disk: ForgetfulDisk) -> None:
+    manager = start_manager(disk)
     append(manager.create_log(ORDERS, TOPIC_ID, SMALL, NOW_MS), b"a")
     manager.delete_log(ORDERS, NOW_MS)
     assert manager.get(ORDERS) is None
@@ -106,46 +108,46 @@ def test_a_deleted_log_is_out_of_sight_at_once_and_off_the_disk_later(disk: Forg
     assert len(name) == len("orders-0.") + 32 + len("-delete")
     assert list(manager.pop_due_removals(NOW_MS + 59_999)) == []
     again = manager.create_log(ORDERS, TOPIC_ID, SMALL, NOW_MS)
-    assert again.log_end_offset == 0, "the name is free"
+    assert again.log_end_offset == 0, "the name can be used again"
     assert list(manager.pop_due_removals(NOW_MS + 60_000)) == [f"{A}/{name}"]
-    assert list(manager.pop_due_removals(NOW_MS + 60_000)) == [], "it is for one to remove"
+    assert list(manager.pop_due_removals(NOW_MS + 60_000)) == [], "each directory is returned once"
     manager.delete_log(ORDERS, NOW_MS)
     manager.release()
-    restarted = start(disk)
+    restarted = start_manager(disk)
     assert restarted.logs == {}
     left = [f"{A}/{name}" for name in disk.list(A) if name.endswith("-delete")]
     assert len(left) == 2
     assert list(restarted.pop_due_removals(NOW_MS)) == left
 
 
-def test_a_long_name_fits_when_it_is_deleted(tmp_path: Path) -> None:
-    manager = start(RealDisk(), str(tmp_path))
+def test_long_name_fits_when_deleted(tmp_path: Path) -> None:
+    manager = start_manager(RealDisk(), str(tmp_path))
     long = TopicPartition("t" * 249, 7)
     manager.create_log(long, TOPIC_ID, SMALL, NOW_MS)
     manager.delete_log(long, NOW_MS)
     manager.release()
 
 
-def test_a_log_that_must_not_be_served_is_set_aside(disk: ForgetfulDisk) -> None:
-    manager = start(disk)
+def test_log_set_aside_is_not_opened(disk: ForgetfulDisk) -> None:
+    manager = start_manager(disk)
     append(manager.create_log(ORDERS, TOPIC_ID, SMALL, NOW_MS), b"a")
     manager.set_aside(ORDERS)
     manager.shutdown()
-    assert start(disk).logs == {}
+    assert start_manager(disk).logs == {}
     assert any(name.endswith("-stray") for name in disk.list(A))
 
 
-def test_a_new_log_goes_where_the_fewest_are(disk: ForgetfulDisk) -> None:
-    manager = start(disk, A, B)
+def test_new_log_goes_to_directory_with_fewest_logs(disk: ForgetfulDisk) -> None:
+    manager = start_manager(disk, A, B)
     for index in range(6):
         manager.create_log(TopicPartition("t", index), TOPIC_ID, SMALL, NOW_MS)
     assert [len(info.sizes) for info in manager.describe()] == [3, 3]
 
 
-def test_a_directory_in_use_or_of_another_broker_stops_the_start(disk: ForgetfulDisk) -> None:
-    manager = start(disk)
+def test_locked_directory_or_other_broker_id_fails_start(disk: ForgetfulDisk) -> None:
+    manager = start_manager(disk)
     with pytest.raises(DirectoryLocked):
-        start(disk)
+        start_manager(disk)
     manager.shutdown()
     with pytest.raises(StorageError, match="broker"):
         open_log_manager(
@@ -157,20 +159,20 @@ def test_a_directory_in_use_or_of_another_broker_stops_the_start(disk: Forgetful
             random=Random(1),
             now_ms=NOW_MS,
         )
-    start(disk)
+    start_manager(disk)
 
 
-def test_one_broken_directory_does_not_take_the_others_along(disk: ForgetfulDisk) -> None:
-    manager = start(disk, A, B)
+def test_offline_directory_does_not_affect_others(disk: ForgetfulDisk) -> None:
+    manager = start_manager(disk, A, B)
     for index in range(4):
         append(manager.create_log(TopicPartition("t", index), TOPIC_ID, SMALL, NOW_MS), b"a")
     manager.shutdown()
-    manager = start(disk, A, B)
-    told: list[TopicPartition] = []
-    manager.on_offline = lambda partitions, error: told.extend(partitions)
+    manager = start_manager(disk, A, B)
+    offline: list[TopicPartition] = []
+    manager.on_offline = lambda partitions, error: offline.extend(partitions)
     disk.fails = B
     manager.checkpoint(manager.high_watermarks())
-    assert len(told) == 2
+    assert len(offline) == 2
     assert set(manager.offline) == {B}
     assert len(manager.logs) == 2
     infos = {info.path: info for info in manager.describe()}
@@ -180,27 +182,27 @@ def test_one_broken_directory_does_not_take_the_others_along(disk: ForgetfulDisk
     manager.shutdown()
     disk.fails = None
     assert disk.exists(f"{A}/.kafka_cleanshutdown")
-    assert not disk.exists(f"{B}/.kafka_cleanshutdown"), "no false mark"
-    assert len(start(disk, A, B).logs) == 5
+    assert not disk.exists(f"{B}/.kafka_cleanshutdown"), "an offline directory is not marked clean"
+    assert len(start_manager(disk, A, B).logs) == 5
 
 
-def test_a_broken_directory_at_the_start_is_offline_and_all_broken_is_an_error(
+def test_broken_directory_at_start_is_offline(
     disk: ForgetfulDisk,
 ) -> None:
-    start(disk, A, B).shutdown()
+    start_manager(disk, A, B).shutdown()
     disk.make_directory(f"{B}/orders-0")
     disk.fails = f"{B}/orders-0"
-    manager = start(disk, A, B)
+    manager = start_manager(disk, A, B)
     assert set(manager.offline) == {B}
     manager.shutdown()
     with pytest.raises(StorageError):
-        start(disk, B)
+        start_manager(disk, B)
     disk.fails = None
-    start(disk, B)
+    start_manager(disk, B)
 
 
-def test_a_full_disk_at_shutdown_leaves_no_clean_mark(disk: ForgetfulDisk) -> None:
-    manager = start(disk)
+def test_full_disk_at_shutdown_is_not_marked_clean(disk: ForgetfulDisk) -> None:
+    manager = start_manager(disk)
     log = manager.create_log(ORDERS, TOPIC_ID, SMALL, NOW_MS)
     append(log, b"a")
     disk.capacity_bytes = disk.used_bytes()
@@ -209,7 +211,7 @@ def test_a_full_disk_at_shutdown_leaves_no_clean_mark(disk: ForgetfulDisk) -> No
     manager.shutdown()
     assert not disk.exists(f"{A}/.kafka_cleanshutdown")
     disk.capacity_bytes = None
-    assert contents(start(disk).logs[ORDERS]) == {0: b"a"}
+    assert contents(start_manager(disk).logs[ORDERS]) == {0: b"a"}
 
 
 @pytest.mark.parametrize(
@@ -221,10 +223,10 @@ def test_a_full_disk_at_shutdown_leaves_no_clean_mark(disk: ForgetfulDisk) -> No
     ],
 )
 @pytest.mark.parametrize("damage", [b"", b"garbage\n\0", b"0\n99\norders 0 7\n", None])
-def test_a_lost_checkpoint_loses_no_record(
+def test_lost_checkpoint_loses_no_record(
     disk: ForgetfulDisk, name: str, damage: bytes | None
 ) -> None:
-    manager = start(disk)
+    manager = start_manager(disk)
     log = manager.create_log(ORDERS, TOPIC_ID, SMALL, NOW_MS)
     for at in range(20):
         append(log, b"%d" % at * 50)
@@ -236,11 +238,11 @@ def test_a_lost_checkpoint_loses_no_record(
         disk.remove(f"{A}/{name}")
     else:
         disk.replace_bytes(f"{A}/{name}", damage)
-    assert contents(start(disk).logs[ORDERS]) == expected
+    assert contents(start_manager(disk).logs[ORDERS]) == expected
 
 
-def test_a_truncation_is_checkpointed_at_once(disk: ForgetfulDisk) -> None:
-    manager = start(disk)
+def test_truncation_is_checkpointed_at_once(disk: ForgetfulDisk) -> None:
+    manager = start_manager(disk)
     log = manager.create_log(ORDERS, TOPIC_ID, SMALL, NOW_MS)
     for at in range(20):
         append(log, b"%d" % at * 50)
@@ -252,7 +254,7 @@ def test_a_truncation_is_checkpointed_at_once(disk: ForgetfulDisk) -> None:
 
 def test_retention_runs_over_all_logs(disk: ForgetfulDisk) -> None:
     config = settings(segment_bytes=400, retention_ms=1000, file_delete_delay_ms=0)
-    manager = start(disk, config=config)
+    manager = start_manager(disk, config=config)
     for index in range(3):
         log = manager.create_log(TopicPartition("t", index), TOPIC_ID, config, NOW_MS)
         for at in range(10):
@@ -266,10 +268,10 @@ def test_retention_runs_over_all_logs(disk: ForgetfulDisk) -> None:
     assert all(len(log.producers) == 1 for log in manager.logs.values())
 
 
-def test_a_log_directory_copied_elsewhere_opens_there(tmp_path: Path) -> None:
+def test_copied_log_directory_opens_elsewhere(tmp_path: Path) -> None:
     disk = RealDisk()
     here, there = tmp_path / "here", tmp_path / "there"
-    manager = start(disk, str(here))
+    manager = start_manager(disk, str(here))
     log = manager.create_log(ORDERS, TOPIC_ID, SMALL, NOW_MS)
     for at in range(50):
         produce(log, at, b"%d" % at * 20)
@@ -277,22 +279,22 @@ def test_a_log_directory_copied_elsewhere_opens_there(tmp_path: Path) -> None:
     shutil.copytree(here, there)
     manager.shutdown()
     shutil.rmtree(here)
-    copied = start(disk, str(there))
+    copied = start_manager(disk, str(there))
     assert contents(copied.logs[ORDERS]) == expected
     assert produce(copied.logs[ORDERS], 49, b"49" * 20).duplicate
     copied.shutdown()
     disk.close()
 
 
-def test_a_clean_restart_of_many_partitions_reads_little(tmp_path: Path) -> None:
+def test_clean_restart_of_many_partitions_needs_few_descriptors(tmp_path: Path) -> None:
     disk = RealDisk(descriptors=32)
-    manager = start(disk, str(tmp_path))
+    manager = start_manager(disk, str(tmp_path))
     for index in range(100):
         log = manager.create_log(TopicPartition("t", index), TOPIC_ID, SMALL, NOW_MS)
         append(log, b"%d" % index)
     assert len(disk.open_files) <= 32
     manager.shutdown()
-    again = start(disk, str(tmp_path))
+    again = start_manager(disk, str(tmp_path))
     for index in range(100):
         assert contents(again.logs[TopicPartition("t", index)]) == {0: b"%d" % index}
     again.shutdown()

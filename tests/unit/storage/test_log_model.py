@@ -1,6 +1,7 @@
-"""A log against the plainest thing it could be: a list of records, and what each was called.
+"""Model test of a log against a dictionary of records.
 
-Whatever is done to the log (appended, rolled, cut, aged, restarted cleanly or not), a reader sees what the list says.
+After appends, rolls, truncations, retention and restarts, a reader sees exactly the records of the
+dictionary.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class LogModel(RuleBasedStateMachine):
         self.sequence = 0
         self.last_produced: tuple[int, list[bytes], int] | None = None
 
-    def note(self, first: int, batch: list[bytes], timestamp: int) -> None:
+    def record_batch(self, first: int, batch: list[bytes], timestamp: int) -> None:
         for at, value in enumerate(batch):
             self.records[first + at] = value
             self.times[first + at] = timestamp
@@ -54,7 +55,7 @@ class LogModel(RuleBasedStateMachine):
         stamps = [self.clock] * len(batch)
         info = append(self.log, *batch, timestamps=stamps, epoch=max(0, self.log.epochs.latest))
         assert info.first_offset == self.end
-        self.note(self.end, batch, self.clock)
+        self.record_batch(self.end, batch, self.clock)
 
     @rule(batch=values)
     def produce(self, batch: list[bytes]) -> None:
@@ -62,11 +63,11 @@ class LogModel(RuleBasedStateMachine):
         assert (info.duplicate, info.first_offset) == (False, self.end)
         self.last_produced = self.sequence, batch, info.first_offset
         self.sequence += len(batch)
-        self.note(self.end, batch, NOW_MS)
+        self.record_batch(self.end, batch, NOW_MS)
 
     @rule()
     def retry(self) -> None:
-        """The last batch of the producer is recognised as long as it is there."""
+        """Send the last batch of the producer again. It is recognised while it is in the log."""
         if self.last_produced is not None and self.last_produced[2] >= self.start:
             sequence, batch, offset = self.last_produced
             info = builders.produce(self.log, sequence, *batch, producer=self.producer)
@@ -88,7 +89,7 @@ class LogModel(RuleBasedStateMachine):
     @rule(part=st.floats(0, 1))
     def advance_watermark(self, part: float) -> None:
         target = self.watermark + int(part * (self.end - self.watermark))
-        # A high watermark is the end of some follower, so it stands between batches.
+        # A high watermark is the end of a follower, so it lies between batches.
         target = max((e for _, e in self.batches if e <= target), default=self.watermark)
         self.watermark = max(self.watermark, target)
         self.log.high_watermark = self.watermark
@@ -126,7 +127,7 @@ class LogModel(RuleBasedStateMachine):
         self.records = {o: v for o, v in self.records.items() if o < self.end}
         self.times = {o: t for o, t in self.times.items() if o < self.end}
         if self.last_produced is not None and self.last_produced[2] >= self.end:
-            # It does not know what became of its batch; a new producer goes on.
+            # The producer does not know the fate of its batch; a new producer continues.
             self.producer += 1
             self.last_produced, self.sequence = None, 0
 
@@ -134,7 +135,7 @@ class LogModel(RuleBasedStateMachine):
     def restart(self, clean: bool, known: bool) -> None:
         self.log.close(clean=clean)
         point = self.log.recovery_point if known else 0
-        self.log = builders.reopened(self.log, clean=clean, recovery_point=point)
+        self.log = builders.reopen(self.log, clean=clean, recovery_point=point)
         self.log.high_watermark = self.watermark
 
     @rule(offset=st.integers(0, 200), size=st.integers(0, 2000), whole=st.booleans())
@@ -153,7 +154,7 @@ class LogModel(RuleBasedStateMachine):
             assert read.size <= size
 
     @invariant()
-    def a_reader_sees_the_list(self) -> None:
+    def reader_sees_the_model(self) -> None:
         log = self.log
         assert (log.log_start_offset, log.log_end_offset) == (self.start, self.end)
         assert log.high_watermark == max(self.start, min(self.watermark, self.end))
@@ -164,12 +165,12 @@ class LogModel(RuleBasedStateMachine):
         assert epochs == sorted(epochs)
 
     @invariant()
-    def producer_state_knows_no_removed_batch(self) -> None:
+    def producer_state_has_no_removed_batch(self) -> None:
         for producer in self.log.producers.by_id.values():
             assert all(batch.last_offset < self.end for batch in producer.batches)
 
     @invariant()
-    def times_are_found(self) -> None:
+    def timestamps_are_found(self) -> None:
         for timestamp in {self.clock, NOW_MS, NOW_MS + 40}:
             expected = min((o for o, t in self.times.items() if t >= timestamp), default=None)
             found = self.log.offset_for_timestamp(timestamp)

@@ -16,7 +16,7 @@ from tests.unit.storage.builders import (
     forgetful_disk,
     new_log,
     produce,
-    reopened,
+    reopen,
     settings,
 )
 
@@ -28,13 +28,13 @@ def header(sequence: int, count: int = 1, *, epoch: int = 0, producer: int = 7) 
     )
 
 
-def refusal(producers: Producers, sent: BatchHeader) -> ErrorCode:
+def rejection(producers: Producers, sent: BatchHeader) -> ErrorCode:
     with pytest.raises(ApiError) as caught:
         producers.check(sent)
     return caught.value.code
 
 
-def test_a_batch_in_sequence_is_new_and_a_repeated_one_is_found() -> None:
+def test_next_sequence_is_new_and_repeated_batch_is_duplicate() -> None:
     producers = Producers()
     for at in range(7):
         sent = header(2 * at, 2)
@@ -45,28 +45,28 @@ def test_a_batch_in_sequence_is_new_and_a_repeated_one_is_found() -> None:
         assert found is not None
         assert (found.first_offset, found.last_offset) == (100 + 2 * at, 101 + 2 * at)
         assert found.timestamp == 1000 + at
-    assert refusal(producers, header(2, 2)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert refusal(producers, header(4, 1)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert refusal(producers, header(15)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert rejection(producers, header(2, 2)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert rejection(producers, header(4, 1)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert rejection(producers, header(15)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert producers.check(header(14)) is None
 
 
-def test_an_old_epoch_is_fenced_and_a_new_one_begins_with_zero() -> None:
+def test_old_epoch_is_fenced_and_new_epoch_starts_at_zero() -> None:
     producers = Producers()
     producers.record(header(0, epoch=5), 0, 0)
-    assert refusal(producers, header(1, epoch=4)) == ErrorCode.INVALID_PRODUCER_EPOCH
-    assert refusal(producers, header(1, epoch=6)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert rejection(producers, header(1, epoch=4)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert rejection(producers, header(1, epoch=6)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert producers.check(header(0, epoch=6)) is None
     producers.record(header(0, epoch=6), 1, 0)
-    assert refusal(producers, header(1, epoch=5)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert rejection(producers, header(1, epoch=5)) == ErrorCode.INVALID_PRODUCER_EPOCH
     assert producers.check(header(1, epoch=6)) is None
 
 
-def test_of_an_unknown_producer_any_sequence_is_taken() -> None:
+def test_unknown_producer_may_start_at_any_sequence() -> None:
     assert Producers().check(header(4711)) is None
 
 
-def test_sequences_begin_again_after_the_largest() -> None:
+def test_sequence_wraps_around() -> None:
     producers = Producers()
     producers.record(header(SEQUENCE_MAX - 1, 4), 0, 0)
     found = producers.check(header(SEQUENCE_MAX - 1, 4))
@@ -82,7 +82,7 @@ def test_sequences_begin_again_after_the_largest() -> None:
     assert found is not None
 
 
-def test_the_snapshot_is_kafkas_byte_for_byte() -> None:
+def test_snapshot_has_kafka_format() -> None:
     producers = Producers()
     producers.record(header(0, 3, producer=4242, epoch=2), 10, 1_700_000_000_123)
     body = (
@@ -104,7 +104,7 @@ def test_the_snapshot_is_kafkas_byte_for_byte() -> None:
 
 
 @pytest.mark.parametrize("damage", [lambda d: d[:-1], lambda d: b"", lambda d: d + b"x"])
-def test_a_broken_snapshot_is_noticed(damage: object) -> None:
+def test_corrupt_snapshot_is_rejected(damage: object) -> None:
     producers = Producers()
     producers.record(header(0), 10, 5)
     data = producers.encode()
@@ -118,7 +118,7 @@ def test_a_broken_snapshot_is_noticed(damage: object) -> None:
             decode_snapshot(bytes(flipped))
 
 
-def test_idle_producer_expires_unless_its_transaction_is_open() -> None:
+def test_idle_producer_expires_unless_transaction_is_open() -> None:
     producers = Producers()
     producers.record(header(0, producer=1), 0, 1000)
     producers.record(header(0, producer=2), 1, 2000)
@@ -147,7 +147,7 @@ def test_expiry_ignores_record_timestamps() -> None:
     assert not producers.by_id
 
 
-def test_loaded_producer_gets_the_whole_expiration_time() -> None:
+def test_loaded_producer_gets_full_expiration_time() -> None:
     producers = Producers()
     producers.record(header(0, producer=1), 0, 1000)
     producers.expire(0, 10_000)
@@ -159,7 +159,7 @@ def test_loaded_producer_gets_the_whole_expiration_time() -> None:
     assert not loaded.by_id
 
 
-def test_a_transaction_marker_ends_the_transaction_and_keeps_the_sequence() -> None:
+def test_transaction_marker_ends_transaction_and_keeps_sequence() -> None:
     producers = Producers()
     fields: dict[str, Any] = {"producer_id": 3, "producer_epoch": 1}
     data = read_header(batch([b"v"], is_transactional=True, base_sequence=0, **fields))
@@ -174,7 +174,7 @@ def test_a_transaction_marker_ends_the_transaction_and_keeps_the_sequence() -> N
     assert producers.by_id[3].next_sequence == 1
 
 
-def test_a_duplicate_is_answered_with_its_offsets_and_not_written() -> None:
+def test_duplicate_returns_its_offsets_and_is_not_written() -> None:
     log = new_log(forgetful_disk())
     sent = [produce(log, at, b"%d" % at) for at in range(5)]
     again = produce(log, 2, b"2")
@@ -183,7 +183,7 @@ def test_a_duplicate_is_answered_with_its_offsets_and_not_written() -> None:
     assert contents(log) == {at: b"%d" % at for at in range(5)}
 
 
-def test_snapshots_are_kept_for_the_segments_there_are() -> None:
+def test_snapshots_are_kept_for_existing_segments() -> None:
     disk = forgetful_disk()
     log = new_log(disk, settings(segment_bytes=300, retention_bytes=300, file_delete_delay_ms=0))
     for at in range(20):
@@ -195,11 +195,11 @@ def test_snapshots_are_kept_for_the_segments_there_are() -> None:
     assert set(snapshots.offsets(disk, DIRECTORY)) <= set(log.segments.bases)
     log.close(clean=True)
     assert set(snapshots.offsets(disk, DIRECTORY)) <= {*log.segments.bases, 20}
-    again = reopened(log, clean=True)
+    again = reopen(log, clean=True)
     assert produce(again, 19, b"x" * 100).duplicate
 
 
-def test_a_producer_whose_records_are_all_deleted_may_go_on() -> None:
+def test_producer_may_continue_after_its_records_are_deleted() -> None:
     disk = forgetful_disk()
     log = new_log(disk, settings(retention_ms=0))
     for at in range(5):
@@ -208,4 +208,4 @@ def test_a_producer_whose_records_are_all_deleted_may_go_on() -> None:
     assert log.delete_old_segments(10**15) == 1
     assert not produce(log, 5, b"x").duplicate
     log.close(clean=True)
-    assert not produce(reopened(log, clean=True), 6, b"x").duplicate
+    assert not produce(reopen(log, clean=True), 6, b"x").duplicate

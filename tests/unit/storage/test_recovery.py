@@ -20,7 +20,7 @@ from tests.unit.storage.builders import (
     forgetful_disk,
     new_log,
     produce,
-    reopened,
+    reopen,
     settings,
 )
 
@@ -32,7 +32,7 @@ def disk() -> ForgetfulDisk:
     return forgetful_disk()
 
 
-def several_segments(disk: ForgetfulDisk) -> Log:
+def log_with_segments(disk: ForgetfulDisk) -> Log:
     log = new_log(disk, SMALL)
     for at in range(60):
         append(log, b"%d" % at * 20, timestamps=[NOW_MS + at], epoch=at // 20)
@@ -42,8 +42,8 @@ def several_segments(disk: ForgetfulDisk) -> Log:
     return log
 
 
-def everything(log: Log) -> tuple[object, ...]:
-    """What a client can find out about a log."""
+def observable_state(log: Log) -> tuple[object, ...]:
+    """Return everything a client can find out about a log."""
     return (
         contents(log),
         log.log_start_offset,
@@ -58,24 +58,24 @@ def everything(log: Log) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_log_is_the_same_after_a_restart(disk: ForgetfulDisk, clean: bool) -> None:
-    log = several_segments(disk)
-    before = everything(log)
+def test_log_is_unchanged_after_restart(disk: ForgetfulDisk, clean: bool) -> None:
+    log = log_with_segments(disk)
+    before = observable_state(log)
     log.close(clean=clean)
-    again = reopened(log, clean=clean)
-    assert everything(again) == before
+    again = reopen(log, clean=clean)
+    assert observable_state(again) == before
     assert again.topic_id == TOPIC_ID
     assert again.recovery_point == (again.log_end_offset if clean else 0)
     append(again, b"more")
     again.close(clean=clean)
-    assert reopened(again, clean=clean).log_end_offset == log.log_end_offset + 1
+    assert reopen(again, clean=clean).log_end_offset == log.log_end_offset + 1
 
 
-def test_a_clean_stop_leaves_everything_on_the_disk(disk: ForgetfulDisk) -> None:
-    log = several_segments(disk)
-    before = everything(log)
+def test_clean_shutdown_syncs_everything(disk: ForgetfulDisk) -> None:
+    log = log_with_segments(disk)
+    before = observable_state(log)
     log.close(clean=True)
-    assert everything(reopened(log, clean=True, disk=disk.crash())) == before
+    assert observable_state(reopen(log, clean=True, disk=disk.crash())) == before
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_clean_stop_leaves_everything_on_the_disk(disk: ForgetfulDisk) -> None
     [b"", b"\0" * 70, b"\xff" * 70, b"{garbage}" * 9],
     ids=["nothing", "zeros", "ones", "text"],
 )
-def test_the_last_batch_cut_at_any_byte_is_cut_off_and_nothing_else(garbage: bytes) -> None:
+def test_partial_last_batch_is_truncated(garbage: bytes) -> None:
     whole = forgetful_disk()
     log = new_log(whole)
     for at in range(3):
@@ -94,19 +94,19 @@ def test_the_last_batch_cut_at_any_byte_is_cut_off_and_nothing_else(garbage: byt
     data = whole.read_bytes(f"{DIRECTORY}/{0:020d}.log")
     for cut in range(kept_bytes, len(data)):
         if (data[:cut] + garbage).startswith(data):
-            continue  # the garbage is what was cut off
+            continue  # the garbage equals the missing bytes
         disk = forgetful_disk()
         broken = new_log(disk)
         broken.segments.active.log.append([data[:cut] + garbage])
-        again = reopened(broken)
+        again = reopen(broken)
         assert contents(again) == kept, f"cut at {cut}"
         assert again.log_end_offset == 3
         assert disk.size(f"{DIRECTORY}/{0:020d}.log") == kept_bytes
         assert append(again, b"next").first_offset == 3
-        assert contents(reopened(again)) == {**kept, 3: b"next"}
+        assert contents(reopen(again)) == {**kept, 3: b"next"}
 
 
-def test_a_flipped_bit_cuts_the_log_before_its_batch() -> None:
+def test_flipped_bit_truncates_log_before_its_batch() -> None:
     original = forgetful_disk()
     log = new_log(original)
     ends = [0]
@@ -116,7 +116,7 @@ def test_a_flipped_bit_cuts_the_log_before_its_batch() -> None:
     data = original.read_bytes(f"{DIRECTORY}/{0:020d}.log")
     for position in range(len(data)):
         hit = sum(1 for end in ends if end <= position) - 1
-        # Base offset and leader epoch stand outside the checksum: the next start cannot know better.
+        # The checksum does not cover base offset and leader epoch: recovery cannot detect these.
         within = position - ends[hit]
         if within < 8 or 12 <= within < 16:
             continue
@@ -125,76 +125,76 @@ def test_a_flipped_bit_cuts_the_log_before_its_batch() -> None:
         flipped = bytearray(data)
         flipped[position] ^= 1 << position % 8
         broken.segments.active.log.append([flipped])
-        assert reopened(broken).log_end_offset == hit, f"bit in byte {position}"
+        assert reopen(broken).log_end_offset == hit, f"bit in byte {position}"
 
 
-def test_what_stands_behind_a_broken_segment_is_removed(disk: ForgetfulDisk) -> None:
-    log = several_segments(disk)
+def test_segments_after_a_corrupt_one_are_removed(disk: ForgetfulDisk) -> None:
+    log = log_with_segments(disk)
     before = contents(log)
     victim = log.segments[2]
     victim.log.truncate(victim.size - 1)
-    again = reopened(log)
+    again = reopen(log)
     assert again.segments.bases == log.segments.bases[:3]
     assert contents(again) == {o: v for o, v in before.items() if o < again.log_end_offset}
     assert again.log_end_offset == log.segments.bases[3] - 1
     assert append(again, b"more", epoch=9).first_offset == again.log_end_offset - 1
 
 
-def test_a_hole_between_unflushed_segments_ends_the_log(disk: ForgetfulDisk) -> None:
-    """A power cut may take the last batches of one segment and leave the next one."""
-    log = several_segments(disk)
+def test_gap_between_unflushed_segments_ends_the_log(disk: ForgetfulDisk) -> None:
+    """A power loss may remove the last batches of one segment and keep the next segment."""
+    log = log_with_segments(disk)
     victim = log.segments[2]
     found = victim.find(log.segments.bases[3] - 1)
     assert found is not None
     victim.log.truncate(found.position)
-    again = reopened(log)
+    again = reopen(log)
     assert again.log_end_offset == log.segments.bases[3] - 1
     compacted = new_log(disk, settings(cleanup_policy=("compact",)), "/data/compacted-0")
     compacted.append_as_follower(batch([b"a"]))
     compacted.roll(NOW_MS, base_offset=50)
     compacted.append_as_follower(batch_at(60))
-    assert set(contents(reopened(compacted))) == {0, 60}
+    assert set(contents(reopen(compacted))) == {0, 60}
 
 
 def batch_at(offset: int) -> memoryview:
     return memoryview(offset.to_bytes(8, "big") + bytes(batch([b"b"])[8:]))
 
 
-def test_only_what_is_not_flushed_is_read(disk: ForgetfulDisk) -> None:
-    log = several_segments(disk)
-    before = everything(log)
+def test_only_unflushed_segments_are_read(disk: ForgetfulDisk) -> None:
+    log = log_with_segments(disk)
+    before = observable_state(log)
     closed = log.segments[0]
     closed.log.append([b"garbage that no start looks at"])
-    again = reopened(log, recovery_point=log.segments.bases[2])
+    again = reopen(log, recovery_point=log.segments.bases[2])
     assert again.log_end_offset == log.log_end_offset
     assert again.recovery_point == log.segments.bases[2]
     assert again.log_start_offset == before[1]
 
 
-def test_recovery_point_beyond_the_log_end_flushes_everything_and_removes_no_segment(
+def test_recovery_point_beyond_log_end_removes_no_segment(
     disk: ForgetfulDisk,
 ) -> None:
-    log = several_segments(disk)
+    log = log_with_segments(disk)
     before = contents(log)
-    again = reopened(log, recovery_point=10**9)
+    again = reopen(log, recovery_point=10**9)
     assert again.log_end_offset == log.log_end_offset
     assert contents(again) == before
     assert again.recovery_point == 0
     log.segments[1].log.truncate(log.segments[1].size - 1)
-    assert reopened(log, recovery_point=10**9).segments.bases == log.segments.bases
+    assert reopen(log, recovery_point=10**9).segments.bases == log.segments.bases
 
 
-# ---- files beside the log -----------------------------------------------------------------------------------------
+# ---- auxiliary files
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot", "leader-epoch-checkpoint"])
 @pytest.mark.parametrize("damage", ["missing", "empty", "zero", "garbage", "odd", "preallocated"])
 @pytest.mark.parametrize("clean", [True, False])
-def test_what_is_derived_is_built_anew_with_the_same_reads(
+def test_derived_files_are_rebuilt(
     disk: ForgetfulDisk, suffix: str, damage: str, clean: bool
 ) -> None:
-    log = several_segments(disk)
-    before = everything(log)
+    log = log_with_segments(disk)
+    before = observable_state(log)
     log.close(clean=True)
     for name in disk.list(DIRECTORY):
         if name.endswith(suffix):
@@ -213,18 +213,18 @@ def test_what_is_derived_is_built_anew_with_the_same_reads(
                     "preallocated": data + bytes(24 * 50),
                 }[damage]
                 disk.replace_bytes(path, replacement)
-    again = reopened(log, clean=clean, recovery_point=log.segments.bases[-1])
-    assert everything(again) == before
+    again = reopen(log, clean=clean, recovery_point=log.segments.bases[-1])
+    assert observable_state(again) == before
     append(again, b"x", timestamps=[NOW_MS + 999])
     again.close(clean=True)
-    assert reopened(again, clean=True).log_end_offset == log.log_end_offset + 1
+    assert reopen(again, clean=True).log_end_offset == log.log_end_offset + 1
 
 
-def test_an_index_that_points_into_a_batch_is_built_anew_when_it_is_used(
+def test_index_pointing_into_a_batch_is_rebuilt_on_use(
     disk: ForgetfulDisk,
 ) -> None:
-    log = several_segments(disk)
-    before = everything(log)
+    log = log_with_segments(disk)
+    before = observable_state(log)
     log.close(clean=True)
     for base in log.segments.bases:
         path = f"{DIRECTORY}/{base:020d}.index"
@@ -232,19 +232,19 @@ def test_an_index_that_points_into_a_batch_is_built_anew_when_it_is_used(
         for at in range(7, len(data), 8):
             data[at] ^= 3
         disk.replace_bytes(path, bytes(data))
-    assert everything(reopened(log, clean=True)) == before
+    assert observable_state(reopen(log, clean=True)) == before
 
 
-def test_a_missing_partition_metadata_is_an_unknown_topic_id(disk: ForgetfulDisk) -> None:
-    log = several_segments(disk)
+def test_missing_partition_metadata_gives_no_topic_id(disk: ForgetfulDisk) -> None:
+    log = log_with_segments(disk)
     disk.replace_bytes(f"{DIRECTORY}/partition.metadata", b"")
-    assert reopened(log).topic_id is None
+    assert reopen(log).topic_id is None
     disk.remove(f"{DIRECTORY}/partition.metadata")
-    assert reopened(log).topic_id is None
+    assert reopen(log).topic_id is None
 
 
-def test_leftovers_are_cleared_and_swaps_are_finished(disk: ForgetfulDisk) -> None:
-    log = several_segments(disk)
+def test_leftover_files_are_removed_and_swaps_completed(disk: ForgetfulDisk) -> None:
+    log = log_with_segments(disk)
     before = contents(log)
     log.close(clean=True)
     first, second = log.segments.bases[0], log.segments.bases[1]
@@ -256,10 +256,10 @@ def test_leftovers_are_cleared_and_swaps_are_finished(disk: ForgetfulDisk) -> No
     }
     for name, data in files.items():
         disk.replace_bytes(f"{DIRECTORY}/{name}", data)
-    # A compaction had rewritten the first two segments as one.
+    # A compaction had merged the first two segments.
     merged = b"".join(disk.read_bytes(f"{DIRECTORY}/{base:020d}.log") for base in (first, second))
     disk.replace_bytes(f"{DIRECTORY}/{first:020d}.log.swap", merged)
-    again = reopened(log, clean=True)
+    again = reopen(log, clean=True)
     assert contents(again) == before
     assert again.segments.bases == [first, *log.segments.bases[2:]]
     assert not [
@@ -268,45 +268,45 @@ def test_leftovers_are_cleared_and_swaps_are_finished(disk: ForgetfulDisk) -> No
     assert f"{99:020d}.index" not in disk.list(DIRECTORY)
 
 
-def test_an_unfinished_compaction_is_thrown_away(disk: ForgetfulDisk) -> None:
-    log = several_segments(disk)
+def test_unfinished_compaction_is_discarded(disk: ForgetfulDisk) -> None:
+    log = log_with_segments(disk)
     before = contents(log)
     log.close(clean=True)
     disk.replace_bytes(f"{DIRECTORY}/{0:020d}.log.cleaned", b"half")
     disk.replace_bytes(f"{DIRECTORY}/{0:020d}.index.swap", b"half")
-    assert contents(reopened(log, clean=True)) == before
+    assert contents(reopen(log, clean=True)) == before
 
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("value", [76, 5000, 2**63 - 1])
-def test_log_start_beyond_the_log_end_keeps_the_records(
+def test_log_start_beyond_log_end_keeps_records(
     disk: ForgetfulDisk, value: int, clean: bool
 ) -> None:
-    log = several_segments(disk)
+    log = log_with_segments(disk)
     before = contents(log)
     end = log.log_end_offset
     log.close(clean=clean)
-    again = reopened(log, log_start_offset=value, clean=clean)
+    again = reopen(log, log_start_offset=value, clean=clean)
     assert contents(again) == before
     assert (again.log_start_offset, append(again, b"a", epoch=9).first_offset) == (0, end)
 
 
-def test_log_start_within_the_log_is_checked_against_the_leader_epochs(
+def test_log_start_is_checked_against_leader_epochs(
     disk: ForgetfulDisk,
 ) -> None:
-    log = several_segments(disk)
+    log = log_with_segments(disk)
     before = contents(log)
     log.high_watermark = log.log_end_offset
-    again = reopened(log, log_start_offset=log.segments.bases[3])
+    again = reopen(log, log_start_offset=log.segments.bases[3])
     assert (again.segments.bases, contents(again)) == (log.segments.bases, before)
     again.high_watermark = again.log_end_offset
     again.advance_log_start(log.segments.bases[2] + 1)
-    moved = reopened(again)
+    moved = reopen(again)
     assert moved.log_start_offset == log.segments.bases[2] + 1
     assert moved.segments.bases == log.segments.bases[2:]
 
 
-def test_empty_log_starts_at_its_checkpoint_if_the_high_watermark_allows(
+def test_empty_log_starts_at_checkpoint_below_high_watermark(
     disk: ForgetfulDisk,
 ) -> None:
     for high_watermark, start in ((100, 50), (49, 0)):
@@ -339,7 +339,7 @@ def test_empty_log_starts_at_its_checkpoint_if_the_high_watermark_allows(
         (b"0 0\n1 25\n2 50\n", b"0 0\n1 25\n2147483647 50\n"),
     ],
 )
-def test_leader_epochs_that_contradict_the_batches_are_rebuilt(
+def test_contradicting_leader_epochs_are_rebuilt(
     disk: ForgetfulDisk, change: tuple[bytes, bytes], clean: bool
 ) -> None:
     log = new_log(disk)
@@ -352,45 +352,45 @@ def test_leader_epochs_that_contradict_the_batches_are_rebuilt(
     data = disk.read_bytes(path)
     assert change[0] in data
     disk.replace_bytes(path, data.replace(*change))
-    assert reopened(log, clean=clean).epochs.entries == entries
+    assert reopen(log, clean=clean).epochs.entries == entries
     assert disk.read_bytes(path) == data
 
 
-def test_an_emptied_directory_is_an_empty_log(disk: ForgetfulDisk) -> None:
-    log = several_segments(disk)
+def test_emptied_directory_is_an_empty_log(disk: ForgetfulDisk) -> None:
+    log = log_with_segments(disk)
     for name in disk.list(DIRECTORY):
         disk.remove(f"{DIRECTORY}/{name}")
-    again = reopened(log, log_start_offset=0)
+    again = reopen(log, log_start_offset=0)
     assert (again.log_end_offset, contents(again)) == (0, {})
 
 
-def test_messages_of_an_old_format_are_refused_and_not_cut(disk: ForgetfulDisk) -> None:
+def test_old_message_format_is_rejected_and_not_truncated(disk: ForgetfulDisk) -> None:
     log = new_log(disk)
     message = b"\1\0" + NOW_MS.to_bytes(8, "big") + b"\xff\xff\xff\xff\0\0\0\5hello"
     old = bytes(8) + (4 + len(message)).to_bytes(4, "big") + crc32(message).to_bytes(4, "big")
     old += message
     log.segments.active.log.append([old])
     with pytest.raises(StorageError, match="format 1"):
-        reopened(log)
+        reopen(log)
     assert disk.size(log.segments.active.log.path) == len(old)
 
 
-# ---- producers ----------------------------------------------------------------------------------------------------
+# ---- producers
 
 
 @pytest.mark.parametrize("clean", [True, False])
-@pytest.mark.parametrize("snapshots_left", [True, False])
-def test_a_retry_is_recognised_across_a_restart(
-    disk: ForgetfulDisk, clean: bool, snapshots_left: bool
+@pytest.mark.parametrize("keeps_snapshots", [True, False])
+def test_retry_is_recognised_after_restart(
+    disk: ForgetfulDisk, clean: bool, keeps_snapshots: bool
 ) -> None:
     log = new_log(disk, SMALL)
     for at in range(39):
         produce(log, at, b"%d" % at * 20)
     sent = produce(log, 39, b"39" * 20)
     log.close(clean=clean)
-    if not snapshots_left:
+    if not keeps_snapshots:
         snapshots.drop(disk, DIRECTORY, lambda _: True)
-    again = reopened(log, clean=clean)
+    again = reopen(log, clean=clean)
     retried = produce(again, 39, b"39" * 20)
     assert retried.duplicate
     assert (retried.first_offset, retried.last_offset) == (sent.first_offset, sent.last_offset)
@@ -400,10 +400,10 @@ def test_a_retry_is_recognised_across_a_restart(
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("is_follower", [False, True], ids=["leader", "follower"])
-def test_retries_are_recognized_after_a_restart_with_another_clock(
+def test_retry_is_recognised_after_restart_with_other_clock(
     disk: ForgetfulDisk, is_follower: bool, clean: bool
 ) -> None:
-    """A follower that becomes leader recognizes retries, too."""
+    """A follower that becomes leader recognises retries as well."""
     log = new_log(disk, SMALL)
     for at in range(20):
         produce(log, at, b"%d" % at * 20)
@@ -430,22 +430,22 @@ def test_retries_are_recognized_after_a_restart_with_another_clock(
         log.close(clean=clean)
 
 
-def test_a_producer_that_lost_its_batch_to_a_torn_write_may_send_it_again(
+def test_batch_lost_to_torn_write_may_be_sent_again(
     disk: ForgetfulDisk,
 ) -> None:
     log = new_log(disk)
     produce(log, 0, b"a")
     produce(log, 1, b"b")
     log.segments.active.log.truncate(log.segments.active.size - 1)
-    again = reopened(log)
+    again = reopen(log)
     info = produce(again, 1, b"b")
     assert (info.duplicate, info.first_offset) == (False, 1)
 
 
-def test_a_flush_makes_the_snapshots_durable_with_the_log(disk: ForgetfulDisk) -> None:
-    log = several_segments(disk)
+def test_flush_makes_snapshots_durable(disk: ForgetfulDisk) -> None:
+    log = log_with_segments(disk)
     flush(log)
     after = disk.crash()
     assert set(snapshots.offsets(after, DIRECTORY)) == set(log.segments.bases[1:])
-    again = reopened(log, disk=after, recovery_point=log.recovery_point)
-    assert everything(again) == everything(log)
+    again = reopen(log, disk=after, recovery_point=log.recovery_point)
+    assert observable_state(again) == observable_state(log)

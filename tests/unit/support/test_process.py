@@ -17,7 +17,7 @@ def start(directory: Path, code: str, *, is_piped: bool = False) -> ChildProcess
     return ChildProcess("it", command, log=directory / "log", is_piped=is_piped)
 
 
-def test_lines_go_both_ways(tmp_path: Path) -> None:
+def test_lines_are_exchanged(tmp_path: Path) -> None:
     process = start(tmp_path, ECHO, is_piped=True)
     for word in ("one", "two"):
         process.send(word)
@@ -25,7 +25,7 @@ def test_lines_go_both_ways(tmp_path: Path) -> None:
     assert process.stop() == -signal.SIGTERM
 
 
-def test_line_that_does_not_come_fails_at_the_deadline(tmp_path: Path) -> None:
+def test_missing_line_fails_at_the_deadline(tmp_path: Path) -> None:
     process = start(tmp_path, ECHO, is_piped=True)
     with pytest.raises(AssertionError, match=r"no line within 0\.1 s: it is running"):
         process.read_line(0.1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import aiokafka.record.default_records as aiokafka_records
 
 
-def uncompressed() -> aiokafka_records.DefaultRecordBatchBuilder:
+def uncompressed_builder() -> aiokafka_records.DefaultRecordBatchBuilder:
     return aiokafka_records.DefaultRecordBatchBuilder(
         magic=2,
         compression_type=0,

@@ -1,7 +1,9 @@
-"""Random messages of any class and version, made from the schema alone, and every (class, version) there is.
+"""Random messages of any class and version, generated from the schema, and a list of all (class,
+version) pairs.
 
-Numbers are drawn from the edges of their types as well as from the middle. Where an independent library has a narrower
-type than the protocol (durations, moments, known error codes) its range is kept, so that one maker serves all tests.
+Numbers come from the limits of their types as well as from the middle. Where an independent library
+has a narrower type than the protocol (durations, timestamps, known error codes), values stay in its
+range, so that all tests can use one generator.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ def name_of(case: object) -> str:
 
 
 def random_message(random: Random, cls: Any, version: int, most: int = 3) -> Any:
-    """Fields that the version does not have keep their defaults."""
+    """Build a random message. Fields that the version does not have keep their defaults."""
     return cls(
         **{
             name: random_value(random, hint, name, version, nullable, most)
@@ -39,7 +41,7 @@ def random_message(random: Random, cls: Any, version: int, most: int = 3) -> Any
 
 @cache
 def fields_in(cls: type[Any], version: int) -> list[tuple[str, Any, bool]]:
-    """Name, hint and whether null is legal, of the fields that this version has."""
+    """Return name, type hint and nullability of the fields of this version."""
     hints = get_type_hints(cls, include_extras=True)
     names = getattr(cls, "_fields", None) or cls.__struct_fields__
     found = []

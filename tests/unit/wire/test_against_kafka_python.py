@@ -1,4 +1,4 @@
-"""kafka-python, the most used client in Python, writes and reads the same bytes in the versions it has."""
+"""Comparison with kafka-python, the most used Python client: it writes and reads the same bytes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BETWEEN_BROKERS = {
     "ControlledShutdown",
     "AlterPartition",
 }
-"""No client sends these, and kafka-python does not have them."""
+"""Requests between brokers, which kafka-python does not have."""
 CLIENTS = [(cls, version) for cls, version in ALL if API_NAMES[cls.API_KEY] not in BETWEEN_BROKERS]
 
 
@@ -47,9 +47,7 @@ COMMON = [
 
 
 @pytest.mark.parametrize(("cls", "version"), COMMON, ids=name_of)
-def test_kafka_python_writes_the_bytes_we_write_and_we_read_what_it_wrote(
-    cls: type[Message], version: int
-) -> None:
+def test_kafka_python_writes_the_same_bytes(cls: type[Message], version: int) -> None:
     for seed in range(200, 215):
         ours = random_message(Random(seed), cls, version)
         golden = bytes(to_kafka(ours, kafka_class(cls), version).encode(version=version))
@@ -58,16 +56,18 @@ def test_kafka_python_writes_the_bytes_we_write_and_we_read_what_it_wrote(
 
 
 @pytest.mark.parametrize(("cls", "version"), COMMON, ids=name_of)
-def test_kafka_python_reads_what_we_write(cls: type[Message], version: int) -> None:
+def test_kafka_python_reads_our_bytes(cls: type[Message], version: int) -> None:
     for seed in range(300, 305):
         ours = random_message(Random(seed), cls, version)
-        if isinstance(ours, ApiVersionsResponse):  # with an error it takes any answer for version 0
+        if isinstance(
+            ours, ApiVersionsResponse
+        ):  # on an error it decodes any response as version 0
             ours = replace(ours, error_code=0)
         theirs = kafka_class(cls).decode(encode(ours, version), version=version)
         assert_same(ours, theirs, version)
 
 
-def test_most_versions_were_compared() -> None:
+def test_most_versions_are_compared() -> None:
     assert len(COMMON) > 0.8 * len(CLIENTS)
 
 
@@ -93,7 +93,9 @@ def kafka_value(value: Any, field: Any, within: Any, version: int) -> Any:
 
 
 def kafka_leaf(value: Any, name: str) -> Any:
-    """Its lists for our tuples, its sets of bits for our bit fields, its None for our zero id."""
+    """Convert to kafka-python's values: lists for tuples, sets of bits for bit fields, None for the
+    zero id.
+    """
     if name == "authorized_operations":
         return {bit for bit in range(32) if value >> bit & 1} if value != NO_OPERATIONS else None
     if isinstance(value, tuple):
@@ -117,12 +119,14 @@ def assert_same(ours: Any, theirs: Any, version: int) -> None:
 
 
 def our_field(ours: Any, name: str) -> Any:
-    """None for fields of releases after 3.9."""
+    """Return our value, or None for fields of releases after 3.9."""
     return getattr(ours, our_name(ours, name), None)
 
 
 def our_name(ours: Any, name: str) -> str:
-    return next((ours_too for ours_too in RENAMED.get(name, ()) if hasattr(ours, ours_too)), name)
+    return next(
+        (candidate for candidate in RENAMED.get(name, ()) if hasattr(ours, candidate)), name
+    )
 
 
 def our_default(ours: Any, name: str) -> Any:

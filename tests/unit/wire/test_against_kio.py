@@ -1,4 +1,6 @@
-"""kio, a codec that others generated from the protocol's own description, writes and reads the same bytes."""
+"""Comparison with kio, a codec generated from the protocol definitions: it writes and reads the
+same bytes.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,7 @@ RESPONSES = [(cls, version) for cls, version in ALL if cls.__name__.endswith("Re
 
 
 @pytest.mark.parametrize(("cls", "version"), ALL, ids=name_of)
-def test_kio_writes_the_bytes_we_write_and_we_read_what_it_wrote(
-    cls: type[Message], version: int
-) -> None:
+def test_kio_writes_the_same_bytes(cls: type[Message], version: int) -> None:
     theirs = kio_class(cls, version)
     for seed in range(15):
         ours = random_message(Random(seed), cls, version)
@@ -39,7 +39,7 @@ def test_kio_writes_the_bytes_we_write_and_we_read_what_it_wrote(
 
 
 @pytest.mark.parametrize(("cls", "version"), ALL, ids=name_of)
-def test_kio_reads_what_we_write(cls: type[Message], version: int) -> None:
+def test_kio_reads_our_bytes(cls: type[Message], version: int) -> None:
     theirs = kio_class(cls, version)
     for seed in range(100, 105):
         ours = random_message(Random(seed), cls, version)
@@ -50,9 +50,7 @@ def test_kio_reads_what_we_write(cls: type[Message], version: int) -> None:
 
 
 @pytest.mark.parametrize(("cls", "version"), REQUESTS, ids=name_of)
-def test_kio_writes_the_header_we_write_ahead_of_every_request(
-    cls: type[Message], version: int
-) -> None:
+def test_kio_writes_the_same_request_header(cls: type[Message], version: int) -> None:
     schema = kio_class(cls, version).__header_schema__
     values = {
         "request_api_key": cls.API_KEY,
@@ -69,9 +67,7 @@ def test_kio_writes_the_header_we_write_ahead_of_every_request(
 
 
 @pytest.mark.parametrize(("cls", "version"), RESPONSES, ids=name_of)
-def test_kio_writes_the_header_we_write_ahead_of_every_response(
-    cls: type[Message], version: int
-) -> None:
+def test_kio_writes_the_same_response_header(cls: type[Message], version: int) -> None:
     schema = kio_class(cls, version).__header_schema__
     buffer = BytesIO()
     entity_writer(schema)(buffer, schema(correlation_id=77))
@@ -99,7 +95,9 @@ def to_kio(ours: Any, theirs: Any) -> Any:
 
 
 def our_name(ours: Any, name: str) -> str:
-    """It drops units, keeps clear of built-in names and takes KRaft for two words."""
+    """Return our field name. kio drops units, avoids built-in names and splits KRaft into two
+    words.
+    """
     names = (name, name + "_ms", name.removesuffix("_"), name.replace("k_raft", "kraft"))
     return next(each for each in names if hasattr(ours, each))
 

@@ -9,14 +9,14 @@ from barnabas.wire.apis import APIS, KNOWN_APIS, UNSERVED_APIS, Api, ApiKey, api
 
 
 @pytest.mark.parametrize("api", KNOWN_APIS.values(), ids=lambda api: api.name)
-def test_table_agrees_with_the_message_classes(api: Api) -> None:
+def test_table_matches_message_classes(api: Api) -> None:
     for cls in (api.request, api.response):
         assert api.key == cls.API_KEY
         assert api.versions == cls.VERSIONS
         assert api.flexible_since == cls.FLEXIBLE_SINCE
 
 
-def test_served_versions_are_those_of_kafka_3_9() -> None:
+def test_served_versions_match_kafka_3_9() -> None:
     assert {api.name: api.versions[-1] for api in APIS.values()} == {
         "Produce": 11,
         "Fetch": 17,
@@ -53,7 +53,7 @@ def test_served_versions_are_those_of_kafka_3_9() -> None:
     assert all(api.versions[0] == 0 for api in APIS.values())
 
 
-def test_unserved_versions_are_those_of_kafka_3_9() -> None:
+def test_unserved_versions_match_kafka_3_9() -> None:
     assert {api.name: api.versions[-1] for api in UNSERVED_APIS.values()} == {
         "AlterConfigs": 2,
         "IncrementalAlterConfigs": 1,

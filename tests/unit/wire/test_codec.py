@@ -46,7 +46,7 @@ EMPTY = Inner()
 
 
 class Everything(Struct, frozen=True, kw_only=True):
-    """Every type there is; flexible from version 2 on."""
+    """Message with every field type, flexible since version 2."""
 
     API_KEY: ClassVar[int] = ApiKey.VOTE
     VERSIONS: ClassVar[range] = range(4)
@@ -103,19 +103,19 @@ FULL = Everything(
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_every_type_comes_back_as_it_went(version: int) -> None:
+def test_every_type_round_trips(version: int) -> None:
     assert decode(Everything, version, encode(FULL, version)) == FULL
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_nulls_and_emptiness_come_back_as_they_went(version: int) -> None:
+def test_null_and_empty_values_round_trip(version: int) -> None:
     empty = Everything()
     if version >= 1:
         empty = Everything(maybe_word=None, words=None)
     assert decode(Everything, version, encode(empty, version)) == empty
 
 
-def test_the_bytes_of_a_plain_message() -> None:
+def test_bytes_of_plain_message() -> None:
     small = Small(words=("ab", ""), raw=b"xyz", numbers=(1,))
     assert encode(small, 0) == (
         b"\x00\x00\x00\x02\x00\x02ab\x00\x00"  # two strings
@@ -124,12 +124,12 @@ def test_the_bytes_of_a_plain_message() -> None:
     )
 
 
-def test_the_bytes_of_a_flexible_message() -> None:
+def test_bytes_of_flexible_message() -> None:
     small = Small(words=("ab", ""), raw=b"xyz", numbers=(1,))
     assert encode(small, 1) == b"\x03\x03ab\x01\x04xyz\x02\x00\x00\x00\x00\x00\x00\x00\x01\x00"
 
 
-def test_a_field_outside_its_versions_is_not_sent_and_comes_back_as_its_default() -> None:
+def test_field_outside_its_versions_gets_its_default() -> None:
     sent = Everything(long=1000, old=2000)
     assert decode(Everything, 0, encode(sent, 0)).long == 7
     assert decode(Everything, 0, encode(sent, 0)).old == 2000
@@ -137,11 +137,11 @@ def test_a_field_outside_its_versions_is_not_sent_and_comes_back_as_its_default(
     assert decode(Everything, 2, encode(sent, 2)).old == 8
 
 
-def test_a_tagged_field_at_its_default_takes_no_room() -> None:
+def test_tagged_field_at_default_is_not_written() -> None:
     assert encode(Everything(), 3) == encode(Everything(), 2)
     tagged = Everything(tagged=5, tagged_inner=Inner(1, "t"))
     assert encode(tagged, 3).endswith(
-        b"\x02"  # two of them, in order of their tags
+        b"\x02"  # two tags, in ascending order
         b"\x00\x07\x00\x00\x00\x01\x02t\x00"
         b"\x01\x04\x00\x00\x00\x05"
     )
@@ -155,20 +155,20 @@ def test_unknown_tags_are_skipped() -> None:
     assert decode_from(Everything, 3, more) == (Everything(tagged=5), len(more))
 
 
-def test_bytes_come_back_as_views_into_the_data() -> None:
+def test_bytes_are_decoded_as_views() -> None:
     data = bytearray(encode(Small(raw=b"xyz"), 0))
     raw = decode(Small, 0, memoryview(data)).raw
     data[data.index(b"xyz")] = ord("X")
     assert bytes(raw) == b"Xyz"
 
 
-def test_bytes_behind_a_message_are_no_error() -> None:
+def test_trailing_bytes_are_ignored() -> None:
     data = b"ahead" + encode(FULL, 3) + b"\x00\x00\x00"
     assert decode_from(Everything, 3, data, 5) == (FULL, len(data) - 3)
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_every_truncation_is_refused(version: int) -> None:
+def test_every_truncation_is_rejected(version: int) -> None:
     data = encode(FULL, version)
     for size in range(len(data)):
         with pytest.raises(RemoteWireError):
@@ -182,20 +182,22 @@ def test_every_truncation_is_refused(version: int) -> None:
         (0, b"\x00\x00\x00\x00\x7f\xff\xff\xff"),  # size
         (0, b"\x00\x00\x00\x00\x00\x00\x00\x00\x7f\xff\xff\xff"),  # count of numbers
         (0, b"\xff\xff\xff\xfe"),  # neither a count nor null
-        (0, b"\xff\xff\xff\xff"),  # null where there is none
+        (0, b"\xff\xff\xff\xff"),  # null in a non-nullable field
         (0, b"\x00\x00\x00\x01\xff\xff"),
         (1, b"\xff\xff\xff\xff\x0f"),
         (1, b"\x01\xff\xff\xff\xff\x0f"),
         (1, b"\x01\x01\xff\xff\xff\xff\x0f"),
         (1, b"\x01\x01\x01\xff\xff\xff\xff\x0f"),  # number of tags
         (1, b"\x01\x01\x01\x01\x05\xff\xff\xff\xff\x0f"),  # size of a tag
-        (1, b"\x00"),  # null where there is none
+        (1, b"\x00"),  # null in a non-nullable field
         (1, b"\xff\xff\xff\xff\x1f"),  # more than 32 bits
         (1, b"\xff\xff\xff\xff\xff\x01"),  # more than five bytes
     ],
 )
-def test_impossible_sizes_are_refused_and_take_no_memory(version: int, data: bytes) -> None:
-    data += bytes(200_000)  # empty strings and zeros: a reader that did not count first would begin
+def test_impossible_sizes_are_rejected_without_allocation(version: int, data: bytes) -> None:
+    data += bytes(
+        200_000
+    )  # empty strings and zeros: a reader that does not check the count first would start to decode
     tracemalloc.start()
     try:
         with pytest.raises(RemoteWireError):
@@ -205,25 +207,25 @@ def test_impossible_sizes_are_refused_and_take_no_memory(version: int, data: byt
         tracemalloc.stop()
 
 
-def test_more_tags_than_anybody_sends_are_refused() -> None:
+def test_too_many_tags_are_rejected() -> None:
     body = encode(Small(), 1)[:-1]
     assert decode(Small, 1, body + b"\x80\x01" + b"\x09\x00" * 128) == Small()
     with pytest.raises(RemoteWireError):
         decode(Small, 1, body + b"\x81\x01" + b"\x09\x00" * 129)
 
 
-def test_a_known_tag_of_the_wrong_size_is_refused() -> None:
+def test_known_tag_of_wrong_size_is_rejected() -> None:
     data = encode(Everything(tagged=5), 3)
     with pytest.raises(RemoteWireError):
         decode(Everything, 3, data[:-5] + b"\x05\x00\x00\x00\x05\x00")
 
 
-def test_text_that_is_not_utf8_is_refused() -> None:
+def test_invalid_utf8_is_rejected() -> None:
     with pytest.raises(RemoteWireError):
         decode(Small, 0, b"\x00\x00\x00\x01\x00\x02\xff\xfe" + bytes(8))
 
 
-def test_a_version_that_does_not_exist_is_refused() -> None:
+def test_unknown_version_is_rejected() -> None:
     with pytest.raises(RemoteWireError):
         decode(Small, 2, bytes(20))
     with pytest.raises(LocalWireError):
@@ -237,15 +239,15 @@ def test_a_version_that_does_not_exist_is_refused() -> None:
         (Everything(word="x" * 40_000), 1),
         (Everything(word="x" * 40_000), 2),
         (Everything(word="\ud800"), 1),
-        (Everything(maybe_word=None), 0),  # null only from version 1 on
+        (Everything(maybe_word=None), 0),  # nullable since version 1
         (Everything(words=None), 0),
-        (Everything(must=True), 0),  # essential, and not in version 0
+        (Everything(must=True), 0),  # essential, but not in version 0
         (Everything(word=5), 1),  # type: ignore[arg-type]
         (Everything(numbers=("1",)), 1),  # type: ignore[arg-type]
         (Everything(inner=None), 1),  # type: ignore[arg-type]
     ],
 )
-def test_a_value_that_cannot_be_sent_is_our_error(value: Any, version: int) -> None:
+def test_unencodable_value_is_a_local_error(value: Any, version: int) -> None:
     with pytest.raises(LocalWireError):
         encode(value, version)
 
@@ -262,19 +264,19 @@ class SameNumbers(Struct, frozen=True, kw_only=True):
     raw: Annotated[Bytes, Since(1)] = b""
 
 
-def test_marks_with_the_same_number_are_told_apart() -> None:
+def test_marks_with_same_number_are_distinguished() -> None:
     assert encode(SameNumbers(raw=b"lost"), 0) == b"\x02u\x02n\x00"
     assert encode(SameNumbers(), 1) == b"\x02s\x02u\x02n\x01\x00"
     assert encode(SameNumbers(nullable=None), 2) == b"\x02s\x00\x01\x00"
 
 
 @given(st.integers(0, 0xFFFF_FFFF))
-def test_varints_come_back_as_they_went(number: int) -> None:
+def test_varints_round_trip(number: int) -> None:
     data = memoryview(uvarint(number) + b"\xff")
     assert read_uvarint32(data, 0) == (number, len(data) - 1)
 
 
 @given(st.integers(-1, 0xFFFF_FFFE))
-def test_compact_sizes_come_back_as_they_went(size: int) -> None:
+def test_compact_sizes_round_trip(size: int) -> None:
     data = memoryview(compact_size(size))
     assert read_compact_size(data, 0) == (size, len(data))

@@ -18,18 +18,18 @@ TEXT = b"one line of a log, much like the next one\n" * 5_000
 
 @pytest.mark.parametrize("codec", list(Compression))
 @pytest.mark.parametrize("data", [b"", b"a", TEXT, bytes(range(256)) * 700])
-def test_what_was_compressed_comes_back(codec: Compression, data: bytes) -> None:
-    packed = compress(codec, data)
-    assert decompress(codec, packed, limit=1 << 20) == data
-    assert decompress(codec, memoryview(packed), limit=1 << 20) == data
+def test_compressed_data_round_trips(codec: Compression, data: bytes) -> None:
+    compressed = compress(codec, data)
+    assert decompress(codec, compressed, limit=1 << 20) == data
+    assert decompress(codec, memoryview(compressed), limit=1 << 20) == data
 
 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
-def test_a_level_is_heeded(codec: Compression) -> None:
+def test_compression_level_is_used(codec: Compression) -> None:
     assert decompress(codec, compress(codec, TEXT, level=3), limit=1 << 20) == TEXT
 
 
-def test_raw_snappy_as_librdkafka_sends_it_is_read() -> None:
+def test_raw_snappy_of_librdkafka_is_read() -> None:
     raw = bytes(cramjam.snappy.compress_raw(TEXT))
     assert decompress(Compression.SNAPPY, raw, limit=1 << 20) == TEXT
 
@@ -39,32 +39,32 @@ def test_lz4_frames_of_linked_blocks_are_read() -> None:
     assert decompress(Compression.LZ4, linked, limit=1 << 20) == TEXT
 
 
-def test_our_lz4_blocks_are_independent_because_java_reads_no_others() -> None:
+def test_our_lz4_blocks_are_independent_as_java_requires() -> None:
     flags = compress(Compression.LZ4, TEXT)[4]
     assert flags & 0x20
 
 
-def test_zstd_without_a_content_size_is_read() -> None:
+def test_zstd_without_content_size_is_read() -> None:
     stream = cramjam.zstd.Compressor()
     stream.compress(TEXT)
     assert decompress(Compression.ZSTD, bytes(stream.finish()), limit=1 << 20) == TEXT
 
 
 def test_gzip_of_several_members_is_read() -> None:
-    packed = gzip.compress(b"one ") + gzip.compress(b"two")
-    assert decompress(Compression.GZIP, packed, limit=100) == b"one two"
+    compressed = gzip.compress(b"one ") + gzip.compress(b"two")
+    assert decompress(Compression.GZIP, compressed, limit=100) == b"one two"
 
 
 @pytest.mark.parametrize("codec", list(Compression))
-def test_the_limit_is_exact(codec: Compression) -> None:
-    packed = compress(codec, TEXT)
-    assert decompress(codec, packed, limit=len(TEXT)) == TEXT
+def test_size_limit_is_exact(codec: Compression) -> None:
+    compressed = compress(codec, TEXT)
+    assert decompress(codec, compressed, limit=len(TEXT)) == TEXT
     with pytest.raises(RemoteWireError, match="more than"):
-        decompress(codec, packed, limit=len(TEXT) - 1)
+        decompress(codec, compressed, limit=len(TEXT) - 1)
 
 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.ZSTD])
-def test_a_bomb_is_refused_by_its_ratio_before_its_memory_is_taken(codec: Compression) -> None:
+def test_decompression_bomb_is_rejected_before_allocation(codec: Compression) -> None:
     bomb = compress(codec, bytes(100 << 20), level=9)
     tracemalloc.start()
     try:
@@ -75,43 +75,41 @@ def test_a_bomb_is_refused_by_its_ratio_before_its_memory_is_taken(codec: Compre
         tracemalloc.stop()
 
 
-def test_a_snappy_block_that_claims_gigabytes_is_not_believed() -> None:
+def test_snappy_block_with_false_size_is_rejected() -> None:
     with pytest.raises(RemoteWireError):
         decompress(Compression.SNAPPY, b"\xff\xff\xff\xff\x0f" + b"abc", limit=1 << 40)
     with pytest.raises(RemoteWireError, match="claim"):
         decompress(Compression.SNAPPY, b"\x80\x80\x80\x04" + b"abc", limit=1 << 40)
     with pytest.raises(RemoteWireError, match="claim") as caught:
         decompress(Compression.SNAPPY, b"\x80\x80\x80\x04" + b"abc", limit=1_000)
-    assert not isinstance(caught.value, LimitExceeded)  # it is a lie, not too much
+    assert not isinstance(caught.value, LimitExceeded)  # a false size, not an oversized block
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_truncated_block_is_refused(codec: Compression) -> None:
-    packed = compress(codec, TEXT)
+def test_truncated_block_is_rejected(codec: Compression) -> None:
+    compressed = compress(codec, TEXT)
     with pytest.raises(RemoteWireError):
-        decompress(codec, packed[:-3], limit=1 << 20)
+        decompress(codec, compressed[:-3], limit=1 << 20)
 
 
 @given(st.sampled_from(CODECS), st.binary(max_size=200))
 @settings(max_examples=200)
-def test_garbage_is_refused_or_read_but_never_breaks_the_reader(
-    codec: Compression, data: bytes
-) -> None:
+def test_random_bytes_are_rejected_or_decompressed(codec: Compression, data: bytes) -> None:
     with contextlib.suppress(RemoteWireError):
         assert len(decompress(codec, data, limit=1 << 20)) <= 1 << 20
 
 
-def test_behind_the_last_member_of_gzip_and_the_first_frame_of_lz4_is_nothing() -> None:
+def test_trailing_bytes_after_gzip_and_lz4_are_ignored() -> None:
     for codec in (Compression.GZIP, Compression.LZ4):
-        packed = compress(codec, TEXT)
-        for rest in (b"\0", b"this is not packed by anything", b"\x1f\x8b"):
-            assert decompress(codec, packed + rest, limit=1 << 20) == TEXT
+        compressed = compress(codec, TEXT)
+        for rest in (b"\0", b"not compressed at all", b"\x1f\x8b"):
+            assert decompress(codec, compressed + rest, limit=1 << 20) == TEXT
     twice = compress(Compression.LZ4, TEXT) + compress(Compression.LZ4, b"more")
     assert decompress(Compression.LZ4, twice, limit=1 << 20) == TEXT
 
 
 @pytest.mark.parametrize("checksum", [False, True])
-def test_the_end_of_an_lz4_frame_is_found(checksum: bool) -> None:
+def test_end_of_lz4_frame_is_found(checksum: bool) -> None:
     data = bytes(range(256)) * 2_000 + TEXT
     stream = cramjam.lz4.Compressor(content_checksum=checksum, block_linked=False)
     stream.compress(data)
@@ -120,14 +118,14 @@ def test_the_end_of_an_lz4_frame_is_found(checksum: bool) -> None:
     assert decompress(Compression.LZ4, frame + b"\xff", limit=1 << 20) == data
 
 
-def test_snappy_may_have_another_head_between_its_blocks() -> None:
-    packed = compress(Compression.SNAPPY, TEXT)
-    assert decompress(Compression.SNAPPY, packed + packed, limit=1 << 20) == TEXT + TEXT
-    assert decompress(Compression.SNAPPY, packed + b"\0\0\0", limit=1 << 20) == TEXT
+def test_snappy_may_repeat_its_header_between_blocks() -> None:
+    compressed = compress(Compression.SNAPPY, TEXT)
+    assert decompress(Compression.SNAPPY, compressed + compressed, limit=1 << 20) == TEXT + TEXT
+    assert decompress(Compression.SNAPPY, compressed + b"\0\0\0", limit=1 << 20) == TEXT
 
 
 @pytest.mark.parametrize("codec", [Compression.LZ4, Compression.ZSTD, Compression.SNAPPY])
-def test_more_than_there_is_room_for_is_unpacked_all_the_same(codec: Compression) -> None:
+def test_output_buffer_grows_as_needed(codec: Compression) -> None:
     data = bytes(5 << 20)
     assert decompress(codec, compress(codec, data), limit=1 << 25) == data
     assert decompress(codec, compress(codec, TEXT), limit=1 << 25) == TEXT

@@ -1,4 +1,6 @@
-"""What members of a group tell each other, held against kio, a codec generated from the protocol's description."""
+"""Messages between group members, compared with kio, a codec generated from the protocol
+definitions.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ VERSIONS = range(LATEST_VERSION + 1)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_kio_writes_the_subscription_we_write(version: int) -> None:
+def test_kio_writes_the_same_subscription(version: int) -> None:
     for seed in range(15):
         ours = random_message(Random(seed), ConsumerSubscription, version)
         golden = kio_bytes(ours, "subscription", version)
@@ -39,7 +41,7 @@ def test_kio_writes_the_subscription_we_write(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_kio_writes_the_assignment_we_write(version: int) -> None:
+def test_kio_writes_the_same_assignment(version: int) -> None:
     for seed in range(15):
         ours = random_message(Random(seed), ConsumerAssignment, version)
         golden = kio_bytes(ours, "assignment", version)
@@ -48,28 +50,28 @@ def test_kio_writes_the_assignment_we_write(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_kafka_python_reads_what_we_say(version: int) -> None:
-    said = ConsumerSubscription(("orders", "bills"), b"abc")
-    theirs = ConsumerProtocolSubscription.decode(encode_subscription(said, version))
+def test_kafka_python_reads_our_messages(version: int) -> None:
+    subscription = ConsumerSubscription(("orders", "bills"), b"abc")
+    theirs = ConsumerProtocolSubscription.decode(encode_subscription(subscription, version))
     assert (theirs.topics, theirs.user_data) == (["orders", "bills"], b"abc")
-    given = ConsumerAssignment((TopicPartitions("orders", (0, 2)),), b"")
-    theirs = ConsumerProtocolAssignment.decode(encode_assignment(given, version))
+    assignment = ConsumerAssignment((TopicPartitions("orders", (0, 2)),), b"")
+    theirs = ConsumerProtocolAssignment.decode(encode_assignment(assignment, version))
     (one,) = theirs.assigned_partitions
     assert (one.topic, one.partitions) == ("orders", [0, 2])
 
 
-def test_a_version_of_the_future_is_read_as_the_newest_known() -> None:
-    said = ConsumerSubscription(("orders",), None, (TopicPartitions("orders", (1,)),), 7, "rack-a")
-    data = VERSION.pack(9) + encode_subscription(said)[2:] + b"what comes after"
-    assert decode_subscription(data) == said
+def test_future_version_is_read_as_newest_known() -> None:
+    subscription = ConsumerSubscription(("orders",), None, (TopicPartitions("orders", (1,)),), 7, "rack-a")
+    data = VERSION.pack(9) + encode_subscription(subscription)[2:] + b"what comes after"
+    assert decode_subscription(data) == subscription
 
 
-def test_nothing_is_the_assignment_of_a_member_that_got_nothing() -> None:
+def test_empty_bytes_are_an_empty_assignment() -> None:
     assert decode_assignment(b"") == ConsumerAssignment()
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00", b"\xff\xff\x00\x00", b"\x00\x00\x00\x00\x00\x09"])
-def test_bytes_that_are_no_subscription_are_refused(data: bytes) -> None:
+def test_invalid_subscription_is_rejected(data: bytes) -> None:
     with pytest.raises(RemoteWireError):
         decode_subscription(data)
 

@@ -30,13 +30,13 @@ record_lists = st.lists(st.tuples(times, values, values, headers), min_size=1, m
 )
 
 
-def plain(count: int, value: bytes = b"some value", *, step: int = 1) -> bytes:
+def plain_batch(count: int, value: bytes = b"some value", *, step: int = 1) -> bytes:
     return build_batch([Record(n, NOW + n * step, b"key", value) for n in range(count)])
 
 
 @given(record_lists)
 @settings(max_examples=300)
-def test_whatever_a_producer_sends_is_taken(sent: list[Record]) -> None:
+def test_records_of_any_producer_are_accepted(sent: list[Record]) -> None:
     batch = build_batch(sent)
     header = read_header(batch)
     for ignore_lengths in (False, True):
@@ -54,10 +54,10 @@ def test_whatever_a_producer_sends_is_taken(sent: list[Record]) -> None:
 
 @given(st.data())
 @settings(max_examples=300)
-def test_what_is_damaged_is_refused_or_read_but_never_breaks_the_reader(
+def test_corrupt_records_are_rejected_or_read(
     data: st.DataObject,
 ) -> None:
-    batch = bytearray(plain(data.draw(st.integers(1, 12)), b"bd\0" * 5))
+    batch = bytearray(plain_batch(data.draw(st.integers(1, 12)), b"bd\0" * 5))
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(HEADER_SIZE, len(batch) - 1))
         batch[at] = data.draw(st.integers(0, 255))
@@ -74,7 +74,7 @@ def test_what_is_damaged_is_refused_or_read_but_never_breaks_the_reader(
         assert len(found) == header.count
 
 
-def test_a_length_is_held_against_the_fields_unless_told_otherwise() -> None:
+def test_record_length_is_checked_against_fields_by_default() -> None:
     fields = b"\0\0\0" + varint(-1) + varint(1) + b"v" + varint(0)
     body = varint(len(fields) + 3) + fields
     with pytest.raises(RemoteWireError, match="are left"):
@@ -86,24 +86,24 @@ def test_a_length_is_held_against_the_fields_unless_told_otherwise() -> None:
         list(walk_records(body + bytes(3), 1, ignore_lengths=True))
 
 
-def test_a_length_that_does_not_end_is_told_from_the_rest() -> None:
+def test_endless_length_has_its_own_error() -> None:
     with pytest.raises(InvalidRecordLength):
         list(walk_records(b"\xff" * 5 + b"\1", 1))
     with pytest.raises(RemoteWireError, match="32 bits"):
         list(walk_records(varint(20) + b"\0\0" + b"\xff" * 5 + b"\1" + bytes(20), 1))
 
 
-def test_a_walk_goes_on_behind_what_is_known() -> None:
-    body = plain(20)[HEADER_SIZE:]
-    all_of_them = list(walk_records(body, 20))
-    assert list(walk_records(body, 20, start=SkimResult(7, all_of_them[6].end))) == all_of_them[7:]
+def test_walk_continues_after_skimmed_records() -> None:
+    body = plain_batch(20)[HEADER_SIZE:]
+    all_records = list(walk_records(body, 20))
+    assert list(walk_records(body, 20, start=SkimResult(7, all_records[6].end))) == all_records[7:]
     assert list(walk_records(body, 20, start=SkimResult(20, len(body)))) == []
     with pytest.raises(RemoteWireError, match="trailing"):
         list(walk_records(body + b"\0", 20, start=SkimResult(20, len(body))))
 
 
-def test_a_walk_ends_when_it_has_seen_enough() -> None:
-    body = plain(20)[HEADER_SIZE:]
+def test_walk_stops_at_its_limit() -> None:
+    body = plain_batch(20)[HEADER_SIZE:]
     assert len(list(walk_records(body, 20, limit=20))) == 20
     with pytest.raises(LimitExceeded):
         list(walk_records(body, 20, limit=19))

@@ -1,4 +1,6 @@
-"""What a version cannot say is refused, where dropping it would make the request mean something else."""
+"""Values that a version cannot express are rejected if dropping them would change the meaning of a
+request.
+"""
 
 from __future__ import annotations
 
@@ -113,7 +115,7 @@ NEW_SHAPES = [
 
 
 @pytest.mark.parametrize(("message", "versions"), OLD_SHAPES + NEW_SHAPES)
-def test_a_message_is_written_in_the_versions_that_can_say_it_and_in_no_other(
+def test_message_is_written_only_in_versions_that_can_express_it(
     message: Message, versions: range
 ) -> None:
     for version in type(message).VERSIONS:
@@ -125,7 +127,7 @@ def test_a_message_is_written_in_the_versions_that_can_say_it_and_in_no_other(
                 encode(message, version)
 
 
-def test_what_an_old_version_does_without_is_left_out_in_silence() -> None:
+def test_optional_fields_are_dropped_in_old_versions() -> None:
     partition = LeaderAndIsrPartitionState(
         partition_index=3, leader=1, isr=(1,), replicas=(1, 2), adding_replicas=(2,), is_new=True
     )
@@ -143,7 +145,7 @@ def test_what_an_old_version_does_without_is_left_out_in_silence() -> None:
     assert not oldest.ungrouped_partition_states[0].is_new
 
 
-def test_an_election_in_the_oldest_version_is_a_preferred_one() -> None:
+def test_elect_leaders_v0_is_a_preferred_election() -> None:
     request = ElectLeadersRequest(topic_partitions=None)
     read = decode(ElectLeadersRequest, 0, encode(request, 0))
     assert read == request

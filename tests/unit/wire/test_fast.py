@@ -1,4 +1,6 @@
-"""The hand-written paths against the compiler: the same values, the same bytes, the same refusals, in every version."""
+"""Hand-written encoders and decoders against the compiled ones: same values, bytes and rejections
+in every version.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ EVERY_DECODER = [(cls, fast, version) for cls, fast in DECODERS for version in c
 
 
 @pytest.mark.parametrize(("cls", "fast", "version"), EVERY_DECODER, ids=name_of)
-def test_the_fast_decoder_reads_what_the_compiler_wrote(
+def test_fast_decoder_reads_compiled_encoding(
     cls: type[Any], fast: Callable[[int, memoryview, int], Message], version: int
 ) -> None:
     for seed in range(40):
@@ -60,7 +62,7 @@ def test_the_fast_decoder_reads_what_the_compiler_wrote(
 
 
 @pytest.mark.parametrize(("cls", "fast", "version"), EVERY_DECODER, ids=name_of)
-def test_the_fast_decoder_refuses_what_the_compiler_refuses(
+def test_fast_decoder_rejects_same_bytes_as_compiled_one(
     cls: type[Any], fast: Callable[[int, memoryview, int], Message], version: int
 ) -> None:
     random = Random(3)
@@ -78,7 +80,7 @@ def test_the_fast_decoder_refuses_what_the_compiler_refuses(
 
 @quick
 @given(st.sampled_from(EVERY_DECODER), st.binary(max_size=120))
-def test_random_bytes_fare_the_same_on_both_paths(
+def test_both_decoders_treat_random_bytes_alike(
     case: tuple[type[Any], Callable[[int, memoryview, int], Message], int], data: bytes
 ) -> None:
     cls, fast, version = case
@@ -97,7 +99,7 @@ def outcome(
 
 
 @pytest.mark.parametrize(("cls", "fast"), DECODERS, ids=name_of)
-def test_a_version_that_does_not_exist_is_refused(
+def test_unknown_version_is_rejected(
     cls: type[Any], fast: Callable[[int, memoryview, int], Message]
 ) -> None:
     with pytest.raises(RemoteWireError):
@@ -105,7 +107,7 @@ def test_a_version_that_does_not_exist_is_refused(
 
 
 @pytest.mark.parametrize("version", [7, 11])
-def test_produced_records_are_views_and_not_copies(version: int) -> None:
+def test_produced_records_are_views(version: int) -> None:
     partitions = (PartitionProduceData(0, b"records"), PartitionProduceData(1, None))
     request = ProduceRequest(acks=1, timeout_ms=1, topic_data=(TopicProduceData("t", partitions),))
     data = bytearray(encode(request, version))
@@ -114,7 +116,7 @@ def test_produced_records_are_views_and_not_copies(version: int) -> None:
     assert records == b"Records"
 
 
-def test_tags_behind_a_fetched_partition_are_skipped_too() -> None:
+def test_tags_after_fetch_partition_are_skipped() -> None:
     partition = FetchPartition(1, 2, 3, 4, 5, 6)
     topics = (FetchTopic("t", ZERO_ID, (partition, partition)),)
     request = FetchRequest(max_wait_ms=1, min_bytes=1, topics=topics)
@@ -125,11 +127,11 @@ def test_tags_behind_a_fetched_partition_are_skipped_too() -> None:
     assert decode_fetch(12, memoryview(tagged)) == request
 
 
-# ---- responses ------------------------------------------------------------------------------------------------
+# ---- responses
 
 
 @pytest.mark.parametrize("version", ProduceResponse.VERSIONS)
-def test_a_fast_produce_response_has_the_compilers_bytes(version: int) -> None:
+def test_fast_produce_response_equals_compiled_one(version: int) -> None:
     for seed in range(40):
         response: ProduceResponse = random_message(Random(seed), ProduceResponse, version)
         assert produce_response(version, response) == encode(response, version)
@@ -145,19 +147,19 @@ def produce_response(version: int, response: ProduceResponse) -> bytes:
     )
 
 
-class Slice(NamedTuple):
-    """Stands for a run of bytes in a file: it knows its size and is never looked into."""
+class FakeSlice(NamedTuple):
+    """Stands for a slice of a file: it has a size and is never read."""
 
     data: bytes
     size: int
 
 
 def bytes_of(part: Any) -> bytes:
-    return part.data if isinstance(part, Slice) else bytes(part)
+    return part.data if isinstance(part, FakeSlice) else bytes(part)
 
 
 @pytest.mark.parametrize("version", FetchResponse.VERSIONS)
-def test_a_fast_fetch_response_has_the_compilers_bytes(version: int) -> None:
+def test_fast_fetch_response_equals_compiled_one(version: int) -> None:
     for seed in range(40):
         random = Random(seed)
         response = without_null_records(random_message(random, FetchResponse, version))
@@ -167,7 +169,7 @@ def test_a_fast_fetch_response_has_the_compilers_bytes(version: int) -> None:
                 FetchedTopic(
                     topic.topic,
                     topic.topic_id,
-                    [fetched(random, partition) for partition in topic.partitions],
+                    [as_fetched(random, partition) for partition in topic.partitions],
                 )
                 for topic in response.responses
             ],
@@ -182,7 +184,7 @@ def test_a_fast_fetch_response_has_the_compilers_bytes(version: int) -> None:
 
 
 def without_null_records(response: FetchResponse) -> FetchResponse:
-    """A broker has no null records to send; neither has the fast path."""
+    """Replace null records: a broker never sends them, and the fast path has none."""
     return FetchResponse(
         throttle_time_ms=response.throttle_time_ms,
         error_code=response.error_code,
@@ -200,17 +202,17 @@ def without_null_records(response: FetchResponse) -> FetchResponse:
     )
 
 
-def fetched(random: Random, partition: Any) -> FetchedPartition:
-    """The same partition, its records in up to three parts of different kinds."""
+def as_fetched(random: Random, partition: Any) -> FetchedPartition:
+    """Return the same partition with its records in up to three parts of different kinds."""
     values = partition._asdict()
     records: bytes = values.pop("records")
     cut = random.randint(0, len(records))
-    middle = Slice(records[cut : cut + 10], len(records[cut : cut + 10]))
+    middle = FakeSlice(records[cut : cut + 10], len(records[cut : cut + 10]))
     parts: list[Any] = [records[:cut], middle, memoryview(records)[cut + 10 :]]
     return FetchedPartition(**values, parts=parts if records else (), size=len(records))
 
 
-def test_record_data_passes_through_a_fetch_response_untouched() -> None:
+def test_fetch_response_does_not_copy_records() -> None:
     records = b"r" * 1000
     partition = FetchedPartition(0, parts=(records,), size=1000)
     parts, _ = encode_fetch_response(12, [FetchedTopic("t", ZERO_ID, [partition])])
@@ -218,7 +220,7 @@ def test_record_data_passes_through_a_fetch_response_untouched() -> None:
     assert len(parts) == 3
 
 
-def test_a_fetch_response_that_cannot_be_sent_is_our_error() -> None:
+def test_unencodable_fetch_response_is_a_local_error() -> None:
     for version, partition, session_id in (
         (18, FetchedPartition(0), 0),
         (6, FetchedPartition(0), 5),
@@ -232,7 +234,7 @@ def test_a_fetch_response_that_cannot_be_sent_is_our_error() -> None:
 
 
 @pytest.mark.parametrize("version", MetadataResponse.VERSIONS)
-def test_a_metadata_response_joined_from_topics_has_the_compilers_bytes(version: int) -> None:
+def test_metadata_response_from_topic_blobs_equals_compiled_one(version: int) -> None:
     for seed in range(40):
         response: MetadataResponse = random_message(Random(seed), MetadataResponse, version)
         assert metadata_response(version, response) == encode(response, version)
@@ -259,7 +261,7 @@ def metadata_response(version: int, response: MetadataResponse) -> bytes:
     )
 
 
-def test_metadata_that_cannot_be_sent_is_our_error() -> None:
+def test_unencodable_metadata_is_a_local_error() -> None:
     partition = MetadataResponsePartition(0, 2**40, 0)
     with pytest.raises(LocalWireError):
         encode_metadata_topic(12, MetadataResponseTopic(0, "t", partitions=(partition,)))
@@ -267,8 +269,6 @@ def test_metadata_that_cannot_be_sent_is_our_error() -> None:
 
 @quick
 @given(st.sampled_from(ProduceResponse.VERSIONS), randoms)
-def test_produce_responses_of_any_shape_have_the_compilers_bytes(
-    version: int, random: Random
-) -> None:
+def test_random_produce_responses_equal_compiled_ones(version: int, random: Random) -> None:
     response: ProduceResponse = random_message(random, ProduceResponse, version)
     assert produce_response(version, response) == encode(response, version)

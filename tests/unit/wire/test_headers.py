@@ -28,11 +28,11 @@ UNSERVED = [(api.key, version) for api in UNSERVED_APIS.values() for version in 
     st.none() | st.text(max_size=300),
     st.binary(max_size=20),
 )
-def test_a_request_header_comes_back_as_it_went(
+def test_request_header_round_trips(
     known: tuple[int, int], correlation_id: int, client_id: str | None, body: bytes
 ) -> None:
     if known == (7, 0):
-        client_id = None  # the one request that has none
+        client_id = None  # ControlledShutdown v0 has no client id
     header = RequestHeader(*known, correlation_id, client_id)
     data = encode_request_header(header)
     assert decode_request_header(memoryview(data + body)) == (header, len(data))
@@ -40,7 +40,7 @@ def test_a_request_header_comes_back_as_it_went(
 
 
 @pytest.mark.parametrize("unserved", UNSERVED)
-def test_the_header_of_a_request_that_is_not_served_can_be_read_too(
+def test_header_of_unserved_request_is_read(
     unserved: tuple[int, int],
 ) -> None:
     header = RequestHeader(*unserved, 42, "broker-1")
@@ -54,7 +54,7 @@ def test_the_header_of_a_request_that_is_not_served_can_be_read_too(
 
 @pytest.mark.parametrize("version", [8, 9])
 @pytest.mark.parametrize("client_id", ["rdkafka", "", None])
-def test_kafka_python_writes_the_same_request_header(version: int, client_id: str | None) -> None:
+def test_kafka_python_writes_same_request_header(version: int, client_id: str | None) -> None:
     request = MetadataRequest(version=version, topics=[])
     request.with_header(correlation_id=77, client_id=client_id)
     golden = request.encode_header(flexible=version >= 9)
@@ -64,7 +64,7 @@ def test_kafka_python_writes_the_same_request_header(version: int, client_id: st
 
 
 @pytest.mark.parametrize("version", [8, 9])
-def test_kafka_python_writes_the_same_response_header(version: int) -> None:
+def test_kafka_python_writes_same_response_header(version: int) -> None:
     response = MetadataResponse(version=version)
     response.with_header(correlation_id=77)
     golden = response.encode_header(flexible=version >= 9)
@@ -73,7 +73,7 @@ def test_kafka_python_writes_the_same_response_header(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_an_api_versions_response_never_has_tags_in_its_header(version: int) -> None:
+def test_api_versions_response_header_has_no_tags(version: int) -> None:
     response = ApiVersionsResponse(version=version)
     response.with_header(correlation_id=77)
     golden = response.encode_header(flexible=version >= 3)
@@ -82,7 +82,7 @@ def test_an_api_versions_response_never_has_tags_in_its_header(version: int) -> 
 
 
 @pytest.mark.parametrize("known", [(18, 99), (18, -1), (999, 0), (-1, -1), (0, 12)])
-def test_an_unknown_key_or_version_can_still_be_answered(known: tuple[int, int]) -> None:
+def test_header_of_unknown_request_can_be_answered(known: tuple[int, int]) -> None:
     data = struct.pack(">hhi", *known, 42) + b"whatever\xff"
     header, body = decode_request_header(memoryview(data))
     assert header == RequestHeader(*known, 42)
@@ -90,7 +90,7 @@ def test_an_unknown_key_or_version_can_still_be_answered(known: tuple[int, int])
     assert body == len(data)
 
 
-def test_tags_in_a_request_header_are_skipped() -> None:
+def test_tags_in_request_header_are_skipped() -> None:
     data = encode_request_header(RequestHeader(3, 12, 5, "c"))[:-1] + b"\x02\x00\x01z\x07\x00body"
     header, body = decode_request_header(memoryview(data))
     assert header == RequestHeader(3, 12, 5, "c")
@@ -98,7 +98,7 @@ def test_tags_in_a_request_header_are_skipped() -> None:
 
 
 @pytest.mark.parametrize("known", [(3, 8), (3, 12)])
-def test_every_truncation_of_a_header_is_refused(known: tuple[int, int]) -> None:
+def test_every_truncation_of_header_is_rejected(known: tuple[int, int]) -> None:
     data = encode_request_header(RequestHeader(*known, 5, "client"))
     for size in range(len(data)):
         with pytest.raises(RemoteWireError):
@@ -110,7 +110,7 @@ def test_every_truncation_of_a_header_is_refused(known: tuple[int, int]) -> None
 
 
 @given(st.binary(max_size=40))
-def test_random_bytes_are_a_header_or_are_refused(data: bytes) -> None:
+def test_random_bytes_are_a_header_or_rejected(data: bytes) -> None:
     for ahead in (b"", b"\x00\x03\x00\x0c", b"\x00\x03\x00\x01"):
         with suppress(RemoteWireError):
             decode_request_header(memoryview(ahead + data))
@@ -118,13 +118,13 @@ def test_random_bytes_are_a_header_or_are_refused(data: bytes) -> None:
         decode_response_header(3, 12, memoryview(data))
 
 
-def test_a_client_id_that_is_no_text_is_refused() -> None:
+def test_invalid_client_id_is_rejected() -> None:
     for client_id in (b"\x00\x01\xff", b"\xff\xfe", b"\x00\x05abc"):
         with pytest.raises(RemoteWireError):
             decode_request_header(memoryview(struct.pack(">hhi", 3, 1, 0) + client_id))
 
 
-def test_a_client_id_that_does_not_fit_is_our_error() -> None:
+def test_unencodable_client_id_is_a_local_error() -> None:
     for client_id in ("x" * 40_000, "\ud800"):
         with pytest.raises(LocalWireError):
             encode_request_header(RequestHeader(3, 1, 0, client_id))

@@ -23,9 +23,7 @@ randoms = st.randoms(use_true_random=False)
 
 @settings(max_examples=300)
 @given(cases, randoms)
-def test_every_message_comes_back_as_it_went(
-    case: tuple[type[Message], int], random: Random
-) -> None:
+def test_every_message_round_trips(case: tuple[type[Message], int], random: Random) -> None:
     cls, version = case
     message = random_message(random, cls, version)
     data = encode(message, version)
@@ -33,7 +31,7 @@ def test_every_message_comes_back_as_it_went(
 
 
 @pytest.mark.parametrize(("cls", "version"), ALL, ids=name_of)
-def test_every_truncation_of_a_message_is_refused(cls: type[Message], version: int) -> None:
+def test_every_truncation_of_message_is_rejected(cls: type[Message], version: int) -> None:
     random = Random(1)
     samples = (encode(random_message(random, cls, version, most=2), version) for _ in range(60))
     data = max((each for each in samples if len(each) < 400), key=len)
@@ -44,7 +42,7 @@ def test_every_truncation_of_a_message_is_refused(cls: type[Message], version: i
 
 @settings(max_examples=1000)
 @given(cases, st.binary(max_size=200))
-def test_random_bytes_are_a_message_or_are_refused(
+def test_random_bytes_are_a_message_or_rejected(
     case: tuple[type[Message], int], data: bytes
 ) -> None:
     cls, version = case
@@ -54,7 +52,7 @@ def test_random_bytes_are_a_message_or_are_refused(
 
 @settings(max_examples=1000)
 @given(cases, st.binary(max_size=100))
-def test_a_frame_of_random_bytes_is_a_request_or_is_refused(
+def test_random_frame_is_a_request_or_rejected(
     case: tuple[type[Message], int], data: bytes
 ) -> None:
     cls, version = case
@@ -65,7 +63,7 @@ def test_a_frame_of_random_bytes_is_a_request_or_is_refused(
                 decode(APIS[header.api_key].request, header.api_version, frame, body)
 
 
-def test_memory_stays_in_proportion_to_the_bytes_received() -> None:
+def test_memory_is_proportional_to_received_bytes() -> None:
     count = 50_000
     frame = uvarint(count + 1) + b"\x01\x00" * count + bytes(4)  # topics without a name
     tracemalloc.start()
@@ -79,7 +77,7 @@ def test_memory_stays_in_proportion_to_the_bytes_received() -> None:
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=name_of)
-def test_a_message_with_some_bytes_changed_is_read_or_refused(cls: type[Message]) -> None:
+def test_message_with_changed_bytes_is_read_or_rejected(cls: type[Message]) -> None:
     random = Random(2)
     for _ in range(300):
         version = random.choice(cls.VERSIONS)

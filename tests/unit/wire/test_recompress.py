@@ -22,7 +22,7 @@ RECORDS = [
 
 @pytest.mark.parametrize("source", Compression)
 @pytest.mark.parametrize("target", Compression)
-def test_a_batch_keeps_its_records_and_its_producer(
+def test_recompressed_batch_keeps_records_and_producer(
     source: Compression, target: Compression
 ) -> None:
     batch = memoryview(
@@ -32,29 +32,31 @@ def test_a_batch_keeps_its_records_and_its_producer(
             )
         )
     )
-    packed, header = recompress(batch, read_header(batch), target, level=None, limit=1 << 20)
+    recompressed, header = recompress(batch, read_header(batch), target, level=None, limit=1 << 20)
     assert header.compression == target
-    assert header.size == len(packed)
-    assert crc_is_valid(packed, 0, header)
+    assert header.size == len(recompressed)
+    assert crc_is_valid(recompressed, 0, header)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 1, 3)
-    assert list(records(packed)) == RECORDS
+    assert list(records(recompressed)) == RECORDS
 
 
-def renumbered(batch: bytes, count: int) -> list[int]:
+def recompressed_deltas(batch: bytes, count: int) -> list[int]:
     header = read_header(batch)._replace(count=count, last_offset_delta=count - 1)
-    packed, _ = recompress(memoryview(batch), header, Compression.NONE, level=None, limit=1 << 20)
-    outlines = walk_records(packed[HEADER_SIZE:], count)
+    recompressed, _ = recompress(
+        memoryview(batch), header, Compression.NONE, level=None, limit=1 << 20
+    )
+    outlines = walk_records(recompressed[HEADER_SIZE:], count)
     return [outline.offset_delta for outline in outlines]
 
 
-def test_records_that_are_numbered_wrongly_are_numbered_as_they_stand() -> None:
+def test_wrong_offset_deltas_are_renumbered() -> None:
     odd = [record._replace(offset=record.offset * 3) for record in RECORDS]
-    assert renumbered(build_batch(odd, compression=Compression.LZ4), 50) == list(range(50))
+    assert recompressed_deltas(build_batch(odd, compression=Compression.LZ4), 50) == list(range(50))
 
 
-def test_records_that_are_not_as_many_as_announced_are_not_packed_again() -> None:
+def test_wrong_record_count_is_not_recompressed() -> None:
     batch = build_batch(RECORDS, compression=Compression.LZ4)
     with pytest.raises(RemoteWireError):
-        renumbered(batch, 51)
+        recompressed_deltas(batch, 51)
     with pytest.raises(RemoteWireError):
-        renumbered(batch, 49)
+        recompressed_deltas(batch, 49)

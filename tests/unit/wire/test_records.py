@@ -46,20 +46,20 @@ record_lists = st.lists(
 ).map(lambda rows: [Record(offset, *row) for offset, row in enumerate(rows)])
 
 
-def changed(
-    batch: bytes | memoryview, position: int, form: str, value: int, *, sum_again: bool = True
+def patch(
+    batch: bytes | memoryview, position: int, form: str, value: int, *, fix_crc: bool = True
 ) -> memoryview:
-    """A batch with one field overwritten; its crc made right again unless asked otherwise."""
+    """Return the batch with one field overwritten and, by default, a correct checksum."""
     data = bytearray(batch)
     struct.pack_into(form, data, position, value)
-    if sum_again:
+    if fix_crc:
         struct.pack_into(">I", data, 17, crc32c(memoryview(data)[21:]))
     return memoryview(data)
 
 
 @given(record_lists, st.sampled_from(ALL_CODECS), st.integers(0, 2**60))
 @settings(max_examples=60)
-def test_what_was_built_is_read_back(rows: list[Record], codec: Compression, base: int) -> None:
+def test_built_batch_is_read_back(rows: list[Record], codec: Compression, base: int) -> None:
     moved = [row._replace(offset=base + row.offset) for row in rows]
     batch = memoryview(build_batch(moved, base_offset=base, compression=codec))
     header = read_header(batch)
@@ -70,7 +70,7 @@ def test_what_was_built_is_read_back(rows: list[Record], codec: Compression, bas
 
 
 @pytest.mark.parametrize("codec", ALL_CODECS)
-def test_our_batches_are_read_by_aiokafka(codec: Compression) -> None:
+def test_aiokafka_reads_our_batches(codec: Compression) -> None:
     batch = build_batch(
         SAMPLE,
         compression=codec,
@@ -87,17 +87,17 @@ def test_our_batches_are_read_by_aiokafka(codec: Compression) -> None:
 
 
 @pytest.mark.parametrize("codec", ALL_CODECS)
-def test_aiokafkas_batches_are_read_by_us(codec: Compression) -> None:
+def test_our_reader_reads_aiokafka_batches(codec: Compression) -> None:
     check_foreign_builder(aiokafka_records.DefaultRecordBatchBuilder, codec)
 
 
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
-def test_kafka_pythons_batches_are_read_by_us(codec: Compression) -> None:
+def test_our_reader_reads_kafka_python_batches(codec: Compression) -> None:
     check_foreign_builder(kafka_python_records.DefaultRecordBatchBuilder, codec)
 
 
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
-def test_our_batches_are_read_by_kafka_python(codec: Compression) -> None:
+def test_kafka_python_reads_our_batches(codec: Compression) -> None:
     theirs: Any = kafka_python_records.DefaultRecordBatch(build_batch(SAMPLE, compression=codec))
     assert theirs.validate_crc()
     assert as_ours(theirs) == list(SAMPLE)
@@ -128,8 +128,8 @@ def as_ours(theirs: Any) -> list[Record]:
     ]
 
 
-def test_an_uncompressed_batch_equals_aiokafkas_byte_for_byte() -> None:
-    theirs = aiokafka_batches.uncompressed()
+def test_uncompressed_batch_equals_aiokafka_bytes() -> None:
+    theirs = aiokafka_batches.uncompressed_builder()
     for record in SAMPLE:
         theirs.append(
             record.offset, record.timestamp, record.key, record.value, list(record.headers)
@@ -137,7 +137,7 @@ def test_an_uncompressed_batch_equals_aiokafkas_byte_for_byte() -> None:
     assert bytes(theirs.build()) == build_batch(SAMPLE)
 
 
-def test_the_stamp_of_the_leader_leaves_the_batch_valid() -> None:
+def test_stamped_batch_stays_valid() -> None:
     data = memoryview(bytearray(b"xxx" + build_batch(SAMPLE)))
     stamp(data, 3, 1_000, len(data) - 15, 12)
     header = read_header(data, 3)
@@ -147,7 +147,7 @@ def test_the_stamp_of_the_leader_leaves_the_batch_valid() -> None:
     assert [record.offset for record in records(data[3:])] == [1_000, 1_001, 1_002, 1_003]
 
 
-def test_log_append_time_replaces_every_timestamp_and_keeps_the_crc_right() -> None:
+def test_log_append_time_replaces_timestamps_and_crc() -> None:
     data = memoryview(bytearray(b"xxx" + build_batch(SAMPLE, compression=Compression.ZSTD)))
     stamp_log_append_time(data, 3, NOW + 1)
     header = read_header(data, 3)
@@ -158,7 +158,7 @@ def test_log_append_time_replaces_every_timestamp_and_keeps_the_crc_right() -> N
     assert {record.timestamp for record in records(data[3:])} == {NOW + 1}
 
 
-def test_the_headers_of_whole_batches_are_found_and_a_cut_tail_is_left() -> None:
+def test_headers_of_whole_batches_are_found() -> None:
     one, two = build_batch(SAMPLE[:1]), build_batch(SAMPLE[:2], base_offset=0)
     data = one + two + build_batch(SAMPLE)[:-1]
     found = list(batch_headers(data))
@@ -168,14 +168,14 @@ def test_the_headers_of_whole_batches_are_found_and_a_cut_tail_is_left() -> None
     assert list(batch_headers((one + two)[: len(one) + 30])) == [found[0]]
 
 
-def test_bytes_that_cannot_be_a_batch_are_not_walked_over() -> None:
+def test_invalid_batch_bytes_are_rejected() -> None:
     with pytest.raises(RemoteWireError):
         list(batch_headers(bytes(200)))
     with pytest.raises(RemoteWireError):
         read_header(bytes(HEADER_SIZE - 1))
 
 
-def test_a_batch_that_lost_its_records_to_compaction_keeps_its_range() -> None:
+def test_emptied_batch_keeps_its_offset_range() -> None:
     batch = memoryview(
         build_batch([], base_offset=10, last_offset=14, producer_id=3, delete_horizon_ms=NOW)
     )
@@ -186,12 +186,12 @@ def test_a_batch_that_lost_its_records_to_compaction_keeps_its_range() -> None:
     assert list(records(batch)) == []
 
 
-def test_a_delete_horizon_does_not_change_the_timestamps_of_records() -> None:
+def test_delete_horizon_does_not_change_timestamps() -> None:
     batch = memoryview(build_batch(SAMPLE, delete_horizon_ms=NOW + 123_456))
     assert list(records(batch)) == list(SAMPLE)
 
 
-def test_a_good_batch_is_accepted_from_its_header() -> None:
+def test_valid_batch_is_accepted_from_its_header() -> None:
     batch = memoryview(build_batch(SAMPLE, producer_id=4, producer_epoch=0, base_sequence=0))
     assert validate_produced(batch, 3) == read_header(batch)
     zstd = memoryview(build_batch(SAMPLE, compression=Compression.ZSTD))
@@ -208,23 +208,23 @@ GOOD = build_batch(SAMPLE)
         (memoryview(GOOD[:60]), 9, ErrorCode.INVALID_RECORD),
         (memoryview(GOOD[:-1]), 9, ErrorCode.INVALID_RECORD),
         (memoryview(GOOD + GOOD), 9, ErrorCode.INVALID_RECORD),
-        (changed(GOOD, 16, "b", 1), 9, ErrorCode.INVALID_RECORD),
-        (changed(GOOD, 16, "b", 1), 2, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+        (patch(GOOD, 16, "b", 1), 9, ErrorCode.INVALID_RECORD),
+        (patch(GOOD, 16, "b", 1), 2, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
         (memoryview(bytes(26)), 0, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
-        (changed(GOOD, 16, "b", 3), 9, ErrorCode.CORRUPT_MESSAGE),
-        (changed(GOOD, 8, ">i", 48), 9, ErrorCode.CORRUPT_MESSAGE),
-        (changed(GOOD, 100, "b", 1, sum_again=False), 9, ErrorCode.CORRUPT_MESSAGE),
-        (changed(GOOD, 0, ">q", 1), 9, ErrorCode.INVALID_RECORD),
-        (changed(GOOD, 23, ">i", 4), 9, ErrorCode.INVALID_RECORD),
-        (changed(GOOD, 57, ">i", 3), 9, ErrorCode.INVALID_RECORD),
-        (changed(changed(GOOD, 57, ">i", 0), 23, ">i", -1), 9, ErrorCode.INVALID_RECORD),
-        (changed(GOOD, 43, ">q", 5), 9, ErrorCode.INVALID_RECORD),
-        (changed(GOOD, 21, ">h", 0x20), 9, ErrorCode.INVALID_RECORD),
-        (changed(GOOD, 21, ">h", 4), 6, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
-        (changed(GOOD, 21, ">h", 5), 9, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (patch(GOOD, 16, "b", 3), 9, ErrorCode.CORRUPT_MESSAGE),
+        (patch(GOOD, 8, ">i", 48), 9, ErrorCode.CORRUPT_MESSAGE),
+        (patch(GOOD, 100, "b", 1, fix_crc=False), 9, ErrorCode.CORRUPT_MESSAGE),
+        (patch(GOOD, 0, ">q", 1), 9, ErrorCode.INVALID_RECORD),
+        (patch(GOOD, 23, ">i", 4), 9, ErrorCode.INVALID_RECORD),
+        (patch(GOOD, 57, ">i", 3), 9, ErrorCode.INVALID_RECORD),
+        (patch(patch(GOOD, 57, ">i", 0), 23, ">i", -1), 9, ErrorCode.INVALID_RECORD),
+        (patch(GOOD, 43, ">q", 5), 9, ErrorCode.INVALID_RECORD),
+        (patch(GOOD, 21, ">h", 0x20), 9, ErrorCode.INVALID_RECORD),
+        (patch(GOOD, 21, ">h", 4), 6, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        (patch(GOOD, 21, ">h", 5), 9, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_what_a_client_may_not_send_gets_kafkas_error(
+def test_invalid_produced_batch_gets_kafka_error(
     data: memoryview, version: int, code: ErrorCode
 ) -> None:
     with pytest.raises(ApiError) as caught:
@@ -234,7 +234,7 @@ def test_what_a_client_may_not_send_gets_kafkas_error(
 
 @given(st.data())
 @settings(max_examples=300)
-def test_a_damaged_batch_is_refused_or_read_but_never_breaks_the_reader(
+def test_corrupt_batch_is_rejected_or_read(
     data: st.DataObject,
 ) -> None:
     codec = data.draw(st.sampled_from(ALL_CODECS))
@@ -256,20 +256,18 @@ def test_a_damaged_batch_is_refused_or_read_but_never_breaks_the_reader(
         (21, ">h", 7),
     ],
 )
-def test_a_header_that_contradicts_the_records_is_refused(
-    position: int, form: str, value: int
-) -> None:
+def test_header_contradicting_records_is_rejected(position: int, form: str, value: int) -> None:
     with pytest.raises(RemoteWireError):
-        list(records(changed(GOOD, position, form, value)))
+        list(records(patch(GOOD, position, form, value)))
 
 
-def test_log_append_time_can_be_built_as_a_broker_stores_it() -> None:
+def test_log_append_time_batch_can_be_built() -> None:
     batch = memoryview(build_batch(SAMPLE, timestamp_type=TimestampType.LOG_APPEND_TIME))
     assert read_header(batch).is_log_append_time
     assert {record.timestamp for record in records(batch)} == {NOW + 9_000_000_000}
 
 
-def test_a_control_batch_says_so() -> None:
+def test_control_batch_is_marked() -> None:
     marker = Record(0, NOW, b"\0\0\0\1", b"\0\0\0\0\0\0", ())
     batch = memoryview(build_batch([marker], is_control=True, is_transactional=True, producer_id=9))
     header = read_header(batch)

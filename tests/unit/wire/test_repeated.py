@@ -1,4 +1,4 @@
-"""A repeated request is read and answered exactly as the ordinary way would."""
+"""Repeated Produce requests are read and answered exactly as by the ordinary path."""
 
 from __future__ import annotations
 
@@ -56,20 +56,20 @@ def learn(known: RepeatedProduces, frame: memoryview) -> None:
 @given(
     version=st.sampled_from(VERSIONS),
     first=st.binary(min_size=1, max_size=20_000),
-    then=st.binary(min_size=1, max_size=20_000),
+    second=st.binary(min_size=1, max_size=20_000),
 )
-def test_the_next_batch_is_found_whatever_its_size(version: int, first: bytes, then: bytes) -> None:
+def test_next_batch_of_any_size_is_found(version: int, first: bytes, second: bytes) -> None:
     known = RepeatedProduces()
     learn(known, frame_of(version, first))
-    frame = frame_of(version, then, correlation_id=77)
+    frame = frame_of(version, second, correlation_id=77)
     found = known.find(frame)
     assert found is not None
     assert (found.key, found.acks, found.timeout_ms) == (("orders", 3), 1, 1000)
-    assert bytes(known.batch(frame, found.is_flexible) or b"") == then
+    assert bytes(known.batch(frame, found.is_flexible) or b"") == second
 
 
 @given(version=st.sampled_from(VERSIONS), offsets=st.tuples(OFFSETS, OFFSETS, OFFSETS))
-def test_the_answer_is_the_ordinary_one(version: int, offsets: tuple[int, int, int]) -> None:
+def test_response_equals_the_ordinary_one(version: int, offsets: tuple[int, int, int]) -> None:
     known = RepeatedProduces()
     frame = frame_of(version, b"batch")
     learn(known, frame)
@@ -83,7 +83,7 @@ def test_the_answer_is_the_ordinary_one(version: int, offsets: tuple[int, int, i
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_another_topic_partition_or_acks_is_another_shape(version: int) -> None:
+def test_other_topic_partition_or_acks_is_another_shape(version: int) -> None:
     known = RepeatedProduces()
     learn(known, frame_of(version, b"batch"))
     assert known.find(frame_of(version, b"batch", topic="others")) is None
@@ -97,7 +97,7 @@ def test_another_topic_partition_or_acks_is_another_shape(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(12))
-def test_what_has_no_shape_is_not_remembered(version: int) -> None:
+def test_unsupported_requests_are_not_remembered(version: int) -> None:
     known = RepeatedProduces()
     if version >= 3:
         learn(known, frame_of(version, b"batch", transactional_id="tx"))
@@ -108,7 +108,7 @@ def test_what_has_no_shape_is_not_remembered(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_frame_that_ends_elsewhere_goes_the_ordinary_way(version: int) -> None:
+def test_frame_with_other_end_takes_ordinary_path(version: int) -> None:
     known = RepeatedProduces()
     frame = frame_of(version, b"x" * 200)
     learn(known, frame)
@@ -123,7 +123,7 @@ def test_a_frame_that_ends_elsewhere_goes_the_ordinary_way(version: int) -> None
             assert known.batch(memoryview(tagged), True) is None
 
 
-def test_shapes_do_not_pile_up() -> None:
+def test_number_of_shapes_is_limited() -> None:
     known = RepeatedProduces()
     for index in range(2000):
         learn(known, frame_of(9, b"batch", index=index))

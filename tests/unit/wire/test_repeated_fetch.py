@@ -1,4 +1,4 @@
-"""A repeated fetch is read and answered exactly as the ordinary way would."""
+"""Repeated Fetch requests are read and answered exactly as by the ordinary path."""
 
 from __future__ import annotations
 
@@ -74,19 +74,19 @@ def learn(known: RepeatedFetches, frame: memoryview, times: int = 3) -> None:
         known.learn(frame, at, header, decode_fetch(header.api_version, frame, at))
 
 
-def learnt(request: FetchRequest, version: int) -> RepeatedFetches:
+def learned(request: FetchRequest, version: int) -> RepeatedFetches:
     known = RepeatedFetches()
     learn(known, frame_of(request, version))
     return known
 
 
-def found(known: RepeatedFetches, frame: memoryview) -> RepeatedFetch:
+def find(known: RepeatedFetches, frame: memoryview) -> RepeatedFetch:
     repeated = known.find(frame)
     assert repeated is not None
     return repeated
 
 
-told_of = st.tuples(OFFSETS, OFFSETS, st.integers(0, 3_000_000))
+partition_results = st.tuples(OFFSETS, OFFSETS, st.integers(0, 3_000_000))
 
 
 @given(
@@ -97,26 +97,26 @@ told_of = st.tuples(OFFSETS, OFFSETS, st.integers(0, 3_000_000))
     data=st.data(),
 )
 @settings(max_examples=200)
-def test_it_is_read_and_answered_as_any_other(
+def test_repeated_fetch_equals_ordinary_path(
     version: int, first: list[list[int]], isolation: int, number: int, data: st.DataObject
 ) -> None:
-    known = learnt(request_of(version, first, isolation_level=isolation), version)
-    then = [[data.draw(OFFSETS) for _ in each] for each in first]
-    request = request_of(version, then, isolation_level=isolation)
+    known = learned(request_of(version, first, isolation_level=isolation), version)
+    second = [[data.draw(OFFSETS) for _ in each] for each in first]
+    request = request_of(version, second, isolation_level=isolation)
     frame = frame_of(request, version, number)
-    repeated = found(known, frame)
-    assert repeated.offsets(frame) == [offset for each in then for offset in each]
+    repeated = find(known, frame)
+    assert repeated.offsets(frame) == [offset for each in second for offset in each]
     assert [wanted[:5] for wanted in repeated.partitions] == [
         (topic.topic, topic.topic_id, each.partition, 5, 9_999)
         for topic in request.topics
         for each in topic.partitions
     ]
     assert (repeated.min_bytes, repeated.max_bytes) == (1, 1 << 20)
-    told = [
+    results = [
         PartitionFetchResult(high, start, (memoryview(bytes(size)),) if size else (), size)
-        for high, start, size in (data.draw(told_of) for _ in repeated.partitions)
+        for high, start, size in (data.draw(partition_results) for _ in repeated.partitions)
     ]
-    news = iter(told)
+    next_result = iter(results)
     topics = [
         FetchedTopic(
             topic.topic,
@@ -133,93 +133,93 @@ def test_it_is_read_and_answered_as_any_other(
                     aborted_transactions=() if isolation else None,
                 )
                 for each in topic.partitions
-                for high, start, parts, size in [next(news)]
+                for high, start, parts, size in [next(next_result)]
             ],
         )
         for topic in request.topics
     ]
     parts, size = encode_fetch_response(version, topics)
     head = encode_response_header(1, version, number)
-    answer = repeated.encode_response(frame, told)
+    answer = repeated.encode_response(frame, results)
     assert b"" not in answer
-    assert joined(answer) == struct.pack(">i", len(head) + size) + head + joined(parts)
+    assert join(answer) == struct.pack(">i", len(head) + size) + head + join(parts)
 
 
-def joined(parts: object) -> bytes:
+def join(parts: object) -> bytes:
     assert isinstance(parts, list)
     return b"".join(bytes(part) for part in parts)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_only_what_has_come_twice_is_remembered(version: int) -> None:
+def test_fetch_is_remembered_after_two_repetitions(version: int) -> None:
     known = RepeatedFetches()
     frame = frame_of(request_of(version, [[1, 2]]), version)
-    learn(known, frame, 1)  # its size,
+    learn(known, frame, 1)  # records its size
     assert known.find(frame) is None
-    learn(known, frame, 1)  # its shape,
+    learn(known, frame, 1)  # records its shape
     assert known.find(frame) is None
-    learn(known, frame, 1)  # and its shape again
+    learn(known, frame, 1)  # sees its shape again
     assert known.find(frame) is not None
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_any_other_byte_makes_it_another_request(version: int) -> None:
+def test_any_other_byte_is_another_request(version: int) -> None:
     request = request_of(version, [[10, 20], [30]])
-    known = learnt(request, version)
+    known = learned(request, version)
     frame = frame_of(request, version)
-    free = {4, 5, 6, 7}
-    for wanted in found(known, frame).partitions:
-        free |= set(range(wanted.offset_at, wanted.offset_at + 8))
+    variable = {4, 5, 6, 7}
+    for wanted in find(known, frame).partitions:
+        variable |= set(range(wanted.offset_at, wanted.offset_at + 8))
     for at in range(len(frame)):
         changed = bytearray(frame)
         changed[at] ^= 1
-        assert (known.find(memoryview(changed)) is not None) is (at in free)
+        assert (known.find(memoryview(changed)) is not None) is (at in variable)
     assert known.find(frame[:-1]) is None
     assert known.find(memoryview(bytes(frame) + b"\0")) is None
 
 
-OTHERS: dict[str, dict[str, Any]] = {
-    "a session": {"session_id": 4, "session_epoch": 2},
-    "a session that opens": {"session_epoch": 0},
-    "a follower": {"replica_id": 2},
-    "a rack": {"rack_id": "r1"},
-    "something forgotten": {"forgotten_topics_data": (ForgottenTopic("t", ZERO_ID, (1,)),)},
+SPECIAL_REQUESTS: dict[str, dict[str, Any]] = {
+    "session": {"session_id": 4, "session_epoch": 2},
+    "new session": {"session_epoch": 0},
+    "follower": {"replica_id": 2},
+    "rack": {"rack_id": "r1"},
+    "forgotten topics": {"forgotten_topics_data": (ForgottenTopic("t", ZERO_ID, (1,)),)},
 }
 
 
-@pytest.mark.parametrize("what", OTHERS)
-def test_what_needs_more_thought_is_not_remembered(what: str) -> None:
-    request = request_of(12, [[1]], **OTHERS[what])
-    assert learnt(request, 12).known is None
+@pytest.mark.parametrize("kind", SPECIAL_REQUESTS)
+def test_special_fetches_are_not_remembered(kind: str) -> None:
+    request = request_of(12, [[1]], **SPECIAL_REQUESTS[kind])
+    assert learned(request, 12).known is None
 
 
-def test_neither_are_these() -> None:
+def test_unsuitable_fetches_are_not_remembered() -> None:
     follower = request_of(15, [[1]], replica_state=FetchReplicaState(2, 1))
-    assert learnt(follower, 15).known is None
-    assert learnt(request_of(12, []), 12).known is None
-    assert learnt(request_of(12, [[]]), 12).known is None
-    assert learnt(request_of(12, [[1] * 65]), 12).known is None
-    assert learnt(request_of(12, [[1] * 64]), 12).known is not None
-    assert learnt(request_of(10, [[1]]), 10).known is None
-    assert learnt(request_of(12, [[1]], max_bytes=0), 12).known is None
-    assert learnt(request_of(12, [[1]], max_bytes=-1), 12).known is None
+    assert learned(follower, 15).known is None
+    assert learned(request_of(12, []), 12).known is None
+    assert learned(request_of(12, [[]]), 12).known is None
+    assert learned(request_of(12, [[1] * 65]), 12).known is None
+    assert learned(request_of(12, [[1] * 64]), 12).known is not None
+    assert learned(request_of(10, [[1]]), 10).known is None
+    assert learned(request_of(12, [[1]], max_bytes=0), 12).known is None
+    assert learned(request_of(12, [[1]], max_bytes=-1), 12).known is None
     twice = request_of(12, [[1]])
     twice = FetchRequest(topics=twice.topics * 2, max_wait_ms=1, min_bytes=1)
-    assert learnt(twice, 12).known is None
+    assert learned(twice, 12).known is None
     epoch = FetchPartition(1, fetch_offset=1, last_fetched_epoch=3, partition_max_bytes=1)
     diverging = FetchRequest(
         topics=(FetchTopic("t", ZERO_ID, (epoch,)),), max_wait_ms=1, min_bytes=1
     )
-    assert learnt(diverging, 12).known is None
+    assert learned(diverging, 12).known is None
 
 
-def test_a_partition_with_tags_is_not_remembered() -> None:
+def test_partition_with_tags_is_not_remembered() -> None:
     tagged = FetchPartition(1, fetch_offset=1, partition_max_bytes=1, replica_directory_id=IDS[0])
     request = FetchRequest(topics=(FetchTopic("", IDS[0], (tagged,)),), max_wait_ms=1, min_bytes=1)
-    assert learnt(request, 17).known is None
+    assert learned(request, 17).known is None
 
 
-def test_shapes_that_alternate_cost_little_and_are_not_remembered() -> None:
+def test_alternating_shapes_are_not_remembered() -> None:
     known = RepeatedFetches()
     one, two = frame_of(request_of(12, [[1]]), 12), frame_of(request_of(12, [[1, 2]]), 12)
     for _ in range(5):
@@ -228,7 +228,7 @@ def test_shapes_that_alternate_cost_little_and_are_not_remembered() -> None:
     assert known.known is None
 
 
-def test_nothing_large_is_kept() -> None:
+def test_large_request_is_not_remembered() -> None:
     known = RepeatedFetches()
     topic = FetchTopic("t" * 9_000, ZERO_ID, (FetchPartition(1, partition_max_bytes=1),))
     request = FetchRequest(topics=(topic,), max_wait_ms=1, min_bytes=1)

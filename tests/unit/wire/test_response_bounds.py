@@ -31,8 +31,8 @@ def test_encoding_stops_at_the_bound() -> None:
         codec.encode(response(10, 10), 8, bytes_max=1000)
 
 
-def test_encoding_that_stopped_holds_no_memory() -> None:
-    """The traceback of the error may live on until a garbage collection."""
+def test_stopped_encoding_holds_no_memory() -> None:
+    """The traceback of the error may live until a garbage collection."""
     with pytest.raises(MessageTooLarge) as caught:
         codec.encode(response(10, 10), 8, bytes_max=1000)
     held = [

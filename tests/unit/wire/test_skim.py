@@ -22,7 +22,7 @@ def body_of(records: list[Record]) -> bytes:
     return build_batch(records)[HEADER_SIZE:]
 
 
-def alike(count: int, value: bytes = b"some value", key: bytes | None = None) -> bytes:
+def equal_records(count: int, value: bytes = b"some value", key: bytes | None = None) -> bytes:
     return body_of([Record(n, NOW, key, value) for n in range(count)])
 
 
@@ -30,8 +30,8 @@ def is_whole(body: bytes, count: int) -> bool:
     return skim(body, count) == (count, len(body))
 
 
-def is_right(body: bytes, count: int) -> bool:
-    """By the slow way, for plain batches and for packed ones."""
+def is_valid(body: bytes, count: int) -> bool:
+    """Check with the slow path, for uncompressed and compressed batches."""
     for ignore_lengths in (False, True):
         try:
             found = list(walk_records(body, count, ignore_lengths=ignore_lengths, limit=1 << 40))
@@ -43,7 +43,7 @@ def is_right(body: bytes, count: int) -> bool:
 
 
 @pytest.fixture(autouse=True)
-def no_layouts_known() -> Iterator[None]:
+def _no_known_layouts() -> Iterator[None]:
     skimming.layouts.clear()
     yield
     skimming.layouts.clear()
@@ -53,22 +53,22 @@ SIZES: dict[str, Callable[[int], int]] = {
     "one size": lambda n: 90,
     "small": lambda n: 3,
     "large": lambda n: 9_000,
-    "two sizes in turns": lambda n: 90 + n % 2,
-    "two sizes, one after the other": lambda n: 90 if n < 70 else 95,
-    "the last is larger": lambda n: 90 if n % 50 != 49 else 400,
+    "two alternating sizes": lambda n: 90 + n % 2,
+    "two sizes in sequence": lambda n: 90 if n < 70 else 95,
+    "larger last record": lambda n: 90 if n % 50 != 49 else 400,
     "all sizes": lambda n: n * 7_919 % 300,
-    "around the size where lengths get longer": lambda n: 50 + n * 7_919 % 20,
-    "one is very large": lambda n: 20_000 if n == 33 else 100,
+    "around one and two byte lengths": lambda n: 50 + n * 7_919 % 20,
+    "one very large": lambda n: 20_000 if n == 33 else 100,
 }
 TIMES: dict[str, Callable[[int], int]] = {
-    "at once": lambda n: 0,
-    "later and later": lambda n: n * 3,
-    "in any order": lambda n: n * 7_919 % 100_003 - 50_000,
+    "equal": lambda n: 0,
+    "ascending": lambda n: n * 3,
+    "random": lambda n: n * 7_919 % 100_003 - 50_000,
 }
 OTHERS: dict[str, Callable[[int], tuple[bytes | None, Headers]]] = {
     "no key": lambda n: (None, ()),
     "keys": lambda n: (b"key", ()),
-    "keys of many lengths": lambda n: (b"k" * (n % 90), ()),
+    "keys of different lengths": lambda n: (b"k" * (n % 90), ()),
     "headers": lambda n: (b"key", (("trace", b"%08d" % n), ("none", None))),
     "some with headers": lambda n: (None, (("h" * 70, b"x" * 200),) if n % 20 == 7 else ()),
 }
@@ -77,7 +77,7 @@ OTHERS: dict[str, Callable[[int], tuple[bytes | None, Headers]]] = {
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("times", TIMES)
 @pytest.mark.parametrize("others", OTHERS)
-def test_what_producers_send_is_seen_to_be_in_order(sizes: str, times: str, others: str) -> None:
+def test_batches_of_producers_are_skimmed_completely(sizes: str, times: str, others: str) -> None:
     records = []
     for n in range(150):
         key, headers = OTHERS[others](n)
@@ -85,7 +85,7 @@ def test_what_producers_send_is_seen_to_be_in_order(sizes: str, times: str, othe
         records.append(Record(n, NOW + TIMES[times](n), key, value, headers))
     for count in (1, 2, 11, 12, 13, 40, 63, 64, 65, 66, 77, 150):
         body = body_of(records[:count])
-        for _ in range(2):  # the second time it is known how they are laid out
+        for _ in range(2):  # the second time the layout is known
             assert is_whole(body, count)
             assert not is_whole(body, count + 1)
             assert not is_whole(body, count - 1)
@@ -95,7 +95,7 @@ def test_what_producers_send_is_seen_to_be_in_order(sizes: str, times: str, othe
 
 @pytest.mark.parametrize("count", [8_191, 8_192, 8_193, 8_300, 16_384, 20_000, 70_000])
 @pytest.mark.parametrize("step", [0, 1])
-def test_there_may_be_thousands(count: int, step: int) -> None:
+def test_thousands_of_records_are_skimmed(count: int, step: int) -> None:
     body = body_of([Record(n, NOW, None, bytes(n * step % 9)) for n in range(count)])
     assert is_whole(body, count)
     assert not is_whole(body, count + 1)
@@ -104,8 +104,8 @@ def test_there_may_be_thousands(count: int, step: int) -> None:
 
 FILLING = ord("v")
 MUTATED = {
-    "alike": [Record(n, NOW, None, b"v" * 30) for n in range(80)],
-    "alike, of more than 64 bytes": [Record(n, NOW, b"key", b"v" * 70) for n in range(80)],
+    "equal": [Record(n, NOW, None, b"v" * 30) for n in range(80)],
+    "equal, longer than 64 bytes": [Record(n, NOW, b"key", b"v" * 70) for n in range(80)],
     "different": [Record(n, NOW + n, b"k", b"v" * (n * 7 % 100)) for n in range(70)],
     "with headers": [Record(n, NOW, b"k", b"v", (("a", b"b"),)) for n in range(40)],
     "late": [Record(n, NOW + n * 70_000, None, b"v" * 10) for n in range(70)],
@@ -114,13 +114,13 @@ MUTATED = {
 
 
 @pytest.mark.parametrize("kind", MUTATED)
-def test_nothing_is_in_order_that_a_walk_would_refuse(kind: str) -> None:
-    """Each byte of a batch, one after the other, as something else."""
+def test_skim_accepts_nothing_that_walk_rejects(kind: str) -> None:
+    """Mutate each byte of a batch in turn."""
     count = len(MUTATED[kind])
     whole = body_of(MUTATED[kind])
     assert is_whole(whole, count)
     chance = random.Random(kind)
-    refused = 0
+    rejected = 0
     for at, byte in enumerate(whole):
         if byte == FILLING and at % 10:
             continue
@@ -129,15 +129,15 @@ def test_nothing_is_in_order_that_a_walk_would_refuse(kind: str) -> None:
         }:
             mutated = whole[:at] + bytes((other,)) + whole[at + 1 :]
             if is_whole(mutated, count):
-                if not is_right(mutated, count):
+                if not is_valid(mutated, count):
                     pytest.fail(f"byte {at} was {byte} and is {other}")
             else:
-                refused += 1
-    assert refused
+                rejected += 1
+    assert rejected
 
 
-def starts(body: bytes, count: int) -> list[int]:
-    """Where so many records begin, and where the last of them ends."""
+def record_starts(body: bytes, count: int) -> list[int]:
+    """Return the start of each record, and the end of the last one."""
     found = [0]
     for _ in range(count):
         size, behind = read_varint(body, found[-1])
@@ -147,7 +147,7 @@ def starts(body: bytes, count: int) -> list[int]:
 
 @given(st.data())
 @settings(max_examples=500)
-def test_nor_where_several_bytes_are_wrong(data: st.DataObject) -> None:
+def test_skim_accepts_no_combined_mutations_that_walk_rejects(data: st.DataObject) -> None:
     records = MUTATED[data.draw(st.sampled_from(sorted(MUTATED)))]
     whole, count = body_of(records), len(records)
     size = len(whole) // count
@@ -155,46 +155,51 @@ def test_nor_where_several_bytes_are_wrong(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(whole) - 1))
         wrong = data.draw(st.binary(min_size=1, max_size=3))
-        for turn in range(data.draw(st.integers(1, 3))):  # the same in neighbours, too
+        for turn in range(
+            data.draw(st.integers(1, 3))
+        ):  # apply the same change to neighbouring records
             mutated[at + turn * size : at + turn * size + len(wrong)] = wrong
     changed = bytes(mutated)
     if is_whole(changed, count):
-        assert is_right(changed, count)
+        assert is_valid(changed, count)
     known = skim(changed, count)
-    assert known.end == starts(changed, known.records)[-1]
+    assert known.end == record_starts(changed, known.records)[-1]
 
 
-def test_it_stops_at_the_first_that_is_not_in_order() -> None:
-    body = bytearray(alike(100))
-    body[starts(bytes(body), 80)[-1] + 5] ^= 2
+def test_skim_stops_at_first_irregular_record() -> None:
+    body = bytearray(equal_records(100))
+    body[record_starts(bytes(body), 80)[-1] + 5] ^= 2
     known = skim(bytes(body), 100)
     assert 64 <= known.records <= 80
-    assert known.end == starts(bytes(body), known.records)[-1]
+    assert known.end == record_starts(bytes(body), known.records)[-1]
 
 
-def test_a_layout_is_not_taken_for_another_of_the_same_size() -> None:
-    one, other = alike(50, b"value of 18 bytes.", b"k"), alike(50, b"value of 17 bytes", b"ke")
+def test_layouts_of_same_size_are_distinguished() -> None:
+    one, other = (
+        equal_records(50, b"value of 18 bytes.", b"k"),
+        equal_records(50, b"value of 17 bytes", b"ke"),
+    )
     assert len(one) == len(other)
     for body in (one, other, one, other):
         assert is_whole(body, 50)
     mixed = one[: len(one) // 2] + other[len(one) // 2 :]
-    assert is_whole(mixed, 50) is is_right(mixed, 50)
+    assert is_whole(mixed, 50) is is_valid(mixed, 50)
 
 
-def test_few_layouts_are_kept() -> None:
+def test_number_of_layouts_is_limited() -> None:
     for size in range(LAYOUTS_MAX * 3):
-        assert is_whole(alike(20, bytes(size)), 20)
+        assert is_whole(equal_records(20, bytes(size)), 20)
     assert len(skimming.layouts) <= LAYOUTS_MAX
 
 
-def test_numbers_in_another_order_are_left_to_the_walk() -> None:
+def test_irregular_offset_deltas_are_left_to_walk() -> None:
     body = body_of([Record(n if n != 30 else 31, NOW, None, b"v") for n in range(50)])
     assert skim(body, 50).records <= 30
     assert not is_whole(body, 50)
     assert len(list(walk_records(body, 50))) == 50
 
 
-def test_headers_without_end_are_left_to_the_walk() -> None:
+def test_too_many_headers_are_left_to_walk() -> None:
     fields = b"\1\1" + varint(60) + b"\0\1" * 60
     records = []
     for number in range(HEADERS_MAX // 20):
@@ -204,36 +209,36 @@ def test_headers_without_end_are_left_to_the_walk() -> None:
     assert skim(body, len(records)).records < HEADERS_MAX // 20
 
 
-def test_what_goes_on_behind_the_end_is_not_in_order() -> None:
+def test_record_beyond_the_end_is_not_skimmed() -> None:
     body = body_of([Record(0, NOW, b"k", b"v", (("h", b"zz"),))])
     assert is_whole(body, 1)
     assert skim(body[:-1], 1) == SkimResult(0, 0)
 
 
-def test_records_of_one_size_that_differ_within_are_not_taken_for_a_run_again_and_again(
+def test_records_of_one_size_with_other_fields_are_not_retried_as_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     records = [Record(n, NOW, b"k" * (1 + n % 2), b"v" * (2 - n % 2)) for n in range(20_000)]
     tried: list[Run] = []
     find_layout = skimming.find_layout
 
-    def noted(body: bytes, run: Run) -> RunLayout | None:
+    def record_call(body: bytes, run: Run) -> RunLayout | None:
         tried.append(run)
         return find_layout(body, run)
 
-    monkeypatch.setattr(skimming, "find_layout", noted)
+    monkeypatch.setattr(skimming, "find_layout", record_call)
     assert is_whole(body_of(records), 20_000)
     assert 1 <= len(tried) < 20
 
 
-def test_nothing_is_no_record() -> None:
+def test_empty_body_has_no_records() -> None:
     assert skim(b"", 0) == SkimResult(0, 0)
     assert skim(b"", 1) == SkimResult(0, 0)
     assert skim(b"\0", 1) == SkimResult(0, 0)
 
 
-def test_batches_of_another_library_are_in_order() -> None:
-    theirs = aiokafka_batches.uncompressed()
+def test_aiokafka_batches_are_skimmed_completely() -> None:
+    theirs = aiokafka_batches.uncompressed_builder()
     for n in range(300):
         theirs.append(n, NOW + n // 3, b"k%d" % n, b"v" * (n % 50), [("h", b"1")])
     assert is_whole(bytes(theirs.build())[HEADER_SIZE:], 300)

@@ -5,14 +5,14 @@ from barnabas.world.ports import WatchKind as Kind
 from barnabas.world.registry.armed_watches import ArmedWatches
 
 
-class Named:
+class NamedWatcher:
     def __init__(self, name: str) -> None:
         self.name = name
 
     def __call__(self, event: WatchEvent) -> None: ...
 
 
-A, B, C = Named("a"), Named("b"), Named("c")
+A, B, C = NamedWatcher("a"), NamedWatcher("b"), NamedWatcher("c")
 
 
 @pytest.fixture
@@ -27,18 +27,18 @@ def watches() -> ArmedWatches:
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "watchers"),
     [(Kind.CHANGED, [A, B]), (Kind.CHILDREN, [B, C]), (Kind.DELETED, [A, B, C])],
 )
-def test_each_event_reaches_those_it_concerns_once(
-    watches: ArmedWatches, kind: Kind, told: list[Named]
+def test_event_reaches_each_concerned_watcher_once(
+    watches: ArmedWatches, kind: Kind, watchers: list[NamedWatcher]
 ) -> None:
-    assert list(watches.take(kind, "/there")) == told
+    assert list(watches.take(kind, "/there")) == watchers
     assert list(watches.take(kind, "/there")) == []
     assert list(watches.take(kind, "/elsewhere")) == []
 
 
-def test_a_creation_ends_the_absence(watches: ArmedWatches) -> None:
+def test_creation_ends_the_absence(watches: ArmedWatches) -> None:
     assert list(watches.take(Kind.CREATED, "/absent")) == [A]
     watches.arm_data("/absent", A, True)
     assert watches.missed_data("/absent", 5, since=10) is None
@@ -54,7 +54,7 @@ def test_a_creation_ends_the_absence(watches: ArmedWatches) -> None:
         ("/absent", 5, Kind.CREATED),
     ],
 )
-def test_what_a_data_watch_has_missed(
+def test_missed_events_of_data_watch(
     watches: ArmedWatches, path: str, mzxid: int | None, missed: Kind | None
 ) -> None:
     assert watches.missed_data(path, mzxid, since=10) is missed
@@ -63,7 +63,7 @@ def test_what_a_data_watch_has_missed(
 @pytest.mark.parametrize(
     ("pzxid", "missed"), [(10, None), (11, Kind.CHILDREN), (None, Kind.DELETED)]
 )
-def test_what_a_child_watch_has_missed(
+def test_missed_events_of_child_watch(
     watches: ArmedWatches, pzxid: int | None, missed: Kind | None
 ) -> None:
     assert watches.missed_children(pzxid, since=10) is missed

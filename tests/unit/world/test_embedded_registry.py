@@ -32,23 +32,23 @@ def directory(tmp_path: Path) -> str:
     return str(tmp_path / "data" / "registry")
 
 
-def opened(directory: str | None) -> EmbeddedRegistry:
+def open_registry(directory: str | None) -> EmbeddedRegistry:
     return EmbeddedRegistry(directory, SystemClock())
 
 
-async def put(directory: str, *paths: str) -> None:
-    registry = opened(directory)
+async def create_nodes(directory: str, *paths: str) -> None:
+    registry = open_registry(directory)
     session = await registry.connect(6000)
     for path in paths:
         await session.create(path, path.encode())
     await registry.close()
 
 
-# ---- what is kept ------------------------------------------------------------------------------------------
+# ---- persistence
 
 
-async def test_everything_is_as_it_was_when_opened_again(directory: str) -> None:
-    registry = opened(directory)
+async def test_reopened_registry_is_unchanged(directory: str) -> None:
+    registry = open_registry(directory)
     session = await registry.connect(6000)
     await session.create("/a", b"\x00\xff")
     await session.create("/a/主题")
@@ -58,7 +58,7 @@ async def test_everything_is_as_it_was_when_opened_again(directory: str) -> None
     before = [await session.get(path) for path in ("/", "/a", "/a/主题")]
     await registry.close()
 
-    registry = opened(directory)
+    registry = open_registry(directory)
     session = await registry.connect(6000)
     assert [await session.get(path) for path in ("/", "/a", "/a/主题")] == before
     assert (await session.create("/a/n_", sequential=True))[0] == "/a/n_0000000002"
@@ -67,8 +67,8 @@ async def test_everything_is_as_it_was_when_opened_again(directory: str) -> None
     await registry.close()
 
 
-async def test_ephemeral_nodes_of_a_dead_process_are_gone_by_a_transaction(directory: str) -> None:
-    await put(directory, "/live")
+async def test_ephemeral_nodes_of_dead_process_are_deleted_by_transaction(directory: str) -> None:
+    await create_nodes(directory, "/live")
     store = Store(directory)
     tree = store.load()
     store.commit(
@@ -80,7 +80,7 @@ async def test_ephemeral_nodes_of_a_dead_process_are_gone_by_a_transaction(direc
     _, died_at = tree.node("/live/b"), tree.zxid
     store.close()
 
-    registry = opened(directory)
+    registry = open_registry(directory)
     session = await registry.connect(6000)
     assert await session.children("/live") == []
     _, stat = await session.get("/live")
@@ -93,10 +93,10 @@ async def test_ephemeral_nodes_of_a_dead_process_are_gone_by_a_transaction(direc
     await registry.close()
 
 
-async def test_session_ids_do_not_come_back(directory: str) -> None:
+async def test_session_ids_are_not_reused(directory: str) -> None:
     seen = []
     for _ in range(3):
-        registry = opened(directory)
+        registry = open_registry(directory)
         session = await registry.connect(6000)
         await session.create("/e", ephemeral=True)
         seen.append(session.id)
@@ -104,17 +104,15 @@ async def test_session_ids_do_not_come_back(directory: str) -> None:
     assert len(set(seen)) == 3
 
 
-async def test_the_store_keeps_a_limited_history(
-    directory: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_change_history_is_limited(directory: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("barnabas.world.registry.store.CHANGES_KEPT", 3)
-    await put(directory, "/a", "/b", "/c", "/d", "/e")
+    await create_nodes(directory, "/a", "/b", "/c", "/d", "/e")
     reader = Reader(directory)
     assert [change.path for change in reader.changes_after(0)] == ["/c", "/d", "/e"]
     reader.close()
 
 
-def test_a_registry_in_memory_loads_no_sqlite_and_starts_no_thread() -> None:
+def test_registry_in_memory_loads_no_sqlite_and_starts_no_thread() -> None:
     code = """if True:
         import asyncio, sys, threading
         from barnabas.world.clock import SystemClock
@@ -130,9 +128,9 @@ def test_a_registry_in_memory_loads_no_sqlite_and_starts_no_thread() -> None:
     assert python_process.run(code).stdout.split() == ["False", "1"]
 
 
-# ---- one process only ----------------------------------------------------------------------------------------
+# ---- one process at a time
 
-HOLD = """if True:
+HOLD_REGISTRY = """if True:
     import sys
     from barnabas.world.registry.store import Store
     store = Store(sys.argv[1])
@@ -141,13 +139,13 @@ HOLD = """if True:
 """
 
 
-async def test_a_second_process_is_told_who_has_it_and_what_to_do(directory: str) -> None:
-    holder = python_process.start(HOLD, directory)
+async def test_second_process_gets_pid_of_holder_and_advice(directory: str) -> None:
+    holder = python_process.start(HOLD_REGISTRY, directory)
     with holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "open\n"
         assert is_locked(directory)
-        registry = opened(directory)
+        registry = open_registry(directory)
         with pytest.raises(DirectoryLocked) as locked:
             await registry.connect(6000)
         assert str(locked.value) == (
@@ -161,51 +159,51 @@ async def test_a_second_process_is_told_who_has_it_and_what_to_do(directory: str
     await registry.close()
 
 
-async def test_asking_whether_the_lock_is_held_is_in_nobodys_way(directory: str) -> None:
+async def test_is_held_does_not_block_others(directory: str) -> None:
     stop = threading.Event()
-    await put(directory, "/a")
+    await create_nodes(directory, "/a")
 
-    def ask() -> None:
+    def query_lock() -> None:
         while not stop.is_set():
             is_locked(directory)
 
-    asking = threading.Thread(target=ask)
+    asking = threading.Thread(target=query_lock)
     asking.start()
     try:
         for _ in range(10):
-            await put(directory)
+            await create_nodes(directory)
     finally:
         stop.set()
         asking.join()
 
 
-# ---- files that are not right -------------------------------------------------------------------------------
+# ---- invalid files
 
 
-def garbage(path: Path) -> None:
+def write_garbage(path: Path) -> None:
     path.write_bytes(b"this is not a database, whatever its name says" * 100)
 
 
-def damaged(path: Path) -> None:
+def corrupt(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[4096:] = b"\xa5" * (len(content) - 4096)
     path.write_bytes(content)
 
 
-def foreign(path: Path) -> None:
+def replace_by_foreign_database(path: Path) -> None:
     path.unlink()
     run_sql(path, "CREATE TABLE songs (title TEXT)")
 
 
-def newer(path: Path) -> None:
+def set_newer_version(path: Path) -> None:
     run_sql(path, "PRAGMA user_version = 99")
 
 
-def beheaded(path: Path) -> None:
+def delete_parent(path: Path) -> None:
     run_sql(path, "DELETE FROM znode WHERE path = '/a'")
 
 
-def stripped(path: Path) -> None:
+def drop_table(path: Path) -> None:
     run_sql(path, "DROP TABLE znode")
 
 
@@ -217,45 +215,45 @@ def run_sql(path: Path, statement: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "says"),
+    ("damage", "message"),
     [
-        (garbage, "is corrupt (file is not a database); restore it from a backup, or move it away"),
+        (write_garbage, "is corrupt (file is not a database); restore it from a backup, or move it away"),
         (
-            damaged,
+            corrupt,
             "is corrupt (database disk image is malformed); restore it from a backup, or move",
         ),
-        (foreign, "is a SQLite database of another program; choose another directory"),
-        (newer, "has schema version 99, this Barnabas reads 1: use the version of Barnabas that"),
-        (beheaded, "is corrupt (/a is missing); restore it from a backup, or move it away"),
-        (stripped, "is corrupt (no such table: znode); restore it from a backup, or move it away"),
+        (replace_by_foreign_database, "is a SQLite database of another program; choose another directory"),
+        (set_newer_version, "has schema version 99, this Barnabas reads 1: use the version of Barnabas that"),
+        (delete_parent, "is corrupt (/a is missing); restore it from a backup, or move it away"),
+        (drop_table, "is corrupt (no such table: znode); restore it from a backup, or move it away"),
     ],
 )
-async def test_a_file_that_is_not_right_is_refused_in_one_line(
-    directory: str, spoil: Callable[[Path], None], says: str
+async def test_invalid_file_is_rejected_in_one_line(
+    directory: str, damage: Callable[[Path], None], message: str
 ) -> None:
-    await put(directory, "/a", "/a/b", *(f"/a/b/{number:0200}" for number in range(50)))
+    await create_nodes(directory, "/a", "/a/b", *(f"/a/b/{number:0200}" for number in range(50)))
     path = Path(directory, DATABASE)
-    spoil(path)
-    for _ in range(2):  # the lock is let go each time
+    damage(path)
+    for _ in range(2):  # the lock is released each time
         with pytest.raises(StorageError) as refused:
-            await opened(directory).connect(6000)
-        assert str(refused.value).startswith(f"{path}: {says}")
+            await open_registry(directory).connect(6000)
+        assert str(refused.value).startswith(f"{path}: {message}")
         assert "\n" not in str(refused.value)
 
 
-async def test_an_empty_file_is_a_start_cut_short(directory: str) -> None:
+async def test_empty_file_is_an_interrupted_start(directory: str) -> None:
     Path(directory).mkdir(parents=True)
     Path(directory, DATABASE).touch()
-    await put(directory, "/a")
+    await create_nodes(directory, "/a")
 
 
-async def test_a_directory_that_cannot_be_made_is_a_storage_error(tmp_path: Path) -> None:
+async def test_uncreatable_directory_is_a_storage_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StorageError, match="cannot be created"):
-        await opened(str(tmp_path / "file" / "registry")).connect(6000)
+        await open_registry(str(tmp_path / "file" / "registry")).connect(6000)
 
 
-def test_a_full_volume_is_told_and_what_was_there_stays(directory: str) -> None:
+def test_full_volume_is_reported_and_data_is_kept(directory: str) -> None:
     store = Store(directory)
     tree = Tree()
     store.commit([tree.apply([Create(path="/a")], session=0, now_ms=0)])
@@ -266,14 +264,14 @@ def test_a_full_volume_is_told_and_what_was_there_stays(directory: str) -> None:
     store.close()
 
 
-async def test_a_disk_that_refuses_ends_the_registry_and_keeps_what_was_acknowledged(
+async def test_failing_disk_ends_registry_and_keeps_acknowledged_writes(
     directory: str,
 ) -> None:
-    registry = opened(directory)
+    registry = open_registry(directory)
     session = await registry.connect(6000)
     await session.create("/a")
-    told: asyncio.Queue[SessionState] = asyncio.Queue()
-    session.on_state(told.put_nowait)
+    states: asyncio.Queue[SessionState] = asyncio.Queue()
+    session.on_state(states.put_nowait)
     fired: list[WatchEvent] = []
     await session.children("/", fired.append)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -288,28 +286,28 @@ async def test_a_disk_that_refuses_ends_the_registry_and_keeps_what_was_acknowle
     assert failed
     assert len(failed) + len(written) == 5
     async with asyncio.timeout(DEADLINE_S):
-        assert await told.get() is SessionState.EXPIRED
+        assert await states.get() is SessionState.EXPIRED
     for call in (session.get("/a"), session.create("/c"), registry.connect(6000)):
         with pytest.raises(StorageError):
             await call
     await registry.close()
 
-    registry = opened(directory)
+    registry = open_registry(directory)
     session = await registry.connect(6000)
     kept = await session.children("/")
-    # What stood on the disk when it refused the next may not have been answered yet: nobody knows of it.
+    # The last write on the disk may not have been acknowledged before the failure.
     assert kept == ["a", *(f"b{number}" for number in range(len(kept) - 1))]
     assert kept[1 : len(written) + 1] == [path[1:] for path in written]
-    assert not fired or kept != ["a"], "told of what is not there"
+    assert not fired or kept != ["a"], "a watch fired for a node that does not exist"
     assert len(fired) <= 1
     await registry.close()
 
 
-# ---- sessions ----------------------------------------------------------------------------------------------------
+# ---- sessions
 
 
-async def test_an_abandoned_session_hears_nothing_and_expires_in_its_time() -> None:
-    registry = opened(None)
+async def test_abandoned_session_gets_no_events_and_expires_on_time() -> None:
+    registry = open_registry(None)
     dead, alive = await registry.connect(1000), await registry.connect(6000)
     heard: list[object] = []
     gone = asyncio.Event()
@@ -336,8 +334,8 @@ async def test_an_abandoned_session_hears_nothing_and_expires_in_its_time() -> N
     await registry.close()
 
 
-async def test_a_silent_client_keeps_its_session_if_it_is_heard_of_in_time() -> None:
-    registry = opened(None)
+async def test_silent_client_keeps_session_if_revived_in_time() -> None:
+    registry = open_registry(None)
     silent, other = await registry.connect(60_000), await registry.connect(60_000)
     heard: list[WatchEvent] = []
     await silent.create("/e", ephemeral=True)
@@ -346,7 +344,7 @@ async def test_a_silent_client_keeps_its_session_if_it_is_heard_of_in_time() -> 
     countdown = silent.countdown
     assert countdown is not None
     registry.count_down(silent)
-    assert silent.countdown is countdown, "one is enough"
+    assert silent.countdown is countdown, "a running countdown is not restarted"
     await other.set("/e", b"touched")
     registry.revive(silent)
     assert countdown.cancelled()
@@ -358,17 +356,17 @@ async def test_a_silent_client_keeps_its_session_if_it_is_heard_of_in_time() -> 
     await registry.close()
 
 
-async def test_a_client_that_is_silent_for_too_long_is_told_that_its_session_expired() -> None:
-    registry = opened(None)
+async def test_client_silent_for_too_long_learns_of_expiry() -> None:
+    registry = open_registry(None)
     silent, other = await registry.connect(50), await registry.connect(6000)
-    gone, told = asyncio.Event(), asyncio.Event()
+    gone, states = asyncio.Event(), asyncio.Event()
     await silent.create("/e", ephemeral=True)
-    silent.on_state(lambda state: told.set())
+    silent.on_state(lambda state: states.set())
     await other.exists("/e", lambda event: gone.set())
     registry.count_down(silent)
     async with asyncio.timeout(DEADLINE_S):
         await gone.wait()
-        await told.wait()
+        await states.wait()
     registry.revive(silent)
     assert state_of(silent) is SessionState.EXPIRED
     with pytest.raises(RegistrySessionExpired):
@@ -376,8 +374,8 @@ async def test_a_client_that_is_silent_for_too_long_is_told_that_its_session_exp
     await registry.close()
 
 
-async def test_an_abandoned_session_cannot_be_closed_before_its_time() -> None:
-    registry = opened(None)
+async def test_abandoned_session_cannot_be_closed_early() -> None:
+    registry = open_registry(None)
     dead, alive = await registry.connect(60_000), await registry.connect(6000)
     await dead.create("/e", ephemeral=True)
     registry.abandon(dead)
@@ -392,16 +390,16 @@ def state_of(session: RegistrySession) -> SessionState:
     return session.state
 
 
-async def test_closing_the_registry_ends_its_sessions(directory: str) -> None:
+async def test_closing_registry_expires_its_sessions(directory: str) -> None:
     for place in (None, directory):
-        registry = opened(place)
+        registry = open_registry(place)
         session = await registry.connect(6000)
         abandoned = await registry.connect(60_000)
         registry.abandon(abandoned)
-        told: list[SessionState] = []
-        session.on_state(told.append)
+        states: list[SessionState] = []
+        session.on_state(states.append)
         await registry.close()
-        assert told == [SessionState.EXPIRED]
+        assert states == [SessionState.EXPIRED]
         assert abandoned.state is SessionState.EXPIRED
         with pytest.raises(RegistrySessionExpired):
             await session.get("/")
@@ -410,8 +408,8 @@ async def test_closing_the_registry_ends_its_sessions(directory: str) -> None:
         await registry.close()
 
 
-async def test_an_answer_is_on_the_disk_when_it_arrives(directory: str) -> None:
-    registry = opened(directory)
+async def test_response_arrives_after_write_is_on_disk(directory: str) -> None:
+    registry = open_registry(directory)
     session = await registry.connect(6000)
     reader: Reader | None = None
     for number in range(50):
@@ -423,8 +421,8 @@ async def test_an_answer_is_on_the_disk_when_it_arrives(directory: str) -> None:
     await registry.close()
 
 
-async def test_a_watch_and_a_read_tell_only_of_what_is_on_the_disk(directory: str) -> None:
-    registry = opened(directory)
+async def test_watches_and_reads_show_only_data_on_disk(directory: str) -> None:
+    registry = open_registry(directory)
     writing, reading = await registry.connect(6000), await registry.connect(6000)
     await writing.create("/a", b"0")
     reader = Reader(directory)
@@ -445,8 +443,8 @@ async def test_a_watch_and_a_read_tell_only_of_what_is_on_the_disk(directory: st
     await registry.close()
 
 
-async def test_a_caller_that_gives_up_waiting_disturbs_nobody(directory: str) -> None:
-    registry = opened(directory)
+async def test_cancelled_caller_does_not_affect_others(directory: str) -> None:
+    registry = open_registry(directory)
     session = await registry.connect(6000)
     calls = [asyncio.ensure_future(session.create(f"/n{number}")) for number in range(10)]
     await asyncio.sleep(0)
@@ -459,7 +457,7 @@ async def test_a_caller_that_gives_up_waiting_disturbs_nobody(directory: str) ->
 
 @pytest.mark.parametrize("place", ["memory", "disk"])
 async def test_sessions_on_several_loops_share_a_registry(place: str, directory: str) -> None:
-    registry = opened(None if place == "memory" else directory)
+    registry = open_registry(None if place == "memory" else directory)
     here = await registry.connect(6000)
     await here.create("/a", b"0")
     fired_on: list[int] = []

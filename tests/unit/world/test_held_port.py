@@ -1,4 +1,4 @@
-"""A port that is kept for a broker while it is away."""
+"""Port that is reserved for a broker while it is stopped."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ def refuse_all(stream: SocketStream) -> None:
     return None
 
 
-async def listening(network: SocketNetwork, port: int) -> SocketListener:
+async def listen(network: SocketNetwork, port: int) -> SocketListener:
     return await network.listen(HOST, port, refuse_all)
 
 
-async def test_a_broker_may_listen_on_a_held_port_again_and_again() -> None:
+async def test_broker_may_listen_repeatedly_on_held_port() -> None:
     network = SocketNetwork()
     held = HeldPort(HOST)
     try:
         for _ in range(3):
-            listener = await listening(network, held.port)
+            listener = await listen(network, held.port)
             assert listener.address == (HOST, held.port)
             with socket.create_connection((HOST, held.port), timeout=10):
                 pass
@@ -36,7 +36,7 @@ async def test_a_broker_may_listen_on_a_held_port_again_and_again() -> None:
         network.close()
 
 
-def test_while_nobody_listens_connections_are_refused() -> None:
+def test_held_port_refuses_connections_without_listener() -> None:
     held = HeldPort(HOST)
     try:
         with pytest.raises(ConnectionRefusedError):
@@ -45,16 +45,16 @@ def test_while_nobody_listens_connections_are_refused() -> None:
         held.release()
 
 
-async def test_a_port_that_somebody_listens_on_cannot_be_held() -> None:
+async def test_port_with_listener_cannot_be_held() -> None:
     network = SocketNetwork()
-    listener = await listening(network, 0)
+    listener = await listen(network, 0)
     with pytest.raises(AddressInUse, match=str(listener.address[1])):
         HeldPort(*listener.address)
     await listener.close()
     network.close()
 
 
-def test_a_held_port_is_given_to_no_outgoing_connection() -> None:
+def test_held_port_is_not_given_to_outgoing_connections() -> None:
     held = HeldPort(HOST)
     with socket.socket() as other:
         try:

@@ -1,4 +1,4 @@
-"""A loop on a thread of its own: halted as by SIGSTOP, let go on, ended."""
+"""Event loop on its own thread: halting, as by SIGSTOP, continuing and ending."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ async def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def test_work_is_done_there_and_its_result_comes_back(thread: LoopThread) -> None:
+def test_work_runs_on_the_thread_and_returns_its_result(thread: LoopThread) -> None:
     assert thread.call(threading.current_thread).name == "test"
     assert thread.run(now()) > 0
     with pytest.raises(ZeroDivisionError):
         thread.call(lambda: 1 // 0)
 
 
-def test_a_halted_loop_runs_nothing_until_it_goes_on(thread: LoopThread) -> None:
+def test_halted_loop_runs_nothing_until_it_continues(thread: LoopThread) -> None:
     done = threading.Event()
     thread.halt()
     thread.halt()
@@ -47,11 +47,11 @@ def test_a_halted_loop_runs_nothing_until_it_goes_on(thread: LoopThread) -> None
     assert done.wait(DEADLINE_S)
 
 
-def test_timers_that_became_due_fire_when_it_goes_on(
+def test_due_timers_fire_when_loop_continues(
     thread: LoopThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fired = threading.Event()
-    # However long it takes to halt it, no time passes for it before that.
+    # No time passes for the loop before it is halted.
     at = thread.loop.time()
     monkeypatch.setattr(thread.loop, "time", lambda: at)
     thread.call(lambda: thread.loop.call_later(0.01, fired.set))
@@ -62,7 +62,7 @@ def test_timers_that_became_due_fire_when_it_goes_on(
     assert fired.wait(DEADLINE_S)
 
 
-def test_what_is_to_come_first_comes_before_what_has_been_waiting(thread: LoopThread) -> None:
+def test_first_callback_runs_before_waiting_ones(thread: LoopThread) -> None:
     order: list[str] = []
     thread.halt()
     thread.loop.call_soon_threadsafe(order.append, "waiting")
@@ -71,14 +71,14 @@ def test_what_is_to_come_first_comes_before_what_has_been_waiting(thread: LoopTh
     assert order == ["first", "waiting"]
 
 
-def test_it_may_be_halted_again(thread: LoopThread) -> None:
+def test_loop_can_be_halted_repeatedly(thread: LoopThread) -> None:
     for _ in range(3):
         thread.halt()
         thread.resume()
     assert thread.call(lambda: 1) == 1
 
 
-def test_everything_there_can_be_cancelled_at_once(thread: LoopThread) -> None:
+def test_cancel_all_cancels_and_cleans_up(thread: LoopThread) -> None:
     waiting = thread.submit(asyncio.sleep(3600))
     stubborn = threading.Event()
 
@@ -98,7 +98,7 @@ def test_everything_there_can_be_cancelled_at_once(thread: LoopThread) -> None:
     assert thread.call(lambda: 1) == 1
 
 
-def test_ending_a_halted_loop_ends_it() -> None:
+def test_halted_loop_can_be_ended() -> None:
     thread = LoopThread("test")
     thread.halt()
     thread.end()

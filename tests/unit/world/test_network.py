@@ -1,4 +1,4 @@
-"""The socket door, on loopback: what is sent arrives whole and in order, whoever reads slowly holds up nobody."""
+"""Socket network on loopback: data arrives complete and in order, and slow readers block no others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEADLINE = 30.0
 
 
 class Collector:
-    """A receiver that keeps what comes and counts what it is told."""
+    """Receiver that collects data and records its callbacks."""
 
     def __init__(self, stream: SocketStream) -> None:
         self.stream = stream
@@ -55,7 +55,7 @@ class Collector:
 
 
 class Server:
-    """A listener whose connections are collectors."""
+    """Listener whose connections are collectors."""
 
     def __init__(self) -> None:
         self.network = SocketNetwork()
@@ -71,7 +71,7 @@ class Server:
         return collector
 
     async def pair(self) -> tuple[Collector, socket.socket]:
-        """Our end of a connection, and a plain socket as the other."""
+        """Return our end of a connection, and a plain socket as the other end."""
         assert self.listener is not None
         client = await asyncio.to_thread(socket.create_connection, self.listener.address)
         async with asyncio.timeout(DEADLINE):
@@ -97,7 +97,7 @@ def read_exactly(client: socket.socket, size: int) -> bytes:
     return bytes(data)
 
 
-async def test_what_is_sent_arrives_in_order(server: Server) -> None:
+async def test_sent_parts_arrive_in_order(server: Server) -> None:
     ours, client = await server.pair()
     with client:
         ours.stream.send([b"one ", bytearray(b"two "), memoryview(b"three")])
@@ -106,7 +106,7 @@ async def test_what_is_sent_arrives_in_order(server: Server) -> None:
         await ours.until(lambda: bytes(ours.data) == b"answer")
 
 
-async def test_slices_of_files_and_buffers_keep_their_order(server: Server, tmp_path: Path) -> None:
+async def test_file_slices_and_buffers_keep_their_order(server: Server, tmp_path: Path) -> None:
     ours, client = await server.pair()
     disk = RealDisk()
     content = random.Random(7).randbytes(3_000_000)
@@ -129,13 +129,13 @@ async def test_slices_of_files_and_buffers_keep_their_order(server: Server, tmp_
 
 
 @pytest.mark.parametrize("seconds", [60.0, -1.0])
-async def test_what_was_in_memory_is_looked_for_again_only_after_a_while(
+async def test_page_residency_is_checked_again_after_a_while(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
-    looks: list[int] = []
+    checks: list[int] = []
 
     def is_resident(_: int, position: int) -> bool:
-        looks.append(position)
+        checks.append(position)
         return True
 
     monkeypatch.setattr(network, "RESIDENT_SECONDS", seconds)
@@ -151,12 +151,12 @@ async def test_what_was_in_memory_is_looked_for_again_only_after_a_while(
         expected = b"first " + content + b" last"
         assert await asyncio.to_thread(read_exactly, client, len(expected)) == expected
         await ours.until(lambda: ours.drained_count == 1)
-    assert looks[:2] == [0, len(content) - 1]
-    assert (len(looks) == 2) is (seconds > 0)
+    assert checks[:2] == [0, len(content) - 1]
+    assert (len(checks) == 2) is (seconds > 0)
     file.close()
 
 
-async def test_a_slow_reader_is_told_of_once_it_has_read(server: Server) -> None:
+async def test_drained_is_called_once_slow_reader_has_read(server: Server) -> None:
     ours, client = await server.pair()
     data = bytes(20_000_000)
     with client:
@@ -167,7 +167,7 @@ async def test_a_slow_reader_is_told_of_once_it_has_read(server: Server) -> None
         assert ours.stream.send([b"more"]) is True
 
 
-async def test_a_paused_stream_is_not_read(server: Server) -> None:
+async def test_paused_stream_is_not_read(server: Server) -> None:
     ours, client = await server.pair()
     with client:
         ours.stream.pause()
@@ -179,7 +179,7 @@ async def test_a_paused_stream_is_not_read(server: Server) -> None:
         await ours.until(lambda: bytes(ours.data) == b"hello")
 
 
-async def test_the_end_is_told_exactly_once(server: Server) -> None:
+async def test_closed_is_called_exactly_once(server: Server) -> None:
     ours, client = await server.pair()
     client.close()
     await ours.until(lambda: ours.closed_reasons == ["closed by peer"])
@@ -188,9 +188,7 @@ async def test_the_end_is_told_exactly_once(server: Server) -> None:
     assert ours.closed_reasons == ["closed by peer"]
 
 
-async def test_a_file_shorter_than_promised_ends_the_connection(
-    server: Server, tmp_path: Path
-) -> None:
+async def test_file_shorter_than_slice_closes_connection(server: Server, tmp_path: Path) -> None:
     ours, client = await server.pair()
     (tmp_path / "log").write_bytes(bytes(20_000))
     file = RealDisk().open(str(tmp_path / "log"))
@@ -201,14 +199,14 @@ async def test_a_file_shorter_than_promised_ends_the_connection(
     file.close()
 
 
-async def test_an_address_in_use_says_so(server: Server) -> None:
+async def test_address_in_use_is_reported(server: Server) -> None:
     assert server.listener is not None
     host, port = server.listener.address
     with pytest.raises(AddressInUse, match=f"{port} is in use"):
         await server.network.listen(host, port, server.accept)
 
 
-async def test_connecting_to_nobody_is_a_connection_error(server: Server) -> None:
+async def test_refused_connection_is_a_connection_error(server: Server) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -216,7 +214,7 @@ async def test_connecting_to_nobody_is_a_connection_error(server: Server) -> Non
         await server.network.connect("127.0.0.1", port, Collector)
 
 
-async def test_two_of_our_own_streams_talk(server: Server) -> None:
+async def test_two_own_streams_exchange_data(server: Server) -> None:
     assert server.listener is not None
     stream = await server.network.connect(*server.listener.address, Collector)
     theirs = await server.accepted.get()
@@ -230,8 +228,8 @@ async def test_two_of_our_own_streams_talk(server: Server) -> None:
     await theirs.until(lambda: len(theirs.closed_reasons) == 1)
 
 
-async def test_closed_connection_is_freed_without_a_garbage_collection(server: Server) -> None:
-    """A flood of connections would otherwise hold its memory until the collector looks at everything."""
+async def test_closed_connection_is_freed_without_garbage_collection(server: Server) -> None:
+    """Many closed connections would otherwise hold memory until the next full collection."""
     collector, client = await server.pair()
     gone = weakref.ref(collector)
     gc.disable()
@@ -245,7 +243,7 @@ async def test_closed_connection_is_freed_without_a_garbage_collection(server: S
         gc.enable()
 
 
-async def test_a_dropped_network_closes_every_socket_and_lets_nobody_in_or_out(
+async def test_dropped_network_closes_and_refuses_all_connections(
     server: Server,
 ) -> None:
     collector, client = await server.pair()
@@ -265,7 +263,7 @@ async def test_a_dropped_network_closes_every_socket_and_lets_nobody_in_or_out(
         await server.network.connect(*address, Collector)
 
 
-async def test_a_cancelled_connect_leaves_no_socket() -> None:
+async def test_cancelled_connect_leaves_no_socket() -> None:
     network = SocketNetwork()
     with socket.create_server(("127.0.0.1", 0)) as listening:
         host, port = listening.getsockname()

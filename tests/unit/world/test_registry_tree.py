@@ -25,7 +25,7 @@ def tree_with(*paths: str) -> Tree:
     return tree
 
 
-def test_time_and_zxid_are_those_of_the_transaction() -> None:
+def test_nodes_have_time_and_zxid_of_transaction() -> None:
     tree = Tree(zxid=41)
     transaction = tree.apply([Create(path="/a", data=b"x")], session=0, now_ms=1000)
     assert transaction.zxid == tree.zxid == 42
@@ -37,7 +37,7 @@ def test_time_and_zxid_are_those_of_the_transaction() -> None:
     assert (node.czxid, node.mzxid, node.ctime_ms, node.mtime_ms) == (42, 43, 1000, 2000)
 
 
-def test_a_transaction_says_how_each_touched_node_stands_afterwards() -> None:
+def test_transaction_lists_final_state_of_touched_nodes() -> None:
     tree = tree_with("/a", "/b")
     transaction = tree.apply(
         [Create(path="/a/x"), Delete(path="/b"), SetData(path="/a/x", data=b"1")],
@@ -52,7 +52,7 @@ def test_a_transaction_says_how_each_touched_node_stands_afterwards() -> None:
     }
 
 
-def test_a_refused_transaction_uses_no_zxid() -> None:
+def test_failed_transaction_uses_no_zxid() -> None:
     tree = tree_with("/a")
     with pytest.raises(MultiFailed) as failed:
         tree.apply([Create(path="/b"), Create(path="/a")], session=0, now_ms=0)
@@ -60,7 +60,7 @@ def test_a_refused_transaction_uses_no_zxid() -> None:
     assert (tree.zxid, tree.children("/")) == (1, ["a"])
 
 
-def test_ending_a_session_deletes_its_ephemeral_nodes_and_nothing_else() -> None:
+def test_ending_session_deletes_only_its_ephemeral_nodes() -> None:
     tree = tree_with("/live")
     for session, name in ((7, "b"), (7, "a"), (8, "c")):
         tree.apply([Create(path=f"/live/{name}", ephemeral=True)], session=session, now_ms=0)
@@ -72,7 +72,7 @@ def test_ending_a_session_deletes_its_ephemeral_nodes_and_nothing_else() -> None
     assert tree.end_session(7, now_ms=0).changes == ()
 
 
-def test_a_node_deleted_and_created_anew_in_one_transaction_is_new() -> None:
+def test_node_recreated_in_one_transaction_is_new() -> None:
     tree = tree_with("/a")
     tree.apply([SetData(path="/a", data=b"old")], session=0, now_ms=0)
     tree.apply([Delete(path="/a"), Create(path="/a")], session=0, now_ms=0)
@@ -81,7 +81,7 @@ def test_a_node_deleted_and_created_anew_in_one_transaction_is_new() -> None:
     assert tree.node("/").stat().cversion == 3
 
 
-def test_surrogates_and_private_characters_are_no_part_of_a_path() -> None:
+def test_invalid_characters_in_path_are_rejected() -> None:
     for good in ("/", "/a", "/a.b", "/...", "/ü", "/漢字", "/a b", "/<default>"):
         check_path(good)
     for bad in ("/\x1f", "/\x7f", "/\x9f", "/\ud800", "/\uf8ff", "/\ufff0", "/\U0001f600"):
@@ -89,7 +89,7 @@ def test_surrogates_and_private_characters_are_no_part_of_a_path() -> None:
             check_path(bad)
 
 
-def test_firing_takes_watches_out_and_tells_in_the_order_they_were_set() -> None:
+def test_watches_fire_once_in_the_order_they_were_set() -> None:
     watches = Watches()
     heard: list[WatchEvent] = []
     watches.add_data("/a", 2, heard.append)
@@ -105,7 +105,7 @@ def test_firing_takes_watches_out_and_tells_in_the_order_they_were_set() -> None
     assert watches.fire([NodeChange(WatchKind.DELETED, "/a")]) == []
 
 
-def test_a_session_takes_its_watches_with_it() -> None:
+def test_dropped_session_loses_its_watches() -> None:
     watches = Watches()
     heard: list[WatchEvent] = []
     watches.add_data("/a", 1, heard.append)
@@ -117,7 +117,7 @@ def test_a_session_takes_its_watches_with_it() -> None:
     assert [firing.session for firing in fired] == [2]
 
 
-# ---- the tree against a naive model ------------------------------------------------------------------------
+# ---- the tree against a simple model
 
 NAMES = st.sampled_from(["a", "b", "s"])
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map(lambda names: "/" + "/".join(names))
@@ -141,19 +141,19 @@ class ModelNode:
         self.czxid = self.mzxid = self.pzxid = zxid
 
 
-class Model:
-    """A dictionary and the rules in the plainest words; a transaction works on a copy of all of it."""
+class RegistryModel:
+    """Dictionary of nodes with straightforward rules. A transaction works on a copy."""
 
     def __init__(self) -> None:
         self.nodes = {"/": ModelNode(b"", 0, 0)}
 
-    def copy(self) -> "Model":
-        twin = Model()
-        twin.nodes = {}
+    def copy(self) -> "RegistryModel":
+        copied = RegistryModel()
+        copied.nodes = {}
         for path, node in self.nodes.items():
-            twin.nodes[path] = ModelNode(node.data, node.owner, 0)
-            twin.nodes[path].__dict__.update(node.__dict__)
-        return twin
+            copied.nodes[path] = ModelNode(node.data, node.owner, 0)
+            copied.nodes[path].__dict__.update(node.__dict__)
+        return copied
 
     def children(self, path: str) -> list[str]:
         return sorted(
@@ -200,7 +200,7 @@ class TreeAgainstModel(RuleBasedStateMachine):
     @initialize()
     def start(self) -> None:
         self.tree = Tree()
-        self.model = Model()
+        self.model = RegistryModel()
 
     @rule(ops=st.lists(OPS, min_size=1, max_size=4), session=st.integers(1, 2))
     def transact(self, ops: list[Op], session: int) -> None:
@@ -221,7 +221,7 @@ class TreeAgainstModel(RuleBasedStateMachine):
             assert (refused.value.index, type(refused.value.error)) == failed
 
     @rule(session=st.integers(1, 2))
-    def end(self, session: int) -> None:
+    def end_session(self, session: int) -> None:
         transaction = self.tree.end_session(session, now_ms=0)
         owned = sorted(path for path, node in self.model.nodes.items() if node.owner == session)
         assert [change.path for change in transaction.changes] == owned
@@ -233,7 +233,7 @@ class TreeAgainstModel(RuleBasedStateMachine):
         self.tree = Tree(self.tree.nodes, self.tree.zxid)
 
     @invariant()
-    def agree(self) -> None:
+    def tree_equals_model(self) -> None:
         assert sorted(self.tree.nodes) == sorted(self.model.nodes)
         for path, expected in self.model.nodes.items():
             stat = self.tree.node(path).stat()

@@ -1,4 +1,4 @@
-"""The watchdog of an event loop: ticks in, verdicts out; then real loops, and processes that end."""
+"""Watchdog of an event loop: verdicts from ticks, real loops, and processes that exit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def verdicts(meter: StallMeter, *ticks: tuple[float, float | None]) -> list[Verd
     return [meter.tick(now, answered_at) for now, answered_at in ticks]
 
 
-# ---- ticks in, verdicts out
+# ---- verdicts from ticks
 
 
 def test_answered_heartbeats_are_no_stall() -> None:
@@ -39,7 +39,7 @@ def test_each_verdict_is_returned_once_per_stall() -> None:
         *(RUNNING, STALLED, RUNNING, RUNNING, RUNNING, STUCK),
         *(RUNNING, RUNNING),
     ]
-    assert meter.longest_stall_s == 4.0, "also while the stall lasts"
+    assert meter.longest_stall_s == 4.0, "the stall is not over yet"
     assert meter.tick(4.5, 4.2) is RECOVERED
     assert meter.stalls == 1
     assert meter.last_stall_s == pytest.approx(4.2)
@@ -56,7 +56,7 @@ def test_stall_that_ends_between_two_ticks_is_counted() -> None:
 
 
 def test_time_before_a_late_tick_is_ignored() -> None:
-    """SIGSTOP, or a suspended machine, while a heartbeat was unanswered."""
+    """The process was stopped, or the machine suspended, while a heartbeat was unanswered."""
     meter = StallMeter(6.0, now=0.0)
     assert verdicts(meter, (0.5, None), (3600.0, None), (3600.4, None)) == [RUNNING] * 3
     assert meter.tick(3600.9, 3600.5) is RECOVERED
@@ -71,7 +71,7 @@ def test_stuck_is_never_the_first_verdict_of_a_stall() -> None:
     assert verdicts(meter, *silent) == [STALLED, STUCK, RUNNING]
 
 
-# ---- on real loops
+# ---- real loops
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def watchdog(thread: LoopThread) -> Iterator[LoopWatchdog]:
     watching.stop()
 
 
-def guilty_function(release: threading.Event) -> None:
+def blocking_function(release: threading.Event) -> None:
     release.wait()
 
 
@@ -97,19 +97,19 @@ def test_stall_is_logged_once_with_the_stack_and_counted(
     thread: LoopThread, watchdog: LoopWatchdog, caplog: pytest.LogCaptureFixture
 ) -> None:
     release = threading.Event()
-    thread.loop.call_soon_threadsafe(guilty_function, release)
+    thread.loop.call_soon_threadsafe(blocking_function, release)
     eventually(lambda: watchdog.longest_stall_s > 2.5, "longer than the limit")
     release.set()
     eventually(lambda: len(caplog.records) == 2, "stalled, turns again")
     stalled, recovered = caplog.records
     assert stalled.levelno == recovered.levelno == logging.WARNING
     assert "event loop stalled broker=7 seconds=1." in stalled.getMessage()
-    assert "guilty_function" in str(stalled.stack_info)
+    assert "blocking_function" in str(stalled.stack_info)
     assert "event loop recovered broker=7 seconds=" in recovered.getMessage()
     assert watchdog.stalls == 1
 
 
-def test_loop_that_is_halted_on_purpose_is_ignored(
+def test_deliberately_halted_loop_is_ignored(
     thread: LoopThread, watchdog: LoopWatchdog, caplog: pytest.LogCaptureFixture
 ) -> None:
     watchdog.suspend()
@@ -124,7 +124,7 @@ def test_loop_that_is_halted_on_purpose_is_ignored(
     assert not caplog.records
 
 
-def test_watchdog_of_a_closed_loop_ends_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+def test_watchdog_of_closed_loop_ends_silently(caplog: pytest.LogCaptureFixture) -> None:
     watchdog = LoopWatchdog(7, stuck_s=2.0, ends_process=False)
 
     async def start() -> None:
@@ -150,7 +150,7 @@ async def test_stopped_watchdog_may_be_started_again() -> None:
     assert watchdog.stalls == 0
 
 
-# ---- processes that end
+# ---- processes that exit
 
 STUCK_PROCESS = """
 import asyncio, logging, sys
@@ -158,7 +158,7 @@ from barnabas.world.watchdog import LoopWatchdog
 
 logging.basicConfig()
 
-def guilty_function():
+def blocking_function():
     if sys.argv[1] == "logging":
         logging.getLogger().handlers[0].acquire()
     while True:
@@ -166,22 +166,22 @@ def guilty_function():
 
 async def main():
     LoopWatchdog(7, stuck_s=2.0, ends_process=True).start()
-    asyncio.get_running_loop().call_soon(guilty_function)
+    asyncio.get_running_loop().call_soon(blocking_function)
     await asyncio.sleep(3600)
 
 asyncio.run(main())
 """
 
 
-def test_stuck_process_logs_the_stack_and_ends_with_its_exit_code() -> None:
+def test_stuck_process_logs_stack_and_exits() -> None:
     ended = python_process.run(STUCK_PROCESS, "spinning")
     assert ended.returncode == STUCK_EXIT_CODE
     assert ended.stderr.count("event loop stalled broker=7") == 1
     assert ended.stderr.count("event loop stuck broker=7") == 1
     assert "exit_code=75" in ended.stderr
-    assert ended.stderr.count("in guilty_function") == 2
+    assert ended.stderr.count("in blocking_function") == 2
 
 
-def test_process_that_is_stuck_in_logging_ends_all_the_same() -> None:
+def test_process_stuck_in_logging_exits() -> None:
     ended = python_process.run(STUCK_PROCESS, "logging")
     assert ended.returncode == STUCK_EXIT_CODE

@@ -30,7 +30,7 @@ from barnabas.world.registry.zookeeper_values import Chroot, parse_connect_strin
         (" h:2181/ ", "h:2181", 1, ""),
     ],
 )
-def test_a_connect_string_is_hosts_and_a_chroot(
+def test_connect_string_is_parsed_into_hosts_and_chroot(
     text: str, hosts: str, count: int, root: str
 ) -> None:
     found = parse_connect_string(text)
@@ -38,14 +38,14 @@ def test_a_connect_string_is_hosts_and_a_chroot(
 
 
 @pytest.mark.parametrize("text", ["", "host:x", "host:1/a//b", "host:1/../a", ":2181", "a,,b"])
-def test_a_connect_string_that_makes_no_sense_is_a_wrong_setting(text: str) -> None:
+def test_invalid_connect_string_is_a_config_error(text: str) -> None:
     with pytest.raises(ConfigError, match=r"zookeeper\.connect"):
         parse_connect_string(text)
 
 
 @pytest.mark.parametrize("root", ["", "/kafka", "/a/b"])
 @pytest.mark.parametrize("path", ["/", "/brokers", "/brokers/ids/1"])
-def test_paths_go_under_the_chroot_and_come_back(root: str, path: str) -> None:
+def test_paths_are_mapped_under_the_chroot_and_back(root: str, path: str) -> None:
     chroot = Chroot(root)
     full = chroot.full(path)
     assert full.startswith(root or "/")
@@ -53,14 +53,14 @@ def test_paths_go_under_the_chroot_and_come_back(root: str, path: str) -> None:
     assert chroot.strip(full) == path
 
 
-def test_a_sequential_node_may_have_no_name_of_its_own() -> None:
+def test_sequential_node_may_have_an_empty_name() -> None:
     assert Chroot("/kafka").request(Create(path="/a/", sequential=True)).path == "/kafka/a/"
     assert Chroot("/kafka").request(Create(path="/", sequential=True)).path == "/kafka/"
     with pytest.raises(BadPath):
         Chroot("/kafka").request(Create(path="/a/"))
 
 
-def test_the_operation_that_failed_is_found_among_those_rolled_back() -> None:
+def test_failed_operation_is_found_among_rolled_back_ones() -> None:
     ops: list[Op] = [Create(path="/a"), CheckVersion(path="/b", version=1), Delete(path="/c")]
     with pytest.raises(MultiFailed) as failed:
         Chroot("").results(ops, [RolledBackError(), BadVersionError(), RuntimeInconsistency()])
@@ -70,7 +70,7 @@ def test_the_operation_that_failed_is_found_among_those_rolled_back() -> None:
     assert Chroot("/r").results(ops, ["/r/a", True, True]) == ["/a", None, None]
 
 
-def test_their_errors_become_ours() -> None:
+def test_kazoo_errors_are_translated() -> None:
     assert isinstance(to_registry_error(NodeExistsError(), "/a"), NodeExists)
     assert isinstance(to_registry_error(ConnectionClosedError(), "/a"), RegistrySessionExpired)
     assert "NoAuthError" in str(to_registry_error(NoAuthError(), "/a"))
