@@ -155,9 +155,9 @@ async def test_stable_offset_fetch_waits_for_pending_commit(
 
 
 async def test_commit_succeeds_after_client_disconnects(coordinator: Coordinator) -> None:
-    start_commit = coordinator.start_commit(40)
-    start_commit.cancel()
-    await asyncio.wait([start_commit])
+    commit = coordinator.start_commit(40)
+    commit.cancel()
+    await asyncio.wait([commit])
     coordinator.replicate()
     offsets = coordinator.node.context.groups.groups[GROUP].offsets
     await eventually(lambda: not offsets.pending)
@@ -190,14 +190,14 @@ async def test_stable_offset_fetch_times_out_as_unstable(
 async def test_lost_leadership_answers_waiting_requests_not_coordinator(
     coordinator: Coordinator,
 ) -> None:
-    start_commit = coordinator.start_commit(40)
+    commit = coordinator.start_commit(40)
     asked = coordinator.fetch()
     assert inspect.isawaitable(asked)
     answer = asyncio.ensure_future(asked)
     partition = coordinator.node.partition(topic=CONSUMER_OFFSETS)
     partition.stop_leading(BrokerId(2))
     coordinator.node.replicas.notify_leadership(partition)
-    assert code_of(await start_commit) is ErrorCode.NOT_COORDINATOR
+    assert code_of(await commit) is ErrorCode.NOT_COORDINATOR
     (group,) = (await answer).groups
     assert group.error_code == ErrorCode.NOT_COORDINATOR
 
@@ -205,9 +205,9 @@ async def test_lost_leadership_answers_waiting_requests_not_coordinator(
 async def test_unrecognised_coordinator_answers_not_coordinator(
     coordinator: Coordinator,
 ) -> None:
-    start_commit = coordinator.start_commit(40)
+    commit = coordinator.start_commit(40)
     coordinator.replicate()
-    assert code_of(await start_commit) is ErrorCode.NONE
+    assert code_of(await commit) is ErrorCode.NONE
     coordinator.node.replicas.is_recognised = False
     answer = coordinator.fetch()
     assert isinstance(answer, OffsetFetchResponse)

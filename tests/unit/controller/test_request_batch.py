@@ -238,13 +238,13 @@ def test_topic_queued_for_deletion_has_no_leader_in_metadata() -> None:
     made.add_update_metadata(ids(1), [A])
     content = made.flush()[0][1]
     assert isinstance(content, UpdateMetadataRequest)
-    (metadata_partitions,) = content.topic_states[0].partition_states
+    (partition,) = content.topic_states[0].partition_states
     assert (
-        metadata_partitions.leader,
-        metadata_partitions.leader_epoch,
-        metadata_partitions.zk_version,
+        partition.leader,
+        partition.leader_epoch,
+        partition.zk_version,
     ) == (-2, 0, 0)
-    assert metadata_partitions.isr == ids(2, 1)
+    assert partition.isr == ids(2, 1)
 
 
 def test_partition_without_leader_is_not_in_metadata() -> None:

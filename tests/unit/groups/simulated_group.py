@@ -90,9 +90,9 @@ class SimulatedGroup:
             requires_member_id=requires_member_id,
             supports_skip_assignment=may_skip,
         )
-        new_ticket = self.new_ticket()
-        self.run(lambda run: group_events.handle_join(run, request, new_ticket))
-        return new_ticket
+        ticket = self.new_ticket()
+        self.run(lambda turn: group_events.handle_join(turn, request, ticket))
+        return ticket
 
     def sync(
         self,
@@ -112,23 +112,23 @@ class SimulatedGroup:
             protocol=protocol,
             assignments=assignments or {},
         )
-        new_ticket = self.new_ticket()
-        self.run(lambda run: group_events.handle_sync(run, request, new_ticket))
-        return new_ticket
+        ticket = self.new_ticket()
+        self.run(lambda turn: group_events.handle_sync(turn, request, ticket))
+        return ticket
 
     def heartbeat(
         self, member_id: str, *, instance: str | None = None, generation: int | None = None
     ) -> ErrorCode:
         of = self.group.generation if generation is None else generation
-        return self.run(lambda run: group_events.handle_heartbeat(run, member_id, instance, of))
+        return self.run(lambda turn: group_events.handle_heartbeat(turn, member_id, instance, of))
 
     def leave(self, member_id: str = "", *, instance: str | None = None) -> ErrorCode:
-        return self.run(lambda run: group_events.handle_leave(run, member_id, instance))
+        return self.run(lambda turn: group_events.handle_leave(turn, member_id, instance))
 
     def expire(self, timer: Timer) -> None:
         """Let a timer expire."""
         self.now_ms += self.timers.pop(timer)
-        self.run(lambda run: group_events.expire_timer(run, timer))
+        self.run(lambda turn: group_events.expire_timer(turn, timer))
 
     def expire_session(self, member_id: str) -> None:
         self.expire(session_timer(member_id))
@@ -136,35 +136,35 @@ class SimulatedGroup:
     def finish_store(self, code: ErrorCode = ErrorCode.NONE) -> StoreGroup:
         """Complete the oldest pending store with this code."""
         store = self.stores.pop(0)
-        self.run(lambda run: group_events.finish_store(run, store, code))
+        self.run(lambda turn: group_events.stored(turn, store, code))
         return store
 
     # ---- effects
 
-    def join_code(self, new_ticket: Ticket) -> ErrorCode:
-        return ErrorCode(self.joins[new_ticket].error_code)
+    def join_code(self, ticket: Ticket) -> ErrorCode:
+        return ErrorCode(self.joins[ticket].error_code)
 
-    def sync_code(self, new_ticket: Ticket) -> ErrorCode:
-        return ErrorCode(self.syncs[new_ticket].error_code)
+    def sync_code(self, ticket: Ticket) -> ErrorCode:
+        return ErrorCode(self.syncs[ticket].error_code)
 
     def open_tickets(self) -> set[Ticket]:
         return self.tickets - self.joins.keys() - self.syncs.keys()
 
     def new_ticket(self) -> Ticket:
-        new_ticket = Ticket(len(self.tickets))
-        self.tickets.add(new_ticket)
-        return new_ticket
+        ticket = Ticket(len(self.tickets))
+        self.tickets.add(ticket)
+        return ticket
 
     def run(self, event: Callable[[GroupTransition], R]) -> R:
-        run = GroupTransition(self.group, self.limits, self.now_ms)
-        result = event(run)
-        for effect in run.effects:
+        turn = GroupTransition(self.group, self.limits, self.now_ms)
+        result = event(turn)
+        for effect in turn.effects:
             if isinstance(effect, AnswerJoin):
-                assert effect.new_ticket in self.open_tickets(), "answered twice"
-                self.joins[effect.new_ticket] = effect.response
+                assert effect.ticket in self.open_tickets(), "answered twice"
+                self.joins[effect.ticket] = effect.response
             elif isinstance(effect, AnswerSync):
-                assert effect.new_ticket in self.open_tickets(), "answered twice"
-                self.syncs[effect.new_ticket] = effect.response
+                assert effect.ticket in self.open_tickets(), "answered twice"
+                self.syncs[effect.ticket] = effect.response
             elif isinstance(effect, SetTimer):
                 self.timers[effect.timer] = effect.delay_ms
             elif isinstance(effect, CancelTimer):

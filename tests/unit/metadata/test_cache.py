@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from barnabas.errors import ErrorCode
-from barnabas.metadata import cache_with as cache_module
+from barnabas.metadata import cache as cache_module
 from barnabas.metadata.cache import MetadataCache
 from barnabas.model import ZERO_ID, BrokerId, TopicPartition
 from barnabas.wire.fast import encode_metadata_topic

@@ -243,9 +243,9 @@ def test_response_matches_request_split_into_parts() -> None:
     assert len(sent.events) > 1
     events = timeline(*sent.events, *by.record_response(sent, LeaderAndIsrResponse()))
     assert [event.get("answers") for event in events] == [None, sent.events[0].sequence]
-    narrate_request = list(Narrator("orders").lines(events))
-    assert "#1 to broker 3: partition 0, 5001 including other topics" in narrate_request[1]
-    assert "answered LeaderAndIsr #1: done" in narrate_request[2]
+    lines = list(Narrator("orders").lines(events))
+    assert "#1 to broker 3: partition 0, 5001 including other topics" in lines[1]
+    assert "answered LeaderAndIsr #1: done" in lines[2]
 
 
 @pytest.mark.parametrize("value", [None, b"", b"orders", b'"orders"', b'{"topic":"orders"}'])
@@ -269,20 +269,20 @@ def test_controllers_before_first_event_of_topic_are_omitted() -> None:
         (7, "partition"),
         (7, "controller"),
     ]
-    narrate_request = list(Narrator("orders").lines(events))
-    assert narrate_request[1].endswith("controller 1 elected")
-    assert narrate_request[-1].endswith("controller 1 resigned")
+    lines = list(Narrator("orders").lines(events))
+    assert lines[1].endswith("controller 1 elected")
+    assert lines[-1].endswith("controller 1 resigned")
 
 
 @pytest.mark.parametrize(
-    ("configs", "words"),
+    ("configs", "reason"),
     [
         ({}, "this cluster has no history"),
         ({"barnabas.history.topic.enable": "false"}, "disabled"),
         ({"barnabas.history.topic.enable": "true"}, "not published yet"),
     ],
 )
-def test_missing_history_names_the_reason(configs: dict[str, str], narrate_request: str) -> None:
+def test_missing_history_names_the_reason(configs: dict[str, str], reason: str) -> None:
     def describe(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
         (resource,) = request.resources
         entries = tuple(
@@ -302,7 +302,7 @@ def test_missing_history_names_the_reason(configs: dict[str, str], narrate_reque
         ScriptedBroker({DescribeConfigsRequest: describe}) as broker,
         Cluster(broker.address) as cluster,
     ):
-        with pytest.raises(ApiError, match=narrate_request):
+        with pytest.raises(ApiError, match=reason):
             require_history(cluster, "orders")
         with pytest.raises(ApiError, match="there is no topic 'ordres'"):
             require_history(cluster, "ordres")
