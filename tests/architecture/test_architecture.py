@@ -2,7 +2,7 @@
 
 Code is of three kinds. *Real* code in world/ uses time, sockets, files and threads; the command
 line and the clusters it starts may do so as well. *Driven* code is async and reaches the outside
-only through the World it is given; DRIVEN lists every concurrent module. All other code is *pure*.
+only through its World; DRIVEN lists every concurrent module. All other code is *pure*.
 """
 
 from __future__ import annotations

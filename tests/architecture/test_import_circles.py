@@ -92,11 +92,11 @@ def modules(names: Iterable[str], **sources: str) -> dict[str, str]:
         "def later():\n    from p.a import thing",
     ],
 )
-def test_finds_a_circle_of_three(statement: str) -> None:
+def test_circle_of_three_is_found(statement: str) -> None:
     sources = modules(["p.d"], a="from p import b, d", b="import p.c", c=statement)
     assert circles(import_graph(sources)) == [("p.a", "p.b", "p.c")]
 
 
-def test_accepts_a_diamond() -> None:
+def test_diamond_is_accepted() -> None:
     sources = modules(["p.d"], a="from p import b, c", b="from p import d", c="from p import d")
     assert circles(import_graph(sources)) == []

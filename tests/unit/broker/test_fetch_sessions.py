@@ -36,8 +36,8 @@ def test_sleeping_partition_wakes_when_it_changes() -> None:
     partitions = [make_partition(index) for index in range(3)]
     for entry in entries:
         session.put(("orders", entry.index), entry)
-    for entry, held in zip(entries, partitions, strict=True):
-        session.fall_asleep(entry, held)
+    for entry, partition in zip(entries, partitions, strict=True):
+        session.fall_asleep(entry, partition)
     assert not session.awake
     partitions[1].notify()
     assert list(session.awake) == [entries[1]]
@@ -50,10 +50,10 @@ def test_waking_partition_notifies_waiting_fetch() -> None:
     assert session is not None
     notifications: list[str] = []
     session.waiting_fetch = lambda: notifications.append("woken")
-    entry, held = FetchEntry("orders", TOPIC_ID, 0), make_partition()
+    entry, partition = FetchEntry("orders", TOPIC_ID, 0), make_partition()
     session.put(("orders", 0), entry)
-    session.fall_asleep(entry, held)
-    held.notify()
+    session.fall_asleep(entry, partition)
+    partition.notify()
     assert notifications == ["woken"]
 
 
@@ -61,15 +61,15 @@ def test_removed_and_closed_partitions_keep_no_watchers() -> None:
     many = make_sessions()
     session = many.open(1, uses_topic_ids=False, now=0)
     assert session is not None
-    held = [make_partition(index) for index in range(2)]
+    partition = [make_partition(index) for index in range(2)]
     for index in range(2):
         entry = FetchEntry("orders", TOPIC_ID, index)
         session.put(("orders", index), entry)
-        session.fall_asleep(entry, held[index])
+        session.fall_asleep(entry, partition[index])
     session.remove(("orders", 0))
-    assert not held[0].watchers
+    assert not partition[0].watchers
     many.close(session.id)
-    assert not held[1].watchers
+    assert not partition[1].watchers
 
 
 def test_served_partition_moves_to_the_end() -> None:

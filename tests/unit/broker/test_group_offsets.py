@@ -142,9 +142,9 @@ async def test_stable_offset_fetch_waits_for_pending_commit(
     assert code_of(await first) is ErrorCode.NONE
 
     second = coordinator.start_commit(40)
-    asked = coordinator.fetch(names_topics=names_topics)
-    assert inspect.isawaitable(asked)
-    answer = asyncio.ensure_future(asked)
+    fetch = coordinator.fetch(names_topics=names_topics)
+    assert inspect.isawaitable(fetch)
+    answer = asyncio.ensure_future(fetch)
     assert await coordinator.fetch_committed(require_stable=False) == 5, (
         "an unstable read does not wait"
     )
@@ -191,9 +191,9 @@ async def test_lost_leadership_answers_waiting_requests_not_coordinator(
     coordinator: Coordinator,
 ) -> None:
     commit = coordinator.start_commit(40)
-    asked = coordinator.fetch()
-    assert inspect.isawaitable(asked)
-    answer = asyncio.ensure_future(asked)
+    fetch = coordinator.fetch()
+    assert inspect.isawaitable(fetch)
+    answer = asyncio.ensure_future(fetch)
     partition = coordinator.node.partition(topic=CONSUMER_OFFSETS)
     partition.stop_leading(BrokerId(2))
     coordinator.node.replicas.notify_leadership(partition)

@@ -1,4 +1,4 @@
-"""Allocation of producer ids: each id is given out once in the cluster."""
+"""Allocation of producer ids: each id is used once in the cluster."""
 
 from __future__ import annotations
 

@@ -98,4 +98,6 @@ async def test_offsets_of_deleted_topic_are_removed(node: Node) -> None:
         UpdateMetadataRequest(controller_id=1, controller_epoch=1, topic_states=(topic,))
     )
     await eventually(lambda: list(offsets.committed) == [kept])
-    assert node.partition(topic=CONSUMER_OFFSETS).log.log_end_offset == 1, "its tombstone"
+    assert node.partition(topic=CONSUMER_OFFSETS).log.log_end_offset == 1, (
+        "a tombstone was appended"
+    )

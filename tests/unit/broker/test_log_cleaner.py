@@ -117,8 +117,8 @@ async def test_dirtiest_log_is_cleaned_first_and_checkpointed(nodes: Nodes) -> N
         == log.segments.active.base_offset
     )
     assert_consistent(log)
-    assert await cleaner.clean_dirtiest(), "then the other one"
-    assert not await cleaner.clean_dirtiest(), "then there is nothing to do"
+    assert await cleaner.clean_dirtiest(), "the other log is cleaned next"
+    assert not await cleaner.clean_dirtiest(), "both logs are clean"
 
 
 async def test_small_segments_are_merged(nodes: Nodes) -> None:

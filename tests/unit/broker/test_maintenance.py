@@ -19,11 +19,11 @@ class SlowDisk(ForgetfulDisk):
 
     def __init__(self) -> None:
         super().__init__(now_ms=lambda: 0)
-        self.asked, self.may_write = threading.Event(), threading.Event()
+        self.has_started, self.may_write = threading.Event(), threading.Event()
         self.broken: set[str] = set()
 
     def replace_bytes(self, path: str, data: bytes, *, sync: bool = True) -> None:
-        self.asked.set()
+        self.has_started.set()
         assert self.may_write.wait(30)
         if path.rpartition("/")[0] in self.broken:
             raise StorageError(path, "broken")
@@ -36,7 +36,7 @@ async def test_slow_disk_does_not_block_the_loop_during_checkpoint() -> None:
         disk.make_directory(directory)
     logs = LogManager(disk, [A, B], random=Random(1))
     written = asyncio.create_task(checkpoint(logs, logs.high_watermarks))
-    await asyncio.to_thread(disk.asked.wait, 30)
+    await asyncio.to_thread(disk.has_started.wait, 30)
     assert not disk.exists(f"{A}/replication-offset-checkpoint")
     disk.broken = {A}
     disk.may_write.set()
@@ -50,11 +50,11 @@ class SlowRemovalDisk(ForgetfulDisk):
 
     def __init__(self) -> None:
         super().__init__(now_ms=lambda: 0)
-        self.asked, self.may_remove = threading.Event(), threading.Event()
+        self.has_started, self.may_remove = threading.Event(), threading.Event()
         self.is_broken = False
 
     def remove_tree(self, path: str) -> None:
-        self.asked.set()
+        self.has_started.set()
         assert self.may_remove.wait(30)
         if self.is_broken:
             raise StorageError(path, "broken")
@@ -83,7 +83,7 @@ def logs_to_purge(disk: SlowRemovalDisk) -> LogManager:
 async def test_removal_of_directories_does_not_block_the_loop(slow_disk: SlowRemovalDisk) -> None:
     logs = logs_to_purge(slow_disk)
     removed = asyncio.create_task(purge(logs, FixedClock()))
-    await asyncio.to_thread(slow_disk.asked.wait, 30)
+    await asyncio.to_thread(slow_disk.has_started.wait, 30)
     slow_disk.may_remove.set()
     await removed
     assert slow_disk.list(A) == ["orders-1.2-delete"]
@@ -102,7 +102,7 @@ async def test_failed_removal_takes_directory_offline(slow_disk: SlowRemovalDisk
 async def test_cancelled_purge_waits_for_removal_in_progress(slow_disk: SlowRemovalDisk) -> None:
     logs = logs_to_purge(slow_disk)
     removed = asyncio.create_task(purge(logs, FixedClock()))
-    await asyncio.to_thread(slow_disk.asked.wait, 30)
+    await asyncio.to_thread(slow_disk.has_started.wait, 30)
     removed.cancel()
     await asyncio.wait([removed], timeout=0.05)
     assert not removed.done()

@@ -16,8 +16,8 @@ OUTCOME = CreationOutcome(name="t", replicas=((BrokerId(1), BrokerId(2)),) * 3)
 def test_creation_event_names_settings_of_default_counts() -> None:
     client, other = Requester("app", "::1"), Requester("app", "::1", 2)
 
-    def defaults(requester: Requester, **wish: Any) -> object:
-        facts = creation_facts(TopicSpec(configs={}, **{"name": "t", **wish}), OUTCOME, requester)
+    def defaults(requester: Requester, **fields: Any) -> object:
+        facts = creation_facts(TopicSpec(configs={}, **{"name": "t", **fields}), OUTCOME, requester)
         assert (facts["partitions"], facts["replication_factor"]) == (3, 2)
         return facts.get("defaults")
 

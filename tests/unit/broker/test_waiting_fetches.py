@@ -107,10 +107,10 @@ async def test_failure_of_waiting_fetch_closes_connection(
     waiting = asyncio.ensure_future(connection.exchange(request, FetchResponse, timeout_s=5))
     await eventually(lambda: bool(two_nodes[1].partition().end_watchers))
 
-    def broken(_: Fetch) -> list[PartitionRead]:
+    def fail(_: Fetch) -> list[PartitionRead]:
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr(Fetch, "read_partitions", broken)
+    monkeypatch.setattr(Fetch, "read_partitions", fail)
     two_nodes[1].append(b"one")
     with pytest.raises(ConnectionError):
         await waiting

@@ -62,13 +62,13 @@ def test_arguments_are_escaped(path: tuple[str, ...], capsys: pytest.CaptureFixt
     count = sum(isinstance(each, click.Argument) for each in params) or 1
     options = {option for each in params for option in each.opts}
     servers = ["-b", f"127.0.0.1:1,{HOSTILE}:1", "--timeout", "0.1"]
-    given = [*path, *[HOSTILE] * count, *(servers if "--bootstrap-servers" in options else [])]
+    arguments = [*path, *[HOSTILE] * count, *(servers if "--bootstrap-servers" in options else [])]
     if path[0] in LONG_RUNNING:
-        ended = run(*given)
+        ended = run(*arguments)
         assert ended.returncode != 0
         assert_printable((ended.stdout, ended.stderr))
         return
-    assert main.run_command(given) != 0
+    assert main.run_command(arguments) != 0
     assert_printable(capsys.readouterr())
 
 
@@ -78,8 +78,8 @@ def test_option_values_are_escaped(
 ) -> None:
     for option in command_at(path).params:
         if isinstance(option, click.Option) and not option.is_flag and not option.count:
-            given = [*path, option.opts[-1], HOSTILE, *["x"] * 3]
-            assert main.run_command(given) != 0
+            arguments = [*path, option.opts[-1], HOSTILE, *["x"] * 3]
+            assert main.run_command(arguments) != 0
             assert_printable(capsys.readouterr())
 
 

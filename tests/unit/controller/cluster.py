@@ -235,10 +235,10 @@ class SimulatedCluster:
     def answer_deletes(self, *brokers: int, error: ErrorCode = ErrorCode.NONE) -> None:
         """Let these brokers, or all, answer the pending StopReplica deletions."""
         for to in ids(*brokers) or tuple(sorted(self.registered)):
-            asked = [each for each in self.pending_deletes if each.broker == to]
-            for each in asked:
+            replicas = [each for each in self.pending_deletes if each.broker == to]
+            for each in replicas:
                 del self.pending_deletes[each]
-            errors = {each.partition: error for each in asked}
+            errors = {each.partition: error for each in replicas}
             self.execute(deletion.plan_stop_replica_results(self.context, to, errors))
 
     def remove_znodes(self, topic: str) -> None:
@@ -347,8 +347,8 @@ class SimulatedCluster:
         self.batch.new_batch()
         elected = 0
         while partitions:
-            asked = partition_machine.states_for_elections(self.context, partitions, target)
-            states = self.read(asked)
+            partitions_to_read = partition_machine.states_for_elections(self.context, partitions, target)
+            states = self.read(partitions_to_read)
             topics = partition_machine.topics_for_unclean_check(self.context, states)
             decision = partition_machine.decide_partition_transitions(
                 self.context,
@@ -375,9 +375,9 @@ class SimulatedCluster:
     def move_replicas(self, replicas: tuple[Replica, ...], target: ReplicaState) -> None:
         self.batch.new_batch()
         while replicas:
-            asked = replica_machine.states_for_isr_removal(self.context, replicas, target)
+            partitions_to_read = replica_machine.states_for_isr_removal(self.context, replicas, target)
             decision = replica_machine.decide_replica_transitions(
-                self.context, replicas, target, cause=CAUSE, states=self.read(asked)
+                self.context, replicas, target, cause=CAUSE, states=self.read(partitions_to_read)
             )
             outcome = decision.outcome_of(self.znodes.commit(decision.writes))
             replica_machine.apply_replica_transitions(self.context, outcome.committed)

@@ -195,7 +195,7 @@ async def test_commit_extends_the_session(coordinator: GroupCoordinator) -> None
     group.members[joined.member_id].session_timeout_ms *= 2
     coordinator.restart_session(group, joined.member_id)
     assert coordinator.timers.running[group][timer].at > before
-    coordinator.restart_session(group, "nobody")
+    coordinator.restart_session(group, "unknown")
 
 
 async def test_lost_connection_does_not_affect_the_group(

@@ -72,7 +72,7 @@ def test_dropped_group_answers_not_coordinator() -> None:
         ("a", None, 1, ErrorCode.NONE),
         ("a", None, 0, ErrorCode.ILLEGAL_GENERATION),
         ("", None, -1, ErrorCode.UNKNOWN_MEMBER_ID),
-        ("nobody", None, 1, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("unknown", None, 1, ErrorCode.UNKNOWN_MEMBER_ID),
         ("a", None, -1, ErrorCode.ILLEGAL_GENERATION),
         ("a", "instance-static-s", 1, ErrorCode.FENCED_INSTANCE_ID),
     ],

@@ -97,9 +97,9 @@ def test_pending_member_id_expires_and_rebalance_completes() -> None:
 
 def test_unknown_member_id_is_rejected() -> None:
     simulated = stable_group("a")
-    ticket = simulated.join("nobody")
+    ticket = simulated.join("unknown")
     assert simulated.join_code(ticket) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert simulated.joins[ticket].member_id == "nobody"
+    assert simulated.joins[ticket].member_id == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_member_without_assignment_gets_empty_one() -> None:
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"member_id": "nobody"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"member_id": "unknown"}, ErrorCode.UNKNOWN_MEMBER_ID),
         ({"member_id": "a", "generation": 0}, ErrorCode.ILLEGAL_GENERATION),
         ({"member_id": "a", "generation": 2}, ErrorCode.ILLEGAL_GENERATION),
         ({"member_id": "a", "instance": "x"}, ErrorCode.UNKNOWN_MEMBER_ID),
@@ -360,7 +360,7 @@ def test_sync_during_rebalance_is_rejected() -> None:
     ("options", "expected"),
     [
         ({"member_id": "a"}, ErrorCode.NONE),
-        ({"member_id": "nobody"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"member_id": "unknown"}, ErrorCode.UNKNOWN_MEMBER_ID),
         ({"member_id": "a", "generation": 7}, ErrorCode.ILLEGAL_GENERATION),
         ({"member_id": "a", "instance": "instance-static-s"}, ErrorCode.FENCED_INSTANCE_ID),
         ({"member_id": "static-s", "instance": "instance-static-s"}, ErrorCode.NONE),
@@ -446,9 +446,9 @@ def test_removed_member_gets_unknown_member_id_for_its_sync() -> None:
     ("member_id", "instance", "expected"),
     [
         ("a", None, ErrorCode.NONE),
-        ("nobody", None, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("unknown", None, ErrorCode.UNKNOWN_MEMBER_ID),
         ("", None, ErrorCode.UNKNOWN_MEMBER_ID),
-        ("", "nobody", ErrorCode.UNKNOWN_MEMBER_ID),
+        ("", "unknown", ErrorCode.UNKNOWN_MEMBER_ID),
         ("", "instance-static-s", ErrorCode.NONE),
         ("static-s", "instance-static-s", ErrorCode.NONE),
         ("a", "instance-static-s", ErrorCode.FENCED_INSTANCE_ID),

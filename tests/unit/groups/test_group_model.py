@@ -60,10 +60,10 @@ class GroupModel(RuleBasedStateMachine):
     def group(self) -> Group:
         return self.simulated.group
 
-    def pick_member(self, who: int) -> str:
+    def pick_member(self, index: int) -> str:
         """Return a member id, sometimes that of a member that left long ago."""
         known = [*self.group.members, *self.group.pending_members]
-        return known[who % len(known)] if known and who < 9 else self.ids[-1]
+        return known[index % len(known)] if known and index < 9 else self.ids[-1]
 
     def instance_of(self, member_id: str) -> str | None:
         member = self.group.members.get(member_id)
@@ -103,9 +103,9 @@ class GroupModel(RuleBasedStateMachine):
             may_skip=skip,
         )
 
-    @rule(who=MEMBER_INDEX, protocols=PROTOCOLS)
-    def rejoin(self, who: int, protocols: tuple[AssignmentProtocol, ...]) -> None:
-        member_id = self.pick_member(who)
+    @rule(index=MEMBER_INDEX, protocols=PROTOCOLS)
+    def rejoin(self, index: int, protocols: tuple[AssignmentProtocol, ...]) -> None:
+        member_id = self.pick_member(index)
         instance = self.instance_of(member_id)
         self.simulated.join(member_id, instance=instance, protocols=protocols)
 
@@ -116,10 +116,10 @@ class GroupModel(RuleBasedStateMachine):
                 of = member.instance_id
                 self.simulated.join(member.member_id, instance=of, protocols=member.protocols)
 
-    @rule(who=MEMBER_INDEX, behind=st.integers(0, 4))
-    def sync(self, who: int, behind: int) -> None:
-        member_id = self.pick_member(who)
-        generation = self.group.generation - (behind == 4)
+    @rule(index=MEMBER_INDEX, age=st.integers(0, 4))
+    def sync(self, index: int, age: int) -> None:
+        member_id = self.pick_member(index)
+        generation = self.group.generation - (age == 4)
         self.simulated.sync(member_id, self.assignments(), generation=generation)
 
     @rule()
@@ -133,15 +133,15 @@ class GroupModel(RuleBasedStateMachine):
             each: f"{each} {len(self.simulated.tickets)}".encode() for each in self.group.members
         }
 
-    @rule(who=MEMBER_INDEX)
-    def heartbeat(self, who: int) -> None:
-        member_id = self.pick_member(who)
+    @rule(index=MEMBER_INDEX)
+    def heartbeat(self, index: int) -> None:
+        member_id = self.pick_member(index)
         code = self.simulated.heartbeat(member_id, instance=self.instance_of(member_id))
         assert (code is ErrorCode.UNKNOWN_MEMBER_ID) == (member_id not in self.group.members)
 
-    @rule(who=MEMBER_INDEX)
-    def leave(self, who: int) -> None:
-        member_id = self.pick_member(who)
+    @rule(index=MEMBER_INDEX)
+    def leave(self, index: int) -> None:
+        member_id = self.pick_member(index)
         self.simulated.leave(member_id, instance=self.instance_of(member_id))
         assert member_id not in self.group.members
 

@@ -132,9 +132,9 @@ OFFSET_FIELDS: dict[int, list[tuple[str, Any]]] = {
 
 @pytest.mark.parametrize("version", OFFSET_FIELDS)
 def test_offset_values_of_another_library_are_read(version: int) -> None:
-    given = {"offset": 42, "epoch": 5, "metadata": "é", "commit": 1000, "expire": 2000}
+    expected = {"offset": 42, "epoch": 5, "metadata": "é", "commit": 1000, "expire": 2000}
     fields = OFFSET_FIELDS[version]
-    raw = Schema(*fields).encode([given[name] for name, _ in fields])
+    raw = Schema(*fields).encode([expected[name] for name, _ in fields])
     value = read_offset(Int16.encode(version) + raw)
     assert value.offset == 42
     assert value.metadata == "é"

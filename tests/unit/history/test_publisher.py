@@ -115,7 +115,7 @@ class HistoryTarget:
 
 
 @pytest.fixture
-async def published() -> AsyncIterator[HistoryTarget]:
+async def target() -> AsyncIterator[HistoryTarget]:
     other = HistoryTarget()
     answers: dict[type[Message], Callable[..., Message | None]] = {
         CreateTopicsRequest: other.create,
@@ -159,17 +159,17 @@ def names(count: int) -> Iterator[str]:
 
 
 async def test_first_event_creates_the_topic_and_events_keep_their_order(
-    published: HistoryTarget,
+    target: HistoryTarget,
 ) -> None:
-    publisher = published.publisher()
+    publisher = target.publisher()
     recorder = recorder_to(publisher)
     recorder.record_election(cause="Startup#1")
     async with publishing(publisher):
-        published.show(topic("orders"))
+        target.show(topic("orders"))
         record_transitions(recorder, 2_000)
-        await wait_until(lambda: len(published.records) == 2_001)
-    assert published.ids() == ["controller", *names(2_000)]
-    (created,) = published.created[0].topics
+        await wait_until(lambda: len(target.records) == 2_001)
+    assert target.ids() == ["controller", *names(2_000)]
+    (created,) = target.created[0].topics
     assert (created.name, created.num_partitions, created.replication_factor) == (
         STATE_CHANGES,
         1,
@@ -180,34 +180,34 @@ async def test_first_event_creates_the_topic_and_events_keep_their_order(
 
 
 async def test_record_has_epoch_and_sequence_as_key_and_time_of_event(
-    published: HistoryTarget,
+    target: HistoryTarget,
 ) -> None:
-    published.show(topic(STATE_CHANGES))
-    publisher = published.publisher()
+    target.show(topic(STATE_CHANGES))
+    publisher = target.publisher()
     record_transitions(recorder_to(publisher, epoch=12), 1)
     async with publishing(publisher):
-        await wait_until(lambda: bool(published.records))
-    (record,) = published.records
+        await wait_until(lambda: bool(target.records))
+    (record,) = target.records
     assert record.key == b"12-1"
     at = json.loads(record.value or b"")["at"]
     assert at.endswith(f".{record.timestamp % 1000:03d}Z")
-    assert not published.created
+    assert not target.created
 
 
-async def test_topic_is_not_created_before_another_topic(published: HistoryTarget) -> None:
-    publisher = published.publisher()
+async def test_topic_is_not_created_before_another_topic(target: HistoryTarget) -> None:
+    publisher = target.publisher()
     recorder_to(publisher).record_election(cause="Startup#1")
     async with publishing(publisher):
-        await wait_until(lambda: bool(published.cache.waiting))
-        assert not published.created
-        published.show(topic("orders"))
-        await wait_until(lambda: bool(published.records))
-    assert len(published.created) == 1
+        await wait_until(lambda: bool(target.cache.waiting))
+        assert not target.created
+        target.show(topic("orders"))
+        await wait_until(lambda: bool(target.records))
+    assert len(target.created) == 1
 
 
-async def test_events_about_history_topic_are_not_published(published: HistoryTarget) -> None:
-    published.show(topic(STATE_CHANGES))
-    publisher = published.publisher()
+async def test_events_about_history_topic_are_not_published(target: HistoryTarget) -> None:
+    target.show(topic(STATE_CHANGES))
+    publisher = target.publisher()
     recorder = recorder_to(publisher)
     own = TopicPartition(STATE_CHANGES, 0)
     recorder.record_request(ONE, leader_and_isr((STATE_CHANGES, [0])), cause="TopicsChanged#2")
@@ -215,72 +215,72 @@ async def test_events_about_history_topic_are_not_published(published: HistoryTa
     recorder.record_isr_changes([(own, state(1, (1,)))], cause="AlterPartition#3")
     record_transitions(recorder, 1)
     async with publishing(publisher):
-        await wait_until(lambda: bool(published.records))
-    assert published.ids() == ["orders-0"]
-    (name,) = [name for name in published.disk.list("/data") if name.endswith(".jsonl")]
-    assert published.disk.read_bytes(f"/data/{name}").count(b"\n") == 4
+        await wait_until(lambda: bool(target.records))
+    assert target.ids() == ["orders-0"]
+    (name,) = [name for name in target.disk.list("/data") if name.endswith(".jsonl")]
+    assert target.disk.read_bytes(f"/data/{name}").count(b"\n") == 4
 
 
-async def test_retriable_errors_are_retried(published: HistoryTarget) -> None:
-    published.show(topic("orders"))
-    published.codes = [
+async def test_retriable_errors_are_retried(target: HistoryTarget) -> None:
+    target.show(topic("orders"))
+    target.codes = [
         ErrorCode.NOT_CONTROLLER,
         ErrorCode.NONE,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.NOT_ENOUGH_REPLICAS,
     ]
-    publisher = published.publisher()
+    publisher = target.publisher()
     record_transitions(recorder_to(publisher), 3)
     async with publishing(publisher):
-        await wait_until(lambda: bool(published.records))
-    assert published.ids() == list(names(3))
-    assert len(published.created) == 2
+        await wait_until(lambda: bool(target.records))
+    assert target.ids() == list(names(3))
+    assert len(target.created) == 2
 
 
-async def test_publishing_waits_for_a_leader(published: HistoryTarget) -> None:
-    published.show(topic(STATE_CHANGES, leader=-1))
-    publisher = published.publisher()
+async def test_publishing_waits_for_a_leader(target: HistoryTarget) -> None:
+    target.show(topic(STATE_CHANGES, leader=-1))
+    publisher = target.publisher()
     record_transitions(recorder_to(publisher), 3)
     async with publishing(publisher):
-        await wait_until(lambda: bool(published.cache.waiting))
-        published.show(topic(STATE_CHANGES))
-        await wait_until(lambda: bool(published.records))
-    assert published.ids() == list(names(3))
+        await wait_until(lambda: bool(target.cache.waiting))
+        target.show(topic(STATE_CHANGES))
+        await wait_until(lambda: bool(target.records))
+    assert target.ids() == list(names(3))
 
 
-async def test_batch_that_is_too_large_is_split(published: HistoryTarget) -> None:
-    published.show(topic(STATE_CHANGES))
-    published.codes = [ErrorCode.MESSAGE_TOO_LARGE]
-    publisher = published.publisher()
+async def test_batch_that_is_too_large_is_split(target: HistoryTarget) -> None:
+    target.show(topic(STATE_CHANGES))
+    target.codes = [ErrorCode.MESSAGE_TOO_LARGE]
+    publisher = target.publisher()
     record_transitions(recorder_to(publisher), 1)
     recorder_to(publisher, epoch=8).record_election(cause="Startup#1")
     async with publishing(publisher):
         await wait_until(lambda: publisher.journal.unpublished(1_000) is None)
         record_transitions(recorder_to(publisher, epoch=9), 1)
-        await wait_until(lambda: bool(published.records))
-    assert published.ids()[-1] == "orders-0"
+        await wait_until(lambda: bool(target.records))
+    assert target.ids()[-1] == "orders-0"
 
 
-async def test_next_run_publishes_remaining_events(published: HistoryTarget) -> None:
-    publisher = published.publisher()
+async def test_next_run_publishes_remaining_events(target: HistoryTarget) -> None:
+    publisher = target.publisher()
     record_transitions(recorder_to(publisher, epoch=7), 2)
     publisher.close()
-    published.show(topic(STATE_CHANGES))
-    async with publishing(first := published.publisher()):
+    target.show(topic(STATE_CHANGES))
+    async with publishing(first := target.publisher()):
         # Also wait until the position is saved: otherwise the next run publishes these events again.
         await wait_until(lambda: first.journal.unpublished(1_000) is None)
-    async with publishing(later := published.publisher()):
+    async with publishing(later := target.publisher()):
         record_transitions(recorder_to(later, epoch=9), 1)
-        await wait_until(lambda: len(published.records) == 3)
-    assert [record.key for record in published.records] == [b"7-1", b"7-2", b"9-1"]
+        await wait_until(lambda: len(target.records) == 3)
+    assert [record.key for record in target.records] == [b"7-1", b"7-2", b"9-1"]
 
 
-async def test_disabled_publisher_writes_the_journal_only(published: HistoryTarget) -> None:
-    published.show(topic("orders"))
-    publisher = published.publisher(is_enabled=False)
+async def test_disabled_publisher_writes_the_journal_only(target: HistoryTarget) -> None:
+    target.show(topic("orders"))
+    publisher = target.publisher(is_enabled=False)
     record_transitions(recorder_to(publisher), 2)
     await publisher.publish()
-    assert not published.created
+    assert not target.created
     assert publisher.journal.unpublished(10_000) is not None
     publisher.close()
 

@@ -47,7 +47,7 @@ def test_java_without_release_file_is_queried(tmp_path: Path) -> None:
     assert (str(found.home), found.major) == ("/real/home", 17)
 
 
-def test_missing_java_names_what_to_install(tmp_path: Path) -> None:
+def test_missing_java_error_suggests_installation(tmp_path: Path) -> None:
     with pytest.raises(NoJava) as caught:
         find_java("Spark", {"JAVA_HOME": str(tmp_path), "PATH": str(tmp_path)})
     message = str(caught.value)

@@ -27,7 +27,7 @@ def start(directory: Path, *command: str) -> JavaProcess:
     return JavaProcess("it", command or SLEEP, directory=directory, log=directory / "log")
 
 
-def test_pid_and_exit_code_are_those_of_the_program(tmp_path: Path) -> None:
+def test_pid_and_exit_code_belong_to_the_program(tmp_path: Path) -> None:
     process = start(tmp_path, sys.executable, "-c", "import os; print(os.getpid()); exit(3)")
     assert process.child.wait(30) == 3
     assert process.exit_code == 3

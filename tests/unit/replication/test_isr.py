@@ -88,7 +88,7 @@ def test_unknown_isr_member_leaves() -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "joins"), [(9, False), (10, True), (12, True)], ids=["behind", "at", "beyond"]
+    ("end", "joins"), [(9, False), (10, True), (12, True)], ids=["below", "at", "above"]
 )
 def test_follower_joins_at_high_watermark_and_epoch_start(end: int, joins: bool) -> None:
     assert can_join_isr(end, high_watermark=10, epoch_start=5) is joins
@@ -105,7 +105,7 @@ def test_fetch_at_log_end_catches_up_now() -> None:
 
 
 def test_fetch_at_previous_log_end_was_caught_up_then() -> None:
-    """With steady appends a follower never reads the very end, and is in sync all the same."""
+    """With steady appends a follower never reads the very end, but is still in sync."""
     state = FollowerState()
     state.record_fetch(10, 0, now_ms=50, leader_end=12)
     before = state.last_caught_up_ms

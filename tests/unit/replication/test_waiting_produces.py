@@ -1,4 +1,4 @@
-"""Produce requests that wait for replicas while something else happens."""
+"""Produce requests that wait for replicas while leaders, topics, disks or clients change."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ class PipelinedClient:
 
 @pytest.fixture
 async def two_nodes() -> AsyncIterator[Nodes]:
-    """Broker 1 leads and both are in sync, but broker 2 does not replicate: it was not told to
-    follow.
+    """Broker 1 leads and both are in sync, but broker 2 does not replicate: it has not
+    received LeaderAndIsr.
     """
     nodes = Nodes(Node(1), Node(2))
     await nodes.start()

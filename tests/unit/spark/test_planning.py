@@ -132,7 +132,7 @@ def test_limit_holds_and_progress_is_made(sizes: list[tuple[int, int]], rows_max
         assert (ends[partition] > start[partition]) == (end > start[partition])
 
 
-def test_batch_waits_for_enough_records_with_a_limit() -> None:
+def test_batch_starts_with_enough_records_or_after_delay() -> None:
     assert should_trigger(10, 10, 0, 1000)
     assert not should_trigger(9, 10, 999, 1000)
     assert should_trigger(0, 10, 1000, 1000)

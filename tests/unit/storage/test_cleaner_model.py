@@ -42,23 +42,23 @@ class WatchedDisk(ForgetfulDisk):
         super().__init__(now_ms=lambda: NOW_MS)
         self.on_change: Callable[[], None] | None = None
 
-    def changed(self) -> None:
+    def notify_change(self) -> None:
         if self.on_change is not None:
             self.on_change()
 
     def rename(self, source: str, target: str) -> None:
         super().rename(source, target)
-        self.changed()
+        self.notify_change()
 
     def remove(self, path: str) -> None:
         existed = self.exists(path)
         super().remove(path)
         if existed:
-            self.changed()
+            self.notify_change()
 
     def replace_bytes(self, path: str, data: bytes, *, sync: bool = True) -> None:
         super().replace_bytes(path, data, sync=sync)
-        self.changed()
+        self.notify_change()
 
 
 class CleanedLog:

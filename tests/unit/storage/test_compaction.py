@@ -33,14 +33,14 @@ DAY_MS = 86_400_000
 def log_of(*sizes: int, **changes: Any) -> LogFacts:
     """Closed segments of these sizes, ten offsets each, followed by an active one."""
     end = 10 * len(sizes)
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "closed": [SegmentFacts(10 * at, size) for at, size in enumerate(sizes)],
         "active_base": end,
         "log_start_offset": 0,
         "log_end_offset": end + 5,
         "stable_offset": end + 5,
     }
-    return LogFacts(**{**given, **changes})
+    return LogFacts(**{**defaults, **changes})
 
 
 def test_new_log_is_dirty_up_to_active_segment() -> None:
@@ -132,14 +132,14 @@ def test_group_offsets_must_fit_32_bits() -> None:
 
 
 def survival(latest: dict[bytes, int] | None = None, **changes: Any) -> Survival:
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "latest": {fingerprint(key): offset for key, offset in (latest or {}).items()},
         "mapped_to": 1000,
         "now_ms": NOW_MS,
         "delete_retention_ms": DAY_MS,
         "last_offset_of": {},
     }
-    return Survival(**{**given, **changes})
+    return Survival(**{**defaults, **changes})
 
 
 def batch_of(*rows: tuple[bytes | None, bytes | None], **fields: Any) -> memoryview:
@@ -185,8 +185,8 @@ def test_records_without_key_are_removed_only_in_mapped_range() -> None:
     batch = batch_of((None, b"1"), (b"b", b"2"), (None, b"3"))
     view = clean_batch(batch, survival({b"b": 900}, mapped_to=102))
     assert [record.offset for record in records(view)] == [102]
-    behind = batch_of((None, b"1"), (b"b", None))
-    assert clean_batch(behind, survival(mapped_to=100)) == behind
+    unmapped = batch_of((None, b"1"), (b"b", None))
+    assert clean_batch(unmapped, survival(mapped_to=100)) == unmapped
 
 
 def test_first_cleaning_of_tombstone_sets_delete_horizon() -> None:

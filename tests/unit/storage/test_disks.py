@@ -100,19 +100,19 @@ def test_replace_waits_for_replacement_in_another_thread(
 ) -> None:
     disk = RealDisk()
     path = f"{tmp_path}/file"
-    asked, may_write = threading.Event(), threading.Event()
+    has_started, may_write = threading.Event(), threading.Event()
     write_and_rename = disk.write_and_rename
 
     def slow_write(path: str, data: bytes, *, sync: bool) -> None:
         if data == b"old":
-            asked.set()
+            has_started.set()
             assert may_write.wait(30)
         write_and_rename(path, data, sync=sync)
 
     monkeypatch.setattr(disk, "write_and_rename", slow_write)
     with ThreadPoolExecutor() as threads:
         old = threads.submit(disk.prepare_replace(path), b"old")
-        assert asked.wait(30)
+        assert has_started.wait(30)
         new = threads.submit(disk.replace_bytes, path, b"new")
         may_write.set()
         old.result(30)
@@ -136,11 +136,11 @@ def test_closed_file_stays_closed(place: tuple[Disk, str]) -> None:
 
 def test_lock_has_one_holder(place: tuple[Disk, str]) -> None:
     disk, root = place
-    held = disk.lock(f"{root}/.lock")
+    lock = disk.lock(f"{root}/.lock")
     with pytest.raises(DirectoryLocked) as caught:
         disk.lock(f"{root}/.lock")
     assert "another broker" in str(caught.value)
-    held.release()
+    lock.release()
     disk.lock(f"{root}/.lock").release()
 
 

@@ -136,8 +136,8 @@ def test_read_ends_at_bound_and_size_with_one_whole_batch(
     assert log.read(0, 10_000, 2).size == 2 * size
     assert log.read(1, 10_000, 2).slices == (FileSlice(log.segments.active.log, size, size),)
     assert log.read(0, 1, 3, at_least_one=True).size == size
-    cut = log.read(0, 1, 3, at_least_one=False)
-    assert (cut.size, cut.first_incomplete) == (1, True)
+    partial = log.read(0, 1, 3, at_least_one=False)
+    assert (partial.size, partial.first_incomplete) == (1, True)
     assert log.read(0, size + 1, 3).size == size + 1
     assert log.read(2, 100, 2).slices == ()
     assert log.read(3, 100, 3).slices == ()

@@ -92,14 +92,14 @@ def test_partial_last_batch_is_truncated(garbage: bytes) -> None:
     kept_bytes = log.segments.active.size
     append(log, b"the last one", b"with two records")
     data = whole.read_bytes(f"{DIRECTORY}/{0:020d}.log")
-    for cut in range(kept_bytes, len(data)):
-        if (data[:cut] + garbage).startswith(data):
+    for size in range(kept_bytes, len(data)):
+        if (data[:size] + garbage).startswith(data):
             continue  # the garbage equals the missing bytes
         disk = forgetful_disk()
         broken = new_log(disk)
-        broken.segments.active.log.append([data[:cut] + garbage])
+        broken.segments.active.log.append([data[:size] + garbage])
         again = reopen(broken)
-        assert contents(again) == kept, f"cut at {cut}"
+        assert contents(again) == kept, f"truncated to {size} bytes"
         assert again.log_end_offset == 3
         assert disk.size(f"{DIRECTORY}/{0:020d}.log") == kept_bytes
         assert append(again, b"next").first_offset == 3

@@ -45,7 +45,7 @@ class Inner(NamedTuple):
 EMPTY = Inner()
 
 
-class Everything(Struct, frozen=True, kw_only=True):
+class AllTypes(Struct, frozen=True, kw_only=True):
     """Message with every field type, flexible since version 2."""
 
     API_KEY: ClassVar[int] = ApiKey.VOTE
@@ -83,7 +83,7 @@ class Small(Struct, frozen=True, kw_only=True):
     numbers: tuple[Int64, ...] = ()
 
 
-FULL = Everything(
+ALL_SET = AllTypes(
     flag=True,
     tiny=-1,
     short=-2,
@@ -104,15 +104,15 @@ FULL = Everything(
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_every_type_round_trips(version: int) -> None:
-    assert decode(Everything, version, encode(FULL, version)) == FULL
+    assert decode(AllTypes, version, encode(ALL_SET, version)) == ALL_SET
 
 
 @pytest.mark.parametrize("version", range(4))
 def test_null_and_empty_values_round_trip(version: int) -> None:
-    empty = Everything()
+    empty = AllTypes()
     if version >= 1:
-        empty = Everything(maybe_word=None, words=None)
-    assert decode(Everything, version, encode(empty, version)) == empty
+        empty = AllTypes(maybe_word=None, words=None)
+    assert decode(AllTypes, version, encode(empty, version)) == empty
 
 
 def test_bytes_of_plain_message() -> None:
@@ -130,29 +130,29 @@ def test_bytes_of_flexible_message() -> None:
 
 
 def test_field_outside_its_versions_gets_its_default() -> None:
-    sent = Everything(long=1000, old=2000)
-    assert decode(Everything, 0, encode(sent, 0)).long == 7
-    assert decode(Everything, 0, encode(sent, 0)).old == 2000
-    assert decode(Everything, 2, encode(sent, 2)).long == 1000
-    assert decode(Everything, 2, encode(sent, 2)).old == 8
+    sent = AllTypes(long=1000, old=2000)
+    assert decode(AllTypes, 0, encode(sent, 0)).long == 7
+    assert decode(AllTypes, 0, encode(sent, 0)).old == 2000
+    assert decode(AllTypes, 2, encode(sent, 2)).long == 1000
+    assert decode(AllTypes, 2, encode(sent, 2)).old == 8
 
 
 def test_tagged_field_at_default_is_not_written() -> None:
-    assert encode(Everything(), 3) == encode(Everything(), 2)
-    tagged = Everything(tagged=5, tagged_inner=Inner(1, "t"))
+    assert encode(AllTypes(), 3) == encode(AllTypes(), 2)
+    tagged = AllTypes(tagged=5, tagged_inner=Inner(1, "t"))
     assert encode(tagged, 3).endswith(
         b"\x02"  # two tags, in ascending order
         b"\x00\x07\x00\x00\x00\x01\x02t\x00"
         b"\x01\x04\x00\x00\x00\x05"
     )
-    assert decode(Everything, 3, encode(tagged, 3)) == tagged
+    assert decode(AllTypes, 3, encode(tagged, 3)) == tagged
 
 
 def test_unknown_tags_are_skipped() -> None:
-    plain = encode(Everything(tagged=5), 3)
+    plain = encode(AllTypes(tagged=5), 3)
     assert plain.endswith(b"\x01\x01\x04\x00\x00\x00\x05")
     more = plain[:-7] + b"\x03\x01\x04\x00\x00\x00\x05\x09\x02zz\x80\x01\x00"
-    assert decode_from(Everything, 3, more) == (Everything(tagged=5), len(more))
+    assert decode_from(AllTypes, 3, more) == (AllTypes(tagged=5), len(more))
 
 
 def test_bytes_are_decoded_as_views() -> None:
@@ -163,16 +163,16 @@ def test_bytes_are_decoded_as_views() -> None:
 
 
 def test_trailing_bytes_are_ignored() -> None:
-    data = b"ahead" + encode(FULL, 3) + b"\x00\x00\x00"
-    assert decode_from(Everything, 3, data, 5) == (FULL, len(data) - 3)
+    data = b"ahead" + encode(ALL_SET, 3) + b"\x00\x00\x00"
+    assert decode_from(AllTypes, 3, data, 5) == (ALL_SET, len(data) - 3)
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_every_truncation_is_rejected(version: int) -> None:
-    data = encode(FULL, version)
+    data = encode(ALL_SET, version)
     for size in range(len(data)):
         with pytest.raises(RemoteWireError):
-            decode(Everything, version, data[:size])
+            decode(AllTypes, version, data[:size])
 
 
 @pytest.mark.parametrize(
@@ -215,9 +215,9 @@ def test_too_many_tags_are_rejected() -> None:
 
 
 def test_known_tag_of_wrong_size_is_rejected() -> None:
-    data = encode(Everything(tagged=5), 3)
+    data = encode(AllTypes(tagged=5), 3)
     with pytest.raises(RemoteWireError):
-        decode(Everything, 3, data[:-5] + b"\x05\x00\x00\x00\x05\x00")
+        decode(AllTypes, 3, data[:-5] + b"\x05\x00\x00\x00\x05\x00")
 
 
 def test_invalid_utf8_is_rejected() -> None:
@@ -235,16 +235,16 @@ def test_unknown_version_is_rejected() -> None:
 @pytest.mark.parametrize(
     ("value", "version"),
     [
-        (Everything(tiny=128), 1),
-        (Everything(word="x" * 40_000), 1),
-        (Everything(word="x" * 40_000), 2),
-        (Everything(word="\ud800"), 1),
-        (Everything(maybe_word=None), 0),  # nullable since version 1
-        (Everything(words=None), 0),
-        (Everything(must=True), 0),  # essential, but not in version 0
-        (Everything(word=5), 1),  # type: ignore[arg-type]
-        (Everything(numbers=("1",)), 1),  # type: ignore[arg-type]
-        (Everything(inner=None), 1),  # type: ignore[arg-type]
+        (AllTypes(tiny=128), 1),
+        (AllTypes(word="x" * 40_000), 1),
+        (AllTypes(word="x" * 40_000), 2),
+        (AllTypes(word="\ud800"), 1),
+        (AllTypes(maybe_word=None), 0),  # nullable since version 1
+        (AllTypes(words=None), 0),
+        (AllTypes(must=True), 0),  # essential, but not in version 0
+        (AllTypes(word=5), 1),  # type: ignore[arg-type]
+        (AllTypes(numbers=("1",)), 1),  # type: ignore[arg-type]
+        (AllTypes(inner=None), 1),  # type: ignore[arg-type]
     ],
 )
 def test_unencodable_value_is_a_local_error(value: Any, version: int) -> None:

@@ -206,9 +206,9 @@ def as_fetched(random: Random, partition: Any) -> FetchedPartition:
     """Return the same partition with its records in up to three parts of different kinds."""
     values = partition._asdict()
     records: bytes = values.pop("records")
-    cut = random.randint(0, len(records))
-    middle = FakeSlice(records[cut : cut + 10], len(records[cut : cut + 10]))
-    parts: list[Any] = [records[:cut], middle, memoryview(records)[cut + 10 :]]
+    split_at = random.randint(0, len(records))
+    middle = FakeSlice(records[split_at : split_at + 10], len(records[split_at : split_at + 10]))
+    parts: list[Any] = [records[:split_at], middle, memoryview(records)[split_at + 10 :]]
     return FetchedPartition(**values, parts=parts if records else (), size=len(records))
 
 

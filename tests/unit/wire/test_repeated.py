@@ -113,8 +113,8 @@ def test_frame_with_other_end_takes_ordinary_path(version: int) -> None:
     frame = frame_of(version, b"x" * 200)
     learn(known, frame)
     whole = bytes(frame)
-    for cut in range(known.size_at, len(whole)):
-        assert known.batch(memoryview(whole[:cut]), version >= 9) is None
+    for size in range(known.size_at, len(whole)):
+        assert known.batch(memoryview(whole[:size]), version >= 9) is None
     assert known.batch(memoryview(whole + b"\x00"), version >= 9) is None
     if version >= 9:
         for tag in (1, 2, 3):

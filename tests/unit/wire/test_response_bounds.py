@@ -35,14 +35,14 @@ def test_stopped_encoding_holds_no_memory() -> None:
     """The traceback of the error may live until a garbage collection."""
     with pytest.raises(MessageTooLarge) as caught:
         codec.encode(response(10, 10), 8, bytes_max=1000)
-    held = [
+    buffer_sizes = [
         len(value)
         for entry in caught.traceback
         for value in entry.locals.values()
         if isinstance(value, bytearray)
     ]
-    assert held
-    assert set(held) == {0}
+    assert buffer_sizes
+    assert set(buffer_sizes) == {0}
 
 
 @pytest.mark.parametrize(

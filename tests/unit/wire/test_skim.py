@@ -140,8 +140,8 @@ def record_starts(body: bytes, count: int) -> list[int]:
     """Return the start of each record, and the end of the last one."""
     found = [0]
     for _ in range(count):
-        size, behind = read_varint(body, found[-1])
-        found.append(behind + size)
+        size, at = read_varint(body, found[-1])
+        found.append(at + size)
     return found
 
 
@@ -215,7 +215,7 @@ def test_record_beyond_the_end_is_not_skimmed() -> None:
     assert skim(body[:-1], 1) == SkimResult(0, 0)
 
 
-def test_records_of_one_size_with_other_fields_are_not_retried_as_run(
+def test_irregular_records_of_one_size_are_not_retried_as_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     records = [Record(n, NOW, b"k" * (1 + n % 2), b"v" * (2 - n % 2)) for n in range(20_000)]

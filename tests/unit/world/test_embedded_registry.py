@@ -309,11 +309,11 @@ async def test_failing_disk_ends_registry_and_keeps_acknowledged_writes(
 async def test_abandoned_session_gets_no_events_and_expires_on_time() -> None:
     registry = open_registry(None)
     dead, alive = await registry.connect(1000), await registry.connect(6000)
-    heard: list[object] = []
+    events: list[object] = []
     gone = asyncio.Event()
     await dead.create("/e", ephemeral=True)
-    await dead.exists("/e", heard.append)
-    dead.on_state(heard.append)
+    await dead.exists("/e", events.append)
+    dead.on_state(events.append)
     await alive.exists("/e", lambda event: gone.set())
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -330,16 +330,16 @@ async def test_abandoned_session_gets_no_events_and_expires_on_time() -> None:
     assert loop.time() - began >= 0.9
     assert state_of(dead) is SessionState.EXPIRED
     assert await alive.exists("/e") is None
-    assert heard == []
+    assert events == []
     await registry.close()
 
 
 async def test_silent_client_keeps_session_if_revived_in_time() -> None:
     registry = open_registry(None)
     silent, other = await registry.connect(60_000), await registry.connect(60_000)
-    heard: list[WatchEvent] = []
+    events: list[WatchEvent] = []
     await silent.create("/e", ephemeral=True)
-    await silent.exists("/e", heard.append)
+    await silent.exists("/e", events.append)
     registry.count_down(silent)
     countdown = silent.countdown
     assert countdown is not None
@@ -349,10 +349,10 @@ async def test_silent_client_keeps_session_if_revived_in_time() -> None:
     registry.revive(silent)
     assert countdown.cancelled()
     async with asyncio.timeout(DEADLINE_S):
-        while not heard:
+        while not events:
             await asyncio.sleep(0.005)
     assert state_of(silent) is SessionState.CONNECTED
-    assert [event.kind for event in heard] == [WatchKind.CHANGED]
+    assert [event.kind for event in events] == [WatchKind.CHANGED]
     await registry.close()
 
 
@@ -464,17 +464,17 @@ async def test_sessions_on_several_loops_share_a_registry(place: str, directory:
 
     async def count(session_of: EmbeddedRegistry) -> None:
         session = await session_of.connect(6000)
-        heard = asyncio.Event()
+        events = asyncio.Event()
 
-        def hear(event: WatchEvent) -> None:
+        def record_event(event: WatchEvent) -> None:
             assert event == WatchEvent(WatchKind.CREATED, "/go")
             fired_on.append(threading.get_ident())
-            heard.set()
+            events.set()
 
-        await session.exists("/go", hear)
+        await session.exists("/go", record_event)
         await session.create("/ready_", sequential=True)
         async with asyncio.timeout(DEADLINE_S):
-            await heard.wait()
+            await events.wait()
         for _ in range(50):
             await session.set("/a", b"")
         await session.close()

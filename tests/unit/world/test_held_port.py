@@ -23,26 +23,26 @@ async def listen(network: SocketNetwork, port: int) -> SocketListener:
 
 async def test_broker_may_listen_repeatedly_on_held_port() -> None:
     network = SocketNetwork()
-    held = HeldPort(HOST)
+    port = HeldPort(HOST)
     try:
         for _ in range(3):
-            listener = await listen(network, held.port)
-            assert listener.address == (HOST, held.port)
-            with socket.create_connection((HOST, held.port), timeout=10):
+            listener = await listen(network, port.port)
+            assert listener.address == (HOST, port.port)
+            with socket.create_connection((HOST, port.port), timeout=10):
                 pass
             await listener.close()
     finally:
-        held.release()
+        port.release()
         network.close()
 
 
 def test_held_port_refuses_connections_without_listener() -> None:
-    held = HeldPort(HOST)
+    port = HeldPort(HOST)
     try:
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection((HOST, held.port), timeout=10)
+            socket.create_connection((HOST, port.port), timeout=10)
     finally:
-        held.release()
+        port.release()
 
 
 async def test_port_with_listener_cannot_be_held() -> None:
@@ -55,10 +55,10 @@ async def test_port_with_listener_cannot_be_held() -> None:
 
 
 def test_held_port_is_not_given_to_outgoing_connections() -> None:
-    held = HeldPort(HOST)
+    port = HeldPort(HOST)
     with socket.socket() as other:
         try:
             with pytest.raises(OSError, match="in use"):
-                other.bind((HOST, held.port))
+                other.bind((HOST, port.port))
         finally:
-            held.release()
+            port.release()

@@ -91,26 +91,26 @@ def test_invalid_characters_in_path_are_rejected() -> None:
 
 def test_watches_fire_once_in_the_order_they_were_set() -> None:
     watches = Watches()
-    heard: list[WatchEvent] = []
-    watches.add_data("/a", 2, heard.append)
-    watches.add_data("/a", 1, heard.append)
-    watches.add_child("/a", 1, heard.append)
-    watches.add_child("/", 3, heard.append)
+    events: list[WatchEvent] = []
+    watches.add_data("/a", 2, events.append)
+    watches.add_data("/a", 1, events.append)
+    watches.add_child("/a", 1, events.append)
+    watches.add_child("/", 3, events.append)
     deleted, children = WatchEvent(WatchKind.DELETED, "/a"), WatchEvent(WatchKind.CHILDREN, "/")
     assert watches.fire([NodeChange(WatchKind.DELETED, "/a")]) == [
-        FiredWatch(2, heard.append, deleted),
-        FiredWatch(1, heard.append, deleted),
-        FiredWatch(3, heard.append, children),
+        FiredWatch(2, events.append, deleted),
+        FiredWatch(1, events.append, deleted),
+        FiredWatch(3, events.append, children),
     ]
     assert watches.fire([NodeChange(WatchKind.DELETED, "/a")]) == []
 
 
 def test_dropped_session_loses_its_watches() -> None:
     watches = Watches()
-    heard: list[WatchEvent] = []
-    watches.add_data("/a", 1, heard.append)
-    watches.add_child("/a", 1, heard.append)
-    watches.add_child("/a", 2, heard.append)
+    events: list[WatchEvent] = []
+    watches.add_data("/a", 1, events.append)
+    watches.add_child("/a", 1, events.append)
+    watches.add_child("/a", 2, events.append)
     watches.drop_session(1)
     assert watches.data == {}
     fired = watches.fire([NodeChange(WatchKind.DELETED, "/a")])

@@ -69,7 +69,12 @@ async def test_new_partitions_are_appended_and_topic_id_is_kept(
     assert await grow(topics, 4) is ErrorCode.REQUEST_TIMED_OUT
     after = await read_assignment(registry)
     assert after.topic_id == before.topic_id
-    assert [held.replicas for held in after.partitions.values()] == [(2,), (1,), (2,), (1,)]
+    assert [assignment.replicas for assignment in after.partitions.values()] == [
+        (2,),
+        (1,),
+        (2,),
+        (1,),
+    ]
 
 
 async def test_create_partitions_returns_when_cache_shows_every_leader(

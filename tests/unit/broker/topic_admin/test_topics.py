@@ -112,7 +112,7 @@ async def test_create_returns_when_cache_shows_every_leader(
     topics: Topics, registry: RegistryClient, cache: MetadataCache
 ) -> None:
     configs = {"retention.ms": "5"}
-    asked = asyncio.create_task(
+    creation = asyncio.create_task(
         create_topics(
             topics, [topic_request("t", configs=configs, replication_factor=2)], timeout_ms=LONG_MS
         )
@@ -120,9 +120,9 @@ async def test_create_returns_when_cache_shows_every_leader(
     await wait_for_znode(registry, "/brokers/topics/t")
     update_cache(cache, topic_state("t", 1, -1))
     await asyncio.sleep(0)
-    assert not asked.done(), "one partition has no leader yet"
+    assert not creation.done(), "one partition has no leader yet"
     update_cache(cache, topic_state("t", 1, 2))
-    (outcome,) = await asked
+    (outcome,) = await creation
     assert code_of(outcome) is ErrorCode.NONE
     data, _ = await registry.get("/brokers/topics/t")
     written = znodes.decode_topic("t", data)
@@ -150,14 +150,14 @@ async def test_timed_out_creation_still_creates_topic(
 async def test_results_of_a_request_are_returned_together(
     topics: Topics, registry: RegistryClient, cache: MetadataCache
 ) -> None:
-    wishes = [topic_request("a"), topic_request("bad name"), topic_request("b")]
-    asked = asyncio.create_task(create_topics(topics, wishes, timeout_ms=LONG_MS))
+    requests = [topic_request("a"), topic_request("bad name"), topic_request("b")]
+    creation = asyncio.create_task(create_topics(topics, requests, timeout_ms=LONG_MS))
     await wait_for_znode(registry, "/brokers/topics/b")
     update_cache(cache, topic_state("a", 1, 1))
     await asyncio.sleep(0)
-    assert not asked.done()
+    assert not creation.done()
     update_cache(cache, topic_state("b", 1, 1))
-    outcomes = await asked
+    outcomes = await creation
     assert [each.name for each in outcomes] == ["a", "bad name", "b"]
     assert [code_of(each) for each in outcomes] == [
         ErrorCode.NONE,
@@ -169,7 +169,7 @@ async def test_results_of_a_request_are_returned_together(
 async def test_timeout_is_reported_only_for_topics_without_leader(
     topics: Topics, cache: MetadataCache
 ) -> None:
-    asked = asyncio.create_task(
+    creation = asyncio.create_task(
         create_topics(topics, [topic_request("a"), topic_request("b")], timeout_ms=LONG_MS)
     )
     async with asyncio.timeout(30):
@@ -178,19 +178,19 @@ async def test_timeout_is_reported_only_for_topics_without_leader(
     update_cache(cache, topic_state("a", 1, 1))
     ((_, waits),) = cache.waiting
     waits.set_exception(TimeoutError())  # the clock raises this on timeout
-    outcomes = await asked
+    outcomes = await creation
     assert [code_of(each) for each in outcomes] == [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT]
 
 
 async def test_create_validate_only_writes_nothing(
     topics: Topics, registry: RegistryClient
 ) -> None:
-    wishes = [
+    requests = [
         topic_request("a.b"),
         topic_request("a_b"),
         topic_request("c", configs={"retention.ms": "soon"}),
     ]
-    outcomes = await create_topics(topics, wishes, timeout_ms=LONG_MS, validate_only=True)
+    outcomes = await create_topics(topics, requests, timeout_ms=LONG_MS, validate_only=True)
     assert [code_of(each) for each in outcomes] == [
         ErrorCode.NONE,
         ErrorCode.NONE,
@@ -240,10 +240,10 @@ async def test_creation_retried_on_new_connection_succeeds(
         return await carry_out(operations)
 
     monkeypatch.setattr(registry, "multi", lose_first_response)
-    asked = asyncio.create_task(create_topics(topics, [topic_request("t")], timeout_ms=LONG_MS))
+    creation = asyncio.create_task(create_topics(topics, [topic_request("t")], timeout_ms=LONG_MS))
     await wait_for_znode(registry, "/brokers/topics/t")
     update_cache(cache, topic_state("t", 1, 1))
-    (outcome,) = await asked
+    (outcome,) = await creation
     assert code_of(outcome) is ErrorCode.NONE
     data, _ = await registry.get("/brokers/topics/t")
     assert znodes.decode_topic("t", data).topic_id == outcome.topic_id
@@ -293,9 +293,9 @@ async def test_creation_fails_if_controller_moves_before_write(
 async def test_one_request_creates_a_thousand_topics(
     topics: Topics, registry: RegistryClient
 ) -> None:
-    wishes = [topic_request(f"many.{index}") for index in range(1000)]
+    requests = [topic_request(f"many.{index}") for index in range(1000)]
     async with asyncio.timeout(30):
-        outcomes = await create_topics(topics, wishes, timeout_ms=0)
+        outcomes = await create_topics(topics, requests, timeout_ms=0)
     assert {code_of(each) for each in outcomes} == {ErrorCode.REQUEST_TIMED_OUT}
     assert len(await registry.children("/brokers/topics")) == 1000
 

@@ -22,8 +22,8 @@ HOUR = 3_600_000
 
 
 def test_exactly_one_target_is_required() -> None:
-    given: dict[str, Target | None] = {"--to-earliest": None, "--to-offset": FromOffset(0)}
-    assert require_one_target(given) == FromOffset(0)
+    targets: dict[str, Target | None] = {"--to-earliest": None, "--to-offset": FromOffset(0)}
+    assert require_one_target(targets) == FromOffset(0)
     with pytest.raises(ConfigError, match="--to-earliest: cannot be combined with --to-latest"):
         require_one_target({"--to-earliest": Beginning(), "--to-latest": End(), "--shift-by": None})
     with pytest.raises(ConfigError, match="choose a target: one of --to-latest, --shift-by"):

@@ -47,14 +47,14 @@ def brokers(*racks: str | None) -> list[Broker]:
     ]
 
 
-def requested_topic(name: str = "t", **given: Any) -> RequestedTopic:
+def requested_topic(name: str = "t", **fields: Any) -> RequestedTopic:
     known: dict[str, Any] = {
         "partitions": None,
         "replication_factor": None,
         "assignment": (),
         "configs": {},
     }
-    return RequestedTopic(name=name, **{**known, **given})
+    return RequestedTopic(name=name, **{**known, **fields})
 
 
 def rejection_message(

@@ -53,7 +53,7 @@ def test_interrupt_is_deferred_until_spark_has_started(
 
 @KINDS
 @pytest.mark.usefixtures("interruptible")
-@pytest.mark.parametrize("gateway", [None, object()], ids=["not yet", "already"])
+@pytest.mark.parametrize("gateway", [None, object()], ids=["no gateway", "gateway"])
 def test_second_interrupt_is_raised_once_java_is_reachable(
     number: int, kind: type[BaseException], gateway: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:

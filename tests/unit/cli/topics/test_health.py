@@ -64,16 +64,16 @@ def test_diagnosis_reports_rejected_writes() -> None:
 
 
 def test_next_step_addresses_worst_problem() -> None:
-    behind, gone = partition(1, (1, 2), (1,)), partition(1, (1, 3), (1,))
+    lagging, gone = partition(1, (1, 2), (1,)), partition(1, (1, 3), (1,))
     offline = partition(NO_LEADER, (3, 1), (3,))
-    assert suggest_next_step("orders", [behind], {1, 2}) == (
+    assert suggest_next_step("orders", [lagging], {1, 2}) == (
         "`barnabas topics history orders` shows what happened"
     )
     assert (
-        suggest_next_step("orders", [behind, gone], {1, 2})
+        suggest_next_step("orders", [lagging, gone], {1, 2})
         == "`barnabas brokers list` shows the live brokers"
     )
-    assert suggest_next_step("orders", [behind, gone, offline], {1, 2}).startswith(
+    assert suggest_next_step("orders", [lagging, gone, offline], {1, 2}).startswith(
         "restart broker 3"
     )
 

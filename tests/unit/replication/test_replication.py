@@ -147,7 +147,7 @@ async def test_idle_follower_stays_in_isr() -> None:
         idle_since = loop.time()
 
         def has_fetched_after_lag_time() -> bool:
-            """Require a recent fetch too, so that a machine that stalled does not fail the test."""
+            """Require a recent fetch, so that a machine that stalled does not fail the test."""
             assert follower.session is not None
             fetched_at = follower.session.last_fetch_ms / 1000
             return fetched_at > idle_since + 0.6 and loop.time() - fetched_at < 0.1
@@ -234,7 +234,7 @@ async def test_follower_retries_until_leader_knows_its_role(nodes: Nodes) -> Non
     await wait_until_copied(nodes)
 
 
-async def test_follower_with_fenced_epoch_stops_until_told(nodes: Nodes) -> None:
+async def test_fenced_follower_stops_until_new_leader_epoch(nodes: Nodes) -> None:
     await nodes.lead(1)
     await nodes.lead(1, epoch=1, to=(1,))
     await eventually(lambda: not fetchers(nodes[2]).by_partition)
