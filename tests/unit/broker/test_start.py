@@ -77,9 +77,8 @@ async def test_session_expiry_at_any_write_costs_one_retry() -> None:
                 broker = stand.broker()
                 async with asyncio.timeout(30):
                     await broker.start()
-                    while (
-                        stand.registry.tree.find(BROKER_ZNODE) is None
-                    ):  # it may be registering again
+                    # It may be registering again.
+                    while stand.registry.tree.find(BROKER_ZNODE) is None:
                         await asyncio.sleep(0.001)
                 assert broker.registry is not None
                 await broker.stop()
@@ -109,7 +108,7 @@ async def test_start_fails_if_every_session_expires() -> None:
 
 
 async def test_second_broker_on_locked_directory_fails_at_once() -> None:
-    """It does not first wait for the znode of the first broker, which has the same id, to expire."""
+    """The lock is checked before waiting for the znode of the other broker, which has the same id."""
     stand = BrokerStand()
     first, second = stand.broker(), stand.broker()
     try:

@@ -24,9 +24,8 @@ def test_help_lists_every_command_without_importing_it() -> None:
     assert all(name in done.stdout for name in COMMANDS)
 
 
-OURS = [
-    name for name in COMMANDS if not name.startswith("kafka-")
-]  # the help of Kafka's commands has another format
+# The help of Kafka's commands has another format.
+OURS = [name for name in COMMANDS if not name.startswith("kafka-")]
 
 
 @pytest.mark.parametrize("name", OURS)

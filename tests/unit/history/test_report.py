@@ -20,11 +20,8 @@ def test_worst_rows_come_first() -> None:
     assert [row["topic"] for row in document["topics"]][:3] == ["doomed", "late", "orders"]
     assert [row["state"] for row in document["deletions"]] == ["stuck", "done"]
     assert [row["until"] is None for row in document["outages"]] == [True, False, False]
-    assert [row["ms"] for row in document["creations"]] == [
-        None,
-        60,
-        30,
-    ]  # the first is not finished
+    # The first is not finished.
+    assert [row["ms"] for row in document["creations"]] == [None, 60, 30]
 
 
 def test_document_is_json_with_times_as_in_events() -> None:

@@ -154,9 +154,8 @@ async def test_data_of_dropped_response_is_fetched_again() -> None:
 async def test_interrupted_fetch_backs_off_while_its_leader_has_no_address(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(
-        fetcher_module, "INTERRUPT_DELAY_SECONDS", 600
-    )  # the test interrupts it itself
+    # The test interrupts it itself.
+    monkeypatch.setattr(fetcher_module, "INTERRUPT_DELAY_SECONDS", 600)
     nodes = Nodes(Node(1), Node(2, replica_fetch_wait_max_ms=120_000))
     await nodes.start()
     attempts = 0

@@ -65,9 +65,8 @@ def test_high_watermark_waits_for_flush() -> None:
     flush = partition.log.begin_flush()
     append(partition)
     partition.log.end_flush(flush)
-    partition.flush_next = asyncio.Future(
-        loop=asyncio.new_event_loop()
-    )  # the third record waits for it
+    # The third record waits for it.
+    partition.flush_next = asyncio.Future(loop=asyncio.new_event_loop())
     partition.flushed(flush.up_to_offset)
     assert partition.log.high_watermark == 2
     assert partition.is_held

@@ -59,9 +59,8 @@ def test_kafka_python_writes_the_same_bytes(cls: type[Message], version: int) ->
 def test_kafka_python_reads_our_bytes(cls: type[Message], version: int) -> None:
     for seed in range(300, 305):
         ours = random_message(Random(seed), cls, version)
-        if isinstance(
-            ours, ApiVersionsResponse
-        ):  # on an error it decodes any response as version 0
+        # On an error it decodes any response as version 0.
+        if isinstance(ours, ApiVersionsResponse):
             ours = replace(ours, error_code=0)
         theirs = kafka_class(cls).decode(encode(ours, version), version=version)
         assert_same(ours, theirs, version)

@@ -195,9 +195,8 @@ def test_every_truncation_is_rejected(version: int) -> None:
     ],
 )
 def test_impossible_sizes_are_rejected_without_allocation(version: int, data: bytes) -> None:
-    data += bytes(
-        200_000
-    )  # empty strings and zeros: a reader that does not check the count first would start to decode
+    # Empty strings and zeros: a reader that does not check the count first would start to decode.
+    data += bytes(200_000)
     tracemalloc.start()
     try:
         with pytest.raises(RemoteWireError):

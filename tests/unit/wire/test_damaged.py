@@ -81,11 +81,8 @@ def test_records_that_cannot_be_decompressed_are_not_reported(codec: Compression
 @pytest.mark.parametrize(
     ("codec", "at", "seen"),
     [
-        (
-            Compression.ZSTD,
-            0.45,
-            7 * 16_384,
-        ),  # the next block is decoded with the last step of this one
+        # The next block is decoded with the last step of this one.
+        (Compression.ZSTD, 0.45, 7 * 16_384),
         (Compression.LZ4, 0.45, 131_072),
         (Compression.SNAPPY, 0.45, 163_840),
     ],
@@ -121,12 +118,10 @@ def test_lz4_content_checksum_is_ignored() -> None:
     wrong = checked_lz4(body())[:-4] + b"else"
     assert unpack(Compression.LZ4, memoryview(wrong), COUNT, limit=LIMIT) == body()
     assert is_record_error(Compression.LZ4, checked_lz4(body())[:-1], COUNT) is False
-    assert (
-        is_record_error(Compression.LZ4, checked_lz4(body())[:-1], COUNT + 1) is False
-    )  # between two records
-    assert (
-        is_record_error(Compression.LZ4, checked_lz4(body()[:-1])[:-1], COUNT) is True
-    )  # inside a record
+    # The missing record starts at the end of the data: no error in a record.
+    assert is_record_error(Compression.LZ4, checked_lz4(body())[:-1], COUNT + 1) is False
+    # The last record ends inside: an error in a record.
+    assert is_record_error(Compression.LZ4, checked_lz4(body()[:-1])[:-1], COUNT) is True
 
 
 def test_lz4_header_checksum_is_checked() -> None:

@@ -155,9 +155,8 @@ def test_skim_accepts_no_combined_mutations_that_walk_rejects(data: st.DataObjec
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(whole) - 1))
         wrong = data.draw(st.binary(min_size=1, max_size=3))
-        for turn in range(
-            data.draw(st.integers(1, 3))
-        ):  # apply the same change to neighbouring records
+        # Apply the same change to neighbouring records.
+        for turn in range(data.draw(st.integers(1, 3))):
             mutated[at + turn * size : at + turn * size + len(wrong)] = wrong
     changed = bytes(mutated)
     if is_whole(changed, count):
