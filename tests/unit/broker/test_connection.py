@@ -37,7 +37,7 @@ def _long_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class MemoryStream:
-    """Stream whose peer is the test. `takes` is False if the peer does not read responses."""
+    """Stream whose peer is the test. `is_writable` is False while the peer does not read."""
 
     def __init__(self) -> None:
         self.peer = ("10.0.0.1", 1234)

@@ -1,7 +1,7 @@
 """Offset commits that wait for the replicas of `__consumer_offsets`.
 
 Tests cover concurrent OffsetFetch requests and clients that disconnect. Broker 2 is a replica that
-replicates when the test calls `copy`.
+replicates when the test calls `replicate`.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ async def nodes() -> AsyncIterator[Nodes]:
 
 
 class InterruptedCleaner(LogCleaner):
-    """Cleaner that calls `happens` between two steps of the first cleaning, after `after` steps."""
+    """Cleaner that calls `action` between two steps of the first cleaning, after `after` steps."""
 
     def __init__(self, node: Node, action: Callable[[], None] = lambda: None, after: int = 0):
         super().__init__(node.config, node.replicas, FixedClock())

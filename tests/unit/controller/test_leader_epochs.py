@@ -111,7 +111,7 @@ def test_last_in_sync_replica_stays_in_isr_without_leader() -> None:
     assert (back.leader, back.isr, back.leader_epoch) == (2, ids(2), 2)
 
 
-def test_double_failure_costs_one_epoch_per_isr_member_or_election() -> None:
+def test_double_failure_costs_one_epoch_for_leader_two_for_followers() -> None:
     cluster = SimulatedCluster(1, 2, 3, 4)
     leading, following = cluster.create("t", (2, 3, 4), (4, 2, 3))
     cluster.kill(2, 3)

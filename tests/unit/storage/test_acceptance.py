@@ -38,7 +38,7 @@ def body_of(count: int, value: bytes = b"value") -> bytes:
 def batch_of(
     body: bytes, count: int, codec: int = 0, *, raw: bool = False
 ) -> tuple[memoryview, BatchHeader]:
-    """Build a batch that announces `count` records. With `as_it_is` the body is not compressed,
+    """Build a batch that announces `count` records. With `raw` the body is not compressed,
     only marked so.
     """
     batch = bytearray(

@@ -10,7 +10,7 @@ from barnabas.client.consumer import ConsumedRecord
 
 
 class ScriptedConsumer:
-    """Consumer whose polls return the `polls` offsets; it is at the end after the last poll."""
+    """Consumer whose polls return the offsets in `polls`; it is at the end after the last poll."""
 
     def __init__(self, *polls: Sequence[int]) -> None:
         self.polls = [
