@@ -35,7 +35,7 @@ class FixedClock:
 
 
 class ListStore:
-    """In-memory log. `refusal` is raised by appends, `gate` delays the replicas, `breaks` makes
+    """In-memory log. `refusal` is raised by appends, `gate` delays the replicas, `is_broken` makes
     them fail.
     """
 
