@@ -71,9 +71,7 @@ def test_out_of_range_offsets_are_rejected(topics: Topics) -> None:
 
 def test_offsets_missing_partition_are_rejected(topics: Topics) -> None:
     topic = topics.create(partitions=2)
-    with fails_with(
-        f"startingOffsets: does not name {topic}-1; name every partition that is read"
-    ):
+    with fails_with(f"startingOffsets: does not name {topic}-1; name every partition that is read"):
         offsets = json.dumps({topic: {"0": 0}})
         topics.reader(subscribe=topic, startingOffsets=offsets).load().count()
 

@@ -347,7 +347,9 @@ class SimulatedCluster:
         self.batch.new_batch()
         elected = 0
         while partitions:
-            partitions_to_read = partition_machine.states_for_elections(self.context, partitions, target)
+            partitions_to_read = partition_machine.states_for_elections(
+                self.context, partitions, target
+            )
             states = self.read(partitions_to_read)
             topics = partition_machine.topics_for_unclean_check(self.context, states)
             decision = partition_machine.decide_partition_transitions(
@@ -375,7 +377,9 @@ class SimulatedCluster:
     def move_replicas(self, replicas: tuple[Replica, ...], target: ReplicaState) -> None:
         self.batch.new_batch()
         while replicas:
-            partitions_to_read = replica_machine.states_for_isr_removal(self.context, replicas, target)
+            partitions_to_read = replica_machine.states_for_isr_removal(
+                self.context, replicas, target
+            )
             decision = replica_machine.decide_replica_transitions(
                 self.context, replicas, target, cause=CAUSE, states=self.read(partitions_to_read)
             )

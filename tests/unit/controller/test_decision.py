@@ -81,7 +81,9 @@ def test_bad_version_is_retried_and_not_announced() -> None:
 def test_other_write_errors_are_final(
     move: PartitionTransition, refused: WriteRejection, reason: FailureReason
 ) -> None:
-    outcome = Decision(transitions=(move, election_move(B))).outcome_of({A: refused, B: ZnodeVersion(8)})
+    outcome = Decision(transitions=(move, election_move(B))).outcome_of(
+        {A: refused, B: ZnodeVersion(8)}
+    )
     assert [each.item for each in outcome.committed.transitions] == [B]
     assert outcome.to_retry == ()
     (failure,) = outcome.failures

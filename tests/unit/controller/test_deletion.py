@@ -52,7 +52,11 @@ def is_gone(cluster: SimulatedCluster, topic: str = "t") -> bool:
         or topic in context.topics_ineligible_for_deletion
         or topic in {each.topic for each in cluster.znodes.states}
         or topic
-        in {each.topic for partitions in context.replica_states_by_broker.values() for each in partitions}
+        in {
+            each.topic
+            for partitions in context.replica_states_by_broker.values()
+            for each in partitions
+        }
         or topic in {each.partition.topic for each in context.unassigned_replica_states}
     )
     return not known

@@ -136,7 +136,7 @@ class SimulatedGroup:
     def finish_store(self, code: ErrorCode = ErrorCode.NONE) -> StoreGroup:
         """Complete the oldest pending store with this code."""
         store = self.stores.pop(0)
-        self.run(lambda turn: group_events.stored(turn, store, code))
+        self.run(lambda turn: group_events.finish_store(turn, store, code))
         return store
 
     # ---- effects

@@ -103,7 +103,9 @@ def join_request(
     )
 
 
-async def join(coordinator: GroupCoordinator, request: JoinEvent | None = None) -> JoinGroupResponse:
+async def join(
+    coordinator: GroupCoordinator, request: JoinEvent | None = None
+) -> JoinGroupResponse:
     answer = coordinator.join("g", request or join_request())
     return await answer if isinstance(answer, asyncio.Future) else answer
 

@@ -419,7 +419,9 @@ def test_group_without_members_is_stored_empty() -> None:
 def test_empty_group_accepts_another_protocol_type() -> None:
     simulated = stable_group("a")
     simulated.leave("a")
-    simulated.join(new="w", protocol_type="connect", protocols=(AssignmentProtocol("default", b""),))
+    simulated.join(
+        new="w", protocol_type="connect", protocols=(AssignmentProtocol("default", b""),)
+    )
     simulated.expire(JOIN_TIMER)
     assert (simulated.group.protocol_type, simulated.group.protocol) == ("connect", "default")
 

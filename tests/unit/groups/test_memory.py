@@ -44,9 +44,7 @@ async def test_thousand_groups_take_less_than_10_mb() -> None:
             groups.add(*require_value(group_metadata_record(snapshot)), number)
             for partition in range(PARTITIONS):
                 offset = OffsetCommitValue(number, 0, "", 1_700_000_000_000)
-                groups.add(
-                    *require_value(offset_record(name, "orders", partition, offset)), number
-                )
+                groups.add(*require_value(offset_record(name, "orders", partition, offset)), number)
         coordinator.add_loaded_groups(0, groups.all())
         del groups
         gc.collect()

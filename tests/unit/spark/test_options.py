@@ -169,9 +169,7 @@ def test_invalid_assignment_is_rejected_with_example(text: str, reason: str) -> 
 
 
 def test_topics_and_servers_are_required() -> None:
-    assert rejection(SERVERS).startswith(
-        "subscribe: is missing; set subscribe or"
-    )
+    assert rejection(SERVERS).startswith("subscribe: is missing; set subscribe or")
     assert rejection({"subscribe": "a"}).startswith("kafka.bootstrap.servers: is missing")
 
 

@@ -163,7 +163,9 @@ def test_ranges_are_not_split_without_limits() -> None:
 
 
 def test_only_long_range_is_split() -> None:
-    parts = split_ranges([range_of(A0, 0, 100), range_of(A1, 0, 1)], partitions_min=5, records_max=None)
+    parts = split_ranges(
+        [range_of(A0, 0, 100), range_of(A1, 0, 1)], partitions_min=5, records_max=None
+    )
     assert [part.end - part.start for part in parts] == [25, 25, 25, 25, 1]
 
 

@@ -150,7 +150,7 @@ def batch_of(*rows: tuple[bytes | None, bytes | None], **fields: Any) -> memoryv
     return memoryview(build_batch(found, base_offset=100, partition_leader_epoch=3, **fields))
 
 
-def clean_batch(batch: memoryview, rules: Survival) -> memoryview:
+def clean_checked(batch: memoryview, rules: Survival) -> memoryview:
     cleaned_batch = clean_batch(batch, read_header(batch), rules)
     assert cleaned_batch is not None
     view = memoryview(cleaned_batch)
@@ -165,7 +165,7 @@ def test_cleaned_batch_keeps_header_and_surviving_records(
     fields: dict[str, Any] = {"producer_id": 9, "producer_epoch": 2, "base_sequence": 70}
     rows = ((b"a", b"1"), (b"b", b"2"), (b"a", b"3"), (b"c", b"4"))
     batch = batch_of(*rows, compression=codec, **fields)
-    view = clean_batch(batch, survival({b"a": 102, b"c": 500}))
+    view = clean_checked(batch, survival({b"a": 102, b"c": 500}))
     before, after = read_header(batch), read_header(view)
     assert after.count == 2
     assert after.max_timestamp == NOW_MS - 48
@@ -178,28 +178,28 @@ def test_cleaned_batch_keeps_header_and_surviving_records(
 
 def test_batch_without_losses_is_unchanged() -> None:
     batch = batch_of((b"a", b"1"), (b"b", b"2"))
-    assert clean_batch(batch, survival({b"a": 100})) == batch
+    assert clean_checked(batch, survival({b"a": 100})) == batch
 
 
 def test_records_without_key_are_removed_only_in_mapped_range() -> None:
     batch = batch_of((None, b"1"), (b"b", b"2"), (None, b"3"))
-    view = clean_batch(batch, survival({b"b": 900}, mapped_to=102))
+    view = clean_checked(batch, survival({b"b": 900}, mapped_to=102))
     assert [record.offset for record in records(view)] == [102]
     unmapped = batch_of((None, b"1"), (b"b", None))
-    assert clean_batch(unmapped, survival(mapped_to=100)) == unmapped
+    assert clean_checked(unmapped, survival(mapped_to=100)) == unmapped
 
 
 def test_first_cleaning_of_tombstone_sets_delete_horizon() -> None:
     batch = batch_of((b"a", b"1"), (b"b", None), (b"a", b"2"))
-    view = clean_batch(batch, survival({b"a": 102}))
+    view = clean_checked(batch, survival({b"a": 102}))
     header = read_header(view)
     assert header.has_delete_horizon
     assert header.base_timestamp == NOW_MS + DAY_MS
     assert list(records(view)) == list(records(batch))[1:], "timestamps are unchanged"
     # The horizon is not set again; it counts from the first cleaning.
     later = survival({b"a": 102}, now_ms=NOW_MS + DAY_MS - 1)
-    assert clean_batch(view, later) == view
-    gone = clean_batch(view, survival({b"a": 102}, now_ms=NOW_MS + DAY_MS))
+    assert clean_checked(view, later) == view
+    gone = clean_checked(view, survival({b"a": 102}, now_ms=NOW_MS + DAY_MS))
     assert [record.offset for record in records(gone)] == [102]
     assert next(iter(records(gone))).timestamp == NOW_MS - 48
 
@@ -207,7 +207,7 @@ def test_first_cleaning_of_tombstone_sets_delete_horizon() -> None:
 @pytest.mark.parametrize("kind", TimestampType)
 def test_timestamps_survive_delete_horizon(kind: TimestampType) -> None:
     batch = batch_of((b"a", None), (b"a", b"2"), (b"c", None), timestamp_type=kind)
-    view = clean_batch(batch, survival({b"a": 101}))
+    view = clean_checked(batch, survival({b"a": 101}))
     assert list(records(view)) == list(records(batch))[1:]
     assert read_header(view).max_timestamp == read_header(batch).max_timestamp
 
@@ -217,7 +217,7 @@ def test_empty_batch_is_kept_for_last_sequence_of_producer() -> None:
     batch = batch_of((b"a", b"1"), (b"a", b"2"), compression=Compression.ZSTD, **fields)
     rules = survival({b"a": 200}, last_offset_of={9: 200})
     assert clean_batch(batch, read_header(batch), rules) is None
-    view = clean_batch(batch, survival({b"a": 200}, last_offset_of={9: 101}))
+    view = clean_checked(batch, survival({b"a": 200}, last_offset_of={9: 101}))
     header = read_header(view)
     assert (header.size, header.count, header.compression) == (61, 0, 0)
     assert (header.base_offset, header.last_offset, header.base_sequence) == (100, 101, 70)
@@ -229,7 +229,7 @@ def test_empty_batch_is_kept_for_last_sequence_of_producer() -> None:
 @pytest.mark.parametrize("kind", ["is_transactional", "is_control"])
 def test_transactional_batches_are_unchanged(kind: str) -> None:
     batch = batch_of((b"a", b"1"), producer_id=9, **{kind: True})
-    assert clean_batch(batch, survival({b"a": 200})) == batch
+    assert clean_checked(batch, survival({b"a": 200})) == batch
     assert list(find_keys(batch, read_header(batch))) == []
 
 

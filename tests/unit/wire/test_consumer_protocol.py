@@ -61,7 +61,9 @@ def test_kafka_python_reads_our_messages(version: int) -> None:
 
 
 def test_future_version_is_read_as_newest_known() -> None:
-    subscription = ConsumerSubscription(("orders",), None, (TopicPartitions("orders", (1,)),), 7, "rack-a")
+    subscription = ConsumerSubscription(
+        ("orders",), None, (TopicPartitions("orders", (1,)),), 7, "rack-a"
+    )
     data = VERSION.pack(9) + encode_subscription(subscription)[2:] + b"what comes after"
     assert decode_subscription(data) == subscription
 

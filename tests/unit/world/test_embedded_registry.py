@@ -217,15 +217,27 @@ def run_sql(path: Path, statement: str) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (write_garbage, "is corrupt (file is not a database); restore it from a backup, or move it away"),
+        (
+            write_garbage,
+            "is corrupt (file is not a database); restore it from a backup, or move it away",
+        ),
         (
             corrupt,
             "is corrupt (database disk image is malformed); restore it from a backup, or move",
         ),
-        (replace_by_foreign_database, "is a SQLite database of another program; choose another directory"),
-        (set_newer_version, "has schema version 99, this Barnabas reads 1: use the version of Barnabas that"),
+        (
+            replace_by_foreign_database,
+            "is a SQLite database of another program; choose another directory",
+        ),
+        (
+            set_newer_version,
+            "has schema version 99, this Barnabas reads 1: use the version of Barnabas that",
+        ),
         (delete_parent, "is corrupt (/a is missing); restore it from a backup, or move it away"),
-        (drop_table, "is corrupt (no such table: znode); restore it from a backup, or move it away"),
+        (
+            drop_table,
+            "is corrupt (no such table: znode); restore it from a backup, or move it away",
+        ),
     ],
 )
 async def test_invalid_file_is_rejected_in_one_line(

@@ -122,7 +122,9 @@ def handle_repeated_fetch(
             if found.first_incomplete or found.unchecked is not None:
                 return None
             left = max(left - found.size, 0)
-            results.append(PartitionFetchResult(bound, log.log_start_offset, found.slices, found.size))
+            results.append(
+                PartitionFetchResult(bound, log.log_start_offset, found.slices, found.size)
+            )
     except (ApiError, StorageError):
         return None
     if most - left < min(repeated.min_bytes, most):

@@ -103,7 +103,8 @@ def test_topic_request_names_requester_and_default_settings() -> None:
         "(offsets.topic.num.partitions), 3 replicas each (offsets.topic.replication.factor)"
     )
     assert (
-        narrate_request(after="marked for deletion") == "marked for deletion, requested by app at ::1"
+        narrate_request(after="marked for deletion")
+        == "marked for deletion, requested by app at ::1"
     )
 
 

@@ -59,7 +59,9 @@ def test_diagnosis_reports_rejected_writes() -> None:
     found = partition(1, (1, 2, 3), (1,))
     diagnosis = diagnose(found, {1}, min_insync_replicas=2)
     assert diagnosis is not None
-    assert diagnosis.endswith("writes with acks=all are rejected (1 in sync, min.insync.replicas=2)")
+    assert diagnosis.endswith(
+        "writes with acks=all are rejected (1 in sync, min.insync.replicas=2)"
+    )
     assert "refused" not in (diagnose(found, {1}, min_insync_replicas=1) or "")
 
 
