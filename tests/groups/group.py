@@ -167,7 +167,7 @@ class Group:
     def check(self, *, may_repeat_after: Iterable[str] = ()) -> None:
         """Check that no record was skipped, and that only uncommitted records of these members were repeated."""
         history = self.history()
-        assert not history.violations, history.violations
+        assert not history.violations, f"{history.violations}\n{self.events()}"
         allowed = set(may_repeat_after)
         repeated = [
             each for each in history.handovers if each.repeated and each.before not in allowed
@@ -189,7 +189,10 @@ class Group:
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.state()}") from None
 
+    def events(self, count: int = 200) -> str:
+        return "\n".join(str(line) for line in list(self.lines)[-count:])
+
     def state(self) -> str:
-        last = "\n".join(str(line) for line in list(self.lines)[-30:])
+        last = self.events(30)
         history = self.history()
         return f"owned {self.owned()}\nread {history.read}\ncommitted {history.committed}\n{last}"
