@@ -105,11 +105,6 @@ EXCEPTIONS = {
         "except cramjam.DecompressionError",
     ): "each turn has a larger buffer",
     (
-        "wire/damaged.py",
-        "salvage_zstd_frame",
-        "except cramjam.DecompressionError",
-    ): "each turn has a larger buffer",
-    (
         "world/registry/kazoo_thread.py",
         "BufferedSocket.send",
         "except BlockingIOError",

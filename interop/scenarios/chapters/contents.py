@@ -252,7 +252,6 @@ ODD_FRAMES = {
     Compression.LZ4: {
         "in linked blocks": lz4(block_linked=True),
         "with a checksum": LZ4_CHECKED,
-        "with a wrong checksum": flipped(LZ4_CHECKED, len(LZ4_CHECKED) - 1),
         "with a part of a checksum": LZ4_CHECKED[:-1],
         "with another magic": flipped(LZ4_CHECKED, 1),
         "with a wrong checksum of its head": flipped(LZ4_CHECKED, 6),
@@ -268,11 +267,17 @@ ODD_FRAMES = {
         "with a wrong head in it": snappy(b"") + flipped(snappy(records(3)), 6),
         "with a part of a head behind it": snappy(records(3)) + snappy(b"")[:9],
     },
+}
+ACCEPTED_BY_KAFKA = {
+    Compression.LZ4: {
+        "a wrong checksum of the content": flipped(LZ4_CHECKED, len(LZ4_CHECKED) - 1),
+    },
     Compression.ZSTD: {
-        "with a part of a second behind it": zstd(records(3)) + zstd(records(3))[:-1],
-        "with the beginning of a second behind it": zstd(records(3)) + zstd(records(3))[:4],
+        "a part of a second frame": zstd(records(3)) + zstd(records(3))[:-1],
+        "the beginning of a second frame": zstd(records(3)) + zstd(records(3))[:4],
     },
 }
+"""Corrupt data that Kafka does not notice. A topic of their own keeps the offsets of the others equal."""
 
 
 def topic(codec: Compression) -> str:
@@ -284,6 +289,7 @@ STEPS: tuple[Step, ...] = (
         "contents: topics",
         create(
             *(new_topic(topic(codec)) for codec in Compression),
+            new_topic("contents-unnoticed"),
             new_topic("contents-keyed", configs={"cleanup.policy": "compact"}),
             new_topic("contents-packing", configs={"compression.type": "gzip"}),
             new_topic("contents-unpacking", configs={"compression.type": "uncompressed"}),
@@ -310,6 +316,14 @@ STEPS: tuple[Step, ...] = (
         ask(f"contents: {codec.name.lower()} {what}", produce(topic(codec), packed(codec, data)))
         for codec, odd in ODD_FRAMES.items()
         for what, data in odd.items()
+    ),
+    *(
+        ask(
+            f"contents: corrupt data that Kafka accepts, {codec.name.lower()} with {what}",
+            produce("contents-unnoticed", packed(codec, data)),
+        )
+        for codec, frames_of_codec in ACCEPTED_BY_KAFKA.items()
+        for what, data in frames_of_codec.items()
     ),
     *(
         ask(

@@ -23,7 +23,6 @@ from msgspec import Struct
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import NO_EPOCH, NO_LEADER, BrokerId, LeaderEpoch, ZnodeVersion
 from barnabas.replication import isr as in_sync
-from barnabas.replication import topic_codec
 from barnabas.replication.isr import FollowerSession, FollowerState, IsrChange, IsrChangeOutcome
 from barnabas.storage.acceptance import Validation
 from barnabas.storage.log import AppendInfo, Log
@@ -407,16 +406,6 @@ class Partition:
 
     # ---- appending
 
-    def prepare(
-        self, batch: memoryview, header: BatchHeader, now_ms: int
-    ) -> tuple[memoryview, BatchHeader]:
-        """Recompress and validate a batch for `append` with Validation.DONE. Safe to call in a thread."""
-        log = self.log
-        if not log.keeps_codec:
-            batch, header = topic_codec.recompress_for_topic(batch, header, log.config)
-        log.validator.validate(batch, header, now_ms)
-        return batch, header
-
     def append(
         self,
         batch: memoryview,
@@ -428,7 +417,7 @@ class Partition:
     ) -> AppendInfo:
         """Append one batch of a producer, whose header is valid. The caller must flush the partition if it `is_held`.
 
-        Raises ApiError. Raises LargeBatch, with nothing done, if `prepare` must be called in a thread first.
+        Raises ApiError, or LargeBatch with nothing done: call `log.validator.prepare` in a thread first.
         """
         if self.is_offline or self.leader != self.broker_id:
             self.require_leader(-1)
@@ -438,10 +427,6 @@ class Partition:
                 f"{len(self.isr)} in sync, min.insync.replicas={self.log.config.min_insync_replicas}",
             )
         log = self.log
-        if not log.keeps_codec and validation is not Validation.DONE:
-            if validation is Validation.IF_SMALL:
-                topic_codec.require_fast_recompression(batch, header, log.config)
-            batch, header = topic_codec.recompress_for_topic(batch, header, log.config)
         try:
             info = log.append_as_leader(
                 batch,

@@ -1,63 +1,50 @@
 """Validation of a produced batch beyond its header.
 
 Most batches are validated on the event loop within a millisecond. A batch that could take longer raises LargeBatch
-there; the caller validates it in a thread and appends it with Validation.DONE.
+there; the caller then calls `BatchValidator.prepare` in a thread and appends the batch with Validation.DONE.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum, auto
+from typing import NamedTuple
 
 from barnabas.config.topic import TopicConfig
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
 from barnabas.model import NO_TIMESTAMP
-from barnabas.wire.compression import (
-    Compression,
-    DecompressionError,
-    LimitExceeded,
-    decompress,
-    require_readable,
-)
-from barnabas.wire.contents import (
-    NOTHING_SKIMMED,
-    SKIMMED_MAX,
-    WALKED_MAX,
-    InvalidRecordLength,
-    Outline,
-    require_possible,
-    walk_records,
-)
-from barnabas.wire.damaged import unpack
+from barnabas.wire import recompress
+from barnabas.wire.compression import Compression, LimitExceeded, decompress, require_readable
+from barnabas.wire.contents import SKIMMED_MAX, WALKED_MAX, Outline, require_possible, walk_records
 from barnabas.wire.records import (
     COMPRESSION_MASK,
     HEADER_SIZE,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
     BatchHeader,
     stamp_create_time,
 )
-from barnabas.wire.skim import SkimResult, skim
-
-TRUSTED_FROM_BYTES = 16 << 20
-"""Decompressed size from which the records are trusted: reading them would delay others. No client sends such batches
-by default."""
-TRUSTED_FROM_PIECES = 2_000
-"""Number of compressed pieces from which the records are trusted. Clients send one piece for gzip and one for every 32
-KiB or more for the other codecs."""
-SEEN_MAX = 200_000
-SEEN_BYTES_MAX = 32 << 20
-SEEN_PIECES_MAX = 20_000
-"""Limits of a batch whose records must all be read: records and record headers, decompressed bytes, compressed
-pieces."""
+from barnabas.wire.skim import skim
 
 
+class ReadLimits(NamedTuple):
+    """How much of a batch is read: decompressed bytes, compressed pieces, and records plus record headers."""
+
+    plain_bytes: int
+    pieces: int
+    records: int
+
+
+SMALL = ReadLimits(plain_bytes=1 << 20, pieces=200, records=4_000)
+"""For a batch on the event loop: 10 ms in the worst case."""
+TRUSTED = ReadLimits(plain_bytes=16 << 20, pieces=2_000, records=WALKED_MAX)
+"""A batch above these limits is trusted: reading it would delay others. No client sends such batches by default."""
+ALL = ReadLimits(plain_bytes=32 << 20, pieces=20_000, records=SKIMMED_MAX)
+"""For a batch whose records must all be read. A batch above these limits is rejected."""
 SMALL_PACKED_BYTES = 128 << 10
-SMALL_PLAIN_BYTES = 1 << 20
-SMALL_PIECES = 200
-SMALL_RECORDS, SMALL_WALK = 12_000, 4_000
-"""Limits of a batch that is validated on the event loop: 10 ms in the worst case. A record takes 0.4 to 0.9 µs in
-`skim` and 2 µs in `walk_records`."""
-
-
+SMALL_RECORDS = 12_000
+"""Limits of a batch that is read on the event loop at all. A record takes 0.4 to 0.9 µs in `skim` and 2 µs in
+`walk_records`."""
 LONG_MAX = 2**63 - 1
 
 
@@ -72,40 +59,71 @@ class Validation(Enum):
     IF_SMALL = auto()
     """Raise LargeBatch for a batch that takes long."""
     DONE = auto()
-    """None: the caller has called `BatchValidator.validate`, in a thread."""
+    """None: the caller has called `BatchValidator.prepare`, in a thread."""
 
 
 class BatchValidator:
-    """Validation of the records of a batch, by the settings of one topic."""
+    """Validation of produced batches by the settings of one topic."""
 
-    __slots__ = ("config", "needs_fields", "timestamp_after_max_ms")
+    __slots__ = (
+        "config",
+        "keeps_codec",
+        "max_batch_bytes",
+        "needs_fields",
+        "timestamp_after_max_ms",
+    )
 
     def __init__(self, config: TopicConfig) -> None:
         self.config = config
+        self.keeps_codec = config.compression_type == "producer"
+        self.max_batch_bytes = min(config.max_message_bytes, config.segment_bytes)
         self.timestamp_after_max_ms = config.message_timestamp_after_max_ms
         if config.message_timestamp_type == "LogAppendTime":
             self.timestamp_after_max_ms = LONG_MAX
         self.needs_fields = (
             "compact" in config.cleanup_policy or config.message_timestamp_before_max_ms < LONG_MAX
         )
-        """These settings require to look at the key or the timestamp of each record."""
+        """Whether these settings require the key or the timestamp of each record."""
 
-    def validate(
+    def prepare(
         self, batch: memoryview, header: BatchHeader, now_ms: int, *, if_small: bool = False
+    ) -> tuple[memoryview, BatchHeader]:
+        """Validate a batch, and return it in the codec and with the timestamp type of its topic.
+
+        Safe to call in a thread. Raises ApiError, or LargeBatch if `if_small` is set and the batch takes long.
+        """
+        if not self.keeps_codec:
+            if if_small and not recompress.is_fast(batch, header, self.config):
+                raise LargeBatch
+            batch, header = recompress.recompress_for_topic(batch, header, self.config)
+        if header[1] + LOG_OVERHEAD > self.max_batch_bytes:
+            raise too_large_error(header.size, self.config)
+        if header[5] & LOG_APPEND_TIME:
+            header = as_create_time(batch, header, self.config)
+        self.check_records(batch, header, now_ms, if_small=if_small)
+        return batch, header
+
+    def check_records(
+        self, batch: memoryview, header: BatchHeader, now_ms: int, *, if_small: bool
     ) -> None:
-        """ApiError if a leader must reject the batch. May be called in a thread."""
-        if self.needs_fields or header[8] - now_ms > self.timestamp_after_max_ms:
-            check_records(batch, header, self.config, now_ms, if_small=if_small)
-        else:
-            check_contents(batch, header, if_small=if_small)
-
-
-def require_small_batch(batch: memoryview, header: BatchHeader) -> None:
-    """Raise LargeBatch for a batch that its size or its number of records rules out."""
-    if header[12] > SMALL_RECORDS or (
-        header[5] & COMPRESSION_MASK and len(batch) > SMALL_PACKED_BYTES
-    ):
-        raise LargeBatch
+        if if_small and (
+            header[12] > SMALL_RECORDS
+            or (header[5] & COMPRESSION_MASK and len(batch) > SMALL_PACKED_BYTES)
+        ):
+            raise LargeBatch
+        reads_fields = self.needs_fields or header[8] - now_ms > self.timestamp_after_max_ms
+        try:
+            if reads_fields:
+                check_fields(batch, header, self.config, now_ms, SMALL if if_small else ALL)
+            else:
+                check_contents(batch, header, SMALL if if_small else TRUSTED)
+        except LimitExceeded as error:
+            if if_small:
+                raise LargeBatch from None
+            if reads_fields:
+                raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
+        except RemoteWireError as error:
+            raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from None
 
 
 def too_large_error(size: int, config: TopicConfig) -> ApiError:
@@ -126,25 +144,35 @@ def as_create_time(batch: memoryview, header: BatchHeader, config: TopicConfig) 
     return stamp_create_time(batch, header)
 
 
-def check_records(
-    batch: memoryview,
-    header: BatchHeader,
-    config: TopicConfig,
-    now_ms: int,
-    *,
-    if_small: bool = False,
+def check_contents(batch: memoryview, header: BatchHeader, limits: ReadLimits) -> None:
+    """Check that the batch holds exactly the records that its header announces."""
+    body = bytes(read_body(batch, header, limits))
+    count = header[12]
+    if count > SKIMMED_MAX:
+        require_possible(count, len(body))
+    known = skim(body, count)
+    if known == (count, len(body)):
+        return
+    is_packed = header.compression != 0
+    found = walk_records(body, count, ignore_lengths=is_packed, limit=limits.records, start=known)
+    require_order(
+        header,
+        sum(record.offset_delta != index for index, record in enumerate(found, known.records)),
+    )
+
+
+def check_fields(
+    batch: memoryview, header: BatchHeader, config: TopicConfig, now_ms: int, limits: ReadLimits
 ) -> None:
     """Validate the timestamp of each record against the topic's limits, and its key if the topic is compacted."""
     by_producer = config.message_timestamp_type == "CreateTime"
     latest = now_ms + config.message_timestamp_after_max_ms
     earliest = now_ms - config.message_timestamp_before_max_ms
     needs_key = "compact" in config.cleanup_policy
-    if if_small:
-        require_small_batch(batch, header)
     keyless: list[int] = []
     untimely: list[int] = []
     misnumbered = 0
-    for index, record in outlines(batch, header, if_small=if_small):
+    for index, record in enumerate(outlines(batch, header, limits)):
         timestamp = header.base_timestamp + record.timestamp_delta
         if needs_key and not record.has_key:
             keyless.append(index)
@@ -162,18 +190,22 @@ def check_records(
     require_order(header, misnumbered)
 
 
-def check_contents(batch: memoryview, header: BatchHeader, *, if_small: bool = False) -> None:
-    """Check that the batch holds exactly the records that its header announces."""
-    known = NOTHING_SKIMMED
-    if if_small:
-        require_small_batch(batch, header)
-    if not header[5] & COMPRESSION_MASK and header[12] <= SKIMMED_MAX:
-        body = bytes(batch[HEADER_SIZE:])
-        known = skim(body, header[12])
-        if known == (header[12], len(body)):
-            return
-    found = outlines(batch, header, known, may_trust=True, if_small=if_small)
-    require_order(header, sum(record.offset_delta != index for index, record in found))
+def outlines(batch: memoryview, header: BatchHeader, limits: ReadLimits) -> Iterator[Outline]:
+    """Yield the outline of each record. Raises RemoteWireError if they do not match the header."""
+    body = read_body(batch, header, limits)
+    require_possible(header.count, len(body))
+    is_packed = header.compression != 0
+    return walk_records(body, header.count, ignore_lengths=is_packed, limit=limits.records)
+
+
+def read_body(batch: memoryview, header: BatchHeader, limits: ReadLimits) -> memoryview | bytes:
+    """Return the uncompressed records."""
+    body = batch[HEADER_SIZE:]
+    if not header[5] & COMPRESSION_MASK:
+        return body
+    codec = Compression(header.compression)
+    require_readable(codec, body)
+    return decompress(codec, body, limit=limits.plain_bytes, pieces=limits.pieces)
 
 
 def require_order(header: BatchHeader, misnumbered: int) -> None:
@@ -183,71 +215,3 @@ def require_order(header: BatchHeader, misnumbered: int) -> None:
             ErrorCode.UNKNOWN_SERVER_ERROR,
             "the offset deltas of a compressed batch do not ascend by one",
         )
-
-
-def outlines(
-    batch: memoryview,
-    header: BatchHeader,
-    known: SkimResult = NOTHING_SKIMMED,
-    *,
-    may_trust: bool = False,
-    if_small: bool = False,
-) -> Iterator[tuple[int, Outline]]:
-    """Index and outline of each record. ApiError with Kafka's code if they do not match the header.
-
-    `may_trust`: skip the records that `skim` finds valid, and trust a batch above the limits. `if_small`: raise
-    LargeBatch instead of working for long. In a compressed batch Kafka reads the fields of a record and ignores its
-    length.
-    """
-    codec = Compression(header.compression)
-    is_packed = codec is not Compression.NONE
-    try:
-        body: memoryview | bytes = batch[HEADER_SIZE:]
-        if is_packed:
-            require_readable(codec, batch[HEADER_SIZE:])
-            if if_small:
-                body = decompress_small(codec, batch[HEADER_SIZE:])
-            else:
-                body = decompress_batch(
-                    codec, batch[HEADER_SIZE:], header.count, may_trust=may_trust
-                )
-        require_possible(header.count, len(body))
-        if is_packed and may_trust:
-            known = skim(bytes(body), header.count)
-        at_most = SMALL_WALK if if_small else WALKED_MAX if may_trust else SEEN_MAX
-        found = walk_records(
-            body, header.count, ignore_lengths=is_packed, limit=at_most, start=known
-        )
-        yield from enumerate(found, known.records)
-    except LimitExceeded as error:
-        if if_small:
-            raise LargeBatch from None
-        if not may_trust:
-            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
-    except RemoteWireError as error:
-        raise ApiError(code_of(error, is_packed=is_packed), str(error)) from None
-
-
-def decompress_small(codec: Compression, packed: memoryview) -> bytes:
-    """Decompress a small batch. Damaged data raises LargeBatch too: the error code that Kafka returns depends on the
-    records before the damage, and finding them takes long."""
-    try:
-        return decompress(codec, packed, limit=SMALL_PLAIN_BYTES, pieces=SMALL_PIECES)
-    except DecompressionError:
-        raise LargeBatch from None
-
-
-def decompress_batch(
-    codec: Compression, packed: memoryview, count: int, *, may_trust: bool
-) -> bytes:
-    if may_trust:
-        return unpack(codec, packed, count, limit=TRUSTED_FROM_BYTES, pieces=TRUSTED_FROM_PIECES)
-    return unpack(codec, packed, count, limit=SEEN_BYTES_MAX, pieces=SEEN_PIECES_MAX)
-
-
-def code_of(error: RemoteWireError, *, is_packed: bool) -> ErrorCode:
-    """The error code that Kafka returns for `error`."""
-    is_unknown = isinstance(error, DecompressionError) or (
-        isinstance(error, InvalidRecordLength) and not is_packed
-    )
-    return ErrorCode.UNKNOWN_SERVER_ERROR if is_unknown else ErrorCode.INVALID_RECORD

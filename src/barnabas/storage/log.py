@@ -34,7 +34,7 @@ from uuid import UUID
 from barnabas.config.topic import TopicConfig
 from barnabas.errors import ApiError, ErrorCode, OutOfSpace, StorageError
 from barnabas.model import NO_TIMESTAMP
-from barnabas.storage import acceptance, append_sets, retention, snapshots, timestamps
+from barnabas.storage import append_sets, retention, snapshots, timestamps
 from barnabas.storage import epochs as leader_epochs
 from barnabas.storage.acceptance import BatchValidator, Validation
 from barnabas.storage.append_sets import FollowerAppend
@@ -47,7 +47,7 @@ from barnabas.storage.roll_policy import RollPolicy
 from barnabas.storage.segment import Segment
 from barnabas.storage.segment_list import NOTHING, LogRead, SegmentList
 from barnabas.storage.timestamps import TimestampOffset
-from barnabas.wire.records import LOG_APPEND_TIME, BatchHeader, stamp, stamp_log_append_time
+from barnabas.wire.records import LOG_OVERHEAD, BatchHeader, stamp, stamp_log_append_time
 from barnabas.world.ports import Disk
 
 logger = logging.getLogger(__name__)
@@ -79,11 +79,9 @@ class Log:
         "flush_messages",
         "flush_state",
         "is_rewritten",
-        "keeps_codec",
         "log_append_time",
         "log_end_offset",
         "log_start_offset",
-        "max_batch_bytes",
         "on_truncated",
         "producer_expiration_ms",
         "producers",
@@ -174,9 +172,7 @@ class Log:
         """Apply settings, also while the log is open. Precomputes the values that every append needs."""
         self.config = config
         self.flush_messages = config.flush_messages
-        self.keeps_codec = config.compression_type == "producer"
         self.log_append_time = config.message_timestamp_type == "LogAppendTime"
-        self.max_batch_bytes = min(config.max_message_bytes, config.segment_bytes)
         self.validator = BatchValidator(config)
         self.roll_policy = RollPolicy(config, self.directory)
         for segment in self.segments:
@@ -233,20 +229,16 @@ class Log:
         now_ms: int,
         validation: Validation = Validation.FULL,
     ) -> AppendInfo:
-        """Assign offsets to a batch whose header and checksum are valid, and write it. `batch` is stamped in place.
+        """Assign offsets to a batch whose header and checksum are valid, and write it. `batch` is stamped in place,
+        unless the topic requires another codec.
 
-        A duplicate is not written again; the result carries the offsets of the first copy.
+        Raises ApiError, or LargeBatch with nothing done. A duplicate is not written again; the result carries the
+        offsets of the first copy.
         """
-        size = header[1] + 12
-        if size > self.max_batch_bytes:
-            raise acceptance.too_large_error(size, self.config)
-        if header[5] & LOG_APPEND_TIME:
-            header = acceptance.as_create_time(batch, header, self.config)
-        timestamp = header[8]
         if validation is not Validation.DONE:
             is_limited = validation is Validation.IF_SMALL
-            self.validator.validate(batch, header, now_ms, if_small=is_limited)
-        producer_id = header[9]
+            batch, header = self.validator.prepare(batch, header, now_ms, if_small=is_limited)
+        size, timestamp, producer_id = header[1] + LOG_OVERHEAD, header[8], header[9]
         if producer_id >= 0:
             written = self.producers.check(header)
             if written is not None:
@@ -331,7 +323,7 @@ class Log:
             expected = header.next_offset
             end = at + header.size
             if header.producer_id >= 0:
-                snapshots.record(self.producers, header, data[at:end])
+                snapshots.record_batch(self.producers, header, data[at:end])
             at = end
 
     # ---- read -------------------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ def replay(producers: Producers, segment: Segment, start: int, end: int) -> None
             break
         if header.producer_id >= 0:
             batch = segment.log.read(position, header.size) if header.is_control else b""
-            record(producers, header, memoryview(batch))
+            record_batch(producers, header, memoryview(batch))
 
 
 def newest(disk: Disk, directory: str, low: int, high: int) -> tuple[Producers, int]:
@@ -83,7 +83,7 @@ def newest(disk: Disk, directory: str, low: int, high: int) -> tuple[Producers, 
     return Producers(), low
 
 
-def record(producers: Producers, header: BatchHeader, batch: memoryview) -> None:
+def record_batch(producers: Producers, header: BatchHeader, batch: memoryview) -> None:
     """Record a batch of the log. `batch` is read only if it is a control batch."""
     if not header.is_control:
         producers.record(header, header.base_offset, header.max_timestamp)

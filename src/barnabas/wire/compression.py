@@ -152,13 +152,10 @@ def decompress_gzip(data: memoryview, limit: int, pieces: int) -> bytes:
     return bytes(plain)
 
 
-def iter_gzip_steps(
-    data: bytes, pieces: int, *, window_bytes: int = 0, step_bytes: int = GZIP_STEP_BYTES
-) -> Iterator[bytes]:
-    """Yield the contents of all members in steps of up to `step_bytes`.
+def iter_gzip_steps(data: bytes, pieces: int) -> Iterator[bytes]:
+    """Yield the contents of all members in steps of up to GZIP_STEP_BYTES.
 
-    Trailing data after the last member is ignored, as in the Java client. `window_bytes` is the number of compressed
-    bytes read at a time; 0 reads more each time.
+    Trailing data after the last member is ignored, as in the Java client.
     """
     at = skip_gzip_header(data, 0)
     for _ in range(pieces):
@@ -166,9 +163,9 @@ def iter_gzip_steps(
         checksum = size = 0
         read = b""
         # Bytes read beyond the end of a member are copied, so reading starts with a small window.
-        window = window_bytes or GZIP_WINDOW_BYTES
+        window = GZIP_WINDOW_BYTES
         while True:
-            step = member.decompress(read, step_bytes)
+            step = member.decompress(read, GZIP_STEP_BYTES)
             read = member.unconsumed_tail
             if step:
                 checksum, size = zlib.crc32(step, checksum), size + len(step)
@@ -178,7 +175,7 @@ def iter_gzip_steps(
             if not step and not read:
                 read = data[at : at + window]
                 at += len(read)
-                window = window_bytes or window * 16
+                window *= 16
                 if not read:
                     raise DecompressionError("corrupt GZIP data: it ends too early")
         at -= len(member.unused_data)

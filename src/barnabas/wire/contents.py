@@ -26,23 +26,6 @@ INT_BYTES_MAX, LONG_BYTES_MAX = 5, 10
 NOTHING_SKIMMED = SkimResult(0, 0)
 
 
-class InvalidRecordLength(RemoteWireError):
-    """The length of a record is not a valid varint."""
-
-
-class TruncatedRecords(RemoteWireError):
-    """The data ends before the last record."""
-
-    def __init__(self, why: str, *, in_record: bool) -> None:
-        super().__init__(why)
-        self.in_record = in_record
-        """Whether the data ends within a record, not between two."""
-
-
-class ImpossibleCount(RemoteWireError):
-    """More records or record headers than fit into the data."""
-
-
 class Outline(NamedTuple):
     """The parts of a record that a leader validates. Positions are relative to the records of the batch."""
 
@@ -55,7 +38,7 @@ class Outline(NamedTuple):
 
 
 def require_possible(count: int, size: int) -> None:
-    """Raise LimitExceeded for more than SKIMMED_MAX records, or ImpossibleCount if they cannot fit into `size`."""
+    """Raise LimitExceeded for more than SKIMMED_MAX records, or RemoteWireError if they cannot fit into `size`."""
     if count > SKIMMED_MAX:
         raise record_limit_error(count, size, "records")
 
@@ -79,15 +62,10 @@ def walk_records(
     try:
         for number in range(known, count):
             begin = at
-            try:
-                length, at = read_int(body, at)
-            except RemoteWireError:
-                raise InvalidRecordLength(f"record at {begin} has an invalid length") from None
+            length, at = read_int(body, at)
             stop = at + length
             if stop > end and not ignore_lengths:
-                raise TruncatedRecords(
-                    f"record has {length} bytes, but {end - at} are left", in_record=True
-                )
+                raise RemoteWireError(f"record has {length} bytes, but {end - at} are left")
             timestamp_delta, at = read_long(body, at + 1)
             offset_delta, fields_at = read_int(body, at)
             key_size, at = read_int(body, fields_at)
@@ -110,17 +88,16 @@ def walk_records(
             raise RemoteWireError(
                 f"fields of a record exceed its length of {length} bytes"
             ) from None
-        why = f"batch ends before the last of {count} records"
-        raise TruncatedRecords(why, in_record=at > begin) from None
+        raise RemoteWireError(f"batch ends before the last of {count} records") from None
     if at != end:
         raise RemoteWireError(f"{end - at} trailing bytes after the last of {count} records")
 
 
 def record_limit_error(count: int, room: int, what: str) -> RemoteWireError:
-    """Return ImpossibleCount if `count` more records or headers cannot fit into `room` bytes, else LimitExceeded."""
+    """Return LimitExceeded, or RemoteWireError if `count` more records or headers cannot fit into `room` bytes."""
     size = RECORD_BYTES_MIN if what == "records" else HEADER_BYTES_MIN
     if count * size > room:
-        return ImpossibleCount(f"{count} more {what}, but {room} bytes are left")
+        return RemoteWireError(f"{count} more {what}, but {room} bytes are left")
     return LimitExceeded(f"limit of {what} exceeded: {count} not read")
 
 

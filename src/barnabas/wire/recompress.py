@@ -1,14 +1,15 @@
-"""Recompression of a batch for a topic with its own `compression.type`."""
+"""Recompression of a produced batch for a topic with its own codec (compression.type)."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from struct import Struct
 
+from barnabas.config.topic import TopicConfig
+from barnabas.errors import ApiError, ErrorCode, RemoteWireError
 from barnabas.wire.checksum import crc32c
-from barnabas.wire.compression import Compression, LimitExceeded, compress
+from barnabas.wire.compression import Compression, LimitExceeded, compress, decompress
 from barnabas.wire.contents import Outline, require_possible, walk_records
-from barnabas.wire.damaged import unpack
 from barnabas.wire.records import (
     COMPRESSION_MASK,
     CRC_START,
@@ -20,27 +21,65 @@ from barnabas.wire.records import (
 )
 from barnabas.wire.skim import skim
 
+UNCOMPRESSED_BYTES_MAX = 32 << 20
+"""A batch that decompresses to more is rejected."""
+SMALL_BYTES = 16 << 10
+"""Uncompressed batches up to this size are compressed on the event loop."""
+CODECS = {
+    "uncompressed": Compression.NONE,
+    "gzip": Compression.GZIP,
+    "snappy": Compression.SNAPPY,
+    "lz4": Compression.LZ4,
+    "zstd": Compression.ZSTD,
+}
 LENGTH = Struct(">i")
 CRC = Struct(">I")
 ATTRIBUTES = Struct(">h")
 
 
+def is_fast(batch: memoryview, header: BatchHeader, config: TopicConfig) -> bool:
+    """Return whether recompression takes little time. Even a small compressed batch can decompress to megabytes."""
+    return header.compression == CODECS[config.compression_type] or (
+        not header.compression and len(batch) <= SMALL_BYTES
+    )
+
+
+def recompress_for_topic(
+    batch: memoryview, header: BatchHeader, config: TopicConfig
+) -> tuple[memoryview, BatchHeader]:
+    """Return the batch in the codec of its topic. A batch that already has this codec is returned unchanged.
+
+    Raises ApiError if the batch is corrupt.
+    """
+    target, level = CODECS[config.compression_type], None
+    if header.compression == target:
+        return batch, header
+    if target is Compression.GZIP:
+        level = config.compression_gzip_level
+    elif target is Compression.LZ4:
+        level = config.compression_lz4_level
+    elif target is Compression.ZSTD:
+        level = config.compression_zstd_level
+    try:
+        return recompress(batch, header, target, level)
+    except RemoteWireError as error:
+        raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from error
+
+
 def recompress(
-    batch: memoryview, header: BatchHeader, target: Compression, *, level: int | None, limit: int
+    batch: memoryview, header: BatchHeader, target: Compression, level: int | None
 ) -> tuple[memoryview, BatchHeader]:
     """Return the batch with its records compressed by `target`, and the new header.
 
-    `limit` is the maximum uncompressed size in bytes. Raises RemoteWireError for corrupt data, or if the records do not
-    match the header.
+    Raises RemoteWireError for corrupt data, or if the records do not match the header.
     """
     codec = Compression(header.compression)
-    plain = unpack(codec, batch[HEADER_SIZE:], header.count, limit=limit, ignore_lengths=False)
+    plain = decompress(codec, batch[HEADER_SIZE:], limit=UNCOMPRESSED_BYTES_MAX)
     with suppress(LimitExceeded):
         require_possible(header.count, len(plain))
         if skim(plain, header.count) != (header.count, len(plain)):
             plain = renumber_records(plain, list(walk_records(plain, header.count)))
-    compressed = compress(target, plain, level)
-    data = bytearray(batch[:HEADER_SIZE]) + compressed
+    data = bytearray(batch[:HEADER_SIZE]) + compress(target, plain, level)
     LENGTH.pack_into(data, 8, len(data) - LOG_OVERHEAD)
     ATTRIBUTES.pack_into(data, CRC_START, header.attributes & ~COMPRESSION_MASK | target)
     view = memoryview(data)

@@ -32,7 +32,7 @@ def test_recompressed_batch_keeps_records_and_producer(
             )
         )
     )
-    recompressed, header = recompress(batch, read_header(batch), target, level=None, limit=1 << 20)
+    recompressed, header = recompress(batch, read_header(batch), target, None)
     assert header.compression == target
     assert header.size == len(recompressed)
     assert crc_is_valid(recompressed, 0, header)
@@ -42,9 +42,7 @@ def test_recompressed_batch_keeps_records_and_producer(
 
 def recompressed_deltas(batch: bytes, count: int) -> list[int]:
     header = read_header(batch)._replace(count=count, last_offset_delta=count - 1)
-    recompressed, _ = recompress(
-        memoryview(batch), header, Compression.NONE, level=None, limit=1 << 20
-    )
+    recompressed, _ = recompress(memoryview(batch), header, Compression.NONE, None)
     outlines = walk_records(recompressed[HEADER_SIZE:], count)
     return [outline.offset_delta for outline in outlines]
 

@@ -179,7 +179,7 @@ def append(
     try:
         return partition.append(batch, header, acks=acks, now_ms=now_ms, validation=validation)
     except LargeBatch:
-        batch, header = yield partial(partition.prepare, batch, header, now_ms)
+        batch, header = yield partial(partition.log.validator.prepare, batch, header, now_ms)
         validation = Validation.DONE
         now_ms = clock.now_ms()
     return partition.append(batch, header, acks=acks, now_ms=now_ms, validation=validation)
