@@ -10,8 +10,8 @@
 
 A damaged checkpoint never prevents a start. A damaged line causes a warning, and its partition gets safe defaults:
 recover the log, start it at its first segment, high watermark at the log start offset. The other lines are used. Each
-value is a hint, which validation.py compares with the log on disk. A damaged meta.properties can prevent a start: a
-broker must not write to the directory of another one.
+value is a hint, which checkpoint_validation.py compares with the log on disk. A damaged meta.properties can prevent a
+start: a broker must not write to the directory of another one.
 """
 
 from __future__ import annotations

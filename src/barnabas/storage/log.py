@@ -302,7 +302,7 @@ class Log:
         largest = max(headers, key=lambda header: header.max_timestamp)
         for header in headers:
             if header.partition_leader_epoch > self.epochs.latest:
-                # In a log that starts inside a batch, the first epoch starts with the log (validation.py).
+                # In a log that starts inside a batch, the first epoch starts with the log (checkpoint_validation.py).
                 epoch_start = max(header.base_offset, self.log_start_offset)
                 self.assign_epoch(header.partition_leader_epoch, epoch_start)
         self.save_epochs()  # a truncation may have found no room for the file

@@ -28,12 +28,12 @@ from barnabas.config.topic import TopicConfig
 from barnabas.errors import OutOfSpace, StorageError
 from barnabas.model import TopicPartition
 from barnabas.storage import checkpoints
+from barnabas.storage.checkpoint_validation import PERHAPS_CLEANED
 from barnabas.storage.compaction import NEVER_CLEANED
 from barnabas.storage.log import Log
 from barnabas.storage.paths import parent
 from barnabas.storage.producers import EXPIRATION_MS
 from barnabas.storage.recovery import open_log
-from barnabas.storage.validation import PERHAPS_CLEANED
 from barnabas.world.ports import DirectoryLock, Disk
 
 logger = logging.getLogger(__name__)

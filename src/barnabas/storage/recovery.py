@@ -12,7 +12,7 @@ the beginning of the segment that holds the recovery point. This includes the ac
                          recovery point
 
 Checkpointed offsets are hints. If one does not fit the log, a warning is logged and the log on disk wins: no record is
-removed only because of a checkpoint (validation.py).
+removed only because of a checkpoint (checkpoint_validation.py).
 
 The log ends at the first torn, corrupt or missing byte. Records after it were never acknowledged as durable, and
 consumers would not notice a hole in the offsets. In a log that is or was compacted, holes are normal.
@@ -32,7 +32,7 @@ from msgspec import Struct
 
 from barnabas.config.topic import TopicConfig
 from barnabas.errors import CorruptBatch, StorageError, reason
-from barnabas.storage import checkpoints, snapshots, validation
+from barnabas.storage import checkpoint_validation, checkpoints, snapshots
 from barnabas.storage import epochs as leader_epochs
 from barnabas.storage.auxiliary import EPOCHS_MAX, PROPERTIES_MAX, read_head
 from barnabas.storage.checkpoints import PARTITION_METADATA, decode_partition_metadata
@@ -81,7 +81,7 @@ def open_log(
     drop_orphan_indexes(disk, directory)
     segments = list(find_segments(disk, directory, config, now_ms))
     epochs, epochs_known = load_epochs(disk, directory)
-    log_start_offset = validation.usable_log_start(
+    log_start_offset = checkpoint_validation.usable_log_start(
         directory,
         segments,
         log_start_offset,
@@ -100,7 +100,7 @@ def open_log(
         if tail is not None:
             end, last_epoch = tail
         else:
-            recovered = recover_unflushed(
+            recovered = recover_segments(
                 disk,
                 directory,
                 segments,
@@ -110,6 +110,13 @@ def open_log(
                 holes_below=LONG_MAX if config.compacts else cleaned_to,
             )
             if recovered.next_offset < recovery_point:
+                # Earlier segments are checked when they are read. A check now would truncate the log at a corrupt
+                # batch, which can be repaired from another replica.
+                problem = f"beyond the log end {recovered.next_offset}"
+                base = segments[0].base_offset
+                checkpoint_validation.warn_checkpoint(
+                    directory, checkpoints.RECOVERY_POINT, recovery_point, problem, base
+                )
                 recovery_point = 0
             producers, written = recovered.producers, recovered.written
             end, last_epoch = recovered.next_offset, recovered.last_epoch
@@ -117,7 +124,7 @@ def open_log(
         if any(segment.size for segment in segments):
             problem = f"beyond the log end {end}"
             base = segments[0].base_offset
-            validation.warn_checkpoint(
+            checkpoint_validation.warn_checkpoint(
                 directory, checkpoints.LOG_START, log_start_offset, problem, base
             )
             log_start_offset = base
@@ -145,7 +152,9 @@ def open_log(
     if producers is None:
         producers = snapshots.rebuild(disk, directory, segments, log_start_offset=start, end=end)
     epochs.truncate_from_end(end)
-    if not validation.epochs_agree(epochs, active, last_epoch=last_epoch, log_start=start):
+    if not checkpoint_validation.epochs_agree(
+        epochs, active, last_epoch=last_epoch, log_start=start
+    ):
         path = f"{directory}/{leader_epochs.FILE_NAME}"
         logger.warning("leader epochs do not fit the log, rebuilding path=%s", path)
         epochs = epochs_from_batches(segments)
@@ -164,10 +173,10 @@ def open_log(
         topic_id=load_topic_id(disk, directory),
         producer_expiration_ms=producer_expiration_ms,
     )
-    log.watermark = validation.usable_high_watermark(
+    log.watermark = checkpoint_validation.usable_high_watermark(
         directory, high_watermark, start, end, clean=clean
     )
-    log.cleaned_to = validation.usable_cleaned_to(directory, cleaned_to, end)
+    log.cleaned_to = checkpoint_validation.usable_cleaned_to(directory, cleaned_to, end)
     log.save_epochs()
     if written:
         log.flush_state.add_files(*written)
@@ -181,36 +190,6 @@ def open_log(
 # ---- the unflushed part ---------------------------------------------------------------------------------------
 
 
-def recover_unflushed(
-    disk: Disk,
-    directory: str,
-    segments: list[Segment],
-    epochs: LeaderEpochs,
-    *,
-    recovery_point: int,
-    log_start_offset: int,
-    holes_below: int,
-) -> RecoveryState:
-    """Recover from the recovery point on; only the last segment if the recovery point is after the log end offset."""
-    recovered = recover_segments(
-        disk,
-        directory,
-        segments,
-        epochs,
-        recovery_point=recovery_point,
-        log_start_offset=log_start_offset,
-        holes_below=holes_below,
-    )
-    if recovered.next_offset >= recovery_point:
-        return recovered
-    # Earlier segments are checked when they are read. A check now would truncate the log at a corrupt batch, which can
-    # be repaired from another replica.
-    problem = f"beyond the log end {recovered.next_offset}"
-    base = segments[0].base_offset
-    validation.warn_checkpoint(directory, checkpoints.RECOVERY_POINT, recovery_point, problem, base)
-    return recovered
-
-
 def recover_segments(
     disk: Disk,
     directory: str,
@@ -221,7 +200,8 @@ def recover_segments(
     log_start_offset: int,
     holes_below: int,
 ) -> RecoveryState:
-    """Read everything from the recovery point on. Truncates `segments` at the first invalid byte."""
+    """Read everything from the recovery point on, at least the last segment. Truncates `segments` at the first
+    invalid byte."""
     first = first_unflushed(segments, recovery_point)
     base = segments[first].base_offset
     # Later snapshots may contain batches that are lost.
