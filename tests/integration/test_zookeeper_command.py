@@ -193,7 +193,7 @@ def test_broker_waiting_for_zookeeper_ends_with_signal(tmp_path: Path) -> None:
     with process:
         try:
             assert process.stderr is not None
-            assert any("yet (connection refused)" in line for line in process.stderr)
+            assert any("reason=connection refused" in line for line in process.stderr)
             process.send_signal(signal.SIGINT)
             assert process.wait(30) == 130
         finally:

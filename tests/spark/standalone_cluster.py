@@ -37,8 +37,8 @@ def standalone_cluster(directory: Path, workers: int, java_options: str) -> Iter
             place = directory / f"worker-{number}"
             worker = ("worker.Worker", "--host", "127.0.0.1", "--webui-port", "0", "--cores", "1")
             work = ("--memory", "1g", "--work-dir", str(place), url)
-            log = directory / f"worker-{number}.log"
-            started.append(start(log, directory, java_options, *worker, *work))
+            worker_log = directory / f"worker-{number}.log"
+            started.append(start(worker_log, directory, java_options, *worker, *work))
         wait_for(log, REGISTERED, workers, started)
         yield url
     finally:

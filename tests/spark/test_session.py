@@ -120,7 +120,7 @@ def test_sql_queries_topic(servers: str) -> None:
     ("arguments", "code", "says"),
     [
         (["select * from web-orders"], 2, "write `web-orders`"),
-        (["select 1", "-o", "parquet"], 2, "--to: is missing"),
+        (["select 1", "-o", "parquet"], 2, "--to: required"),
         (["select 1", "--offset", "end"], 2, "--follow"),
         (["select 1", "-b", "127.0.0.1:1"], 1, "no broker answers"),
     ],
