@@ -11,9 +11,10 @@ from typing import Any
 
 import click
 
+from barnabas.cli.cluster_command import cluster_command
 from barnabas.cli.groups.list import group_table
-from barnabas.cli.groups.lookup import complete_groups, find_group
-from barnabas.cli.options import bootstrap_option, output_option, timeout_option, watch_option
+from barnabas.cli.groups.lookup import complete_groups, find_group, group_names
+from barnabas.cli.options import watch_option
 from barnabas.cli.terminal.output import (
     OutputFormat,
     format_table,
@@ -32,25 +33,18 @@ from barnabas.model import TopicPartition
 @click.command("describe")
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_groups)
 @watch_option
-@bootstrap_option
-@timeout_option
-@output_option
+@cluster_command
 def describe_groups(
-    names: tuple[str, ...],
-    watch: bool,
-    bootstrap_servers: str,
-    timeout_s: float,
-    output: OutputFormat,
+    cluster: Cluster, names: tuple[str, ...], watch: bool, output: OutputFormat
 ) -> None:
     """Show members, offsets and lag of the named groups, or of all groups."""
+    admin = GroupAdmin(cluster)
 
     def load() -> dict[str, Any]:
-        wanted = names or [group.group_id for group in admin.list_groups()]
-        return {"groups": [describe_group(cluster, admin, name) for name in dict.fromkeys(wanted)]}
+        wanted = dict.fromkeys(names or group_names(admin))
+        return {"groups": [describe_group(cluster, admin, name) for name in wanted]}
 
-    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
-        admin = GroupAdmin(cluster)
-        show_or_watch(watch, output, load, described_groups_text)
+    show_or_watch(watch, output, load, described_groups_text)
 
 
 def describe_group(cluster: Cluster, admin: GroupAdmin, name: str) -> dict[str, Any]:
@@ -138,15 +132,15 @@ def group_text(group: dict[str, Any]) -> str:
     facts += [f"lag {group['lag']:,}"] if group["lag"] is not None else []
     lines = [f"group {group['group']}: {', '.join(facts)}"]
     lines.append(f"  coordinator {group['coordinator']}")
+    short = short_member_ids(group["members"])
     if group["offsets"]:
-        lines.append(offsets_table(group))
+        lines.append(offsets_table(group, short))
     if group["members"]:
-        lines += ["", members_table(group)]
+        lines += ["", members_table(group, short)]
     return "\n".join(lines)
 
 
-def offsets_table(group: dict[str, Any]) -> str:
-    short = short_member_ids(group["members"])
+def offsets_table(group: dict[str, Any], short: dict[str, str]) -> str:
     rows = [
         [
             offset["topic"],
@@ -161,8 +155,7 @@ def offsets_table(group: dict[str, Any]) -> str:
     return format_table(["topic", "partition", "committed", "end", "lag", "member"], rows, null="-")
 
 
-def members_table(group: dict[str, Any]) -> str:
-    short = short_member_ids(group["members"])
+def members_table(group: dict[str, Any], short: dict[str, str]) -> str:
     rows = [
         [short[member["member_id"]], member["client_id"], member["host"], partitions_text(member)]
         for member in group["members"]
@@ -188,7 +181,5 @@ def partitions_text(member: dict[str, Any]) -> str:
     by_topic: dict[str, list[int]] = {}
     for partition in member["partitions"]:
         by_topic.setdefault(partition["topic"], []).append(partition["partition"])
-    return (
-        "; ".join(f"{topic} {number_ranges(numbers)}" for topic, numbers in by_topic.items())
-        or "none"
-    )
+    texts = [f"{topic} {number_ranges(numbers)}" for topic, numbers in by_topic.items()]
+    return "; ".join(texts) or "none"

@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from barnabas.cli.options import bootstrap_option, output_option, timeout_option, watch_option
+from barnabas.cli.cluster_command import cluster_command
+from barnabas.cli.options import watch_option
 from barnabas.cli.terminal.output import OutputFormat, format_table, show_or_watch
 from barnabas.client.cluster import Cluster
 from barnabas.client.group_admin import GroupAdmin
@@ -14,16 +15,11 @@ from barnabas.client.group_admin import GroupAdmin
 
 @click.command("list")
 @watch_option
-@bootstrap_option
-@timeout_option
-@output_option
-def list_groups(
-    watch: bool, bootstrap_servers: str, timeout_s: float, output: OutputFormat
-) -> None:
+@cluster_command
+def list_groups(cluster: Cluster, watch: bool, output: OutputFormat) -> None:
     """List all groups and their states."""
-    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
-        admin = GroupAdmin(cluster)
-        show_or_watch(watch, output, lambda: groups_document(admin), group_table)
+    admin = GroupAdmin(cluster)
+    show_or_watch(watch, output, lambda: groups_document(admin), group_table)
 
 
 def groups_document(admin: GroupAdmin) -> dict[str, Any]:

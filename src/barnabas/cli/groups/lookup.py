@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from shlex import quote
 
-import click
-from click.shell_completion import CompletionItem
-
-from barnabas.cli.options import COMPLETION_TIMEOUT_S, DEFAULT_SERVERS, completions
-from barnabas.cli.terminal.failure import ErrorWithHint, similar_names
+from barnabas.cli.cluster_command import complete_names, servers_hint
+from barnabas.cli.terminal.failure import ErrorWithHint, suggest_names
 from barnabas.cli.terminal.output import plural
-from barnabas.client.cluster import Cluster
 from barnabas.client.group_admin import GroupAdmin, GroupView
-from barnabas.errors import ApiError, BarnabasError, ConfigError, ErrorCode
+from barnabas.errors import ApiError, ConfigError, ErrorCode
 
 MEMBERS_SHOWN_MAX = 3
 
+complete_groups = complete_names(lambda cluster: group_names(GroupAdmin(cluster)))
 
-def complete_groups(
-    context: click.Context, _parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Return group names for the shell, or none if no broker can be reached."""
-    servers = context.params.get("bootstrap_servers") or DEFAULT_SERVERS
-    with suppress(BarnabasError):
-        with Cluster(
-            servers, timeout_s=COMPLETION_TIMEOUT_S, connect_timeout_s=COMPLETION_TIMEOUT_S
-        ) as cluster:
-            names = [group.group_id for group in GroupAdmin(cluster).list_groups()]
-        return completions(names, incomplete)
-    return []
+
+def group_names(admin: GroupAdmin) -> list[str]:
+    return [group.group_id for group in admin.list_groups()]
 
 
 def reject_empty_name(option: str, name: str) -> None:
@@ -42,20 +29,18 @@ def find_group(admin: GroupAdmin, name: str) -> GroupView:
     """Return the group. The error for an unknown group suggests similar names."""
     view = admin.describe_group(name)
     if not view.exists:
-        raise unknown_group_error(name, [group.group_id for group in admin.list_groups()])
+        raise unknown_group_error(name, group_names(admin))
     return view
 
 
 def unknown_group_error(name: str, names: list[str]) -> ApiError:
-    near = similar_names(name, names)
-    hint = "see `barnabas groups list`"
-    if near:
-        hint = "did you mean " + " or ".join(repr(found) for found in near) + "?"
-    error = ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
-    return ErrorWithHint(error, f"there is no group {name!r}", hint)
+    hint = suggest_names(name, names, "see `barnabas groups list`")
+    return ErrorWithHint(
+        ApiError(ErrorCode.GROUP_ID_NOT_FOUND), f"there is no group {name!r}", hint
+    )
 
 
-def reject_if_active(view: GroupView, why: str, servers: str) -> None:
+def reject_if_active(view: GroupView, why: str) -> None:
     """Raise an error that names the members, unless the group has none.
 
     error: NON_EMPTY_GROUP: group billing is Stable with 2 members: only a group without members can be deleted
@@ -67,12 +52,11 @@ def reject_if_active(view: GroupView, why: str, servers: str) -> None:
     shown = ", ".join(dict.fromkeys(names[:MEMBERS_SHOWN_MAX]))
     more = ", …" if len(names) > MEMBERS_SHOWN_MAX else ""
     consumers = f" ({shown}{more})" if names else ""
-    error = ApiError(ErrorCode.NON_EMPTY_GROUP)
     members = plural(len(view.members), "member")
     raise ErrorWithHint(
-        error,
+        ApiError(ErrorCode.NON_EMPTY_GROUP),
         f"group {view.group_id} is {view.state} with {members}: {why}",
         f"stop its consumers{consumers}, then run this again; "
         # Quoted for the shell: users paste this command, and any client can choose a group name.
-        f"`barnabas groups describe {quote(view.group_id)}{servers} --watch` shows the remaining members",
+        f"`barnabas groups describe {quote(view.group_id)}{servers_hint()} --watch` shows the remaining members",
     )

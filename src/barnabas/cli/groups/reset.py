@@ -11,22 +11,22 @@ offsets with their next commit. A group that does not exist yet is created by th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import click
 from msgspec import Struct
 
+from barnabas.cli.cluster_command import cluster_command
 from barnabas.cli.groups.lookup import (
     complete_groups,
+    find_group,
     reject_empty_name,
     reject_if_active,
-    unknown_group_error,
 )
-from barnabas.cli.options import bootstrap_option, output_option, servers_option, timeout_option
-from barnabas.cli.records.start_position import DURATION, parse_duration_ms, parse_time
+from barnabas.cli.records.start_position import DURATION, duration_ms, parse_time
 from barnabas.cli.terminal.output import OutputFormat, format_table, plural, show
-from barnabas.cli.topics.lookup import find_topic
+from barnabas.cli.topics.lookup import find_partitions
 from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Beginning, End, FromOffset, FromTime, Start, resolve_starts
@@ -35,9 +35,7 @@ from barnabas.client.offsets import earliest_offsets, latest_offsets
 from barnabas.errors import ConfigError
 from barnabas.model import TopicPartition
 
-ISO_DURATION = re.compile(
-    r"P(?:(?P<d>\d+)D)?(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+)S)?)?"
-)
+ISO_DURATION = re.compile(r"P(?:\d+D)?(?:T(?:\d+H)?(?:\d+M)?(?:\d+S)?)?")
 TOPIC_SPEC = re.compile(r"(?P<topic>[^:]+)(?::(?P<partitions>\d{1,9}(?:,\d{1,9})*))?")
 ONLY_WITHOUT_MEMBERS = "offsets can only be reset while the group has no members"
 
@@ -88,10 +86,9 @@ class OffsetReset(NamedTuple):
 @click.option(
     "--execute", is_flag=True, help="Apply the change. Without this option it is only shown."
 )
-@bootstrap_option
-@timeout_option
-@output_option
+@cluster_command
 def reset(
+    cluster: Cluster,
     name: str,
     to_earliest: bool,
     to_latest: bool,
@@ -102,8 +99,6 @@ def reset(
     topics: tuple[str, ...],
     all_topics: bool,
     execute: bool,
-    bootstrap_servers: str,
-    timeout_s: float,
     output: OutputFormat,
 ) -> None:
     """Reset the committed offsets of GROUP. Without --execute, only show the change."""
@@ -121,25 +116,22 @@ def reset(
     if bool(topics) == all_topics:
         raise ConfigError("--topic", "choose the partitions with --topic T[:P,…] or --all-topics")
     wanted = [parse_topic_partitions(text) for text in topics]
-    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
-        admin = GroupAdmin(cluster)
-        view = admin.describe_group(name)
-        reject_if_active(view, ONLY_WITHOUT_MEMBERS, servers_option(bootstrap_servers))
-        if all_topics and not view.exists:
-            raise unknown_group_error(name, [group.group_id for group in admin.list_groups()])
-        committed = {
-            partition: found.offset for partition, found in admin.committed_offsets(name).items()
-        }
-        chosen = (
-            without_deleted(cluster, committed)
-            if all_topics
-            else find_requested_partitions(cluster, wanted)
-        )
-        moves = plan_resets(cluster, name, target, chosen, committed)
-        if execute and moves:
-            admin.set_offsets(name, {move.partition: move.after for move in moves})
-    document = reset_document(name, moves, execute)
-    show(output, document, reset_text)
+    admin = GroupAdmin(cluster)
+    view = find_group(admin, name) if all_topics else admin.describe_group(name)
+    reject_if_active(view, ONLY_WITHOUT_MEMBERS)
+    committed = {
+        partition: found.offset for partition, found in admin.committed_offsets(name).items()
+    }
+    if all_topics:
+        # Offsets of deleted topics expire later.
+        topics_left = cluster.refresh(None).topics
+        chosen = {partition for partition in committed if partition.topic in topics_left}
+    else:
+        chosen = {found for spec in wanted for found in find_partitions(cluster, *spec)}
+    moves = plan_resets(cluster, name, target, sorted(chosen), committed)
+    if execute and moves:
+        admin.set_offsets(name, {move.partition: move.after for move in moves})
+    show(output, reset_document(name, moves, execute), reset_text)
 
 
 # ---- parse the request ---------------------------------------------------------------------------------------
@@ -161,14 +153,10 @@ def parse_datetime(text: str) -> FromTime:
 
 def parse_time_ago(text: str, now: int) -> FromTime:
     """Parse 1h30m, or PT1H30M as in Kafka's own tool."""
-    if DURATION.fullmatch(text):
-        return FromTime(max(0, now - parse_duration_ms(text)))
-    iso = ISO_DURATION.fullmatch(text)
-    parts = {unit: count for unit, count in iso.groupdict().items() if count} if iso else {}
-    if not parts:
+    plain = re.sub("[PT]", "", text).lower() if ISO_DURATION.fullmatch(text) else text
+    if not DURATION.fullmatch(plain):
         raise ConfigError("--by-duration", f"{text!r} is not a duration; try 1h, 1d12h or PT1H30M")
-    since = parse_duration_ms("".join(count + unit for unit, count in parts.items()))
-    return FromTime(max(0, now - since))
+    return FromTime(max(0, now - duration_ms(plain)))
 
 
 def parse_topic_partitions(text: str) -> tuple[str, list[int]]:
@@ -181,25 +169,6 @@ def parse_topic_partitions(text: str) -> tuple[str, list[int]]:
         raise ConfigError("--topic", f"{text!r} is not T or T:P,…; try orders or orders:0,2")
     numbers = found["partitions"]
     return found["topic"], [int(number) for number in numbers.split(",")] if numbers else []
-
-
-def find_requested_partitions(
-    cluster: Cluster, wanted: Sequence[tuple[str, list[int]]]
-) -> list[TopicPartition]:
-    chosen = set()
-    for topic, numbers in wanted:
-        view = find_topic(cluster, topic)
-        for number in numbers or [found.partition for found in view.partitions]:
-            partition = TopicPartition(topic, number)
-            cluster.view.partition(partition)
-            chosen.add(partition)
-    return sorted(chosen)
-
-
-def without_deleted(cluster: Cluster, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Return the partitions without those of deleted topics, whose offsets expire later."""
-    topics = cluster.refresh(None).topics
-    return sorted(partition for partition in partitions if partition.topic in topics)
 
 
 # ---- plan and show the changes ---------------------------------------------------------------------------------------

@@ -4,20 +4,23 @@ r"""`barnabas consume`: read records of a topic to standard output, in order wit
     barnabas consume orders -e                        all existing records, then stop
     barnabas consume orders -O @-1h -f '%T %k: %s\n'  the last hour, then new records
     barnabas consume orders -O -10 -o json | jq .     ten from each partition's end, one JSON object per line
-    barnabas consume orders --group billing           as a member of a group, see consume_group.py
+    barnabas consume orders --group billing           as a member of a group, which shares the partitions
 
-A pipe gets the raw bytes. On a terminal, control characters are escaped.
+A pipe gets the raw bytes. On a terminal, control characters are escaped. A member of a group commits the offsets of
+records that were written to standard output, about every second and at the end. On Ctrl-C and SIGTERM it leaves the
+group, so that the others do not wait for its session to time out.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from barnabas.cli.options import bootstrap_option, output_option, timeout_option
+from barnabas.cli.cluster_command import cluster_command
 from barnabas.cli.records.start_position import parse_start
 from barnabas.cli.terminal.formats import (
     Filter,
@@ -28,19 +31,24 @@ from barnabas.cli.terminal.formats import (
 )
 from barnabas.cli.terminal.output import (
     OutputFormat,
+    number_ranges,
     print_note,
     raise_if_reader_gone,
     to_json,
     to_yaml,
     write_out,
 )
-from barnabas.cli.topics.lookup import complete_topics, find_topic
+from barnabas.cli.terminal.signals import raise_on_signals
+from barnabas.cli.topics.lookup import complete_topics, find_partitions
 from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Beginning, ConsumedRecord, Consumer, End, FromOffset, Start
 from barnabas.client.offsets import earliest_offsets, latest_offsets
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.model import TopicPartition
+
+if TYPE_CHECKING:
+    from barnabas.client.group_consumer import GroupConsumer
 
 
 @click.command()
@@ -97,10 +105,9 @@ from barnabas.model import TopicPartition
     metavar="EXPRESSION",
     help="value:TEXT, key:TEXT, value~REGEX or key~REGEX; filters are combined with AND.",
 )
-@bootstrap_option
-@timeout_option
-@output_option
+@cluster_command
 def consume(
+    cluster: Cluster,
     topic: str,
     partitions: tuple[int, ...],
     offset: str | None,
@@ -111,8 +118,6 @@ def consume(
     key_delimiter: str | None,
     delimiter: str,
     filters: tuple[str, ...],
-    bootstrap_servers: str,
-    timeout_s: float,
     output: OutputFormat,
 ) -> None:
     """Read records of TOPIC to standard output, one per line."""
@@ -124,24 +129,45 @@ def consume(
         raise ConfigError(
             "--partition", "cannot be combined with --group: its members share all partitions"
         )
-    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
-        assigned = select_partitions(cluster, topic, partitions)
-        if group is not None:
-            # Imported here because a consumer without a group does not need it.
-            from barnabas.cli.records.consume_group import join_group
+    assigned = find_partitions(cluster, topic, partitions)
+    if group is not None:
+        with join_group(cluster, group, topic, start) as member:
+            for batch in filtered_batches(member, stop_at_end, count, wanted, member.processed):
+                write_out(b"".join([write(record) for record in batch]))
+        return
+    starts = clamp_offsets(cluster, dict.fromkeys(assigned, start))
+    # If retention overtakes the consumer, it continues with the oldest record that is left.
+    watched_topics = () if partitions or stop_at_end else (topic,)
+    consumer = Consumer(cluster, starts, reset=Beginning(), watched_topics=watched_topics)
+    if isinstance(start, End) and not stop_at_end and sys.stderr.isatty():
+        print_note(f"waiting for new records of {topic}; -O beginning reads existing records")
+    for batch in filtered_batches(consumer, stop_at_end, count, wanted):
+        write_out(b"".join([write(record) for record in batch]))
 
-            with join_group(cluster, group, topic, start) as member:
-                for batch in filtered_batches(member, stop_at_end, count, wanted, member.processed):
-                    write_out(b"".join([write(record) for record in batch]))
-            return
-        starts = clamp_offsets(cluster, dict.fromkeys(assigned, start))
-        # If retention overtakes the consumer, it continues with the oldest record that is left.
-        watched_topics = () if partitions or stop_at_end else (topic,)
-        consumer = Consumer(cluster, starts, reset=Beginning(), watched_topics=watched_topics)
-        if isinstance(start, End) and not stop_at_end and sys.stderr.isatty():
-            print_note(f"waiting for new records of {topic}; -O beginning reads existing records")
-        for batch in filtered_batches(consumer, stop_at_end, count, wanted):
-            write_out(b"".join([write(record) for record in batch]))
+
+@contextmanager
+def join_group(cluster: Cluster, group: str, topic: str, start: Start) -> Iterator[GroupConsumer]:
+    """Return a member of the group. If retention overtakes the group, it continues with the oldest record left."""
+    # Imported here because a consumer without a group does not need them.
+    from barnabas.cli.groups.lookup import reject_empty_name
+    from barnabas.client.group_consumer import GroupConsumer
+
+    def report(text: str) -> None:
+        if sys.stderr.isatty():
+            print_note(f"group {group}: {text}")
+
+    def report_assignment(added: list[TopicPartition]) -> None:
+        numbers = number_ranges([partition.partition for partition in sorted(added)])
+        waits = "waits: there are more members than partitions"
+        report(f"this member {f'reads {topic} {numbers}' if added else waits}")
+
+    reject_empty_name("--group", group)
+    raise_on_signals()
+    report("joining")
+    with GroupConsumer(
+        cluster, group, [topic], start=start, reset=Beginning(), on_assigned=report_assignment
+    ) as consumer:
+        yield consumer
 
 
 class RecordSource(Protocol):
@@ -174,25 +200,10 @@ def filtered_batches(
             count -= len(found)
         if found:
             yield found
-        written(records_up_to(found[-1], polled) if found and count == 0 else None)
+        written(polled[: polled.index(found[-1]) + 1] if found and count == 0 else None)
         if count == 0:
             return
         raise_if_reader_gone()
-
-
-def records_up_to(last: ConsumedRecord, polled: list[ConsumedRecord]) -> list[ConsumedRecord]:
-    return polled[: polled.index(last) + 1]
-
-
-def select_partitions(
-    cluster: Cluster, topic: str, partitions: tuple[int, ...]
-) -> list[TopicPartition]:
-    view = find_topic(cluster, topic)
-    chosen = partitions or [found.partition for found in view.partitions]
-    assigned = [TopicPartition(topic, number) for number in dict.fromkeys(chosen)]
-    for partition in assigned:
-        cluster.view.partition(partition)
-    return assigned
 
 
 def clamp_offsets(
@@ -219,9 +230,9 @@ def record_formatter(
 ) -> Formatter:
     match output:
         case OutputFormat.JSON:
-            return encode_text(lambda record: to_json(record_document(record)) + "\n")
+            return lambda record: f"{to_json(record_document(record))}\n".encode()
         case OutputFormat.YAML:
-            return encode_text(lambda record: f"---\n{to_yaml(record_document(record))}\n")
+            return lambda record: f"---\n{to_yaml(record_document(record))}\n".encode()
         case OutputFormat.TEXT:
             if template is not None and key_delimiter is not None:
                 raise ConfigError("--format", "cannot be combined with --key-delimiter")
@@ -229,7 +240,3 @@ def record_formatter(
                 key = "" if key_delimiter is None else "%k" + key_delimiter.replace("%", "%%")
                 template = f"{key}%s{delimiter.replace('%', '%%')}"
             return compile_format(template, for_terminal=sys.stdout.isatty())
-
-
-def encode_text(render: Callable[[ConsumedRecord], str]) -> Formatter:
-    return lambda record: render(record).encode()

@@ -17,20 +17,16 @@ from typing import Any, BinaryIO
 
 import click
 
-from barnabas.cli.options import (
-    bootstrap_option,
-    dry_run_option,
-    output_option,
-    timeout_option,
-)
+from barnabas.cli.cluster_command import cluster_command
+from barnabas.cli.options import dry_run_option
 from barnabas.cli.terminal.formats import unescape_bytes
-from barnabas.cli.terminal.output import OutputFormat, plural, print_note, redraw, show
-from barnabas.cli.topics.lookup import complete_topics, find_topic
+from barnabas.cli.terminal.output import OutputFormat, plural, print_note, show
+from barnabas.cli.topics.lookup import complete_topics, find_partitions
 from barnabas.client.cluster import Cluster
 from barnabas.client.producer import Producer, SentBatch
 from barnabas.errors import ConfigError
-from barnabas.model import TopicPartition
 from barnabas.printable import NAME_MAX, printable
+from barnabas.progress_line import ProgressLine
 from barnabas.wire.compression import Compression
 
 CHUNK_BYTES = 256 << 10
@@ -81,10 +77,9 @@ SplitKey = Callable[[bytes], tuple[bytes | None, bytes | None]]
     help="Replicas that must acknowledge a record.",
 )
 @dry_run_option
-@bootstrap_option
-@timeout_option
-@output_option
+@cluster_command
 def produce(
+    cluster: Cluster,
     topic: str,
     files: tuple[BinaryIO, ...],
     key_delimiter: str | None,
@@ -96,8 +91,6 @@ def produce(
     compression: str,
     acks: str,
     dry_run: bool,
-    bootstrap_servers: str,
-    timeout_s: float,
     output: OutputFormat,
 ) -> None:
     """Write records to TOPIC, from FILES or standard input, one per line.
@@ -112,41 +105,34 @@ def produce(
     split = key_splitter(key, key_delimiter, empty_is_null)
     header_pairs = parse_headers(headers)
     sources = files or (sys.stdin.buffer,)
-    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
-        check_destination(cluster, topic, partition)
-        producer = Producer(cluster, acks=ACKS[acks], compression=Compression[compression.upper()])
-        progress = ProduceProgress(topic, dry_run, input_size(files))
-        try:
-            for records in (found for source in sources for found in split_records(source, end)):
-                progress.read += len(records)
-                for record in records:
-                    record_key, value = split(record)
-                    if dry_run:
-                        progress.add_dry_run(producer.target(topic, record_key, partition))
-                    else:
-                        producer.send(
-                            topic, value, key=record_key, headers=header_pairs, partition=partition
-                        )
-                progress.add_sent(producer.flush())
-                progress.update(sum(map(len, records)) + len(records) * len(end))
-        except BaseException as error:
-            progress.add_sent(producer.sent)
-            if isinstance(error, KeyboardInterrupt) and not progress.outstanding:
-                progress.finish()
-            else:
-                progress.report_failure()
-            raise
-        progress.finish()
+    # An unknown topic is rejected before any input is read: `produce` never creates topics.
+    find_partitions(cluster, topic, () if partition is None else (partition,))
+    producer = Producer(cluster, acks=ACKS[acks], compression=Compression[compression.upper()])
+    progress = ProduceProgress(topic, dry_run, input_size(files))
+    try:
+        for records in (found for source in sources for found in split_records(source, end)):
+            progress.read += len(records)
+            for record in records:
+                record_key, value = split(record)
+                if dry_run:
+                    target = producer.target(topic, record_key, partition)
+                    progress.add_sent([SentBatch(target, -1, 1)])
+                else:
+                    producer.send(
+                        topic, value, key=record_key, headers=header_pairs, partition=partition
+                    )
+            progress.add_sent(producer.flush())
+            progress.update(sum(map(len, records)) + len(records) * len(end))
+    except BaseException as error:
+        progress.add_sent(producer.sent)
+        if isinstance(error, KeyboardInterrupt) and not progress.outstanding:
+            progress.finish()
+        else:
+            progress.report_failure()
+        raise
+    progress.finish()
     if output is not OutputFormat.TEXT or dry_run:
-        document = progress.document()
-        show(output, document, produced_text)
-
-
-def check_destination(cluster: Cluster, topic: str, partition: int | None) -> None:
-    """Reject an unknown topic before any input is read: `produce` never creates topics."""
-    find_topic(cluster, topic)
-    if partition is not None:
-        cluster.view.partition(TopicPartition(topic, partition))
+        show(output, progress.document(), produced_text)
 
 
 def split_records(source: BinaryIO, end: bytes) -> Iterator[list[bytes]]:
@@ -207,14 +193,11 @@ class ProduceProgress:
         self.counts: dict[int, int] = {}
         self.first: dict[int, int] = {}
         self.last: dict[int, int] = {}
-        self.on_terminal = sys.stderr.isatty()
+        self.line = ProgressLine(sys.stderr) if sys.stderr.isatty() else None
 
     @property
     def total(self) -> int:
         return sum(self.counts.values())
-
-    def add_dry_run(self, target: TopicPartition) -> None:
-        self.counts[target.partition] = self.counts.get(target.partition, 0) + 1
 
     def add_sent(self, batches: list[SentBatch]) -> None:
         for batch in batches:
@@ -226,15 +209,15 @@ class ProduceProgress:
 
     def update(self, bytes_read: int) -> None:
         self.bytes_read += bytes_read
-        if self.on_terminal:
-            line = progress_line(self.total, self.bytes_read, self.bytes_expected)
-            redraw(line)
+        if self.line is not None:
+            self.line.show(progress_text(self.total, self.bytes_read, self.bytes_expected))
 
     def finish(self) -> None:
-        if self.on_terminal:
+        if self.line is not None:
+            self.line.erase()
             verb = "would write" if self.dry_run else "wrote"
-            line = f"{verb} {plural(self.total, 'record')} to {printable(self.topic, NAME_MAX)}"
-            redraw(f"{line:<{BAR_WIDTH + 40}}", end="\n")
+            topic = printable(self.topic, NAME_MAX)
+            print_note(f"{verb} {plural(self.total, 'record')} to {topic}")
 
     @property
     def outstanding(self) -> int:
@@ -248,8 +231,8 @@ class ProduceProgress:
         """
         if self.dry_run:
             return
-        if self.on_terminal:
-            redraw(" " * (BAR_WIDTH + 40), end="\r")
+        if self.line is not None:
+            self.line.erase()
         done = f"{plural(self.total, 'record')} acknowledged by {self.topic}"
         print_note(f"{done}; {self.outstanding:,} failed or unconfirmed")
 
@@ -270,7 +253,7 @@ class ProduceProgress:
         }
 
 
-def progress_line(records: int, bytes_read: int, bytes_expected: int | None) -> str:
+def progress_text(records: int, bytes_read: int, bytes_expected: int | None) -> str:
     """Return `[####····]  52%  12,000 records`, or the count alone for a pipe, which has no known size."""
     counted = plural(records, "record")
     if not bytes_expected:

@@ -15,14 +15,7 @@ from datetime import datetime
 from barnabas.client.consumer import Beginning, End, FromEnd, FromOffset, FromTime, Start
 from barnabas.errors import ConfigError
 
-UNITS_MS = {
-    "ms": 1,
-    "s": 1_000,
-    "m": 60_000,
-    "h": 3_600_000,
-    "d": 86_400_000,
-    "w": 7 * 86_400_000,
-}
+UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 DURATION = re.compile(r"(?:\d+(?:ms|[smhdw]))+")
 DURATION_PART = re.compile(r"(\d+)(ms|[smhdw])")
 EXAMPLES = "beginning, end, 1234, -10, @1700000000000, @-1h or @2024-05-01T08:00"
@@ -48,7 +41,7 @@ def parse_time(text: str, now_ms: int, option: str = "--offset") -> int:
     if re.fullmatch(r"\d{1,18}", text):
         return int(text)
     if text.startswith("-") and DURATION.fullmatch(text[1:]):
-        return max(0, now_ms - parse_duration_ms(text[1:]))
+        return max(0, now_ms - duration_ms(text[1:]))
     try:
         return int(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
@@ -57,5 +50,6 @@ def parse_time(text: str, now_ms: int, option: str = "--offset") -> int:
         raise ConfigError(option, f"{text!r} is not a time; try {TIME_EXAMPLES}") from None
 
 
-def parse_duration_ms(text: str) -> int:
-    return sum(int(count) * UNITS_MS[unit] for count, unit in DURATION_PART.findall(text))
+def duration_ms(text: str) -> int:
+    """Return the length of a text that matches DURATION."""
+    return sum(int(count) * UNIT_MS[unit] for count, unit in DURATION_PART.findall(text))

@@ -26,8 +26,9 @@ HINTS = {
     "shows which brokers hold it",
     ErrorCode.REQUEST_TIMED_OUT: "the operation may still complete; check with `barnabas topics describe`",
     ErrorCode.INVALID_GROUP_ID: "a group name needs at least one character",
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: "groups are kept in __consumer_offsets; "
-    "`barnabas topics describe __consumer_offsets` shows which of its partitions have no leader",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "groups are kept in __consumer_offsets; `barnabas topics describe "
+    "__consumer_offsets` shows which of its partitions have no leader; if it does not exist, start more brokers, "
+    "or set offsets.topic.replication.factor to at most the number of brokers",
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "its members use an assignor other than range or "
     "cooperative-sticky, or are not consumers; `barnabas groups describe` shows them",
     ErrorCode.GROUP_MAX_SIZE_REACHED: "the brokers' group.max.size allows no more members",
@@ -60,14 +61,15 @@ def explain(error: BarnabasError) -> str:
     lines = [f"error: {CONTINUATION.join(printable(part, LINE_MAX) for part in parts)}"]
     if isinstance(error, ErrorWithHint):
         lines.append(f"hint:  {printable(error.hint, LINE_MAX)}")
-    # The message comes from a broker; Kafka's protocol has no error code for this cause.
-    elif isinstance(error, ApiError) and "__consumer_offsets cannot be created" in str(error):
-        lines.append(
-            "hint:  start more brokers, or set offsets.topic.replication.factor to at most the number of brokers"
-        )
     elif isinstance(error, ApiError) and error.code in HINTS:
         lines.append(f"hint:  {HINTS[error.code]}")
     return "\n".join(lines)
+
+
+def suggest_names(name: str, names: Iterable[str], otherwise: str) -> str:
+    """Return the hint `did you mean 'orders'?`, or `otherwise` if no name is similar."""
+    near = similar_names(name, names)
+    return f"did you mean {' or '.join(map(repr, near))}?" if near else otherwise
 
 
 def similar_names(name: str, names: Iterable[str]) -> list[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 from barnabas.client.consumer import ConsumedRecord
@@ -20,7 +21,8 @@ from barnabas.printable import printable
 Formatter = Callable[[ConsumedRecord], bytes]
 Filter = Callable[[ConsumedRecord], bool]
 
-TEMPLATE_PART = re.compile(r"%(.?)|\\(x[0-9a-fA-F]{1,2}|.)|([^%\\]+|\\$)", re.DOTALL)
+TEMPLATE_PART = re.compile(r"%(.?)|((?:[^%\\]|\\.|\\$)+)", re.DOTALL)
+"""A format letter, or text in which a backslash may escape the next character."""
 ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 UNESCAPED = "\n\t" + "".join(map(chr, range(0xDCA0, 0xDD00)))
 """Not escaped in keys and values. Of the bytes that are not UTF-8, only 80 to 9F may be C1 controls."""
@@ -29,7 +31,7 @@ UNESCAPED = "\n\t" + "".join(map(chr, range(0xDCA0, 0xDD00)))
 def compile_format(template: str, *, for_terminal: bool = False) -> Formatter:
     """Return a function from record to bytes. Raises ConfigError for an unknown letter."""
     content = escape_content if for_terminal else raw_content
-    named = escape_name if for_terminal else str.encode
+    named: Callable[[str], bytes] = escape_name if for_terminal else str.encode
     letters: dict[str, Formatter] = {
         "s": lambda record: content(record.value),
         "S": lambda record: size_text(record.value),
@@ -45,16 +47,14 @@ def compile_format(template: str, *, for_terminal: bool = False) -> Formatter:
         "%": lambda record: b"%",
     }
     pieces: list[Formatter] = []
-    for letter, escape, literal in (found.groups() for found in TEMPLATE_PART.finditer(template)):
-        if letter is not None:
-            if letter not in letters:
-                known = " ".join("%" + name for name in letters)
-                raise ConfigError("--format", f"unknown format %{letter}; use one of {known}")
+    for letter, text in TEMPLATE_PART.findall(template):
+        if text:
+            pieces.append(constant(unescape_bytes(text)))
+        elif letter in letters:
             pieces.append(letters[letter])
         else:
-            pieces.append(
-                constant(unescape_bytes(f"\\{escape}") if escape is not None else literal.encode())
-            )
+            known = " ".join("%" + name for name in letters)
+            raise ConfigError("--format", f"unknown format %{letter}; use one of {known}")
     return lambda record: b"".join([piece(record) for piece in pieces])
 
 
@@ -113,16 +113,12 @@ def compile_filter(expression: str) -> Filter:
         why = f"{expression!r} is not a filter; try value:TEXT, key:TEXT, value~REGEX or key~REGEX"
         raise ConfigError("--filter", why)
     field, kind, wanted = found.groups()
-    read: Callable[[ConsumedRecord], bytes] = (
-        (lambda record: record.key or b"")
-        if field == "key"
-        else (lambda record: record.value or b"")
-    )
+    read = attrgetter(field)
     if kind == ":":
         needle = wanted.encode()
-        return lambda record: needle in read(record)
+        return lambda record: needle in (read(record) or b"")
     try:
         pattern = re.compile(wanted.encode())
     except re.error as error:
         raise ConfigError("--filter", f"{wanted!r} is not a regular expression: {error}") from None
-    return lambda record: pattern.search(read(record)) is not None
+    return lambda record: pattern.search(read(record) or b"") is not None

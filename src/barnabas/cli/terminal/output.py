@@ -5,8 +5,8 @@ that `--output` selects. The keys of the document are stable, the text is not. T
 widest column is cut first.
 
 Commands print through this module only, because it escapes names from outside (see barnabas/printable.py). `show`
-prints results, `print_lines` other lines on standard output, `print_note` and `confirm` write to standard error. JSON
-and YAML are not escaped.
+prints results, `print_lines` other lines on standard output, `print_note` and `confirm_deletion` write to standard
+error. JSON and YAML are not escaped.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 
 import click
 
+from barnabas.errors import ConfigError
 from barnabas.printable import json_escapes, printable
 
 WIDTH = 100
@@ -116,13 +117,19 @@ def print_note(*lines: str) -> None:
     print(*map(printable, lines), sep="\n", file=sys.stderr, flush=True)
 
 
-def confirm(question: str) -> bool:
-    return click.confirm(printable(question), err=True)
+def print_warning(text: str) -> None:
+    print_note(*wrap(f"warning: {text}", indent=9).split("\n"))
 
 
-def redraw(line: str, end: str = "") -> None:
-    """Replace the last line of the terminal, on standard error."""
-    print(f"\r{printable(line)}", end=end, file=sys.stderr, flush=True)
+def confirm_deletion(question: str, *, yes: bool) -> None:
+    """Ask before a deletion, unless `--yes` was given. Exits with 1 if the answer is no."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ConfigError("--yes", "required to delete without a terminal for the prompt")
+    if not click.confirm(printable(question), err=True):
+        print_note("nothing was deleted")
+        raise click.exceptions.Exit(1)
 
 
 # ---- tables ---------------------------------------------------------------------------------------------------
@@ -146,24 +153,22 @@ def format_table(
     lines = [[printable(head).upper() for head in heads], *cells]
     widths = [max(len(line[at]) for line in lines) for at in range(len(heads))]
     if width is not None:
-        widths = shrink_columns(widths, width)
+        shrink_columns(widths, width)
     present = [[row[at] for row in rows if row[at] is not None] for at in range(len(heads))]
-    to_the_right = [bool(column) and all(map(is_number, column)) for column in present]
+    aligns = [str.rjust if cells and all(map(is_number, cells)) else str.ljust for cells in present]
     return "\n".join(
         GAP.join(
-            cut_cell(cell, size).rjust(size) if right else cut_cell(cell, size).ljust(size)
-            for cell, size, right in zip(line, widths, to_the_right, strict=True)
+            align(cut_cell(cell, size), size)
+            for cell, size, align in zip(line, widths, aligns, strict=True)
         ).rstrip()
         for line in lines
     )
 
 
-def shrink_columns(widths: list[int], width: int) -> list[int]:
+def shrink_columns(widths: list[int], width: int) -> None:
     """Shrink the widest columns until all fit, none below eight characters."""
-    fitted = list(widths)
-    while sum(fitted) + len(GAP) * (len(fitted) - 1) > width and max(fitted) > 8:
-        fitted[fitted.index(max(fitted))] -= 1
-    return fitted
+    while sum(widths) + len(GAP) * (len(widths) - 1) > width and max(widths) > 8:
+        widths[widths.index(max(widths))] -= 1
 
 
 def cut_cell(cell: str, size: int) -> str:
@@ -175,12 +180,8 @@ def is_number(cell: object) -> bool:
 
 
 def wrap(text: str, indent: int) -> str:
-    return "\n".join(wrap_lines(text, indent))
-
-
-def wrap_lines(text: str, indent: int) -> list[str]:
     """Wrap at `WIDTH`, with the second and later lines indented. Longer words stay whole, to be copied."""
-    return textwrap.wrap(
+    return textwrap.fill(
         text,
         WIDTH,
         subsequent_indent=" " * indent,
@@ -194,11 +195,8 @@ def up_line(what: str, addresses: str, data: object) -> str:
     line = f"{what} at {addresses}"
     if len(line) > WIDTH:
         line = wrap(line.replace(",", ", "), indent=2)
-    return (
-        f"{line}, data in {data}"
-        if len(f"{line}, data in {data}") <= WIDTH
-        else f"{line}\n  data in {data}"
-    )
+    whole = f"{line}, data in {data}"
+    return whole if len(whole) <= WIDTH else f"{line}\n  data in {data}"
 
 
 def plural(count: int, noun: str) -> str:
@@ -241,50 +239,35 @@ def to_json(
 
 
 def to_yaml(value: Any) -> str:
-    """Return plain data as YAML that any YAML reader can read."""
-    return "\n".join(yaml_lines(value))
-
-
-def yaml_lines(value: Any) -> list[str]:
+    """Return plain data as YAML that any YAML reader can read. PyYAML would be a dependency for these few lines."""
     if isinstance(value, dict) and value:
-        lines = []
-        for key, inner in value.items():
-            name = yaml_scalar(str(key))
-            if is_block(inner):
-                lines.append(f"{name}:")
-                lines += ["  " + line for line in yaml_lines(inner)]
-            else:
-                lines.append(f"{name}: {yaml_scalar(inner)}")
-        return lines
+        return "\n".join(yaml_entry(str(key), inner) for key, inner in value.items())
     if isinstance(value, list | tuple) and value:
-        lines = []
-        for inner in value:
-            first, *rest = yaml_lines(inner)
-            lines.append(f"- {first}")
-            lines += ["  " + line for line in rest]
-        return lines
-    return [yaml_scalar(value)]
+        return "\n".join(f"- {indented_yaml(inner)}" for inner in value)
+    return yaml_scalar(value)
 
 
-def is_block(value: Any) -> bool:
-    return isinstance(value, dict | list | tuple) and bool(value)
+def yaml_entry(key: str, value: Any) -> str:
+    between = "\n  " if isinstance(value, dict | list | tuple) and value else " "
+    return f"{yaml_scalar(key)}:{between}{indented_yaml(value)}"
+
+
+def indented_yaml(value: Any) -> str:
+    return to_yaml(value).replace("\n", "\n  ")
+
+
+def yaml_scalar(value: Any) -> str:
+    """Return a value without items: a string, a number, a boolean, None, or an empty dict or list."""
+    if not isinstance(value, str):
+        return json.dumps(value)
+    if UNQUOTED_YAML.fullmatch(value) and value.lower() not in YAML_KEYWORDS:
+        return value
+    quoted = json.dumps(value, ensure_ascii=False)
+    if quoted.isprintable():
+        return quoted
+    return "".join(each if each.isprintable() else yaml_escape(each) for each in quoted)
 
 
 def yaml_escape(character: str) -> str:
     code = ord(character)
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
-
-
-def yaml_scalar(value: Any) -> str:
-    if isinstance(value, str):
-        if UNQUOTED_YAML.fullmatch(value) and value.lower() not in YAML_KEYWORDS:
-            return value
-        quoted = json.dumps(value, ensure_ascii=False)
-        if quoted.isprintable():
-            return quoted
-        return "".join(each if each.isprintable() else yaml_escape(each) for each in quoted)
-    if isinstance(value, dict):
-        return "{}"
-    if isinstance(value, list | tuple):
-        return "[]"
-    return json.dumps(value)

@@ -28,15 +28,16 @@ DescribeRemaining = Callable[[Cluster], str]
 
 
 @contextmanager
-def show_progress_while(servers: str, describe: DescribeRemaining) -> Iterator[None]:
+def show_progress_while(cluster: Cluster, describe: DescribeRemaining) -> Iterator[None]:
     """Show the result of `describe`, refreshed every INTERVAL_S, until the block ends."""
     if not sys.stderr.isatty():
         yield
         return
     line = ProgressLine(sys.stderr)
     done = threading.Event()
+    second = cluster.with_new_connections(timeout_s=REQUEST_TIMEOUT_S)
     thread = threading.Thread(
-        target=show_until_done, args=(servers, describe, line, done), daemon=True
+        target=show_until_done, args=(second, describe, line, done), daemon=True
     )
     thread.start()
     try:
@@ -48,12 +49,12 @@ def show_progress_while(servers: str, describe: DescribeRemaining) -> Iterator[N
 
 
 def show_until_done(
-    servers: str, describe: DescribeRemaining, line: ProgressLine, done: threading.Event
+    cluster: Cluster, describe: DescribeRemaining, line: ProgressLine, done: threading.Event
 ) -> None:
     began = time.monotonic()
     if done.wait(DELAY_S):
         return
-    with suppress(BarnabasError), Cluster(servers, timeout_s=REQUEST_TIMEOUT_S) as cluster:
+    with cluster:
         while not done.is_set():
             # If no broker answers, the line stays unchanged.
             with suppress(BarnabasError):

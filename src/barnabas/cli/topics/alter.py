@@ -11,19 +11,14 @@ from typing import Any
 
 import click
 
-from barnabas.cli.options import (
-    bootstrap_option,
-    dry_run_option,
-    output_option,
-    servers_option,
-    timeout_option,
-)
+from barnabas.cli.cluster_command import cluster_command, servers_hint
+from barnabas.cli.options import dry_run_option
 from barnabas.cli.terminal.failure import ErrorWithHint
-from barnabas.cli.terminal.output import OutputFormat, plural, print_note, show, wrap
+from barnabas.cli.terminal.output import OutputFormat, plural, print_warning, show
 from barnabas.cli.terminal.wait_progress import show_progress_while
+from barnabas.cli.topics.create import parse_assignment
 from barnabas.cli.topics.health import join_with_and
 from barnabas.cli.topics.lookup import complete_topics, find_topic
-from barnabas.cli.topics.replica_assignment import parse_assignment
 from barnabas.client.admin import Admin, NewPartitions
 from barnabas.client.cluster import Cluster
 from barnabas.errors import ApiError, ErrorCode
@@ -44,16 +39,13 @@ from barnabas.errors import ApiError, ErrorCode
     help="Brokers of each new partition, the preferred leader first.",
 )
 @dry_run_option
-@bootstrap_option
-@timeout_option
-@output_option
+@cluster_command
 def alter_topic(
+    cluster: Cluster,
     name: str,
     partitions: int,
     assignment: str | None,
     dry_run: bool,
-    bootstrap_servers: str,
-    timeout_s: float,
     output: OutputFormat,
 ) -> None:
     """Add partitions to topic NAME.
@@ -61,19 +53,14 @@ def alter_topic(
     Example: barnabas topics alter orders --partitions 12
     """
     brokers = parse_assignment(assignment, option="--assignment") if assignment else None
-    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
-        before = find_topic(cluster, name)
-        request = NewPartitions(name=name, count=partitions, assignment=brokers)
-        with show_progress_while(
-            bootstrap_servers, lambda seen: missing_leaders_text(seen, name, partitions)
-        ):
-            (outcome,) = Admin(cluster).create_partitions([request], validate_only=dry_run)
-        if outcome.error is not None:
-            raise explain_rejection(
-                outcome.error, cluster, request, servers_option(bootstrap_servers)
-            )
+    before = find_topic(cluster, name)
+    request = NewPartitions(name=name, count=partitions, assignment=brokers)
+    with show_progress_while(cluster, lambda seen: missing_leaders_text(seen, name, partitions)):
+        (outcome,) = Admin(cluster).create_partitions([request], validate_only=dry_run)
+    if outcome.error is not None:
+        raise explain_rejection(outcome.error, cluster, request)
     document = altered_document(name, len(before.partitions), partitions, dry_run=dry_run)
-    print_note(*keys_warning(document).split("\n"))
+    print_warning(keys_warning(document))
     show(output, document, altered_text)
 
 
@@ -88,13 +75,11 @@ def missing_leaders_text(cluster: Cluster, name: str, count: int) -> str:
     return f"{name}: {noun} {join_with_and(missing)} {verb} no leader yet"
 
 
-def explain_rejection(
-    error: ApiError, cluster: Cluster, request: NewPartitions, servers: str
-) -> ApiError:
+def explain_rejection(error: ApiError, cluster: Cluster, request: NewPartitions) -> ApiError:
     """Return the error, with a hint for timeouts and invalid counts."""
     if error.code is ErrorCode.REQUEST_TIMED_OUT:
         why = missing_leaders_text(cluster, request.name, request.count) or "the request timed out"
-        command = f"`barnabas topics describe {request.name}{servers}`"
+        command = f"`barnabas topics describe {request.name}{servers_hint()}`"
         hint = f"a partition gets a leader when one of its brokers is alive; see {command}"
         return ErrorWithHint(error, why, hint)
     if error.code is ErrorCode.INVALID_PARTITIONS:
@@ -130,9 +115,8 @@ def altered_text(document: dict[str, Any]) -> str:
 
 
 def keys_warning(document: dict[str, Any]) -> str:
-    return wrap(
-        f"warning: about {document['keys_moved_percent']} % of keys will map to another partition; existing records "
-        "stay where they are, so records with the same key are ordered only within each partition. Consumers that "
-        "start at the end miss records that are written to a new partition before they discover it.",
-        indent=9,
+    return (
+        f"about {document['keys_moved_percent']} % of keys will map to another partition; existing records stay "
+        "where they are, so records with the same key are ordered only within each partition. Consumers that start "
+        "at the end miss records that are written to a new partition before they discover it."
     )

@@ -12,7 +12,7 @@ from barnabas.cli.lazy_group import LazyGroup
     modules={
         "alter": "barnabas.cli.topics.alter:alter_topic",
         "create": "barnabas.cli.topics.create:create_topic",
-        "delete": "barnabas.cli.topics.delete:delete_topics",
+        "delete": "barnabas.cli.topics.delete:delete",
         "describe": "barnabas.cli.topics.describe:describe_topics",
         "list": "barnabas.cli.topics.list:list_topics",
         "history": "barnabas.cli.history.history:history",

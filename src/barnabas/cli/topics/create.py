@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
-from barnabas.cli.options import bootstrap_option, dry_run_option, output_option, timeout_option
+from barnabas.cli.cluster_command import cluster_command
+from barnabas.cli.options import dry_run_option
 from barnabas.cli.terminal.output import OutputFormat, plural, show
 from barnabas.cli.topics.describe import topic_id_text
 from barnabas.cli.topics.lookup import explain_rejected_name
-from barnabas.cli.topics.replica_assignment import parse_assignment
 from barnabas.client.admin import Admin, NewTopic, TopicOutcome
 from barnabas.client.cluster import Cluster
 from barnabas.errors import ConfigError, ErrorCode
@@ -42,10 +42,9 @@ from barnabas.errors import ConfigError, ErrorCode
 )
 @click.option("--if-not-exists", is_flag=True, help="Succeed without a change if the topic exists.")
 @dry_run_option
-@bootstrap_option
-@timeout_option
-@output_option
+@cluster_command
 def create_topic(
+    cluster: Cluster,
     name: str,
     partitions: int | None,
     replication_factor: int | None,
@@ -53,8 +52,6 @@ def create_topic(
     replica_assignment: str | None,
     if_not_exists: bool,
     dry_run: bool,
-    bootstrap_servers: str,
-    timeout_s: float,
     output: OutputFormat,
 ) -> None:
     """Create topic NAME.
@@ -72,13 +69,11 @@ def create_topic(
         configs=parse_topic_configs(configs),
         assignment=parse_assignment(replica_assignment) if replica_assignment else (),
     )
-    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
-        (outcome,) = Admin(cluster).create_topics([topic], validate_only=dry_run)
+    (outcome,) = Admin(cluster).create_topics([topic], validate_only=dry_run)
     existed = outcome.error is not None and outcome.error.code is ErrorCode.TOPIC_ALREADY_EXISTS
     if outcome.error is not None and not (existed and if_not_exists):
         raise explain_rejected_name(outcome.error, name)
-    document = created_document(outcome, existed=existed, dry_run=dry_run)
-    show(output, document, created_text)
+    show(output, created_document(outcome, existed=existed, dry_run=dry_run), created_text)
 
 
 def created_document(outcome: TopicOutcome, *, existed: bool, dry_run: bool) -> dict[str, Any]:
@@ -104,6 +99,19 @@ def created_text(document: dict[str, Any]) -> str:
         copies = document["replication_factor"]
         shape = f": {plural(document['partitions'], 'partition')}, replication factor {copies}"
     return f"{verb} topic {document['topic']}{shape}"
+
+
+def parse_assignment(
+    text: str, option: str = "--replica-assignment"
+) -> tuple[tuple[int, ...], ...]:
+    """Parse `0:1:2,1:2:0`: the first partition on brokers 0, 1 and 2, the second on 1, 2 and 0."""
+    try:
+        return tuple(
+            tuple(int(broker) for broker in partition.split(":")) for partition in text.split(",")
+        )
+    except ValueError:
+        why = f"{text!r} is not like 0:1:2,1:2:0, the brokers of each partition"
+        raise ConfigError(option, why) from None
 
 
 def parse_topic_configs(pairs: tuple[str, ...]) -> dict[str, str]:

@@ -14,15 +14,16 @@ from typing import Any
 
 import click
 
-from barnabas.cli.options import (
-    bootstrap_option,
-    dry_run_option,
-    output_option,
-    timeout_option,
-    yes_option,
+from barnabas.cli.cluster_command import cluster_command
+from barnabas.cli.options import dry_run_option, yes_option
+from barnabas.cli.terminal.output import (
+    OutputFormat,
+    confirm_deletion,
+    plural,
+    print_warning,
+    show,
+    wrap,
 )
-from barnabas.cli.terminal.output import OutputFormat, plural, print_note, show, wrap, wrap_lines
-from barnabas.cli.terminal.prompts import confirm_deletion
 from barnabas.cli.terminal.wait_progress import REQUEST_TIMEOUT_S, show_progress_while
 from barnabas.cli.topics.health import is_or_are, name_brokers
 from barnabas.cli.topics.lookup import complete_topics, unknown_topic_error
@@ -53,34 +54,29 @@ Holders = Mapping[str, Sequence[int]]
 @click.option("--if-exists", is_flag=True, help="Ignore topics that do not exist.")
 @yes_option
 @dry_run_option
-@bootstrap_option
-@timeout_option
-@output_option
-def delete_topics(
+@cluster_command
+def delete(
+    cluster: Cluster,
     names: tuple[str, ...],
     if_exists: bool,
     yes: bool,
     dry_run: bool,
-    bootstrap_servers: str,
-    timeout_s: float,
     output: OutputFormat,
 ) -> None:
     """Delete topics with all their records."""
-    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
-        doomed = find_topics(cluster, names, if_exists)
-        left_on = dead_holders(doomed, cluster.view.brokers)
-        for topic in doomed:
-            if topic.name in INTERNAL_TOPIC_WARNINGS:
-                print_note(*wrap_lines(f"warning: {INTERNAL_TOPIC_WARNINGS[topic.name]}", indent=9))
-        if not dry_run and doomed:
-            confirm_deletion(question(doomed), yes=yes)
-            deadline = Deadline(timeout_s)
-            with show_progress_while(bootstrap_servers, lambda seen: remaining_text(seen, doomed)):
-                delete_all(cluster, doomed, if_exists)
-                held = wait_until_removed(bootstrap_servers, doomed, deadline)
-            left_on = {name: sorted({*left_on[name], *held.get(name, ())}) for name in left_on}
-    document = deleted_document(names, left_on, dry_run=dry_run)
-    show(output, document, deleted_topics_text)
+    doomed = find_topics(cluster, names, if_exists)
+    left_on = dead_holders(doomed, cluster.view.brokers)
+    for topic in doomed:
+        if topic.name in INTERNAL_TOPIC_WARNINGS:
+            print_warning(INTERNAL_TOPIC_WARNINGS[topic.name])
+    if not dry_run and doomed:
+        confirm_deletion(question(doomed), yes=yes)
+        deadline = Deadline(cluster.timeout_s)
+        with show_progress_while(cluster, lambda seen: remaining_text(seen, doomed)):
+            delete_all(cluster, doomed, if_exists)
+            held = wait_until_removed(cluster, doomed, deadline)
+        left_on = {name: sorted({*left_on[name], *held.get(name, ())}) for name in left_on}
+    show(output, deleted_document(names, left_on, dry_run=dry_run), deleted_topics_text)
 
 
 def find_topics(cluster: Cluster, names: tuple[str, ...], if_exists: bool) -> list[TopicView]:
@@ -89,8 +85,7 @@ def find_topics(cluster: Cluster, names: tuple[str, ...], if_exists: bool) -> li
         try:
             found.append(cluster.topic(name))
         except ApiError as error:
-            unknown = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if not (unknown and if_exists):
+            if not (if_exists and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
                 hint = "see `barnabas topics list`; to accept a missing topic, add --if-exists"
                 raise unknown_topic_error(cluster, name, error, else_hint=hint) from None
     return found
@@ -116,17 +111,16 @@ def question(doomed: Sequence[TopicView]) -> str:
 def delete_all(cluster: Cluster, doomed: Sequence[TopicView], if_exists: bool) -> None:
     for outcome in Admin(cluster).delete_topics([topic.name for topic in doomed]):
         error = outcome.error
-        gone = error is not None and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if error is not None and not (gone and if_exists):
+        if error and not (if_exists and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
             raise error
 
 
 # ---- remaining replicas --------------------------------------------------------------------------------------
 
 
-def wait_until_removed(servers: str, doomed: Sequence[TopicView], deadline: Deadline) -> Holders:
+def wait_until_removed(first: Cluster, doomed: Sequence[TopicView], deadline: Deadline) -> Holders:
     """Wait until no live broker holds a replica. Return the brokers that still do at the deadline."""
-    with Cluster(servers, timeout_s=REQUEST_TIMEOUT_S) as cluster:
+    with first.with_new_connections(timeout_s=REQUEST_TIMEOUT_S) as cluster:
         left = list(doomed)
         backoff = Backoff(*PAUSE_S, random=cluster.random)
         while held := find_holders(cluster, left):
@@ -176,10 +170,8 @@ def held_topics(cluster: Cluster, broker: BrokerId, given: Sequence[TopicPartiti
 
 def remaining_text(cluster: Cluster, doomed: Sequence[TopicView]) -> str:
     """Return `deleting orders: still on brokers 1 and 2`, or an empty text when nothing is left."""
-    names = {topic.name for topic in doomed}
-    known = sorted(names & cluster.refresh(None).topics.keys())
-    held = find_holders(cluster, doomed)
-    if held:
+    known = sorted({topic.name for topic in doomed} & cluster.refresh(None).topics.keys())
+    if held := find_holders(cluster, doomed):
         brokers = sorted({broker for on in held.values() for broker in on})
         what = next(iter(held)) if len(held) == 1 else plural(len(held), "topic")
         return f"deleting {what}: still on {name_brokers(brokers)}"

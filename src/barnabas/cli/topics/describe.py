@@ -8,13 +8,8 @@ from uuid import UUID
 
 import click
 
-from barnabas.cli.options import (
-    bootstrap_option,
-    output_option,
-    servers_option,
-    timeout_option,
-    watch_option,
-)
+from barnabas.cli.cluster_command import cluster_command, servers_hint
+from barnabas.cli.options import watch_option
 from barnabas.cli.terminal.output import (
     OutputFormat,
     format_table,
@@ -41,44 +36,28 @@ from barnabas.model import ZERO_ID
     help="Show every setting, not only those that differ from the default.",
 )
 @watch_option
-@bootstrap_option
-@timeout_option
-@output_option
+@cluster_command
 def describe_topics(
-    names: tuple[str, ...],
-    all_configs: bool,
-    watch: bool,
-    bootstrap_servers: str,
-    timeout_s: float,
-    output: OutputFormat,
+    cluster: Cluster, names: tuple[str, ...], all_configs: bool, watch: bool, output: OutputFormat
 ) -> None:
     """Show partitions, leaders, replicas and settings of the named topics, or of all topics."""
+    admin = Admin(cluster)
+    servers = servers_hint()
 
     def load() -> dict[str, Any]:
-        views = load_topics(cluster, admin, names) if names else admin.list_topics()
+        for name in names:
+            find_topic(cluster, name)
+        views = admin.describe_topics(names) if names else admin.list_topics()
         configs = admin.describe_topic_configs([view.name for view in views]) if views else {}
+        alive = cluster.view.brokers
         return {
             "topics": [
-                topic_document(
-                    view,
-                    configs.get(view.name, []),
-                    all_configs,
-                    cluster.view.brokers,
-                    servers_option(bootstrap_servers),
-                )
+                topic_document(view, configs.get(view.name, []), all_configs, alive, servers)
                 for view in views
             ]
         }
 
-    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
-        admin = Admin(cluster)
-        show_or_watch(watch, output, load, described_topics_text)
-
-
-def load_topics(cluster: Cluster, admin: Admin, names: tuple[str, ...]) -> list[TopicView]:
-    for name in names:
-        find_topic(cluster, name)
-    return admin.describe_topics(names)
+    show_or_watch(watch, output, load, described_topics_text)
 
 
 def topic_document(
@@ -90,7 +69,7 @@ def topic_document(
 ) -> dict[str, Any]:
     in_sync_min = min_insync_replicas(configs)
     partitions = [partition_document(each, alive, in_sync_min) for each in view.partitions]
-    needs_attention = any(partition["trouble"] for partition in partitions)
+    is_healthy = not any(partition["trouble"] for partition in partitions)
     return {
         **topic_summary(view),
         "topic_id": topic_id_text(view.id),
@@ -100,9 +79,9 @@ def topic_document(
             if all_configs or not config.is_default
         },
         "partition_list": partitions,
-        "next_step": suggest_next_step(view.name, view.partitions, alive, servers)
-        if needs_attention
-        else None,
+        "next_step": None
+        if is_healthy
+        else suggest_next_step(view.name, view.partitions, alive, servers),
     }
 
 
@@ -148,7 +127,7 @@ def topic_text(topic: dict[str, Any]) -> str:
             "none" if partition["leader"] is None else partition["leader"],
             join_numbers(partition["replicas"]),
             join_numbers(partition["isr"]),
-            missing_replicas_text(partition),
+            join_numbers(each for each in partition["replicas"] if each not in partition["isr"]),
         ]
         for partition in topic["partition_list"]
     ]
@@ -168,9 +147,3 @@ def diagnosis_lines(topic: dict[str, Any]) -> list[str]:
     ]
     lines += [f"  next: {topic['next_step']}"] if lines else []
     return [wrap(line, indent=4) for line in lines]
-
-
-def missing_replicas_text(partition: dict[str, Any]) -> str:
-    return join_numbers(
-        broker for broker in partition["replicas"] if broker not in partition["isr"]
-    )

@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from barnabas.cli.options import bootstrap_option, output_option, timeout_option, watch_option
+from barnabas.cli.cluster_command import cluster_command
+from barnabas.cli.options import watch_option
 from barnabas.cli.terminal.output import OutputFormat, format_table, show_or_watch
 from barnabas.client.admin import Admin
 from barnabas.client.cluster import Cluster
@@ -16,27 +17,16 @@ from barnabas.client.view import TopicView
 @click.command("list")
 @click.option("--internal/--no-internal", default=False, help="Whether to list internal topics.")
 @watch_option
-@bootstrap_option
-@timeout_option
-@output_option
-def list_topics(
-    internal: bool, watch: bool, bootstrap_servers: str, timeout_s: float, output: OutputFormat
-) -> None:
+@cluster_command
+def list_topics(cluster: Cluster, internal: bool, watch: bool, output: OutputFormat) -> None:
     """List all topics and their state."""
-    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
-        admin = Admin(cluster)
-        show_or_watch(
-            watch,
-            output,
-            lambda: {
-                "topics": [
-                    topic_summary(topic)
-                    for topic in admin.list_topics()
-                    if internal or not topic.is_internal
-                ]
-            },
-            topic_table,
-        )
+
+    def load() -> dict[str, Any]:
+        found = Admin(cluster).list_topics()
+        shown = [topic for topic in found if internal or not topic.is_internal]
+        return {"topics": [topic_summary(topic) for topic in shown]}
+
+    show_or_watch(watch, output, load, topic_table)
 
 
 def topic_summary(topic: TopicView) -> dict[str, Any]:
@@ -53,18 +43,13 @@ def topic_summary(topic: TopicView) -> dict[str, Any]:
 def topic_table(document: dict[str, Any]) -> str:
     if not document["topics"]:
         return "no topics yet; create one with `barnabas topics create NAME`"
-    heads = ["topic", "partitions", "replicas", "state"]
     rows = [
         [topic["topic"], topic["partitions"], topic["replication_factor"], state_text(topic)]
         for topic in document["topics"]
     ]
-    return format_table(heads, rows)
+    return format_table(["topic", "partitions", "replicas", "state"], rows)
 
 
 def state_text(topic: dict[str, Any]) -> str:
-    counts = [f"{topic[key]} {word}" for key, word in DEGRADED_STATES.items() if topic[key]]
-    return ", ".join(counts) or "ok"
-
-
-DEGRADED_STATES = {"offline": "offline", "under_replicated": "under-replicated"}
-"""Key of the document → word of the text."""
+    keys = ("offline", "under_replicated")
+    return ", ".join(f"{topic[key]} {key.replace('_', '-')}" for key in keys if topic[key]) or "ok"

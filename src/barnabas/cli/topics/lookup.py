@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Sequence
 
-import click
-from click.shell_completion import CompletionItem
-
-from barnabas.cli.options import COMPLETION_TIMEOUT_S, DEFAULT_SERVERS, completions
-from barnabas.cli.terminal.failure import ErrorWithHint, similar_names
+from barnabas.cli.cluster_command import complete_names
+from barnabas.cli.terminal.failure import ErrorWithHint, suggest_names
 from barnabas.client.cluster import Cluster
 from barnabas.client.view import TopicView
-from barnabas.errors import ApiError, BarnabasError, ErrorCode
+from barnabas.errors import ApiError, ErrorCode
 from barnabas.metadata.topic_names import check_topic_name
+from barnabas.model import TopicPartition
 
 COLLISION_HINT = "metric names have '_' instead of '.'; choose a name with another difference"
 
-
-def complete_topics(
-    context: click.Context, _parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Return topic names for the shell, or none if no broker can be reached."""
-    servers = context.params.get("bootstrap_servers") or DEFAULT_SERVERS
-    with suppress(BarnabasError):
-        with Cluster(
-            servers, timeout_s=COMPLETION_TIMEOUT_S, connect_timeout_s=COMPLETION_TIMEOUT_S
-        ) as cluster:
-            names = sorted(cluster.refresh(None).topics)
-        return completions(names, incomplete)
-    return []
+complete_topics = complete_names(lambda cluster: sorted(cluster.refresh(None).topics))
 
 
 def find_topic(cluster: Cluster, name: str, *, else_hint: str | None = None) -> TopicView:
@@ -39,19 +25,25 @@ def find_topic(cluster: Cluster, name: str, *, else_hint: str | None = None) -> 
         raise unknown_topic_error(cluster, name, error, else_hint=else_hint) from None
 
 
+def find_partitions(cluster: Cluster, topic: str, numbers: Sequence[int]) -> list[TopicPartition]:
+    """Return the given partitions of a topic, or all if there are none. Raises ApiError if one does not exist."""
+    view = find_topic(cluster, topic)
+    chosen = numbers or [found.partition for found in view.partitions]
+    partitions = [TopicPartition(topic, number) for number in dict.fromkeys(chosen)]
+    for partition in partitions:
+        cluster.view.partition(partition)
+    return partitions
+
+
 def unknown_topic_error(
     cluster: Cluster, name: str, error: ApiError, *, else_hint: str | None = None
 ) -> ApiError:
     """Return the error with a hint: similar names if there are any, else `else_hint`, else how to create the topic."""
     if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return error
-    near = similar_names(name, cluster.refresh(None).topics)
-    if near:
-        hint = "did you mean " + " or ".join(repr(found) for found in near) + "?"
-    elif else_hint is not None:
-        hint = else_hint
-    else:
-        hint = f"create it with `barnabas topics create {name}`, or see `barnabas topics list`"
+    if else_hint is None:
+        else_hint = f"create it with `barnabas topics create {name}`, or see `barnabas topics list`"
+    hint = suggest_names(name, cluster.refresh(None).topics, else_hint)
     return ErrorWithHint(error, f"there is no topic {name!r}", hint)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import click
 import pytest
 
 from barnabas.cli.groups.lookup import reject_if_active, unknown_group_error
@@ -24,8 +25,10 @@ TWO = MemberView("loader-91e2f0aa-bb", None, "loader", "10.0.0.8", partitions(2)
 
 
 def test_active_group_is_rejected_with_its_members() -> None:
-    with pytest.raises(ApiError) as raised:
-        reject_if_active(group(members=(ONE, TWO)), "not now", " -b h:9092")
+    context = click.Context(click.Command("describe"))
+    context.params = {"bootstrap_servers": "h:9092"}
+    with context, pytest.raises(ApiError) as raised:
+        reject_if_active(group(members=(ONE, TWO)), "not now")
     assert explain(raised.value).splitlines() == [
         "error: NON_EMPTY_GROUP: group billing is Stable with 2 members: not now",
         "hint:  stop its consumers (loader at 10.0.0.7, loader at 10.0.0.8), then run this again; "
@@ -35,7 +38,7 @@ def test_active_group_is_rejected_with_its_members() -> None:
 
 def test_empty_and_dead_groups_are_accepted() -> None:
     for state in ("Empty", "Dead"):
-        reject_if_active(group(state), "not now", "")
+        reject_if_active(group(state), "not now")
 
 
 def test_unknown_group_suggests_similar_name() -> None:

@@ -12,7 +12,7 @@ from barnabas.cli.records.produce import (
     key_splitter,
     parse_headers,
     produced_text,
-    progress_line,
+    progress_text,
     split_records,
 )
 from barnabas.client.producer import SentBatch
@@ -107,9 +107,9 @@ def test_success_prints_nothing_without_terminal(capsys: pytest.CaptureFixture[s
 
 
 def test_progress_is_a_bar_if_size_is_known() -> None:
-    assert progress_line(12_000, 0, None) == "12,000 records"
-    assert progress_line(1, 50, 100) == "[" + "#" * 15 + "·" * 15 + "]  50%  1 record"
-    assert progress_line(3, 101, 100) == "[" + "#" * 30 + "] 100%  3 records"
+    assert progress_text(12_000, 0, None) == "12,000 records"
+    assert progress_text(1, 50, 100) == "[" + "#" * 15 + "·" * 15 + "]  50%  1 record"
+    assert progress_text(3, 101, 100) == "[" + "#" * 30 + "] 100%  3 records"
 
 
 def test_size_is_known_only_for_regular_files(tmp_path: Path) -> None:

@@ -43,9 +43,7 @@ def test_replication_factor_hint_names_no_option() -> None:
     assert "--" not in hint
 
 
-def test_offsets_topic_failure_names_the_setting() -> None:
-    why = "__consumer_offsets cannot be created: INVALID_REPLICATION_FACTOR; brokers=1"
-    _, hint = explain(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)).splitlines()
-    assert "offsets.topic.replication.factor" in hint
+def test_missing_coordinator_hint_names_the_topic_and_the_setting() -> None:
     _, hint = explain(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no leader")).splitlines()
     assert "barnabas topics describe __consumer_offsets" in hint
+    assert "offsets.topic.replication.factor" in hint

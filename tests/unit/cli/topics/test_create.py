@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.cli.topics.create import created_text, parse_topic_configs
+from barnabas.cli.topics.create import created_text, parse_assignment, parse_topic_configs
 from barnabas.errors import ConfigError
 
 
@@ -11,6 +11,13 @@ def test_configs_are_key_value_pairs() -> None:
     for wrong in ("a", "=1"):
         with pytest.raises(ConfigError, match="KEY=VALUE"):
             parse_topic_configs((wrong,))
+
+
+def test_assignment_lists_brokers_per_partition() -> None:
+    assert parse_assignment("0:1:2,1:2:0") == ((0, 1, 2), (1, 2, 0))
+    for wrong in ("a", "0:,1", "0;1"):
+        with pytest.raises(ConfigError, match="0:1:2,1:2:0"):
+            parse_assignment(wrong)
 
 
 def test_created_text_shows_counts() -> None:
