@@ -141,18 +141,12 @@ def group_text(group: dict[str, Any]) -> str:
 
 
 def offsets_table(group: dict[str, Any], short: dict[str, str]) -> str:
+    keys = ["topic", "partition", "committed", "end", "lag"]
     rows = [
-        [
-            offset["topic"],
-            offset["partition"],
-            offset["committed"],
-            offset["end"],
-            offset["lag"],
-            short.get(offset["member_id"], ""),
-        ]
+        [*(offset[key] for key in keys), short.get(offset["member_id"], "")]
         for offset in group["offsets"]
     ]
-    return format_table(["topic", "partition", "committed", "end", "lag", "member"], rows, null="-")
+    return format_table([*keys, "member"], rows, null="-")
 
 
 def members_table(group: dict[str, Any], short: dict[str, str]) -> str:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import click
-from msgspec import Struct
 
 from barnabas.cli.cluster_command import cluster_command
 from barnabas.cli.groups.lookup import (
@@ -40,13 +40,8 @@ TOPIC_SPEC = re.compile(r"(?P<topic>[^:]+)(?::(?P<partitions>\d{1,9}(?:,\d{1,9})
 ONLY_WITHOUT_MEMBERS = "offsets can only be reset while the group has no members"
 
 
-class ShiftBy(Struct, frozen=True):
-    """Move by a number of records from the committed offset; negative numbers move back."""
-
-    count: int
-
-
-Target = Start | ShiftBy
+Target = Start | int
+"""A position, or a number of records to move from the committed offset; negative numbers move back."""
 
 
 class OffsetReset(NamedTuple):
@@ -69,9 +64,7 @@ class OffsetReset(NamedTuple):
     help="To the first record at or after 2024-05-01T08:00 (local, or with Z or +02:00).",
 )
 @click.option(
-    "--by-duration",
-    metavar="TIME",
-    help="To the first record of the last 1h, 1d12h, or PT1H30M.",
+    "--by-duration", metavar="TIME", help="To the first record of the last 1h, 1d12h, or PT1H30M."
 )
 @click.option(
     "--topic",
@@ -108,7 +101,7 @@ def reset(
             "--to-earliest": Beginning() if to_earliest else None,
             "--to-latest": End() if to_latest else None,
             "--to-offset": None if to_offset is None else FromOffset(to_offset),
-            "--shift-by": None if shift_by is None else ShiftBy(shift_by),
+            "--shift-by": shift_by,
             "--to-datetime": None if to_datetime is None else parse_datetime(to_datetime),
             "--by-duration": None if by_duration is None else parse_time_ago(by_duration, now_ms()),
         }
@@ -181,8 +174,8 @@ def plan_resets(
     partitions: Sequence[TopicPartition],
     committed: Mapping[TopicPartition, int],
 ) -> list[OffsetReset]:
-    if isinstance(target, ShiftBy):
-        wanted = shift_offsets(group, partitions, committed, target.count)
+    if isinstance(target, int):
+        wanted = shift_offsets(group, partitions, committed, target)
     else:
         wanted = resolve_starts(cluster, dict.fromkeys(partitions, target))
     first, end = earliest_offsets(cluster, partitions), latest_offsets(cluster, partitions)
@@ -232,16 +225,8 @@ def reset_text(document: dict[str, Any]) -> str:
     if not offsets:
         return f"group {document['group']} has no offsets; name partitions with --topic"
     verb = "set" if document["executed"] else "would set"
-    rows = [
-        [
-            offset["topic"],
-            offset["partition"],
-            offset["before"],
-            offset["after"],
-            remark_text(offset),
-        ]
-        for offset in offsets
-    ]
+    cells = itemgetter("topic", "partition", "before", "after")
+    rows = [[*cells(offset), remark_text(offset)] for offset in offsets]
     lines = [
         f"group {document['group']}: {verb} {plural(len(offsets), 'offset')}",
         format_table(["topic", "partition", "before", "after", ""], rows, null="-"),

@@ -27,6 +27,7 @@ from barnabas.cli.terminal.formats import (
     Formatter,
     compile_filter,
     compile_format,
+    delimiter_option,
     record_document,
 )
 from barnabas.cli.terminal.output import (
@@ -90,14 +91,7 @@ if TYPE_CHECKING:
 @click.option(
     "-K", "--key-delimiter", metavar="TEXT", help="Write each key and this text before its value."
 )
-@click.option(
-    "-D",
-    "--delimiter",
-    default="\\n",
-    show_default=True,
-    metavar="TEXT",
-    help="Record delimiter.",
-)
+@delimiter_option
 @click.option(
     "--filter",
     "filters",

@@ -19,7 +19,7 @@ import click
 
 from barnabas.cli.cluster_command import cluster_command
 from barnabas.cli.options import dry_run_option
-from barnabas.cli.terminal.formats import unescape_bytes
+from barnabas.cli.terminal.formats import delimiter_option, unescape_bytes
 from barnabas.cli.terminal.output import OutputFormat, plural, print_note, show
 from barnabas.cli.topics.lookup import complete_topics, find_partitions
 from barnabas.client.cluster import Cluster
@@ -42,14 +42,7 @@ SplitKey = Callable[[bytes], tuple[bytes | None, bytes | None]]
 @click.argument("files", nargs=-1, type=click.File("rb"))
 @click.option("-K", "--key-delimiter", metavar="TEXT", help="Each record is KEY, this text, VALUE.")
 @click.option("-k", "--key", metavar="TEXT", help="One key for all records.")
-@click.option(
-    "-D",
-    "--delimiter",
-    default="\\n",
-    show_default=True,
-    metavar="TEXT",
-    help="Record delimiter.",
-)
+@delimiter_option
 @click.option(
     "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header; repeatable."
 )

@@ -14,16 +14,22 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
+import click
+
 from barnabas.client.consumer import ConsumedRecord
 from barnabas.errors import ConfigError
 from barnabas.printable import printable
+
+delimiter_option = click.option(
+    "-D", "--delimiter", default="\\n", show_default=True, metavar="TEXT", help="Record delimiter."
+)
 
 Formatter = Callable[[ConsumedRecord], bytes]
 Filter = Callable[[ConsumedRecord], bool]
 
 TEMPLATE_PART = re.compile(r"%(.?)|((?:[^%\\]|\\.|\\$)+)", re.DOTALL)
 """A format letter, or text in which a backslash may escape the next character."""
-ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
+ESCAPES = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"0": b"\0", b"\\": b"\\"}
 UNESCAPED = "\n\t" + "".join(map(chr, range(0xDCA0, 0xDD00)))
 """Not escaped in keys and values. Of the bytes that are not UTF-8, only 80 to 9F may be C1 controls."""
 
@@ -66,9 +72,7 @@ def unescape_bytes(text: str) -> bytes:
     r"""Return the bytes of a delimiter or format in which \n, \t and \x1f may be written."""
     return re.sub(
         rb"\\(x[0-9a-fA-F]{1,2}|[nrt0\\])",
-        lambda found: (
-            bytes([int(found[1][1:], 16)]) if found[1][:1] == b"x" else ESCAPES[found[1].decode()]
-        ),
+        lambda found: ESCAPES.get(found[1]) or bytes([int(found[1][1:], 16)]),
         text.encode(),
     )
 

@@ -182,11 +182,7 @@ def is_number(cell: object) -> bool:
 def wrap(text: str, indent: int) -> str:
     """Wrap at `WIDTH`, with the second and later lines indented. Longer words stay whole, to be copied."""
     return textwrap.fill(
-        text,
-        WIDTH,
-        subsequent_indent=" " * indent,
-        break_long_words=False,
-        break_on_hyphens=False,
+        text, WIDTH, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
     )
 
 
@@ -204,10 +200,6 @@ def plural(count: int, noun: str) -> str:
 
 
 def join_numbers(numbers: Iterable[int]) -> str:
-    """
-    >>> join_numbers([2, 3, 1])
-    '2,3,1'
-    """
     return ",".join(map(str, numbers))
 
 

@@ -36,9 +36,8 @@ def show_progress_while(cluster: Cluster, describe: DescribeRemaining) -> Iterat
     line = ProgressLine(sys.stderr)
     done = threading.Event()
     second = cluster.with_new_connections(timeout_s=REQUEST_TIMEOUT_S)
-    thread = threading.Thread(
-        target=show_until_done, args=(second, describe, line, done), daemon=True
-    )
+    arguments = (second, describe, line, done)
+    thread = threading.Thread(target=show_until_done, args=arguments, daemon=True)
     thread.start()
     try:
         yield

@@ -25,7 +25,7 @@ from barnabas.cli.terminal.output import (
     wrap,
 )
 from barnabas.cli.terminal.wait_progress import REQUEST_TIMEOUT_S, show_progress_while
-from barnabas.cli.topics.health import is_or_are, name_brokers
+from barnabas.cli.topics.health import brokers_are, name_brokers
 from barnabas.cli.topics.lookup import complete_topics, unknown_topic_error
 from barnabas.client.admin import Admin
 from barnabas.client.blocking import Deadline, pause
@@ -128,17 +128,10 @@ def wait_until_removed(first: Cluster, doomed: Sequence[TopicView], deadline: De
                 return held
             with suppress(ApiError):
                 now = cluster.refresh(None).topics
-                left = [topic for topic in left if not is_recreated(now.get(topic.name), topic)]
+                # Another id is that of a new topic with the same name, which has replicas of its own.
+                left = [topic for topic in left if now.get(topic.name, topic).id == topic.id]
             pause(backoff.next_s())
     return {}
-
-
-def is_recreated(now: TopicView | None, before: TopicView) -> bool:
-    """Return whether the name belongs to a new topic with replicas of its own.
-
-    A broker that has not learned of the deletion yet shows the same topic id.
-    """
-    return now is not None and now.id != before.id
 
 
 def find_holders(cluster: Cluster, topics: Sequence[TopicView]) -> dict[str, list[int]]:
@@ -211,7 +204,7 @@ def deleted_topic_line(topic: dict[str, Any], *, dry_run: bool) -> str:
     if not left_on:
         return text
     if dry_run:
-        return f"{text}; {name_brokers(left_on)} {is_or_are(left_on)} not alive: replicas there would be deleted later"
+        return f"{text}; {brokers_are(left_on)} not alive: replicas there would be deleted later"
     has = "has" if len(left_on) == 1 else "have"
     return (
         f"{text}; {name_brokers(left_on)} still {has} replicas of it, which are deleted when "

@@ -27,11 +27,9 @@ def diagnose(
     behind = [broker for broker in missing if broker in alive]
     reasons = []
     if gone:
-        reasons.append(f"{name_brokers(gone)} {is_or_are(gone)} not alive")
+        reasons.append(f"{brokers_are(gone)} not alive")
     if behind:
-        reasons.append(
-            f"{name_brokers(behind)} {is_or_are(behind)} alive and catching up with the leader"
-        )
+        reasons.append(f"{brokers_are(behind)} alive and catching up with the leader")
     if len(partition.isr) < min_insync_replicas:
         copies = f"{len(partition.isr)} in sync, min.insync.replicas={min_insync_replicas}"
         reasons.append(f"writes with acks=all are rejected ({copies})")
@@ -42,7 +40,7 @@ def explain_no_leader(partition: PartitionView, alive: Collection[int]) -> str:
     """Return why no in-sync replica leads."""
     waiting = [broker for broker in partition.isr if broker in alive]
     if waiting:
-        return f"{name_brokers(waiting)} {is_or_are(waiting)} in sync and alive; the controller has not elected yet"
+        return f"{brokers_are(waiting)} in sync and alive; the controller has not elected yet"
     if not partition.isr:
         return "no replica is in sync"
     if len(partition.isr) == 1:
@@ -56,9 +54,9 @@ def suggest_next_step(
     """Return the most useful step for the worst problem. `servers` is the option of the commands: ` -b HOST:PORT`."""
     look = f"`barnabas brokers list{servers}` shows the live brokers"
     for partition in partitions:
-        if partition.is_offline and not any(broker in alive for broker in partition.isr):
-            dead = [broker for broker in partition.isr if broker not in alive]
-            return f"restart {name_brokers(dead)}; {look}"
+        in_sync = partition.isr
+        if partition.is_offline and in_sync and not any(broker in alive for broker in in_sync):
+            return f"restart {name_brokers(in_sync)}; {look}"
     if any(broker not in alive for partition in partitions for broker in partition.replicas):
         return look
     return f"`barnabas topics history {topic}{servers}` shows what happened"
@@ -77,5 +75,5 @@ def join_with_and(numbers: Sequence[int]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def is_or_are(brokers: Sequence[int]) -> str:
-    return "is" if len(brokers) == 1 else "are"
+def brokers_are(brokers: Sequence[int]) -> str:
+    return f"{name_brokers(brokers)} {'is' if len(brokers) == 1 else 'are'}"

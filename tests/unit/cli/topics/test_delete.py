@@ -1,11 +1,6 @@
 from __future__ import annotations
 
-from barnabas.cli.topics.delete import (
-    dead_holders,
-    deleted_document,
-    deleted_topics_text,
-    is_recreated,
-)
+from barnabas.cli.topics.delete import dead_holders, deleted_document, deleted_topics_text
 from barnabas.client.view import PartitionView, TopicView
 from barnabas.model import BrokerId
 
@@ -39,5 +34,3 @@ def test_replicas_on_dead_brokers_come_from_assignment() -> None:
     orders = TopicView(name="orders", partitions=(partition(0, 1, 2), partition(1, 1, 4)))
     alone = TopicView(name="alone", partitions=(partition(0, 1),))
     assert dead_holders([orders, alone], {1: None}) == {"orders": [2, 4], "alone": []}
-    assert not is_recreated(None, orders)
-    assert not is_recreated(orders, orders)

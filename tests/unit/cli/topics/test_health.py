@@ -80,6 +80,11 @@ def test_next_step_addresses_worst_problem() -> None:
     )
 
 
+def test_next_step_without_in_sync_replica_shows_the_history() -> None:
+    empty = partition(NO_LEADER, (1,), ())
+    assert "history orders" in suggest_next_step("orders", [empty], {1})
+
+
 def test_next_step_keeps_connection_options() -> None:
     offline = partition(NO_LEADER, (3, 1), (3,))
     assert "`barnabas brokers list -b b:1`" in suggest_next_step(
