@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import click
-
 from barnabas.cli.lazy_group import LazyGroup
 
-
-@click.group(
-    cls=LazyGroup,
+groups = LazyGroup(
+    "groups",
+    help="List, describe and delete consumer groups, and reset their offsets.",
     modules={
         "delete": "barnabas.cli.groups.delete:delete_groups",
         "describe": "barnabas.cli.groups.describe:describe_groups",
@@ -16,5 +14,3 @@ from barnabas.cli.lazy_group import LazyGroup
         "reset": "barnabas.cli.groups.reset:reset",
     },
 )
-def groups() -> None:
-    """List, describe and delete consumer groups, and reset their offsets."""

@@ -127,9 +127,6 @@ def reset(
     show(output, reset_document(name, moves, execute), reset_text)
 
 
-# ---- parse the request ---------------------------------------------------------------------------------------
-
-
 def require_one_target(targets: Mapping[str, Target | None]) -> Target:
     chosen = {option: target for option, target in targets.items() if target is not None}
     if not chosen:
@@ -162,9 +159,6 @@ def parse_topic_partitions(text: str) -> tuple[str, list[int]]:
         raise ConfigError("--topic", f"{text!r} is not T or T:P,…; try orders or orders:0,2")
     numbers = found["partitions"]
     return found["topic"], [int(number) for number in numbers.split(",")] if numbers else []
-
-
-# ---- plan and show the changes ---------------------------------------------------------------------------------------
 
 
 def plan_resets(

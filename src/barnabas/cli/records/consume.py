@@ -141,7 +141,7 @@ def consume(
 
 @contextmanager
 def join_group(cluster: Cluster, group: str, topic: str, start: Start) -> Iterator[GroupConsumer]:
-    """Return a member of the group. If retention overtakes the group, it continues with the oldest record left."""
+    """Join the group, and leave it at the end. If retention overtakes it, it continues with the oldest record left."""
     # Imported here because a consumer without a group does not need them.
     from barnabas.cli.groups.lookup import reject_empty_name
     from barnabas.client.group_consumer import GroupConsumer
@@ -172,15 +172,12 @@ class RecordSource(Protocol):
     def poll(self, timeout_s: float) -> list[ConsumedRecord]: ...
 
 
-OnWritten = Callable[[Sequence[ConsumedRecord] | None], None]
-
-
 def filtered_batches(
     source: RecordSource,
     stop_at_end: bool,
     count: int | None,
     wanted: list[Filter],
-    written: OnWritten = lambda _: None,
+    written: Callable[[Sequence[ConsumedRecord] | None], None] = lambda _: None,
 ) -> Iterator[list[ConsumedRecord]]:
     """Yield the records of each poll that match all filters, up to `count` in total.
 

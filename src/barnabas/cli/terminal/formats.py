@@ -31,7 +31,8 @@ TEMPLATE_PART = re.compile(r"%(.?)|((?:[^%\\]|\\.|\\$)+)", re.DOTALL)
 """A format letter, or text in which a backslash may escape the next character."""
 ESCAPES = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"0": b"\0", b"\\": b"\\"}
 UNESCAPED = "\n\t" + "".join(map(chr, range(0xDCA0, 0xDD00)))
-"""Not escaped in keys and values. Of the bytes that are not UTF-8, only 80 to 9F may be C1 controls."""
+"""Not escaped in keys and values: newlines, tabs, and bytes A0 to FF that are not UTF-8. A terminal may execute bytes
+80 to 9F as C1 controls."""
 
 
 def compile_format(template: str, *, for_terminal: bool = False) -> Formatter:

@@ -180,7 +180,7 @@ def is_number(cell: object) -> bool:
 
 
 def wrap(text: str, indent: int) -> str:
-    """Wrap at `WIDTH`, with the second and later lines indented. Longer words stay whole, to be copied."""
+    """Wrap at `WIDTH`, with the second and later lines indented. Longer words stay whole for copying."""
     return textwrap.fill(
         text, WIDTH, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
     )

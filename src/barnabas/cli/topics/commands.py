@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import click
-
 from barnabas.cli.lazy_group import LazyGroup
 
-
-@click.group(
-    cls=LazyGroup,
+topics = LazyGroup(
+    "topics",
+    help="Create, list, describe, alter and delete topics, and show their history.",
     modules={
         "alter": "barnabas.cli.topics.alter:alter_topic",
         "create": "barnabas.cli.topics.create:create_topic",
@@ -18,5 +16,3 @@ from barnabas.cli.lazy_group import LazyGroup
         "history": "barnabas.cli.history.history:history",
     },
 )
-def topics() -> None:
-    """Create, list, describe, alter and delete topics, and show their history."""

@@ -70,7 +70,8 @@ def delete(
         if topic.name in INTERNAL_TOPIC_WARNINGS:
             print_warning(INTERNAL_TOPIC_WARNINGS[topic.name])
     if not dry_run and doomed:
-        confirm_deletion(question(doomed), yes=yes)
+        texts = [f"{each.name} ({plural(len(each.partitions), 'partition')})" for each in doomed]
+        confirm_deletion(f"Delete {', '.join(texts)} with all records?", yes=yes)
         deadline = Deadline(cluster.timeout_s)
         with show_progress_while(cluster, lambda seen: remaining_text(seen, doomed)):
             delete_all(cluster, doomed, if_exists)
@@ -99,13 +100,6 @@ def dead_holders(doomed: Sequence[TopicView], alive: Mapping[Any, object]) -> Ho
         )
         for topic in doomed
     }
-
-
-def question(doomed: Sequence[TopicView]) -> str:
-    names = ", ".join(
-        f"{topic.name} ({plural(len(topic.partitions), 'partition')})" for topic in doomed
-    )
-    return f"Delete {names} with all records?"
 
 
 def delete_all(cluster: Cluster, doomed: Sequence[TopicView], if_exists: bool) -> None:
@@ -169,9 +163,6 @@ def remaining_text(cluster: Cluster, doomed: Sequence[TopicView]) -> str:
         what = next(iter(held)) if len(held) == 1 else plural(len(held), "topic")
         return f"deleting {what}: still on {name_brokers(brokers)}"
     return f"deleting {', '.join(known)}: still in the metadata" if known else ""
-
-
-# ---- text -------------------------------------------------------------------------------------------------
 
 
 def deleted_document(names: Sequence[str], left_on: Holders, *, dry_run: bool) -> dict[str, Any]:

@@ -37,7 +37,6 @@ def diagnose(
 
 
 def explain_no_leader(partition: PartitionView, alive: Collection[int]) -> str:
-    """Return why no in-sync replica leads."""
     waiting = [broker for broker in partition.isr if broker in alive]
     if waiting:
         return f"{brokers_are(waiting)} in sync and alive; the controller has not elected yet"
