@@ -39,7 +39,6 @@ ISO_DURATION = re.compile(r"P(?:\d+D)?(?:T(?:\d+H)?(?:\d+M)?(?:\d+S)?)?")
 TOPIC_SPEC = re.compile(r"(?P<topic>[^:]+)(?::(?P<partitions>\d{1,9}(?:,\d{1,9})*))?")
 ONLY_WITHOUT_MEMBERS = "offsets can only be reset while the group has no members"
 
-
 Target = Start | int
 """A position, or a number of records to move from the committed offset; negative numbers move back."""
 
