@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from barnabas.world.descriptors import raise_descriptor_limit
+from barnabas.world.network import raise_descriptor_limit
 from tests.adversary.broker import MB, Figures, MeasuredBroker
 from tests.adversary.generator import Attack, Send
 from tests.adversary.hints import Entities

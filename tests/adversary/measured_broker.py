@@ -27,7 +27,7 @@ from typing import Any
 
 from barnabas.cli.brokers import interpreter
 from barnabas.cluster.in_process import InProcessCluster
-from barnabas.world.descriptors import raise_descriptor_limit
+from barnabas.world.network import raise_descriptor_limit
 
 HEARTBEAT_SECONDS = 0.001
 SAMPLE_SECONDS = 0.005

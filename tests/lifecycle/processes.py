@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.model import BrokerId
-from barnabas.world.held_port import HeldPort
+from barnabas.world.network import HeldPort
 from barnabas.world.ports import Registry
 from barnabas.world.registry.zookeeper import ZooKeeperRegistry
 from tests.lifecycle import crashing_broker

@@ -29,9 +29,8 @@ from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.znodes import CONTROLLER, decode_controller
 from barnabas.model import BrokerId, Endpoint
 from barnabas.world.clock import SystemClock
-from barnabas.world.held_port import HeldPort
 from barnabas.world.loop_thread import LoopThread
-from barnabas.world.network import SocketNetwork
+from barnabas.world.network import HeldPort, SocketNetwork
 from barnabas.world.registry.embedded import EmbeddedRegistry, EmbeddedSession
 from barnabas.world.watchdog import LoopWatchdog
 

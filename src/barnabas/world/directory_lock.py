@@ -43,7 +43,7 @@ def acquire_lock(directory: str, what: str) -> int:
         except OSError as error:
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 os.close(descriptor)
-                raise StorageError(path, f"cannot be hold_lock: {error.strerror}") from error
+                raise StorageError(path, f"cannot be locked: {error.strerror}") from error
         # `is_locked` in another process holds the lock for a moment.
         time.sleep(backoff.next_s())
     holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()

@@ -44,18 +44,14 @@ sync_data = getattr(os, "fdatasync", os.fsync)
 class RealFile:
     """One file of a RealDisk. `touched` is set by each use, for `RealDisk.close_idle_files`."""
 
-    __slots__ = ("descriptor", "disk", "known_size", "name", "touched")
+    __slots__ = ("descriptor", "disk", "known_size", "path", "touched")
 
     def __init__(self, disk: RealDisk, path: str, descriptor: int, size: int) -> None:
         self.disk = disk
-        self.name = path
+        self.path = path
         self.descriptor = descriptor
         self.known_size = size
         self.touched = False
-
-    @property
-    def path(self) -> str:
-        return self.name
 
     def size(self) -> int:
         return self.known_size
@@ -77,8 +73,10 @@ class RealFile:
             if written != wanted:
                 self.write_rest(descriptor, parts, written)
         except OSError as error:
-            self.undo_write(descriptor)
-            raise to_storage_error(self.name, error) from error
+            # Report this error even if the file cannot be truncated: the next append overwrites these bytes.
+            with suppress(OSError):
+                os.ftruncate(descriptor, position)
+            raise to_storage_error(self.path, error) from error
         self.known_size = position + wanted
 
     def write_rest(self, descriptor: int, parts: Sequence[Buffer], written: int) -> None:
@@ -90,20 +88,13 @@ class RealFile:
             position += count
             rest = rest[count:]
 
-    def undo_write(self, descriptor: int) -> None:
-        """Truncate the file to its size before a failed write."""
-        try:
-            os.ftruncate(descriptor, self.known_size)
-        except OSError:
-            return  # report the first error; the next append overwrites these bytes
-
     def read(self, position: int, size: int) -> bytes:
         try:
             data = os.pread(self.fileno(), size, position)
             if len(data) < size and position + len(data) < self.known_size:
                 data = self.read_rest(data, position, size)
         except OSError as error:
-            raise to_storage_error(self.name, error) from error
+            raise to_storage_error(self.path, error) from error
         return data
 
     def read_rest(self, data: bytes, position: int, size: int) -> bytes:
@@ -118,15 +109,13 @@ class RealFile:
         return b"".join(parts)
 
     def truncate(self, size: int) -> None:
-        try:
+        with storage_errors(self.path):
             os.ftruncate(self.fileno(), size)
-        except OSError as error:
-            raise to_storage_error(self.name, error) from error
         self.known_size = size
 
     def rename(self, path: str) -> None:
-        self.disk.rename(self.name, path)
-        self.name = path
+        self.disk.rename(self.path, path)
+        self.path = path
 
     def fileno(self) -> int:
         self.touched = True
@@ -193,10 +182,10 @@ class RealDisk:
 
     def reopen(self, file: RealFile) -> int:
         if file.descriptor == CLOSED:
-            raise StorageError(file.name, "the file was closed")
-        with storage_errors(file.name):
+            raise StorageError(file.path, "the file was closed")
+        with storage_errors(file.path):
             self.close_idle_files()
-            file.descriptor = os.open(file.name, os.O_RDWR | os.O_CLOEXEC)
+            file.descriptor = os.open(file.path, os.O_RDWR | os.O_CLOEXEC)
             self.open_files[file] = None
             return file.descriptor
 
@@ -282,15 +271,9 @@ class RealDisk:
             if sync:
                 sync_directory(os.path.dirname(path))
         except OSError as error:
-            self.discard(temporary)
+            with suppress(OSError):
+                os.unlink(temporary)
             raise to_storage_error(path, error) from error
-
-    def discard(self, path: str) -> None:
-        """Remove a file if possible."""
-        try:
-            os.unlink(path)
-        except OSError:
-            return
 
     def make_directory(self, path: str) -> None:
         with storage_errors(path):
@@ -352,9 +335,7 @@ class RealDisk:
         for file in files:
             with storage_errors(file.path):
                 sync_data(file.fileno())
-        for directory in directories:
-            with storage_errors(directory):
-                sync_directory(directory)
+        sync_directories(directories)
 
     async def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
         loop = asyncio.get_running_loop()

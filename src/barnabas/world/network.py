@@ -23,6 +23,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 from barnabas.errors import AddressInUse, StorageError, reason
 from barnabas.world.ports import FileSlice, Part, Receiver
@@ -34,6 +35,7 @@ TURN_BYTES = 4 * 1024 * 1024
 GATHER_PARTS = 512  # the kernel takes at most 1024 per call
 ACCEPTS_PER_TURN = 64
 BACKLOG = 512
+DESCRIPTORS_MAX = 1 << 20
 OTHER_DESCRIPTORS = 32  # pipes, the registry's files, duplicates for threads
 READS_PER_TURN = 8
 READ_BYTES_PER_TURN = 512 * 1024
@@ -416,15 +418,7 @@ class SocketNetwork:
     async def listen(
         self, host: str, port: int, accept: Callable[[SocketStream], Receiver | None]
     ) -> SocketListener:
-        try:
-            sock = bind(host, port, self.receive_buffer_bytes)
-        except OSError as error:
-            raise bind_error(host, port, error) from error
-        try:
-            sock.listen(BACKLOG)
-        except OSError as error:
-            sock.close()
-            raise bind_error(host, port, error) from error
+        sock = bind(host, port, self.receive_buffer_bytes, is_listening=True)
         return SocketListener(self, sock, accept)
 
     async def connect(
@@ -453,21 +447,45 @@ class SocketNetwork:
         return stream
 
 
-def bind(host: str, port: int, receive_buffer_bytes: int = -1) -> socket.socket:
-    """Return a bound socket that does not listen yet. Raises OSError, of which gaierror is a subclass."""
-    family, kind, _, _, address = socket.getaddrinfo(
-        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    sock = socket.socket(family, kind)
+class HeldPort:
+    """A TCP port that stays reserved while its broker is not running, until `release()`.
+
+    A killed broker restarts on the port that its clients know. Meanwhile the system could assign that port to an
+    outgoing connection, even to a client's own attempt to reach the broker, which would then connect to itself. A bound
+    socket that never listens reserves the port. Connections to it are refused, and a broker may bind and listen on the
+    same port.
+    """
+
+    def __init__(self, host: str, port: int = 0) -> None:
+        """Reserve a port. Port 0 lets the system choose one. Raises AddressInUse."""
+        self.sock = bind(host, port)
+        self.port: int = self.sock.getsockname()[1]
+
+    def release(self) -> None:
+        self.sock.close()
+
+
+def bind(
+    host: str, port: int, receive_buffer_bytes: int = -1, *, is_listening: bool = False
+) -> socket.socket:
+    """Return a bound socket. Raises AddressInUse."""
+    sock: socket.socket | None = None
     try:
+        family, kind, _, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        sock = socket.socket(family, kind)
         sock.setblocking(False)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if receive_buffer_bytes != -1:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         sock.bind(address)
-    except OSError:
-        sock.close()
-        raise
+        if is_listening:
+            sock.listen(BACKLOG)
+    except OSError as error:
+        if sock is not None:
+            sock.close()
+        raise bind_error(host, port, error) from error
     return sock
 
 
@@ -478,6 +496,19 @@ def bind_error(host: str, port: int, error: OSError) -> AddressInUse:
             "another port (listeners=…, or --port)"
         )
     return AddressInUse(f"cannot listen on {host}:{port}: {error.strerror}")
+
+
+def raise_descriptor_limit() -> None:
+    """Raise the soft limit of open files and sockets to the hard limit, at most DESCRIPTORS_MAX.
+
+    The default soft limit (often 1024) exists for programs that use select().
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        # Some systems reject their own hard limit. The soft limit then stays.
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def is_resident(descriptor: int, position: int) -> bool:

@@ -25,7 +25,6 @@ class Clock(Protocol):
 
     def now_ms(self) -> int:
         """Return milliseconds since 1970, as in record timestamps. May jump forward and backward."""
-        ...
 
 
 # ---- disk -----------------------------------------------------------------------------------------------------
@@ -48,21 +47,17 @@ class File(Protocol):
 
         When this returns, the bytes are in the page cache but not yet on the disk.
         """
-        ...
 
     def read(self, position: int, size: int) -> bytes:
         """Return `size` bytes at `position`, or fewer at the end of the file."""
-        ...
 
     def truncate(self, size: int) -> None: ...
 
     def rename(self, path: str) -> None:
         """Rename the file. This object keeps referring to it."""
-        ...
 
     def fileno(self) -> int:
         """Return the descriptor for immediate use by sendfile. A simulated file has none."""
-        ...
 
     def close(self) -> None: ...
 
@@ -82,7 +77,6 @@ class Disk(Protocol):
 
     def list(self, path: str) -> list[str]:
         """Return the names in a directory, sorted."""
-        ...
 
     def size(self, path: str) -> int: ...
 
@@ -92,36 +86,29 @@ class Disk(Protocol):
 
     def replace_bytes(self, path: str, data: bytes, *, sync: bool = True) -> None:
         """Replace a file atomically: write `<path>.tmp`, fsync it if `sync`, rename it to `path`."""
-        ...
 
     def prepare_replace(self, path: str) -> Callable[[bytes], None]:
         """Return a `replace_bytes` without fsync, to be called once, in a thread.
 
         The call does nothing if a later `replace_bytes` or `prepare_replace` for the same path has been made.
         """
-        ...
 
     def make_directory(self, path: str) -> None:
         """Create a directory and its parents. Does nothing if it exists."""
-        ...
 
     def rename(self, source: str, target: str) -> None: ...
 
     def remove(self, path: str) -> None:
         """Remove a file. Does nothing if it does not exist."""
-        ...
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory and everything in it. Blocks for long if the files are large: call it in a thread."""
-        ...
 
     def lock(self, path: str) -> DirectoryLock:
         """Lock a file until release or the end of the process. Raises DirectoryLocked if it is locked already."""
-        ...
 
     def space(self, path: str) -> tuple[int, int]:
         """Return the (total, usable) bytes of the volume that holds `path`."""
-        ...
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None: ...
 
@@ -130,15 +117,12 @@ class Disk(Protocol):
 
         Only one thread at a time may use it. The caller closes the files that it opens there.
         """
-        ...
 
     def sync_now(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
         """Call fsync in this thread: at start-up, shutdown and segment roll, never on the produce path."""
-        ...
 
     async def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
         """Call fsync in another thread. Returns when all bytes written before the call are durable."""
-        ...
 
 
 class FileSlice(NamedTuple):
@@ -159,19 +143,15 @@ class Receiver(Protocol):
 
     def buffer(self) -> memoryview:
         """Return the buffer for the next bytes. It must not be empty."""
-        ...
 
     def received(self, size: int) -> None:
         """Called when `size` bytes have been written to the beginning of the last `buffer()`."""
-        ...
 
     def drained(self) -> None:
         """Called when all queued parts have been sent, after a `send` that returned False."""
-        ...
 
     def closed(self, reason: str) -> None:
         """Called exactly once when the stream is closed, by either side."""
-        ...
 
 
 class Stream(Protocol):
@@ -185,11 +165,9 @@ class Stream(Protocol):
 
         Returns False if the peer reads too slowly; the sender should then wait for `drained()`.
         """
-        ...
 
     def pause(self) -> None:
         """Stop reading from the peer, so that TCP flow control slows it down."""
-        ...
 
     def resume(self) -> None: ...
 
@@ -206,7 +184,6 @@ class Listener(Protocol):
 class Network(Protocol):
     def host_name(self) -> str:
         """Return the name by which other machines reach this one."""
-        ...
 
     async def listen(
         self, host: str, port: int, accept: Callable[[Stream], Receiver | None]
@@ -215,11 +192,9 @@ class Network(Protocol):
 
         `accept` is called for each connection. If it returns None, the connection is closed.
         """
-        ...
 
     async def connect(self, host: str, port: int, accept: Callable[[Stream], Receiver]) -> Stream:
         """Open a connection. Raises ConnectionError."""
-        ...
 
 
 # ---- registry -------------------------------------------------------------------------------------------------
@@ -315,21 +290,17 @@ class RegistrySession(Protocol):
 
         Sends one request instead of one per path. The result is not necessarily a consistent snapshot.
         """
-        ...
 
     async def exists(self, path: str, watch: Watch | None = None) -> ZnodeStat | None:
         """Return the stat, or None for a missing node. The watch also fires when the node is created."""
-        ...
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """Return the names of the children, sorted."""
-        ...
 
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
     ) -> tuple[str, ZnodeStat]:
         """Return the path of the new node and its stat. A sequential node gets ten digits appended to its path."""
-        ...
 
     async def set(self, path: str, data: bytes, version: int = -1) -> ZnodeStat: ...
 
@@ -341,15 +312,12 @@ class RegistrySession(Protocol):
         Returns per operation the path of a create, the new stat of a set, or None. Raises MultiFailed with the index of
         the operation that failed and its error.
         """
-        ...
 
     async def close(self) -> None:
         """End the session. Its ephemeral nodes are deleted immediately."""
-        ...
 
     async def abandon(self) -> None:
         """Drop the session as if this client had crashed. It gets no more events, and expires after its timeout."""
-        ...
 
 
 class Registry(Protocol):
@@ -365,18 +333,15 @@ class Watchdog(Protocol):
     @property
     def stalls(self) -> int:
         """Number of times that the loop was blocked for a second or longer."""
-        ...
 
     @property
     def longest_stall_s(self) -> float: ...
 
     def start(self) -> None:
         """Watch the running loop."""
-        ...
 
     def stop(self) -> None:
         """Stop watching. Idempotent. Keeps the counts."""
-        ...
 
 
 class NoWatchdog:

@@ -2,7 +2,7 @@ import pytest
 
 from barnabas.world.ports import WatchEvent
 from barnabas.world.ports import WatchKind as Kind
-from barnabas.world.registry.armed_watches import ArmedWatches
+from barnabas.world.registry.watches import ArmedWatches
 
 
 class NamedWatcher:

@@ -7,8 +7,7 @@ import socket
 import pytest
 
 from barnabas.errors import AddressInUse
-from barnabas.world.held_port import HeldPort
-from barnabas.world.network import SocketListener, SocketNetwork, SocketStream
+from barnabas.world.network import HeldPort, SocketListener, SocketNetwork, SocketStream
 
 HOST = "127.0.0.1"
 

@@ -15,7 +15,7 @@ from barnabas.errors import (
 )
 from barnabas.world.ports import CheckVersion, Create, Delete, Op, SetData, WatchEvent, WatchKind
 from barnabas.world.registry.tree import NodeChange, Tree, check_path, parent_of
-from barnabas.world.registry.watches import FiredWatch, Watches
+from barnabas.world.registry.watches import SharedWatches
 
 
 def tree_with(*paths: str) -> Tree:
@@ -64,11 +64,11 @@ def test_ending_session_deletes_only_its_ephemeral_nodes() -> None:
     tree = tree_with("/live")
     for session, name in ((7, "b"), (7, "a"), (8, "c")):
         tree.apply([Create(path=f"/live/{name}", ephemeral=True)], session=session, now_ms=0)
-    assert tree.owners() == [7, 8]
+    assert sorted(tree.ephemerals) == [7, 8]
     transaction = tree.end_session(7, now_ms=0)
     assert [change.path for change in transaction.changes] == ["/live/a", "/live/b"]
     assert tree.children("/live") == ["c"]
-    assert tree.owners() == [8]
+    assert sorted(tree.ephemerals) == [8]
     assert tree.end_session(7, now_ms=0).changes == ()
 
 
@@ -90,31 +90,31 @@ def test_invalid_characters_in_path_are_rejected() -> None:
 
 
 def test_watches_fire_once_in_the_order_they_were_set() -> None:
-    watches = Watches()
+    watches: SharedWatches[int] = SharedWatches()
     events: list[WatchEvent] = []
-    watches.add_data("/a", 2, events.append)
-    watches.add_data("/a", 1, events.append)
-    watches.add_child("/a", 1, events.append)
-    watches.add_child("/", 3, events.append)
+    watches.add_data("/a", (2, events.append))
+    watches.add_data("/a", (1, events.append))
+    watches.add_child("/a", (1, events.append))
+    watches.add_child("/", (3, events.append))
     deleted, children = WatchEvent(WatchKind.DELETED, "/a"), WatchEvent(WatchKind.CHILDREN, "/")
     assert watches.fire([NodeChange(WatchKind.DELETED, "/a")]) == [
-        FiredWatch(2, events.append, deleted),
-        FiredWatch(1, events.append, deleted),
-        FiredWatch(3, events.append, children),
+        (2, events.append, deleted),
+        (1, events.append, deleted),
+        (3, events.append, children),
     ]
     assert watches.fire([NodeChange(WatchKind.DELETED, "/a")]) == []
 
 
 def test_dropped_session_loses_its_watches() -> None:
-    watches = Watches()
+    watches: SharedWatches[int] = SharedWatches()
     events: list[WatchEvent] = []
-    watches.add_data("/a", 1, events.append)
-    watches.add_child("/a", 1, events.append)
-    watches.add_child("/a", 2, events.append)
+    watches.add_data("/a", (1, events.append))
+    watches.add_child("/a", (1, events.append))
+    watches.add_child("/a", (2, events.append))
     watches.drop_session(1)
     assert watches.data == {}
     fired = watches.fire([NodeChange(WatchKind.DELETED, "/a")])
-    assert [firing.session for firing in fired] == [2]
+    assert [session for session, _, _ in fired] == [2]
 
 
 # ---- the tree against a simple model

@@ -21,7 +21,7 @@ from barnabas.config.load import load_broker_config
 from barnabas.config.properties import parse_properties
 from barnabas.errors import ConfigError
 from barnabas.world.clock import SystemClock
-from barnabas.world.descriptors import raise_descriptor_limit
+from barnabas.world.network import raise_descriptor_limit
 from barnabas.world.registry.embedded import EmbeddedRegistry
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from barnabas.cluster.settings import FIRST_BROKER_ID, bracket_ipv6, check_share
 from barnabas.cluster.zookeeper_servers import ZooKeeperServers
 from barnabas.config.load import load_broker_config
 from barnabas.errors import ApiError, ConfigError, ErrorCode
-from barnabas.world.held_port import HeldPort
+from barnabas.world.network import HeldPort
 from barnabas.world.watchdog import STUCK_EXIT_CODE
 
 READY_SECONDS = 60.0

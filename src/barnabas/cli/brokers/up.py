@@ -23,8 +23,8 @@ from barnabas.cli.terminal.shutdown import ShutdownSignals
 from barnabas.cluster.in_process import InProcessCluster
 from barnabas.errors import ConfigError, ErrorCode
 from barnabas.printable import printable
-from barnabas.world.descriptors import raise_descriptor_limit
 from barnabas.world.directory_lock import hold_lock
+from barnabas.world.network import raise_descriptor_limit
 
 if TYPE_CHECKING:
     from barnabas.client.admin import NewTopic

@@ -24,7 +24,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from barnabas.errors import MultiFailed, RegistryError, RegistrySessionExpired, StorageError
 from barnabas.world.ports import (
@@ -39,24 +39,17 @@ from barnabas.world.ports import (
     ZnodeStat,
 )
 from barnabas.world.registry.tree import Transaction, Tree
-from barnabas.world.registry.watches import Watches
+from barnabas.world.registry.watches import SharedWatches
 
 if TYPE_CHECKING:
     from barnabas.world.registry.writer import Writer
 
 T = TypeVar("T")
+WatchCall = tuple["EmbeddedSession", Watch, WatchEvent]
 
 # Session ids look like those of ZooKeeper server 1. The lower bits are the zxid at which the session began. A durable
 # zxid is never used again, so no ephemeral node of an earlier process belongs to a later session.
 SESSION_ID_MARK = 1 << 56
-
-
-class WatchCall(NamedTuple):
-    """A watch to be called on the event loop of its session."""
-
-    session: EmbeddedSession
-    watch: Watch
-    event: WatchEvent
 
 
 class EmbeddedRegistry:
@@ -71,10 +64,10 @@ class EmbeddedRegistry:
         # Guards the attributes below. Held briefly, never during I/O.
         self.lock = threading.Lock()
         self.tree = Tree()
-        self.watches = Watches()
+        self.watches: SharedWatches[EmbeddedSession] = SharedWatches()
         self.sessions: dict[int, EmbeddedSession] = {}
         self.mailboxes: dict[asyncio.AbstractEventLoop, Mailbox] = {}
-        self.in_flight: deque[tuple[int, list[WatchCall]]] = deque()
+        self.in_flight: deque[tuple[int, list[WatchCall]]] = deque()  # with their zxid
         self.sent = self.durable = 0  # the zxid of the last transaction in flight, and on the disk
         self.writer: Writer | None = None
         self.failure: StorageError | None = None
@@ -122,10 +115,9 @@ class EmbeddedRegistry:
                 mailbox = self.mailboxes[loop] = Mailbox(loop, self.durable)
             # This transaction is not written: every later write of the session has a higher zxid.
             began = self.tree.apply([], session=0, now_ms=self.clock.now_ms())
-            session = EmbeddedSession(
-                self, mailbox, id=SESSION_ID_MARK | began.zxid, timeout_ms=session_timeout_ms
-            )
-            self.sessions[session.id] = session
+            session_id = SESSION_ID_MARK | began.zxid
+            session = EmbeddedSession(self, mailbox, session_id, session_timeout_ms)
+            self.sessions[session_id] = session
         return session
 
     def expire(self, session: EmbeddedSession) -> asyncio.Future[None]:
@@ -140,7 +132,7 @@ class EmbeddedRegistry:
         with self.lock:
             if session.id not in self.sessions or session.state is SessionState.SUSPENDED:
                 return
-            self.watches.drop_session(session.id)
+            self.watches.drop_session(session)
             session.state = SessionState.SUSPENDED
             session.listeners.clear()
         self.count_down(session)
@@ -204,16 +196,15 @@ class EmbeddedRegistry:
     def finish(self, session: EmbeddedSession, *, notify: bool) -> None:
         """End a session: reject its calls, drop its watches, delete its ephemeral nodes. The caller holds the lock."""
         session.state = SessionState.EXPIRED
-        self.post(session.mailbox, session.on_ended, notify)
+        if notify:
+            self.post(session.mailbox, session.on_expired)
         del self.sessions[session.id]
-        self.watches.drop_session(session.id)
+        self.watches.drop_session(session)
         self.send(self.tree.end_session(session.id, now_ms=self.clock.now_ms()))
 
     def send(self, transaction: Transaction) -> None:
-        fired = self.watches.fire(transaction.changes)
-        calls = [WatchCall(self.sessions[each.session], each.watch, each.event) for each in fired]
         self.sent = transaction.zxid
-        self.in_flight.append((transaction.zxid, calls))
+        self.in_flight.append((transaction.zxid, self.watches.fire(transaction.changes)))
         if self.writer is None:
             self.deliver(transaction.zxid)
         else:
@@ -233,7 +224,7 @@ class EmbeddedRegistry:
                 self.post(mailbox, mailbox.fail, failure)
             for session in list(self.sessions.values()):
                 session.state = SessionState.EXPIRED
-                self.post(session.mailbox, session.on_ended, True)
+                self.post(session.mailbox, session.on_expired)
             self.sessions.clear()
 
     def deliver(self, zxid: int) -> None:
@@ -278,9 +269,9 @@ class Mailbox:
     def receive(self, batch: list[tuple[int, list[WatchCall]]]) -> None:
         # One call_soon per watch: the loop reports an exception of a watch, and the others still run.
         for zxid, calls in batch:
-            for call in calls:
-                if call.session.mailbox is self:
-                    self.loop.call_soon(call.session.call_watch, call.watch, call.event)
+            for session, watch, event in calls:
+                if session.mailbox is self:
+                    self.loop.call_soon(session.call_watch, watch, event)
             self.loop.call_soon(self.settle, zxid)
 
     def settle(self, zxid: int) -> None:
@@ -302,16 +293,11 @@ class EmbeddedSession:
     """One client of an EmbeddedRegistry. See RegistrySession in ports.py for the contract."""
 
     def __init__(
-        self,
-        registry: EmbeddedRegistry,
-        mailbox: Mailbox,
-        *,
-        id: int,  # noqa: A002 - the name in ports.py
-        timeout_ms: int,
+        self, registry: EmbeddedRegistry, mailbox: Mailbox, session_id: int, timeout_ms: int
     ) -> None:
         self.registry = registry
         self.mailbox = mailbox
-        self.id = id
+        self.id = session_id
         self.timeout_ms = timeout_ms
         self.state = SessionState.CONNECTED
         self.listeners: list[Callable[[SessionState], None]] = []
@@ -324,7 +310,7 @@ class EmbeddedSession:
         def read() -> tuple[bytes, ZnodeStat]:
             node = self.registry.tree.node(path)
             if watch is not None:
-                self.registry.watches.add_data(path, self.id, watch)
+                self.registry.watches.add_data(path, (self, watch))
             return node.data, node.stat()
 
         return await self.perform(read)
@@ -340,7 +326,7 @@ class EmbeddedSession:
         def read() -> ZnodeStat | None:
             node = self.registry.tree.find(path)
             if watch is not None:
-                self.registry.watches.add_data(path, self.id, watch)
+                self.registry.watches.add_data(path, (self, watch))
             return None if node is None else node.stat()
 
         return await self.perform(read)
@@ -349,7 +335,7 @@ class EmbeddedSession:
         def read() -> list[str]:
             names = self.registry.tree.children(path)
             if watch is not None:
-                self.registry.watches.add_child(path, self.id, watch)
+                self.registry.watches.add_child(path, (self, watch))
             return names
 
         return await self.perform(read)
@@ -381,7 +367,6 @@ class EmbeddedSession:
             await self.registry.end(self, notify=False)
 
     async def abandon(self) -> None:
-        """Treat this client as crashed: the session expires after its timeout."""
         self.registry.abandon(self)
 
     def apply_one(self, op: Op) -> str | ZnodeStat | None:
@@ -414,10 +399,9 @@ class EmbeddedSession:
         if self.state is SessionState.CONNECTED:
             watch(event)
 
-    def on_ended(self, notify: bool) -> None:
-        if notify:
-            for listener in self.listeners:
-                self.mailbox.loop.call_soon(listener, SessionState.EXPIRED)
+    def on_expired(self) -> None:
+        for listener in self.listeners:
+            self.mailbox.loop.call_soon(listener, SessionState.EXPIRED)
 
 
 def copy_failure(failure: StorageError) -> StorageError:

@@ -78,7 +78,7 @@ class OneThreadHandler(SequentialThreadingHandler):  # type: ignore[misc]
         """Start no worker threads."""
 
     def stop(self) -> None:
-        """Stop nothing: there are no worker threads."""
+        """Stop no worker threads."""
 
     def dispatch_callback(self, callback: Any) -> None:
         callback.func(*callback.args)
@@ -143,10 +143,9 @@ class OneThreadHandler(SequentialThreadingHandler):  # type: ignore[misc]
         """Wait with poll. Kazoo's own method creates an epoll object per call, three times per request."""
         if writers and not readers:
             return [], list(writers), []  # BufferedSocket.send waits until the socket is writable
-        buffered = [reader for reader in readers if is_buffered(reader)]
-        if any(
-            isinstance(reader, BufferedSocket) and not reader.has_received for reader in readers
-        ):
+        sockets = [reader for reader in readers if isinstance(reader, BufferedSocket)]
+        buffered = [each for each in sockets if each.pending()]
+        if any(not each.has_received for each in sockets):
             # Kazoo's own timeout is the session timeout. A server that is starting may accept a connection and never
             # respond, and the rest of the session timeout is needed for the next attempt.
             timeout = self.connect_timeout_s
@@ -194,7 +193,3 @@ class BufferedSocket:
                 poll.register(self.socket, select.POLLOUT)
                 if not poll.poll(WRITE_TIMEOUT_S * 1000):
                     raise TimeoutError(f"cannot send for {WRITE_TIMEOUT_S:g} s") from None
-
-
-def is_buffered(reader: Any) -> bool:
-    return isinstance(reader, BufferedSocket) and reader.pending() > 0

@@ -194,8 +194,7 @@ def sqlite_errors(path: str) -> Iterator[None]:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
         if code == sqlite3.SQLITE_FULL:
             raise OutOfSpace(path, "no space left on the volume for the registry") from error
-        if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-            raise StorageError(path, f"is corrupt ({error}); {NEXT_STEP}") from error
-        if code == sqlite3.SQLITE_ERROR and "no such" in str(error):
+        lacks_table = code == sqlite3.SQLITE_ERROR and "no such" in str(error)
+        if lacks_table or code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
             raise StorageError(path, f"is corrupt ({error}); {NEXT_STEP}") from error
         raise StorageError(path, str(error)) from error

@@ -98,6 +98,7 @@ class Tree:
         self.nodes = dict(nodes or {ROOT: Node(b"", 0, 0, 0, 0, 0)})
         self.names = child_names(self.nodes)
         self.ephemerals: dict[int, set[str]] = {}
+        """Paths by the id of the session that owns them."""
         for path, node in self.nodes.items():
             if node.owner:
                 self.ephemerals.setdefault(node.owner, set()).add(path)
@@ -118,10 +119,6 @@ class Tree:
     def children(self, path: str) -> list[str]:
         self.node(path)
         return sorted(self.names.get(path, ()))
-
-    def owners(self) -> list[int]:
-        """Return the ids of the sessions that own ephemeral nodes, sorted."""
-        return sorted(self.ephemerals)
 
     # ---- writing
 

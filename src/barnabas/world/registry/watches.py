@@ -1,73 +1,106 @@
-"""One-shot watches of the embedded registry.
+"""One-shot watches by path: those of all sessions of the embedded registry, and those of one ZooKeeper session.
 
     data watch  (set by get and exists)   fires when its node is created, changed or deleted
     child watch (set by children)         fires when a child is created or deleted, or the node is deleted
 
 A deletion therefore fires the data and child watches of the node, and the child watches of its parent. A watch that is
-set several times for one path fires once. A deletion also fires a watch once if it is set as data and child watch. This
-module calls no watches: `fire` removes them and returns them in the order in which they must be called.
+set several times for one path fires once, also if it is set as data and child watch and the node is deleted.
+
+This module calls no watches: it removes them and returns them in the order in which they must be called.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Generic, TypeVar
 
 from barnabas.world.ports import Watch, WatchEvent, WatchKind
 from barnabas.world.registry.tree import NodeChange, parent_of
 
-
-class Waiter(NamedTuple):
-    """A watch that waits for an event."""
-
-    session: int
-    watch: Watch
+S = TypeVar("S")
+W = TypeVar("W")
 
 
-class FiredWatch(NamedTuple):
-    """A watch to be called with an event."""
+class WatchTable(Generic[W]):
+    def __init__(self) -> None:
+        # Dicts, because watches are called in insertion order; a set has no order.
+        self.data: dict[str, dict[W, None]] = {}
+        self.child: dict[str, dict[W, None]] = {}
 
-    session: int
-    watch: Watch
-    event: WatchEvent
+    def add_data(self, path: str, watch: W) -> None:
+        self.data.setdefault(path, {})[watch] = None
+
+    def add_child(self, path: str, watch: W) -> None:
+        self.child.setdefault(path, {})[watch] = None
+
+    def take(self, kind: WatchKind, path: str) -> dict[W, None]:
+        """Remove and return the watches of this event."""
+        watches: dict[W, None] = {}
+        if kind is not WatchKind.CHILDREN:
+            watches |= self.data.pop(path, {})
+        if kind in (WatchKind.CHILDREN, WatchKind.DELETED):
+            watches |= self.child.pop(path, {})
+        return watches
 
 
-# A dict, because watches are called in insertion order; a set has no order.
-Waiters = dict[Waiter, None]
+class SharedWatches(WatchTable[tuple[S, Watch]]):
+    """The watches of all sessions."""
+
+    def drop_session(self, session: S) -> None:
+        for table in (self.data, self.child):
+            for path, watches in list(table.items()):
+                kept = {each: None for each in watches if each[0] is not session}
+                if kept:
+                    table[path] = kept
+                else:
+                    del table[path]
+
+    def fire(self, changes: Sequence[NodeChange]) -> list[tuple[S, Watch, WatchEvent]]:
+        """Remove and return the watches of these changes, in the order of the changes."""
+        fired: list[tuple[S, Watch, WatchEvent]] = []
+        for kind, path in changes:
+            events = [WatchEvent(kind, path)]
+            if kind is not WatchKind.CHANGED:
+                events.append(WatchEvent(WatchKind.CHILDREN, parent_of(path)))
+            for event in events:
+                fired += [(*each, event) for each in self.take(*event)]
+        return fired
 
 
-class Watches:
-    """The watches of all sessions, by path."""
+class ArmedWatches(WatchTable[Watch]):
+    """The watches that one session has set in ZooKeeper, and the events that it missed during a lost connection.
+
+    ZooKeeper drops watches when their connection is lost. On a new connection the session reads every watched path
+    again. `missed_data` and `missed_children` return the event that it missed, if any. `mzxid` and `pzxid` are those of
+    the node now, None if it does not exist. `since` is the zxid of the last transaction seen on the old connection.
+    """
 
     def __init__(self) -> None:
-        self.data: dict[str, Waiters] = {}
-        self.child: dict[str, Waiters] = {}
+        super().__init__()
+        self.absent: set[str] = set()
+        """Paths with data watches but without a node. It holds for all watches of a path: a change removes them all."""
 
-    def add_data(self, path: str, session: int, watch: Watch) -> None:
-        self.data.setdefault(path, {})[Waiter(session, watch)] = None
+    def arm_data(self, path: str, watch: Watch, exists: bool) -> None:
+        self.add_data(path, watch)
+        if not exists:
+            self.absent.add(path)
 
-    def add_child(self, path: str, session: int, watch: Watch) -> None:
-        self.child.setdefault(path, {})[Waiter(session, watch)] = None
+    def arm_child(self, path: str, watch: Watch, _: bool) -> None:
+        self.add_child(path, watch)
 
-    def drop_session(self, session: int) -> None:
-        for watches in (self.data, self.child):
-            for path in list(watches):
-                kept = {waiter: None for waiter in watches[path] if waiter.session != session}
-                if kept:
-                    watches[path] = kept
-                else:
-                    del watches[path]
+    def take(self, kind: WatchKind, path: str) -> dict[Watch, None]:
+        if kind is not WatchKind.CHILDREN:
+            self.absent.discard(path)
+        return super().take(kind, path)
 
-    def fire(self, changes: Sequence[NodeChange]) -> list[FiredWatch]:
-        """Remove and return the watches of these changes, in the order of the changes."""
-        fired: list[FiredWatch] = []
-        for kind, path in changes:
-            waiters = dict(self.data.pop(path, {}))
-            if kind is WatchKind.DELETED:
-                waiters |= self.child.pop(path, {})
-            fired += [FiredWatch(*waiter, WatchEvent(kind, path)) for waiter in waiters]
-            if kind is not WatchKind.CHANGED:
-                above = parent_of(path)
-                event = WatchEvent(WatchKind.CHILDREN, above)
-                fired += [FiredWatch(*waiter, event) for waiter in self.child.pop(above, {})]
-        return fired
+    def missed_data(self, path: str, mzxid: int | None, since: int) -> WatchKind | None:
+        if mzxid is None:
+            return None if path in self.absent else WatchKind.DELETED
+        if path in self.absent:
+            return WatchKind.CREATED
+        return WatchKind.CHANGED if mzxid > since else None
+
+    def missed_children(self, pzxid: int | None, since: int) -> WatchKind | None:
+        if pzxid is None:
+            return WatchKind.DELETED
+        return WatchKind.CHILDREN if pzxid > since else None

@@ -32,8 +32,8 @@ class Writer:
         self.opened: Future[Tree] = Future()
         self.closed: Future[None] = Future()
 
-    def start(self, now_ms: int) -> Future[Tree]:
-        """Start the thread. The future holds the tree without the ephemeral nodes of the previous process."""
+    def start(self, now_ms: int) -> None:
+        """Start the thread. `opened` gets the tree without the ephemeral nodes of the previous process."""
         for future in (self.opened, self.closed):
             future.set_running_or_notify_cancel()  # a running future cannot be cancelled
         # A daemon thread does not keep a program running that does not call close(). Acknowledged transactions are
@@ -41,7 +41,6 @@ class Writer:
         threading.Thread(
             target=self.run, args=(now_ms,), name="registry-writer", daemon=True
         ).start()
-        return self.opened
 
     def put(self, transaction: Transaction) -> None:
         with self.wake:
@@ -99,7 +98,7 @@ def open_store(directory: str, now_ms: int) -> tuple[Store, Tree]:
     store = Store(directory)
     try:
         tree = store.load()
-        store.commit([tree.end_session(owner, now_ms=now_ms) for owner in tree.owners()])
+        store.commit([tree.end_session(owner, now_ms=now_ms) for owner in sorted(tree.ephemerals)])
     except BaseException:
         store.close()
         raise

@@ -17,15 +17,17 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from kazoo.client import KazooClient, TransactionRequest
+from kazoo.client import KazooClient
 from kazoo.exceptions import (
     ConnectionLoss,
     KazooException,
     NoNodeError,
     WriterNotClosedException,
 )
+from kazoo.protocol import serialization
 from kazoo.protocol.states import KazooState, WatchedEvent
 from kazoo.retry import KazooRetry
+from msgspec import Struct
 
 from barnabas.errors import (
     BadPath,
@@ -47,9 +49,9 @@ from barnabas.world.ports import (
     WatchKind,
     ZnodeStat,
 )
-from barnabas.world.registry.armed_watches import ArmedWatches
 from barnabas.world.registry.kazoo_thread import Inbox, OneThreadHandler
 from barnabas.world.registry.tree import ROOT, parent_of
+from barnabas.world.registry.watches import ArmedWatches
 from barnabas.world.registry.zookeeper_values import (
     WATCH_KINDS,
     MultiRead,
@@ -147,23 +149,13 @@ def connect_attempt_s(share_s: float) -> float:
     return min(share_s, max(share_s / 3, SHORTEST_ATTEMPT_S))
 
 
-class Call:
+class Call(Struct, eq=False):
     """A request in flight. `connection` is the number of its connection; `arm` is called with a successful result."""
 
-    __slots__ = ("arm", "connection", "future", "is_read")
-
-    def __init__(
-        self,
-        future: asyncio.Future[Any],
-        connection: int,
-        *,
-        is_read: bool,
-        arm: Callable[[Any], None] | None,
-    ) -> None:
-        self.future = future
-        self.connection = connection
-        self.is_read = is_read
-        self.arm = arm
+    future: asyncio.Future[Any]
+    connection: int
+    is_read: bool
+    arm: Callable[[Any], None] | None
 
 
 class ZooKeeperSession:
@@ -237,12 +229,6 @@ class ZooKeeperSession:
         except NoNode:
             return None
 
-    def send(self, request: Any) -> Any:
-        """Pass a request that kazoo does not know to kazoo."""
-        result = self.kazoo.handler.async_result()
-        self.kazoo._call(request, result)
-        return result
-
     async def exists(self, path: str, watch: Watch | None = None) -> ZnodeStat | None:
         stat = await self.read(path, self.kazoo.exists_async, watch, self.watches.arm_data)
         return None if stat is None else to_stat(stat)
@@ -275,33 +261,18 @@ class ZooKeeperSession:
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
     ) -> tuple[str, ZnodeStat]:
         op = Create(path=path, data=data, ephemeral=ephemeral, sequential=sequential)
-        request = self.chroot.request(op)
-        check_request_size([op])
-        created, stat = await self.perform(
-            path,
-            lambda: self.kazoo.create_async(
-                request.path,
-                request.data,
-                ephemeral=ephemeral,
-                sequence=sequential,
-                include_data=True,
-            ),
-        )
+        # Create2 is a Create whose response includes the stat.
+        request = serialization.Create2(*self.chroot.request(op))
+        created, stat = await self.write(path, [op], request)
         return self.chroot.strip(created), to_stat(stat)
 
     async def set(self, path: str, data: bytes, version: int = -1) -> ZnodeStat:
         op = SetData(path=path, data=data, version=version)
-        request = self.chroot.request(op)
-        check_request_size([op])
-        return to_stat(
-            await self.perform(
-                path, lambda: self.kazoo.set_async(request.path, request.data, version)
-            )
-        )
+        return to_stat(await self.write(path, [op], self.chroot.request(op)))
 
     async def delete(self, path: str, version: int = -1) -> None:
-        request = self.chroot.request(Delete(path=path, version=version))
-        await self.perform(path, lambda: self.kazoo.delete_async(request.path, version))
+        op = Delete(path=path, version=version)
+        await self.write(path, [op], self.chroot.request(op))
 
     async def multi(self, ops: Sequence[Op]) -> list[str | ZnodeStat | None]:
         requests = []
@@ -310,16 +281,19 @@ class ZooKeeperSession:
                 requests.append(self.chroot.request(op))
             except BadPath as error:
                 raise MultiFailed(index, error) from None
+        return self.chroot.results(
+            ops, await self.write("", ops, serialization.Transaction(requests))
+        )
+
+    async def write(self, path: str, ops: Sequence[Op], request: Any) -> Any:
         check_request_size(ops)
-
-        def send() -> Any:
-            transaction = TransactionRequest(self.kazoo)
-            transaction.operations.extend(requests)
-            return transaction.commit_async()
-
-        return self.chroot.results(ops, await self.perform("", send))
+        return await self.perform(path, partial(self.send, request))
 
     # ---- calls
+
+    def send(self, request: Any) -> None:
+        """Pass a request to kazoo. OneThreadHandler delivers its result."""
+        self.kazoo._call(request, self.handler.async_result())
 
     async def perform(
         self,
@@ -351,7 +325,7 @@ class ZooKeeperSession:
     ) -> Any:
         if self.state is SessionState.EXPIRED:
             raise self.expired_error()
-        call = Call(self.loop.create_future(), self.connection, is_read=is_read, arm=arm)
+        call = Call(self.loop.create_future(), self.connection, is_read, arm)
         self.calls[call] = None
         self.handler.send_request(
             send, lambda result: self.inbox.put(self.on_response, call, result)
