@@ -33,7 +33,6 @@ ERROR_LOG_INTERVAL_S = 60.0
 
 
 class GroupComponents(NamedTuple):
-    store: GroupStore
     coordinator: GroupCoordinator
     loader: GroupLoader
 
@@ -70,7 +69,7 @@ class LazyGroups:
 
     @property
     def store(self) -> GroupStore:
-        return self.ensure_created().store
+        return self.coordinator.store
 
     def ensure_created(self) -> GroupComponents:
         """Return the components. Create them first if there are none."""
@@ -93,8 +92,8 @@ class LazyGroups:
         )
         loader = GroupLoader(store, coordinator)
         self.tasks.start("load-groups", loader.run())
-        self.tasks.start("expire-offsets", expire_periodically(coordinator, store))
-        return GroupComponents(store, coordinator, loader)
+        self.tasks.start("expire-offsets", expire_periodically(coordinator))
+        return GroupComponents(coordinator, loader)
 
     def open(self) -> None:
         """Load the groups of the partitions that this broker leads, now that clients are served."""
@@ -119,9 +118,7 @@ class LazyGroups:
         if self.components is not None:
             from barnabas.groups.expiry import delete_offsets_of_partitions
 
-            work = delete_offsets_of_partitions(
-                self.components.coordinator, self.components.store, partitions
-            )
+            work = delete_offsets_of_partitions(self.components.coordinator, partitions)
             self.tasks.start("forget-offsets", work)
 
     async def stop(self) -> None:

@@ -6,16 +6,16 @@ A request that has to wait is a future and is resolved once. A lost connection d
 waits for a rebalance stays a member until its session expires.
 
 Groups are loaded when this broker starts to lead their partition of __consumer_offsets, and dropped when it stops:
-`add_loaded_groups`, `drop_partition`.
+`add_loaded_group`, `drop_partition`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from uuid import UUID
 
 from barnabas.config import BrokerConfig
@@ -26,18 +26,21 @@ from barnabas.groups.coordinator_timers import Timers
 from barnabas.groups.group import Group, GroupState, Ticket
 from barnabas.groups.group_events import JoinEvent, SyncEvent
 from barnabas.groups.group_transition import (
-    AnswerJoin,
-    AnswerSync,
-    GroupLimits,
+    Answer,
     GroupTransition,
     SetTimer,
     StoreGroup,
     Timer,
     join_error_response,
 )
-from barnabas.groups.loading import LoadedGroup
 from barnabas.groups.records import group_metadata_record, group_tombstone, offset_tombstone
-from barnabas.groups.store import ACKS_LEADER, GROUP_ERROR_CODES, GroupStore, translate_error
+from barnabas.groups.store import (
+    ACKS_LEADER,
+    GROUP_ERROR_CODES,
+    AppendResult,
+    GroupStore,
+    translate_error,
+)
 from barnabas.model import TopicPartition
 from barnabas.tasks import Tasks
 from barnabas.wire.messages.join_group import JoinGroupResponse
@@ -47,6 +50,8 @@ from barnabas.world.ports import Clock
 
 logger = logging.getLogger("barnabas.groups")
 
+E = TypeVar("E")
+P = ParamSpec("P")
 R = TypeVar("R")
 
 TOMBSTONES_PER_BATCH = 1000
@@ -58,12 +63,7 @@ class GroupCoordinator:
     def __init__(
         self, *, config: BrokerConfig, store: GroupStore, clock: Clock, random: Random
     ) -> None:
-        self.limits = GroupLimits(
-            session_timeout_ms_min=config.group_min_session_timeout_ms,
-            session_timeout_ms_max=config.group_max_session_timeout_ms,
-            members_max=config.group_max_size,
-            initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
-        )
+        self.config = config
         self.store = store
         self.clock = clock
         self.random = random
@@ -113,13 +113,10 @@ class GroupCoordinator:
         self.groups[group.group_id] = group
         self.partitions[group.group_id] = partition
 
-    def add_loaded_groups(self, partition: int, groups: Iterable[LoadedGroup]) -> None:
-        """Add groups that were loaded from the log, and start the sessions of their members."""
-        now_ms = self.clock.now_ms()
-        for loaded in groups:
-            group = Group.restore(loaded.group_id, loaded.snapshot, loaded.offsets, now_ms)
-            self.add(group, partition)
-            self.apply(group, group_events.start_sessions)
+    def add_loaded_group(self, group: Group, partition: int) -> None:
+        """Add a group that was loaded from the log, and start the sessions of its members."""
+        self.add(group, partition)
+        self.apply(group, group_events.start_sessions)
 
     def drop_partition(self, partition: int) -> None:
         """Drop the groups of a partition that this broker no longer leads."""
@@ -129,7 +126,7 @@ class GroupCoordinator:
     def end(self, group: Group, code: ErrorCode) -> None:
         """Remove the group from memory, and answer its waiting requests with `code`."""
         del self.groups[group.group_id], self.partitions[group.group_id]
-        self.apply(group, lambda transition: group_events.end_group(transition, code))
+        self.apply(group, group_events.end_group, code)
         self.timers.cancel_all(group)
 
     async def stop(self) -> None:
@@ -148,11 +145,10 @@ class GroupCoordinator:
             group = self.find(group_id)
         except ApiError as error:
             return join_error_response(error.code, event.member_id)
-        limits = self.limits
         if not (
-            limits.session_timeout_ms_min
+            self.config.group_min_session_timeout_ms
             <= event.session_timeout_ms
-            <= limits.session_timeout_ms_max
+            <= self.config.group_max_session_timeout_ms
         ):
             return join_error_response(ErrorCode.INVALID_SESSION_TIMEOUT, event.member_id)
         if group is None:
@@ -160,9 +156,10 @@ class GroupCoordinator:
                 return join_error_response(ErrorCode.UNKNOWN_MEMBER_ID, event.member_id)
             group = self.find_or_create(group_id)
         name = event.client_id if event.instance_id is None else event.instance_id
-        with_id = event._replace(new_member_id=f"{name}-{self.random_id()}")
+        new_id = UUID(int=self.random.getrandbits(128), version=4)
+        with_id = event._replace(new_member_id=f"{name}-{new_id}")
         answer: JoinGroupResponse | asyncio.Future[JoinGroupResponse] = self.request_response(
-            group, lambda transition, ticket: group_events.handle_join(transition, with_id, ticket)
+            group, group_events.handle_join, with_id
         )
         return answer
 
@@ -180,7 +177,7 @@ class GroupCoordinator:
         if group is None:
             return SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
         answer: SyncGroupResponse | asyncio.Future[SyncGroupResponse] = self.request_response(
-            group, lambda transition, ticket: group_events.handle_sync(transition, event, ticket)
+            group, group_events.handle_sync, event
         )
         return answer
 
@@ -194,18 +191,13 @@ class GroupCoordinator:
             return ErrorCode.NONE if is_loading else error.code
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        return self.apply(
-            group,
-            lambda transition: group_events.handle_heartbeat(
-                transition, member_id, instance_id, generation
-            ),
-        )
+        return self.apply(group, group_events.handle_heartbeat, member_id, instance_id, generation)
 
     def restart_session(self, group: Group, member_id: str) -> None:
         """Restart the session of a member after a request other than a heartbeat."""
         member = group.members.get(member_id)
         if member is not None:
-            self.apply(group, lambda transition: transition.restart_session(member))
+            self.apply(group, GroupTransition.restart_session, member)
 
     def leave(self, group_id: str, members: Iterable[MemberIdentity]) -> list[ErrorCode]:
         """Return one error code per member. Raises ApiError if this broker does not coordinate the group."""
@@ -261,21 +253,27 @@ class GroupCoordinator:
 
     # ---- events and effects
 
-    def apply(self, group: Group, event: Callable[[GroupTransition], R]) -> R:
+    def apply(
+        self,
+        group: Group,
+        event: Callable[Concatenate[GroupTransition, P], R],
+        *arguments: P.args,
+        **options: P.kwargs,
+    ) -> R:
         """Run one event function on the group and execute its effects."""
-        transition = GroupTransition(group, self.limits, self.clock.now_ms())
-        result = event(transition)
+        transition = GroupTransition(group, self.config, self.clock.now_ms())
+        result = event(transition, *arguments, **options)
         self.execute_effects(transition)
         return result
 
     def request_response(
-        self, group: Group, event: Callable[[GroupTransition, Ticket], None]
+        self, group: Group, event: Callable[[GroupTransition, E, Ticket], None], request: E
     ) -> Any:
         """Run an event function that answers a ticket. Return the response or a future of it."""
         self.last_ticket += 1
         ticket = Ticket(self.last_ticket)
         future = self.waiting[ticket] = asyncio.get_running_loop().create_future()
-        self.apply(group, lambda transition: event(transition, ticket))
+        self.apply(group, event, request, ticket)
         return future.result() if future.done() else future
 
     def execute_effects(self, transition: GroupTransition) -> None:
@@ -283,7 +281,7 @@ class GroupCoordinator:
         for effect in transition.effects:
             if isinstance(effect, SetTimer):
                 self.timers.set(group, effect.timer, effect.delay_ms / 1000)
-            elif isinstance(effect, (AnswerJoin, AnswerSync)):
+            elif isinstance(effect, Answer):
                 future = self.waiting.pop(effect.ticket)
                 if not future.done():  # it is cancelled when the client disconnects
                     future.set_result(effect.response)
@@ -297,26 +295,26 @@ class GroupCoordinator:
             )
 
     def expire_timer(self, group: Group, timer: Timer) -> None:
-        self.apply(group, lambda transition: group_events.expire_timer(transition, timer))
+        self.apply(group, group_events.expire_timer, timer)
 
     def store_group(self, group: Group, store: StoreGroup) -> None:
-        record = group_metadata_record(store.snapshot)
+        record = group_metadata_record(group.group_id, store.snapshot)
         try:
-            replicated = self.store.append(group.group_id, [record])
+            appended = self.store.begin_append(group.group_id, [record])
         except ApiError as error:
             # Deferred, since the effects of the current event are not all executed yet.
             asyncio.get_running_loop().call_soon(self.finish_store, group, store, error)
         else:
             name = f"store-group-{group.group_id}"
-            self.tasks.start(name, self.wait_until_replicated(group, store, replicated))
+            self.tasks.start(name, self.wait_until_replicated(group, store, appended))
 
     async def wait_until_replicated(
-        self, group: Group, store: StoreGroup, replicated: Awaitable[int]
+        self, group: Group, store: StoreGroup, appended: AppendResult
     ) -> None:
         # Stays set on an unexpected exception, so that the members get an error instead of waiting.
         error: ApiError | None = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
         try:
-            await replicated
+            await self.store.wait_for(appended)
             error = None
         except ApiError as api_error:
             error = api_error
@@ -328,9 +326,7 @@ class GroupCoordinator:
             return
         code = ErrorCode.NONE
         if error is not None:
+            error = translate_error(error, GROUP_ERROR_CODES)
             code = error.code
             logger.warning("cannot store group=%s error=%s", group.group_id, error)
-        self.apply(group, lambda transition: group_events.finish_store(transition, store, code))
-
-    def random_id(self) -> UUID:
-        return UUID(int=self.random.getrandbits(128), version=4)
+        self.apply(group, group_events.finish_store, store, code)

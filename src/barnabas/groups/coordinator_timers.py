@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from barnabas.groups.group import Group
 from barnabas.groups.group_transition import Timer
 
@@ -61,11 +63,8 @@ class Timers:
             deadline.handle.cancel()
 
 
-class TimerDeadline:
+class TimerDeadline(Struct, eq=False):
     """The deadline of a timer, in loop time, and its scheduled check, which is never later than the deadline."""
 
-    __slots__ = ("at", "handle")
-
-    def __init__(self, at: float, handle: asyncio.TimerHandle) -> None:
-        self.at = at
-        self.handle = handle
+    at: float
+    handle: asyncio.TimerHandle

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 
 from barnabas.errors import ApiError
 from barnabas.groups.coordinator import GroupCoordinator
 from barnabas.groups.group import Group, GroupState
-from barnabas.groups.store import GroupStore
 from barnabas.model import TopicPartition
 from barnabas.tasks import Turns
 from barnabas.wire.consumer_protocol import PROTOCOL_TYPE
@@ -34,7 +33,8 @@ def expired_offsets(group: Group, now_ms: int, retention_ms: int) -> list[TopicP
     if group.protocol_type is None:
         return group.offsets.expired(now_ms, retention_ms)
     if group.state is GroupState.EMPTY:
-        return group.offsets.expired(now_ms, retention_ms, since_ms=group.empty_since_ms)
+        # The state began when the last member left.
+        return group.offsets.expired(now_ms, retention_ms, since_ms=group.state_since_ms)
     topics = group.topics
     is_known = group.protocol_type == PROTOCOL_TYPE and topics is not None
     if group.state is GroupState.STABLE and is_known:
@@ -42,26 +42,24 @@ def expired_offsets(group: Group, now_ms: int, retention_ms: int) -> list[TopicP
     return []
 
 
-async def expire_periodically(coordinator: GroupCoordinator, store: GroupStore) -> None:
+async def expire_periodically(coordinator: GroupCoordinator) -> None:
     """Delete expired offsets every offsets.retention.check.interval.ms, until cancelled."""
-    period_s = min(store.config.offsets_retention_check_interval_ms / 1000, DAY_SECONDS)
+    period_s = min(coordinator.config.offsets_retention_check_interval_ms / 1000, DAY_SECONDS)
     while True:
         await asyncio.sleep(period_s)
         try:
-            await expire_once(coordinator, store)
+            await expire_once(coordinator)
         except Exception:
             logger.exception("cannot delete expired offsets")
 
 
-async def expire_once(coordinator: GroupCoordinator, store: GroupStore) -> None:
-    retention_ms = store.config.offsets_retention_minutes * MINUTE_MS
-    now_ms = store.clock.now_ms()
-    turns = Turns()
+async def expire_once(coordinator: GroupCoordinator) -> None:
+    retention_ms = coordinator.config.offsets_retention_minutes * MINUTE_MS
+    now_ms = coordinator.clock.now_ms()
     deleted = 0
-    for group in list(coordinator.groups.values()):
-        await turns.leave()
+    async for group in coordinated_groups(coordinator):
         # A pending member is about to join, so the empty group must not be deleted.
-        if is_coordinated_here(coordinator, store, group) and not group.pending_members:
+        if not group.pending_members:
             expired = expired_offsets(group, now_ms, retention_ms)
             deleted += try_delete_offsets(coordinator, group, expired)
     if deleted:
@@ -69,24 +67,26 @@ async def expire_once(coordinator: GroupCoordinator, store: GroupStore) -> None:
 
 
 async def delete_offsets_of_partitions(
-    coordinator: GroupCoordinator, store: GroupStore, partitions: Collection[TopicPartition]
+    coordinator: GroupCoordinator, partitions: Collection[TopicPartition]
 ) -> None:
     """Delete the committed offsets of deleted partitions from all groups."""
-    turns = Turns()
     deleted = 0
-    for group in list(coordinator.groups.values()):
-        await turns.leave()
-        if is_coordinated_here(coordinator, store, group) and (
-            found := group.offsets.among(partitions)
-        ):
+    async for group in coordinated_groups(coordinator):
+        if found := group.offsets.among(partitions):
             deleted += try_delete_offsets(coordinator, group, found)
     if deleted:
         logger.info("removed offsets=%d of deleted partitions=%d", deleted, len(partitions))
 
 
-def is_coordinated_here(coordinator: GroupCoordinator, store: GroupStore, group: Group) -> bool:
-    is_known = coordinator.groups.get(group.group_id) is group
-    return is_known and store.is_led(store.partition_for(group.group_id))
+async def coordinated_groups(coordinator: GroupCoordinator) -> AsyncIterator[Group]:
+    """Iterate over the groups of this broker. Yields to other tasks, which may drop groups meanwhile."""
+    store = coordinator.store
+    turns = Turns()
+    for group_id, group in list(coordinator.groups.items()):
+        await turns.leave()
+        is_known = coordinator.groups.get(group_id) is group
+        if is_known and store.is_led(store.partition_for(group_id)):
+            yield group
 
 
 def try_delete_offsets(

@@ -25,7 +25,7 @@ from msgspec import Struct, field
 
 from barnabas.errors import ErrorCode, RemoteWireError
 from barnabas.groups.offsets import GroupOffsets
-from barnabas.groups.records import GroupSnapshot, MemberSnapshot
+from barnabas.groups.records import GroupMetadataValue, MemberSnapshot
 from barnabas.wire.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 
 Ticket = NewType("Ticket", int)
@@ -131,7 +131,7 @@ class Group(Struct, kw_only=True, eq=False):
 
     @classmethod
     def restore(
-        cls, group_id: str, snapshot: GroupSnapshot | None, offsets: GroupOffsets, now_ms: int
+        cls, group_id: str, snapshot: GroupMetadataValue | None, offsets: GroupOffsets, now_ms: int
     ) -> Self:
         """Return the group as stored in the log. A group without a snapshot has never had members."""
         if snapshot is None:
@@ -151,11 +151,10 @@ class Group(Struct, kw_only=True, eq=False):
         group.topics = group.decode_topics()
         return group
 
-    def snapshot(self, assignments: Mapping[str, bytes] | None = None) -> GroupSnapshot:
+    def snapshot(self, assignments: Mapping[str, bytes] | None = None) -> GroupMetadataValue:
         """Return the state to store. `assignments` by member id override those of the members."""
         overrides = assignments or {}
-        return GroupSnapshot(
-            group_id=self.group_id,
+        return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
             protocol=self.protocol,
@@ -292,11 +291,6 @@ class Group(Struct, kw_only=True, eq=False):
     def is_subscribed_to(self, topic: str) -> bool:
         """Return True also if the subscription is unknown, so that no offset in use is deleted."""
         return self.topics is None or topic in self.topics
-
-    @property
-    def empty_since_ms(self) -> int:
-        """Time when the last member left. The group must be Empty."""
-        return self.state_since_ms
 
     # ---- validation of requests
 

@@ -7,17 +7,15 @@ same event or by a later one of the same group. Checks are in Kafka's order, whi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from typing import NamedTuple
 
 from barnabas.errors import ErrorCode
 from barnabas.groups.group import AssignmentProtocol, GroupMember, GroupState, Ticket
 from barnabas.groups.group_transition import (
     SYNC_TIMER,
-    AnswerSync,
     AssignmentPurpose,
-    EmptyGroupPurpose,
     GroupTransition,
-    PreviousMember,
     StaticRejoinPurpose,
     StoreGroup,
     Timer,
@@ -112,7 +110,7 @@ def has_room_for(transition: GroupTransition, member_id: str) -> bool:
 
     During a rebalance only members that have joined count. If the limit was lowered, the last to join are rejected.
     """
-    group, members_max = transition.group, transition.limits.members_max
+    group, members_max = transition.group, transition.config.group_max_size
     if group.state in (GroupState.EMPTY, GroupState.DEAD):
         return True
     member = group.members.get(member_id)
@@ -172,7 +170,7 @@ def rejoin(
     if (group.state is GroupState.COMPLETING_REBALANCE and is_unchanged) or (
         group.state is GroupState.STABLE and is_unchanged and not is_leader
     ):
-        transition.answer_join(ticket, join_response(group, member))
+        transition.answer(ticket, join_response(group, member))
     else:
         update_member(transition, member, event, ticket)
         ensure_rebalance(transition, f"member {member.member_id} rejoins: {event.reason}")
@@ -200,9 +198,7 @@ def replace_static_member(
     group = transition.group
     leader_before = group.leader
     member = group.members[group.static_members[instance_id]]
-    previous = PreviousMember(
-        member.member_id, member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms
-    )
+    previous = copy(member)
     transition.reject_join(group.pop_join(member), ErrorCode.FENCED_INSTANCE_ID, previous.member_id)
     transition.answer_sync(member, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
     transition.cancel_timer(session_timer(previous.member_id))
@@ -234,22 +230,24 @@ def replace_static_member(
 def handle_sync(transition: GroupTransition, event: SyncEvent, ticket: Ticket) -> None:
     group = transition.group
     code = group.generation_error(event.member_id, event.instance_id, event.generation)
+    if code is ErrorCode.NONE:
+        if event.protocol_type not in (None, group.protocol_type) or event.protocol not in (
+            None,
+            group.protocol,
+        ):
+            code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        elif group.state is GroupState.PREPARING_REBALANCE:
+            code = ErrorCode.REBALANCE_IN_PROGRESS
     if code is not ErrorCode.NONE:
-        transition.reject_sync(ticket, code)
-    elif event.protocol_type not in (None, group.protocol_type) or event.protocol not in (
-        None,
-        group.protocol,
-    ):
-        transition.reject_sync(ticket, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    elif group.state is GroupState.PREPARING_REBALANCE:
-        transition.reject_sync(ticket, ErrorCode.REBALANCE_IN_PROGRESS)
-    elif group.state is GroupState.STABLE:
-        member = group.members[event.member_id]
+        transition.answer(ticket, SyncGroupResponse(error_code=code))
+        return
+    member = group.members[event.member_id]
+    if group.state is GroupState.STABLE:
         mark_synced(transition, member)
-        transition.effects.append(AnswerSync(ticket, sync_response(group, member)))
+        transition.answer(ticket, sync_response(group, member))
         transition.restart_session(member)
     else:
-        wait_for_assignment(transition, group.members[event.member_id], event, ticket)
+        wait_for_assignment(transition, member, event, ticket)
 
 
 def wait_for_assignment(
@@ -330,7 +328,11 @@ def expire_timer(transition: GroupTransition, timer: Timer) -> None:
 
 
 def expire_session(transition: GroupTransition, member: GroupMember) -> None:
-    """Remove the member, unless it waits for a response, which restarts its session. A new member is always removed."""
+    """Remove the member, unless it waits for a response, which restarts its session. A new member is always removed.
+
+    The reason is logged only if this starts a rebalance. A new member, whose timer is longer than its session timeout,
+    exists only during a rebalance.
+    """
     if member.is_new or (member.join is None and member.sync is None):
         remove_member(
             transition,
@@ -362,8 +364,6 @@ def finish_store(transition: GroupTransition, store: StoreGroup, code: ErrorCode
         finish_assignment(transition, purpose, code)
     elif isinstance(purpose, StaticRejoinPurpose):
         finish_static_rejoin(transition, purpose, code)
-    else:
-        assert isinstance(purpose, EmptyGroupPurpose)
 
 
 def finish_assignment(
@@ -410,7 +410,7 @@ def finish_static_rejoin(
         # An older client that is named as leader would send an assignment, which a stable group does not accept.
         # Name the previous leader, so that it acts as an ordinary member.
         answer = join_response(group, member, leader=purpose.leader_before)
-    transition.answer_join(ticket, answer)
+    transition.answer(ticket, answer)
     transition.restart_session(member)
 
 
@@ -434,8 +434,9 @@ def revert_static_member(
 def start_sessions(transition: GroupTransition) -> None:
     """Start the sessions of a group that was loaded from the log. Rebalance if it exceeds group.max.size."""
     group = transition.group
-    if len(group.members) > transition.limits.members_max:
-        start_rebalance(transition, f"more than {transition.limits.members_max} members")
+    members_max = transition.config.group_max_size
+    if len(group.members) > members_max:
+        start_rebalance(transition, f"more than {members_max} members")
     for member in group.members.values():
         transition.restart_session(member)
 

@@ -3,9 +3,9 @@
 The coordinator passes a GroupTransition to an event function (group_events.py). The function changes the group and adds
 effects in the order in which the coordinator must execute them. Nothing here waits, sends or reads a clock.
 
-    AnswerJoin, AnswerSync    answer a waiting request
-    SetTimer, CancelTimer     a session timer per member, and one join and one sync timer; SetTimer replaces the delay
-    StoreGroup                append to __consumer_offsets; the coordinator then calls `group_events.finish_store`
+    Answer                   answer a waiting JoinGroup or SyncGroup request
+    SetTimer, CancelTimer    a session timer per member, and one join and one sync timer; SetTimer replaces the delay
+    StoreGroup               append to __consumer_offsets; the coordinator then calls `group_events.finish_store`
 """
 
 from __future__ import annotations
@@ -16,16 +16,10 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
+from barnabas.config import BrokerConfig
 from barnabas.errors import ErrorCode
-from barnabas.groups.group import (
-    VALID_PREVIOUS_STATES,
-    AssignmentProtocol,
-    Group,
-    GroupMember,
-    GroupState,
-    Ticket,
-)
-from barnabas.groups.records import GroupSnapshot
+from barnabas.groups.group import VALID_PREVIOUS_STATES, Group, GroupMember, GroupState, Ticket
+from barnabas.groups.records import GroupMetadataValue
 from barnabas.wire.messages.join_group import JoinGroupResponse
 from barnabas.wire.messages.sync_group import SyncGroupResponse
 
@@ -58,47 +52,33 @@ class AssignmentPurpose(NamedTuple):
 
 
 class StaticRejoinPurpose(NamedTuple):
-    """Store the new member id of a static member that rejoined a stable group. Its join is answered then."""
+    """Store the new member id of a static member that rejoined a stable group. Its join is answered then.
+
+    `previous` is a copy of the member before it rejoined. It is restored if its new member id cannot be stored.
+    """
 
     generation: int
     instance_id: str
     member_id: str
     leader_before: str | None
     supports_skip_assignment: bool
-    previous: PreviousMember
-
-
-class PreviousMember(NamedTuple):
-    """State of a static member before it rejoined. Restored if its new member id cannot be stored."""
-
-    member_id: str
-    protocols: tuple[AssignmentProtocol, ...]
-    rebalance_timeout_ms: int
-    session_timeout_ms: int
-
-
-class EmptyGroupPurpose(NamedTuple):
-    """Store that the last member left. A failure is ignored.
-
-    The next coordinator would then load the previous generation, whose members time out.
-    """
+    previous: GroupMember
 
 
 class StoreGroup(NamedTuple):
-    """Store the snapshot. `purpose` determines what follows."""
+    """Store the snapshot. `purpose` determines what follows; None stores that the last member left.
 
-    snapshot: GroupSnapshot
-    purpose: AssignmentPurpose | StaticRejoinPurpose | EmptyGroupPurpose
+    A failure to store an empty group is ignored. The next coordinator would then load the previous generation, whose
+    members time out.
+    """
+
+    snapshot: GroupMetadataValue
+    purpose: AssignmentPurpose | StaticRejoinPurpose | None
 
 
-class AnswerJoin(NamedTuple):
+class Answer(NamedTuple):
     ticket: Ticket
-    response: JoinGroupResponse
-
-
-class AnswerSync(NamedTuple):
-    ticket: Ticket
-    response: SyncGroupResponse
+    response: JoinGroupResponse | SyncGroupResponse
 
 
 class SetTimer(NamedTuple):
@@ -110,23 +90,14 @@ class CancelTimer(NamedTuple):
     timer: Timer
 
 
-Effect = AnswerJoin | AnswerSync | SetTimer | CancelTimer | StoreGroup
-
-
-class GroupLimits(Struct, frozen=True, kw_only=True):
-    """Broker settings that apply to all groups. Times in ms."""
-
-    session_timeout_ms_min: int
-    session_timeout_ms_max: int
-    members_max: int
-    initial_rebalance_delay_ms: int
+Effect = Answer | SetTimer | CancelTimer | StoreGroup
 
 
 class GroupTransition(Struct, eq=False):
     """An event for one group at `now_ms`, with the effects that it has."""
 
     group: Group
-    limits: GroupLimits
+    config: BrokerConfig
     now_ms: int
     effects: list[Effect] = field(default_factory=list)
     log_events: list[tuple[str, str]] = field(default_factory=list)
@@ -149,24 +120,21 @@ class GroupTransition(Struct, eq=False):
 
     # ---- answers
 
-    def answer_join(self, ticket: Ticket | None, response: JoinGroupResponse) -> None:
-        """Answer the join request. Does nothing if `ticket` is None."""
+    def answer(
+        self, ticket: Ticket | None, response: JoinGroupResponse | SyncGroupResponse
+    ) -> None:
+        """Answer the request. Does nothing if `ticket` is None."""
         if ticket is not None:
-            self.effects.append(AnswerJoin(ticket, response))
+            self.effects.append(Answer(ticket, response))
 
     def reject_join(self, ticket: Ticket | None, code: ErrorCode, member_id: str = "") -> None:
-        self.answer_join(ticket, join_error_response(code, member_id))
+        self.answer(ticket, join_error_response(code, member_id))
 
     def answer_sync(self, member: GroupMember, response: SyncGroupResponse) -> bool:
         """Answer the waiting SyncGroup of the member. Return whether there was one."""
         ticket, member.sync = member.sync, None
-        if ticket is not None:
-            self.effects.append(AnswerSync(ticket, response))
+        self.answer(ticket, response)
         return ticket is not None
-
-    def reject_sync(self, ticket: Ticket | None, code: ErrorCode) -> None:
-        if ticket is not None:
-            self.effects.append(AnswerSync(ticket, SyncGroupResponse(error_code=code)))
 
 
 def session_timer(member_id: str) -> Timer:

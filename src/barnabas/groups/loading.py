@@ -1,6 +1,6 @@
 """Loads groups from a partition of `__consumer_offsets` when this broker becomes its leader.
 
-    leader            ─► reads the log from start to end, keeps the last record of each key ─► add_loaded_groups
+    leader            ─► reads the log from start to end, keeps the last record of each key ─► add_loaded_group
     no longer leader  ─► drop_partition; a load in progress is abandoned
 
 A background task loads one partition at a time. Files are read in a thread. Records are decoded on the event loop, in
@@ -14,16 +14,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from random import Random
-from typing import NamedTuple, Protocol
+
+from msgspec import Struct
 
 from barnabas.errors import CorruptBatch, RemoteWireError, StorageError
+from barnabas.groups.coordinator import GroupCoordinator
+from barnabas.groups.group import Group
 from barnabas.groups.offsets import GroupOffsets
 from barnabas.groups.records import (
     GroupMetadataKey,
-    GroupSnapshot,
+    GroupMetadataValue,
     is_commit_marker,
     read_group,
     read_key,
@@ -45,22 +49,6 @@ RECORDS_PER_YIELD = 500
 """Records to process before other tasks run. `Turns` yields earlier if they take longer than a few milliseconds."""
 REPAIR_ATTEMPTS = 30
 REPAIR_RETRY_SECONDS = 1.0
-
-
-class LoadedGroup(NamedTuple):
-    """A group as stored in the log. A group without a snapshot has never had members."""
-
-    group_id: str
-    snapshot: GroupSnapshot | None
-    offsets: GroupOffsets
-
-
-class LoadedGroupReceiver(Protocol):
-    """The part of GroupCoordinator that the loader uses."""
-
-    def add_loaded_groups(self, partition: int, groups: Iterable[LoadedGroup]) -> None: ...
-
-    def drop_partition(self, partition: int) -> None: ...
 
 
 class LatestRecords:
@@ -101,8 +89,8 @@ class DecodedGroups:
     """Groups decoded from the last value of each key."""
 
     def __init__(self) -> None:
-        self.snapshots: dict[str, GroupSnapshot] = {}
-        self.offsets: dict[str, GroupOffsets] = {}
+        self.snapshots: dict[str, GroupMetadataValue] = {}
+        self.offsets: defaultdict[str, GroupOffsets] = defaultdict(GroupOffsets)
         self.topics: dict[str, str] = {}
         """One string object per topic name, which all groups share."""
 
@@ -110,38 +98,30 @@ class DecodedGroups:
         """Raises RemoteWireError if the record cannot be decoded."""
         found = read_key(key)
         if isinstance(found, GroupMetadataKey):
-            self.snapshots[found.group_id] = read_group(found.group_id, value)
+            self.snapshots[found.group_id] = read_group(value)
         elif found is not None:
             group_id, topic, index = found
-            offsets = self.offsets.get(group_id)
-            if offsets is None:
-                offsets = self.offsets[group_id] = GroupOffsets()
             partition = TopicPartition(self.topics.setdefault(topic, topic), index)
-            offsets.load(partition, read_offset(value), log_offset)
+            self.offsets[group_id].load(partition, read_offset(value), log_offset)
         else:
             raise RemoteWireError("unknown key version")
 
-    def all(self) -> Iterator[LoadedGroup]:
+    def all(self, now_ms: int) -> Iterator[Group]:
         for group_id in self.snapshots | self.offsets:
-            offsets = self.offsets.get(group_id)
-            yield LoadedGroup(
-                group_id,
-                self.snapshots.get(group_id),
-                GroupOffsets() if offsets is None else offsets,
-            )
+            snapshot = self.snapshots.get(group_id)
+            yield Group.restore(group_id, snapshot, self.offsets[group_id], now_ms)
 
 
-class PartitionLoad:
+class PartitionLoad(Struct, eq=False):
     """One load of a partition. Compared by identity, to distinguish it from a later load of the same partition."""
 
-    def __init__(self, partition: Partition) -> None:
-        self.partition = partition
+    partition: Partition
 
 
 class GroupLoader:
     """Tracks the leadership of `__consumer_offsets` partitions, and loads their groups."""
 
-    def __init__(self, store: GroupStore, coordinator: LoadedGroupReceiver) -> None:
+    def __init__(self, store: GroupStore, coordinator: GroupCoordinator) -> None:
         self.store = store
         self.coordinator = coordinator
         self.replicas = store.replicas
@@ -198,11 +178,11 @@ class GroupLoader:
         found = await decode_groups(await self.read_records(load), partition)
         turns = Turns(RECORDS_PER_YIELD)
         groups = offsets = 0
-        for group in found.all():
+        for group in found.all(self.store.clock.now_ms()):
             await turns.leave()
             if not self.is_current(load):
                 return
-            self.coordinator.add_loaded_groups(partition.index, (group,))
+            self.coordinator.add_loaded_group(group, partition.index)
             groups += 1
             offsets += len(group.offsets)
         if self.is_current(load):
@@ -297,12 +277,7 @@ def add_record(
 
 
 def log_skipped_record(partition: Partition, offset: int, error: RemoteWireError) -> None:
-    logger.error(
-        "group record skipped partition=%s offset=%d error=%s",
-        partition,
-        offset,
-        error,
-    )
+    logger.error("group record skipped partition=%s offset=%d error=%s", partition, offset, error)
 
 
 async def read_slice(disk: Disk, found: LogRead) -> bytes | None:

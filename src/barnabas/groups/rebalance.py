@@ -18,7 +18,6 @@ from barnabas.groups.group import Group, GroupMember, GroupState, InitialDelay, 
 from barnabas.groups.group_transition import (
     JOIN_TIMER,
     SYNC_TIMER,
-    EmptyGroupPurpose,
     GroupTransition,
     StoreGroup,
     session_timer,
@@ -32,13 +31,14 @@ def start_rebalance(transition: GroupTransition, reason: str) -> None:
     group = transition.group
     if group.state is GroupState.COMPLETING_REBALANCE:
         send_assignments(transition, {}, ErrorCode.REBALANCE_IN_PROGRESS)
-    clear_unsynced(transition)
+    group.unsynced.clear()
+    transition.cancel_timer(SYNC_TIMER)
     group.is_storing = False
     was_empty = group.state is GroupState.EMPTY
     transition.log_events.append(("rebalance started", f"reason={reason}"))
     transition.move_to(GroupState.PREPARING_REBALANCE)
     if was_empty:
-        delay_ms = transition.limits.initial_rebalance_delay_ms
+        delay_ms = transition.config.group_initial_rebalance_delay_ms
         group.initial_delay = InitialDelay(delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
         transition.set_timer(JOIN_TIMER, delay_ms)
     else:
@@ -66,7 +66,7 @@ def expire_join_timer(transition: GroupTransition) -> None:
     delay = group.initial_delay
     if delay is not None and delay.remaining_ms and group.has_new_members:
         group.has_new_members = False
-        next_ms = min(transition.limits.initial_rebalance_delay_ms, delay.remaining_ms)
+        next_ms = min(transition.config.group_initial_rebalance_delay_ms, delay.remaining_ms)
         group.initial_delay = InitialDelay(next_ms, max(delay.remaining_ms - delay.delay_ms, 0))
         transition.set_timer(JOIN_TIMER, next_ms)
     else:
@@ -96,14 +96,14 @@ def complete_join(transition: GroupTransition) -> None:
         group.protocol = None
         group.topics = group.decode_topics()
         transition.move_to(GroupState.EMPTY)
-        transition.effects.append(StoreGroup(group.snapshot(), EmptyGroupPurpose()))
+        transition.effects.append(StoreGroup(group.snapshot(), None))
         transition.log_events.append(("group is empty", "members=0"))
         return
     group.protocol = group.choose_protocol()
     group.topics = group.decode_topics()
     transition.move_to(GroupState.COMPLETING_REBALANCE)
     for member in group.members.values():
-        transition.answer_join(group.pop_join(member), join_response(group, member))
+        transition.answer(group.pop_join(member), join_response(group, member))
         transition.restart_session(member)
         member.is_new = False
         group.unsynced[member.member_id] = None
@@ -172,11 +172,6 @@ def sync_response(group: Group, member: GroupMember) -> SyncGroupResponse:
     )
 
 
-def clear_unsynced(transition: GroupTransition) -> None:
-    transition.group.unsynced.clear()
-    transition.cancel_timer(SYNC_TIMER)
-
-
 def wait_for_join(transition: GroupTransition, member: GroupMember, ticket: Ticket) -> None:
     """Let the member wait for the end of the rebalance.
 
@@ -195,17 +190,13 @@ def remove_member(transition: GroupTransition, member: GroupMember, reason: str)
     transition.answer_sync(member, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
     group.remove(member.member_id)
     transition.cancel_timer(session_timer(member.member_id))
-    rebalance_without_member(transition, reason)
+    if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+        start_rebalance(transition, reason)
+    else:
+        try_complete_join(transition)
 
 
 def remove_pending(transition: GroupTransition, member_id: str) -> None:
     transition.group.remove(member_id)
     transition.cancel_timer(session_timer(member_id))
     try_complete_join(transition)
-
-
-def rebalance_without_member(transition: GroupTransition, reason: str) -> None:
-    if transition.group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-        start_rebalance(transition, reason)
-    else:
-        try_complete_join(transition)

@@ -70,25 +70,13 @@ class MemberSnapshot(NamedTuple):
 
 
 class GroupMetadataValue(NamedTuple):
-    """Encoded value of a group; the rest of the code uses `GroupSnapshot`."""
+    """A group after a rebalance, in the state that it entered at `current_state_timestamp` (ms)."""
 
     protocol_type: str
     generation: Int32
-    protocol: str | None
-    leader: str | None
-    current_state_timestamp: Annotated[Int64, Since(2)] = -1
-    members: tuple[MemberSnapshot, ...] = ()
-
-
-class GroupSnapshot(NamedTuple):
-    """A group after a rebalance, in the state that it entered at `current_state_timestamp` (ms)."""
-
-    group_id: str
-    protocol_type: str
-    generation: int
     protocol: str | None = None
     leader: str | None = None
-    current_state_timestamp: int = -1
+    current_state_timestamp: Annotated[Int64, Since(2)] = -1
     members: tuple[MemberSnapshot, ...] = ()
 
 
@@ -112,9 +100,8 @@ def offset_key(group_id: str, topic: str, partition: int) -> bytes:
     return encode_versioned(WRITTEN_OFFSET_KEY_VERSION, OffsetCommitKey(group_id, topic, partition))
 
 
-def group_metadata_record(snapshot: GroupSnapshot) -> KeyValue:
-    value = GroupMetadataValue(*snapshot[1:])
-    return group_key(snapshot.group_id), encode_versioned(WRITTEN_VALUE_VERSION, value)
+def group_metadata_record(group_id: str, value: GroupMetadataValue) -> KeyValue:
+    return group_key(group_id), encode_versioned(WRITTEN_VALUE_VERSION, value)
 
 
 def group_tombstone(group_id: str) -> KeyValue:
@@ -146,9 +133,9 @@ def read_offset(value: bytes) -> OffsetCommitValue:
     return decode_fields(OffsetCommitValue, read_value_version(value), value)
 
 
-def read_group(group_id: str, value: bytes) -> GroupSnapshot:
+def read_group(value: bytes) -> GroupMetadataValue:
     version = read_value_version(value)
-    read = decode_fields(GroupMetadataValue, version, value)
+    group = decode_fields(GroupMetadataValue, version, value)
     members = tuple(
         member._replace(
             # Version 0 has one timeout for both.
@@ -158,9 +145,9 @@ def read_group(group_id: str, value: bytes) -> GroupSnapshot:
             subscription=bytes(member.subscription),
             assignment=bytes(member.assignment),
         )
-        for member in read.members
+        for member in group.members
     )
-    return GroupSnapshot(group_id, *read._replace(members=members))
+    return group._replace(members=members)
 
 
 def is_commit_marker(key: bytes) -> bool:

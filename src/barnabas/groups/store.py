@@ -11,7 +11,7 @@ partition is the coordinator of the group. An append is complete when all in-syn
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import NamedTuple
 
 from barnabas.config import BrokerConfig
@@ -19,7 +19,6 @@ from barnabas.errors import ApiError, ErrorCode, StorageError
 from barnabas.groups.records import KeyValue
 from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
-from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.wire.compression import Compression
 from barnabas.wire.java_hash import java_string_hash
@@ -52,7 +51,7 @@ class AppendResult(NamedTuple):
     """Result of an append. `waits` is empty if it is complete at once, as on a leader without followers."""
 
     first_offset: int
-    waits: tuple[Awaitable[None], ...]
+    waits: list[Awaitable[None]]
 
 
 class GroupStore:
@@ -103,23 +102,29 @@ class GroupStore:
 
     # ---- appending
 
-    def append(self, group_id: str, records: Sequence[KeyValue]) -> Coroutine[None, None, int]:
-        """Append group metadata, and return a coroutine that waits for the replicas and returns the first offset.
-
-        The records are in the log when this returns, so appends are in the order of the calls. Raises ApiError with the
-        error code of a rebalance.
-        """
+    def begin_append(
+        self, group_id: str, records: Sequence[KeyValue], *, acks: int | None = None
+    ) -> AppendResult:
+        """Append without waiting for replicas. Raises ApiError with the error code of a produce request."""
+        acks = self.acks if acks is None else acks
+        partition = self.replicas.find(CONSUMER_OFFSETS, self.partition_for(group_id))
+        now_ms = self.clock.now_ms()
+        built = build_batch(
+            [Record(at, now_ms, key, value) for at, (key, value) in enumerate(records)],
+            compression=self.compression,
+        )
+        batch = memoryview(bytearray(built))
         try:
-            return self.wait_replicated(self.begin_append(group_id, records))
-        except ApiError as error:
-            raise translate_error(error, GROUP_ERROR_CODES) from error
-
-    async def wait_replicated(self, appended: AppendResult) -> int:
-        try:
-            await self.wait_for(appended)
-        except ApiError as error:
-            raise translate_error(error, GROUP_ERROR_CODES) from error
-        return appended.first_offset
+            info = partition.append(batch, read_header(batch), acks=acks, now_ms=now_ms)
+        except StorageError as error:
+            self.replicas.fail(partition, error)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        waits: list[Awaitable[None]] = []
+        if partition.is_held:
+            waits.append(asyncio.shield(self.replicas.flush(partition)))
+        if acks == ACKS_ALL and partition.log.watermark <= info.last_offset:
+            waits.append(partition.promise(info.last_offset + 1))
+        return AppendResult(info.first_offset, waits)
 
     async def wait_for(self, appended: AppendResult) -> None:
         """Wait until the replicas have the records.
@@ -134,39 +139,6 @@ class GroupStore:
         except TimeoutError:
             why = f"not replicated within offsets.commit.timeout.ms, {timeout_s:g} s"
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, why) from None
-
-    def begin_append(
-        self, group_id: str, records: Sequence[KeyValue], *, acks: int | None = None
-    ) -> AppendResult:
-        """Append without waiting for replicas. Raises ApiError with the error code of a produce request."""
-        acks = self.acks if acks is None else acks
-        partition = self.replicas.find(CONSUMER_OFFSETS, self.partition_for(group_id))
-        now_ms = self.clock.now_ms()
-        batch = memoryview(bytearray(self.batch_of(records, now_ms)))
-        try:
-            info = partition.append(batch, read_header(batch), acks=acks, now_ms=now_ms)
-        except StorageError as error:
-            self.replicas.fail(partition, error)
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        return AppendResult(
-            info.first_offset, self.replication_waits(partition, info.last_offset, acks)
-        )
-
-    def batch_of(self, records: Sequence[KeyValue], now_ms: int) -> bytes:
-        return build_batch(
-            [Record(at, now_ms, key, value) for at, (key, value) in enumerate(records)],
-            compression=self.compression,
-        )
-
-    def replication_waits(
-        self, partition: Partition, last_offset: int, acks: int
-    ) -> tuple[Awaitable[None], ...]:
-        waits: tuple[Awaitable[None], ...] = ()
-        if partition.is_held:
-            waits = (asyncio.shield(self.replicas.flush(partition)),)
-        if acks == ACKS_ALL and partition.log.watermark <= last_offset:
-            waits = (*waits, partition.promise(last_offset + 1))
-        return waits
 
 
 def translate_error(error: ApiError, codes: Mapping[ErrorCode, ErrorCode]) -> ApiError:

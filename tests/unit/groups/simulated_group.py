@@ -7,16 +7,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from barnabas.config import BrokerConfig
 from barnabas.errors import ErrorCode
 from barnabas.groups import group_events
 from barnabas.groups.group import AssignmentProtocol, Group, GroupState, Ticket
 from barnabas.groups.group_events import JoinEvent, SyncEvent
 from barnabas.groups.group_transition import (
     JOIN_TIMER,
-    AnswerJoin,
-    AnswerSync,
+    Answer,
     CancelTimer,
-    GroupLimits,
     GroupTransition,
     SetTimer,
     StoreGroup,
@@ -28,18 +27,8 @@ from barnabas.wire.messages.sync_group import SyncGroupResponse
 
 R = TypeVar("R")
 
-LIMITS = GroupLimits(
-    session_timeout_ms_min=6000,
-    session_timeout_ms_max=1_800_000,
-    members_max=100,
-    initial_rebalance_delay_ms=3000,
-)
-TWO_MEMBERS_MAX = GroupLimits(
-    session_timeout_ms_min=0,
-    session_timeout_ms_max=100_000,
-    members_max=2,
-    initial_rebalance_delay_ms=0,
-)
+CONFIG = BrokerConfig(group_max_size=100)
+TWO_MEMBERS_MAX = BrokerConfig(group_max_size=2, group_initial_rebalance_delay_ms=0)
 RANGE = (AssignmentProtocol("range", b"topics"),)
 STICKY_AND_RANGE = (AssignmentProtocol("sticky", b"s"), AssignmentProtocol("range", b"r"))
 SESSION_MS = 10_000
@@ -51,15 +40,16 @@ class SimulatedGroup:
     an error.
     """
 
-    def __init__(self, limits: GroupLimits = LIMITS, group: Group | None = None) -> None:
+    def __init__(self, config: BrokerConfig = CONFIG, group: Group | None = None) -> None:
         self.group = group or Group(group_id="readers")
-        self.limits = limits
+        self.config = config
         self.now_ms = 1000
         self.joins: dict[Ticket, JoinGroupResponse] = {}
         self.syncs: dict[Ticket, SyncGroupResponse] = {}
         self.tickets: set[Ticket] = set()
         self.timers: dict[Timer, int] = {}
         self.stores: list[StoreGroup] = []
+        self.log_events: list[tuple[str, str]] = []
 
     # ---- events
 
@@ -156,15 +146,16 @@ class SimulatedGroup:
         return ticket
 
     def run(self, event: Callable[[GroupTransition], R]) -> R:
-        turn = GroupTransition(self.group, self.limits, self.now_ms)
+        turn = GroupTransition(self.group, self.config, self.now_ms)
         result = event(turn)
+        self.log_events += turn.log_events
         for effect in turn.effects:
-            if isinstance(effect, AnswerJoin):
+            if isinstance(effect, Answer):
                 assert effect.ticket in self.open_tickets(), "answered twice"
-                self.joins[effect.ticket] = effect.response
-            elif isinstance(effect, AnswerSync):
-                assert effect.ticket in self.open_tickets(), "answered twice"
-                self.syncs[effect.ticket] = effect.response
+                if isinstance(effect.response, JoinGroupResponse):
+                    self.joins[effect.ticket] = effect.response
+                else:
+                    self.syncs[effect.ticket] = effect.response
             elif isinstance(effect, SetTimer):
                 self.timers[effect.timer] = effect.delay_ms
             elif isinstance(effect, CancelTimer):
@@ -174,11 +165,11 @@ class SimulatedGroup:
         return result
 
 
-def stable_group(*member_ids: str, limits: GroupLimits = LIMITS) -> SimulatedGroup:
+def stable_group(*member_ids: str, config: BrokerConfig = CONFIG) -> SimulatedGroup:
     """Group of these members in its first generation. The first member is the leader; ids with
     `static-…` are static members.
     """
-    simulated = SimulatedGroup(limits)
+    simulated = SimulatedGroup(config)
     for member_id in member_ids:
         instance = f"instance-{member_id}" if member_id.startswith("static-") else None
         simulated.join(new=member_id, instance=instance)

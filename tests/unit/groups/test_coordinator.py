@@ -5,7 +5,7 @@ appends.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Sequence
 from random import Random
 from typing import cast
 
@@ -18,10 +18,9 @@ from barnabas.groups.coordinator_timers import Timers
 from barnabas.groups.group import AssignmentProtocol, Group, GroupState
 from barnabas.groups.group_events import JoinEvent, SyncEvent
 from barnabas.groups.group_transition import JOIN_TIMER, SYNC_TIMER, Timer, session_timer
-from barnabas.groups.loading import LoadedGroup
 from barnabas.groups.offsets import GroupOffsets
-from barnabas.groups.records import GroupSnapshot, KeyValue, group_metadata_record
-from barnabas.groups.store import GroupStore, partition_of
+from barnabas.groups.records import KeyValue, group_metadata_record
+from barnabas.groups.store import AppendResult, GroupStore, partition_of
 from barnabas.wire.messages.join_group import JoinGroupResponse
 from barnabas.wire.messages.leave_group import MemberIdentity
 from barnabas.wire.messages.sync_group import SyncGroupResponse
@@ -57,17 +56,16 @@ class ListStore:
     def is_loading(self, partition: int) -> bool:
         return partition in self.loading
 
-    def append(self, group_id: str, records: Sequence[KeyValue]) -> Coroutine[None, None, int]:
+    def begin_append(self, group_id: str, records: Sequence[KeyValue]) -> AppendResult:
         if self.refusal is not None:
             raise ApiError(self.refusal)
         self.records += records
-        return self.replicated()
+        return AppendResult(0, [])
 
-    async def replicated(self) -> int:
+    async def wait_for(self, appended: AppendResult) -> None:
         await self.gate.wait()
         if self.is_broken:
             raise RuntimeError("unexpected failure")
-        return 0
 
 
 @pytest.fixture
@@ -134,7 +132,7 @@ async def test_member_joins_syncs_and_is_stored(
     synced = await sync(coordinator, joined)
     assert synced.assignment == b"all"
     group = coordinator.groups["g"]
-    assert store.records == [group_metadata_record(group.snapshot())]
+    assert store.records == [group_metadata_record("g", group.snapshot())]
     assert coordinator.heartbeat("g", joined.member_id, None, 1) is ErrorCode.NONE
 
 
@@ -248,7 +246,8 @@ async def test_group_is_dropped_and_loaded_with_its_partition(
     assert not coordinator.groups
     assert not coordinator.timers.running
     offsets = GroupOffsets()
-    coordinator.add_loaded_groups(store.partition_for("g"), [LoadedGroup("g", snapshot, offsets)])
+    group = Group.restore("g", snapshot, offsets, now_ms=0)
+    coordinator.add_loaded_group(group, store.partition_for("g"))
     assert coordinator.groups["g"].offsets is offsets
     assert coordinator.heartbeat("g", joined.member_id, None, 1) is ErrorCode.NONE
 
@@ -258,12 +257,10 @@ async def test_members_of_loaded_group_must_send_heartbeats(
 ) -> None:
     joined = await join(coordinator, join_request(session_ms=20))
     coordinator.groups["g"].members[joined.member_id].is_new = False
-    snapshot: GroupSnapshot = coordinator.groups["g"].snapshot()
+    snapshot = coordinator.groups["g"].snapshot()
     coordinator.drop_partition(store.partition_for("g"))
-    coordinator.add_loaded_groups(
-        store.partition_for("g"), [LoadedGroup("g", snapshot, GroupOffsets())]
-    )
-    group = coordinator.groups["g"]
+    group = Group.restore("g", snapshot, GroupOffsets(), now_ms=0)
+    coordinator.add_loaded_group(group, store.partition_for("g"))
     assert len(group.members) == 1
     await wait_until(lambda: group.state is GroupState.EMPTY)
 

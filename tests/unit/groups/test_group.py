@@ -12,7 +12,7 @@ from barnabas.groups.offsets import GroupOffsets
 from barnabas.groups.rebalance import start_rebalance
 from barnabas.wire.consumer_protocol import ConsumerSubscription, encode_subscription
 from tests.unit.groups.simulated_group import (
-    LIMITS,
+    CONFIG,
     SESSION_MS,
     TWO_MEMBERS_MAX,
     SimulatedGroup,
@@ -122,7 +122,7 @@ def test_unknown_subscription_counts_as_subscribed() -> None:
 
 
 def test_invalid_state_change_is_an_assertion_error() -> None:
-    simulated = SimulatedGroup(LIMITS)
+    simulated = SimulatedGroup(CONFIG)
     with pytest.raises(AssertionError):
         simulated.run(lambda turn: turn.move_to(STABLE))
     simulated.run(lambda turn: start_rebalance(turn, "test"))

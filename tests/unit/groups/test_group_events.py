@@ -193,7 +193,7 @@ def test_leader_that_misses_the_rebalance_is_replaced() -> None:
 
 
 def test_full_group_rejects_new_members() -> None:
-    simulated = stable_group("a", "b", limits=TWO_MEMBERS_MAX)
+    simulated = stable_group("a", "b", config=TWO_MEMBERS_MAX)
     ticket = simulated.join()
     assert simulated.join_code(ticket) is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert simulated.joins[ticket].member_id == ""
@@ -202,7 +202,7 @@ def test_full_group_rejects_new_members() -> None:
 
 def test_last_members_are_removed_if_group_is_too_large() -> None:
     simulated = stable_group("a", "b", "c")
-    simulated.limits = TWO_MEMBERS_MAX
+    simulated.config = TWO_MEMBERS_MAX
     simulated.join("a")
     simulated.join("c")
     ticket = simulated.join("b")
@@ -245,7 +245,7 @@ def test_assignment_is_stored_before_it_is_sent() -> None:
         ("a", b"one"),
         ("b", b"two"),
     ]
-    assert store.snapshot[:5] == ("readers", "consumer", 1, "range", "a")
+    assert store.snapshot[:4] == ("consumer", 1, "range", "a")
     simulated.finish_store()
     assert simulated.group.state is STABLE
     assert (simulated.syncs[a].assignment, simulated.syncs[b].assignment) == (b"one", b"two")
@@ -388,6 +388,21 @@ def test_expired_session_removes_member_and_starts_rebalance() -> None:
     assert simulated.joins[ticket].leader == "b"
 
 
+def test_reason_of_expired_session_names_its_timer() -> None:
+    """The timer of a new member is longer, until its first join response."""
+    simulated = SimulatedGroup()
+    simulated.join(new="a")
+    simulated.join(new="b")
+    assert simulated.timers[session_timer("b")] > SESSION_MS
+    simulated.expire(JOIN_TIMER)
+    simulated.expire(JOIN_TIMER)
+    simulated.sync("a")
+    assert simulated.timers[session_timer("b")] == SESSION_MS
+    simulated.expire_session("b")
+    reason = f"session of member b expired after {SESSION_MS} ms"
+    assert simulated.log_events[-1] == ("rebalance started", f"reason={reason}")
+
+
 def test_waiting_member_does_not_expire() -> None:
     simulated = stable_group("a", "b")
     joins = simulated.join("a")
@@ -410,7 +425,7 @@ def test_group_without_members_is_stored_empty() -> None:
     assert (simulated.group.state, simulated.group.generation) == (EMPTY, 2)
     assert not simulated.timers
     snapshot = simulated.finish_store(ErrorCode.NOT_COORDINATOR).snapshot
-    assert snapshot == ("readers", "consumer", 2, None, None, 77, ())
+    assert snapshot == ("consumer", 2, None, None, 77, ())
     assert simulated.group.state is EMPTY
     assert simulated.heartbeat("a") is ErrorCode.UNKNOWN_MEMBER_ID
     assert simulated.join_code(simulated.join("a")) is ErrorCode.UNKNOWN_MEMBER_ID

@@ -6,6 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from barnabas.config import BrokerConfig
 from barnabas.errors import ErrorCode
 from barnabas.groups.group import AssignmentProtocol, Group, GroupState, Ticket
 from barnabas.groups.group_events import end_group
@@ -13,7 +14,6 @@ from barnabas.groups.group_transition import (
     JOIN_TIMER,
     SYNC_TIMER,
     AssignmentPurpose,
-    GroupLimits,
     session_timer,
 )
 from tests.unit.groups.simulated_group import SimulatedGroup
@@ -40,12 +40,7 @@ class GroupModel(RuleBasedStateMachine):
     )
     def create(self, delay_ms: int, members_max: int, first: list[str | None]) -> None:
         self.simulated = SimulatedGroup(
-            GroupLimits(
-                session_timeout_ms_min=0,
-                session_timeout_ms_max=100_000,
-                members_max=members_max,
-                initial_rebalance_delay_ms=delay_ms,
-            )
+            BrokerConfig(group_max_size=members_max, group_initial_rebalance_delay_ms=delay_ms)
         )
         self.ids = ["nobody"]
         self.generation = 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from itertools import count
+from typing import cast
 
 import pytest
 from msgspec.structs import replace
@@ -12,15 +13,16 @@ from msgspec.structs import replace
 from barnabas.broker.log_cleaner import LogCleaner
 from barnabas.config import TopicConfig
 from barnabas.groups import loading as loading_module
+from barnabas.groups.coordinator import GroupCoordinator
+from barnabas.groups.group import Group
 from barnabas.groups.loading import (
     RECORDS_PER_YIELD,
     GroupLoader,
     LatestRecords,
-    LoadedGroup,
     PartitionLoad,
 )
 from barnabas.groups.records import (
-    GroupSnapshot,
+    GroupMetadataValue,
     KeyValue,
     OffsetCommitValue,
     group_metadata_record,
@@ -37,7 +39,7 @@ from tests.unit.replication.nodes import NOW_MS, TOPIC, FixedClock, Node, Nodes,
 COMPACT = replace(
     TopicConfig(), cleanup_policy=("compact",), segment_bytes=4000, file_delete_delay_ms=0
 )
-SNAPSHOT = GroupSnapshot("app", "consumer", 4, None, None, NOW_MS)
+SNAPSHOT = GroupMetadataValue("consumer", 4, None, None, NOW_MS)
 COMMIT = bytes.fromhex("00000001")
 ABORT = bytes.fromhex("00000000")
 UNKNOWN_KEY = bytes.fromhex("0009 0003 617070")
@@ -47,11 +49,11 @@ class FakeCoordinator:
     """Receives the loaded groups in place of the coordinator."""
 
     def __init__(self) -> None:
-        self.groups: dict[str, LoadedGroup] = {}
+        self.groups: dict[str, Group] = {}
         self.dropped: list[int] = []
 
-    def add_loaded_groups(self, partition: int, groups: Iterable[LoadedGroup]) -> None:
-        self.groups |= {group.group_id: group for group in groups}
+    def add_loaded_group(self, group: Group, partition: int) -> None:
+        self.groups[group.group_id] = group
 
     def drop_partition(self, partition: int) -> None:
         self.dropped.append(partition)
@@ -71,7 +73,7 @@ class LoadingBroker:
         self.coordinator = FakeCoordinator()
         node = self.node
         self.store = GroupStore(node.config, node.replicas, node.metadata, FixedClock())
-        self.loader = GroupLoader(self.store, self.coordinator)
+        self.loader = GroupLoader(self.store, cast(GroupCoordinator, self.coordinator))
         self.tasks = Tasks()
         self.epochs = count(1)
 
@@ -116,23 +118,23 @@ def commit(offset: int, partition: int = 0, group_id: str = "app") -> KeyValue:
 async def test_last_record_of_each_key_counts(loading: LoadingBroker) -> None:
     loading.append(commit(1), commit(1, partition=1))
     loading.append(commit(2), commit(9, group_id="other"))
-    loading.append(group_metadata_record(SNAPSHOT._replace(generation=3)))
-    loading.append(group_metadata_record(SNAPSHOT))
+    loading.append(group_metadata_record("app", SNAPSHOT._replace(generation=3)))
+    loading.append(group_metadata_record("app", SNAPSHOT))
     coordinator = await loading.load()
     assert coordinator.offsets() == {("orders", 0): 2, ("orders", 1): 1}
-    assert coordinator.groups["app"].snapshot == SNAPSHOT
+    assert coordinator.groups["app"].snapshot() == SNAPSHOT
     assert coordinator.offsets("other") == {("orders", 0): 9}
-    assert coordinator.groups["other"].snapshot is None
+    assert coordinator.groups["other"].protocol_type is None
 
 
 async def test_tombstones_remove_offsets_and_groups(loading: LoadingBroker) -> None:
-    loading.append(commit(1), commit(1, partition=1), group_metadata_record(SNAPSHOT))
+    loading.append(commit(1), commit(1, partition=1), group_metadata_record("app", SNAPSHOT))
     loading.append(commit(5, group_id="gone"))
     loading.append(offset_tombstone("app", "orders", 0), offset_tombstone("gone", "orders", 0))
     loading.append(group_tombstone("app"))
     coordinator = await loading.load()
     assert coordinator.offsets() == {("orders", 1): 1}
-    assert coordinator.groups["app"].snapshot is None
+    assert coordinator.groups["app"].protocol_type is None
     assert "gone" not in coordinator.groups
 
 
@@ -231,15 +233,15 @@ async def test_leadership_lost_during_loading_leaves_nothing(
 ) -> None:
     for number in range(3):
         loading.append(commit(number, group_id=f"group-{number}"))
-    seen: list[LoadedGroup] = []
+    seen: list[Group] = []
 
-    def take(partition: int, groups: Iterable[LoadedGroup]) -> None:
+    def take(group: Group, partition: int) -> None:
         """Lose the leadership after the first group."""
-        seen.extend(groups)
+        seen.append(group)
         loading.node.partition().stop_leading()
         loading.node.replicas.notify_leadership(loading.node.partition())
 
-    loading.coordinator.add_loaded_groups = take  # type: ignore[method-assign]
+    loading.coordinator.add_loaded_group = take  # type: ignore[method-assign]
     loading.listen()
     await loading.nodes.lead(1, epoch=next(loading.epochs))
     await eventually(lambda: bool(loading.coordinator.dropped))

@@ -11,7 +11,7 @@ from barnabas.config import BrokerConfig
 from barnabas.groups.coordinator import GroupCoordinator
 from barnabas.groups.loading import DecodedGroups
 from barnabas.groups.records import (
-    GroupSnapshot,
+    GroupMetadataValue,
     MemberSnapshot,
     OffsetCommitValue,
     group_metadata_record,
@@ -40,13 +40,14 @@ async def test_thousand_groups_take_less_than_10_mb() -> None:
         for number in range(GROUPS):
             name = f"group-{number}"
             member = MemberSnapshot(f"client-{number}", subscription=subscription)
-            snapshot = GroupSnapshot(name, "consumer", 1, "range", member.member_id, 0, (member,))
-            groups.add(*require_value(group_metadata_record(snapshot)), number)
+            snapshot = GroupMetadataValue("consumer", 1, "range", member.member_id, 0, (member,))
+            groups.add(*require_value(group_metadata_record(name, snapshot)), number)
             for partition in range(PARTITIONS):
                 offset = OffsetCommitValue(number, 0, "", 1_700_000_000_000)
                 groups.add(*require_value(offset_record(name, "orders", partition, offset)), number)
-        coordinator.add_loaded_groups(0, groups.all())
-        del groups
+        for group in groups.all(now_ms=0):
+            coordinator.add_loaded_group(group, 0)
+        del group, groups
         gc.collect()
         used, _ = tracemalloc.get_traced_memory()
     finally:

@@ -14,7 +14,7 @@ from kafka.protocol.old.types import Array, Bytes, Int16, Int32, Int64, Schema, 
 from barnabas.errors import RemoteWireError
 from barnabas.groups.records import (
     GroupMetadataKey,
-    GroupSnapshot,
+    GroupMetadataValue,
     MemberSnapshot,
     OffsetCommitKey,
     OffsetCommitValue,
@@ -63,8 +63,7 @@ GROUP_VALUE = bytes.fromhex(
     "00000002 0102"
     "00000001 ff"
 )
-GROUP = GroupSnapshot(
-    group_id="app",
+GROUP = GroupMetadataValue(
     protocol_type="consumer",
     generation=2,
     protocol="range",
@@ -101,15 +100,15 @@ def test_flexible_value_of_newer_broker_is_read() -> None:
 
 
 def test_group_uses_key_2_and_value_3() -> None:
-    assert group_metadata_record(GROUP) == (GROUP_KEY, GROUP_VALUE)
+    assert group_metadata_record("app", GROUP) == (GROUP_KEY, GROUP_VALUE)
     assert read_key(GROUP_KEY) == GroupMetadataKey("app")
-    assert read_group("app", GROUP_VALUE) == GROUP
+    assert read_group(GROUP_VALUE) == GROUP
 
 
 def test_empty_group_has_no_protocol_and_no_leader() -> None:
-    empty = GroupSnapshot("app", "consumer", 3, None, None, 1_700_000_000_000)
-    assert group_metadata_record(empty) == (GROUP_KEY, EMPTY_GROUP_VALUE)
-    assert read_group("app", EMPTY_GROUP_VALUE) == empty
+    empty = GroupMetadataValue("consumer", 3, None, None, 1_700_000_000_000)
+    assert group_metadata_record("app", empty) == (GROUP_KEY, EMPTY_GROUP_VALUE)
+    assert read_group(EMPTY_GROUP_VALUE) == empty
 
 
 def test_tombstones_have_the_key_of_the_record() -> None:
@@ -171,9 +170,8 @@ def test_group_values_of_another_library_are_read(version: int) -> None:
     values: list[Any] = ["consumer", 9, "range", "m-1"]
     values += [77] if version >= 2 else []
     values += [[fields]]
-    found = read_group("app", Int16.encode(version) + schema.encode(values))
-    assert found == GroupSnapshot(
-        group_id="app",
+    found = read_group(Int16.encode(version) + schema.encode(values))
+    assert found == GroupMetadataValue(
         protocol_type="consumer",
         generation=9,
         protocol="range",
@@ -212,9 +210,9 @@ def test_offset_record_round_trips(
 
 @settings(max_examples=50)
 @given(
+    group=STRINGS,
     snapshot=st.builds(
-        GroupSnapshot,
-        STRINGS,
+        GroupMetadataValue,
         STRINGS,
         INT32,
         st.none() | STRINGS,
@@ -234,20 +232,20 @@ def test_offset_record_round_trips(
             ),
             max_size=3,
         ).map(tuple),
-    )
+    ),
 )
-def test_group_record_round_trips(snapshot: GroupSnapshot) -> None:
-    key, written = group_metadata_record(snapshot)
+def test_group_record_round_trips(group: str, snapshot: GroupMetadataValue) -> None:
+    key, written = group_metadata_record(group, snapshot)
     assert written is not None
-    assert read_key(key) == GroupMetadataKey(snapshot.group_id)
-    assert read_group(snapshot.group_id, written) == snapshot
+    assert read_key(key) == GroupMetadataKey(group)
+    assert read_group(written) == snapshot
 
 
 @settings(max_examples=50)
 @given(data=st.binary(max_size=80), version=st.integers(0, 5))
 def test_random_bytes_raise_only_remote_wire_error(data: bytes, version: int) -> None:
     data = bytes((0, version)) + data
-    for read in (read_key, read_offset, lambda value: read_group("app", value)):
+    for read in (read_key, read_offset, read_group):
         try:
             read(data)
         except RemoteWireError:
@@ -259,7 +257,7 @@ def test_unknown_value_version_is_rejected(value: bytes) -> None:
     with pytest.raises(RemoteWireError):
         read_offset(value)
     with pytest.raises(RemoteWireError):
-        read_group("app", value)
+        read_group(value)
 
 
 def test_control_record_tells_commit_from_abort() -> None:

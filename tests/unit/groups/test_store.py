@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.groups.records import KeyValue
-from barnabas.groups.store import GroupStore, partition_of
+from barnabas.groups.store import GROUP_ERROR_CODES, GroupStore, partition_of, translate_error
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
 from barnabas.wire.compression import Compression
 from barnabas.wire.java_hash import java_string_hash
@@ -71,8 +71,8 @@ async def lead(node: Node, *, replicas: tuple[int, ...] = (1,), epoch: int = 0) 
 async def test_records_are_appended_to_partition_of_group(nodes: Nodes) -> None:
     await lead(nodes[1])
     store = store_of(nodes[1])
-    assert await store.append("app", RECORDS) == 0
-    assert await store.append("app", RECORDS) == 2
+    assert await append(store) == 0
+    assert await append(store) == 2
     (part,) = nodes[1].partition(topic=CONSUMER_OFFSETS).log.read(0, 1 << 20, 4).slices
     found = list(records(memoryview(part.file.read(part.position, part.size))))
     assert [(each.key, each.value) for each in found] == RECORDS
@@ -81,7 +81,7 @@ async def test_records_are_appended_to_partition_of_group(nodes: Nodes) -> None:
 async def test_records_use_configured_compression(nodes: Nodes) -> None:
     nodes[1].config = replace(nodes[1].config, offsets_topic_compression_codec=1)
     await lead(nodes[1])
-    await store_of(nodes[1]).append("app", RECORDS)
+    await append(store_of(nodes[1]))
     (part,) = nodes[1].partition(topic=CONSUMER_OFFSETS).log.read(0, 1 << 20, 2).slices
     batch = memoryview(part.file.read(part.position, part.size))
     assert read_header(batch).compression == Compression.GZIP
@@ -122,10 +122,17 @@ async def test_too_large_record_maps_to_unknown_server_error(nodes: Nodes) -> No
 async def test_required_acks_1_waits_for_no_replica(nodes: Nodes) -> None:
     await lead(nodes[1], replicas=(1, 2))
     nodes[1].config = replace(nodes[1].config, offsets_commit_required_acks=1)
-    assert await store_of(nodes[1]).append("app", RECORDS) == 0
+    assert await append(store_of(nodes[1])) == 0
+
+
+async def append(store: GroupStore) -> int:
+    appended = store.begin_append("app", RECORDS)
+    await store.wait_for(appended)
+    return appended.first_offset
 
 
 async def append_error(store: GroupStore) -> ErrorCode:
+    """Return the error code of a rebalance."""
     with pytest.raises(ApiError) as refused:
-        await store.append("app", RECORDS)
-    return refused.value.code
+        await append(store)
+    return translate_error(refused.value, GROUP_ERROR_CODES).code
