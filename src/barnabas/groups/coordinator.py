@@ -80,14 +80,17 @@ class GroupCoordinator:
 
     # ---- groups of this broker
 
-    def check(self, group_id: str, *, may_be_empty: bool = False) -> None:
-        """Raise ApiError unless this broker coordinates the group. `may_be_empty` allows the empty group id."""
+    def find(self, group_id: str, *, may_be_empty: bool = False) -> Group | None:
+        """Return the group, or None. Raises ApiError unless this broker coordinates it.
+
+        `may_be_empty` allows the empty group id.
+        """
         if not group_id and not may_be_empty:
             raise ApiError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
         if self.is_stopping:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is stopping")
         partition = self.store.partition_for(group_id)
-        if self.store.is_loading(partition):
+        if partition in self.store.loading:
             raise ApiError(
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"group {group_id!r} is being loaded"
             )
@@ -95,10 +98,6 @@ class GroupCoordinator:
             raise ApiError(
                 ErrorCode.NOT_COORDINATOR, f"this broker does not coordinate group {group_id!r}"
             )
-
-    def find(self, group_id: str, *, may_be_empty: bool = False) -> Group | None:
-        """Return the group, or None. Raises ApiError as `check` does."""
-        self.check(group_id, may_be_empty=may_be_empty)
         return self.groups.get(group_id)
 
     def find_or_create(self, group_id: str, *, may_be_empty: bool = False) -> Group:

@@ -32,7 +32,6 @@ from barnabas.groups.rebalance import (
     start_rebalance,
     sync_response,
     try_complete_join,
-    wait_for_join,
 )
 from barnabas.wire.messages.join_group import JoinGroupResponse
 from barnabas.wire.messages.sync_group import SyncGroupResponse
@@ -179,13 +178,20 @@ def rejoin(
 def update_member(
     transition: GroupTransition, member: GroupMember, event: JoinEvent, ticket: Ticket
 ) -> None:
-    transition.group.update_member(
+    """Update the member, and let it wait for the end of the rebalance.
+
+    An older waiting join of the member is rejected: its connection is most likely lost.
+    """
+    group = transition.group
+    group.update_member(
         member,
         event.protocols,
         rebalance_timeout_ms=event.rebalance_timeout_ms,
         session_timeout_ms=event.session_timeout_ms,
     )
-    wait_for_join(transition, member, ticket)
+    code = ErrorCode.REBALANCE_IN_PROGRESS
+    transition.reject_join(group.pop_join(member), code, member.member_id)
+    group.set_join(member, ticket)
 
 
 def replace_static_member(

@@ -249,7 +249,10 @@ class GroupLoader:
                 continue
             for record in decode_batch(view[at : at + header.size], header):
                 await turns.leave()
-                add_record(contents, record, header, partition)
+                try:
+                    contents.add(record, header)
+                except RemoteWireError as error:
+                    log_skipped_record(partition, record.offset, error)
             offset = max(offset, header.next_offset)
         return offset, is_damaged
 
@@ -265,15 +268,6 @@ async def decode_groups(contents: LatestRecords, partition: Partition) -> Decode
         except RemoteWireError as error:
             log_skipped_record(partition, log_offset, error)
     return groups
-
-
-def add_record(
-    contents: LatestRecords, record: Record, header: BatchHeader, partition: Partition
-) -> None:
-    try:
-        contents.add(record, header)
-    except RemoteWireError as error:
-        log_skipped_record(partition, record.offset, error)
 
 
 def log_skipped_record(partition: Partition, offset: int, error: RemoteWireError) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from barnabas.errors import ErrorCode
-from barnabas.groups.group import Group, GroupMember, GroupState, InitialDelay, Ticket
+from barnabas.groups.group import Group, GroupMember, GroupState, InitialDelay
 from barnabas.groups.group_transition import (
     JOIN_TIMER,
     SYNC_TIMER,
@@ -170,17 +170,6 @@ def sync_response(group: Group, member: GroupMember) -> SyncGroupResponse:
         protocol_name=group.protocol,
         assignment=member.assignment,
     )
-
-
-def wait_for_join(transition: GroupTransition, member: GroupMember, ticket: Ticket) -> None:
-    """Let the member wait for the end of the rebalance.
-
-    An older waiting join of the member is rejected: its connection is most likely lost.
-    """
-    transition.reject_join(
-        transition.group.pop_join(member), ErrorCode.REBALANCE_IN_PROGRESS, member.member_id
-    )
-    transition.group.set_join(member, ticket)
 
 
 def remove_member(transition: GroupTransition, member: GroupMember, reason: str) -> None:

@@ -97,9 +97,6 @@ class GroupStore:
             or not self.replicas.find(CONSUMER_OFFSETS, partition).followers
         )
 
-    def is_loading(self, partition: int) -> bool:
-        return partition in self.loading
-
     # ---- appending
 
     def begin_append(

@@ -42,16 +42,12 @@ class LoopThread:
         started.result()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start a coroutine on the loop."""
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the loop and return its result."""
         return self.submit(work).result()
 
     def call(self, work: Callable[[], T]) -> T:
-        """Run a plain function on the loop and return its result."""
-
         async def call() -> T:
             return work()
 

@@ -86,7 +86,6 @@ class StallMeter:
         return verdict
 
     def restart(self, now: float) -> None:
-        """Restart the measurement at `now`."""
         self.last_tick = now
         self.silent_s = 0.0
         self.is_stalled = self.is_stuck = False

@@ -22,7 +22,7 @@ async def embedded(path: str | None) -> AsyncIterator[Setup]:
         return await registry.connect(SESSION_TIMEOUT_MS)
 
     async def expire(session: RegistrySession) -> None:
-        await registry.expire(cast(EmbeddedSession, session))
+        await registry.end(cast(EmbeddedSession, session))
 
     yield Setup(registry=registry, connect=connect, expire=expire)
     await registry.close()

@@ -68,7 +68,7 @@ async def test_partition_led_after_open_is_loaded_at_once(node: Node) -> None:
 
 async def test_first_access_starts_loading(node: Node) -> None:
     await lead(node)
-    assert node.context.group_store.is_loading(0)
+    assert 0 in node.context.group_store.loading
     await eventually(lambda: node.context.group_store.is_led(0))
 
 
@@ -80,7 +80,7 @@ async def test_resigned_partition_is_not_loaded(node: Node) -> None:
     node.replicas.notify_leadership(partition)
     groups.open()
     assert not groups.tasks.running
-    assert not groups.store.is_loading(0)
+    assert 0 not in groups.store.loading
 
 
 async def test_offsets_of_deleted_topic_are_removed(node: Node) -> None:

@@ -49,7 +49,7 @@ class BrokerStand:
 
     def expire_sessions(self) -> bool:
         for session in list(self.registry.sessions.values()):
-            self.registry.expire(session)
+            self.registry.end(session)
             self.ended += 1
         return False
 

@@ -53,9 +53,6 @@ class ListStore:
     def is_led(self, partition: int) -> bool:
         return partition in self.led
 
-    def is_loading(self, partition: int) -> bool:
-        return partition in self.loading
-
     def begin_append(self, group_id: str, records: Sequence[KeyValue]) -> AppendResult:
         if self.refusal is not None:
             raise ApiError(self.refusal)

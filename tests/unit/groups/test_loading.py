@@ -93,9 +93,9 @@ class LoadingBroker:
         """Become leader in a new epoch and wait until the partition is loaded."""
         self.listen()
         await self.nodes.lead(1, epoch=next(self.epochs))
-        assert self.store.is_loading(0)
+        assert 0 in self.store.loading
         await eventually(lambda: self.store.is_led(0))
-        assert not self.store.is_loading(0)
+        assert 0 not in self.store.loading
         return self.coordinator
 
 
@@ -248,7 +248,7 @@ async def test_leadership_lost_during_loading_leaves_nothing(
     await eventually(lambda: not loading.loader.loads)
     assert len(seen) == 1
     assert not loading.store.is_led(0)
-    assert not loading.store.is_loading(0)
+    assert 0 not in loading.store.loading
 
 
 async def test_leadership_regained_during_loading_starts_over(
@@ -289,7 +289,7 @@ async def test_loading_yields_to_the_event_loop(loading: LoadingBroker) -> None:
         nonlocal turns
         while True:
             await asyncio.sleep(0)
-            turns += loading.store.is_loading(0)
+            turns += 0 in loading.store.loading
 
     loading.tasks.start("look", count_turns())
     coordinator = await loading.load()

@@ -110,19 +110,13 @@ class EmbeddedRegistry:
                 raise copy_failure(self.failure)
             if self.closed:
                 raise RegistryError("", "the registry is closed")
-            mailbox = self.mailboxes.get(loop)
-            if mailbox is None:
-                mailbox = self.mailboxes[loop] = Mailbox(loop, self.durable)
+            mailbox = self.mailboxes.setdefault(loop, Mailbox(loop, self.durable))
             # This transaction is not written: every later write of the session has a higher zxid.
             began = self.tree.apply([], session=0, now_ms=self.clock.now_ms())
             session_id = SESSION_ID_MARK | began.zxid
             session = EmbeddedSession(self, mailbox, session_id, session_timeout_ms)
             self.sessions[session_id] = session
         return session
-
-    def expire(self, session: EmbeddedSession) -> asyncio.Future[None]:
-        """Expire a session. The future is done when the deletion of its ephemeral nodes is durable."""
-        return self.end(session, notify=True)
 
     def abandon(self, session: EmbeddedSession) -> None:
         """Treat the client of a session as crashed: it gets no more events, and the session expires after its timeout.
@@ -187,7 +181,8 @@ class EmbeddedRegistry:
         self.send(transaction)
         return transaction
 
-    def end(self, session: EmbeddedSession, *, notify: bool) -> asyncio.Future[None]:
+    def end(self, session: EmbeddedSession, *, notify: bool = True) -> asyncio.Future[None]:
+        """End a session. The future is done when the deletion of its ephemeral nodes is durable."""
         with self.lock:
             if session.id in self.sessions:
                 self.finish(session, notify=notify)

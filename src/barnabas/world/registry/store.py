@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from barnabas.errors import OutOfSpace, StorageError
@@ -60,19 +60,13 @@ class Store:
         except OSError as error:
             why = f"cannot be created: {error.strerror}; choose another directory (--data, or barnabas.registry.dir)"
             raise StorageError(directory, why) from error
-        self.lock = acquire_lock(directory, "this registry")
-        try:
-            with sqlite_errors(self.path):
-                self.database = sqlite3.connect(self.path, isolation_level=None)
-        except StorageError:
-            release_lock(self.lock)
-            raise
-        try:
-            with sqlite_errors(self.path):
-                prepare_database(self.database, self.path)
-        except StorageError:
-            self.close()
-            raise
+        with ExitStack() as undo, sqlite_errors(self.path):
+            self.lock = acquire_lock(directory, "this registry")
+            undo.callback(release_lock, self.lock)
+            self.database = sqlite3.connect(self.path, isolation_level=None)
+            undo.callback(self.database.close)
+            prepare_database(self.database, self.path)
+            undo.pop_all()
 
     def load(self) -> Tree:
         with sqlite_errors(self.path):

@@ -104,7 +104,8 @@ class ZooKeeperRegistry:
         warning = asyncio.create_task(self.warn_of_waiting(session), name="warn of waiting")
         try:
             async with asyncio.timeout(self.connection_timeout_ms / 1000):
-                await session.start()
+                session.kazoo.start_async()
+                await session.ready.wait()
                 if self.create_chroot:
                     await session.create_root()
         except TimeoutError:
@@ -123,7 +124,6 @@ class ZooKeeperRegistry:
         return session
 
     async def warn_of_waiting(self, session: ZooKeeperSession) -> None:
-        """Log a warning if connecting takes longer than WARN_AFTER_S."""
         await asyncio.sleep(WARN_AFTER_S)
         logger.warning(
             "waiting for ZooKeeper hosts=%s reason=%s timeout_s=%g",
@@ -133,7 +133,6 @@ class ZooKeeperRegistry:
         )
 
     async def close(self) -> None:
-        """Close all sessions."""
         for session in list(self.sessions):
             await session.close()
 
@@ -455,10 +454,6 @@ class ZooKeeperSession:
         return RegistrySessionExpired("", f"session {self.id:#x} has ended")
 
     # ---- start and end
-
-    async def start(self) -> None:
-        self.kazoo.start_async()
-        await self.ready.wait()
 
     async def connect_failure(self) -> str:
         """Return the reason for the missing connection, as far as it is known."""
