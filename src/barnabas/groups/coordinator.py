@@ -203,19 +203,7 @@ class GroupCoordinator:
         group = self.find(group_id)
         if group is None:
             return [ErrorCode.UNKNOWN_MEMBER_ID for _ in members]
-
-        def leave_all(transition: GroupTransition) -> list[ErrorCode]:
-            return [
-                group_events.handle_leave(
-                    transition,
-                    each.member_id,
-                    each.group_instance_id,
-                    each.reason or group_events.NO_REASON,
-                )
-                for each in members
-            ]
-
-        return self.apply(group, leave_all)
+        return self.apply(group, group_events.handle_leave, members)
 
     def delete(self, group_id: str) -> None:
         """Delete the group and its offsets. Raises ApiError if it has members or cannot be deleted."""

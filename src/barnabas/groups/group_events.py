@@ -6,7 +6,7 @@ same event or by a later one of the same group. Checks are in Kafka's order, whi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy
 from typing import NamedTuple
 
@@ -34,6 +34,7 @@ from barnabas.groups.rebalance import (
     try_complete_join,
 )
 from barnabas.wire.messages.join_group import JoinGroupResponse
+from barnabas.wire.messages.leave_group import MemberIdentity
 from barnabas.wire.messages.sync_group import SyncGroupResponse
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
@@ -237,10 +238,8 @@ def handle_sync(transition: GroupTransition, event: SyncEvent, ticket: Ticket) -
     group = transition.group
     code = group.generation_error(event.member_id, event.instance_id, event.generation)
     if code is ErrorCode.NONE:
-        if event.protocol_type not in (None, group.protocol_type) or event.protocol not in (
-            None,
-            group.protocol,
-        ):
+        types, protocols = (None, group.protocol_type), (None, group.protocol)
+        if event.protocol_type not in types or event.protocol not in protocols:
             code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         elif group.state is GroupState.PREPARING_REBALANCE:
             code = ErrorCode.REBALANCE_IN_PROGRESS
@@ -297,8 +296,12 @@ def handle_heartbeat(
     return ErrorCode.NONE
 
 
-def handle_leave(
-    transition: GroupTransition, member_id: str, instance_id: str | None, reason: str = NO_REASON
+def handle_leave(transition: GroupTransition, members: Iterable[MemberIdentity]) -> list[ErrorCode]:
+    return [remove_leaving_member(transition, *each) for each in members]
+
+
+def remove_leaving_member(
+    transition: GroupTransition, member_id: str, instance_id: str | None, reason: str | None
 ) -> ErrorCode:
     """Remove a member, by its id or by its instance id alone, which admin clients use. The group must not be Dead."""
     group = transition.group
@@ -313,7 +316,8 @@ def handle_leave(
         code = group.member_error(member_id, instance_id)
         if code is not ErrorCode.NONE:
             return code
-    remove_member(transition, group.members[member_id], f"member {member_id} left: {reason}")
+    reason = f"member {member_id} left: {reason or NO_REASON}"
+    remove_member(transition, group.members[member_id], reason)
     return ErrorCode.NONE
 
 

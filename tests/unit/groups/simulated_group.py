@@ -23,6 +23,7 @@ from barnabas.groups.group_transition import (
     session_timer,
 )
 from barnabas.wire.messages.join_group import JoinGroupResponse
+from barnabas.wire.messages.leave_group import MemberIdentity
 from barnabas.wire.messages.sync_group import SyncGroupResponse
 
 R = TypeVar("R")
@@ -113,7 +114,9 @@ class SimulatedGroup:
         return self.run(lambda turn: group_events.handle_heartbeat(turn, member_id, instance, of))
 
     def leave(self, member_id: str = "", *, instance: str | None = None) -> ErrorCode:
-        return self.run(lambda turn: group_events.handle_leave(turn, member_id, instance))
+        leaving = MemberIdentity(member_id, instance)
+        (code,) = self.run(lambda turn: group_events.handle_leave(turn, [leaving]))
+        return code
 
     def expire(self, timer: Timer) -> None:
         """Let a timer expire."""

@@ -45,6 +45,11 @@ REQUEST_OVERHEAD_BYTES = 64  # per operation, in addition to its path and data
 
 EPHEMERAL, SEQUENTIAL = 1, 2
 
+
+class Unimplemented(RegistryError):
+    """The server does not support this request."""
+
+
 ERRORS: dict[type[KazooException], type[RegistryError]] = {
     NoNodeError: NoNode,
     NodeExistsError: NodeExists,
@@ -52,6 +57,7 @@ ERRORS: dict[type[KazooException], type[RegistryError]] = {
     NotEmptyError: NotEmpty,
     NoChildrenForEphemeralsError: NoChildrenForEphemerals,
     SessionExpiredError: RegistrySessionExpired,
+    UnimplementedError: Unimplemented,
 }
 NO_WATCH = b"\x00"
 WATCH_KINDS = {
@@ -113,10 +119,6 @@ class MultiRead:
             else:
                 found.append(number.unpack_from(data, at)[0])
                 at += number.size
-
-
-class Unimplemented(RegistryError):
-    """The server does not support this request."""
 
 
 class Chroot:
@@ -204,8 +206,6 @@ def to_stat(stat: Any) -> ZnodeStat:
 
 
 def to_registry_error(error: Exception, path: str) -> RegistryError:
-    if isinstance(error, UnimplementedError):
-        return Unimplemented(path)
     for kazoo_error, registry_error in ERRORS.items():
         if isinstance(error, kazoo_error):
             return registry_error(path)
