@@ -71,6 +71,3 @@ class PendingCommits:
                     await self.completion_events.setdefault(offsets, asyncio.Event()).wait()
         except TimeoutError:
             return
-
-    async def stop(self) -> None:
-        await self.tasks.stop()

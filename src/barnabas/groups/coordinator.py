@@ -58,8 +58,6 @@ TOMBSTONES_PER_BATCH = 1000
 
 
 class GroupCoordinator:
-    """Coordinates all groups whose partition of __consumer_offsets this broker leads."""
-
     def __init__(
         self, *, config: BrokerConfig, store: GroupStore, clock: Clock, random: Random
     ) -> None:
@@ -133,7 +131,7 @@ class GroupCoordinator:
         for group in list(self.groups.values()):
             self.end(group, ErrorCode.NOT_COORDINATOR)
         await self.tasks.stop()
-        await self.commits.stop()
+        await self.commits.tasks.stop()
 
     # ---- requests of members
 

@@ -119,8 +119,6 @@ class PartitionLoad(Struct, eq=False):
 
 
 class GroupLoader:
-    """Tracks the leadership of `__consumer_offsets` partitions, and loads their groups."""
-
     def __init__(self, store: GroupStore, coordinator: GroupCoordinator) -> None:
         self.store = store
         self.coordinator = coordinator

@@ -6,7 +6,5 @@ import time
 
 
 class SystemClock:
-    """Wall-clock time of this machine."""
-
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000

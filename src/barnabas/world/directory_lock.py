@@ -69,10 +69,9 @@ def is_locked(directory: str) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
         return True
-    else:
-        return False
     finally:
         os.close(descriptor)
+    return False
 
 
 @contextmanager

@@ -132,8 +132,6 @@ class RealFile:
 
 
 class RealLock:
-    """A locked file, until `release()`."""
-
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
 
@@ -155,8 +153,6 @@ class ReplaceState:
 
 
 class RealDisk:
-    """The file system, through a bounded number of descriptors."""
-
     def __init__(self, descriptors: int = DESCRIPTORS) -> None:
         # The other half of the process's descriptors is for sockets.
         allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -155,8 +155,6 @@ class Receiver(Protocol):
 
 
 class Stream(Protocol):
-    """One connection."""
-
     @property
     def peer(self) -> tuple[str, int]: ...
 

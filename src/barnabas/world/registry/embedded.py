@@ -74,10 +74,7 @@ class EmbeddedRegistry:
         self.closed = False
 
     async def open(self) -> None:
-        """Load the tree from the disk. Raises DirectoryLocked or StorageError.
-
-        `connect` calls this as well. Call it earlier to detect errors early.
-        """
+        """Load the tree from the disk, as `connect` does otherwise. Raises DirectoryLocked or StorageError."""
         if self.path is None:
             return
         with self.lock:

@@ -51,8 +51,6 @@ NODE_COLUMNS = "path, data, czxid, mzxid, pzxid, ctime_ms, mtime_ms, version, cr
 
 
 class Store:
-    """The open database of one registry."""
-
     def __init__(self, directory: str) -> None:
         self.path = str(Path(directory, DATABASE))
         try:

@@ -190,12 +190,11 @@ class Draft:
                 return self.set_data(op)
             case Delete():
                 self.delete(op)
-                return None
             case CheckVersion():
                 self.expect(op.path, op.version)
-                return None
             case _:
                 assert_never(op)
+        return None
 
     def create(self, op: Create) -> str:
         # The digits are part of the name, so "/a/" is a valid path for a sequential node.

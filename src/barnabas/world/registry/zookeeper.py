@@ -76,11 +76,7 @@ SHORTEST_ATTEMPT_S = 1.0
 
 
 class ZooKeeperRegistry:
-    """A ZooKeeper ensemble.
-
-    `connect_string` is that of zookeeper.connect: `h1:2181,h2:2181/chroot`. With `create_chroot`, a missing chroot is
-    created.
-    """
+    """A ZooKeeper ensemble. `connect_string` is that of zookeeper.connect: `h1:2181,h2:2181/chroot`."""
 
     def __init__(
         self,
