@@ -61,7 +61,7 @@ class Tasks:
 class Turns:
     """Cooperative scheduling of a loop over many items.
 
-    Each iteration calls `leave`. It yields to other tasks after `items` items or TURN_SECONDS_MAX seconds.
+    Each iteration calls `yield_if_due`, which yields to other tasks after `items` items or TURN_SECONDS_MAX seconds.
     """
 
     def __init__(self, items: int = ITEMS_PER_TURN) -> None:
@@ -70,7 +70,7 @@ class Turns:
         self.began = self.loop.time()
         self.done = 0
 
-    async def leave(self) -> None:
+    async def yield_if_due(self) -> None:
         """Count one item, and end the turn if it is due."""
         self.done += 1
         is_long = self.done > self.items or self.loop.time() - self.began > TURN_SECONDS_MAX

@@ -95,7 +95,7 @@ class LogCleaner:
         now_ms = self.clock.now_ms()
         turns = Turns()
         for partition in list(self.replicas.partitions.values()):
-            await turns.leave()
+            await turns.yield_if_due()
             if not self.may_clean(partition):
                 continue
             try:
@@ -192,7 +192,7 @@ class LogCleaner:
         turns = Turns()
         now_ms = self.clock.now_ms()
         for partition in list(self.replicas.partitions.values()):
-            await turns.leave()
+            await turns.yield_if_due()
             log = partition.log
             if log.config.compacts and not log.is_rewritten and self.log_of(partition):
                 try:

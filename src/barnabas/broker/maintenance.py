@@ -103,7 +103,7 @@ async def purge(logs: LogManager, clock: Clock) -> None:
     now_ms = clock.now_ms()
     turns = Turns()
     for _ in logs.purge(now_ms):
-        await turns.leave()
+        await turns.yield_if_due()
     for path in logs.pop_due_removals(now_ms):
         with logs.guarding(parent(path)):
             await in_thread(logs.disk.remove_tree, path)
@@ -113,7 +113,7 @@ async def apply_retention(replicas: ReplicaManager, clock: Clock) -> None:
     now_ms = clock.now_ms()
     turns = Turns()
     for partition in list(replicas.partitions.values()):
-        await turns.leave()
+        await turns.yield_if_due()
         if partition.is_offline or not replicas.holds(partition):
             continue
         try:
@@ -131,5 +131,5 @@ async def expire_producers(replicas: ReplicaManager) -> None:
     monotonic_ms = round(asyncio.get_running_loop().time() * 1000)
     turns = Turns()
     for partition in list(replicas.partitions.values()):
-        await turns.leave()
+        await turns.yield_if_due()
         partition.log.expire_producers(monotonic_ms)

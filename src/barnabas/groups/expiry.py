@@ -83,7 +83,7 @@ async def coordinated_groups(coordinator: GroupCoordinator) -> AsyncIterator[Gro
     store = coordinator.store
     turns = Turns()
     for group_id, group in list(coordinator.groups.items()):
-        await turns.leave()
+        await turns.yield_if_due()
         is_known = coordinator.groups.get(group_id) is group
         if is_known and store.is_led(store.partition_for(group_id)):
             yield group

@@ -177,7 +177,7 @@ class GroupLoader:
         turns = Turns(RECORDS_PER_YIELD)
         groups = offsets = 0
         for group in found.all(self.store.clock.now_ms()):
-            await turns.leave()
+            await turns.yield_if_due()
             if not self.is_current(load):
                 return
             self.coordinator.add_loaded_group(group, partition.index)
@@ -246,7 +246,7 @@ class GroupLoader:
                 is_damaged = True  # its header is not trusted either
                 continue
             for record in decode_batch(view[at : at + header.size], header):
-                await turns.leave()
+                await turns.yield_if_due()
                 try:
                     contents.add(record, header)
                 except RemoteWireError as error:
@@ -260,7 +260,7 @@ async def decode_groups(contents: LatestRecords, partition: Partition) -> Decode
     groups = DecodedGroups()
     turns = Turns(RECORDS_PER_YIELD)
     for key, (value, log_offset) in contents.latest.items():
-        await turns.leave()
+        await turns.yield_if_due()
         try:
             groups.add(key, value, log_offset)
         except RemoteWireError as error:

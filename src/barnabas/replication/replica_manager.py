@@ -223,7 +223,7 @@ class ReplicaManager:
                 errors[change.tp] = code
                 if must_apply:
                     (to_lead if state.leader == self.broker_id else to_follow).append(change)
-                await turns.leave()
+                await turns.yield_if_due()
         self.fetchers.remove(change.tp for change in to_lead)
         await self.apply_changes(to_lead, configs, self.make_leader, errors)
         if self.can_save_at_once(len(to_lead)):
@@ -294,7 +294,7 @@ class ReplicaManager:
         """Call `apply` for each change. A failure sets the error of its partition only."""
         turns = Turns()
         for change in changes:
-            await turns.leave()
+            await turns.yield_if_due()
             try:
                 apply(change, configs[change.tp.topic])
             except StorageError as error:
@@ -435,7 +435,7 @@ class ReplicaManager:
                     partition.log.save_epochs()
                 except StorageError as error:
                     self.fail(partition, error)
-            await turns.leave()
+            await turns.yield_if_due()
         self.has_unsaved.clear()
 
     def holds(self, partition: Partition) -> bool:
@@ -467,7 +467,7 @@ class ReplicaManager:
         directories: dict[str, None] = {}
         turns = Turns()
         for tp, delete in stopped:
-            await turns.leave()
+            await turns.yield_if_due()
             if (log := self.logs.get(tp)) is not None and delete:
                 directories[parent(log.directory)] = None
             try:

@@ -60,7 +60,7 @@ async def handle(
     results = []
     turns = Turns(RESULTS_PER_TURN)
     for topic in request.topics:
-        await turns.leave()
+        await turns.yield_if_due()
         failed = rejected.get(topic.name)
         if failed is not None:
             results.append(build_creation_error(topic.name, failed))

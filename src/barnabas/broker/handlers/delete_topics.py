@@ -49,7 +49,7 @@ async def handle(
         resolved.append(name)
         if isinstance(name, str):
             names.append(name)
-        await turns.leave()
+        await turns.yield_if_due()
     outcomes = await delete_topics(context.topics, names, timeout_ms=request.timeout_ms)
     done = await in_thread_if_large(len(outcomes), select_done, outcomes)
     record_topic_request(
@@ -57,7 +57,7 @@ async def handle(
     )
     results = []
     for topic, found in zip(wanted, resolved, strict=True):
-        await turns.leave()
+        await turns.yield_if_due()
         if isinstance(found, ApiError):
             results.append(build_deletion_error(topic, found))
             continue

@@ -56,7 +56,7 @@ async def handle(
         if resource not in lookups:
             lookups[resource] = look_up(context, resource, overrides, request)
         results.append(build_resource_result(resource, keys, lookups[resource]))
-        await turns.leave()
+        await turns.yield_if_due()
     return DescribeConfigsResponse(results=tuple(results))
 
 

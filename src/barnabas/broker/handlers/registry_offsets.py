@@ -40,9 +40,9 @@ async def commit_to_registry(
     turns = Turns()
     for name, partitions in request.topics:
         results = []
-        await turns.leave()
+        await turns.yield_if_due()
         for each in partitions:
-            await turns.leave()
+            await turns.yield_if_due()
             code = ErrorCode.NONE
             note = each.committed_metadata or ""
             if not context.metadata.has_partition(name, each.partition_index):
@@ -67,9 +67,9 @@ async def fetch_from_registry(
     turns = Turns()
     for name, indexes in request.topics or ():
         results = []
-        await turns.leave()
+        await turns.yield_if_due()
         for index in indexes:
-            await turns.leave()
+            await turns.yield_if_due()
             result = OffsetFetchResponsePartition(
                 index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )

@@ -196,7 +196,7 @@ async def run_limited(limit: int, work: Callable[[T], Awaitable[R]], items: Sequ
     async def worker() -> None:
         for number, item in remaining:
             results[number] = await work(item)
-            await turns.leave()
+            await turns.yield_if_due()
 
     await asyncio.gather(*(worker() for _ in range(min(limit, len(items)))))
     return [results[number] for number in range(len(items))]
