@@ -47,7 +47,7 @@ async def test_thousand_groups_take_less_than_10_mb() -> None:
                 groups.add(*require_value(offset_record(name, "orders", partition, offset)), number)
         for group in groups.all(now_ms=0):
             coordinator.add_loaded_group(group, 0)
-        del group, groups
+        del groups
         gc.collect()
         used, _ = tracemalloc.get_traced_memory()
     finally:
