@@ -58,7 +58,7 @@ async def test_expiration_removes_ephemeral_nodes_and_notifies(registry: Setup) 
     await session.create("/a", ephemeral=True)
     await session.exists("/a", own)
     await other.exists("/a", watching)
-    await registry.end(session)
+    await registry.expire(session)
     await watching.arrive((Kind.DELETED, "/a"))
     assert await other.exists("/a") is None
     async with asyncio.timeout(DEADLINE_S):
@@ -73,7 +73,7 @@ async def test_expiration_removes_ephemeral_nodes_and_notifies(registry: Setup) 
 async def test_new_session_can_register_after_expiration(registry: Setup) -> None:
     first = await registry.connect()
     _, before = await first.create("/broker", ephemeral=True)
-    await registry.end(first)
+    await registry.expire(first)
     second = await registry.connect()
     await eventually(lambda: absent(second, "/broker"))
     _, after = await second.create("/broker", ephemeral=True)
