@@ -99,7 +99,7 @@ async def test_registration_after_expiry_has_later_epoch(
     is_new = asyncio.Event()
     client.on_new_session = is_new.set
     assert client.session is not None
-    await registry.end(client.session)
+    await registry.expire(client.session)
     async with asyncio.timeout(DEADLINE_S):
         await is_new.wait()
     assert await registration.register(client, BROKER, 456, wait_s=0) > before

@@ -23,7 +23,7 @@ async def client(registry: Setup) -> AsyncIterator[RegistryClient]:
 
 async def expire(registry: Setup, client: RegistryClient) -> None:
     assert client.session is not None
-    await registry.end(client.session)
+    await registry.expire(client.session)
 
 
 async def wait_for_renewal(client: RegistryClient, before: int) -> None:
