@@ -210,12 +210,12 @@ class BrokerServer:
     def session_changed(self, state: SessionState) -> None:
         """Until a controller sends a request after a lost session, leaders here may have been replaced."""
         if state is SessionState.EXPIRED and self.replicas is not None:
-            self.replicas.is_recognised = False
+            self.replicas.is_known_to_controller = False
 
     def registry_lost(self) -> None:
         """Keep leading: without the registry of this process no controller can elect other leaders."""
         if self.replicas is not None:
-            self.replicas.is_recognised = True
+            self.replicas.is_known_to_controller = True
 
     def log_dir_failed(self) -> None:
         self.tasks.start("log-dir-event", self.report_failed_log_dir())

@@ -178,7 +178,7 @@ class MemoryBudget:
             del self.waiting[waiter]
             self.used_bytes += wanted
             self.holders[waiter] = None
-            waiter.memory_granted(wanted)
+            waiter.use_granted_memory(wanted)
 
 
 class Connection:
@@ -437,7 +437,7 @@ class Connection:
             )
         )
 
-    def memory_granted(self, size: int) -> None:
+    def use_granted_memory(self, size: int) -> None:
         self.waits_for_memory = False
         self.reserved_bytes = size
         self.reserved_at = self.loop.time()
@@ -459,9 +459,11 @@ class Connection:
 
     def await_response(self, response: Awaitable[EncodedResponse | PendingResponse]) -> None:
         self.in_progress = asyncio.ensure_future(response)
-        self.in_progress.add_done_callback(self.request_finished)
+        self.in_progress.add_done_callback(self.handle_finished_request)
 
-    def request_finished(self, future: asyncio.Future[EncodedResponse | PendingResponse]) -> None:
+    def handle_finished_request(
+        self, future: asyncio.Future[EncodedResponse | PendingResponse]
+    ) -> None:
         self.in_progress = None
         if self.is_closed:
             if not future.cancelled() and future.exception() is None:
@@ -497,7 +499,7 @@ class Connection:
 
     def add_pending(self, pending: PendingResponse) -> None:
         pending.future = asyncio.ensure_future(pending.waiting)
-        pending.future.add_done_callback(self.send_finished)
+        pending.future.add_done_callback(self.send_ready_responses)
         self.pending.append(pending)
         self.memory.pending_responses += 1
 
@@ -521,7 +523,7 @@ class Connection:
             if isinstance(response, PendingResponse) and response.future is not None:
                 response.future.cancel()
 
-    def send_finished(self, future: asyncio.Future[Any]) -> None:
+    def send_ready_responses(self, future: asyncio.Future[Any]) -> None:
         """Send all responses up to the next one that is still pending."""
         self.memory.pending_responses -= 1
         if self.is_closed:

@@ -61,7 +61,7 @@ class PartitionReader:
         if self.replica_id < 0 and version >= ANY_REPLICA_SINCE:
             self.rack = request.rack_id if context.config.replica_selector_class else ""
         self.session: FetchSession | None = None
-        self.has_arrived = False
+        self.has_recorded_offsets = False
         """Whether the fetch offsets of a follower are recorded already. This happens once per request."""
         self.has_unchecked = False
         """Whether a batch was found whose checksum is not verified yet."""
@@ -94,7 +94,7 @@ class PartitionReader:
         else:
             partition.require_replica(entry.current_leader_epoch)
         log = partition.log
-        nearer = self.nearer_replica(entry, partition) if self.rack else None
+        nearer = self.find_nearer_replica(entry, partition) if self.rack else None
         if nearer is not None:
             high_watermark = log.watermark
             offsets = (high_watermark, high_watermark, log.log_start_offset)
@@ -109,7 +109,7 @@ class PartitionReader:
             )
         if from_follower and self.is_from_earlier_registration(partition):
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        diverging = self.divergence(entry, partition)
+        diverging = self.find_divergence(entry, partition)
         slices: tuple[FileSlice, ...] = ()
         size = 0
         is_held_back = is_from_closed_segment = False
@@ -138,7 +138,7 @@ class PartitionReader:
                 raise ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
             if size and self.version < ZSTD_SINCE and log.config.compression_type == "zstd":
                 raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-            if from_follower and not self.has_arrived:
+            if from_follower and not self.has_recorded_offsets:
                 partition.record_fetch(
                     self.replica_id,
                     entry.fetch_offset,
@@ -161,7 +161,7 @@ class PartitionReader:
         )
         return PartitionRead(entry, data, partition, is_held_back, is_from_closed_segment)
 
-    def nearer_replica(self, entry: FetchEntry, partition: Partition) -> BrokerId | None:
+    def find_nearer_replica(self, entry: FetchEntry, partition: Partition) -> BrokerId | None:
         """Return an in-sync follower in the consumer's rack that has the fetch offset, or None to read here."""
         if partition.leader != partition.broker_id:
             return None
@@ -212,7 +212,7 @@ class PartitionReader:
             name = self.context.replicas.names.get(topic_id)
         return name or ""
 
-    def divergence(self, entry: FetchEntry, partition: Partition) -> DivergingEpoch:
+    def find_divergence(self, entry: FetchEntry, partition: Partition) -> DivergingEpoch:
         """Return where the log of the reader diverges from this one, if the request has its last fetched epoch."""
         if entry.last_fetched_epoch < 0:
             return NO_DIVERGENCE

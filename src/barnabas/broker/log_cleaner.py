@@ -119,7 +119,7 @@ class LogCleaner:
             log.config.compacts
             and not log.is_rewritten
             and self.log_of(partition) is log
-            and self.failed_logs.get(topic_partition(partition)) != (log, log.cuts)
+            and self.failed_logs.get(topic_partition(partition)) != (log, log.revision)
         )
 
     def log_of(self, partition: Partition) -> Log | None:
@@ -137,7 +137,7 @@ class LogCleaner:
             while True:
                 step_began = loop.time()
                 step = await in_thread(next, steps, None)
-                if not cleaning.is_still_of(self.log_of(partition)):
+                if not cleaning.applies_to(self.log_of(partition)):
                     logger.info("cleaning stopped, the log has changed partition=%s", partition)
                     return False
                 if step is None:
@@ -154,7 +154,7 @@ class LogCleaner:
             logs = self.replicas.logs
             logs.checkpoint(logs.cleaned_offsets((parent(log.directory),)))
         except StorageError as error:
-            if cleaning.is_still_of(self.log_of(partition)):
+            if cleaning.applies_to(self.log_of(partition)):
                 self.handle_error(partition, log, error)
             return False
         finally:
@@ -184,7 +184,7 @@ class LogCleaner:
             logger.warning("no disk space to clean partition=%s error=%s", partition, error)
             return
         if isinstance(error, CorruptBatch):
-            self.failed_logs[topic_partition(partition)] = (log, log.cuts)
+            self.failed_logs[topic_partition(partition)] = (log, log.revision)
         self.replicas.fail(partition, error)
 
     async def delete_old_segments(self) -> None:

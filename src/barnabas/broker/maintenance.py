@@ -82,7 +82,7 @@ async def checkpoint(logs: LogManager, gather: Callable[[], Iterator[CheckpointC
     """Write the checkpoints in a thread: while the disk is busy, renaming a file can take tens of milliseconds."""
     for directory, path, offsets in gather():
         replace = logs.disk.prepare_replace(path)
-        with logs.guarding(directory):
+        with logs.guard(directory):
             await in_thread(write_offsets, replace, offsets)
 
 
@@ -105,7 +105,7 @@ async def purge(logs: LogManager, clock: Clock) -> None:
     for _ in logs.purge(now_ms):
         await turns.yield_if_due()
     for path in logs.pop_due_removals(now_ms):
-        with logs.guarding(parent(path)):
+        with logs.guard(parent(path)):
             await in_thread(logs.disk.remove_tree, path)
 
 

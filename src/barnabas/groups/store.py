@@ -93,7 +93,7 @@ class GroupStore:
         and the offsets here would be stale. Without followers no other broker can be the leader.
         """
         return partition in self.led and (
-            self.replicas.is_recognised
+            self.replicas.is_known_to_controller
             or not self.replicas.find(CONSUMER_OFFSETS, partition).followers
         )
 
@@ -117,7 +117,7 @@ class GroupStore:
             self.replicas.fail(partition, error)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         waits: list[Awaitable[None]] = []
-        if partition.is_held:
+        if partition.waits_for_flush:
             waits.append(asyncio.shield(self.replicas.flush(partition)))
         if acks == ACKS_ALL and partition.log.watermark <= info.last_offset:
             waits.append(partition.promise(info.last_offset + 1))

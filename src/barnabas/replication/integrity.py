@@ -93,7 +93,7 @@ class Integrity:
     async def check(self, partition: Partition, segment: Segment, position: int) -> None:
         """Check bytes from `position` in a thread. The result is ignored if the log was truncated meanwhile."""
         log = partition.log
-        cuts, end_offset = log.cuts, segment_end_offset(log, segment)
+        revision, end_offset = log.revision, segment_end_offset(log, segment)
         try:
             found = await in_thread(
                 lambda: checking.verify_batches(
@@ -104,7 +104,7 @@ class Integrity:
             if self.holds(partition, segment):
                 self.replicas.fail(partition, error)
             return
-        if not self.holds(partition, segment) or log.cuts != cuts:
+        if not self.holds(partition, segment) or log.revision != revision:
             return
         checking.record_check(segment, found)
         if found.fault != checking.NO_FAULT:
@@ -234,7 +234,7 @@ class Integrity:
                 return False
             if not put_in_place(log, replacement, self.replicas.clock.now_ms()):
                 return False
-            log.cuts += 1  # operations that failed because of this segment may be retried
+            log.revision += 1  # operations that failed because of this segment may be retried
         finally:
             log.is_rewritten = False
             repair.discard()

@@ -44,7 +44,7 @@ class LeaderContext(Struct, frozen=True, kw_only=True):
     """Loop time. Wall-clock time may jump, and followers would leave the ISR."""
     lag_max_ms: float = 30_000.0
     is_alive: Callable[[BrokerId], bool] = lambda _: True
-    is_recognised: Callable[[], bool] = lambda: True
+    is_known_to_controller: Callable[[], bool] = lambda: True
     """Whether a controller has confirmed this broker since it registered. If not, another broker may be the leader."""
     propose: Callable[[Partition, IsrChange], None] = lambda _, __: None
     """Sends an ISR change to the controller."""
@@ -67,7 +67,6 @@ class Partition:
         "flush_running",
         "followers",
         "index",
-        "is_held",
         "is_offline",
         "isr",
         "leader",
@@ -80,6 +79,7 @@ class Partition:
         "start_watchers",
         "topic",
         "topic_id",
+        "waits_for_flush",
         "watchers",
     )
 
@@ -110,7 +110,7 @@ class Partition:
         self.followers = NO_FOLLOWERS
         self.partition_epoch = ZnodeVersion(0)
         self.is_offline = False
-        self.is_held = False
+        self.waits_for_flush = False
         """The high watermark waits for a flush that flush.messages requires."""
         self.flush_running = False
         self.flush_next: asyncio.Future[None] | None = None
@@ -192,7 +192,7 @@ class Partition:
         self.isr = ()
         self.followers = NO_FOLLOWERS
         self.epoch_start_offset = -1
-        self.is_held = False
+        self.waits_for_flush = False
         self.pending = None
         self.fail_promises(code)
 
@@ -227,7 +227,11 @@ class Partition:
             )
         if self.is_offline:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: the log directory is offline")
-        if self.followers and self.leader == self.broker_id and not self.context.is_recognised():
+        if (
+            self.followers
+            and self.leader == self.broker_id
+            and not self.context.is_known_to_controller()
+        ):
             # A stale end of a former leader would look to a consumer like a truncated log.
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -415,7 +419,7 @@ class Partition:
         now_ms: int,
         validation: Validation = Validation.FULL,
     ) -> AppendInfo:
-        """Append one batch of a producer, whose header is valid. The caller must flush the partition if it `is_held`.
+        """Append one batch of a producer, whose header is valid. The caller must flush the partition if it `waits_for_flush`.
 
         Raises ApiError, or LargeBatch with nothing done: call `log.validator.prepare` in a thread first.
         """
@@ -437,13 +441,13 @@ class Partition:
             )
         except ApiError as error:
             has_sequence_gap = error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-            if has_sequence_gap and not self.context.is_recognised():
+            if has_sequence_gap and not self.context.is_known_to_controller():
                 # Another leader may have the missing batch, and some producers do not recover from this error.
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER) from error
             raise
         if not info.duplicate:
             if log.log_end_offset - log.flush_state.recovery_point >= log.flush_messages:
-                self.is_held = True
+                self.waits_for_flush = True
             if self.followers:
                 self.record_append(info.first_offset)
             self.advance_high_watermark()
@@ -466,7 +470,7 @@ class Partition:
         """Advance the high watermark to the end of the replicated records, if there are enough in-sync replicas."""
         log = self.log
         end = log.log_end_offset
-        if not self.is_held and log.watermark < end and self.has_enough_replicas():
+        if not self.waits_for_flush and log.watermark < end and self.has_enough_replicas():
             if self.followers:
                 end = self.replicated_end()
                 if end <= log.watermark:
@@ -489,12 +493,12 @@ class Partition:
             is_alive=context.is_alive,
         )
 
-    def flushed(self, up_to: int) -> None:
+    def finish_flush(self, up_to: int) -> None:
         """Advance the high watermark after a flush: records below `up_to` are durable."""
         if self.leader != self.broker_id:
             return
-        self.is_held = self.log.log_end_offset > up_to and self.flush_next is not None
-        if self.is_held:
+        self.waits_for_flush = self.log.log_end_offset > up_to and self.flush_next is not None
+        if self.waits_for_flush:
             log = self.log
             if self.followers:
                 up_to = min(up_to, self.replicated_end())

@@ -106,7 +106,7 @@ class ReplicaManager:
             now_ms=loop_ms,
             lag_max_ms=self.config.replica_lag_time_max_ms,
             is_alive=self.metadata.is_alive,
-            is_recognised=lambda: self.is_recognised,
+            is_known_to_controller=lambda: self.is_known_to_controller,
             propose=self.propose,
         )
         self.leader_quota = self.quota(self.config.leader_replication_throttled_rate)
@@ -119,7 +119,7 @@ class ReplicaManager:
             self.proposals = IsrProposals(
                 broker_id, network, self.metadata, control, self.config.inter_broker_listener
             )
-        self.is_recognised = True
+        self.is_known_to_controller = True
         """False from the end of a registry session until the first LeaderAndIsr of the next one."""
         self.is_in_controlled_shutdown = False
         """During a controlled shutdown no fetcher starts. Otherwise the new leader could add this broker to the ISR
@@ -240,7 +240,7 @@ class ReplicaManager:
         if not self.is_in_controlled_shutdown:
             self.fetchers.add(each for each in followed if not each.is_offline)
         self.fetchers.stop_idle()
-        self.is_recognised = True
+        self.is_known_to_controller = True
         if to_lead or to_follow:
             logger.info(
                 "applied LeaderAndIsr leading=%d following=%d", len(to_lead), len(to_follow)
@@ -554,7 +554,7 @@ class ReplicaManager:
                     future.cancel()
                     raise
                 partition.log.end_flush(flush)
-                partition.flushed(flush.up_to_offset)
+                partition.finish_flush(flush.up_to_offset)
                 if not future.done():
                     future.set_result(None)
         finally:

@@ -71,7 +71,7 @@ def usable_log_start(
 
 def end_of_headers(segment: Segment) -> int:
     """The end offset of a segment by its batch headers. With checksums it may turn out to be lower."""
-    segment.hold_entries()
+    segment.load_entries()
     assert segment.offsets is not None
     end = segment.base_offset
     try:

@@ -6,7 +6,7 @@
 
 `Cleaning.steps` runs in a thread, one short step at a time. It reads files of closed segments, which do not change, and
 writes files that no one else uses. `put_in_place` runs on the event loop and only renames. If the log was truncated,
-deleted or taken offline in between (`Cleaning.is_still_of`), the output is discarded. Readers of an old segment are not
+deleted or taken offline in between (`Cleaning.applies_to`), the output is discarded. Readers of an old segment are not
 interrupted: its file is renamed, and removed after file.delete.delay.ms.
 
 A crash leaves one of these files. recovery.py completes or undoes the replacement, as Kafka does:
@@ -120,7 +120,7 @@ class Cleaning:
     def __init__(self, log: Log, found: CleanableRange, limits: Limits, *, now_ms: int) -> None:
         self.log = log
         self.config = log.config
-        self.cuts = log.cuts
+        self.revision = log.revision
         self.found = found
         self.limits = limits
         self.now_ms = now_ms
@@ -141,9 +141,9 @@ class Cleaning:
         """Offset up to which the log is compacted after this round. Final when all keys are read."""
         self.stats = CleaningStats()
 
-    def is_still_of(self, log: Log | None) -> bool:
+    def applies_to(self, log: Log | None) -> bool:
         """Whether the output may still replace segments of `log`."""
-        return log is self.log and log.cuts == self.cuts and log.config.compacts
+        return log is self.log and log.revision == self.revision and log.config.compacts
 
     # ---- in a thread ------------------------------------------------------------------------------------------
 

@@ -71,7 +71,7 @@ def find_cleanable(log: LogFacts, config: TopicConfig, now_ms: int) -> Cleanable
     if not log.log_start_offset <= first_dirty <= log.log_end_offset:
         # Records were deleted at the beginning, or the log was truncated: treat all of it as dirty.
         first_dirty = log.log_start_offset
-    dirty = from_floor(log, first_dirty)
+    dirty = segments_from(log, first_dirty)
     limit = min(log.stable_offset, log.active_base)
     lag = config.min_compaction_lag_ms
     if lag > 0:
@@ -79,7 +79,7 @@ def find_cleanable(log: LogFacts, config: TopicConfig, now_ms: int) -> Cleanable
         limit = min(limit, next(young, limit))
     limit = max(limit, first_dirty)
     # A segment is cleaned completely or not at all.
-    inside = from_floor(log, limit)
+    inside = segments_from(log, limit)
     first_uncleanable = inside[0].base_offset if inside else log.active_base
     return CleanableRange(
         first_dirty=first_dirty,
@@ -90,7 +90,7 @@ def find_cleanable(log: LogFacts, config: TopicConfig, now_ms: int) -> Cleanable
     )
 
 
-def from_floor(log: LogFacts, offset: int) -> list[SegmentFacts]:
+def segments_from(log: LogFacts, offset: int) -> list[SegmentFacts]:
     """The closed segment that holds `offset`, and the closed segments after it."""
     if offset >= log.active_base:
         return []

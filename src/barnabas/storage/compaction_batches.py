@@ -78,7 +78,7 @@ def fingerprint(key: bytes) -> bytes:
 
 def find_keys(batch: memoryview, header: BatchHeader) -> Iterator[tuple[int, bytes]]:
     """Offset and fingerprint of each record that may replace earlier ones."""
-    found = None if is_kept_whole(header) else decode_records(batch, header)
+    found = None if is_kept_whole(header) else decode_spans(batch, header)
     if found is not None:
         base = header.base_offset
         for span in found[1]:
@@ -90,7 +90,7 @@ def is_kept_whole(header: BatchHeader) -> bool:
     return header.attributes & (TRANSACTIONAL | CONTROL) != 0
 
 
-def decode_records(batch: memoryview, header: BatchHeader) -> tuple[bytes, list[RecordSpan]] | None:
+def decode_spans(batch: memoryview, header: BatchHeader) -> tuple[bytes, list[RecordSpan]] | None:
     """The decompressed records; None if they are not readable. Such a batch is kept unchanged."""
     try:
         packed = batch[HEADER_SIZE : header.size]
@@ -135,14 +135,14 @@ def clean_batch(batch: memoryview, header: BatchHeader, survival: Survival) -> B
     """The batch without the removed records: itself, a smaller one, or None if none survive."""
     if header.base_offset >= survival.mapped_to or is_kept_whole(header):
         return batch
-    found = decode_records(batch, header)
+    found = decode_spans(batch, header)
     if found is None:
         return batch
     body, all_spans = found
-    kept = survivors(all_spans, header, survival)
+    kept = select_survivors(all_spans, header, survival)
     if not kept:
         is_last = survival.last_offset_of.get(header.producer_id) == header.last_offset
-        return without_records(header) if is_last and header.producer_id >= 0 else None
+        return strip_records(header) if is_last and header.producer_id >= 0 else None
     needs_horizon = not header.has_delete_horizon and any(
         not span.has_value and header.base_offset + span.offset_delta < survival.mapped_to
         for span in kept
@@ -170,7 +170,9 @@ def clean_batch(batch: memoryview, header: BatchHeader, survival: Survival) -> B
     )
 
 
-def survivors(found: list[RecordSpan], header: BatchHeader, survival: Survival) -> list[RecordSpan]:
+def select_survivors(
+    found: list[RecordSpan], header: BatchHeader, survival: Survival
+) -> list[RecordSpan]:
     base, latest, end = header.base_offset, survival.latest, survival.mapped_to
     # After the delete horizon every reader that needs the tombstones has seen them.
     tombstones_go = header.has_delete_horizon and header.base_timestamp <= survival.now_ms
@@ -192,7 +194,7 @@ def shift_timestamp(body: bytes, span: RecordSpan, shift: int) -> bytes:
     return varint(len(content)) + content
 
 
-def without_records(header: BatchHeader) -> bytes:
+def strip_records(header: BatchHeader) -> bytes:
     """The header alone, which keeps the producer's last sequence number. Without codec and delete horizon."""
     return rebuild_batch(
         header,

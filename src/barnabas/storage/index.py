@@ -7,8 +7,8 @@ An offset entry holds the last offset of an append set and the position where th
 greatest entry at or below its target and scans from there, so a missing entry costs time but never changes the result.
 
 The entries of the active segment are in arrays (`OffsetEntries`, `TimeEntries`) and are written to their file when the
-segment is closed. A closed segment keeps nothing in memory: `last_at_or_below` searches its file. Kafka preallocates
-index files, so they may end with zero entries; `without_zero_tail` removes those.
+segment is closed. A closed segment keeps nothing in memory: `find_floor_entry` searches its file. Kafka preallocates
+index files, so they may end with zero entries; `strip_zero_tail` removes those.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class TimeEntries:
         return entries
 
 
-def last_at_or_below(file: File, layout: Struct, key: int) -> tuple[int, int] | None:
+def find_floor_entry(file: File, layout: Struct, key: int) -> tuple[int, int] | None:
     """The greatest entry of an index file whose first field is at most `key`."""
     size = layout.size
     low, high = 0, file.size() // size
@@ -156,7 +156,7 @@ def last_entry(file: File, layout: Struct) -> tuple[int, int] | None:
     return timestamp_or_offset, value
 
 
-def without_zero_tail(data: bytes, entry_size: int) -> bytes | None:
+def strip_zero_tail(data: bytes, entry_size: int) -> bytes | None:
     """The entries of an index file without trailing zero entries; None if the last entry is incomplete."""
     if len(data) % entry_size:
         return None
@@ -167,20 +167,20 @@ def without_zero_tail(data: bytes, entry_size: int) -> bytes | None:
 def offset_entries_are_sound(entries: OffsetEntries, log_size: int) -> bool:
     """Whether both columns strictly ascend and point into the log. No entry has position 0."""
     return (
-        strictly_grows(entries.offsets, at_least=0)
-        and strictly_grows(entries.positions, at_least=1)
+        is_strictly_ascending(entries.offsets, at_least=0)
+        and is_strictly_ascending(entries.positions, at_least=1)
         and (not entries.positions or entries.positions[-1] < log_size)
     )
 
 
 def time_entries_are_sound(entries: TimeEntries) -> bool:
-    return strictly_grows(entries.timestamps, at_least=0) and (
+    return is_strictly_ascending(entries.timestamps, at_least=0) and (
         all(a <= b for a, b in pairwise(entries.offsets))
         and (not entries.offsets or entries.offsets[0] >= 0)
     )
 
 
-def strictly_grows(values: array[int], *, at_least: int) -> bool:
+def is_strictly_ascending(values: array[int], *, at_least: int) -> bool:
     if not values:
         return True
     return values[0] >= at_least and all(a < b for a, b in pairwise(values))

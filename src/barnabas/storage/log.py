@@ -72,7 +72,6 @@ class Log:
     __slots__ = (
         "cleaned_to",
         "config",
-        "cuts",
         "directory",
         "disk",
         "epochs",
@@ -85,6 +84,7 @@ class Log:
         "on_truncated",
         "producer_expiration_ms",
         "producers",
+        "revision",
         "roll_policy",
         "saved_end",
         "segments",
@@ -128,7 +128,7 @@ class Log:
         """Offset up to which the log has been compacted. Checkpointed."""
         self.is_rewritten = False
         """A compaction or a repair is writing a replacement for segments of this log."""
-        self.cuts = 0
+        self.revision = 0
         """Number of truncations and repairs. Work on a segment in a thread is void if it changed meanwhile."""
         self.use_config(config)
 
@@ -346,10 +346,10 @@ class Log:
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record with this timestamp or a later one."""
-        return timestamps.first_at_or_after(self.segments, timestamp, self.log_start_offset)
+        return timestamps.find_first_at_or_after(self.segments, timestamp, self.log_start_offset)
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        return timestamps.largest(self.segments)
+        return timestamps.find_largest(self.segments)
 
     def segment_base_offsets_newest_first(
         self, timestamp: int, max_count: int, now_ms: int
@@ -384,7 +384,7 @@ class Log:
             fresh.close()
             self.disk.remove(fresh.log.path)
             raise
-        active.forget_entries()
+        active.free_entries()
         self.flush_state.add_files(*written)
         self.segments.add(fresh)
         return fresh
@@ -456,14 +456,14 @@ class Log:
         if offset < self.segments.bases[0]:
             self.truncate_fully_and_start_at(offset, now_ms=now_ms)
             return True
-        self.cuts += 1
+        self.revision += 1
         self.segments.truncate(offset, now_ms)
         end = self.log_end_offset = self.segments.active.next_offset()
         start = self.log_start_offset = min(self.log_start_offset, end)
         self.watermark = min(self.watermark, end)
-        snapshots.drop(self.disk, self.directory, lambda snapshot: snapshot > end)
+        snapshots.remove_snapshots(self.disk, self.directory, lambda snapshot: snapshot > end)
         if self.producers.by_id:
-            self.producers = snapshots.rebuild(
+            self.producers = snapshots.rebuild_producers(
                 self.disk, self.directory, self.segments, log_start_offset=start, end=end
             )
         self.finish_truncation()
@@ -473,7 +473,7 @@ class Log:
         self, offset: int, *, log_start_offset: int | None = None, now_ms: int = 0
     ) -> None:
         """Remove all records; the next one gets `offset`."""
-        self.cuts += 1
+        self.revision += 1
         self.epochs.clear()
         self.producers.clear()
         self.segments.remove_files()
@@ -481,7 +481,7 @@ class Log:
         self.log_end_offset = offset
         self.log_start_offset = offset if log_start_offset is None else log_start_offset
         self.watermark = offset
-        snapshots.drop(self.disk, self.directory, lambda _: True)
+        snapshots.remove_snapshots(self.disk, self.directory, lambda _: True)
         self.finish_truncation()
 
     def finish_truncation(self) -> None:
@@ -587,5 +587,5 @@ class Log:
             self.flush_state.add_files(self.take_snapshot())
         end = self.log_end_offset
         needed = {*self.segments.bases, end}
-        snapshots.drop(self.disk, self.directory, lambda offset: offset not in needed)
+        snapshots.remove_snapshots(self.disk, self.directory, lambda offset: offset not in needed)
         self.saved_end = end

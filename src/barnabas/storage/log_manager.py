@@ -228,7 +228,7 @@ class LogManager:
             for other in self.logs.values():
                 counts[parent(other.directory)] += 1
             directory = min(online, key=lambda path: counts[path])
-        with self.guarding(directory, silent=False):
+        with self.guard(directory, silent=False):
             log = Log.create(
                 self.disk,
                 f"{directory}/{partition}",
@@ -259,7 +259,7 @@ class LogManager:
         directory = parent(log.directory)
         tail = f"-{partition.partition}.{self.random.getrandbits(128):032x}{suffix}"
         path = f"{directory}/{partition.topic[: NAME_MAX - len(tail)]}{tail}"
-        with self.guarding(directory, silent=False):
+        with self.guard(directory, silent=False):
             self.disk.rename(log.directory, path)
         logger.info("moved log away from=%s to=%s", log.directory, path)
         return path
@@ -294,7 +294,7 @@ class LogManager:
         """Remove the files of deleted segments whose delay is over. Yields after each log, for a pause."""
         for tp, log in [(tp, log) for tp, log in self.logs.items() if log.segments.deleted]:
             if self.logs.get(tp) is log:
-                with self.guarding(parent(log.directory)):
+                with self.guard(parent(log.directory)):
                     log.purge(now_ms)
                 yield
 
@@ -351,7 +351,7 @@ class LogManager:
     def checkpoint(self, gathered: Iterable[CheckpointContent], *, sync: bool = False) -> None:
         for each in gathered:
             # A caller that requires `sync` relies on the file, so it gets the error.
-            with self.guarding(each.directory, silent=not sync):
+            with self.guard(each.directory, silent=not sync):
                 data = checkpoints.encode_offsets(each.offsets)
                 self.disk.replace_bytes(each.path, data, sync=sync)
 
@@ -364,7 +364,7 @@ class LogManager:
     # ---- failure and shutdown -----------------------------------------------------------------------------------
 
     @contextmanager
-    def guarding(self, directory: str, *, silent: bool = True) -> Iterator[None]:
+    def guard(self, directory: str, *, silent: bool = True) -> Iterator[None]:
         """Take the directory offline if the body raises StorageError, and reraise it unless `silent`.
 
         A full disk does not take it offline: its logs are readable, and there may be room again later.
@@ -406,7 +406,7 @@ class LogManager:
         """Close every log cleanly, and write the clean-shutdown mark into each directory without an error."""
         for directory in self.directories:
             if directory not in self.offline:
-                with self.guarding(directory):
+                with self.guard(directory):
                     self.stop(directory)
         self.release()
 

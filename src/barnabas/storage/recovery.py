@@ -146,11 +146,13 @@ def open_log(
         epochs.clear()
     start = max(log_start_offset, segments[0].base_offset)
     active = segments[-1]
-    active.hold_entries()
+    active.load_entries()
     active.load_timestamps()
-    snapshots.drop(disk, directory, lambda offset: offset > end)
+    snapshots.remove_snapshots(disk, directory, lambda offset: offset > end)
     if producers is None:
-        producers = snapshots.rebuild(disk, directory, segments, log_start_offset=start, end=end)
+        producers = snapshots.rebuild_producers(
+            disk, directory, segments, log_start_offset=start, end=end
+        )
     epochs.truncate_from_end(end)
     if not checkpoint_validation.epochs_agree(
         epochs, active, last_epoch=last_epoch, log_start=start
@@ -205,11 +207,11 @@ def recover_segments(
     first = first_unflushed(segments, recovery_point)
     base = segments[first].base_offset
     # Later snapshots may contain batches that are lost.
-    snapshots.drop(disk, directory, lambda offset: offset > base)
+    snapshots.remove_snapshots(disk, directory, lambda offset: offset > base)
     start = max(log_start_offset, segments[0].base_offset)
     state = RecoveryState(
         epochs=epochs,
-        producers=snapshots.rebuild(
+        producers=snapshots.rebuild_producers(
             disk, directory, segments[:first], log_start_offset=min(start, base), end=base
         ),
         next_offset=base,
@@ -241,7 +243,7 @@ def recover_segments(
         recover_segment(segment, state)
         if segment is not segments[-1]:
             state.written += segment.write_indexes()
-            segment.forget_entries()
+            segment.free_entries()
         state.written.append(segment.log.path)
     if state.cut:
         # Otherwise the removed bytes could reappear after a power loss, below a newer recovery point.
@@ -308,7 +310,7 @@ def find_valid_end(segment: Segment) -> tuple[int, int] | None:
     None if the file does not end with a complete batch with a valid checksum.
     """
     try:
-        segment.hold_entries()
+        segment.load_entries()
         assert segment.offsets is not None
         last = None
         start = segment.offsets.positions[-1] if segment.offsets else 0

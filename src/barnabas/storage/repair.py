@@ -21,7 +21,7 @@ class Repair:
     def __init__(self, log: Log, segment: Segment, *, now_ms: int) -> None:
         self.log = log
         self.segment = segment
-        self.cuts = log.cuts
+        self.revision = log.revision
         self.next_offset = segment.base_offset
         self.end_offset = log.next_segment_offset(segment.base_offset)
         self.disk = log.disk.for_thread()
@@ -36,7 +36,7 @@ class Repair:
     @property
     def is_still_wanted(self) -> bool:
         log = self.log
-        return log.cuts == self.cuts and self.segment in log.segments[:-1]
+        return log.revision == self.revision and self.segment in log.segments[:-1]
 
     def take(self, data: memoryview) -> None:
         """Add batches fetched from `next_offset` on. RemoteWireError if they are corrupt or cross a segment

@@ -52,7 +52,7 @@ def reasons_to_delete(
             extend("retention.bytes", lambda each: each.bytes_after >= config.retention_bytes)
         if config.retention_ms >= 0:
             oldest_ms = now_ms - config.retention_ms
-            extend("retention.ms", lambda each: each.segment.age_stamp_ms() < oldest_ms)
+            extend("retention.ms", lambda each: each.segment.retention_timestamp_ms() < oldest_ms)
     return reasons
 
 

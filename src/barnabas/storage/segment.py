@@ -5,7 +5,7 @@
     00000000000000004711.timeindex  index.py
 
 The last segment of a log is the active one. Only it is appended to, and its index entries are in memory. When a segment
-is closed, they are written (`write_indexes`) and freed (`forget_entries`). Positions are bytes in the `.log` file.
+is closed, they are written (`write_indexes`) and freed (`free_entries`). Positions are bytes in the `.log` file.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from barnabas.storage.index import (
     TIME_ENTRY,
     OffsetEntries,
     TimeEntries,
-    last_at_or_below,
+    find_floor_entry,
     last_entry,
     offset_entries_are_sound,
+    strip_zero_tail,
     time_entries_are_sound,
-    without_zero_tail,
 )
 from barnabas.storage.paths import segment_path
 from barnabas.wire.records import (
@@ -180,13 +180,13 @@ class Segment:
         self.disk.replace_bytes(time_path, self.times.encode(), sync=sync)
         return index_path, time_path
 
-    def forget_entries(self) -> None:
+    def free_entries(self) -> None:
         """Free the index entries of a closed segment. Precondition: `write_indexes` was called."""
         self.close_index_files()
         self.offsets = None
         self.times = None
 
-    def hold_entries(self) -> None:
+    def load_entries(self) -> None:
         """Load the index entries into memory, before this segment is appended to."""
         if self.offsets is None:
             self.close_index_files()
@@ -202,7 +202,7 @@ class Segment:
         """Truncate before the batch that holds `offset`. The indexes are in memory afterwards."""
         found = self.find(offset)
         self.load_timestamps()
-        self.hold_entries()
+        self.load_entries()
         assert self.offsets is not None and self.times is not None
         if found is None:
             return
@@ -224,9 +224,9 @@ class Segment:
             self.largest_timestamp_offset = self.base_offset + self.times.offsets[-1]
             start = self.offsets.floor_position(self.times.offsets[-1])
         for _, header in self.headers(start):
-            self.note_timestamp(header)
+            self.update_largest_timestamp(header)
 
-    def note_timestamp(self, header: BatchHeader) -> None:
+    def update_largest_timestamp(self, header: BatchHeader) -> None:
         if header.max_timestamp > self.largest_timestamp:
             self.largest_timestamp = header.max_timestamp
             self.largest_timestamp_offset = header.last_offset
@@ -280,7 +280,7 @@ class Segment:
         relative = offset - self.base_offset
         if self.offsets is not None:
             return self.offsets.floor_position(relative)
-        entry = last_at_or_below(self.open_indexes()[0], OFFSET_ENTRY, relative)
+        entry = find_floor_entry(self.open_indexes()[0], OFFSET_ENTRY, relative)
         return entry[1] if entry else 0
 
     def floor_position_of_time(self, timestamp: int) -> int:
@@ -295,7 +295,7 @@ class Segment:
     def floor_time_entry(self, timestamp: int) -> tuple[int, int] | None:
         if self.times is not None:
             return self.times.floor_entry(timestamp)
-        return last_at_or_below(self.open_indexes()[1], TIME_ENTRY, timestamp)
+        return find_floor_entry(self.open_indexes()[1], TIME_ENTRY, timestamp)
 
     def is_time_entry_right(self, timestamp: int, relative_offset: int) -> bool:
         found = self.find(self.base_offset + relative_offset)
@@ -321,7 +321,7 @@ class Segment:
             self.first_timestamp = first[1].max_timestamp if first else NO_TIMESTAMP
         return self.first_timestamp
 
-    def age_stamp_ms(self) -> int:
+    def retention_timestamp_ms(self) -> int:
         """Time from which retention.ms counts: the largest timestamp, or the file's modification time without one."""
         self.load_timestamps()
         if self.largest_timestamp >= 0:
@@ -385,7 +385,7 @@ class Segment:
             logger.error("segment is corrupt, later records in it cannot be read error=%s", error)
         if not active:
             self.write_indexes()
-            self.forget_entries()
+            self.free_entries()
 
     def begin_rebuild(self) -> None:
         self.close_index_files()
@@ -400,7 +400,7 @@ class Segment:
         """Update the indexes as `append` does, for a batch that is in the file already."""
         if position == 0:
             self.first_timestamp = header.max_timestamp
-        self.note_timestamp(header)
+        self.update_largest_timestamp(header)
         if self.bytes_since_entry > self.index_interval:
             self.add_entry(header.last_offset, position)
             self.bytes_since_entry = 0
@@ -442,7 +442,7 @@ class Segment:
         most = self.size // max(self.index_interval, HEADER_SIZE) + 2
         if self.disk.size(path) > max(INDEX_MAX, most * entry_size):
             return None
-        return without_zero_tail(self.disk.read_bytes(path), entry_size)
+        return strip_zero_tail(self.disk.read_bytes(path), entry_size)
 
     def entries_are_sound(self, offsets: OffsetEntries, times: TimeEntries) -> bool:
         """Compare the entries with each other, with two batch headers, and with the headers after the last entry."""

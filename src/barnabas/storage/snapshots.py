@@ -25,23 +25,23 @@ def write_snapshot(disk: Disk, directory: str, offset: int, producers: Producers
     return path
 
 
-def drop(disk: Disk, directory: str, unneeded: Callable[[int], bool]) -> None:
-    for offset in offsets(disk, directory):
+def remove_snapshots(disk: Disk, directory: str, unneeded: Callable[[int], bool]) -> None:
+    for offset in list_snapshots(disk, directory):
         if unneeded(offset):
             disk.remove(segment_path(directory, offset) + SUFFIX)
 
 
-def offsets(disk: Disk, directory: str) -> list[int]:
+def list_snapshots(disk: Disk, directory: str) -> list[int]:
     stems = [name.removesuffix(SUFFIX) for name in disk.list(directory) if name.endswith(SUFFIX)]
     return [int(stem) for stem in stems if stem.isdecimal()]
 
 
-def rebuild(
+def rebuild_producers(
     disk: Disk, directory: str, segments: Sequence[Segment], *, log_start_offset: int, end: int
 ) -> Producers:
     """The producer state as of offset `end`: the newest valid snapshot up to it, then the batches after the
     snapshot."""
-    producers, start = newest(disk, directory, log_start_offset, end)
+    producers, start = load_newest_snapshot(disk, directory, log_start_offset, end)
     for segment in reversed(segments):
         if segment.base_offset <= start:
             first = segments.index(segment)
@@ -52,13 +52,13 @@ def rebuild(
         if segment.base_offset >= end or segment.size == 0:
             continue
         try:
-            replay(producers, segment, start, end)
+            replay_segment(producers, segment, start, end)
         except CorruptBatch as error:
             logger.error("segment is corrupt, producers in it may be unknown error=%s", error)
     return producers
 
 
-def replay(producers: Producers, segment: Segment, start: int, end: int) -> None:
+def replay_segment(producers: Producers, segment: Segment, start: int, end: int) -> None:
     found = segment.find(start)
     for position, header in segment.headers(found.position) if found else ():
         if header.base_offset >= end:
@@ -68,9 +68,9 @@ def replay(producers: Producers, segment: Segment, start: int, end: int) -> None
             record_batch(producers, header, memoryview(batch))
 
 
-def newest(disk: Disk, directory: str, low: int, high: int) -> tuple[Producers, int]:
+def load_newest_snapshot(disk: Disk, directory: str, low: int, high: int) -> tuple[Producers, int]:
     """The last valid snapshot between these offsets, and its offset. Removes corrupt ones."""
-    for offset in sorted(offsets(disk, directory), reverse=True):
+    for offset in sorted(list_snapshots(disk, directory), reverse=True):
         if low <= offset <= high:
             path = segment_path(directory, offset) + SUFFIX
             try:

@@ -22,7 +22,7 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-def first_at_or_after(
+def find_first_at_or_after(
     segments: Sequence[Segment], timestamp: int, log_start_offset: int
 ) -> TimestampOffset | None:
     for segment in segments:
@@ -40,7 +40,7 @@ def first_at_or_after(
     return None
 
 
-def largest(segments: Sequence[Segment]) -> TimestampOffset | None:
+def find_largest(segments: Sequence[Segment]) -> TimestampOffset | None:
     """The record with the largest timestamp; the first one of several."""
     best: Segment | None = None
     for segment in segments:

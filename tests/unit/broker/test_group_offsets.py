@@ -208,14 +208,14 @@ async def test_unrecognised_coordinator_answers_not_coordinator(
     commit = coordinator.start_commit(40)
     coordinator.replicate()
     assert code_of(await commit) is ErrorCode.NONE
-    coordinator.node.replicas.is_recognised = False
+    coordinator.node.replicas.is_known_to_controller = False
     answer = coordinator.fetch()
     assert isinstance(answer, OffsetFetchResponse)
     assert answer.groups[0].error_code == ErrorCode.NOT_COORDINATOR
     refused = coordinator.commit(41)
     assert isinstance(refused, OffsetCommitResponse)
     assert code_of(refused) is ErrorCode.NOT_COORDINATOR
-    coordinator.node.replicas.is_recognised = True
+    coordinator.node.replicas.is_known_to_controller = True
     assert await coordinator.fetch_committed() == 40
 
 

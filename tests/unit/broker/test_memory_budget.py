@@ -105,10 +105,10 @@ async def test_promise_is_dropped_if_connection_is_closed() -> None:
     stream.connection.await_response(serve())
     answering = stream.connection.in_progress
     assert answering is not None
-    answering.remove_done_callback(stream.connection.request_finished)
+    answering.remove_done_callback(stream.connection.handle_finished_request)
     await answering
     stream.connection.is_closed = True
-    stream.connection.request_finished(
+    stream.connection.handle_finished_request(
         answering
     )  # a coroutine that is never awaited would fail this test
     assert not started

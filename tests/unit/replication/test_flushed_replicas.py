@@ -159,7 +159,7 @@ async def test_flushed_records_survive_power_loss_of_all_brokers(
         written = 0
         for number in range(20):
             info = nodes[1].append(b"%d" % number, acks=-1)
-            if leader.is_held:
+            if leader.waits_for_flush:
                 await nodes[1].replicas.flush(leader)
                 await asyncio.wait_for(leader.promise(info.last_offset + 1), 10)
                 written = info.last_offset + 1

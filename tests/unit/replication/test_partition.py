@@ -60,23 +60,23 @@ def test_high_watermark_waits_for_flush() -> None:
     append(partition)
     assert partition.log.high_watermark == 1
     append(partition)
-    assert partition.is_held
+    assert partition.waits_for_flush
     assert partition.log.high_watermark == 1
     flush = partition.log.begin_flush()
     append(partition)
     partition.log.end_flush(flush)
     # The third record waits for it.
     partition.flush_next = asyncio.Future(loop=asyncio.new_event_loop())
-    partition.flushed(flush.up_to_offset)
+    partition.finish_flush(flush.up_to_offset)
     assert partition.log.high_watermark == 2
-    assert partition.is_held
+    assert partition.waits_for_flush
     flush = partition.log.begin_flush()
     partition.log.end_flush(flush)
     partition.flush_next.get_loop().close()
     partition.flush_next = None
-    partition.flushed(flush.up_to_offset)
+    partition.finish_flush(flush.up_to_offset)
     assert partition.log.high_watermark == 3
-    assert not partition.is_held
+    assert not partition.waits_for_flush
 
 
 async def test_promise_is_kept_when_high_watermark_arrives() -> None:
@@ -86,7 +86,7 @@ async def test_promise_is_kept_when_high_watermark_arrives() -> None:
     assert not promise.done()
     flush = partition.log.begin_flush()
     partition.log.end_flush(flush)
-    partition.flushed(flush.up_to_offset)
+    partition.finish_flush(flush.up_to_offset)
     await asyncio.wait_for(promise, 30)
 
 
@@ -168,7 +168,7 @@ class LeaderSetup:
     ) -> None:
         self.now_ms = 0.0
         self.alive = {ONE, TWO, THREE}
-        self.is_recognised = True
+        self.is_known_to_controller = True
         self.proposed: list[IsrChange] = []
         log = Log.create(
             ForgetfulDisk(), "/logs/orders-0", config or TopicConfig(), topic_id=None, now_ms=0
@@ -177,7 +177,7 @@ class LeaderSetup:
             now_ms=lambda: self.now_ms,
             lag_max_ms=LAG_MS,
             is_alive=lambda broker: broker in self.alive,
-            is_recognised=lambda: self.is_recognised,
+            is_known_to_controller=lambda: self.is_known_to_controller,
             propose=lambda _, change: self.proposed.append(change),
         )
         self.partition = Partition("orders", 0, uuid4(), ONE, log, context)
@@ -222,7 +222,7 @@ def test_unrecognised_leader_does_not_check_sequences() -> None:
 
     assert produce(0) is ErrorCode.NONE
     assert produce(9) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    leader.is_recognised = False
+    leader.is_known_to_controller = False
     assert produce(9) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert produce(1) is ErrorCode.NONE, (
         "the next sequence is appended, but not acknowledged if another broker leads"
@@ -232,7 +232,7 @@ def test_unrecognised_leader_does_not_check_sequences() -> None:
 def test_unrecognised_leader_rejects_requests() -> None:
     leader = LeaderSetup()
     leader.partition.require_leader(5)
-    leader.is_recognised = False
+    leader.is_known_to_controller = False
     for require in (leader.partition.require_leader, leader.partition.require_replica):
         with pytest.raises(ApiError) as refused:
             require(5)
@@ -243,7 +243,7 @@ def test_unrecognised_leader_rejects_requests() -> None:
 
 def test_leader_without_followers_cannot_be_replaced() -> None:
     leader = LeaderSetup(replicas=1, in_sync=1)
-    leader.is_recognised = False
+    leader.is_known_to_controller = False
     leader.partition.require_leader(5)
 
 
@@ -545,7 +545,7 @@ def test_flush_does_not_commit_beyond_followers() -> None:
     leader.append()
     flush = leader.partition.log.begin_flush()
     leader.partition.log.end_flush(flush)
-    leader.partition.flushed(flush.up_to_offset)
+    leader.partition.finish_flush(flush.up_to_offset)
     assert leader.high_watermark == 0
     leader.fetch(TWO, 1)
     assert leader.high_watermark == 1

@@ -101,9 +101,9 @@ async def test_caught_up_follower_joins_isr(nodes: Nodes) -> None:
 
 async def test_controller_request_makes_broker_recognised(nodes: Nodes) -> None:
     await nodes.lead(1)
-    nodes[1].replicas.is_recognised = False
+    nodes[1].replicas.is_known_to_controller = False
     await nodes.lead(1, epoch=1)
-    assert nodes[1].replicas.is_recognised
+    assert nodes[1].replicas.is_known_to_controller
 
 
 async def test_leaving_broker_does_not_follow_new_leader(nodes: Nodes) -> None:

@@ -11,11 +11,11 @@ from barnabas.storage.index import (
     TIME_ENTRY,
     OffsetEntries,
     TimeEntries,
-    last_at_or_below,
+    find_floor_entry,
     last_entry,
     offset_entries_are_sound,
+    strip_zero_tail,
     time_entries_are_sound,
-    without_zero_tail,
 )
 from tests.unit.storage.builders import forgetful_disk
 
@@ -49,7 +49,7 @@ def test_memory_and_file_find_same_entry(offsets: list[int], target: int) -> Non
     assert entries.floor_position(target) == expected
     disk = forgetful_disk()
     disk.replace_bytes("/data/index", entries.encode())
-    found = last_at_or_below(disk.open("/data/index"), OFFSET_ENTRY, target)
+    found = find_floor_entry(disk.open("/data/index"), OFFSET_ENTRY, target)
     assert (found[1] if found else 0) == expected
     assert OffsetEntries.decode(entries.encode()).encode() == entries.encode()
 
@@ -61,11 +61,11 @@ def test_large_index_file_is_searched_in_blocks() -> None:
     disk.replace_bytes("/data/index", data)
     file = disk.open("/data/index")
     for target in (0, 1, 2 * SEARCH_BLOCK, 7777, 2 * count):
-        assert last_at_or_below(file, OFFSET_ENTRY, target) == (
+        assert find_floor_entry(file, OFFSET_ENTRY, target) == (
             min(target // 2, count - 1) * 2,
             min(target // 2, count - 1),
         )
-    assert last_at_or_below(file, OFFSET_ENTRY, -1) is None
+    assert find_floor_entry(file, OFFSET_ENTRY, -1) is None
     assert last_entry(file, OFFSET_ENTRY) == (2 * count - 2, count - 1)
 
 
@@ -93,6 +93,6 @@ def test_invalid_entries_are_detected() -> None:
 
 def test_trailing_zeros_are_no_entries() -> None:
     entry = OFFSET_ENTRY.pack(256, 512)
-    assert without_zero_tail(entry + bytes(80), 8) == entry
-    assert without_zero_tail(bytes(80), 8) == b""
-    assert without_zero_tail(entry + b"\0", 8) is None
+    assert strip_zero_tail(entry + bytes(80), 8) == entry
+    assert strip_zero_tail(bytes(80), 8) == b""
+    assert strip_zero_tail(entry + b"\0", 8) is None

@@ -188,13 +188,13 @@ def test_snapshots_are_kept_for_existing_segments() -> None:
     log = new_log(disk, settings(segment_bytes=300, retention_bytes=300, file_delete_delay_ms=0))
     for at in range(20):
         produce(log, at, b"x" * 100)
-    assert snapshots.offsets(disk, DIRECTORY) == log.segments.bases[1:]
+    assert snapshots.list_snapshots(disk, DIRECTORY) == log.segments.bases[1:]
     log.high_watermark = 20
     log.delete_old_segments(0)
     log.purge(10**15)
-    assert set(snapshots.offsets(disk, DIRECTORY)) <= set(log.segments.bases)
+    assert set(snapshots.list_snapshots(disk, DIRECTORY)) <= set(log.segments.bases)
     log.close(clean=True)
-    assert set(snapshots.offsets(disk, DIRECTORY)) <= {*log.segments.bases, 20}
+    assert set(snapshots.list_snapshots(disk, DIRECTORY)) <= {*log.segments.bases, 20}
     again = reopen(log, clean=True)
     assert produce(again, 19, b"x" * 100).duplicate
 

@@ -389,7 +389,7 @@ def test_retry_is_recognised_after_restart(
     sent = produce(log, 39, b"39" * 20)
     log.close(clean=clean)
     if not keeps_snapshots:
-        snapshots.drop(disk, DIRECTORY, lambda _: True)
+        snapshots.remove_snapshots(disk, DIRECTORY, lambda _: True)
     again = reopen(log, clean=clean)
     retried = produce(again, 39, b"39" * 20)
     assert retried.duplicate
@@ -446,6 +446,6 @@ def test_flush_makes_snapshots_durable(disk: ForgetfulDisk) -> None:
     log = log_with_segments(disk)
     flush(log)
     after = disk.crash()
-    assert set(snapshots.offsets(after, DIRECTORY)) == set(log.segments.bases[1:])
+    assert set(snapshots.list_snapshots(after, DIRECTORY)) == set(log.segments.bases[1:])
     again = reopen(log, disk=after, recovery_point=log.recovery_point)
     assert observable_state(again) == observable_state(log)

@@ -83,7 +83,7 @@ def handle(
         fetch.watch_all()
     try:
         reads = yield from fetch.read_partitions()
-        fetch.reader.has_arrived = True
+        fetch.reader.has_recorded_offsets = True
         if fetch.must_wait(reads):
             return fetch.wait(reads)
     finally:
@@ -399,9 +399,9 @@ class Fetch:
             partition = self.context.replicas.partitions.get((entry.topic, entry.index))
             if partition is not None:
                 entry.unwatch()  # its watcher may belong to an earlier fetch of the session
-                entry.sleep(partition, self.entry_changed)
+                entry.sleep(partition, self.handle_entry_change)
 
-    def entry_changed(self, entry: FetchEntry) -> None:
+    def handle_entry_change(self, entry: FetchEntry) -> None:
         self.changed[entry] = None
         self.schedule_read()
 

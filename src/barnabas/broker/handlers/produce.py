@@ -226,7 +226,7 @@ def handle_repeated_produce(
         refused = build_error_response(context, index, error, partition)
         origin = RequestOrigin(repeated.header.api_version, connection.listener_name)
         return wait_for_acks(context, origin, [topic], [[refused]], [], repeated.timeout_ms)
-    if partition.is_held or (acks == -1 and partition.log.watermark <= info.last_offset):
+    if partition.waits_for_flush or (acks == -1 and partition.log.watermark <= info.last_offset):
         waits = find_waits(context, partition, info, acks, 0, 0)
         if waits:
             origin = RequestOrigin(repeated.header.api_version, connection.listener_name)
@@ -253,7 +253,7 @@ def find_waits(
 ) -> Waits:
     """Return what an appended batch waits for: an fsync, other replicas, or nothing."""
     waits: Waits = []
-    if partition.is_held:
+    if partition.waits_for_flush:
         flushed = context.replicas.flush(partition)
         if acks != 0:
             waits.append((topic, position, asyncio.shield(flushed)))
