@@ -23,6 +23,7 @@ from barnabas.model import TopicPartition
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.retry import Backoff
+from barnabas.storage.checkpoints import CLEANED_TO
 from barnabas.storage.cleaner import Cleaning, Limits, Replacement, collect_facts, put_in_place
 from barnabas.storage.compaction import CleanableRange, find_cleanable
 from barnabas.storage.log import Log
@@ -151,8 +152,7 @@ class LogCleaner:
                     continue
                 await asyncio.sleep(self.sleep_after(step, loop.time() - step_began))
             log.cleaned_to = cleaning.cleaned_to
-            logs = self.replicas.logs
-            logs.checkpoint(logs.cleaned_offsets((parent(log.directory),)))
+            self.replicas.logs.checkpoint(CLEANED_TO, (parent(log.directory),))
         except StorageError as error:
             if cleaning.applies_to(self.log_of(partition)):
                 self.handle_error(partition, log, error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from barnabas.broker.log_cleaner import LogCleaner
@@ -12,8 +12,8 @@ from barnabas.config import BrokerConfig
 from barnabas.errors import StorageError
 from barnabas.model import TopicPartition
 from barnabas.replication.replica_manager import ReplicaManager
-from barnabas.storage.checkpoints import encode_offsets
-from barnabas.storage.log_manager import CheckpointContent, LogManager
+from barnabas.storage.checkpoints import HIGH_WATERMARK, LOG_START, RECOVERY_POINT, encode_offsets
+from barnabas.storage.log_manager import LogManager
 from barnabas.storage.paths import parent
 from barnabas.tasks import Tasks, Turns, in_chunks, in_thread
 from barnabas.world.ports import Clock
@@ -32,21 +32,11 @@ def start_maintenance(
     delay = config.log_initial_task_delay_ms / 1000
     run_every(tasks, "flush", FLUSH_CHECK_SECONDS, FLUSH_CHECK_SECONDS, lambda: flush_due(replicas))
     period = config.replica_high_watermark_checkpoint_interval_ms / 1000
-    run_every(
-        tasks, "checkpoint-hw", period, period, lambda: checkpoint(logs, logs.high_watermarks)
-    )
+    run_every(tasks, "checkpoint-hw", period, period, lambda: checkpoint(logs, HIGH_WATERMARK))
     period = config.log_flush_offset_checkpoint_interval_ms / 1000
-    run_every(
-        tasks, "checkpoint-recovery", delay, period, lambda: checkpoint(logs, logs.recovery_points)
-    )
+    run_every(tasks, "checkpoint-recovery", delay, period, lambda: checkpoint(logs, RECOVERY_POINT))
     period = config.log_flush_start_offset_checkpoint_interval_ms / 1000
-    run_every(
-        tasks,
-        "checkpoint-start",
-        delay,
-        period,
-        lambda: checkpoint(logs, logs.log_starts),
-    )
+    run_every(tasks, "checkpoint-start", delay, period, lambda: checkpoint(logs, LOG_START))
     period = config.log_retention_check_interval_ms / 1000
     run_every(tasks, "retention", delay, period, lambda: apply_retention(replicas, clock))
     period = config.producer_id_expiration_check_interval_ms / 1000
@@ -78,9 +68,9 @@ def run_every(
     tasks.start(name, repeat())
 
 
-async def checkpoint(logs: LogManager, gather: Callable[[], Iterator[CheckpointContent]]) -> None:
+async def checkpoint(logs: LogManager, name: str) -> None:
     """Write the checkpoints in a thread: while the disk is busy, renaming a file can take tens of milliseconds."""
-    for directory, path, offsets in gather():
+    for directory, path, offsets in logs.gather(name):
         replace = logs.disk.prepare_replace(path)
         with logs.guard(directory):
             await in_thread(write_offsets, replace, offsets)

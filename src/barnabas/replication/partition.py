@@ -419,7 +419,7 @@ class Partition:
         now_ms: int,
         validation: Validation = Validation.FULL,
     ) -> AppendInfo:
-        """Append one batch of a producer, whose header is valid. The caller must flush the partition if it `waits_for_flush`.
+        """Append one batch with a valid header. The caller must flush the partition if it `waits_for_flush`.
 
         Raises ApiError, or LargeBatch with nothing done: call `log.validator.prepare` in a thread first.
         """

@@ -36,7 +36,7 @@ from barnabas.replication.isr import IsrChange
 from barnabas.replication.lost_replicas import LostReplicas
 from barnabas.replication.partition import LeaderContext, Partition
 from barnabas.replication.quota import ReplicationQuota, create_quota
-from barnabas.storage.checkpoints import is_damaged_copy
+from barnabas.storage.checkpoints import HIGH_WATERMARK, RECOVERY_POINT, is_damaged_copy
 from barnabas.storage.log import Log
 from barnabas.storage.log_manager import LogManager
 from barnabas.storage.paths import parent
@@ -478,8 +478,8 @@ class ReplicaManager:
         self.remove_names(tp.topic for tp, delete in stopped if delete)
         if directories:
             # Checkpoint entries of a deleted log must not apply to a later log of the same name.
-            self.logs.checkpoint(self.logs.recovery_points(directories))
-            self.logs.checkpoint(self.logs.high_watermarks(directories))
+            self.logs.checkpoint(RECOVERY_POINT, directories)
+            self.logs.checkpoint(HIGH_WATERMARK, directories)
         self.fetchers.stop_idle()
         return errors
 

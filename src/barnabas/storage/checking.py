@@ -41,14 +41,7 @@ def verify_batches(
 
     A batch begins at `start`. `end_offset` is the offset after the last record of the segment.
     """
-    source = Segment(
-        disk,
-        segment.path,
-        disk.open(segment.log.path),
-        base_offset=segment.base_offset,
-        index_interval=0,
-        now_ms=0,
-    )
+    source = Segment(disk, segment.path, segment.base_offset, log=disk.open(segment.log.path))
     source.size = limit = min(source.size, segment.unchecked_to)
     last_at, last_floor = start, segment.base_offset
     end, floor = start, segment.base_offset
@@ -63,9 +56,8 @@ def verify_batches(
         if end == limit:
             return CheckResult(start, end)
         if next(source.checked_batches(last_floor, start=end), None) is not None:
-            end = (
-                last_at  # valid except for its offset, so the batch before covers too many offsets
-            )
+            # Valid except for its offset, so the batch before covers too many offsets.
+            end = last_at
         return CheckResult(start, end, end)
     finally:
         source.close()

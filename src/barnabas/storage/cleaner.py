@@ -228,14 +228,7 @@ class Cleaning:
     def batches(self, segment: Segment) -> Iterator[tuple[BatchHeader, memoryview]]:
         """Every batch of a closed segment, with verified checksum: a corrupt batch must not get a valid checksum by
         being rewritten. CorruptBatch if there is one."""
-        source = Segment(
-            self.disk,
-            segment.path,
-            self.disk.open(segment.path + ".log"),
-            base_offset=segment.base_offset,
-            index_interval=0,
-            now_ms=0,
-        )
+        source = Segment(self.disk, segment.path, segment.base_offset)
         position = 0
         try:
             for position, header, batch in source.checked_batches(
@@ -280,14 +273,8 @@ def put_in_place(log: Log, replacement: Replacement, now_ms: int) -> bool:
     except OutOfSpace as error:
         # Only a restart can complete the renames, so the directory must go offline as for a broken disk.
         raise StorageError(error.path, error.why) from error
-    fresh = Segment(
-        disk,
-        path,
-        disk.open(path + ".log"),
-        base_offset=replacement.base_offset,
-        index_interval=log.config.index_interval_bytes,
-        now_ms=now_ms,
-    )
+    interval = log.config.index_interval_bytes
+    fresh = Segment(disk, path, replacement.base_offset, index_interval=interval, now_ms=now_ms)
     log.replace_segments(old, fresh, now_ms)
     return True
 

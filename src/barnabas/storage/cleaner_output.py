@@ -29,8 +29,8 @@ class SegmentOutput:
         self.segment = Segment(
             disk,
             path,
-            disk.open(f"{path}.log{CLEANED}", create=True),
-            base_offset=base_offset,
+            base_offset,
+            log=disk.open(f"{path}.log{CLEANED}", create=True),
             index_interval=config.index_interval_bytes,
             now_ms=now_ms,
         )

@@ -65,6 +65,14 @@ class OffsetEntries:
         del self.offsets[keep:]
         del self.positions[keep:]
 
+    def is_valid(self, log_size: int) -> bool:
+        """Whether both columns strictly ascend and point into the log. No entry has position 0."""
+        return (
+            is_strictly_ascending(self.offsets, at_least=0)
+            and is_strictly_ascending(self.positions, at_least=1)
+            and (not self.positions or self.positions[-1] < log_size)
+        )
+
     def encode(self) -> bytes:
         words = array("i", bytes(8 * len(self.offsets)))
         words[0::2] = self.offsets
@@ -117,6 +125,12 @@ class TimeEntries:
         del self.offsets[keep:]
         del self.timestamps[keep:]
 
+    def is_valid(self) -> bool:
+        return is_strictly_ascending(self.timestamps, at_least=0) and (
+            all(a <= b for a, b in pairwise(self.offsets))
+            and (not self.offsets or self.offsets[0] >= 0)
+        )
+
     def encode(self) -> bytes:
         return b"".join(map(TIME_ENTRY.pack, self.timestamps, self.offsets))
 
@@ -152,8 +166,8 @@ def last_entry(file: File, layout: Struct) -> tuple[int, int] | None:
     end = file.size() // size * size
     if end == 0:
         return None
-    timestamp_or_offset, value = layout.unpack(file.read(end - size, size))
-    return timestamp_or_offset, value
+    entry: tuple[int, int] = layout.unpack(file.read(end - size, size))
+    return entry
 
 
 def strip_zero_tail(data: bytes, entry_size: int) -> bytes | None:
@@ -164,23 +178,5 @@ def strip_zero_tail(data: bytes, entry_size: int) -> bytes | None:
     return data[: -(-used // entry_size) * entry_size]
 
 
-def offset_entries_are_sound(entries: OffsetEntries, log_size: int) -> bool:
-    """Whether both columns strictly ascend and point into the log. No entry has position 0."""
-    return (
-        is_strictly_ascending(entries.offsets, at_least=0)
-        and is_strictly_ascending(entries.positions, at_least=1)
-        and (not entries.positions or entries.positions[-1] < log_size)
-    )
-
-
-def time_entries_are_sound(entries: TimeEntries) -> bool:
-    return is_strictly_ascending(entries.timestamps, at_least=0) and (
-        all(a <= b for a, b in pairwise(entries.offsets))
-        and (not entries.offsets or entries.offsets[0] >= 0)
-    )
-
-
 def is_strictly_ascending(values: array[int], *, at_least: int) -> bool:
-    if not values:
-        return True
-    return values[0] >= at_least and all(a < b for a, b in pairwise(values))
+    return not values or (values[0] >= at_least and all(a < b for a, b in pairwise(values)))

@@ -15,7 +15,7 @@ fails only if no directory is usable, or if one is locked by another process or 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from random import Random
@@ -42,6 +42,27 @@ DELETE = "-delete"
 SET_ASIDE = ("-future", "-stray")
 NAME_MAX = 255
 CLEAN_MARK = b'{"version":0,"brokerEpoch":-1}'
+
+
+def inner_log_start(log: Log) -> int | None:
+    """The log start offset, None if the log starts with its first segment: the file name has the offset then."""
+    start = log.log_start_offset
+    return start if start > log.segments[0].base_offset else None
+
+
+def cleaned_offset(log: Log) -> int | None:
+    """Also of logs whose topic is no longer compacted: they have holes, which recovery must accept."""
+    return log.cleaned_to if log.cleaned_to != NEVER_CLEANED else None
+
+
+CHECKPOINTED: dict[str, Callable[[Log], int | None]] = {
+    # May be stored late, never early. After a crash, an older value makes recovery read more than necessary.
+    checkpoints.RECOVERY_POINT: lambda log: log.recovery_point,
+    checkpoints.HIGH_WATERMARK: lambda log: log.watermark,
+    checkpoints.LOG_START: inner_log_start,
+    checkpoints.CLEANED_TO: cleaned_offset,
+}
+"""The offset of a log in each checkpoint file, None if the file has no line for it."""
 
 
 class LogDirInfo(Struct, frozen=True, kw_only=True):
@@ -134,9 +155,8 @@ class LogManager:
             self.mark_offline(directory, error)
             return
         self.lock(directory)
-        names = checkpoints.META_PROPERTIES, checkpoints.BLANK
-        is_ours, was_blank = (self.disk.exists(f"{directory}/{name}") for name in names)
-        if not is_ours or was_blank:
+        is_ours = self.disk.exists(f"{directory}/{checkpoints.META_PROPERTIES}")
+        if not is_ours or self.disk.exists(f"{directory}/{checkpoints.BLANK}"):
             self.blank[directory] = None
         checkpoints.check_meta_properties(
             self.disk, directory, broker_id=broker_id, cluster_id=cluster_id
@@ -275,13 +295,10 @@ class LogManager:
                     error=error,
                     total_bytes=total,
                     usable_bytes=usable,
-                    sizes=dict(self.sizes(path)),
+                    sizes={tp: log.size_bytes for tp, log in self.logs_in(path)},
                 )
             )
         return infos
-
-    def sizes(self, directory: str) -> list[tuple[TopicPartition, int]]:
-        return [(tp, log.size_bytes) for tp, log in self.logs_in(directory)]
 
     def logs_in(self, directory: str) -> list[tuple[TopicPartition, Log]]:
         if self.directories == (directory,):
@@ -304,52 +321,24 @@ class LogManager:
             self.pending_removals.remove(due)
             yield due[1]
 
-    def recovery_points(
-        self, directories: Collection[str] | None = None
-    ) -> Iterator[CheckpointContent]:
-        """May be stored late, never early. After a crash, an older value makes recovery read more than necessary."""
-        return self.gather(checkpoints.RECOVERY_POINT, lambda log: log.recovery_point, directories)
-
-    def high_watermarks(
-        self, directories: Collection[str] | None = None
-    ) -> Iterator[CheckpointContent]:
-        return self.gather(checkpoints.HIGH_WATERMARK, lambda log: log.watermark, directories)
-
-    def log_starts(self, directories: Collection[str] | None = None) -> Iterator[CheckpointContent]:
-        """Only of logs that start inside their first segment. The others start with it: its name has the offset."""
-        return self.gather(
-            checkpoints.LOG_START,
-            lambda log: log.log_start_offset,
-            directories,
-            only=lambda log: log.log_start_offset > log.segments[0].base_offset,
-        )
-
-    def cleaned_offsets(
-        self, directories: Collection[str] | None = None
-    ) -> Iterator[CheckpointContent]:
-        """Includes logs whose topic is no longer compacted: they have holes, which recovery must accept."""
-        return self.gather(
-            checkpoints.CLEANED_TO,
-            lambda log: log.cleaned_to,
-            directories,
-            only=lambda log: log.cleaned_to != NEVER_CLEANED,
-        )
-
     def gather(
-        self,
-        name: str,
-        offset_of: Callable[[Log], int],
-        directories: Collection[str] | None,
-        *,
-        only: Callable[[Log], bool] = lambda _: True,
+        self, name: str, directories: Collection[str] | None = None
     ) -> Iterator[CheckpointContent]:
+        """The content of one checkpoint file per directory that is online, or of those in `directories`."""
+        offset_of = CHECKPOINTED[name]
         for directory in self.directories:
             if directory not in self.offline and (directories is None or directory in directories):
-                offsets = {tp: offset_of(log) for tp, log in self.logs_in(directory) if only(log)}
+                offsets = {
+                    tp: offset
+                    for tp, log in self.logs_in(directory)
+                    if (offset := offset_of(log)) is not None
+                }
                 yield CheckpointContent(directory, f"{directory}/{name}", offsets)
 
-    def checkpoint(self, gathered: Iterable[CheckpointContent], *, sync: bool = False) -> None:
-        for each in gathered:
+    def checkpoint(
+        self, name: str, directories: Collection[str] | None = None, *, sync: bool = False
+    ) -> None:
+        for each in self.gather(name, directories):
             # A caller that requires `sync` relies on the file, so it gets the error.
             with self.guard(each.directory, silent=not sync):
                 data = checkpoints.encode_offsets(each.offsets)
@@ -357,9 +346,9 @@ class LogManager:
 
     def save_after_truncation(self, directory: str) -> None:
         """Write the checkpoints of a directory after the recovery point of one of its logs was lowered."""
-        self.checkpoint(self.recovery_points((directory,)), sync=True)
+        self.checkpoint(checkpoints.RECOVERY_POINT, (directory,), sync=True)
         if any(log.cleaned_to != NEVER_CLEANED for _, log in self.logs_in(directory)):
-            self.checkpoint(self.cleaned_offsets((directory,)))
+            self.checkpoint(checkpoints.CLEANED_TO, (directory,))
 
     # ---- failure and shutdown -----------------------------------------------------------------------------------
 
@@ -384,16 +373,15 @@ class LogManager:
         else:
             self.full.pop(directory, None)
 
-    def mark_offline(self, directory: str, error: StorageError) -> list[TopicPartition]:
-        """Take a directory offline. Return the partitions of its logs."""
+    def mark_offline(self, directory: str, error: StorageError) -> None:
+        """Take a directory offline."""
         if directory in self.offline:
-            return []
+            return
         logger.error("log directory is offline path=%s error=%s", directory, error)
         self.offline[directory] = error
         gone = self.close_logs(directory)
         if self.on_offline is not None:
             self.on_offline(gone, error)
-        return gone
 
     def close_logs(self, directory: str) -> list[TopicPartition]:
         gone = self.logs_in(directory)
@@ -413,13 +401,8 @@ class LogManager:
     def stop(self, directory: str) -> None:
         for _, log in self.logs_in(directory):
             log.close(clean=True)
-        for gather in (
-            self.recovery_points,
-            self.high_watermarks,
-            self.log_starts,
-            self.cleaned_offsets,
-        ):
-            self.checkpoint(gather([directory]), sync=True)
+        for name in CHECKPOINTED:
+            self.checkpoint(name, (directory,), sync=True)
         if directory not in self.offline:
             self.disk.replace_bytes(f"{directory}/{checkpoints.CLEAN_SHUTDOWN}", CLEAN_MARK)
 

@@ -41,7 +41,7 @@ from barnabas.storage.compaction import LONG_MAX, NEVER_CLEANED
 from barnabas.storage.epochs import LeaderEpochs
 from barnabas.storage.log import Log
 from barnabas.storage.producers import EXPIRATION_MS, Producers
-from barnabas.storage.segment import DELETED, Segment
+from barnabas.storage.segment import DELETED, Segment, floor_index
 from barnabas.wire.records import crc_is_valid
 from barnabas.world.ports import Disk
 
@@ -133,13 +133,10 @@ def open_log(
                 segment.remove_files()
             segments.clear()
     if not segments:
+        interval = config.index_interval_bytes
         segments.append(
             Segment.create(
-                disk,
-                directory,
-                log_start_offset,
-                index_interval=config.index_interval_bytes,
-                now_ms=now_ms,
+                disk, directory, log_start_offset, index_interval=interval, now_ms=now_ms
             )
         )
         end, producers = log_start_offset, Producers()
@@ -204,7 +201,7 @@ def recover_segments(
 ) -> RecoveryState:
     """Read everything from the recovery point on, at least the last segment. Truncates `segments` at the first
     invalid byte."""
-    first = first_unflushed(segments, recovery_point)
+    first = floor_index(segments, recovery_point)
     base = segments[first].base_offset
     # Later snapshots may contain batches that are lost.
     snapshots.remove_snapshots(disk, directory, lambda offset: offset > base)
@@ -249,14 +246,6 @@ def recover_segments(
         # Otherwise the removed bytes could reappear after a power loss, below a newer recovery point.
         disk.sync_now([segments[-1].log], [directory])
     return state
-
-
-def first_unflushed(segments: list[Segment], recovery_point: int) -> int:
-    """Index of the segment that holds the recovery point; of the active one if all others are flushed."""
-    for at in range(len(segments) - 1, -1, -1):
-        if segments[at].base_offset <= recovery_point:
-            return at
-    return 0
 
 
 def recover_segment(segment: Segment, state: RecoveryState) -> None:
@@ -311,13 +300,9 @@ def find_valid_end(segment: Segment) -> tuple[int, int] | None:
     """
     try:
         segment.load_entries()
-        assert segment.offsets is not None
-        last = None
-        start = segment.offsets.positions[-1] if segment.offsets else 0
-        for position, header in segment.headers(start):
-            last = position, header
+        last = segment.last_batch()
         if last is None:
-            return (segment.base_offset, leader_epochs.UNDEFINED) if segment.size == 0 else None
+            return segment.base_offset, leader_epochs.UNDEFINED
         position, header = last
         batch = segment.log.read(position, header.size)
         if crc_is_valid(memoryview(batch), 0, header):
@@ -339,14 +324,8 @@ def find_segments(
         base = base_offset_of(name)
         if name.endswith(".log") and base is not None:
             path = f"{directory}/{name.removesuffix('.log')}"
-            segment = Segment(
-                disk,
-                path,
-                disk.open(path + ".log"),
-                base_offset=base,
-                index_interval=config.index_interval_bytes,
-                now_ms=now_ms,
-            )
+            interval = config.index_interval_bytes
+            segment = Segment(disk, path, base, index_interval=interval, now_ms=now_ms)
             segment.unchecked_to = segment.size
             yield segment
 
@@ -383,9 +362,7 @@ def finish_swap(disk: Disk, directory: str, swaps: list[str]) -> None:
         base = base_offset_of(name)
         if name.endswith(".log" + SWAP) and base is not None:
             path = f"{directory}/{name}"
-            segment = Segment(
-                disk, path, disk.open(path), base_offset=base, index_interval=0, now_ms=0
-            )
+            segment = Segment(disk, path, base, log=disk.open(path))
             low = base if low is None else min(low, base)
             for _, header in segment.headers():
                 high = max(high, header.next_offset)

@@ -11,7 +11,8 @@ is closed, they are written (`write_indexes`) and freed (`free_entries`). Positi
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -26,9 +27,7 @@ from barnabas.storage.index import (
     TimeEntries,
     find_floor_entry,
     last_entry,
-    offset_entries_are_sound,
     strip_zero_tail,
-    time_entries_are_sound,
 )
 from barnabas.storage.paths import segment_path
 from barnabas.wire.records import (
@@ -90,18 +89,18 @@ class Segment:
         self,
         disk: Disk,
         path: str,
-        log: File,
-        *,
         base_offset: int,
-        index_interval: int,
-        now_ms: int,
+        *,
+        log: File | None = None,
+        index_interval: int = 0,
+        now_ms: int = 0,
     ) -> None:
+        """`path` is that of all its files, without suffix. `log` is opened there if it is None."""
         self.disk = disk
         self.path = path
-        """Path of the files, without suffix."""
-        self.log = log
+        self.log = disk.open(path + ".log") if log is None else log
         self.base_offset = base_offset
-        self.size = log.size()
+        self.size = self.log.size()
         self.index_interval = index_interval
         self.created_ms = now_ms
         self.bytes_since_entry = 0
@@ -130,7 +129,7 @@ class Segment:
         for suffix in (".index", ".timeindex"):
             disk.open(path + suffix, create=True).close()
         segment = cls(
-            disk, path, log, base_offset=base_offset, index_interval=index_interval, now_ms=now_ms
+            disk, path, base_offset, log=log, index_interval=index_interval, now_ms=now_ms
         )
         segment.offsets = OffsetEntries()
         segment.times = TimeEntries()
@@ -191,12 +190,9 @@ class Segment:
         if self.offsets is None:
             self.close_index_files()
             entries = self.stored_entries()
+            self.offsets, self.times = entries or (OffsetEntries(), TimeEntries())
             if entries is None:
-                entries = OffsetEntries(), TimeEntries()
-                self.offsets, self.times = entries
                 self.rebuild_indexes()
-            else:
-                self.offsets, self.times = entries
 
     def truncate(self, offset: int, now_ms: int) -> None:
         """Truncate before the batch that holds `offset`. The indexes are in memory afterwards."""
@@ -329,14 +325,17 @@ class Segment:
         return self.disk.modified_ms(self.log.path)
 
     def next_offset(self) -> int:
-        """The offset after the last record. Scans from the last index entry."""
-        if self.size == 0:
-            return self.base_offset
+        """The offset after the last record."""
+        last = self.last_batch()
+        return last.header.next_offset if last else self.base_offset
+
+    def last_batch(self) -> BatchPosition | None:
+        """Scans from the last index entry."""
         last = None
-        start = self.floor_position(self.base_offset + 2**31 - 1)
-        for _, header in self.headers(start):
-            last = header
-        return last.next_offset if last else self.base_offset
+        start = self.floor_position(self.base_offset + MAX_RELATIVE_OFFSET) if self.size else 0
+        for position, header in self.headers(start):
+            last = BatchPosition(position, header)
+        return last
 
     # ---- checking ---------------------------------------------------------------------------------------------
 
@@ -430,7 +429,7 @@ class Segment:
             return None
         entries = OffsetEntries.decode(index), TimeEntries.decode(times)
         try:
-            return entries if self.entries_are_sound(*entries) else None
+            return entries if self.are_entries_valid(*entries) else None
         except CorruptBatch:
             return None
 
@@ -444,9 +443,9 @@ class Segment:
             return None
         return strip_zero_tail(self.disk.read_bytes(path), entry_size)
 
-    def entries_are_sound(self, offsets: OffsetEntries, times: TimeEntries) -> bool:
+    def are_entries_valid(self, offsets: OffsetEntries, times: TimeEntries) -> bool:
         """Compare the entries with each other, with two batch headers, and with the headers after the last entry."""
-        if not (offset_entries_are_sound(offsets, self.size) and time_entries_are_sound(times)):
+        if not (offsets.is_valid(self.size) and times.is_valid()):
             return False
         first = next(self.headers(), None)
         if first is None:
@@ -462,9 +461,9 @@ class Segment:
         after_last = islice(self.headers(found.position), TIMES_CHECKED_MAX)
         if any(header.max_timestamp > times.timestamps[-1] for _, header in after_last):
             return False
-        return self.tail_is_indexed(offsets, times.timestamps[-1])
+        return self.is_tail_indexed(offsets, times.timestamps[-1])
 
-    def tail_is_indexed(self, offsets: OffsetEntries, largest_timestamp: int) -> bool:
+    def is_tail_indexed(self, offsets: OffsetEntries, largest_timestamp: int) -> bool:
         """Whether no batch after the last offset entry has a timestamp above the time index, or is far from the entry.
 
         Otherwise an index lost its last entries: retention would delete the segment too early, or reads would be slow.
@@ -522,6 +521,11 @@ class Segment:
         self.close()
         for suffix in SUFFIXES:
             self.disk.remove(self.path + suffix + self.suffix)
+
+
+def floor_index(segments: Sequence[Segment], offset: int) -> int:
+    """Index of the segment that holds `offset`; 0 if all of them begin after it."""
+    return max(bisect_right(segments, offset, key=lambda each: each.base_offset) - 1, 0)
 
 
 def is_plausible(header: BatchHeader, floor: int) -> bool:

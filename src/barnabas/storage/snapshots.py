@@ -1,5 +1,4 @@
-"""Producer snapshots in the directory of a log: write them, and rebuild the producer state from the newest valid
-one."""
+"""Producer snapshots of a log, and the producer state rebuilt from the newest valid one."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from barnabas.errors import CorruptBatch, StorageError, reason
 from barnabas.storage.auxiliary import SNAPSHOT_MAX, read_head
 from barnabas.storage.paths import segment_path
 from barnabas.storage.producers import Producers, decode_snapshot
-from barnabas.storage.segment import Segment
+from barnabas.storage.segment import Segment, floor_index
 from barnabas.wire.records import BatchHeader, records
 from barnabas.world.ports import Disk
 
@@ -39,16 +38,9 @@ def list_snapshots(disk: Disk, directory: str) -> list[int]:
 def rebuild_producers(
     disk: Disk, directory: str, segments: Sequence[Segment], *, log_start_offset: int, end: int
 ) -> Producers:
-    """The producer state as of offset `end`: the newest valid snapshot up to it, then the batches after the
-    snapshot."""
+    """The producer state as of offset `end`: the newest valid snapshot up to it, then the batches after it."""
     producers, start = load_newest_snapshot(disk, directory, log_start_offset, end)
-    for segment in reversed(segments):
-        if segment.base_offset <= start:
-            first = segments.index(segment)
-            break
-    else:
-        first = 0
-    for segment in segments[first:]:
+    for segment in segments[floor_index(segments, start) :]:
         if segment.base_offset >= end or segment.size == 0:
             continue
         try:

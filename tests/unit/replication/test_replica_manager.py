@@ -12,6 +12,7 @@ import pytest
 from barnabas.errors import ApiError, ErrorCode, StorageError
 from barnabas.model import ZERO_ID, BrokerEpoch, ControllerEpoch, TopicPartition
 from barnabas.replication import replica_manager
+from barnabas.storage.checkpoints import HIGH_WATERMARK
 from barnabas.wire.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrResponse
 from barnabas.wire.messages.stop_replica import (
     StopReplicaPartitionState,
@@ -273,7 +274,7 @@ async def test_checkpoints_omit_deleted_partitions(nodes: Nodes) -> None:
     node = nodes[1]
     await send(node, state())
     node.append(b"one")
-    node.logs.checkpoint(node.logs.high_watermarks())
+    node.logs.checkpoint(HIGH_WATERMARK)
     assert b"orders 0 1" in node.disk.read_bytes(f"{node.directory}/replication-offset-checkpoint")
     await node.stop_replica(stop(delete=True))
     assert b"orders" not in node.disk.read_bytes(f"{node.directory}/replication-offset-checkpoint")

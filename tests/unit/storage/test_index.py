@@ -13,9 +13,7 @@ from barnabas.storage.index import (
     TimeEntries,
     find_floor_entry,
     last_entry,
-    offset_entries_are_sound,
     strip_zero_tail,
-    time_entries_are_sound,
 )
 from tests.unit.storage.builders import forgetful_disk
 
@@ -78,17 +76,17 @@ def test_truncation_keeps_lower_entries(offsets: list[int], target: int) -> None
     entries.truncate(target)
     times.truncate(target)
     assert list(entries.offsets) == [o for o in offsets if o < target] == list(times.offsets)
-    assert offset_entries_are_sound(entries, 10**6)
-    assert time_entries_are_sound(times)
+    assert entries.is_valid(10**6)
+    assert times.is_valid()
 
 
 def test_invalid_entries_are_detected() -> None:
     for pairs in ([(5, 10), (5, 20)], [(5, 10), (6, 10)], [(-1, 10)], [(1, 0)], [(1, 100)]):
         entries = OffsetEntries.decode(b"".join(OFFSET_ENTRY.pack(*pair) for pair in pairs))
-        assert not offset_entries_are_sound(entries, 100), pairs
+        assert not entries.is_valid(100), pairs
     for pairs in ([(5, 1), (5, 2)], [(5, 2), (6, 1)], [(-1, 0)], [(1, -1)]):
         times = TimeEntries.decode(b"".join(TIME_ENTRY.pack(*pair) for pair in pairs))
-        assert not time_entries_are_sound(times), pairs
+        assert not times.is_valid(), pairs
 
 
 def test_trailing_zeros_are_no_entries() -> None:

@@ -9,6 +9,7 @@ import pytest
 from barnabas.config.topic import TopicConfig
 from barnabas.errors import DirectoryLocked, OutOfSpace, StorageError
 from barnabas.model import TopicPartition
+from barnabas.storage.checkpoints import HIGH_WATERMARK, LOG_START, RECOVERY_POINT
 from barnabas.storage.log_manager import LogManager, parse_directory_name
 from barnabas.world.disk import RealDisk
 from barnabas.world.ports import Disk
@@ -63,8 +64,8 @@ def test_logs_are_reopened_with_their_offsets(disk: ForgetfulDisk, clean: bool) 
     if clean:
         manager.shutdown()
     else:
-        manager.checkpoint(manager.high_watermarks())
-        manager.checkpoint(manager.log_starts())
+        manager.checkpoint(HIGH_WATERMARK)
+        manager.checkpoint(LOG_START)
         manager.release()
     assert disk.exists(f"{A}/.kafka_cleanshutdown") == clean
     again = start_manager(disk)
@@ -171,7 +172,7 @@ def test_offline_directory_does_not_affect_others(disk: ForgetfulDisk) -> None:
     offline: list[TopicPartition] = []
     manager.on_offline = lambda partitions, error: offline.extend(partitions)
     disk.fails = B
-    manager.checkpoint(manager.high_watermarks())
+    manager.checkpoint(HIGH_WATERMARK)
     assert len(offline) == 2
     assert set(manager.offline) == {B}
     assert len(manager.logs) == 2
@@ -247,7 +248,7 @@ def test_truncation_is_checkpointed_at_once(disk: ForgetfulDisk) -> None:
     for at in range(20):
         append(log, b"%d" % at * 50)
     flush(log)
-    manager.checkpoint(manager.recovery_points())
+    manager.checkpoint(RECOVERY_POINT)
     log.truncate_to(5)
     assert b"orders 0 5\n" in disk.crash().read_bytes(f"{A}/recovery-point-offset-checkpoint")
 
