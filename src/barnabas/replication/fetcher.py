@@ -27,20 +27,12 @@ from typing import Protocol
 from uuid import UUID
 
 from barnabas.client.connection import BrokerConnection, ExchangeInterrupted
-from barnabas.errors import (
-    ApiError,
-    ErrorCode,
-    OutOfSpace,
-    RemoteWireError,
-    StorageError,
-    reason,
-)
+from barnabas.config import BrokerConfig
+from barnabas.errors import ApiError, ErrorCode, OutOfSpace, RemoteWireError, StorageError, reason
 from barnabas.metadata.cache import MetadataCache
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.replication import follower
 from barnabas.replication.alter_partition import RegisteredBroker
-from barnabas.replication.fetcher_settings import FetcherSettings
-from barnabas.replication.follower import Reaction
 from barnabas.replication.partition import Partition
 from barnabas.replication.quota import ReplicationQuota, is_throttled
 from barnabas.retry import Backoff
@@ -75,6 +67,17 @@ RETRY_FACTOR = 4.0
 NO_SESSION = 0
 FIRST_EPOCH = 0
 EPOCH_MAX = 0x7FFF_FFFF
+TRANSIENT_ERRORS = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""Expected while metadata propagates: leader and follower do not receive a change at the same time."""
 
 Key = tuple[UUID, int]
 
@@ -110,6 +113,7 @@ class FetcherReplicas(Protocol):
 
     broker_id: BrokerId
     metadata: MetadataCache
+    config: BrokerConfig
     clock: Clock
     follower_quota: ReplicationQuota | None
 
@@ -129,13 +133,14 @@ class Fetcher:
         replicas: FetcherReplicas,
         network: Network,
         control: RegisteredBroker,
-        settings: FetcherSettings,
         on_failed: Callable[[Iterable[TopicPartition]], None],
     ) -> None:
         self.replicas = replicas
         self.network = network
         self.control = control
-        self.settings = settings
+        self.config = replicas.config
+        self.backoff_s = self.config.replica_fetch_backoff_ms / 1000
+        self.timeout_s = self.config.replica_socket_timeout_ms / 1000
         self.on_failed = on_failed
         self.source = source
         self.client_id = f"broker-{self.replicas.broker_id}-fetcher-{number}"
@@ -165,9 +170,7 @@ class Fetcher:
         self.activate(state, is_urgent=True)
 
     def new_backoff(self) -> Backoff:
-        return Backoff(
-            FIRST_RETRY_SECONDS, self.settings.backoff_s, factor=RETRY_FACTOR, random=self.random
-        )
+        return Backoff(FIRST_RETRY_SECONDS, self.backoff_s, factor=RETRY_FACTOR, random=self.random)
 
     def remove(self, tp: TopicPartition) -> None:
         state = self.partitions.pop(tp, None)
@@ -198,7 +201,7 @@ class Fetcher:
         """Exclude the partition from fetches for `seconds`, or replica.fetch.backoff.ms."""
         if self.active.get(state.key) is state:
             self.deactivate(state)
-            seconds = self.settings.backoff_s if seconds is None else seconds
+            seconds = self.backoff_s if seconds is None else seconds
             loop = asyncio.get_running_loop()
             state.timer = loop.call_later(seconds, self.activate, state, is_urgent)
 
@@ -278,7 +281,7 @@ class Fetcher:
             response = await connection.exchange(
                 self.next_request(),
                 FetchResponse,
-                timeout_s=self.settings.timeout_s + self.settings.wait_max_ms / 1000,
+                timeout_s=self.timeout_s + self.config.replica_fetch_wait_max_ms / 1000,
             )
         finally:
             self.is_in_flight = False
@@ -302,7 +305,7 @@ class Fetcher:
         if wait_ms > 0:
             for state in list(self.active.values()):
                 if not state.is_in_sync and self.is_throttled(state.partition):
-                    self.delay(state, min(wait_ms / 1000, self.settings.backoff_s))
+                    self.delay(state, min(wait_ms / 1000, self.backoff_s))
 
     def is_throttled(self, partition: Partition) -> bool:
         replicas = partition.log.config.follower_replication_throttled_replicas
@@ -314,7 +317,8 @@ class Fetcher:
                 return self.connection
             self.connection = None  # closed by the leader between two fetches
             self.forget_session()
-        endpoint = self.replicas.metadata.endpoint_of(self.source, self.settings.listener)
+        listener = self.config.inter_broker_listener
+        endpoint = self.replicas.metadata.endpoint_of(self.source, listener)
         if endpoint is None:
             raise ConnectionError(f"broker {self.source} has no known address")
         self.connection = await BrokerConnection.open(
@@ -322,7 +326,7 @@ class Fetcher:
             endpoint.host,
             endpoint.port,
             client_id=self.client_id,
-            timeout_s=self.settings.timeout_s,
+            timeout_s=self.timeout_s,
         )
         return self.connection
 
@@ -365,7 +369,7 @@ class Fetcher:
                     fetch_offset=log.log_end_offset,
                     last_fetched_epoch=log.epochs.latest,
                     log_start_offset=log.log_start_offset,
-                    partition_max_bytes=self.settings.partition_bytes,
+                    partition_max_bytes=self.config.replica_fetch_max_bytes,
                 )
             )
         forgotten_topics: dict[UUID, list[int]] = {}
@@ -377,9 +381,9 @@ class Fetcher:
         is_opening = self.session_epoch == FIRST_EPOCH and self.has_session_slot
         return FetchRequest(
             replica_state=FetchReplicaState(self.replicas.broker_id, self.control.broker_epoch),
-            max_wait_ms=0 if is_opening else self.settings.wait_max_ms,
-            min_bytes=self.settings.min_bytes,
-            max_bytes=self.settings.response_bytes,
+            max_wait_ms=0 if is_opening else self.config.replica_fetch_wait_max_ms,
+            min_bytes=self.config.replica_fetch_min_bytes,
+            max_bytes=self.config.replica_fetch_response_max_bytes,
             session_id=self.session_id,
             session_epoch=self.session_epoch,
             topics=tuple(
@@ -497,35 +501,34 @@ class Fetcher:
     async def handle_error(
         self, connection: BrokerConnection, state: PartitionFetchState, code: ErrorCode
     ) -> None:
-        level = logging.INFO if code in follower.TRANSIENT_ERRORS else logging.WARNING
+        is_transient = code in TRANSIENT_ERRORS
         logger.log(
-            level,
+            logging.INFO if is_transient else logging.WARNING,
             "fetch failed leader=%d error=%s partition=%s",
             self.source,
             code.name,
             state.partition,
         )
-        match follower.reaction_to(code):
-            case Reaction.BACK_OFF if code in follower.TRANSIENT_ERRORS:
-                self.delay(state, state.backoff.next_s(), is_urgent=True)
-            case Reaction.BACK_OFF:
-                self.delay(state)
-            case Reaction.STOP:
-                self.stop_partition(state)
-            case Reaction.RESET_OFFSET:
-                try:
-                    await self.reset_offset(connection, state)
-                except ApiError as error:
-                    if follower.reaction_to(error.code) is Reaction.STOP:
-                        self.stop_partition(state)
-                    else:
-                        self.delay(state)
-                except StorageError as error:
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            try:
+                await self.reset_offset(connection, state)
+            except ApiError as error:
+                if error.code is ErrorCode.FENCED_LEADER_EPOCH:
                     self.stop_partition(state)
-                    self.replicas.fail(state.partition, error)
+                else:
+                    self.delay(state)
+            except StorageError as error:
+                self.stop_partition(state)
+                self.replicas.fail(state.partition, error)
+        elif code is ErrorCode.FENCED_LEADER_EPOCH:
+            self.stop_partition(state)  # the leader has a newer epoch
+        elif is_transient:
+            self.delay(state, state.backoff.next_s(), is_urgent=True)
+        else:
+            self.delay(state)
 
     async def reset_offset(self, connection: BrokerConnection, state: PartitionFetchState) -> None:
-        """Truncate or restart the log after OFFSET_OUT_OF_RANGE."""
+        """After OFFSET_OUT_OF_RANGE, truncate the log to the leader's end, or restart it at the leader's start."""
         log = state.partition.log
         now_ms = self.replicas.clock.now_ms()
         leader_end = await self.list_offset(connection, state, LATEST_TIMESTAMP)
@@ -567,7 +570,7 @@ class Fetcher:
                 topics=(ListOffsetsTopic(name=state.partition.topic, partitions=(query,)),),
             ),
             ListOffsetsResponse,
-            timeout_s=self.settings.timeout_s,
+            timeout_s=self.timeout_s,
         )
         for topic in response.topics:
             for result in topic.partitions:

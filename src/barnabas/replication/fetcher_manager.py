@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol
-
-from msgspec import Struct
+from typing import TYPE_CHECKING
 
 from barnabas.errors import StorageError
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.replication import follower
 from barnabas.replication.alter_partition import RegisteredBroker
-from barnabas.replication.fetcher_settings import FetcherSettings
 from barnabas.replication.partition import Partition
 from barnabas.tasks import Tasks
 from barnabas.world.ports import Network
@@ -20,48 +17,15 @@ if TYPE_CHECKING:
     from barnabas.replication.fetcher import Fetcher, FetcherReplicas
 
 
-class Fetchers(Protocol):
-    """The part of FetcherManager that ReplicaManager uses."""
-
-    def add(self, partitions: Iterable[Partition]) -> None: ...
-
-    def remove(self, partitions: Iterable[TopicPartition]) -> None: ...
-
-    def stop_idle(self) -> None: ...
-
-    async def stop(self) -> None: ...
-
-
-class NoFetchers(Struct):
-    """Fetchers of a broker without a network. All methods do nothing."""
-
-    def add(self, partitions: Iterable[Partition]) -> None:
-        pass
-
-    def remove(self, partitions: Iterable[TopicPartition]) -> None:
-        pass
-
-    def stop_idle(self) -> None:
-        pass
-
-    async def stop(self) -> None:
-        pass
-
-
 class FetcherManager:
     """Creates fetchers, and assigns each followed partition to one of them."""
 
     def __init__(
-        self,
-        replicas: FetcherReplicas,
-        network: Network,
-        control: RegisteredBroker,
-        settings: FetcherSettings,
+        self, replicas: FetcherReplicas, network: Network, control: RegisteredBroker
     ) -> None:
         self.replicas = replicas
         self.network = network
         self.control = control
-        self.settings = settings
         self.fetchers: dict[tuple[BrokerId, int], Fetcher] = {}
         self.by_partition: dict[TopicPartition, Fetcher] = {}
         self.tasks = Tasks()
@@ -69,6 +33,7 @@ class FetcherManager:
     def add(self, partitions: Iterable[Partition]) -> None:
         """Start fetching each partition from its current leader."""
         now_ms = self.replicas.clock.now_ms()
+        fetchers_per_leader = max(self.replicas.config.num_replica_fetchers, 1)
         for partition in partitions:
             tp = TopicPartition(partition.topic, partition.index)
             try:
@@ -76,7 +41,7 @@ class FetcherManager:
             except StorageError as error:
                 self.replicas.fail(partition, error)
                 continue
-            number = follower.select_fetcher(*tp, self.settings.fetchers)
+            number = follower.select_fetcher(*tp, fetchers_per_leader)
             key = (partition.leader, number)
             fetcher = self.fetchers.get(key)
             if fetcher is None:
@@ -95,7 +60,6 @@ class FetcherManager:
             replicas=self.replicas,
             network=self.network,
             control=self.control,
-            settings=self.settings,
             on_failed=self.remove,
         )
 

@@ -1,14 +1,7 @@
-"""Decisions of a follower: fetcher selection, truncation and reactions to errors of the leader.
-
-diverging epoch       the logs differ: truncate to the common history, then fetch from there
-OFFSET_OUT_OF_RANGE   the leader ends before us: truncate to its end; it starts after our end: restart at its start
-"""
+"""Decisions of a follower: fetcher selection and truncation."""
 
 from __future__ import annotations
 
-from enum import Enum
-
-from barnabas.errors import ErrorCode
 from barnabas.storage.epochs import UNDEFINED, LeaderEpochs
 from barnabas.storage.log import Log
 from barnabas.wire.java_hash import java_string_hash
@@ -50,34 +43,3 @@ def prepare_log(log: Log, now_ms: int) -> None:
     """
     if log.epochs.latest == UNDEFINED and log.log_end_offset > log.high_watermark:
         log.truncate_to(log.high_watermark, now_ms)
-
-
-class Reaction(Enum):
-    """Reaction to an error for one partition in a fetch response."""
-
-    BACK_OFF = "back off"
-    STOP = "stop"
-    """Stop fetching the partition until the next LeaderAndIsr, since the leader has a newer epoch."""
-    RESET_OFFSET = "reset offset"
-    """Compare the log with the offsets of the leader, and truncate it."""
-
-
-def reaction_to(code: int) -> Reaction:
-    if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-        return Reaction.RESET_OFFSET
-    if code == ErrorCode.FENCED_LEADER_EPOCH:
-        return Reaction.STOP
-    return Reaction.BACK_OFF
-
-
-TRANSIENT_ERRORS = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-    }
-)
-"""Expected while metadata propagates: leader and follower do not receive a change at the same time."""

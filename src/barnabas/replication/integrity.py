@@ -29,12 +29,7 @@ from barnabas.storage.log import Log
 from barnabas.storage.repair import Repair
 from barnabas.storage.segment import Segment
 from barnabas.tasks import Tasks, in_thread
-from barnabas.wire.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-)
+from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from barnabas.world.ports import Clock, Network
 
 logger = logging.getLogger("barnabas.integrity")
@@ -64,7 +59,7 @@ class IntegrityReplicas(Protocol):
 class Integrity:
     """Checks and repairs the segments of one broker."""
 
-    def __init__(self, replicas: IntegrityReplicas, network: Network | None, tasks: Tasks) -> None:
+    def __init__(self, replicas: IntegrityReplicas, network: Network, tasks: Tasks) -> None:
         self.replicas = replicas
         self.network = network
         self.tasks = tasks
@@ -154,7 +149,7 @@ class Integrity:
             return
         self.damaged[segment] = None
         others = [broker for broker in partition.replicas if broker != partition.broker_id]
-        if self.network is None or not others:
+        if not others:
             logger.error(
                 "damaged batch and no other replica to copy it from: fetches of this batch fail, others work; to "
                 "skip it, reset consumer offsets past it or delete records up to the next batch partition=%s error=%s",
@@ -168,9 +163,9 @@ class Integrity:
             partition,
             error,
         )
-        self.tasks.start("repair", self.repair(self.network, partition, segment))
+        self.tasks.start("repair", self.repair(partition, segment))
 
-    async def repair(self, network: Network, partition: Partition, segment: Segment) -> None:
+    async def repair(self, partition: Partition, segment: Segment) -> None:
         """Retry until the segment is repaired or no longer in the log."""
         backoff = Backoff(*RETRY_SECONDS, random=Random(partition.broker_id))
         while self.holds(partition, segment):
@@ -178,7 +173,7 @@ class Integrity:
                 partition.log.roll(self.replicas.clock.now_ms())
             for broker in self.sources(partition):
                 try:
-                    if await self.copy_segment(network, partition, segment, broker):
+                    if await self.copy_segment(partition, segment, broker):
                         del self.damaged[segment]
                         return
                 except (ConnectionError, TimeoutError, RemoteWireError) as error:
@@ -199,9 +194,7 @@ class Integrity:
             if self.replicas.metadata.is_alive(broker):
                 yield broker
 
-    async def copy_segment(
-        self, network: Network, partition: Partition, segment: Segment, broker: BrokerId
-    ) -> bool:
+    async def copy_segment(self, partition: Partition, segment: Segment, broker: BrokerId) -> bool:
         """Replace the segment by a copy from `broker`. Return False if this is not possible now.
 
         Only committed segments are copied. Raises StorageError, or an error of the connection.
@@ -222,7 +215,7 @@ class Integrity:
         connection: BrokerConnection | None = None
         try:
             connection = await BrokerConnection.open(
-                network,
+                self.network,
                 endpoint.host,
                 endpoint.port,
                 client_id=f"broker-{partition.broker_id}-repair",

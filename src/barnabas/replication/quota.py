@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from barnabas.config import BrokerConfig
+
 UNLIMITED = (1 << 63) - 1
 ALL_REPLICAS = ("*",)
 
@@ -80,11 +82,15 @@ class ReplicationQuota:
 
 
 def create_quota(
-    bytes_per_second: int, now_ms: Callable[[], float], *, windows: int, window_s: int
+    bytes_per_second: int, config: BrokerConfig, now_ms: Callable[[], float]
 ) -> ReplicationQuota | None:
     """Return a quota, or None if the rate is unlimited."""
     if bytes_per_second >= UNLIMITED:
         return None
+    windows, window_s = (
+        config.replication_quota_window_num,
+        config.replication_quota_window_size_seconds,
+    )
     return ReplicationQuota(bytes_per_second, now_ms, windows=windows, window_ms=window_s * 1000.0)
 
 

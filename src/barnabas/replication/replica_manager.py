@@ -29,13 +29,11 @@ from barnabas.model import (
     ZnodeVersion,
 )
 from barnabas.replication.alter_partition import IsrProposals, RegisteredBroker
-from barnabas.replication.fetcher_manager import FetcherManager, Fetchers, NoFetchers
-from barnabas.replication.fetcher_settings import build_fetcher_settings
+from barnabas.replication.fetcher_manager import FetcherManager
 from barnabas.replication.integrity import Integrity
-from barnabas.replication.isr import IsrChange
 from barnabas.replication.lost_replicas import LostReplicas
 from barnabas.replication.partition import LeaderContext, Partition
-from barnabas.replication.quota import ReplicationQuota, create_quota
+from barnabas.replication.quota import create_quota
 from barnabas.storage.checkpoints import HIGH_WATERMARK, RECOVERY_POINT, is_damaged_copy
 from barnabas.storage.log import Log
 from barnabas.storage.log_manager import LogManager
@@ -80,45 +78,40 @@ class ReplicaManager:
         disk: Disk,
         clock: Clock,
         *,
-        network: Network | None = None,
-        metadata: MetadataCache | None = None,
-        control: RegisteredBroker | None = None,
-        config: BrokerConfig | None = None,
+        network: Network,
+        metadata: MetadataCache,
+        control: RegisteredBroker,
+        config: BrokerConfig,
     ) -> None:
-        """Without a network nothing is replicated, and no ISR change is proposed."""
         self.broker_id = broker_id
         self.logs = logs
         self.disk = disk
         self.clock = clock
-        self.metadata = metadata if metadata is not None else MetadataCache("")
-        self.config = config if config is not None else BrokerConfig()
+        self.metadata = metadata
+        self.config = config
         self.partitions: dict[tuple[str, int], Partition] = {}
         self.names: dict[UUID, str] = {}
         """Topic names by id. Fetches may name a topic by its id before UpdateMetadata arrives."""
         self.offline: dict[tuple[str, int], None] = {}
         """Partitions whose log could not be opened because of a disk failure."""
-        self.lost = LostReplicas(broker_id, self.metadata, logs)
+        self.lost = LostReplicas(broker_id, metadata, logs)
         self.tasks = Tasks()
         self.integrity = Integrity(self, network, self.tasks)
-        self.fetchers: Fetchers = NoFetchers()
-        self.proposals: IsrProposals | None = None
+        self.fetchers = FetcherManager(self, network, control)
+        self.proposals = IsrProposals(
+            broker_id, network, metadata, control, config.inter_broker_listener
+        )
         self.context = LeaderContext(
             now_ms=loop_ms,
-            lag_max_ms=self.config.replica_lag_time_max_ms,
-            is_alive=self.metadata.is_alive,
+            lag_max_ms=config.replica_lag_time_max_ms,
+            is_alive=metadata.is_alive,
             is_known_to_controller=lambda: self.is_known_to_controller,
-            propose=self.propose,
+            propose=self.proposals.submit,
         )
-        self.leader_quota = self.quota(self.config.leader_replication_throttled_rate)
-        self.follower_quota = self.quota(self.config.follower_replication_throttled_rate)
-        if network is not None:
-            assert control is not None
-            self.fetchers = FetcherManager(
-                self, network, control, build_fetcher_settings(self.config)
-            )
-            self.proposals = IsrProposals(
-                broker_id, network, self.metadata, control, self.config.inter_broker_listener
-            )
+        self.leader_quota = create_quota(config.leader_replication_throttled_rate, config, loop_ms)
+        self.follower_quota = create_quota(
+            config.follower_replication_throttled_rate, config, loop_ms
+        )
         self.is_known_to_controller = True
         """False from the end of a registry session until the first LeaderAndIsr of the next one."""
         self.is_in_controlled_shutdown = False
@@ -135,17 +128,8 @@ class ReplicaManager:
         """Called when a log directory has failed, and to request LeaderAndIsr for lost replicas."""
         logs.on_offline = self.take_offline
 
-    def quota(self, bytes_per_second: int) -> ReplicationQuota | None:
-        return create_quota(
-            bytes_per_second,
-            loop_ms,
-            windows=self.config.replication_quota_window_num,
-            window_s=self.config.replication_quota_window_size_seconds,
-        )
-
     def start(self) -> None:
-        if self.proposals is not None:
-            self.tasks.start("alter-partition", self.proposals.run())
+        self.tasks.start("alter-partition", self.proposals.run())
         self.tasks.start("isr", self.watch_isrs())
         self.tasks.start("epochs", self.save_epochs())
         rate = self.config.barnabas_scrub_bytes_per_second
@@ -505,10 +489,6 @@ class ReplicaManager:
             self.names = {key: name for key, name in self.names.items() if name not in removed}
 
     # ---- in-sync replicas
-
-    def propose(self, partition: Partition, change: IsrChange) -> None:
-        if self.proposals is not None:
-            self.proposals.submit(partition, change)
 
     async def watch_isrs(self) -> None:
         period = max(self.config.replica_lag_time_max_ms / 2000, 0.001)

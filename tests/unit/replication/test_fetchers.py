@@ -13,7 +13,6 @@ from barnabas.client.connection import BrokerConnection
 from barnabas.errors import OutOfSpace
 from barnabas.replication import fetcher as fetcher_module
 from barnabas.replication.fetcher import Fetcher
-from barnabas.replication.fetcher_manager import FetcherManager
 from barnabas.storage.append_sets import FollowerAppend
 from barnabas.storage.log import Log
 from barnabas.wire.messages.fetch import (
@@ -38,11 +37,6 @@ async def two_nodes() -> AsyncIterator[Nodes]:
     await nodes.stop()
 
 
-def fetchers(node: Node) -> FetcherManager:
-    assert isinstance(node.replicas.fetchers, FetcherManager)
-    return node.replicas.fetchers
-
-
 def has_end_offset(node: Node, index: int, end: int) -> bool:
     return node.partition(index).log.log_end_offset == end
 
@@ -59,16 +53,16 @@ async def test_fetchers_run_only_while_partitions_are_followed() -> None:
     await nodes.start()
     try:
         await nodes.lead(1, partitions=4)
-        running = list(fetchers(nodes[2]).fetchers.values())
+        running = list(nodes[2].replicas.fetchers.fetchers.values())
         assert sorted(len(each.partitions) for each in running) == [2, 2]
         for index in range(4):
             nodes[1].append(b"one", index=index)
         for index in range(4):
             await eventually(partial(has_end_offset, nodes[2], index, 1))
         await nodes.lead(2, epoch=1, isr=(2,), to=(2,), partitions=4)
-        assert not fetchers(nodes[2]).fetchers
+        assert not nodes[2].replicas.fetchers.fetchers
         assert all(each.is_stopped for each in running)
-        await eventually(lambda: not fetchers(nodes[2]).tasks.running)
+        await eventually(lambda: not nodes[2].replicas.fetchers.tasks.running)
     finally:
         await nodes.stop()
 
@@ -109,7 +103,7 @@ async def test_partition_added_during_waiting_fetch_is_replicated() -> None:
         await nodes.lead(1)
         sessions = nodes[1].context.sessions.sessions
         await eventually(lambda: any(each.waiting_fetch for each in sessions.values()))
-        (fetcher,) = fetchers(nodes[2]).fetchers.values()
+        (fetcher,) = nodes[2].replicas.fetchers.fetchers.values()
         session = fetcher.session_id
         added = LeaderAndIsrPartitionState(
             partition_index=1, leader=1, leader_epoch=0, isr=(1, 2), replicas=(1, 2), is_new=True
@@ -173,7 +167,7 @@ async def test_interrupted_fetch_backs_off_while_its_leader_has_no_address(
         await nodes.lead(1)
         sessions = nodes[1].context.sessions.sessions
         await eventually(lambda: any(each.waiting_fetch for each in sessions.values()))
-        (fetcher,) = fetchers(nodes[2]).fetchers.values()
+        (fetcher,) = nodes[2].replicas.fetchers.fetchers.values()
         monkeypatch.setattr(Fetcher, "connect", count_connects)
         added = LeaderAndIsrPartitionState(
             partition_index=1, leader=1, leader_epoch=0, isr=(1, 2), replicas=(1, 2), is_new=True

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.errors import ErrorCode
 from barnabas.replication.follower import (
-    Reaction,
     prepare_log,
-    reaction_to,
     select_fetcher,
     truncation_offset,
 )
@@ -75,17 +72,3 @@ def test_log_without_epochs_is_truncated_to_high_watermark() -> None:
     log.epochs.clear()
     prepare_log(log, NOW_MS)
     assert log.log_end_offset == 1
-
-
-@pytest.mark.parametrize(
-    ("code", "expected"),
-    [
-        (ErrorCode.OFFSET_OUT_OF_RANGE, Reaction.RESET_OFFSET),
-        (ErrorCode.FENCED_LEADER_EPOCH, Reaction.STOP),
-        (ErrorCode.UNKNOWN_LEADER_EPOCH, Reaction.BACK_OFF),
-        (ErrorCode.NOT_LEADER_OR_FOLLOWER, Reaction.BACK_OFF),
-        (ErrorCode.UNKNOWN_SERVER_ERROR, Reaction.BACK_OFF),
-    ],
-)
-def test_reaction_to_fetch_errors(code: ErrorCode, expected: Reaction) -> None:
-    assert reaction_to(code) is expected

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.config import BrokerConfig
 from barnabas.replication.quota import UNLIMITED, ReplicationQuota, create_quota, is_throttled
 
 
@@ -75,8 +76,8 @@ def test_rate_is_measured_over_remembered_windows() -> None:
 
 
 def test_unlimited_rate_has_no_quota() -> None:
-    assert create_quota(UNLIMITED, FakeTime(), windows=11, window_s=1) is None
-    assert create_quota(5, FakeTime(), windows=11, window_s=1) is not None
+    assert create_quota(UNLIMITED, BrokerConfig(), FakeTime()) is None
+    assert create_quota(5, BrokerConfig(), FakeTime()) is not None
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from barnabas.broker.handlers import delete_records
 from barnabas.config import TopicConfig
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import BrokerId, TopicPartition
-from barnabas.replication.fetcher_manager import FetcherManager
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from barnabas.wire.messages.delete_records import (
@@ -47,11 +46,6 @@ async def nodes() -> AsyncIterator[Nodes]:
     await nodes.stop()
 
 
-def fetchers(node: Node) -> FetcherManager:
-    assert isinstance(node.replicas.fetchers, FetcherManager)
-    return node.replicas.fetchers
-
-
 async def wait_until_copied(nodes: Nodes, leader: int = 1, *others: int) -> None:
     for follower in others or (3 - leader,):
         await wait_until_equal(nodes[follower], nodes[leader])
@@ -72,9 +66,7 @@ async def test_appended_records_are_replicated_and_committed(nodes: Nodes) -> No
 
 
 async def test_waiting_follower_is_woken_by_append(nodes: Nodes) -> None:
-    nodes[2].replicas.fetchers.settings = replace(  # type: ignore[attr-defined]
-        fetchers(nodes[2]).settings, wait_max_ms=60_000
-    )
+    nodes[2].replicas.config = replace(nodes[2].config, replica_fetch_wait_max_ms=60_000)
     await nodes.lead(1)
     await eventually(lambda: bool(nodes[1].partition().end_watchers))
     nodes[1].append(b"one")
@@ -113,7 +105,7 @@ async def test_leaving_broker_does_not_follow_new_leader(nodes: Nodes) -> None:
     nodes[1].replicas.is_in_controlled_shutdown = True
     await nodes.lead(2, isr=(2,), epoch=1)
     nodes[2].append(b"after")
-    assert not fetchers(nodes[1]).by_partition
+    assert not nodes[1].replicas.fetchers.by_partition
     assert nodes[2].partition().log.high_watermark == 2, "the leaving broker is not awaited"
     assert nodes[2].partition().isr == (2,)
 
@@ -169,7 +161,7 @@ async def test_idle_session_names_no_partition(nodes: Nodes) -> None:
     await eventually(
         lambda: all(nodes[2].partition(index).log.log_end_offset == 1 for index in range(20))
     )
-    (fetcher,) = fetchers(nodes[2]).fetchers.values()
+    (fetcher,) = nodes[2].replicas.fetchers.fetchers.values()
     await eventually(lambda: not fetcher.to_include and fetcher.session_epoch > 1)
     (session,) = nodes[1].context.sessions.sessions.values()
     await eventually(lambda: not session.awake)
@@ -227,7 +219,7 @@ async def test_deleted_records_are_deleted_on_follower(nodes: Nodes) -> None:
 
 async def test_follower_retries_until_leader_knows_its_role(nodes: Nodes) -> None:
     await nodes.lead(1, to=(2,))
-    (fetcher,) = fetchers(nodes[2]).fetchers.values()
+    (fetcher,) = nodes[2].replicas.fetchers.fetchers.values()
     await eventually(lambda: any(each.backoff.failures for each in fetcher.partitions.values()))
     await nodes.lead(1, to=(1,))
     nodes[1].append(b"one")
@@ -237,7 +229,7 @@ async def test_follower_retries_until_leader_knows_its_role(nodes: Nodes) -> Non
 async def test_fenced_follower_stops_until_new_leader_epoch(nodes: Nodes) -> None:
     await nodes.lead(1)
     await nodes.lead(1, epoch=1, to=(1,))
-    await eventually(lambda: not fetchers(nodes[2]).by_partition)
+    await eventually(lambda: not nodes[2].replicas.fetchers.by_partition)
     await nodes.lead(1, epoch=1, to=(2,))
     nodes[1].append(b"one")
     await wait_until_copied(nodes)
@@ -352,13 +344,13 @@ async def test_deleted_replica_fails_waiting_produce(nodes: Nodes) -> None:
         assert not node.replicas.partitions
         assert not node.logs.logs
         assert not node.replicas.names
-        assert not fetchers(node).fetchers
+        assert not node.replicas.fetchers.fetchers
 
 
 async def test_stopped_replica_is_kept_and_not_replicated(nodes: Nodes) -> None:
     await nodes.lead(1)
     await nodes[2].stop_replica(stop(delete=False, epoch=0))
-    assert not fetchers(nodes[2]).by_partition
+    assert not nodes[2].replicas.fetchers.by_partition
     assert (TOPIC, 0) in nodes[2].replicas.partitions
     nodes[1].append(b"one")
     await nodes.lead(1, epoch=1)
