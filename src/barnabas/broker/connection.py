@@ -37,9 +37,7 @@ BUSY_BUFFER_BYTES = 256 * 1024  # holds several pipelined requests
 CONTROL_BYTES_MAX = 1024 * 1024
 FRAMES_PER_TURN = 32
 PENDING_MAX = 64  # responses of one connection
-PENDING_TOTAL_MAX = (
-    10_000  # responses of all connections, some kilobytes each; beyond it, one per connection
-)
+PENDING_TOTAL_MAX = 10_000  # of all connections, some kilobytes each; beyond it, one per connection
 HELD_BYTES_MAX = 256 * 1024  # of responses that wait for an earlier pending one
 ARRIVAL_SECONDS_MAX = 30.0  # for a large frame while other connections wait for memory
 STALLED_SECONDS_MAX = 1.0  # without a byte of a large frame while other connections wait for memory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 from uuid import UUID
 
@@ -11,7 +12,6 @@ from barnabas.errors import ApiError, CorruptBatch, ErrorCode, StorageError
 from barnabas.model import ZERO_ID, BrokerId
 from barnabas.replication.partition import Partition
 from barnabas.replication.quota import is_throttled
-from barnabas.replication.read_replica import ReadCandidate, select_read_replica
 from barnabas.wire.fast import FetchedPartition
 from barnabas.wire.messages.fetch import NO_DIVERGENCE, DivergingEpoch, FetchRequest
 from barnabas.world.ports import FileSlice
@@ -41,6 +41,15 @@ class PartitionRead(NamedTuple):
     is_held_back: bool = False
     """There is a batch, but it does not fit into the remaining limits."""
     is_from_closed_segment: bool = False
+
+
+class ReadCandidate(NamedTuple):
+    """An in-sync follower that has the fetch offset and an address for the client."""
+
+    broker: BrokerId
+    rack: str | None
+    log_end_offset: int
+    last_caught_up_ms: float
 
 
 class PartitionReader:
@@ -162,7 +171,11 @@ class PartitionReader:
         return PartitionRead(entry, data, partition, is_held_back, is_from_closed_segment)
 
     def find_nearer_replica(self, entry: FetchEntry, partition: Partition) -> BrokerId | None:
-        """Return an in-sync follower in the consumer's rack that has the fetch offset, or None to read here."""
+        """Return a follower in the consumer's rack (KIP-392), or None to read here.
+
+        It must be in sync and have the fetch offset. Otherwise the consumer could not progress: after an error of the
+        follower it fetches here again, and would get the same follower.
+        """
         if partition.leader != partition.broker_id:
             return None
         metadata, offset = self.context.metadata, entry.fetch_offset
@@ -222,6 +235,23 @@ class PartitionReader:
         if epoch < entry.last_fetched_epoch or end < entry.fetch_offset:
             return DivergingEpoch(epoch=epoch, end_offset=end)
         return NO_DIVERGENCE
+
+
+def select_read_replica(
+    rack: str, leader_rack: str | None, followers: Iterable[ReadCandidate]
+) -> BrokerId | None:
+    """Return the follower to read from, or None for the leader.
+
+    Prefers the largest log end offset, then the latest time of being caught up, then the largest broker id.
+    """
+    if not rack or rack == leader_rack:
+        return None
+    near = [each for each in followers if each.rack == rack]
+    if not near:
+        return None
+    return max(
+        near, key=lambda each: (each.log_end_offset, each.last_caught_up_ms, each.broker)
+    ).broker
 
 
 def storage_code(error: StorageError, partition: Partition | None) -> ErrorCode:

@@ -26,8 +26,8 @@ from barnabas.retry import Backoff
 from barnabas.storage.checkpoints import CLEANED_TO
 from barnabas.storage.cleaner import Cleaning, Limits, Replacement, collect_facts, put_in_place
 from barnabas.storage.compaction import CleanableRange, find_cleanable
+from barnabas.storage.files import parent
 from barnabas.storage.log import Log
-from barnabas.storage.paths import parent
 from barnabas.tasks import Tasks, Turns, in_thread
 from barnabas.world.ports import Clock
 

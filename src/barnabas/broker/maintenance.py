@@ -13,8 +13,8 @@ from barnabas.errors import StorageError
 from barnabas.model import TopicPartition
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.storage.checkpoints import HIGH_WATERMARK, LOG_START, RECOVERY_POINT, encode_offsets
+from barnabas.storage.files import parent
 from barnabas.storage.log_manager import LogManager
-from barnabas.storage.paths import parent
 from barnabas.tasks import Tasks, Turns, in_chunks, in_thread
 from barnabas.world.ports import Clock
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from barnabas.errors import StorageError
 from barnabas.history.recorder import EventLine
 from barnabas.log_rate_limiter import LogRateLimiter
-from barnabas.storage.auxiliary import PROPERTIES_MAX, read_head
+from barnabas.storage.files import PROPERTIES_MAX, read_head
 from barnabas.world.ports import Clock, Disk, File
 
 logger = logging.getLogger("barnabas.history")

@@ -23,7 +23,6 @@ from barnabas.replication.partition import Partition
 from barnabas.retry import Backoff
 from barnabas.wire.messages.alter_partition import (
     AlterPartitionPartition,
-    AlterPartitionPartitionResponse,
     AlterPartitionRequest,
     AlterPartitionResponse,
     AlterPartitionTopic,
@@ -160,22 +159,18 @@ class IsrProposals:
                 proposal = sent.get(key)
                 if proposal is None:
                     continue
-                if self.complete(proposal, result) is IsrChangeOutcome.RETRY:
+                outcome = proposal.partition.complete_isr_change(
+                    proposal.change,
+                    result.error_code,
+                    isr=self.metadata.share(result.isr),
+                    leader_epoch=result.leader_epoch,
+                    partition_epoch=result.partition_epoch,
+                )
+                if outcome is IsrChangeOutcome.RETRY:
                     is_done = False
                 elif self.waiting.get(key) is proposal:
                     del self.waiting[key]
         return is_done and not any(self.waiting.get(key) is sent[key] for key in sent)
-
-    def complete(
-        self, proposal: Proposal, result: AlterPartitionPartitionResponse
-    ) -> IsrChangeOutcome:
-        return proposal.partition.complete_isr_change(
-            proposal.change,
-            result.error_code,
-            isr=self.metadata.share(result.isr),
-            leader_epoch=result.leader_epoch,
-            partition_epoch=result.partition_epoch,
-        )
 
     async def connect(self) -> BrokerConnection:
         """Return a connection to the current controller. Raises ConnectionError or TimeoutError if there is none."""

@@ -187,23 +187,7 @@ class IsrChange(NamedTuple):
     leader_epoch: LeaderEpoch
     partition_epoch: ZnodeVersion
     maximal_isr: tuple[BrokerId, ...]
-
-
-def expand_isr(
-    isr: tuple[BrokerId, ...], joining: BrokerId, leader_epoch: LeaderEpoch, epoch: ZnodeVersion
-) -> IsrChange:
-    expanded = (*isr, joining)
-    return IsrChange(expanded, leader_epoch, epoch, expanded)
-
-
-def shrink_isr(
-    isr: tuple[BrokerId, ...],
-    leaving: tuple[BrokerId, ...],
-    leader_epoch: LeaderEpoch,
-    epoch: ZnodeVersion,
-) -> IsrChange:
-    """Replicas to remove stay in the maximal ISR until the controller accepts: if it rejects, one may become leader."""
-    return IsrChange(tuple(b for b in isr if b not in leaving), leader_epoch, epoch, isr)
+    """Includes the replicas to remove: if the controller rejects the change, one of them may become leader."""
 
 
 class IsrChangeOutcome(Enum):

@@ -298,16 +298,15 @@ class Partition:
             epoch_start=self.epoch_start_offset,
         )
         if can_join and self.context.is_alive(replica):
-            change = in_sync.expand_isr(self.isr, replica, self.leader_epoch, self.partition_epoch)
-            self.propose(change, "expanding")
+            self.propose((*self.isr, replica), "expanding")
 
     def propose_removal(self, replica: BrokerId) -> None:
         """Propose removing an ISR member that fetches below the high watermark.
 
         It lost its disk, or the end of its log in a power loss. As leader it would lose committed records.
         """
-        change = in_sync.shrink_isr(self.isr, (replica,), self.leader_epoch, self.partition_epoch)
-        self.propose(change, "records lost by a follower, shrinking")
+        remaining = tuple(broker for broker in self.isr if broker != replica)
+        self.propose(remaining, "records lost by a follower, shrinking")
 
     def check_isr(self) -> None:
         """Propose removing lagging followers from the ISR, and advance the high watermark.
@@ -326,23 +325,23 @@ class Partition:
                 lag_max_ms=self.context.lag_max_ms,
             )
             if leaving:
-                change = in_sync.shrink_isr(
-                    self.isr, leaving, self.leader_epoch, self.partition_epoch
-                )
-                self.propose(change, "shrinking")
+                remaining = tuple(broker for broker in self.isr if broker not in leaving)
+                self.propose(remaining, "shrinking")
         self.advance_high_watermark()
 
-    def propose(self, change: IsrChange, action: str) -> None:
+    def propose(self, isr: tuple[BrokerId, ...], action: str) -> None:
         logger.info(
             "%s isr partition=%s from=%s to=%s high_watermark=%d log_end=%d followers=%s",
             action,
             self,
             list(self.isr),
-            list(change.isr),
+            list(isr),
             self.log.watermark,
             self.log.log_end_offset,
             {broker: follower.log_end_offset for broker, follower in self.followers.items()},
         )
+        maximal_isr = tuple(dict.fromkeys((*self.isr, *isr)))
+        change = IsrChange(isr, self.leader_epoch, self.partition_epoch, maximal_isr)
         self.pending = change
         self.context.propose(self, change)
 

@@ -35,9 +35,9 @@ from barnabas.replication.lost_replicas import LostReplicas
 from barnabas.replication.partition import LeaderContext, Partition
 from barnabas.replication.quota import create_quota
 from barnabas.storage.checkpoints import HIGH_WATERMARK, RECOVERY_POINT, is_damaged_copy
+from barnabas.storage.files import parent
 from barnabas.storage.log import Log
 from barnabas.storage.log_manager import LogManager
-from barnabas.storage.paths import parent
 from barnabas.tasks import Tasks, Turns
 from barnabas.wire.messages.control_plane import EPOCH_DURING_DELETE
 from barnabas.wire.messages.leader_and_isr import (

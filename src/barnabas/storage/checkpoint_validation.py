@@ -124,10 +124,10 @@ def epochs_agree(epochs: LeaderEpochs, active: Segment, *, last_epoch: int, log_
                 return False
             before = active.find(start - 1) if start > active.base_offset else None
             if (
-                before is None or before.header.base_offset >= start
-            ):  # First of the segment, or a hole.
-                continue
-            if before.header.partition_leader_epoch >= epoch:
+                before is not None
+                and before.header.base_offset < start  # otherwise there is a hole before `start`
+                and before.header.partition_leader_epoch >= epoch
+            ):
                 return False
     except CorruptBatch:
         return True  # Not a fault of the epochs; recovery or a read reports it.

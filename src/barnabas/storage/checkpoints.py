@@ -25,7 +25,7 @@ from uuid import UUID
 
 from barnabas.errors import StorageError
 from barnabas.model import TopicPartition
-from barnabas.storage.auxiliary import OFFSETS_MAX, PROPERTIES_MAX, read_head
+from barnabas.storage.files import OFFSETS_MAX, PROPERTIES_MAX, read_head
 from barnabas.world.ports import Disk
 
 logger = logging.getLogger(__name__)

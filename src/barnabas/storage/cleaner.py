@@ -32,8 +32,8 @@ from barnabas.storage import compaction
 from barnabas.storage.cleaner_output import CLEANED, FILES, SWAP, SegmentOutput, remove_output
 from barnabas.storage.compaction import CleanableRange, LogFacts, SegmentFacts
 from barnabas.storage.compaction_batches import Survival, clean_batch, find_keys
+from barnabas.storage.files import segment_path
 from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY
-from barnabas.storage.paths import segment_path
 from barnabas.storage.segment import Segment
 from barnabas.wire.records import BatchHeader, read_header
 from barnabas.world.ports import Disk

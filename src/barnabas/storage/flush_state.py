@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from barnabas.storage.paths import parent
+from barnabas.storage.files import parent
 from barnabas.world.ports import Disk, File
 
 NOTHING_UNFLUSHED = -1

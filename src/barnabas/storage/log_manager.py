@@ -30,8 +30,8 @@ from barnabas.model import TopicPartition
 from barnabas.storage import checkpoints
 from barnabas.storage.checkpoint_validation import PERHAPS_CLEANED
 from barnabas.storage.compaction import NEVER_CLEANED
+from barnabas.storage.files import parent
 from barnabas.storage.log import Log
-from barnabas.storage.paths import parent
 from barnabas.storage.producers import EXPIRATION_MS
 from barnabas.storage.recovery import open_log
 from barnabas.world.ports import DirectoryLock, Disk
@@ -185,10 +185,9 @@ class LogManager:
             # Removed on disk before anything is written: after a crash from here on, the mark would be false.
             disk.remove(mark)
             disk.sync_now([], [directory])
-        recovery_points = self.read_checkpoint(directory, checkpoints.RECOVERY_POINT)
-        log_starts = self.read_checkpoint(directory, checkpoints.LOG_START)
-        high_watermarks = self.read_checkpoint(directory, checkpoints.HIGH_WATERMARK)
-        cleaned = self.read_checkpoint(directory, checkpoints.CLEANED_TO)
+        recovery_points, high_watermarks, log_starts, cleaned = (
+            checkpoints.read_offsets(disk, f"{directory}/{name}") for name in CHECKPOINTED
+        )
         never_cleaned = NEVER_CLEANED if cleaned.problem is None else PERHAPS_CLEANED
         for name in disk.list(directory):
             path = f"{directory}/{name}"
@@ -219,9 +218,6 @@ class LogManager:
         logger.info(
             "loaded log directory path=%s logs=%d clean=%s", directory, len(self.logs), clean
         )
-
-    def read_checkpoint(self, directory: str, name: str) -> checkpoints.OffsetCheckpoint:
-        return checkpoints.read_offsets(self.disk, f"{directory}/{name}")
 
     def add_log(self, partition: TopicPartition, log: Log) -> None:
         log.on_truncated = self.on_truncated[parent(log.directory)]

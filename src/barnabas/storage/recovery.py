@@ -34,11 +34,11 @@ from barnabas.config.topic import TopicConfig
 from barnabas.errors import CorruptBatch, StorageError, reason
 from barnabas.storage import checkpoint_validation, checkpoints, snapshots
 from barnabas.storage import epochs as leader_epochs
-from barnabas.storage.auxiliary import EPOCHS_MAX, PROPERTIES_MAX, read_head
 from barnabas.storage.checkpoints import PARTITION_METADATA, decode_partition_metadata
 from barnabas.storage.cleaner_output import CLEANED, SWAP
 from barnabas.storage.compaction import LONG_MAX, NEVER_CLEANED
 from barnabas.storage.epochs import LeaderEpochs
+from barnabas.storage.files import EPOCHS_MAX, PROPERTIES_MAX, read_head
 from barnabas.storage.log import Log
 from barnabas.storage.producers import EXPIRATION_MS, Producers
 from barnabas.storage.segment import DELETED, Segment, floor_index

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from barnabas.errors import CorruptBatch
 from barnabas.model import NO_TIMESTAMP
-from barnabas.storage.auxiliary import INDEX_MAX
+from barnabas.storage.files import INDEX_MAX, segment_path
 from barnabas.storage.index import (
     MAX_RELATIVE_OFFSET,
     OFFSET_ENTRY,
@@ -29,7 +29,6 @@ from barnabas.storage.index import (
     last_entry,
     strip_zero_tail,
 )
-from barnabas.storage.paths import segment_path
 from barnabas.wire.records import (
     HEADER_SIZE,
     LOG_OVERHEAD,

@@ -6,8 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from barnabas.errors import CorruptBatch, StorageError, reason
-from barnabas.storage.auxiliary import SNAPSHOT_MAX, read_head
-from barnabas.storage.paths import segment_path
+from barnabas.storage.files import SNAPSHOT_MAX, read_head, segment_path
 from barnabas.storage.producers import Producers, decode_snapshot
 from barnabas.storage.segment import Segment, floor_index
 from barnabas.wire.records import BatchHeader, records

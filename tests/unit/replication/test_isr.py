@@ -8,16 +8,14 @@ from uuid import UUID
 import pytest
 
 from barnabas.errors import ErrorCode
-from barnabas.model import BrokerId, LeaderEpoch, ZnodeVersion
+from barnabas.model import BrokerId
 from barnabas.replication.isr import (
     FollowerState,
     IsrChangeOutcome,
     can_join_isr,
-    expand_isr,
     isr_change_outcome,
     out_of_sync_replicas,
     replicated_end,
-    shrink_isr,
 )
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
@@ -142,14 +140,6 @@ def test_continuing_leader_keeps_follower_offsets() -> None:
 
 
 # ---- ISR changes
-
-
-def test_pending_change_counts_joining_and_leaving_replicas() -> None:
-    growing = expand_isr((ONE, TWO), THREE, LeaderEpoch(1), ZnodeVersion(4))
-    assert growing.isr == growing.maximal_isr == (ONE, TWO, THREE)
-    less = shrink_isr((ONE, TWO, THREE), (TWO,), LeaderEpoch(1), ZnodeVersion(4))
-    assert less.isr == (ONE, THREE)
-    assert less.maximal_isr == (ONE, TWO, THREE)
 
 
 @pytest.mark.parametrize(

@@ -490,6 +490,7 @@ def test_in_sync_follower_below_high_watermark_is_removed() -> None:
     assert leader.high_watermark == 3
     leader.fetch(THREE, 0)
     assert [change.isr for change in leader.proposed] == [(ONE, TWO)]
+    assert leader.partition.maximal_isr == (ONE, TWO, THREE), "it may still become leader"
     assert leader.high_watermark == 3
 
 

@@ -7,7 +7,7 @@ A fetch of many partitions reads them in several turns of the event loop. It set
 it does not miss a change in between.
 
 A follower reads up to the log end offset, and its fetch offset shows which records it has. A consumer that sends its
-rack may be redirected to a follower in that rack (replication/read_replica.py).
+rack may be redirected to a follower in that rack.
 """
 
 from __future__ import annotations
@@ -281,9 +281,6 @@ class Fetch:
             if follower:
                 follower.session = None
 
-    def has_partitions(self) -> bool:
-        return bool(self.session.partitions if self.session is not None else self.entries)
-
     # ---- reading
 
     def entries_to_read(self) -> list[FetchEntry]:
@@ -369,7 +366,8 @@ class Fetch:
     # ---- waiting
 
     def must_wait(self, reads: list[PartitionRead]) -> bool:
-        if self.request.max_wait_ms > 0 and not self.is_enough(reads) and self.has_partitions():
+        has_partitions = self.session.partitions if self.session is not None else self.entries
+        if self.request.max_wait_ms > 0 and not self.is_enough(reads) and has_partitions:
             return True
         return self.is_held_for_check(reads)
 

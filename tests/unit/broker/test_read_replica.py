@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from barnabas.broker.fetch_reader import ReadCandidate, select_read_replica
 from barnabas.model import BrokerId
-from barnabas.replication.read_replica import ReadCandidate, select_read_replica
 
 
 def follower(

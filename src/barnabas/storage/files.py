@@ -1,4 +1,4 @@
-"""Bounded reads of the small files beside the logs.
+"""Paths of the files of a log, and bounded reads of the small ones.
 
 A damaged file system can leave a checkpoint or a snapshot of many gigabytes. Such a file is never read completely: each
 kind has a limit far above any valid file, and a reader gets only the bytes before it. A truncated file then fails the
@@ -23,6 +23,16 @@ PROPERTIES_MAX = 64 << 10
 """meta.properties and partition.metadata."""
 INDEX_MAX = 16 << 20
 """An index file, unless its segment can need more. Kafka allocates segment.index.bytes ahead, by default 10 MiB."""
+
+
+def segment_path(directory: str, base_offset: int) -> str:
+    """The path that all files of a segment share, without their suffix."""
+    return f"{directory}/{base_offset:020d}"
+
+
+def parent(directory: str) -> str:
+    """The directory that holds this one: the log directory, if it is that of a log."""
+    return directory.rpartition("/")[0]
 
 
 def read_head(disk: Disk, path: str, limit: int) -> bytes:
