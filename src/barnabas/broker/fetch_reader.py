@@ -33,8 +33,6 @@ WITHOUT_LOG = (
 
 
 class PartitionRead(NamedTuple):
-    """The result of reading one partition."""
-
     entry: FetchEntry
     data: FetchedPartition
     partition: Partition | None
@@ -53,8 +51,6 @@ class ReadCandidate(NamedTuple):
 
 
 class PartitionReader:
-    """Reads partitions for one Fetch request."""
-
     def __init__(
         self, context: BrokerContext, request: FetchRequest, version: int, listener: str
     ) -> None:

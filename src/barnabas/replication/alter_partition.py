@@ -39,14 +39,10 @@ RESPONSE_TIMEOUT_SECONDS = 30.0
 
 
 class RegisteredBroker(Protocol):
-    """Registration of this broker."""
-
     broker_epoch: BrokerEpoch
 
 
 class Proposal(NamedTuple):
-    """A proposed ISR change of one partition."""
-
     partition: Partition
     change: IsrChange
 

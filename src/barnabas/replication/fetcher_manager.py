@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 
 class FetcherManager:
-    """Creates fetchers, and assigns each followed partition to one of them."""
-
     def __init__(
         self, replicas: FetcherReplicas, network: Network, control: RegisteredBroker
     ) -> None:

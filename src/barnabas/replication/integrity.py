@@ -57,8 +57,6 @@ class IntegrityReplicas(Protocol):
 
 
 class Integrity:
-    """Checks and repairs the segments of one broker."""
-
     def __init__(self, replicas: IntegrityReplicas, network: Network, tasks: Tasks) -> None:
         self.replicas = replicas
         self.network = network

@@ -93,9 +93,8 @@ class FollowerState:
     ) -> None:
         """Record a fetch of `offset`: the follower has all records below it.
 
-        `leader_end` is the leader's log end offset before the read. A follower that has
-        reached the leader's end of the previous fetch counts as caught up at that time. Otherwise steady appends would
-        keep it out of the ISR.
+        `leader_end` is the leader's log end offset before the read. A follower that has reached the leader's end of
+        the previous fetch counts as caught up at that time. Otherwise steady appends would keep it out of the ISR.
         """
         if offset >= leader_end:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)

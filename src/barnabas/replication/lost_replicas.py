@@ -31,8 +31,6 @@ CHECK_SECONDS = 600.0
 
 
 class LostReplicas:
-    """Lost replicas of this broker."""
-
     def __init__(self, broker_id: BrokerId, metadata: MetadataCache, logs: LogManager) -> None:
         self.broker_id = broker_id
         self.metadata = metadata

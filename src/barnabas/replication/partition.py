@@ -56,8 +56,6 @@ NO_FOLLOWERS: dict[BrokerId, FollowerState] = {}
 
 
 class Partition:
-    """A partition whose log is on this broker."""
-
     __slots__ = (
         "broker_id",
         "context",
@@ -291,7 +289,6 @@ class Partition:
             self.notify_start()
 
     def propose_expansion(self, replica: BrokerId, follower: FollowerState) -> None:
-        """Propose adding the replica to the ISR, if it may join and is alive."""
         can_join = in_sync.can_join_isr(
             follower.log_end_offset,
             high_watermark=self.log.watermark,

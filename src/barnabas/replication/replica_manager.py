@@ -69,8 +69,6 @@ class PartitionChange(NamedTuple):
 
 
 class ReplicaManager:
-    """Holds all partitions of this broker, by (topic, index)."""
-
     def __init__(
         self,
         broker_id: BrokerId,
@@ -150,7 +148,6 @@ class ReplicaManager:
         return partition
 
     def missing_partition_error(self, topic: str, index: int) -> ApiError:
-        """Return the error for a partition that is not on this broker."""
         if (topic, index) in self.offline or (topic, index) in self.lost.topics:
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory is offline")
         if self.metadata.has_partition(topic, index):

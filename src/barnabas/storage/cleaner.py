@@ -23,7 +23,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -34,12 +33,10 @@ from barnabas.storage.compaction import CleanableRange, LogFacts, SegmentFacts
 from barnabas.storage.compaction_batches import Survival, clean_batch, find_keys
 from barnabas.storage.files import segment_path
 from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY
+from barnabas.storage.log import Log
 from barnabas.storage.segment import Segment
 from barnabas.wire.records import BatchHeader, read_header
 from barnabas.world.ports import Disk
-
-if TYPE_CHECKING:
-    from barnabas.storage.log import Log
 
 logger = logging.getLogger(__name__)
 
@@ -259,7 +256,7 @@ class Cleaning:
 
 
 def put_in_place(log: Log, replacement: Replacement, now_ms: int) -> bool:
-    """Replace the old segments by the `.cleaned` files; False if the old ones are no longer all in the log."""
+    """Replace the old segments by the `.cleaned` files. Returns False if not all of them are still in the log."""
     old = replacement.old
     if not log.segments.holds_run(old):
         return False

@@ -110,7 +110,7 @@ class FlushState:
             self.directory_synced = self.directory_changes
 
     def truncate(self, log_end_offset: int) -> bool:
-        """Lower the recovery point to the end of a truncated log; False if it was not higher."""
+        """Lower the recovery point to the end of a truncated log. Returns False if it was not higher."""
         if self.recovery_point <= log_end_offset:
             return False
         self.recovery_point = log_end_offset

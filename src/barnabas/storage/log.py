@@ -8,9 +8,6 @@
                 leader-epoch-checkpoint                        epochs.py
                 partition.metadata                             topic id
 
-`Log` coordinates appends, reads and truncations. The segments (segment_list.py), the flush state (flush_state.py), the
-leader epochs and the producers each own their fields.
-
 Order of effects in an append: validate, write the batch with one call, change memory. A write that fails leaves the log
 unchanged, so appends succeed again when the disk recovers. A leader validates every record of a batch (acceptance.py)
 and then writes the batch as it was received, except for the fields that it stamps into the header: base offset, leader
@@ -358,14 +355,18 @@ class Log:
 
         -1: all of them and the log end offset. -2: the log start offset alone.
         """
-        return timestamps.offsets_before(
-            self.segments,
-            timestamp,
-            max_count,
-            log_start_offset=self.log_start_offset,
-            log_end_offset=self.log_end_offset,
-            now_ms=now_ms,
-        )
+        begins = [
+            (max(each.base_offset, self.log_start_offset), self.disk.modified_ms(each.log.path))
+            for each in self.segments
+        ]
+        if self.segments.active.size:
+            begins.append((self.log_end_offset, now_ms))
+        if timestamp == timestamps.EARLIEST:
+            begins = begins[:1]
+        elif timestamp != timestamps.LATEST:
+            while begins and begins[-1][1] > timestamp:
+                begins.pop()
+        return sorted((offset for offset, _ in begins), reverse=True)[:max_count]
 
     # ---- roll -------------------------------------------------------------------------------------------------
 
@@ -396,7 +397,7 @@ class Log:
         )
 
     def take_snapshot(self) -> str:
-        """Write the producer state as of the log end offset; the path of the file."""
+        """Write the producer state as of the log end offset. Returns the path of the file."""
         return snapshots.write_snapshot(
             self.disk, self.directory, self.log_end_offset, self.producers
         )
@@ -433,17 +434,15 @@ class Log:
         )
 
     def begin_flush(self) -> Flush:
-        """The files and directories to fsync now. Appends continue meanwhile and belong to the next flush."""
         return self.flush_state.begin(self.segments.active.log, self.log_end_offset)
 
     def end_flush(self, flush: Flush) -> None:
-        """Advance the recovery point after the fsync, but not past the end of a log truncated meanwhile."""
         self.flush_state.end(flush, self.log_end_offset)
 
     # ---- truncate ---------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int, now_ms: int = 0) -> bool:
-        """Remove all records from `offset` on, and a batch that spans it; False if there were none.
+        """Remove all records from `offset` on, and a batch that spans it. Returns False if there were none.
 
         Durable on return: if a removed file reappeared after a crash, its old records would follow the new ones.
         """
@@ -475,7 +474,7 @@ class Log:
         """Remove all records; the next one gets `offset`."""
         self.revision += 1
         self.epochs.clear()
-        self.producers.clear()
+        self.producers = Producers()
         self.segments.remove_files()
         self.segments.start_over(self.new_segment(offset, now_ms))
         self.log_end_offset = offset
@@ -501,7 +500,7 @@ class Log:
     def advance_log_start(self, offset: int) -> bool:
         """Delete records before `offset`: DeleteRecords, retention, or the leader's log start offset on a follower.
 
-        Retention later deletes the segments before it. False if the log starts at or after `offset` already.
+        Retention later deletes the segments before it. Returns False if the log starts at or after `offset` already.
         """
         if offset > self.watermark:
             why = f"{offset} is beyond the high watermark {self.watermark}"
@@ -516,7 +515,7 @@ class Log:
         return True
 
     def delete_old_segments(self, now_ms: int) -> int:
-        """Apply retention; the number of deleted segments. `purge` removes their files later."""
+        """Apply retention. Returns the number of deleted segments; `purge` removes their files later."""
         segments = self.segments
         reasons = retention.reasons_to_delete(
             segments,
@@ -563,7 +562,6 @@ class Log:
                 self.flush_state.add_directory_change()
 
     def expire_producers(self, monotonic_ms: int) -> None:
-        """Called periodically, with the time of a monotonic clock (`Producers.expire`)."""
         self.producers.expire(monotonic_ms, self.producer_expiration_ms)
 
     # ---- close ------------------------------------------------------------------------------------------------

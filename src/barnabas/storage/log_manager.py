@@ -76,8 +76,6 @@ class LogDirInfo(Struct, frozen=True, kw_only=True):
 
 
 class CheckpointContent(NamedTuple):
-    """The content of a checkpoint file."""
-
     directory: str
     path: str
     offsets: dict[TopicPartition, int]
@@ -370,7 +368,6 @@ class LogManager:
             self.full.pop(directory, None)
 
     def mark_offline(self, directory: str, error: StorageError) -> None:
-        """Take a directory offline."""
         if directory in self.offline:
             return
         logger.error("log directory is offline path=%s error=%s", directory, error)

@@ -81,9 +81,6 @@ class Producers:
     def __init__(self) -> None:
         self.by_id: dict[int, ProducerState] = {}
 
-    def __len__(self) -> int:
-        return len(self.by_id)
-
     def check(self, header: BatchHeader) -> ProducedBatch | None:
         """Check a batch before the append: None if it is in sequence, the first copy if it is a duplicate, else
         ApiError."""
@@ -165,9 +162,6 @@ class Producers:
                 expired.append(producer_id)
         for producer_id in expired:
             del self.by_id[producer_id]
-
-    def clear(self) -> None:
-        self.by_id.clear()
 
     def encode(self) -> bytes:
         body = bytearray(SNAPSHOT_COUNT.pack(len(self.by_id)))

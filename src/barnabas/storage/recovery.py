@@ -16,8 +16,6 @@ removed only because of a checkpoint (checkpoint_validation.py).
 
 The log ends at the first torn, corrupt or missing byte. Records after it were never acknowledged as durable, and
 consumers would not notice a hole in the offsets. In a log that is or was compacted, holes are normal.
-
-Files of an interrupted compaction: `.deleted` and `.cleaned` are removed, a complete `.swap` replaces its segments.
 """
 
 from __future__ import annotations
@@ -336,6 +334,7 @@ def base_offset_of(name: str) -> int | None:
 
 
 def finish_interrupted_compaction(disk: Disk, directory: str) -> None:
+    """Remove `.deleted` and `.cleaned` files. A complete `.swap` segment replaces the segments that it covers."""
     names = disk.list(directory)
     cleaned = [base_offset_of(name) for name in names if name.endswith(CLEANED)]
     oldest_cleaned = min((base for base in cleaned if base is not None), default=None)

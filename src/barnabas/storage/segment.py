@@ -54,8 +54,6 @@ UNINDEXED_MAX = 4 << 20
 
 
 class BatchPosition(NamedTuple):
-    """A batch and its position in the segment."""
-
     position: int
     header: BatchHeader
 
@@ -167,7 +165,7 @@ class Segment:
             self.times.append_if_later(self.largest_timestamp, self.largest_timestamp_offset - base)
 
     def write_indexes(self, suffix: str = "", *, sync: bool = False) -> tuple[str, str]:
-        """Write the entries in memory to files, with the largest timestamp as the last time entry; the two paths."""
+        """Write the entries, with the largest timestamp as the last time entry, to files. Returns their paths."""
         assert self.offsets is not None and self.times is not None, "the segment is closed"
         if self.largest_timestamp > NO_TIMESTAMP:
             self.times.append_if_later(

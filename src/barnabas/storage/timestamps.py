@@ -60,26 +60,3 @@ def find_largest(segments: Sequence[Segment]) -> TimestampOffset | None:
 
 def load_records(segment: Segment, position: int, header: BatchHeader) -> list[Record]:
     return list(records(memoryview(segment.log.read(position, header.size))))
-
-
-def offsets_before(
-    segments: Sequence[Segment],
-    timestamp: int,
-    max_count: int,
-    *,
-    log_start_offset: int,
-    log_end_offset: int,
-    now_ms: int,
-) -> list[int]:
-    begins = [
-        (max(segment.base_offset, log_start_offset), segment.disk.modified_ms(segment.log.path))
-        for segment in segments
-    ]
-    if segments[-1].size:
-        begins.append((log_end_offset, now_ms))
-    if timestamp == EARLIEST:
-        begins = begins[:1]
-    elif timestamp != LATEST:
-        while begins and begins[-1][1] > timestamp:
-            begins.pop()
-    return sorted((offset for offset, _ in begins), reverse=True)[:max_count]

@@ -266,7 +266,7 @@ def test_retention_runs_over_all_logs(disk: ForgetfulDisk) -> None:
     assert sum(log.delete_old_segments(NOW_MS + 2000) for log in logs) > 10
     list(manager.purge(NOW_MS + 2000))
     assert sum(size for info in manager.describe() for size in info.sizes.values()) == 0
-    assert all(len(log.producers) == 1 for log in manager.logs.values())
+    assert all(len(log.producers.by_id) == 1 for log in manager.logs.values())
 
 
 def test_copied_log_directory_opens_elsewhere(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_flushed_records_survive_crash_of_random_workload(seed: int) -> None:
             target = random.randint(acknowledged.flushed_to, log.log_end_offset)
             log.truncate_to(target)
             sequence = 0
-            log.producers.clear()
+            log.producers.by_id.clear()
             acknowledged.written = {
                 o: v for o, v in acknowledged.written.items() if o < log.log_end_offset
             }

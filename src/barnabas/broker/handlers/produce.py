@@ -71,8 +71,6 @@ class ProduceResult(NamedTuple):
 
 
 class RequestOrigin(NamedTuple):
-    """The version of a request and the listener that received it."""
-
     version: int
     listener: str
 
@@ -251,7 +249,7 @@ def find_waits(
     topic: int,
     position: int,
 ) -> Waits:
-    """Return what an appended batch waits for: an fsync, other replicas, or nothing."""
+    """Return the waits of an appended batch: for an fsync, for other replicas, or none."""
     waits: Waits = []
     if partition.waits_for_flush:
         flushed = context.replicas.flush(partition)
