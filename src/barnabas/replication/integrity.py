@@ -273,7 +273,7 @@ async def fetch_segment(connection: BrokerConnection, partition: Partition, repa
             if empty_responses > EMPTY_RESPONSES_MAX:
                 raise ConnectionError(f"no records at offset {repair.next_offset}")
             continue
-        await in_thread(repair.take, memoryview(found[0].records))
+        await in_thread(repair.add_batches, memoryview(found[0].records))
 
 
 def segment_end_offset(log: Log, segment: Segment) -> int:

@@ -48,9 +48,9 @@ class LostReplicas:
                 TopicPartition(*tp),
             )
         if lost:
-            self.logs.keep_blank()
+            self.logs.mark_blank_directories()
         else:
-            self.logs.end_blank()
+            self.logs.unmark_blank_directories()
 
     def must_reject(self, tp: TopicPartition, topic_id: UUID, leader: int) -> bool:
         """Return whether to reject a LeaderAndIsr. If another live broker leads, the records are copied from it."""
@@ -63,7 +63,7 @@ class LostReplicas:
 
     def remove(self, tp: TopicPartition) -> None:
         if self.topics.pop(tp, None) is not None and not self.topics:
-            self.logs.end_blank()
+            self.logs.unmark_blank_directories()
 
     async def request_assignments(self, request: Callable[[], None]) -> None:
         """Call `request` when a lost partition has a new leader, so that the controller sends LeaderAndIsr again.

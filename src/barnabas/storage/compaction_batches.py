@@ -175,12 +175,12 @@ def select_survivors(
 ) -> list[RecordSpan]:
     base, latest, end = header.base_offset, survival.latest, survival.mapped_to
     # After the delete horizon every reader that needs the tombstones has seen them.
-    tombstones_go = header.has_delete_horizon and header.base_timestamp <= survival.now_ms
+    removes_tombstones = header.has_delete_horizon and header.base_timestamp <= survival.now_ms
     kept = []
     for span in found:
         offset = base + span.offset_delta
         if offset < end:
-            if span.key is None or (tombstones_go and not span.has_value):
+            if span.key is None or (removes_tombstones and not span.has_value):
                 continue
             if latest.get(fingerprint(span.key), -1) > offset:
                 continue

@@ -23,6 +23,7 @@ No method waits for an fsync, except a truncation, `purge` and a clean `close`. 
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -193,12 +194,6 @@ class Log:
         self.watermark = max(self.log_start_offset, min(offset, self.log_end_offset))
 
     @property
-    def earliest(self) -> TimestampOffset:
-        """The log start offset, without a timestamp."""
-        start = self.log_start_offset
-        return TimestampOffset(NO_TIMESTAMP, start, self.epochs.epoch_at(start))
-
-    @property
     def size_bytes(self) -> int:
         return self.segments.size_bytes
 
@@ -212,8 +207,9 @@ class Log:
 
     def next_segment_offset(self, offset: int) -> int:
         """Base offset of the first segment that begins after `offset`; the log end offset if there is none."""
-        base = self.segments.base_after(offset)
-        return self.log_end_offset if base is None else base
+        bases = self.segments.bases
+        at = bisect_right(bases, offset)
+        return bases[at] if at < len(bases) else self.log_end_offset
 
     # ---- append -----------------------------------------------------------------------------------------------
 

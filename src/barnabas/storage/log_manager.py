@@ -164,12 +164,12 @@ class LogManager:
         if directory not in self.locks:
             self.locks[directory] = self.disk.lock(f"{directory}/{checkpoints.LOCK}")
 
-    def keep_blank(self) -> None:
+    def mark_blank_directories(self) -> None:
         """Mark the blank directories, so that the next start treats them as blank although they have files then."""
         for directory in self.blank:
             self.disk.replace_bytes(f"{directory}/{checkpoints.BLANK}", b"")
 
-    def end_blank(self) -> None:
+    def unmark_blank_directories(self) -> None:
         for directory in self.blank:
             if self.disk.exists(mark := f"{directory}/{checkpoints.BLANK}"):
                 self.disk.remove(mark)

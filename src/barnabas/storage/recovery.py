@@ -58,7 +58,7 @@ class RecoveryState(Struct):
     next_offset: int
     written: list[str]
     last_epoch: int = leader_epochs.UNDEFINED
-    cut: bool = False
+    is_truncated: bool = False
 
 
 def open_log(
@@ -218,7 +218,7 @@ def recover_segments(
         misplaced = segment.base_offset < expected or (
             segment.base_offset > expected and segment.base_offset > holes_below
         )
-        if at > first and (misplaced or state.cut):
+        if at > first and (misplaced or state.is_truncated):
             logger.warning(
                 "removing segments after the end of the valid log log=%s offset=%d",
                 directory,
@@ -227,7 +227,7 @@ def recover_segments(
             for gone in segments[at:]:
                 gone.remove_files()
             del segments[at:]
-            state.cut = True
+            state.is_truncated = True
             break
         if at > first:
             state.next_offset = segment.base_offset
@@ -240,7 +240,7 @@ def recover_segments(
             state.written += segment.write_indexes()
             segment.free_entries()
         state.written.append(segment.log.path)
-    if state.cut:
+    if state.is_truncated:
         # Otherwise the removed bytes could reappear after a power loss, below a newer recovery point.
         disk.sync_now([segments[-1].log], [directory])
     return state
@@ -269,7 +269,7 @@ def recover_segment(segment: Segment, state: RecoveryState) -> None:
         )
         segment.log.truncate(valid)
         segment.size = valid
-        state.cut = True
+        state.is_truncated = True
     segment.unchecked_to = 0
 
 

@@ -16,7 +16,7 @@ from barnabas.wire.records import batch_headers, crc_is_valid
 
 
 class Repair:
-    """Repair of one closed segment. `take` and `finish` may run in a thread, one at a time."""
+    """Repair of one closed segment. `add_batches` and `finish` may run in a thread, one at a time."""
 
     def __init__(self, log: Log, segment: Segment, *, now_ms: int) -> None:
         self.log = log
@@ -38,7 +38,7 @@ class Repair:
         log = self.log
         return log.revision == self.revision and self.segment in log.segments[:-1]
 
-    def take(self, data: memoryview) -> None:
+    def add_batches(self, data: memoryview) -> None:
         """Add batches fetched from `next_offset` on. RemoteWireError if they are corrupt or cross a segment
         boundary."""
         for position, header in batch_headers(data):

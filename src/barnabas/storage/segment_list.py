@@ -181,11 +181,6 @@ class SegmentList(Sequence[Segment]):
             self.bound_offset = bound
         return self.bound_position
 
-    def base_after(self, offset: int) -> int | None:
-        """Base offset of the first segment that begins after `offset`."""
-        at = bisect_right(self.bases, offset)
-        return self.bases[at] if at < len(self.bases) else None
-
     # ---- changing ---------------------------------------------------------------------------------------------
 
     def add(self, segment: Segment) -> None:

@@ -518,7 +518,7 @@ def test_first_record_at_or_after_a_time_is_found(disk: ForgetfulDisk) -> None:
     largest = log.offset_of_max_timestamp()
     assert largest is not None
     assert largest.timestamp == max(times.values())
-    assert log.earliest.offset == 0
+    assert log.log_start_offset == 0
     log.high_watermark = 120
     log.advance_log_start(31)
     found = log.offset_for_timestamp(0)
