@@ -364,7 +364,7 @@ class Connection:
             )
         if available - 4 < size:
             if size > CONTROL_BYTES_MAX and available >= 6:
-                self.require_large(start + 4, size)
+                self.require_may_be_large(start + 4, size)
             self.make_room(4 + size)
             return None
         self.frame_bytes_last = 4 + size
@@ -372,9 +372,8 @@ class Connection:
         self.start = start + 4 + size
         return self.view[start + 4 : start + 4 + size]
 
-    def require_large(self, at: int, size: int) -> None:
-        """Reject a large request other than Produce and controller requests: its many small items would take a
-        multiple of its bytes to decode."""
+    def require_may_be_large(self, at: int, size: int) -> None:
+        """Reject other large requests: many small items would take a multiple of their bytes to decode."""
         api_key: int = KEY.unpack_from(self.data, at)[0]
         if api_key not in MAY_BE_LARGE:
             raise RemoteWireError(

@@ -297,7 +297,6 @@ class Fetcher:
         await self.process_response(connection, response)
 
     def delay_throttled(self) -> None:
-        """Delay throttled partitions that are not in sync while the follower quota is exceeded."""
         quota = self.replicas.follower_quota
         if quota is None:
             return

@@ -29,7 +29,6 @@ class FetcherManager:
         self.tasks = Tasks()
 
     def add(self, partitions: Iterable[Partition]) -> None:
-        """Start fetching each partition from its current leader."""
         now_ms = self.replicas.clock.now_ms()
         fetchers_per_leader = max(self.replicas.config.num_replica_fetchers, 1)
         for partition in partitions:

@@ -136,7 +136,6 @@ class Integrity:
     # ---- repairing
 
     def report_batch(self, partition: Partition, error: CorruptBatch) -> None:
-        """Report the segment with a damaged batch that was found by a read."""
         for segment in partition.log.segments:
             if segment.log.path == error.path:
                 self.report_segment(partition, segment, error)

@@ -450,7 +450,6 @@ class Partition:
         return info
 
     def record_append(self, previous_end: int) -> None:
-        """Update the followers after an append, and notify their fetches."""
         for follower in self.followers.values():
             follower.record_leader_append(previous_end)
         if self.end_watchers:
@@ -541,7 +540,6 @@ class Partition:
         self.promises = waiting
 
     def fail_promises(self, code: ErrorCode) -> None:
-        """Fail all promises with `code`, and notify all watchers."""
         promises, self.promises = self.promises, []
         for _, future in promises:
             if not future.done():

@@ -64,8 +64,7 @@ def verify_batches(
 
 
 def sendable(segment: Segment, position: int, size: int) -> tuple[int, Segment | None]:
-    """Number of bytes that may be sent, and the segment if they must be checked first. CorruptBatch if a fault is
-    there."""
+    """Number of bytes that may be sent, and the segment if they must be checked first. Raises CorruptBatch."""
     if position in segment.faults:
         raise CorruptBatch(segment.log.path, "the checksum does not match", position)
     if segment.checked_from <= position < segment.checked_to:

@@ -383,7 +383,7 @@ class Log:
             raise
         active.free_entries()
         self.flush_state.add_files(*written)
-        self.segments.add(fresh)
+        self.segments.add_active(fresh)
         return fresh
 
     def new_segment(self, base_offset: int, now_ms: int) -> Segment:

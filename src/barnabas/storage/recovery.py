@@ -197,8 +197,7 @@ def recover_segments(
     log_start_offset: int,
     holes_below: int,
 ) -> RecoveryState:
-    """Read everything from the recovery point on, at least the last segment. Truncates `segments` at the first
-    invalid byte."""
+    """Read from the recovery point on, at least the last segment. Truncates `segments` at the first invalid byte."""
     first = floor_index(segments, recovery_point)
     base = segments[first].base_offset
     # Later snapshots may contain batches that are lost.

@@ -39,8 +39,7 @@ class Repair:
         return log.revision == self.revision and self.segment in log.segments[:-1]
 
     def add_batches(self, data: memoryview) -> None:
-        """Add batches fetched from `next_offset` on. RemoteWireError if they are corrupt or cross a segment
-        boundary."""
+        """Add batches from `next_offset` on. RemoteWireError if they are corrupt or cross a segment boundary."""
         for position, header in batch_headers(data):
             if self.is_complete or header.base_offset >= self.end_offset:
                 self.next_offset = self.end_offset

@@ -248,8 +248,7 @@ class Segment:
         return None
 
     def headers(self, start: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of every batch from `start` on. CorruptBatch if there is none; no checksum is
-        verified."""
+        """Position and header of every batch from `start` on, without checksums. Raises CorruptBatch."""
         position, size = start, self.size
         window, window_at = b"", 0
         floor = self.base_offset
@@ -370,8 +369,7 @@ class Segment:
         return memoryview(self.log.read(position, min(size, self.size - position)))
 
     def rebuild_indexes(self) -> None:
-        """Rebuild the indexes from the batch headers. A closed segment writes them, the active one keeps them in
-        memory."""
+        """Rebuild the indexes from the batch headers: in files, or in memory for the active segment."""
         active = self.offsets is not None
         self.begin_rebuild()
         try:
@@ -526,8 +524,7 @@ def floor_index(segments: Sequence[Segment], offset: int) -> int:
 
 
 def is_plausible(header: BatchHeader, floor: int) -> bool:
-    """Whether this may be a batch header, as far as visible without the checksum. `floor` is the lowest valid
-    offset."""
+    """Whether this may be a batch header, without its checksum. `floor` is the lowest valid offset."""
     return (
         header.magic == MAGIC
         and header.length >= LENGTH_MIN

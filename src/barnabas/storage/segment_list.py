@@ -38,8 +38,7 @@ NOTHING = LogRead((), 0)
 
 
 class Tail:
-    """Positions of the last batches in the active segment, so that reads at the end of the log need no index and no
-    disk.
+    """Positions of the last batches in the active segment: reads at the end of the log need no index and no disk.
 
     Invariant: from the first batch in it to the end of the log, no offset is missing.
     """
@@ -183,8 +182,7 @@ class SegmentList(Sequence[Segment]):
 
     # ---- changing ---------------------------------------------------------------------------------------------
 
-    def add(self, segment: Segment) -> None:
-        """Make `segment` the active one."""
+    def add_active(self, segment: Segment) -> None:
         self.closed_bytes += self.active.size
         self.segments.append(segment)
         self.bases.append(segment.base_offset)
