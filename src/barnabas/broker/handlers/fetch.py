@@ -366,9 +366,10 @@ class Fetch:
     # ---- waiting
 
     def must_wait(self, reads: list[PartitionRead]) -> bool:
-        has_partitions = self.session.partitions if self.session is not None else self.entries
-        if self.request.max_wait_ms > 0 and not self.is_enough(reads) and has_partitions:
-            return True
+        if self.request.max_wait_ms > 0 and not self.is_enough(reads):
+            has_partitions = self.session.partitions if self.session is not None else self.entries
+            if has_partitions:
+                return True
         return self.is_held_for_check(reads)
 
     def wait(self, reads: list[PartitionRead]) -> asyncio.Future[FetchResult]:
