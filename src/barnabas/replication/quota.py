@@ -87,11 +87,12 @@ def create_quota(
     """Return a quota, or None if the rate is unlimited."""
     if bytes_per_second >= UNLIMITED:
         return None
-    windows, window_s = (
-        config.replication_quota_window_num,
-        config.replication_quota_window_size_seconds,
+    return ReplicationQuota(
+        bytes_per_second,
+        now_ms,
+        windows=config.replication_quota_window_num,
+        window_ms=config.replication_quota_window_size_seconds * 1000.0,
     )
-    return ReplicationQuota(bytes_per_second, now_ms, windows=windows, window_ms=window_s * 1000.0)
 
 
 def is_throttled(replicas: tuple[str, ...], partition: int, broker: int) -> bool:

@@ -99,6 +99,8 @@ class ReplicaManager:
         self.proposals = IsrProposals(
             broker_id, network, metadata, control, config.inter_broker_listener
         )
+        self.is_known_to_controller = True
+        """False from the end of a registry session until the first LeaderAndIsr of the next one."""
         self.context = LeaderContext(
             now_ms=loop_ms,
             lag_max_ms=config.replica_lag_time_max_ms,
@@ -110,8 +112,6 @@ class ReplicaManager:
         self.follower_quota = create_quota(
             config.follower_replication_throttled_rate, config, loop_ms
         )
-        self.is_known_to_controller = True
-        """False from the end of a registry session until the first LeaderAndIsr of the next one."""
         self.is_in_controlled_shutdown = False
         """During a controlled shutdown no fetcher starts. Otherwise the new leader could add this broker to the ISR
         again, and its acks=all writes would then wait for a broker that stops."""

@@ -8,6 +8,7 @@ import pytest
 
 from barnabas.broker.maintenance import checkpoint, purge
 from barnabas.errors import StorageError
+from barnabas.storage.checkpoints import HIGH_WATERMARK
 from barnabas.storage.log_manager import LogManager
 from simulator.disk import ForgetfulDisk
 
@@ -35,7 +36,7 @@ async def test_slow_disk_does_not_block_the_loop_during_checkpoint() -> None:
     for directory in (A, B):
         disk.make_directory(directory)
     logs = LogManager(disk, [A, B], random=Random(1))
-    written = asyncio.create_task(checkpoint(logs, logs.high_watermarks))
+    written = asyncio.create_task(checkpoint(logs, HIGH_WATERMARK))
     await asyncio.to_thread(disk.has_started.wait, 30)
     assert not disk.exists(f"{A}/replication-offset-checkpoint")
     disk.broken = {A}
