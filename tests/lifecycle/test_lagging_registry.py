@@ -9,8 +9,7 @@ import pytest
 
 from barnabas.broker.control_plane import ControlPlane
 from barnabas.broker.topic_admin.topics import Topics
-from barnabas.config import TopicConfig
-from barnabas.controller.topic_checks import TopicDefaults
+from barnabas.config import BrokerConfig, TopicConfig
 from barnabas.errors import ErrorCode, NoNode
 from barnabas.metadata import registration, znodes
 from barnabas.metadata.cache import MetadataCache
@@ -134,13 +133,7 @@ async def test_registration_known_first_to_controller_is_accepted(
 async def test_configs_of_newly_created_topic_are_found(
     registry: EmbeddedRegistry, lagging: RegistryClient
 ) -> None:
-    topics = Topics(
-        lagging,
-        MetadataCache("cluster"),
-        defaults=TopicConfig(),
-        new_topic_defaults=TopicDefaults(partitions=1, replication_factor=1),
-        random=Random(1),
-    )
+    topics = Topics(lagging, MetadataCache("cluster"), BrokerConfig(), Random(1))
     await topics.refresh(["orders"])
     assert topics.config_of("orders").retention_ms == TopicConfig().retention_ms
     ahead = await registry.connect(SESSION_TIMEOUT_MS)

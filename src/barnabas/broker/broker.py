@@ -19,14 +19,13 @@ from barnabas.broker.controlled_shutdown import shut_down_controlled
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.init_producer_id import ProducerIds
 from barnabas.broker.lazy_groups import LazyGroups
-from barnabas.broker.listener import ConnectionLimits, Listeners
+from barnabas.broker.listener import Listeners
 from barnabas.broker.router import Router
 from barnabas.broker.startup.lost_logs import find_lost_logs
 from barnabas.broker.startup.stray_logs import adopt_logs, set_stray_logs_aside
 from barnabas.broker.topic_admin.topics import Topics
 from barnabas.config import BrokerConfig
 from barnabas.controller.controller import Controller, ControllerSettings
-from barnabas.controller.topic_checks import TopicDefaults
 from barnabas.errors import ConfigError, RegistryError, RegistrySessionExpired, StorageError
 from barnabas.history.publisher import Publisher
 from barnabas.metadata import registration, znodes
@@ -100,16 +99,7 @@ class BrokerServer:
         cluster_id = await registration.read_or_create_cluster_id(registry, world.random)
 
         metadata = MetadataCache(cluster_id)
-        topics = Topics(
-            registry,
-            metadata,
-            defaults=config.topic_defaults(),
-            new_topic_defaults=TopicDefaults(
-                partitions=config.num_partitions,
-                replication_factor=config.default_replication_factor,
-            ),
-            random=world.random,
-        )
+        topics = Topics(registry, metadata, config, world.random)
         await topics.read_overrides()
         logs = self.logs = LogManager(
             world.disk,
@@ -157,9 +147,7 @@ class BrokerServer:
             history=publisher,
             register=self.register,
         )
-        groups = self.groups = LazyGroups(
-            config, replicas, metadata, clock=world.clock, random=world.random
-        )
+        groups = self.groups = LazyGroups(replicas, world.random)
         context = BrokerContext(
             config=config,
             clock=world.clock,
@@ -176,9 +164,7 @@ class BrokerServer:
             watchdog=world.watchdog,
         )
         self.router = Router(context)
-        listeners = self.listeners = Listeners(
-            world.network, build_connection_limits(config), self.router.serve
-        )
+        listeners = self.listeners = Listeners(world.network, config, self.router.serve)
         await self.open_listeners(listeners)
         session_id = registry.id
         await self.register()
@@ -361,15 +347,4 @@ def controller_settings(config: BrokerConfig) -> ControllerSettings:
         auto_leader_rebalance_enable=config.auto_leader_rebalance_enable,
         imbalance_check_s=config.leader_imbalance_check_interval_seconds,
         imbalance_percentage=config.leader_imbalance_per_broker_percentage,
-    )
-
-
-def build_connection_limits(config: BrokerConfig) -> ConnectionLimits:
-    return ConnectionLimits(
-        request_bytes_max=config.socket_request_max_bytes,
-        connections_max=config.max_connections,
-        connections_per_ip_max=config.max_connections_per_ip,
-        connections_per_ip_overrides=dict(config.max_connections_per_ip_overrides),
-        idle_ms_max=config.connections_max_idle_ms,
-        buffered_bytes_max=config.queued_max_request_bytes,
     )

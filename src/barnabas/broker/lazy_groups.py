@@ -14,15 +14,12 @@ from collections.abc import Collection
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.config import BrokerConfig
 from barnabas.log_rate_limiter import LogRateLimiter
-from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
 from barnabas.model import TopicPartition
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.tasks import Tasks
-from barnabas.world.ports import Clock
 
 if TYPE_CHECKING:
     from barnabas.groups.coordinator import GroupCoordinator
@@ -40,19 +37,8 @@ class GroupComponents(NamedTuple):
 class LazyGroups:
     """Creates the group coordinator and its store on first use, and passes leadership changes to its loader."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        replicas: ReplicaManager,
-        metadata: MetadataCache,
-        *,
-        clock: Clock,
-        random: Random,
-    ) -> None:
-        self.config = config
+    def __init__(self, replicas: ReplicaManager, random: Random) -> None:
         self.replicas = replicas
-        self.metadata = metadata
-        self.clock = clock
         self.random = random
         self.tasks = Tasks()
         self.is_open = False
@@ -86,10 +72,10 @@ class LazyGroups:
         from barnabas.groups.loading import GroupLoader
         from barnabas.groups.store import GroupStore
 
-        store = GroupStore(self.config, self.replicas, self.metadata, self.clock)
-        coordinator = GroupCoordinator(
-            config=self.config, store=store, clock=self.clock, random=self.random
-        )
+        replicas = self.replicas
+        config, clock = replicas.config, replicas.clock
+        store = GroupStore(config, replicas, replicas.metadata, clock)
+        coordinator = GroupCoordinator(config=config, store=store, clock=clock, random=self.random)
         loader = GroupLoader(store, coordinator)
         self.tasks.start("load-groups", loader.run())
         self.tasks.start("expire-offsets", expire_periodically(coordinator))

@@ -8,9 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections.abc import Mapping
-
-from msgspec import Struct
 
 from barnabas.broker.connection import (
     BROKER_REQUESTS,
@@ -22,6 +19,7 @@ from barnabas.broker.connection import (
     Serve,
     ServeResult,
 )
+from barnabas.config import BrokerConfig
 from barnabas.world.ports import Listener, Network, Receiver, Stream
 
 logger = logging.getLogger("barnabas.network")
@@ -32,34 +30,21 @@ SWEEP_SECONDS_MIN = 0.1
 DEFAULT_BUFFERED_BYTES_MAX = 128 << 20  # queued.max.request.bytes=-1
 
 
-class ConnectionLimits(Struct, frozen=True, kw_only=True):
-    """The settings that limit the resources of client connections."""
-
-    request_bytes_max: int
-    connections_max: int
-    connections_per_ip_max: int
-    connections_per_ip_overrides: Mapping[str, int]
-    idle_ms_max: int
-    buffered_bytes_max: int
-
-    def per_ip(self, host: str) -> int:
-        return self.connections_per_ip_overrides.get(host, self.connections_per_ip_max)
-
-
 class Listeners:
     """All listening sockets of a broker and their connections."""
 
-    def __init__(self, network: Network, limits: ConnectionLimits, serve: Serve) -> None:
+    def __init__(self, network: Network, config: BrokerConfig, serve: Serve) -> None:
         self.network = network
-        self.limits = limits
+        self.config = config
         self.serve = serve
         self.opened = asyncio.Event()
-        budget = limits.buffered_bytes_max
+        budget = config.queued_max_request_bytes
         self.memory = MemoryBudget(DEFAULT_BUFFERED_BYTES_MAX if budget < 0 else budget)
         self.listening: list[Listener] = []
         # A dict keeps insertion order; a set would be visited in memory-address order.
         self.connections: dict[Connection, None] = {}
         self.per_ip: dict[str, int] = {}
+        self.per_ip_overrides = dict(config.max_connections_per_ip_overrides)
         self.refused_count = 0
         self.refusal_logged_at = -1.0
 
@@ -72,11 +57,12 @@ class Listeners:
     def accept(self, listener_name: str, stream: Stream) -> Receiver | None:
         host = stream.peer[0]
         here = self.per_ip.get(host, 0)
-        if len(self.connections) >= self.limits.connections_max:
-            self.log_refused(host, f"max.connections={self.limits.connections_max}")
+        if len(self.connections) >= self.config.max_connections:
+            self.log_refused(host, f"max.connections={self.config.max_connections}")
             return None
-        if here >= self.limits.per_ip(host):
-            self.log_refused(host, f"max.connections.per.ip={self.limits.per_ip(host)}")
+        per_ip_max = self.per_ip_overrides.get(host, self.config.max_connections_per_ip)
+        if here >= per_ip_max:
+            self.log_refused(host, f"max.connections.per.ip={per_ip_max}")
             return None
         connection = Connection(
             stream,
@@ -84,7 +70,7 @@ class Listeners:
             serve=self.serve if self.opened.is_set() else self.serve_early,
             on_closed=self.forget,
             memory=self.memory,
-            frame_bytes_max=self.limits.request_bytes_max,
+            frame_bytes_max=self.config.socket_request_max_bytes,
         )
         self.connections[connection] = None
         self.per_ip[host] = here + 1
@@ -143,7 +129,7 @@ class Listeners:
     async def sweep(self) -> None:
         """Run forever: close idle connections and shrink their buffers."""
         loop = asyncio.get_running_loop()
-        idle_seconds_max = self.limits.idle_ms_max / 1000
+        idle_seconds_max = self.config.connections_max_idle_ms / 1000
         period = SWEEP_SECONDS
         if idle_seconds_max >= 0:
             period = min(period, max(idle_seconds_max / 4, SWEEP_SECONDS_MIN))

@@ -19,11 +19,11 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, partial
+from importlib import import_module
 from struct import Struct
 from types import CoroutineType, GeneratorType
 from typing import Any, NamedTuple
 
-from barnabas.broker import handlers
 from barnabas.broker.bounded_work import NOT_STARTED, Background, RequestLane, TurnResult, Work
 from barnabas.broker.connection import (
     BROKER_REQUESTS,
@@ -135,7 +135,7 @@ def pass_encoded(_: int, body: bytes) -> tuple[list[Part], int]:
 
 
 def compiled_route(
-    key: ApiKey,
+    key: int,
     handle: Handle,
     encode: Encode = encode_message,
     is_large: Callable[[Any], bool] = has_many_elements,
@@ -149,12 +149,13 @@ def compiled_route(
     return Route(decode, handle, encode, is_large=is_large)
 
 
-def on_demand_route(key: ApiKey, handler: Callable[[], Handle]) -> Route:
+def on_demand_route(key: int) -> Route:
     """Return a compiled route whose handler and messages are imported with its first request."""
 
     @cache
     def route() -> Route:
-        return compiled_route(key, handler())
+        handler = import_module(f"barnabas.broker.handlers.{APIS[key].module}")
+        return compiled_route(key, handler.handle)
 
     def decode(version: int, data: memoryview, at: int) -> Any:
         return route().decode(version, data, at)
@@ -179,30 +180,6 @@ HANDLERS: dict[ApiKey, Handle] = {
 }
 """Handlers that are imported with the broker."""
 
-HANDLERS_ON_DEMAND: dict[ApiKey, Callable[[], Handle]] = {
-    ApiKey.LIST_OFFSETS: lambda: handlers.list_offsets.handle,
-    ApiKey.OFFSET_COMMIT: lambda: handlers.offset_commit.handle,
-    ApiKey.OFFSET_FETCH: lambda: handlers.offset_fetch.handle,
-    ApiKey.FIND_COORDINATOR: lambda: handlers.find_coordinator.handle,
-    ApiKey.JOIN_GROUP: lambda: handlers.join_group.handle,
-    ApiKey.HEARTBEAT: lambda: handlers.heartbeat.handle,
-    ApiKey.LEAVE_GROUP: lambda: handlers.leave_group.handle,
-    ApiKey.SYNC_GROUP: lambda: handlers.sync_group.handle,
-    ApiKey.DESCRIBE_GROUPS: lambda: handlers.describe_groups.handle,
-    ApiKey.LIST_GROUPS: lambda: handlers.list_groups.handle,
-    ApiKey.DELETE_RECORDS: lambda: handlers.delete_records.handle,
-    ApiKey.INIT_PRODUCER_ID: lambda: handlers.init_producer_id.handle,
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda: handlers.offset_for_leader_epoch.handle,
-    ApiKey.DESCRIBE_CONFIGS: lambda: handlers.describe_configs.handle,
-    ApiKey.DESCRIBE_LOG_DIRS: lambda: handlers.describe_log_dirs.handle,
-    ApiKey.CREATE_PARTITIONS: lambda: handlers.create_partitions.handle,
-    ApiKey.DELETE_GROUPS: lambda: handlers.delete_groups.handle,
-    ApiKey.ELECT_LEADERS: lambda: handlers.elect_leaders.handle,
-    ApiKey.OFFSET_DELETE: lambda: handlers.offset_delete.handle,
-    ApiKey.DESCRIBE_CLUSTER: lambda: handlers.describe_cluster.handle,
-}
-"""Handlers that are imported with their first request."""
-
 ROUTES: dict[int, Route] = {
     ApiKey.PRODUCE: Route(
         decode_small_produce, produce.handle, encode_produce, decode_produce, has_many_partitions
@@ -210,8 +187,8 @@ ROUTES: dict[int, Route] = {
     ApiKey.FETCH: Route(decode_fetch, fetch.handle, encode_fetch, is_large=has_many_partitions),
     ApiKey.METADATA: compiled_route(ApiKey.METADATA, metadata.handle, pass_encoded, never),
     **{key: compiled_route(key, handler) for key, handler in HANDLERS.items()},
-    **{key: on_demand_route(key, handler) for key, handler in HANDLERS_ON_DEMAND.items()},
 }
+ROUTES |= {key: on_demand_route(key) for key in APIS if key not in ROUTES}
 """The route of every API in APIS, by its key."""
 
 

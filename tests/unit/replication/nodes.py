@@ -11,12 +11,13 @@ from uuid import UUID, uuid4
 
 from msgspec.structs import replace
 
-from barnabas.broker import handlers
-from barnabas.broker.broker import build_connection_limits
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.control_plane import ControlPlane
 from barnabas.broker.fetch_sessions import FetchSessions
+from barnabas.broker.handlers.leader_and_isr import handle as handle_leader_and_isr
+from barnabas.broker.handlers.stop_replica import handle as handle_stop_replica
+from barnabas.broker.handlers.update_metadata import handle as handle_update_metadata
 from barnabas.broker.lazy_groups import LazyGroups
 from barnabas.broker.listener import Listeners
 from barnabas.broker.router import Router
@@ -169,19 +170,11 @@ class Node:
             sessions=FetchSessions(100, Random(self.id)),
             producer_ids=cast(Any, None),
             topics=cast(Any, self.topics),
-            lazy_groups=LazyGroups(
-                self.config,
-                self.replicas,
-                self.metadata,
-                clock=FixedClock(),
-                random=Random(self.id),
-            ),
+            lazy_groups=LazyGroups(self.replicas, Random(self.id)),
             watchdog=NoWatchdog(),
         )
         self.router = Router(self.context)
-        self.listeners = Listeners(
-            self.network, build_connection_limits(self.config), self.router.serve
-        )
+        self.listeners = Listeners(self.network, self.config, self.router.serve)
         _, self.port = await self.listeners.listen("PLAINTEXT", "127.0.0.1", 0)
         self.listeners.open_to_clients()
         self.replicas.start()
@@ -198,15 +191,15 @@ class Node:
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         header = RequestHeader(ApiKey.LEADER_AND_ISR, 7, 0, None)
-        return await handlers.leader_and_isr.handle(self.context, request, header, NO_CONNECTION)
+        return await handle_leader_and_isr(self.context, request, header, NO_CONNECTION)
 
     async def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         header = RequestHeader(ApiKey.UPDATE_METADATA, 8, 0, None)
-        return await handlers.update_metadata.handle(self.context, request, header, NO_CONNECTION)
+        return await handle_update_metadata(self.context, request, header, NO_CONNECTION)
 
     async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
         header = RequestHeader(ApiKey.STOP_REPLICA, 4, 0, None)
-        return await handlers.stop_replica.handle(self.context, request, header, NO_CONNECTION)
+        return await handle_stop_replica(self.context, request, header, NO_CONNECTION)
 
     # ---- access for tests
 

@@ -13,10 +13,8 @@ from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from barnabas.broker.control_plane import catch_up
-from barnabas.config import TopicConfig
-from barnabas.controller.topic_checks import (
-    TopicDefaults,
-)
+from barnabas.config import BrokerConfig, TopicConfig
+from barnabas.controller.topic_checks import TopicDefaults
 from barnabas.errors import (
     ApiError,
     ConfigError,
@@ -67,15 +65,15 @@ class Topics:
         self,
         registry: RegistryClient,
         metadata: MetadataCache,
-        *,
-        defaults: TopicConfig,
-        new_topic_defaults: TopicDefaults,
+        config: BrokerConfig,
         random: Random,
     ) -> None:
         self.registry = registry
         self.metadata = metadata
-        self.defaults = defaults
-        self.new_topic_defaults = new_topic_defaults
+        self.defaults = config.topic_defaults()
+        self.new_topic_defaults = TopicDefaults(
+            partitions=config.num_partitions, replication_factor=config.default_replication_factor
+        )
         self.random = random
         self.overrides: dict[str, Mapping[str, str]] = {}
         """The settings of each topic that differ from the broker's defaults. Current for topics with a replica here."""

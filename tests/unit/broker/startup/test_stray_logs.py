@@ -12,7 +12,6 @@ import pytest
 from barnabas.broker.startup.stray_logs import adopt_logs, set_stray_logs_aside
 from barnabas.broker.topic_admin.topics import Topics
 from barnabas.config import BrokerConfig, TopicConfig
-from barnabas.controller.topic_checks import TopicDefaults
 from barnabas.errors import RegistrySessionExpired
 from barnabas.metadata import registration, znodes
 from barnabas.metadata.cache import MetadataCache
@@ -61,13 +60,7 @@ def logs() -> LogManager:
 
 
 def topics_of(registry: RegistryClient) -> Topics:
-    return Topics(
-        registry,
-        MetadataCache("c"),
-        defaults=CONFIG,
-        new_topic_defaults=TopicDefaults(),
-        random=Random(1),
-    )
+    return Topics(registry, MetadataCache("c"), BROKER, Random(1))
 
 
 def log_names(logs: LogManager) -> list[str]:

@@ -18,8 +18,8 @@ from barnabas.broker.topic_admin.create_topics import (
 )
 from barnabas.broker.topic_admin.delete_topics import delete_topics
 from barnabas.broker.topic_admin.topics import Topics, to_api_error
-from barnabas.config import TopicConfig
-from barnabas.controller.topic_checks import TopicDefaults, TopicSpec
+from barnabas.config import BrokerConfig
+from barnabas.controller.topic_checks import TopicSpec
 from barnabas.errors import ApiError, ErrorCode, RegistrySessionExpired, RegistryUnreachable
 from barnabas.metadata import registration, znodes
 from barnabas.metadata.cache import MetadataCache
@@ -59,13 +59,8 @@ def cache() -> MetadataCache:
 
 @pytest.fixture
 def topics(registry: RegistryClient, cache: MetadataCache) -> Topics:
-    return Topics(
-        registry,
-        cache,
-        defaults=TopicConfig(),
-        new_topic_defaults=TopicDefaults(partitions=2, replication_factor=1),
-        random=Random(1),
-    )
+    config = BrokerConfig(num_partitions=2, default_replication_factor=1)
+    return Topics(registry, cache, config, Random(1))
 
 
 def update_cache(cache: MetadataCache, *states: UpdateMetadataTopicState) -> None:
