@@ -6,11 +6,10 @@ from collections import Counter
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
-from barnabas.broker.topic_admin.create_partitions import PartitionIncrease, create_partitions
-from barnabas.broker.topic_admin.topics import to_api_error
+from barnabas.broker.topic_admin.create_partitions import create_partitions
+from barnabas.broker.topic_admin.topics import error_fields, to_api_error
 from barnabas.broker.topic_events import find_requester, is_done, record_topic_request
 from barnabas.errors import ApiError, ErrorCode, RegistryError, StorageError
-from barnabas.history.requester import Requester
 from barnabas.tasks import in_thread_if_large
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.create_partitions import (
@@ -30,25 +29,41 @@ async def handle(
     connection: Connection,
 ) -> CreatePartitionsResponse:
     requester = find_requester(header, connection)._replace(at_ms=context.clock.now_ms())
-    names = await in_thread_if_large(len(request.topics), count_names, request)
-    outcomes: Outcomes = {}
-    if context.controller.is_active:
-        outcomes = await in_thread_if_large(len(names), reject_names, names)
-        increases = await in_thread_if_large(len(names), parse_requests, request, outcomes)
-        if increases:
-            outcomes |= await try_create_partitions(context, request, increases)
-        if not request.validate_only:
-            done = [increase for increase in increases if is_done(outcomes[increase.name])]
-            record_in_history(context, done, requester)
-    else:
-        outcomes |= dict.fromkeys(names, ApiError(ErrorCode.NOT_CONTROLLER))
-    return CreatePartitionsResponse(
-        results=await in_thread_if_large(len(names), build_results, names, outcomes)
-    )
+    size = len(request.topics)
+    outcomes, increases = await in_thread_if_large(size, check_names, request)
+    if not context.controller.is_active:
+        outcomes = dict.fromkeys(outcomes, ApiError(ErrorCode.NOT_CONTROLLER))
+    elif increases:
+        outcomes |= await try_create_partitions(context, request, increases)
+        for increase in () if request.validate_only else increases:
+            if is_done(outcomes[increase.name]):
+                record_topic_request(
+                    context,
+                    [increase.name],
+                    requester,
+                    request="CreatePartitions",
+                    after=f"grown to {increase.count} partitions",
+                    facts={increase.name: {"partitions": increase.count}},
+                )
+    return CreatePartitionsResponse(results=await in_thread_if_large(size, build_results, outcomes))
+
+
+def check_names(request: CreatePartitionsRequest) -> tuple[Outcomes, list[CreatePartitionsTopic]]:
+    """Return the error of each name, or None, and the topics without an error."""
+    names = Counter(topic.name for topic in request.topics)
+    errors = {name: find_name_error(name, count) for name, count in names.items()}
+    return errors, [topic for topic in request.topics if errors[topic.name] is None]
+
+
+def find_name_error(name: str, count: int) -> ApiError | None:
+    if count > 1:
+        why = f"topic '{name}' is in the request more than once"
+        return ApiError(ErrorCode.INVALID_REQUEST, why)
+    return None if name else ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the topic name is empty")
 
 
 async def try_create_partitions(
-    context: BrokerContext, request: CreatePartitionsRequest, increases: list[PartitionIncrease]
+    context: BrokerContext, request: CreatePartitionsRequest, increases: list[CreatePartitionsTopic]
 ) -> Outcomes:
     try:
         return await create_partitions(
@@ -58,63 +73,11 @@ async def try_create_partitions(
             timeout_ms=request.timeout_ms,
             validate_only=request.validate_only,
         )
-    except ApiError as error:
-        failure = error
-    except (RegistryError, StorageError) as error:
-        failure = to_api_error(error)
-    return {increase.name: failure for increase in increases}
+    except (ApiError, RegistryError, StorageError) as error:
+        return dict.fromkeys((increase.name for increase in increases), to_api_error(error))
 
 
-def record_in_history(
-    context: BrokerContext, increases: list[PartitionIncrease], requester: Requester
-) -> None:
-    for increase in increases:
-        record_topic_request(
-            context,
-            [increase.name],
-            requester,
-            request="CreatePartitions",
-            after=f"grown to {increase.count} partitions",
-            facts={increase.name: {"partitions": increase.count}},
-        )
-
-
-def count_names(request: CreatePartitionsRequest) -> Counter[str]:
-    return Counter(topic.name for topic in request.topics)
-
-
-def reject_names(names: Counter[str]) -> Outcomes:
-    rejected: Outcomes = {name: duplicate_name(name) for name, count in names.items() if count > 1}
-    if "" in names:
-        rejected.setdefault("", ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the topic name is empty"))
-    return rejected
-
-
-def parse_requests(request: CreatePartitionsRequest, rejected: Outcomes) -> list[PartitionIncrease]:
-    return [parse_request(topic) for topic in request.topics if topic.name not in rejected]
-
-
-def build_results(
-    names: Counter[str], outcomes: Outcomes
-) -> tuple[CreatePartitionsTopicResult, ...]:
-    """Return one result for each name."""
-    return tuple(build_topic_result(name, outcomes[name]) for name in names)
-
-
-def parse_request(topic: CreatePartitionsTopic) -> PartitionIncrease:
-    assignments = topic.assignments
-    return PartitionIncrease(
-        name=topic.name,
-        count=topic.count,
-        assignments=None if assignments is None else [each.broker_ids for each in assignments],
+def build_results(outcomes: Outcomes) -> tuple[CreatePartitionsTopicResult, ...]:
+    return tuple(
+        CreatePartitionsTopicResult(name, *error_fields(error)) for name, error in outcomes.items()
     )
-
-
-def duplicate_name(name: str) -> ApiError:
-    return ApiError(ErrorCode.INVALID_REQUEST, f"topic '{name}' is in the request more than once")
-
-
-def build_topic_result(name: str, error: ApiError | None) -> CreatePartitionsTopicResult:
-    if error is None:
-        return CreatePartitionsTopicResult(name)
-    return CreatePartitionsTopicResult(name, error.code, error.message or None)

@@ -13,6 +13,7 @@ from functools import partial
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.handlers.controller_queue import wait_for_controller
+from barnabas.broker.topic_admin.topics import error_fields, wait_until_done
 from barnabas.controller.elections import Strategy
 from barnabas.controller.events import ElectLeadersReceived
 from barnabas.errors import ApiError, ErrorCode
@@ -40,9 +41,8 @@ STRATEGIES: dict[int, Strategy] = {
 async def handle(
     context: BrokerContext, request: ElectLeadersRequest, _: RequestHeader, __: Connection
 ) -> ElectLeadersResponse:
-    partitions = await in_thread_if_large(
-        count_partitions(request), requested_partitions, request, context.metadata
-    )
+    size = sum(len(topic.partitions) for topic in request.topic_partitions or ())
+    partitions = await in_thread_if_large(size, requested_partitions, request, context.metadata)
     strategy = STRATEGIES.get(request.election_type)
     if strategy is None:
         why = f"election type {request.election_type} is neither 0 (preferred) nor 1 (unclean)"
@@ -65,10 +65,6 @@ async def handle(
     return ElectLeadersResponse(
         replica_election_results=await in_thread_if_large(len(errors), results_by_topic, errors)
     )
-
-
-def count_partitions(request: ElectLeadersRequest) -> int:
-    return sum(len(topic.partitions) for topic in request.topic_partitions or ())
 
 
 def requested_partitions(
@@ -108,14 +104,7 @@ async def wait_for_leaders(
     """Wait until the metadata cache has the new leaders. Return the error of each partition, or None."""
     waiting = await in_thread_if_large(len(outcomes), elected_leaders, outcomes)
 
-    def none_left() -> bool:
-        for partition in [
-            each for each, leader in waiting.items() if is_leader(metadata, each, leader)
-        ]:
-            del waiting[partition]
-        return not waiting
-
-    await metadata.wait_until(none_left, timeout_ms / 1000)
+    await wait_until_done(metadata, waiting, partial(is_leader, metadata), timeout_ms)
     return await in_thread_if_large(len(outcomes), collect_errors, outcomes, waiting)
 
 
@@ -130,13 +119,9 @@ def elected_leaders(outcomes: Outcomes) -> dict[TopicPartition, BrokerId]:
 def collect_errors(
     outcomes: Outcomes, waiting: Mapping[TopicPartition, BrokerId]
 ) -> dict[TopicPartition, ApiError | None]:
-    late = ApiError(ErrorCode.REQUEST_TIMED_OUT)
+    late = dict.fromkeys(waiting, ApiError(ErrorCode.REQUEST_TIMED_OUT))
     return {
-        partition: outcome
-        if isinstance(outcome, ApiError)
-        else late
-        if partition in waiting
-        else None
+        partition: outcome if isinstance(outcome, ApiError) else late.get(partition)
         for partition, outcome in outcomes.items()
     }
 
@@ -152,10 +137,6 @@ def results_by_topic(
 ) -> tuple[ElectLeadersTopicResult, ...]:
     found: dict[str, list[ElectLeadersPartitionResult]] = {}
     for (topic, index), error in errors.items():
-        result = (
-            ElectLeadersPartitionResult(index)
-            if error is None
-            else ElectLeadersPartitionResult(index, error.code, error.message or None)
-        )
+        result = ElectLeadersPartitionResult(index, *error_fields(error))
         found.setdefault(topic, []).append(result)
     return tuple(ElectLeadersTopicResult(topic, tuple(each)) for topic, each in found.items())

@@ -16,8 +16,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from msgspec import Struct
-
 from barnabas.broker.topic_admin.topics import (
     IN_FLIGHT_MAX,
     Topics,
@@ -40,6 +38,7 @@ from barnabas.metadata import znodes
 from barnabas.metadata.topic_names import topic_name_error
 from barnabas.retry import CONFLICT_S, Backoff
 from barnabas.tasks import in_thread_if_large
+from barnabas.wire.messages.create_partitions import CreatePartitionsTopic
 from barnabas.world.ports import CheckVersion, SetData
 
 logger = logging.getLogger("barnabas.topics")
@@ -47,20 +46,9 @@ logger = logging.getLogger("barnabas.topics")
 CONTROLLER_CHECK = 0
 
 
-class PartitionIncrease(Struct, frozen=True, kw_only=True):
-    """A topic and its new partition count.
-
-    `count` is the new total. `assignments` are for the added partitions only; None lets the broker assign them.
-    """
-
-    name: str
-    count: int
-    assignments: Sequence[Sequence[int]] | None = None
-
-
 async def create_partitions(
     topics: Topics,
-    increases: Sequence[PartitionIncrease],
+    increases: Sequence[CreatePartitionsTopic],
     *,
     is_queued_for_deletion: Callable[[str], bool],
     timeout_ms: int,
@@ -77,7 +65,7 @@ async def create_partitions(
     )
     marked_names = frozenset(marked)
 
-    async def try_add_partitions(increase: PartitionIncrease) -> ApiError | None:
+    async def try_add_partitions(increase: CreatePartitionsTopic) -> ApiError | None:
         try:
             if increase.name in marked_names or is_queued_for_deletion(increase.name):
                 why = f"topic '{increase.name}' is queued for deletion"
@@ -103,13 +91,13 @@ async def create_partitions(
 
 
 def by_name(
-    increases: Sequence[PartitionIncrease], errors: Sequence[ApiError | None]
+    increases: Sequence[CreatePartitionsTopic], errors: Sequence[ApiError | None]
 ) -> dict[str, ApiError | None]:
     return {increase.name: error for increase, error in zip(increases, errors, strict=True)}
 
 
 async def add_partitions(
-    topics: Topics, increase: PartitionIncrease, controller_version: int, *, validate_only: bool
+    topics: Topics, increase: CreatePartitionsTopic, controller_version: int, *, validate_only: bool
 ) -> None:
     name, path = increase.name, znodes.topic_path(increase.name)
     missing = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
@@ -150,12 +138,13 @@ async def add_partitions(
 
 
 def with_added_partitions(
-    found: znodes.TopicAssignment, increase: PartitionIncrease, topics: Topics
+    found: znodes.TopicAssignment, increase: CreatePartitionsTopic, topics: Topics
 ) -> znodes.TopicAssignment:
+    assignments = increase.assignments
     added = check_added_partitions(
         found.partitions,
         count=increase.count,
-        assignments=increase.assignments,
+        assignments=None if assignments is None else [each.broker_ids for each in assignments],
         brokers=tuple(topics.metadata.brokers.values()),
     )
     new = {

@@ -36,6 +36,8 @@ IN_FLIGHT_MAX = 100
 
 T = TypeVar("T")
 R = TypeVar("R")
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class AppliedOverrides(NamedTuple):
@@ -165,24 +167,39 @@ class Topics:
         A timeout of 0 means, as in Kafka, that the client does not wait: all topics stay in `waiting`.
         """
 
-        def none_left() -> bool:
-            for name in [name for name, size in waiting.items() if done(name, size)]:
-                del waiting[name]
-            return not waiting
-
         if waiting and timeout_ms > 0:
-            await self.metadata.wait_until(none_left, timeout_ms / 1000)
+            await wait_until_done(self.metadata, waiting, done, timeout_ms)
+
+
+async def wait_until_done(
+    metadata: MetadataCache, waiting: dict[K, V], done: Callable[[K, V], bool], timeout_ms: int
+) -> None:
+    """Remove items from `waiting` when the metadata cache shows that they are done, until the timeout."""
+
+    def none_left() -> bool:
+        for key in [key for key, value in waiting.items() if done(key, value)]:
+            del waiting[key]
+        return not waiting
+
+    await metadata.wait_until(none_left, timeout_ms / 1000)
 
 
 def not_controller() -> ApiError:
     return ApiError(ErrorCode.NOT_CONTROLLER, "another broker is the controller now")
 
 
-def to_api_error(error: RegistryError | StorageError) -> ApiError:
+def to_api_error(error: ApiError | RegistryError | StorageError) -> ApiError:
     """Return the error for the client. A controller whose session has expired is no longer the controller."""
+    if isinstance(error, ApiError):
+        return error
     if isinstance(error, RegistrySessionExpired):
         return not_controller()
     return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+
+
+def error_fields(error: ApiError | None) -> tuple[ErrorCode, str | None]:
+    """Return the error code and the error message of a response."""
+    return (error.code, error.message or None) if error is not None else (ErrorCode.NONE, None)
 
 
 async def run_limited(limit: int, work: Callable[[T], Awaitable[R]], items: Sequence[T]) -> list[R]:

@@ -7,13 +7,17 @@ from collections.abc import Sequence
 
 import pytest
 
-from barnabas.broker.topic_admin.create_partitions import PartitionIncrease, create_partitions
+from barnabas.broker.topic_admin.create_partitions import create_partitions
 from barnabas.broker.topic_admin.create_topics import create_topics
 from barnabas.broker.topic_admin.topics import Topics
 from barnabas.errors import ApiError, BadVersion, ErrorCode, MultiFailed
 from barnabas.metadata import znodes
 from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.registry_client import RegistryClient
+from barnabas.wire.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsTopic,
+)
 from barnabas.world.ports import Op, ZnodeStat
 from tests.unit.broker.topic_admin.test_topics import (
     LONG_MS,
@@ -45,9 +49,12 @@ async def grow(
     validate_only: bool = False,
     queued: bool = False,
 ) -> ErrorCode:
+    placed = None
+    if assignments is not None:
+        placed = tuple(CreatePartitionsAssignment(tuple(each)) for each in assignments)
     outcomes = await create_partitions(
         topics,
-        [PartitionIncrease(name="t", count=count, assignments=assignments)],
+        [CreatePartitionsTopic(name="t", count=count, assignments=placed)],
         is_queued_for_deletion=lambda _: queued,
         timeout_ms=timeout_ms,
         validate_only=validate_only,
