@@ -67,11 +67,11 @@ def run_to_end(work: Work[T]) -> T:
         return result
 
 
-def call_in_thread_if_large(size: int, call: Callable[[], T]) -> Work[T]:
+def call_in_thread_if_large(size: int, work: Callable[..., T], *arguments: Any) -> Work[T]:
     """Call a pure function of `size` values, in the worker thread if there are many. No other code may change them."""
     if size <= SMALL_MAX:
-        return call()
-    result: T = yield call
+        return work(*arguments)
+    result: T = yield partial(work, *arguments)
     return result
 
 

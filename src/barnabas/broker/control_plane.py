@@ -16,7 +16,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
 from barnabas.broker.connection import Connection
 from barnabas.errors import ErrorCode, MultiFailed, NoNode, RegistryError
@@ -26,10 +27,14 @@ from barnabas.metadata.registry_client import RegistryClient
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import NO_LEADER, BrokerEpoch, BrokerId, ControllerEpoch
 from barnabas.wire.messages.control_plane import UNKNOWN_BROKER_EPOCH
+from barnabas.wire.messages.leader_and_isr import LeaderAndIsrRequest
+from barnabas.wire.messages.stop_replica import StopReplicaRequest
+from barnabas.wire.messages.update_metadata import UpdateMetadataRequest
 from barnabas.world.ports import CheckVersion
 
 logger = logging.getLogger("barnabas.control")
 
+ControllerRequest = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
 ANY_VERSION = -1
 HISTORY_CLIENT_ID = re.compile(r"broker-\d+-history")
 
@@ -52,6 +57,22 @@ class ControlPlane:
         self.controller_id = NO_LEADER
         """The controller with that epoch."""
         self.lock = asyncio.Lock()
+
+    @asynccontextmanager
+    async def admit(
+        self, name: str, request: ControllerRequest, connection: Connection
+    ) -> AsyncIterator[ErrorCode]:
+        """Yield NONE with the lock held if the broker must handle this request, else the error."""
+        sender = (name, request.controller_id)
+        if not may_act_for_the_cluster(connection):
+            yield ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        elif error := await self.broker_error(*sender, request.broker_epoch):
+            yield error
+        elif not await self.recognises(*sender, request.controller_epoch):
+            yield ErrorCode.STALE_CONTROLLER_EPOCH
+        else:
+            async with self.lock:
+                yield self.controller_error(*sender, request.controller_epoch)
 
     async def broker_error(self, request: str, controller_id: int, broker_epoch: int) -> ErrorCode:
         """Return STALE_BROKER_EPOCH for a request to an earlier registration of this broker, else NONE.
@@ -93,13 +114,13 @@ class ControlPlane:
             return True
         try:
             await catch_up(self.registry)
-            data, _ = await self.registry.get(znodes.CONTROLLER_EPOCH)
-            elected = znodes.decode_controller_epoch(data)
-            data, _ = await self.registry.get(znodes.CONTROLLER)
-            current = znodes.decode_controller(data)
-        except NoNode:
-            # The controller was elected and has gone since. Its earlier requests still count.
-            elected, current = await self.last_epoch(self.registry), BrokerId(controller_id)
+            elected = await read_controller_epoch(self.registry)
+            try:
+                data, _ = await self.registry.get(znodes.CONTROLLER)
+                current = znodes.decode_controller(data)
+            except NoNode:
+                # The controller was elected and has gone since. Its earlier requests still count.
+                current = BrokerId(controller_id)
         except RegistryError as error:
             logger.warning("cannot look up the controller error=%s", error)
             return False
@@ -112,13 +133,6 @@ class ControlPlane:
             epoch,
         )
         return False
-
-    async def last_epoch(self, registry: RegistryClient) -> ControllerEpoch:
-        try:
-            data, _ = await registry.get(znodes.CONTROLLER_EPOCH)
-            return znodes.decode_controller_epoch(data)
-        except RegistryError:
-            return ControllerEpoch(0)
 
     def controller_error(self, request: str, controller_id: int, epoch: int) -> ErrorCode:
         """Return STALE_CONTROLLER_EPOCH for a deposed controller. Otherwise record its epoch and return NONE.
@@ -137,6 +151,15 @@ class ControlPlane:
             self.controller_epoch,
         )
         return ErrorCode.STALE_CONTROLLER_EPOCH
+
+
+async def read_controller_epoch(registry: RegistryClient) -> ControllerEpoch:
+    """Return the epoch of the last elected controller, or 0. The next one has a larger epoch."""
+    try:
+        data, _ = await registry.get(znodes.CONTROLLER_EPOCH)
+    except NoNode:
+        return ControllerEpoch(0)
+    return znodes.decode_controller_epoch(data)
 
 
 async def catch_up(registry: RegistryClient) -> None:

@@ -35,8 +35,8 @@ async def handle(
         outcomes = dict.fromkeys(outcomes, ApiError(ErrorCode.NOT_CONTROLLER))
     elif increases:
         outcomes |= await try_create_partitions(context, request, increases)
-        for increase in () if request.validate_only else increases:
-            if is_done(outcomes[increase.name]):
+        for increase in increases:
+            if not request.validate_only and is_done(outcomes[increase.name]):
                 record_topic_request(
                     context,
                     [increase.name],

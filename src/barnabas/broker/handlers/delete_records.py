@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from functools import partial
 from typing import NamedTuple
 
 from barnabas.broker.bounded_work import Work, call_in_thread_if_large
@@ -66,9 +65,7 @@ def handle(
         return wait_for_followers(request, results, waits)
     size = len(results) + sum(map(len, results))
     return (
-        yield from call_in_thread_if_large(
-            size, partial(build_delete_records_response, request, results)
-        )
+        yield from call_in_thread_if_large(size, build_delete_records_response, request, results)
     )
 
 

@@ -6,7 +6,6 @@ import logging
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
-from barnabas.broker.control_plane import may_act_for_the_cluster
 from barnabas.errors import ErrorCode, RegistryError
 from barnabas.model import TopicPartition
 from barnabas.tasks import in_thread_if_large
@@ -31,17 +30,10 @@ async def handle(
     header: RequestHeader,
     connection: Connection,
 ) -> LeaderAndIsrResponse:
-    control, version = context.control, header.api_version
+    version = header.api_version
     topics = request.topic_states or group_by_topic(request.ungrouped_partition_states)
-    sender = ("LeaderAndIsr", request.controller_id)
-    if not may_act_for_the_cluster(connection):
-        return await reject(topics, version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    if error := await control.broker_error(*sender, request.broker_epoch):
-        return await reject(topics, version, error)
-    if not await control.recognises(*sender, request.controller_epoch):
-        return await reject(topics, version, ErrorCode.STALE_CONTROLLER_EPOCH)
-    async with control.lock:
-        if error := control.controller_error(*sender, request.controller_epoch):
+    async with context.control.admit("LeaderAndIsr", request, connection) as error:
+        if error:
             return await reject(topics, version, error)
         try:
             # A log is created with the settings of its topic. Those of a new topic are only in the registry.

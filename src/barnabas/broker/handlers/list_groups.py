@@ -1,9 +1,8 @@
-"""ListGroups: the groups that this broker coordinates."""
+"""ListGroups: the groups that this broker coordinates and has loaded."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 
 from barnabas.broker.bounded_work import Work, call_in_thread_if_large
 from barnabas.broker.connection import Connection
@@ -19,16 +18,11 @@ CLASSIC = "classic"
 def handle(
     context: BrokerContext, request: ListGroupsRequest, _: RequestHeader, __: Connection
 ) -> Work[ListGroupsResponse]:
-    """List the groups that this broker coordinates and has loaded."""
     if context.groups.is_stopping:
         return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     is_loading = context.groups.store.loading
-    states = yield from call_in_thread_if_large(
-        len(request.states_filter), partial(lower_all, request.states_filter)
-    )
-    types = yield from call_in_thread_if_large(
-        len(request.types_filter), partial(lower_all, request.types_filter)
-    )
+    filters = request.states_filter, request.types_filter
+    states, types = yield from call_in_thread_if_large(sum(map(len, filters)), lower_all, filters)
     groups = []
     for group in list(context.groups.groups.values()):
         if (not states or group.state.lower() in states) and (not types or CLASSIC in types):
@@ -42,5 +36,5 @@ def handle(
     )
 
 
-def lower_all(names: Iterable[str]) -> set[str]:
-    return {name.lower() for name in names}
+def lower_all(filters: Iterable[Iterable[str]]) -> list[set[str]]:
+    return [{name.lower() for name in names} for names in filters]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable
-from functools import partial
 from typing import NamedTuple
 
 from barnabas.broker.bounded_work import Work, call_in_thread_if_large
@@ -65,13 +64,9 @@ def handle(
         may_create = False
     else:
         may_create = request.allow_auto_topic_creation and context.config.auto_create_topics_enable
-    wanted = yield from call_in_thread_if_large(len(topics), partial(valid_topics, topics, version))
+    wanted = yield from call_in_thread_if_large(len(topics), valid_topics, topics, version)
     if wanted is None:
-        return (
-            yield from call_in_thread_if_large(
-                len(topics), partial(reject_request, topics, version)
-            )
-        )
+        return (yield from call_in_thread_if_large(len(topics), reject_request, topics, version))
     topics = wanted
     if may_create and any(is_unknown(context, topic) for topic in topics):
         requester = find_requester(header, connection)._replace(via=context.config.broker_id)

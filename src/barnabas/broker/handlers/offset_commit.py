@@ -8,7 +8,6 @@ registry (registry_offsets.py).
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from functools import partial
 from typing import NamedTuple
 
 from barnabas.broker.bounded_work import Work, call_in_thread_if_large
@@ -51,11 +50,7 @@ def handle(
     if isinstance(codes, PendingCommit):
         return finish_commit(request, codes)
     size = sum(1 + len(partitions) for _, partitions in request.topics)
-    return (
-        yield from call_in_thread_if_large(
-            size, partial(build_offset_commit_response, request, codes)
-        )
-    )
+    return (yield from call_in_thread_if_large(size, build_offset_commit_response, request, codes))
 
 
 def commit_offsets(
@@ -73,7 +68,7 @@ def commit_offsets(
     if not commits:
         return codes
     try:
-        records = yield from encode_records(request.group_id, commits)
+        records = yield from encode_commits(request.group_id, commits)
         group = find_group_for_commit(context, request)  # it may have rebalanced between the turns
         group.offsets.begin(commits)
         try:
@@ -148,7 +143,7 @@ def find_group_for_commit(context: BrokerContext, request: OffsetCommitRequest) 
     return group
 
 
-def encode_records(group_id: str, commits: Commits) -> Work[list[KeyValue]]:
+def encode_commits(group_id: str, commits: Commits) -> Work[list[KeyValue]]:
     records = []
     try:
         for each, value in commits.items():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from barnabas.broker.bounded_work import Work, call_in_thread_if_large
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
@@ -30,11 +28,7 @@ def handle(
     except ApiError as error:
         return OffsetDeleteResponse(error_code=error.code)
     size = sum(1 + len(partitions) for _, partitions in request.topics)
-    return (
-        yield from call_in_thread_if_large(
-            size, partial(build_offset_delete_response, request, codes)
-        )
-    )
+    return (yield from call_in_thread_if_large(size, build_offset_delete_response, request, codes))
 
 
 def build_offset_delete_response(

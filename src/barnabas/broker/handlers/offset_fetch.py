@@ -115,7 +115,7 @@ def fetch_offsets_of_group(
         return OffsetFetchResponseGroup(group_id, (), error.code)
     if group is None or group.state is GroupState.DEAD:
         size = sum(1 + len(indexes) for _, indexes in topics or ())
-        missing = yield from call_in_thread_if_large(size, partial(without_offsets, topics or ()))
+        missing = yield from call_in_thread_if_large(size, without_offsets, topics or ())
         return OffsetFetchResponseGroup(group_id, missing)
     offsets = group.offsets
     if topics is None:
@@ -129,9 +129,7 @@ def fetch_offsets_of_group(
     find = find_stable if require_stable and offsets.pending else find_committed
     found = []
     for name, indexes in topics:
-        of_topic = yield from call_in_thread_if_large(
-            len(indexes), partial(find, offsets, name, indexes)
-        )
+        of_topic = yield from call_in_thread_if_large(len(indexes), find, offsets, name, indexes)
         found.append(OffsetFetchResponseTopic(name, of_topic))
         yield None
     return OffsetFetchResponseGroup(group_id, tuple(found))

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
-from barnabas.broker.control_plane import may_act_for_the_cluster
-from barnabas.errors import ErrorCode
 from barnabas.model import NO_EPOCH, TopicPartition
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.stop_replica import (
@@ -21,22 +19,12 @@ from barnabas.wire.messages.stop_replica import (
 async def handle(
     context: BrokerContext, request: StopReplicaRequest, _: RequestHeader, connection: Connection
 ) -> StopReplicaResponse:
-    control = context.control
-    sender = ("StopReplica", request.controller_id)
-    if not may_act_for_the_cluster(connection):
-        return StopReplicaResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    if error := await control.broker_error(*sender, request.broker_epoch):
-        return StopReplicaResponse(error_code=error)
-    if not await control.recognises(*sender, request.controller_epoch):
-        return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-    async with control.lock:
-        if error := control.controller_error(*sender, request.controller_epoch):
+    async with context.control.admit("StopReplica", request, connection) as error:
+        if error:
             return StopReplicaResponse(error_code=error)
         errors = await context.replicas.stop_replicas(dict(partitions_to_stop(request)))
     return StopReplicaResponse(
-        partition_errors=tuple(
-            StopReplicaPartitionError(*tp, error) for tp, error in errors.items()
-        )
+        partition_errors=tuple(StopReplicaPartitionError(*tp, code) for tp, code in errors.items())
     )
 
 

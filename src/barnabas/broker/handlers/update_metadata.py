@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
-from barnabas.broker.control_plane import catch_up, may_act_for_the_cluster
-from barnabas.errors import ErrorCode, RegistryError
+from barnabas.broker.control_plane import catch_up
+from barnabas.errors import RegistryError
 from barnabas.metadata import znodes
 from barnabas.metadata.cache import TopicMetadata
 from barnabas.model import BrokerEpoch, TopicPartition
@@ -23,15 +23,8 @@ async def handle(
     context: BrokerContext, request: UpdateMetadataRequest, _: RequestHeader, connection: Connection
 ) -> UpdateMetadataResponse:
     control = context.control
-    sender = ("UpdateMetadata", request.controller_id)
-    if not may_act_for_the_cluster(connection):
-        return UpdateMetadataResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    if error := await control.broker_error(*sender, request.broker_epoch):
-        return UpdateMetadataResponse(error_code=error)
-    if not await control.recognises(*sender, request.controller_epoch):
-        return UpdateMetadataResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-    async with control.lock:
-        if error := control.controller_error(*sender, request.controller_epoch):
+    async with control.admit("UpdateMetadata", request, connection) as error:
+        if error:
             return UpdateMetadataResponse(error_code=error)
         metadata = context.metadata
         known: dict[str, TopicMetadata] = {}

@@ -15,6 +15,7 @@ import logging
 from collections.abc import Mapping
 from uuid import UUID
 
+from barnabas.broker.control_plane import read_controller_epoch
 from barnabas.broker.topic_admin.auto_creation import define_topic
 from barnabas.broker.topic_admin.topics import Topics
 from barnabas.config import BrokerConfig
@@ -25,7 +26,6 @@ from barnabas.metadata.registry_client import RegistryClient
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS, topic_name_error
 from barnabas.model import (
     BrokerId,
-    ControllerEpoch,
     LeaderAndIsr,
     LeaderEpoch,
     TopicPartition,
@@ -50,7 +50,7 @@ async def adopt_logs(
         logger.error("cannot adopt logs, other brokers are registered ids=%s", ",".join(others))
         return
     existing = frozenset(await registry.children(znodes.TOPICS))
-    epoch = await controller_epoch(registry)
+    epoch = await read_controller_epoch(registry)
     found: dict[str, dict[int, Log]] = {}
     for tp, log in sorted(logs.logs.items()):
         if tp.topic not in existing and tp.topic not in NOT_ADOPTED:
@@ -79,15 +79,6 @@ async def adopt_logs(
         configs = {key: value for key, value in new_topic.configs.items() if value is not None}
         await write_adopted_topic(registry, name, topic_id, states, configs)
         logger.info("adopted topic=%s partitions=%d id=%s", name, len(partitions), topic_id)
-
-
-async def controller_epoch(registry: RegistryClient) -> ControllerEpoch:
-    """Return the epoch of the last controller. The next one has a larger epoch."""
-    try:
-        data, _ = await registry.get(znodes.CONTROLLER_EPOCH)
-    except NoNode:
-        return ControllerEpoch(0)
-    return znodes.decode_controller_epoch(data)
 
 
 async def write_adopted_topic(
