@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable
 from random import Random
 from uuid import UUID
 
+from msgspec import Struct
+
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.replication.partition import Partition, Watcher
 
@@ -29,40 +31,23 @@ PARTITIONS_MAX = 100_000
 Key = tuple[str | UUID, int]
 
 
-class FetchEntry:
+class FetchEntry(Struct, eq=False):
     """One partition of a client: the last requested offsets and limits, and the offsets last sent."""
 
-    __slots__ = (
-        "current_leader_epoch",
-        "fetch_offset",
-        "index",
-        "last_fetched_epoch",
-        "log_start_offset",
-        "on_wake",
-        "partition",
-        "partition_max_bytes",
-        "sent_high_watermark",
-        "sent_log_start_offset",
-        "topic",
-        "topic_id",
-        "watches_end",
-    )
-
-    def __init__(self, topic: str, topic_id: UUID, index: int) -> None:
-        self.topic = topic
-        self.topic_id = topic_id
-        self.index = index
-        self.current_leader_epoch = -1
-        self.fetch_offset = 0
-        self.last_fetched_epoch = -1
-        self.log_start_offset = -1
-        self.partition_max_bytes = 0
-        self.sent_high_watermark = -1
-        self.sent_log_start_offset = -1
-        self.partition: Partition | None = None
-        self.on_wake: Callable[[FetchEntry], None] | None = None
-        self.watches_end = False
-        """True for a follower, which wakes when the log grows. A consumer wakes when the high watermark advances."""
+    topic: str
+    topic_id: UUID
+    index: int
+    current_leader_epoch: int = -1
+    fetch_offset: int = 0
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+    partition_max_bytes: int = 0
+    sent_high_watermark: int = -1
+    sent_log_start_offset: int = -1
+    partition: Partition | None = None
+    on_wake: Callable[[FetchEntry], None] | None = None
+    watches_end: bool = False
+    """True for a follower, which wakes when the log grows. A consumer wakes when the high watermark advances."""
 
     def sleep(self, partition: Partition, on_wake: Callable[[FetchEntry], None]) -> None:
         """Call `on_wake` once, after the next change of this partition."""
@@ -87,39 +72,22 @@ class FetchEntry:
         self.on_wake = None
 
 
-class FetchSession:
+class FetchSession(Struct, eq=False, kw_only=True):
     """The partitions of one client, kept between its requests."""
 
-    __slots__ = (
-        "awake",
-        "epoch",
-        "id",
-        "is_of_replica",
-        "last_fetch_ms",
-        "partitions",
-        "pushes_high_watermark",
-        "to_recheck",
-        "used_at",
-        "uses_topic_ids",
-        "waiting_fetch",
-    )
-
-    def __init__(
-        self, session_id: int, *, uses_topic_ids: bool, now: float, is_of_replica: bool = False
-    ) -> None:
-        self.id = session_id
-        self.is_of_replica = is_of_replica
-        self.pushes_high_watermark = False
-        """Whether a follower gets a new high watermark at once, without waiting for records."""
-        self.last_fetch_ms = now * 1000
-        self.epoch = 1
-        self.uses_topic_ids = uses_topic_ids
-        self.used_at = now
-        self.partitions: dict[Key, FetchEntry] = {}
-        self.awake: dict[FetchEntry, None] = {}
-        self.to_recheck: list[FetchEntry] = []
-        """Entries that the next request reads even if asleep: the leader needs the position of a follower."""
-        self.waiting_fetch: Callable[[], None] | None = None
+    id: int
+    uses_topic_ids: bool
+    used_at: float
+    last_fetch_ms: float
+    epoch: int = 1
+    is_of_replica: bool = False
+    pushes_high_watermark: bool = False
+    """Whether a follower gets a new high watermark at once, without waiting for records."""
+    partitions: dict[Key, FetchEntry] = {}
+    awake: dict[FetchEntry, None] = {}
+    to_recheck: list[FetchEntry] = []
+    """Entries that the next request reads even if asleep: the leader needs the position of a follower."""
+    waiting_fetch: Callable[[], None] | None = None
 
     def put(self, key: Key, entry: FetchEntry) -> None:
         self.partitions[key] = entry
@@ -200,7 +168,11 @@ class FetchSessions:
         while session_id in self.sessions:
             session_id = self.random.randint(1, 0x7FFFFFFF)
         session = FetchSession(
-            session_id, uses_topic_ids=uses_topic_ids, now=now, is_of_replica=is_of_replica
+            id=session_id,
+            uses_topic_ids=uses_topic_ids,
+            used_at=now,
+            last_fetch_ms=now * 1000,
+            is_of_replica=is_of_replica,
         )
         self.sessions[session_id] = session
         return session
