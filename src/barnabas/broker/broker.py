@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from barnabas.broker import maintenance
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.control_plane import ControlPlane, history_client_id
 from barnabas.broker.controlled_shutdown import shut_down_controlled
@@ -20,6 +19,7 @@ from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.init_producer_id import ProducerIds
 from barnabas.broker.lazy_groups import LazyGroups
 from barnabas.broker.listener import Listeners
+from barnabas.broker.maintenance import start_maintenance
 from barnabas.broker.router import Router
 from barnabas.broker.startup.lost_logs import find_lost_logs
 from barnabas.broker.startup.stray_logs import adopt_logs, set_stray_logs_aside
@@ -182,7 +182,7 @@ class BrokerServer:
         groups.open()
         self.tasks.start("sweep", listeners.sweep())
         self.tasks.start("history", publisher.publish())
-        maintenance.start_maintenance(self.tasks, config, replicas, world.clock)
+        start_maintenance(self.tasks, replicas)
         # Not earlier: loading logs may hold the loop for minutes, and the watchdog would end the process each time.
         world.watchdog.start()
         logger.info(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any
 
 from barnabas.broker.log_cleaner import LogCleaner
-from barnabas.config import BrokerConfig
 from barnabas.errors import StorageError
 from barnabas.model import TopicPartition
 from barnabas.replication.replica_manager import ReplicaManager
@@ -20,42 +20,38 @@ from barnabas.world.ports import Clock
 
 logger = logging.getLogger("barnabas.maintenance")
 
-FLUSH_CHECK_SECONDS = 1.0
+FLUSH_CHECK_MS = 1000
+PURGE_MS = 1000
 CHECKED_AT_ONCE = 2000
-DAY_SECONDS = 86_400.0  # longest period of a timer of the event loop
+DAY_MS = 86_400_000  # longest period of a timer of the event loop
+
+Work = Callable[[], Coroutine[Any, Any, None]]
 
 
-def start_maintenance(
-    tasks: Tasks, config: BrokerConfig, replicas: ReplicaManager, clock: Clock
-) -> None:
-    logs = replicas.logs
-    delay = config.log_initial_task_delay_ms / 1000
-    run_every(tasks, "flush", FLUSH_CHECK_SECONDS, FLUSH_CHECK_SECONDS, lambda: flush_due(replicas))
-    period = config.replica_high_watermark_checkpoint_interval_ms / 1000
-    run_every(tasks, "checkpoint-hw", period, period, lambda: checkpoint(logs, HIGH_WATERMARK))
-    period = config.log_flush_offset_checkpoint_interval_ms / 1000
-    run_every(tasks, "checkpoint-recovery", delay, period, lambda: checkpoint(logs, RECOVERY_POINT))
-    period = config.log_flush_start_offset_checkpoint_interval_ms / 1000
-    run_every(tasks, "checkpoint-start", delay, period, lambda: checkpoint(logs, LOG_START))
-    period = config.log_retention_check_interval_ms / 1000
-    run_every(tasks, "retention", delay, period, lambda: apply_retention(replicas, clock))
-    period = config.producer_id_expiration_check_interval_ms / 1000
-    run_every(tasks, "expire", delay, period, lambda: expire_producers(replicas))
-    run_every(tasks, "purge", 1.0, 1.0, lambda: purge(logs, clock))
+def start_maintenance(tasks: Tasks, replicas: ReplicaManager) -> None:
+    config, logs, clock = replicas.config, replicas.logs, replicas.clock
+    delay_ms = config.log_initial_task_delay_ms
+    run = partial(run_every, tasks)
+    run("flush", FLUSH_CHECK_MS, FLUSH_CHECK_MS, lambda: flush_due(replicas))
+    period_ms = config.replica_high_watermark_checkpoint_interval_ms
+    run("checkpoint-hw", period_ms, period_ms, lambda: checkpoint(logs, HIGH_WATERMARK))
+    period_ms = config.log_flush_offset_checkpoint_interval_ms
+    run("checkpoint-recovery", delay_ms, period_ms, lambda: checkpoint(logs, RECOVERY_POINT))
+    period_ms = config.log_flush_start_offset_checkpoint_interval_ms
+    run("checkpoint-start", delay_ms, period_ms, lambda: checkpoint(logs, LOG_START))
+    period_ms = config.log_retention_check_interval_ms
+    run("retention", delay_ms, period_ms, lambda: apply_retention(replicas, clock))
+    period_ms = config.producer_id_expiration_check_interval_ms
+    run("expire", delay_ms, period_ms, lambda: expire_producers(replicas))
+    run("purge", PURGE_MS, PURGE_MS, lambda: purge(logs, clock))
     LogCleaner(config, replicas, clock).start(tasks)
 
 
-def run_every(
-    tasks: Tasks,
-    name: str,
-    delay_seconds: float,
-    period_seconds: float,
-    work: Callable[[], Coroutine[Any, Any, None]],
-) -> None:
+def run_every(tasks: Tasks, name: str, delay_ms: int, period_ms: int, work: Work) -> None:
     """Start a task that runs `work` periodically. An error is logged, and the next run is not affected."""
 
     async def repeat() -> None:
-        await asyncio.sleep(min(delay_seconds, DAY_SECONDS))
+        await asyncio.sleep(min(delay_ms, DAY_MS) / 1000)
         while True:
             try:
                 await work()
@@ -63,7 +59,7 @@ def run_every(
                 logger.error("%s failed error=%s", name, error)
             except Exception:
                 logger.exception("%s failed", name)
-            await asyncio.sleep(min(period_seconds, DAY_SECONDS))
+            await asyncio.sleep(min(period_ms, DAY_MS) / 1000)
 
     tasks.start(name, repeat())
 

@@ -125,15 +125,14 @@ def define_topic(name: str, config: BrokerConfig) -> TopicSpec:
 async def create_here(
     context: BrokerContext, new_topics: Sequence[TopicSpec], requester: Requester
 ) -> dict[str, ErrorCode]:
+    names = [new_topic.name for new_topic in new_topics]
     try:
         outcomes = await create_topics(context.topics, new_topics, timeout_ms=DO_NOT_WAIT)
     except ApiError as error:
-        return dict.fromkeys((new_topic.name for new_topic in new_topics), error.code)
+        return dict.fromkeys(names, error.code)
     except (RegistryError, StorageError) as error:
-        logger.error("cannot create topics=%s error=%s", join_names(new_topics), error)
-        return dict.fromkeys(
-            (new_topic.name for new_topic in new_topics), ErrorCode.UNKNOWN_SERVER_ERROR
-        )
+        logger.error("cannot create topics=%s error=%s", ",".join(names), error)
+        return dict.fromkeys(names, ErrorCode.UNKNOWN_SERVER_ERROR)
     record_creations(context, new_topics, outcomes, requester)
     return {each.name: each.error.code for each in outcomes if each.error is not None}
 
@@ -142,15 +141,24 @@ async def forward_to_controller(
     context: BrokerContext, new_topics: Sequence[TopicSpec], requester: Requester
 ) -> dict[str, ErrorCode]:
     """Send the request to the controller once. If that fails, the client retries."""
-    not_controller = dict.fromkeys(
-        (new_topic.name for new_topic in new_topics), ErrorCode.NOT_CONTROLLER
-    )
+    names = [new_topic.name for new_topic in new_topics]
+    not_controller = dict.fromkeys(names, ErrorCode.NOT_CONTROLLER)
     controller = context.metadata.controller_id
     endpoint = context.metadata.endpoint_of(controller, context.config.inter_broker_listener)
     if endpoint is None:
         return not_controller
     request = CreateTopicsRequest(
-        topics=tuple(to_creatable_topic(new_topic) for new_topic in new_topics),
+        topics=tuple(
+            CreatableTopic(
+                new_topic.name,
+                new_topic.partitions,
+                new_topic.replication_factor,
+                configs=tuple(
+                    CreatableTopicConfig(*config) for config in new_topic.configs.items()
+                ),
+            )
+            for new_topic in new_topics
+        ),
         timeout_ms=DO_NOT_WAIT,
     )
     try:
@@ -171,21 +179,8 @@ async def forward_to_controller(
         logger.warning(
             "cannot forward to controller=%d the creation of topics=%s error=%s",
             controller,
-            join_names(new_topics),
+            ",".join(names),
             reason(error),
         )
         return not_controller
     return {topic.name: ErrorCode(topic.error_code) for topic in response.topics}
-
-
-def to_creatable_topic(new_topic: TopicSpec) -> CreatableTopic:
-    return CreatableTopic(
-        new_topic.name,
-        new_topic.partitions,
-        new_topic.replication_factor,
-        configs=tuple(CreatableTopicConfig(*config) for config in new_topic.configs.items()),
-    )
-
-
-def join_names(new_topics: Sequence[TopicSpec]) -> str:
-    return ",".join(new_topic.name for new_topic in new_topics)
