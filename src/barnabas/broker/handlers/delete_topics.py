@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.topic_admin.delete_topics import delete_topics
+from barnabas.broker.topic_admin.topics import error_fields
 from barnabas.broker.topic_events import find_requester, is_done, record_topic_request
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import ZERO_ID
@@ -59,13 +60,10 @@ async def handle(
     for topic, found in zip(wanted, resolved, strict=True):
         await turns.yield_if_due()
         if isinstance(found, ApiError):
-            results.append(build_deletion_error(topic, found))
-            continue
-        error = outcomes[found]
-        result = (
-            build_deletion_error(topic, error) if error is not None else DeletableTopicResult(found)
-        )
-        results.append(result._replace(name=found, topic_id=topic.topic_id))
+            results.append(DeletableTopicResult(*topic, *error_fields(found)))
+        else:
+            fields = error_fields(outcomes[found])
+            results.append(DeletableTopicResult(found, topic.topic_id, *fields))
     return DeleteTopicsResponse(responses=tuple(results))
 
 
@@ -96,8 +94,7 @@ def resolve_topic(context: BrokerContext, topic: DeleteTopicState) -> str | ApiE
     # The controller keeps the id until the deletion is complete, longer than the metadata cache.
     name = context.controller.context.topic_names.get(topic.topic_id)
     if name is None:
-        why = f"no topic has id {topic.topic_id}"
-        return ApiError(ErrorCode.UNKNOWN_TOPIC_ID, why)
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has id {topic.topic_id}")
     return name
 
 
@@ -108,13 +105,4 @@ def select_done(outcomes: Mapping[str, ApiError | None]) -> list[str]:
 def build_deletion_errors(
     wanted: tuple[DeleteTopicState, ...], error: ApiError
 ) -> tuple[DeletableTopicResult, ...]:
-    return tuple(build_deletion_error(each, error) for each in wanted)
-
-
-def build_deletion_error(topic: DeleteTopicState, error: ApiError) -> DeletableTopicResult:
-    return DeletableTopicResult(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        error_code=error.code,
-        error_message=error.message or None,
-    )
+    return tuple(DeletableTopicResult(*topic, *error_fields(error)) for topic in wanted)

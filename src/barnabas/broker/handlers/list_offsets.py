@@ -23,6 +23,11 @@ from barnabas.wire.messages.list_offsets import (
 )
 
 OFFSET_NOT_AVAILABLE_SINCE = 5
+SPECIAL_TIMESTAMP_SINCE = {
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+}
 CONSUMER = -1
 DEBUGGING = -2
 """Replica id of debugging tools, which may read any replica up to its log end offset."""
@@ -80,52 +85,33 @@ def find_offset(
     partition: Partition, wanted: ListOffsetsPartition, replica_id: int, version: int
 ) -> ListOffsetsPartitionResponse:
     log = partition.log
-    index = wanted.partition_index
     is_consumer = replica_id == CONSUMER
     end = log.high_watermark if is_consumer else log.log_end_offset
     # Until the high watermark of a new leader reaches its epoch, it may be lower than one that clients have seen.
     is_behind = is_consumer and end < partition.epoch_start_offset
     timestamp, offset, epoch = NO_TIMESTAMP, -1, int(NO_EPOCH)
-    match wanted.timestamp:
-        case -1:
-            assert LATEST_TIMESTAMP == -1
+    at = wanted.timestamp
+    require_version(at, version)
+    if at == LATEST_TIMESTAMP:
+        require_settled(is_behind, version)
+        offset, epoch = end, partition.leader_epoch
+    elif at in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+        offset = log.log_start_offset
+        epoch = log.epochs.epoch_at(offset)
+    elif at >= 0 or at == MAX_TIMESTAMP:
+        found = log.offset_for_timestamp(at) if at >= 0 else log.offset_of_max_timestamp()
+        if found is not None and found[1] < end:
+            timestamp, offset, epoch = found
+        else:
             require_settled(is_behind, version)
-            offset, epoch = end, partition.leader_epoch
-        case -2 | -4:
-            assert (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP) == (-2, -4)
-            require_version(wanted.timestamp, version)
-            offset = log.log_start_offset
-            epoch = log.epochs.epoch_at(offset)
-        case -3:
-            assert MAX_TIMESTAMP == -3
-            require_version(wanted.timestamp, version)
-            found = log.offset_of_max_timestamp()
-            if found is not None and found[1] < end:
-                timestamp, offset, epoch = found
-            else:
-                require_settled(is_behind, version)
-        case -5:
-            assert LATEST_TIERED_TIMESTAMP == -5
-            require_version(wanted.timestamp, version)
-        case at if at >= 0:
-            found = log.offset_for_timestamp(at)
-            if found is not None and found[1] < end:
-                timestamp, offset, epoch = found
-            else:
-                require_settled(is_behind, version)
-        case other:
-            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {other} is not supported")
+    elif at != LATEST_TIERED_TIMESTAMP:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {at} is not supported")
     return ListOffsetsPartitionResponse(
-        partition_index=index, timestamp=timestamp, offset=offset, leader_epoch=epoch
+        partition_index=wanted.partition_index,
+        timestamp=timestamp,
+        offset=offset,
+        leader_epoch=epoch,
     )
-
-
-SPECIAL_TIMESTAMP_SINCE = {
-    EARLIEST_TIMESTAMP: 0,
-    MAX_TIMESTAMP: 7,
-    EARLIEST_LOCAL_TIMESTAMP: 8,
-    LATEST_TIERED_TIMESTAMP: 9,
-}
 
 
 def require_settled(is_behind: bool, version: int) -> None:
@@ -138,7 +124,7 @@ def require_settled(is_behind: bool, version: int) -> None:
 
 
 def require_version(timestamp: int, version: int) -> None:
-    if version < SPECIAL_TIMESTAMP_SINCE[timestamp]:
+    if version < SPECIAL_TIMESTAMP_SINCE.get(timestamp, 0):
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
             f"timestamp {timestamp} is not supported in version {version}",

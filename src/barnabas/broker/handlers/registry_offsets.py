@@ -43,17 +43,16 @@ async def commit_to_registry(
         await turns.yield_if_due()
         for each in partitions:
             await turns.yield_if_due()
-            code = ErrorCode.NONE
             note = each.committed_metadata or ""
             if not context.metadata.has_partition(name, each.partition_index):
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif len(note) > context.config.offset_metadata_max_bytes:
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            elif "/" in request.group_id:  # would create a znode for each part of the name
+                code = ErrorCode.UNKNOWN_SERVER_ERROR
             else:
                 path = offset_path(request.group_id, name, each.partition_index)
-                code = ErrorCode.UNKNOWN_SERVER_ERROR
-                if is_valid_group(request.group_id):
-                    code = await write_offset(context.registry, path, each.committed_offset)
+                code = await write_offset(context.registry, path, each.committed_offset)
             results.append(OffsetCommitResponsePartition(each.partition_index, code))
         topics.append(OffsetCommitResponseTopic(name, tuple(results)))
     return OffsetCommitResponse(topics=tuple(topics))
@@ -70,23 +69,17 @@ async def fetch_from_registry(
         await turns.yield_if_due()
         for index in indexes:
             await turns.yield_if_due()
-            result = OffsetFetchResponsePartition(
-                index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            )
+            offset, code = -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if context.metadata.has_partition(name, index):
                 try:
                     path = offset_path(request.group_id, name, index)
                     offset = parse_offset((await context.registry.get(path))[0])
-                    result = OffsetFetchResponsePartition(index, offset)
+                    code = ErrorCode.NONE
                 except NoNode:
                     pass
-                except ApiError as error:
-                    result = OffsetFetchResponsePartition(index, error_code=error.code)
-                except RegistryError:
-                    result = OffsetFetchResponsePartition(
-                        index, error_code=ErrorCode.UNKNOWN_SERVER_ERROR
-                    )
-            results.append(result)
+                except (ApiError, RegistryError):
+                    code = ErrorCode.UNKNOWN_SERVER_ERROR
+            results.append(OffsetFetchResponsePartition(index, offset, error_code=code))
         topics.append(OffsetFetchResponseTopic(name, tuple(results)))
     return OffsetFetchResponse(topics=tuple(topics))
 
@@ -108,11 +101,6 @@ async def write_offset(registry: RegistryClient, path: str, offset: int) -> Erro
     except RegistryError:  # also if the group name is not a valid znode name
         return ErrorCode.UNKNOWN_SERVER_ERROR
     return ErrorCode.NONE
-
-
-def is_valid_group(group_id: str) -> bool:
-    """Whether the group name has no slash, which would create a znode for each part of it."""
-    return "/" not in group_id
 
 
 def offset_path(group_id: str, topic: str, partition: int) -> str:
