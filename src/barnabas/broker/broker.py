@@ -100,7 +100,7 @@ class BrokerServer:
 
         metadata = MetadataCache(cluster_id)
         topics = Topics(registry, metadata, config, world.random)
-        await topics.read_overrides()
+        await topics.refresh(await registry.children(znodes.TOPICS))
         logs = self.logs = LogManager(
             world.disk,
             config.log_dirs,
@@ -161,7 +161,6 @@ class BrokerServer:
             producer_ids=ProducerIds(self.broker_id, registry),
             topics=topics,
             lazy_groups=groups,
-            watchdog=world.watchdog,
         )
         self.router = Router(context)
         listeners = self.listeners = Listeners(world.network, config, self.router.serve)

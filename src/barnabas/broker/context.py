@@ -16,7 +16,7 @@ from barnabas.controller.controller import Controller
 from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.replication.replica_manager import ReplicaManager
-from barnabas.world.ports import Clock, Network, Watchdog
+from barnabas.world.ports import Clock, Network
 
 if TYPE_CHECKING:
     from barnabas.groups.coordinator import GroupCoordinator
@@ -38,12 +38,11 @@ class BrokerContext(Struct, frozen=True, kw_only=True):
     producer_ids: ProducerIds
     topics: Topics
     lazy_groups: LazyGroups
-    watchdog: Watchdog
 
     @property
     def groups(self) -> GroupCoordinator:
-        return self.lazy_groups.coordinator
+        return self.lazy_groups.ensure_created().coordinator
 
     @property
     def group_store(self) -> GroupStore:
-        return self.lazy_groups.store
+        return self.lazy_groups.ensure_created().store

@@ -49,14 +49,6 @@ class LazyGroups:
         """Limits a log message: clients without a coordinator retry ten times a second."""
         replicas.on_leadership[CONSUMER_OFFSETS] = self.leadership_changed
 
-    @property
-    def coordinator(self) -> GroupCoordinator:
-        return self.ensure_created().coordinator
-
-    @property
-    def store(self) -> GroupStore:
-        return self.coordinator.store
-
     def ensure_created(self) -> GroupComponents:
         """Return the components. Create them first if there are none."""
         if self.components is None:

@@ -54,7 +54,6 @@ from barnabas.wire.messages.update_metadata import (
 from barnabas.wire.records import read_header
 from barnabas.world.disk import RealDisk
 from barnabas.world.network import SocketNetwork
-from barnabas.world.ports import NoWatchdog
 from tests.unit.storage.builders import batch, open_log_manager
 
 NOW_MS = 1_700_000_000_000
@@ -171,7 +170,6 @@ class Node:
             producer_ids=cast(Any, None),
             topics=cast(Any, self.topics),
             lazy_groups=LazyGroups(self.replicas, Random(self.id)),
-            watchdog=NoWatchdog(),
         )
         self.router = Router(self.context)
         self.listeners = Listeners(self.network, self.config, self.router.serve)

@@ -78,16 +78,20 @@ def parse_request(
     request: CreateTopicsRequest, is_controller: bool
 ) -> tuple[dict[str, CreationOutcome], list[TopicSpec]]:
     """Return the errors that are found without the registry, by topic name, and the topics without an error."""
-    rejected: dict[str, CreationOutcome] = {}
-    not_controller = None if is_controller else ApiError(ErrorCode.NOT_CONTROLLER)
+    if not is_controller:
+        error = ApiError(ErrorCode.NOT_CONTROLLER)
+        return {
+            each.name: CreationOutcome(name=each.name, error=error) for each in request.topics
+        }, []
+    rejected = {}
     for name, count in Counter(topic.name for topic in request.topics).items():
-        error = not_controller
-        if is_controller and name == CLUSTER_METADATA:
-            error = ApiError(ErrorCode.INVALID_REQUEST, f"topic name '{name}' is reserved")
-        elif is_controller and count > 1:
+        why = None
+        if name == CLUSTER_METADATA:
+            why = f"topic name '{name}' is reserved"
+        elif count > 1:
             why = f"topic '{name}' is in the request {count} times"
+        if why is not None:
             error = ApiError(ErrorCode.INVALID_REQUEST, why)
-        if error is not None:
             rejected[name] = CreationOutcome(name=name, error=error)
     accepted = [topic for topic in request.topics if topic.name not in rejected]
     return rejected, [parse_new_topic(topic) for topic in accepted]

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Sequence
 from barnabas.broker.bounded_work import Work
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
-from barnabas.broker.topic_admin.auto_creation import create_automatically
-from barnabas.broker.topic_events import find_requester
+from barnabas.broker.topic_admin.auto_creation import create_automatically, define_topic
+from barnabas.broker.topic_events import COUNTS_OF, find_requester
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.groups.store import partition_of
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -68,9 +68,8 @@ def locate_coordinator(
 ) -> CoordinatorResult:
     known = context.metadata.topics.get(topic)
     if known is None:
-        return without_coordinator(
-            key, ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there is no topic '{topic}'")
-        )
+        why = f"there is no topic '{topic}'"
+        return without_coordinator(key, ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why))
     partitions = known.partitions
     index = partition_of(key, len(partitions))
     state = partitions.get(index)
@@ -90,18 +89,13 @@ async def create_internal_topic(
 ) -> FindCoordinatorResponse:
     """Create an internal topic, regardless of auto.create.topics.enable. The client retries."""
     requester = find_requester(header, connection)
-    codes = await create_automatically(context, (topic,), requester)
-    code = codes[topic]
+    code = (await create_automatically(context, (topic,), requester))[topic]
     why = f"{topic} is being created; retry"
     if code not in BEING_CREATED:
-        setting = (
-            f"offsets.topic.replication.factor={context.config.offsets_topic_replication_factor}"
-        )
-        if topic == TRANSACTION_STATE:
-            factor = context.config.transaction_state_log_replication_factor
-            setting = f"transaction.state.log.replication.factor={factor}"
+        _, setting = COUNTS_OF[topic]
+        factor = define_topic(topic, context.config).replication_factor
         brokers = len(context.metadata.brokers)
-        why = f"{topic} cannot be created: {code.name}; {brokers=} {setting}"
+        why = f"{topic} cannot be created: {code.name}; {brokers=} {setting}={factor}"
         if context.lazy_groups.error_log_limiter.is_due(asyncio.get_running_loop().time()):
             kind = "transaction" if topic == TRANSACTION_STATE else "consumer group"
             logger.error("no %s can be used: %s", kind, why)

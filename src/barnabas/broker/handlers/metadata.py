@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable
 from typing import NamedTuple
 
 from barnabas.broker.bounded_work import Work, call_in_thread_if_large
@@ -81,23 +81,17 @@ def handle(
 def valid_topics(
     topics: tuple[MetadataRequestTopic, ...], version: int
 ) -> tuple[MetadataRequestTopic, ...] | None:
-    """Return the requested topics without duplicates, or None if the whole request is invalid."""
-    if version < BY_ID_SINCE and any(t.name is None or t.topic_id != ZERO_ID for t in topics):
-        return None
-    wanted = distinct_topics(topics)
-    if any(topic.name is None and topic.topic_id == ZERO_ID for topic in wanted):
-        return None
-    return wanted
-
-
-def distinct_topics(topics: Iterable[MetadataRequestTopic]) -> tuple[MetadataRequestTopic, ...]:
-    """Return each requested topic once, with its name or its id.
+    """Return each requested topic once, with its name or its id, or None if the whole request is invalid.
 
     If the request has any topic id, Kafka ignores the names. The Java client sends an empty name with each id.
     """
+    if version < BY_ID_SINCE and any(t.name is None or t.topic_id != ZERO_ID for t in topics):
+        return None
     by_id = {topic.topic_id: None for topic in topics if topic.topic_id != ZERO_ID}
     if by_id:
         return tuple(MetadataRequestTopic(topic_id=topic_id) for topic_id in by_id)
+    if any(topic.name is None for topic in topics):
+        return None
     return tuple(dict.fromkeys(topics))
 
 

@@ -84,10 +84,6 @@ class Topics:
 
     # ---- settings
 
-    async def read_overrides(self) -> None:
-        """Read the settings of all topics, before the logs are opened."""
-        await self.refresh(await self.registry.children(znodes.TOPICS))
-
     async def refresh(self, names: Iterable[str]) -> None:
         """Read the settings of these topics again: the name may have belonged to another topic before."""
         for name, found in (await self.read_registry_overrides(names)).items():

@@ -367,7 +367,7 @@ async def test_invalid_config_is_logged_with_path_and_skipped(
     await registry.set("/config/topics/good", znodes.encode_config({"segment.bytes": "100"}))
     await registry.set("/config/topics/odd", znodes.encode_config({"segment.bytes": "many"}))
     with caplog.at_level(logging.WARNING, "barnabas.topics"):
-        await topics.read_overrides()
+        await topics.refresh(("bad", "good", "odd"))
         assert topics.config_of("bad") == topics.defaults == topics.config_of("odd")
         assert topics.config_of("good").segment_bytes == 100
     assert "/config/topics/bad" in caplog.text
