@@ -9,11 +9,7 @@ from barnabas.broker.context import BrokerContext
 from barnabas.errors import ErrorCode
 from barnabas.wire.apis import APIS
 from barnabas.wire.headers import RequestHeader
-from barnabas.wire.messages.api_versions import (
-    ApiVersion,
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-)
+from barnabas.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 
 API_KEYS = tuple(
     ApiVersion(api_key=api.key, min_version=api.versions[0], max_version=api.versions[-1])

@@ -13,7 +13,7 @@ from functools import partial
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.handlers.controller_queue import wait_for_controller
-from barnabas.broker.topic_admin.topics import error_fields, wait_until_done
+from barnabas.broker.topic_admin.topics import error_fields, remove_when_done
 from barnabas.controller.elections import Strategy
 from barnabas.controller.events import ElectLeadersReceived
 from barnabas.errors import ApiError, ErrorCode
@@ -103,8 +103,7 @@ async def wait_for_leaders(
 ) -> dict[TopicPartition, ApiError | None]:
     """Wait until the metadata cache has the new leaders. Return the error of each partition, or None."""
     waiting = await in_thread_if_large(len(outcomes), elected_leaders, outcomes)
-
-    await wait_until_done(metadata, waiting, partial(is_leader, metadata), timeout_ms)
+    await remove_when_done(metadata, waiting, partial(is_leader, metadata), timeout_ms)
     return await in_thread_if_large(len(outcomes), collect_errors, outcomes, waiting)
 
 

@@ -24,12 +24,7 @@ from barnabas.metadata import znodes
 from barnabas.metadata.cache import INTERNAL_TOPICS
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS, topic_name_error
-from barnabas.model import (
-    BrokerId,
-    LeaderAndIsr,
-    LeaderEpoch,
-    TopicPartition,
-)
+from barnabas.model import BrokerId, LeaderAndIsr, LeaderEpoch, TopicPartition
 from barnabas.storage.log import Log
 from barnabas.storage.log_manager import LogManager
 from barnabas.world.ports import Create, Op, SetData

@@ -16,13 +16,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from barnabas.broker.topic_admin.topics import (
-    IN_FLIGHT_MAX,
-    Topics,
-    not_controller,
-    run_limited,
-    to_api_error,
-)
+from barnabas.broker.topic_admin.topics import Topics, not_controller, run_limited, to_api_error
 from barnabas.controller.assignment import check_racks
 from barnabas.controller.topic_checks import check_added_partitions
 from barnabas.errors import (
@@ -79,14 +73,14 @@ async def create_partitions(
             return to_api_error(error)
         return None
 
-    errors = await run_limited(IN_FLIGHT_MAX, try_add_partitions, increases)
+    errors = await run_limited(try_add_partitions, increases)
     outcomes = await in_thread_if_large(len(increases), by_name, increases, errors)
     if validate_only:
         return outcomes
     waiting = {
         increase.name: increase.count for increase in increases if outcomes[increase.name] is None
     }
-    await topics.wait_until_none(waiting, topics.has_leaders, timeout_ms)
+    await topics.wait_until_done(waiting, topics.has_leaders, timeout_ms)
     return outcomes | {name: ApiError(ErrorCode.REQUEST_TIMED_OUT) for name in waiting}
 
 

@@ -19,13 +19,7 @@ from uuid import UUID
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from barnabas.broker.topic_admin.topics import (
-    IN_FLIGHT_MAX,
-    Topics,
-    not_controller,
-    run_limited,
-    to_api_error,
-)
+from barnabas.broker.topic_admin.topics import Topics, not_controller, run_limited, to_api_error
 from barnabas.controller.assignment import BrokerIds
 from barnabas.controller.topic_checks import (
     TopicSpec,
@@ -91,9 +85,9 @@ async def create_topics(
     async def write_one(outcome: CreationOutcome) -> CreationOutcome:
         return await try_write(topics, outcome, registry.controller_version)
 
-    outcomes = await run_limited(IN_FLIGHT_MAX, write_one, outcomes)
+    outcomes = await run_limited(write_one, outcomes)
     waiting = {each.name: len(each.replicas) for each in outcomes if each.error is None}
-    await topics.wait_until_none(waiting, topics.has_leaders, timeout_ms)
+    await topics.wait_until_done(waiting, topics.has_leaders, timeout_ms)
     return [with_timeout(each) if each.name in waiting else each for each in outcomes]
 
 

@@ -12,14 +12,8 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
-from barnabas.broker.topic_admin.topics import IN_FLIGHT_MAX, Topics, run_limited, to_api_error
-from barnabas.errors import (
-    ApiError,
-    ErrorCode,
-    NodeExists,
-    RegistryError,
-    StorageError,
-)
+from barnabas.broker.topic_admin.topics import Topics, run_limited, to_api_error
+from barnabas.errors import ApiError, ErrorCode, NodeExists, RegistryError, StorageError
 from barnabas.metadata import znodes
 from barnabas.tasks import in_thread_if_large
 
@@ -35,11 +29,9 @@ async def delete_topics(
         return name not in topics.metadata.topics
 
     distinct = await in_thread_if_large(len(names), dict.fromkeys, names)
-    outcomes = dict(
-        await run_limited(IN_FLIGHT_MAX, partial(mark_for_deletion, topics), tuple(distinct))
-    )
+    outcomes = dict(await run_limited(partial(mark_for_deletion, topics), tuple(distinct)))
     waiting = {name: 0 for name, error in outcomes.items() if error is None}
-    await topics.wait_until_none(waiting, is_deleted, timeout_ms)
+    await topics.wait_until_done(waiting, is_deleted, timeout_ms)
     return outcomes | dict.fromkeys(waiting, ApiError(ErrorCode.REQUEST_TIMED_OUT))
 
 

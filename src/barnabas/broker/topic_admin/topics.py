@@ -97,18 +97,12 @@ class Topics:
     ) -> dict[str, Mapping[str, str] | None]:
         """Read the settings of these topics from the registry. None stands for a topic without a config znode."""
         wanted = tuple(names)
-        found = dict(
-            zip(
-                wanted,
-                await run_limited(IN_FLIGHT_MAX, self.read_topic_overrides, wanted),
-                strict=True,
-            )
-        )
+        found = dict(zip(wanted, await run_limited(self.read_topic_overrides, wanted), strict=True))
         missing = [name for name, settings in found.items() if settings is None]
         if missing:
             # A topic is created together with its settings, so our ZooKeeper server may lag behind.
             await catch_up(self.registry)
-            again = await run_limited(IN_FLIGHT_MAX, self.read_topic_overrides, missing)
+            again = await run_limited(self.read_topic_overrides, missing)
             found.update(zip(missing, again, strict=True))
         return found
 
@@ -155,19 +149,18 @@ class Topics:
             and all(each.leader != NO_LEADER for each in topic.partitions.values())
         )
 
-    async def wait_until_none(
+    async def wait_until_done(
         self, waiting: dict[str, int], done: Callable[[str, int], bool], timeout_ms: int
     ) -> None:
         """Remove topics from `waiting` when they are done, until it is empty or the timeout expires.
 
         A timeout of 0 means, as in Kafka, that the client does not wait: all topics stay in `waiting`.
         """
-
         if waiting and timeout_ms > 0:
-            await wait_until_done(self.metadata, waiting, done, timeout_ms)
+            await remove_when_done(self.metadata, waiting, done, timeout_ms)
 
 
-async def wait_until_done(
+async def remove_when_done(
     metadata: MetadataCache, waiting: dict[K, V], done: Callable[[K, V], bool], timeout_ms: int
 ) -> None:
     """Remove items from `waiting` when the metadata cache shows that they are done, until the timeout."""
@@ -198,8 +191,8 @@ def error_fields(error: ApiError | None) -> tuple[ErrorCode, str | None]:
     return (error.code, error.message or None) if error is not None else (ErrorCode.NONE, None)
 
 
-async def run_limited(limit: int, work: Callable[[T], Awaitable[R]], items: Sequence[T]) -> list[R]:
-    """Return the results in the order of the items. At most `limit` items are in progress at a time."""
+async def run_limited(work: Callable[[T], Awaitable[R]], items: Sequence[T]) -> list[R]:
+    """Return the results in the order of the items. At most IN_FLIGHT_MAX items are in progress at a time."""
     results: dict[int, R] = {}
     remaining = iter(enumerate(items))
     turns = Turns()
@@ -209,5 +202,5 @@ async def run_limited(limit: int, work: Callable[[T], Awaitable[R]], items: Sequ
             results[number] = await work(item)
             await turns.yield_if_due()
 
-    await asyncio.gather(*(worker() for _ in range(min(limit, len(items)))))
+    await asyncio.gather(*(worker() for _ in range(min(IN_FLIGHT_MAX, len(items)))))
     return [results[number] for number in range(len(items))]
