@@ -29,11 +29,7 @@ def handle(
         if request.endpoint_type == CONTROLLER_ENDPOINTS:
             code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
             why = "this endpoint is of a broker, not of a controller"
-        return DescribeClusterResponse(
-            error_code=code,
-            error_message=why,
-            cluster_id="",
-        )
+        return DescribeClusterResponse(error_code=code, error_message=why, cluster_id="")
     brokers = []
     for broker in cache.brokers.values():
         endpoint = cache.endpoint(broker, connection.listener_name)

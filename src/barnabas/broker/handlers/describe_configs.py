@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Container, Mapping
+from functools import cache, partial
 from typing import NamedTuple
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
-from barnabas.broker.topic_admin.topics import apply_overrides
+from barnabas.broker.topic_admin.topics import apply_overrides, error_fields
 from barnabas.config import BrokerConfig
 from barnabas.config.describe import (
     ConfigEntry,
@@ -47,15 +48,13 @@ async def handle(
     context: BrokerContext, request: DescribeConfigsRequest, header: RequestHeader, _: Connection
 ) -> DescribeConfigsResponse:
     overrides = await topic_overrides(context, request)
-    lookups: dict[Resource, tuple[DescribeConfigsResourceResult, ...] | ApiError] = {}
+    look_up_once = cache(partial(look_up, context.config, overrides, request))
     results = []
     turns = Turns()
     for resource, keys in await in_thread_if_large(
         len(request.resources), distinct_resources, request
     ):
-        if resource not in lookups:
-            lookups[resource] = look_up(context, resource, overrides, request)
-        results.append(build_resource_result(resource, keys, lookups[resource]))
+        results.append(build_resource_result(resource, keys, look_up_once(resource)))
         await turns.yield_if_due()
     return DescribeConfigsResponse(results=tuple(results))
 
@@ -107,28 +106,25 @@ def known_topics(request: DescribeConfigsRequest, topics: Container[str]) -> dic
 
 
 def look_up(
-    context: BrokerContext,
-    resource: Resource,
+    config: BrokerConfig,
     overrides: Mapping[str, Mapping[str, str]],
     request: DescribeConfigsRequest,
+    resource: Resource,
 ) -> tuple[DescribeConfigsResourceResult, ...] | ApiError:
     try:
-        return tuple(
-            build_config_result(entry, request)
-            for entry in entries_of(context.config, resource, overrides)
-        )
+        entries = entries_of(config, resource, overrides)
     except ApiError as error:
         return error
+    return tuple(build_config_result(entry, request) for entry in entries)
 
 
 def build_resource_result(
     resource: Resource, keys: Keys, found: tuple[DescribeConfigsResourceResult, ...] | ApiError
 ) -> DescribeConfigsResult:
-    kind, name = resource
     if isinstance(found, ApiError):
-        return DescribeConfigsResult(found.code, found.message or None, kind, name)
+        return DescribeConfigsResult(*error_fields(found), *resource)
     configs = tuple(entry for entry in found if not keys or entry.name in keys)
-    return DescribeConfigsResult(ErrorCode.NONE, None, kind, name, configs)
+    return DescribeConfigsResult(*error_fields(None), *resource, configs)
 
 
 def entries_of(

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from barnabas.broker.control_plane import read_controller_epoch
 from barnabas.broker.topic_admin.auto_creation import define_topic
+from barnabas.broker.topic_admin.create_topics import encode_new_topic
 from barnabas.broker.topic_admin.topics import Topics
 from barnabas.config import BrokerConfig
 from barnabas.errors import NoNode, RegistryError
@@ -84,18 +85,12 @@ async def write_adopted_topic(
     configs: Mapping[str, str],
 ) -> None:
     """Write a topic with the states of its partitions, so that the controller treats it as an existing topic."""
-    assignment = znodes.TopicAssignment(
-        topic_id=topic_id,
-        partitions={
-            index: znodes.ReplicaAssignment(replicas=state.isr)
-            for index, state in enumerate(states)
-        },
-    )
+    assignment = encode_new_topic(topic_id, [state.isr for state in states])
     path, settings = znodes.topic_config_path(name), znodes.encode_config(configs)
     left_over = await registry.exists(path) is not None
     operations: list[Op] = [
         SetData(path=path, data=settings) if left_over else Create(path=path, data=settings),
-        Create(path=znodes.topic_path(name), data=znodes.encode_topic(assignment)),
+        Create(path=znodes.topic_path(name), data=assignment),
         Create(path=znodes.partitions_path(name)),
     ]
     for index, state in enumerate(states):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
@@ -81,14 +82,12 @@ async def create_topics(
             registry.names.add(new_topic.name)
     if validate_only:
         return outcomes
-
-    async def write_one(outcome: CreationOutcome) -> CreationOutcome:
-        return await try_write(topics, outcome, registry.controller_version)
-
-    outcomes = await run_limited(write_one, outcomes)
+    write = partial(try_write_topic, topics, registry.controller_version)
+    outcomes = await run_limited(write, outcomes)
     waiting = {each.name: len(each.replicas) for each in outcomes if each.error is None}
     await topics.wait_until_done(waiting, topics.has_leaders, timeout_ms)
-    return [with_timeout(each) if each.name in waiting else each for each in outcomes]
+    late = ApiError(ErrorCode.REQUEST_TIMED_OUT)  # without a message, as in Kafka
+    return [replace(each, error=late) if each.name in waiting else each for each in outcomes]
 
 
 async def read_registry(topics: Topics) -> RegistryState:
@@ -117,8 +116,8 @@ def check_one(topics: Topics, new_topic: TopicSpec, registry: RegistryState) -> 
     return CreationOutcome(name=new_topic.name, replicas=replicas, overrides=overrides)
 
 
-async def try_write(
-    topics: Topics, outcome: CreationOutcome, controller_version: int
+async def try_write_topic(
+    topics: Topics, controller_version: int, outcome: CreationOutcome
 ) -> CreationOutcome:
     if outcome.error is not None:
         return outcome
@@ -142,7 +141,7 @@ async def write_znodes(
     path = znodes.topic_config_path(name)
     settings = znodes.encode_config(outcome.overrides)
     assignment = await in_thread_if_large(
-        len(outcome.replicas), encode_znode, topic_id, outcome.replicas
+        len(outcome.replicas), encode_new_topic, topic_id, outcome.replicas
     )
     check = CheckVersion(path=znodes.CONTROLLER, version=controller_version)
     create = Create(path=znodes.topic_path(name), data=assignment)
@@ -175,14 +174,9 @@ async def is_own_topic(topics: Topics, name: str, topic_id: UUID) -> bool:
         return False
 
 
-def encode_znode(topic_id: UUID, replicas: Sequence[BrokerIds]) -> bytes:
+def encode_new_topic(topic_id: UUID, replicas: Sequence[BrokerIds]) -> bytes:
     """Return the content of the znode of a new topic."""
     partitions = {
         index: znodes.ReplicaAssignment(replicas=each) for index, each in enumerate(replicas)
     }
     return znodes.encode_topic(znodes.TopicAssignment(topic_id=topic_id, partitions=partitions))
-
-
-def with_timeout(outcome: CreationOutcome) -> CreationOutcome:
-    """Return the outcome with REQUEST_TIMED_OUT and, as in Kafka, no message."""
-    return replace(outcome, error=ApiError(ErrorCode.REQUEST_TIMED_OUT))

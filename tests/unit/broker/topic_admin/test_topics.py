@@ -14,7 +14,7 @@ from barnabas.broker.topic_admin.create_topics import (
     check_one,
     create_topics,
     read_registry,
-    try_write,
+    try_write_topic,
 )
 from barnabas.broker.topic_admin.delete_topics import delete_topics
 from barnabas.broker.topic_admin.topics import Topics, to_api_error
@@ -279,7 +279,7 @@ async def test_creation_fails_if_controller_moves_before_write(
     known = await read_registry(topics)
     await registry.set(znodes.CONTROLLER, b"{}")
     checked = check_one(topics, topic_request("t"), known)
-    outcome = await try_write(topics, checked, known.controller_version)
+    outcome = await try_write_topic(topics, known.controller_version, checked)
     assert code_of(outcome) is ErrorCode.NOT_CONTROLLER
     assert await registry.exists("/brokers/topics/t") is None
     assert await registry.exists("/config/topics/t") is None
