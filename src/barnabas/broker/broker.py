@@ -3,8 +3,8 @@
     registry session ─► logs loaded ─► sockets open ─► registered ─► controller running ─► ready ─► clients served
 
 The controller sends requests to every broker, also to its own, over ordinary connections. So the sockets are open
-before the broker registers. Clients are served only when the broker is ready: it has got UpdateMetadata from the
-controller, and has a log for every partition assigned to it.
+before the broker registers. Clients are served only when the broker is ready: it has received UpdateMetadata
+from the controller, and has a log for every partition assigned to it.
 """
 
 from __future__ import annotations
@@ -223,10 +223,7 @@ class BrokerServer:
         assert self.control is not None
         entry = Broker(id=self.broker_id, endpoints=self.endpoints, rack=self.config.broker_rack)
         self.control.broker_epoch = await registration.register(
-            self.registry,
-            entry,
-            self.world.clock.now_ms(),
-            wait_s=self.registration_timeout_s,
+            self.registry, entry, self.world.clock.now_ms(), wait_s=self.registration_timeout_s
         )
 
     @property

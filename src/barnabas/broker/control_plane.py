@@ -114,7 +114,7 @@ class ControlPlane:
             return True
         try:
             await catch_up(self.registry)
-            elected = await read_controller_epoch(self.registry)
+            elected = await last_controller_epoch(self.registry)
             try:
                 data, _ = await self.registry.get(znodes.CONTROLLER)
                 current = znodes.decode_controller(data)
@@ -153,7 +153,7 @@ class ControlPlane:
         return ErrorCode.STALE_CONTROLLER_EPOCH
 
 
-async def read_controller_epoch(registry: RegistryClient) -> ControllerEpoch:
+async def last_controller_epoch(registry: RegistryClient) -> ControllerEpoch:
     """Return the epoch of the last elected controller, or 0. The next one has a larger epoch."""
     try:
         data, _ = await registry.get(znodes.CONTROLLER_EPOCH)

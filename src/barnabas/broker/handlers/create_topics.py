@@ -94,10 +94,10 @@ def parse_request(
             error = ApiError(ErrorCode.INVALID_REQUEST, why)
             rejected[name] = CreationOutcome(name=name, error=error)
     accepted = [topic for topic in request.topics if topic.name not in rejected]
-    return rejected, [parse_new_topic(topic) for topic in accepted]
+    return rejected, [to_topic_spec(topic) for topic in accepted]
 
 
-def parse_new_topic(topic: CreatableTopic) -> TopicSpec:
+def to_topic_spec(topic: CreatableTopic) -> TopicSpec:
     assignments = None
     if topic.assignments:
         # If a partition is assigned more than once, the last assignment counts, as in Kafka.

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Mapping
 from uuid import UUID
 
-from barnabas.broker.control_plane import read_controller_epoch
+from barnabas.broker.control_plane import last_controller_epoch
 from barnabas.broker.topic_admin.auto_creation import define_topic
 from barnabas.broker.topic_admin.create_topics import encode_new_topic
 from barnabas.broker.topic_admin.topics import Topics
@@ -46,7 +46,7 @@ async def adopt_logs(
         logger.error("cannot adopt logs, other brokers are registered ids=%s", ",".join(others))
         return
     existing = frozenset(await registry.children(znodes.TOPICS))
-    epoch = await read_controller_epoch(registry)
+    epoch = await last_controller_epoch(registry)
     found: dict[str, dict[int, Log]] = {}
     for tp, log in sorted(logs.logs.items()):
         if tp.topic not in existing and tp.topic not in NOT_ADOPTED:
