@@ -14,7 +14,9 @@ from __future__ import annotations
 from enum import IntEnum
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from barnabas.wire.codec import Message
@@ -197,6 +199,19 @@ UNSERVED_APIS: dict[int, Api] = {
 
 KNOWN_APIS: dict[int, Api] = APIS | UNSERVED_APIS
 """Every API whose messages can be encoded and decoded."""
+
+
+class ApiMessage(Struct, frozen=True, kw_only=True):
+    """Base of the requests and responses. Key and versions come from the table, by the name of the module."""
+
+    API_KEY: ClassVar[int]
+    VERSIONS: ClassVar[range]
+    FLEXIBLE_SINCE: ClassVar[int]
+
+    def __init_subclass__(cls) -> None:
+        module = cls.__module__.rpartition(".")[2]
+        cls.API_KEY, cls.VERSIONS, cls.FLEXIBLE_SINCE = KNOWN_APIS[ApiKey[module.upper()]]
+
 
 API_NAMES: dict[int, str] = {
     key: "".join(word.capitalize() for word in key.name.split("_")) for key in ApiKey

@@ -6,11 +6,9 @@ settings. Resource types are those of DescribeConfigs.
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
-from msgspec import Struct
-
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import Bool, Int8, Int16, Int32
 
 
@@ -25,11 +23,7 @@ class AlterConfigsResource(NamedTuple):
     configs: tuple[AlterableConfig, ...]
 
 
-class AlterConfigsRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.ALTER_CONFIGS
-    VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_SINCE: ClassVar[int] = 2
-
+class AlterConfigsRequest(ApiMessage, frozen=True, kw_only=True):
     resources: tuple[AlterConfigsResource, ...]
     validate_only: Bool = False
 
@@ -41,10 +35,6 @@ class AlterConfigsResourceResponse(NamedTuple):
     resource_name: str
 
 
-class AlterConfigsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.ALTER_CONFIGS
-    VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_SINCE: ClassVar[int] = 2
-
+class AlterConfigsResponse(ApiMessage, frozen=True, kw_only=True):
     throttle_time_ms: Int32 = 0
     responses: tuple[AlterConfigsResourceResponse, ...] = ()

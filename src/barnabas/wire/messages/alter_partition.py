@@ -7,13 +7,11 @@ broker that has restarted since.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 from uuid import UUID
 
-from msgspec import Struct
-
 from barnabas.model import ZERO_ID
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import Essential, Int8, Int16, Int32, Int64, Since, Until
 from barnabas.wire.messages.control_plane import UNKNOWN_BROKER_EPOCH
 
@@ -40,11 +38,7 @@ class AlterPartitionTopic(NamedTuple):
     partitions: tuple[AlterPartitionPartition, ...] = ()
 
 
-class AlterPartitionRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.ALTER_PARTITION
-    VERSIONS: ClassVar[range] = range(4)
-    FLEXIBLE_SINCE: ClassVar[int] = 0
-
+class AlterPartitionRequest(ApiMessage, frozen=True, kw_only=True):
     broker_id: Int32
     broker_epoch: Int64 = UNKNOWN_BROKER_EPOCH
     topics: tuple[AlterPartitionTopic, ...] = ()
@@ -68,11 +62,7 @@ class AlterPartitionTopicResponse(NamedTuple):
     partitions: tuple[AlterPartitionPartitionResponse, ...] = ()
 
 
-class AlterPartitionResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.ALTER_PARTITION
-    VERSIONS: ClassVar[range] = range(4)
-    FLEXIBLE_SINCE: ClassVar[int] = 0
-
+class AlterPartitionResponse(ApiMessage, frozen=True, kw_only=True):
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     topics: tuple[AlterPartitionTopicResponse, ...] = ()

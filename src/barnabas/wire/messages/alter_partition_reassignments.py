@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
-from msgspec import Struct
-
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import Int16, Int32
 
 
@@ -22,11 +20,7 @@ class ReassignableTopic(NamedTuple):
     partitions: tuple[ReassignablePartition, ...]
 
 
-class AlterPartitionReassignmentsRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.ALTER_PARTITION_REASSIGNMENTS
-    VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_SINCE: ClassVar[int] = 0
-
+class AlterPartitionReassignmentsRequest(ApiMessage, frozen=True, kw_only=True):
     timeout_ms: Int32 = 60_000
     topics: tuple[ReassignableTopic, ...]
 
@@ -42,11 +36,7 @@ class ReassignableTopicResponse(NamedTuple):
     partitions: tuple[ReassignablePartitionResponse, ...]
 
 
-class AlterPartitionReassignmentsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.ALTER_PARTITION_REASSIGNMENTS
-    VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_SINCE: ClassVar[int] = 0
-
+class AlterPartitionReassignmentsResponse(ApiMessage, frozen=True, kw_only=True):
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     error_message: str | None = None

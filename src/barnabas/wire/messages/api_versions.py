@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
-from msgspec import Struct
-
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import Bool, Int16, Int32, Int64, Since, Tag
 
 
-class ApiVersionsRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.API_VERSIONS
-    VERSIONS: ClassVar[range] = range(5)
-    FLEXIBLE_SINCE: ClassVar[int] = 3
-
+class ApiVersionsRequest(ApiMessage, frozen=True, kw_only=True):
     client_software_name: Annotated[str, Since(3)] = ""
     client_software_version: Annotated[str, Since(3)] = ""
 
@@ -37,11 +31,7 @@ class FinalizedFeatureKey(NamedTuple):
     min_version_level: Int16
 
 
-class ApiVersionsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.API_VERSIONS
-    VERSIONS: ClassVar[range] = range(5)
-    FLEXIBLE_SINCE: ClassVar[int] = 3
-
+class ApiVersionsResponse(ApiMessage, frozen=True, kw_only=True):
     error_code: Int16 = 0
     api_keys: tuple[ApiVersion, ...] = ()
     throttle_time_ms: Annotated[Int32, Since(1)] = 0

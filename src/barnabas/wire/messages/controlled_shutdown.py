@@ -5,20 +5,14 @@ The response has the partitions that the broker still leads. The broker retries 
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
-from msgspec import Struct
-
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import Int16, Int32, Int64, Since
 from barnabas.wire.messages.control_plane import UNKNOWN_BROKER_EPOCH
 
 
-class ControlledShutdownRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.CONTROLLED_SHUTDOWN
-    VERSIONS: ClassVar[range] = range(4)
-    FLEXIBLE_SINCE: ClassVar[int] = 3
-
+class ControlledShutdownRequest(ApiMessage, frozen=True, kw_only=True):
     broker_id: Int32
     broker_epoch: Annotated[Int64, Since(2)] = UNKNOWN_BROKER_EPOCH
 
@@ -28,10 +22,6 @@ class RemainingPartition(NamedTuple):
     partition_index: Int32
 
 
-class ControlledShutdownResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.CONTROLLED_SHUTDOWN
-    VERSIONS: ClassVar[range] = range(4)
-    FLEXIBLE_SINCE: ClassVar[int] = 3
-
+class ControlledShutdownResponse(ApiMessage, frozen=True, kw_only=True):
     error_code: Int16 = 0
     remaining_partitions: tuple[RemainingPartition, ...] = ()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from msgspec import Struct
 
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import Bool, Int16, Int32
 
 
@@ -25,11 +25,7 @@ class CreatePartitionsTopic(Struct, frozen=True, kw_only=True):
     assignments: tuple[CreatePartitionsAssignment, ...] | None = None
 
 
-class CreatePartitionsRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.CREATE_PARTITIONS
-    VERSIONS: ClassVar[range] = range(4)
-    FLEXIBLE_SINCE: ClassVar[int] = 2
-
+class CreatePartitionsRequest(ApiMessage, frozen=True, kw_only=True):
     topics: tuple[CreatePartitionsTopic, ...]
     timeout_ms: Int32
     validate_only: Bool = False
@@ -41,10 +37,6 @@ class CreatePartitionsTopicResult(NamedTuple):
     error_message: str | None = None
 
 
-class CreatePartitionsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.CREATE_PARTITIONS
-    VERSIONS: ClassVar[range] = range(4)
-    FLEXIBLE_SINCE: ClassVar[int] = 2
-
+class CreatePartitionsResponse(ApiMessage, frozen=True, kw_only=True):
     throttle_time_ms: Int32 = 0
     results: tuple[CreatePartitionsTopicResult, ...] = ()

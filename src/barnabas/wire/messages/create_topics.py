@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 from uuid import UUID
 
-from msgspec import Struct
-
 from barnabas.model import ZERO_ID
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import (
     Bool,
     Essential,
@@ -40,11 +38,7 @@ class CreatableTopic(NamedTuple):
     configs: tuple[CreatableTopicConfig, ...] = ()
 
 
-class CreateTopicsRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.CREATE_TOPICS
-    VERSIONS: ClassVar[range] = range(8)
-    FLEXIBLE_SINCE: ClassVar[int] = 5
-
+class CreateTopicsRequest(ApiMessage, frozen=True, kw_only=True):
     topics: tuple[CreatableTopic, ...]
     timeout_ms: Int32 = 60_000
     validate_only: Annotated[Bool, Since(1), Essential] = False
@@ -69,10 +63,6 @@ class CreatableTopicResult(NamedTuple):
     configs: Annotated[tuple[CreatableTopicConfigs, ...] | None, Since(5)] = ()
 
 
-class CreateTopicsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.CREATE_TOPICS
-    VERSIONS: ClassVar[range] = range(8)
-    FLEXIBLE_SINCE: ClassVar[int] = 5
-
+class CreateTopicsResponse(ApiMessage, frozen=True, kw_only=True):
     throttle_time_ms: Annotated[Int32, Since(2)] = 0
     topics: tuple[CreatableTopicResult, ...] = ()

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
-from msgspec import Struct
-
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import Int16, Int32
 
 
-class DeleteGroupsRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.DELETE_GROUPS
-    VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_SINCE: ClassVar[int] = 2
-
+class DeleteGroupsRequest(ApiMessage, frozen=True, kw_only=True):
     groups_names: tuple[str, ...]
 
 
@@ -23,10 +17,6 @@ class DeletableGroupResult(NamedTuple):
     error_code: Int16 = 0
 
 
-class DeleteGroupsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.DELETE_GROUPS
-    VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_SINCE: ClassVar[int] = 2
-
+class DeleteGroupsResponse(ApiMessage, frozen=True, kw_only=True):
     throttle_time_ms: Int32 = 0
     results: tuple[DeletableGroupResult, ...] = ()

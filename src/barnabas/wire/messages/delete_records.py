@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
-from msgspec import Struct
-
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import Int16, Int32, Int64
 
 
@@ -20,11 +18,7 @@ class DeleteRecordsTopic(NamedTuple):
     partitions: tuple[DeleteRecordsPartition, ...]
 
 
-class DeleteRecordsRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.DELETE_RECORDS
-    VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_SINCE: ClassVar[int] = 2
-
+class DeleteRecordsRequest(ApiMessage, frozen=True, kw_only=True):
     topics: tuple[DeleteRecordsTopic, ...]
     timeout_ms: Int32
 
@@ -40,10 +34,6 @@ class DeleteRecordsTopicResult(NamedTuple):
     partitions: tuple[DeleteRecordsPartitionResult, ...]
 
 
-class DeleteRecordsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.DELETE_RECORDS
-    VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_SINCE: ClassVar[int] = 2
-
+class DeleteRecordsResponse(ApiMessage, frozen=True, kw_only=True):
     throttle_time_ms: Int32 = 0
     topics: tuple[DeleteRecordsTopicResult, ...] = ()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 from uuid import UUID
 
-from msgspec import Struct
-
 from barnabas.model import ZERO_ID
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import (
     Essential,
     Int16,
@@ -24,12 +22,8 @@ class DeleteTopicState(NamedTuple):
     topic_id: UUID = ZERO_ID
 
 
-class DeleteTopicsRequest(Struct, frozen=True, kw_only=True):
+class DeleteTopicsRequest(ApiMessage, frozen=True, kw_only=True):
     """Topics have names up to version 5, and names or ids from version 6 on."""
-
-    API_KEY: ClassVar[int] = ApiKey.DELETE_TOPICS
-    VERSIONS: ClassVar[range] = range(7)
-    FLEXIBLE_SINCE: ClassVar[int] = 4
 
     topics: Annotated[tuple[DeleteTopicState, ...], Since(6), Essential] = ()
     topic_names: Annotated[tuple[str, ...], Until(5)] = ()
@@ -43,10 +37,6 @@ class DeletableTopicResult(NamedTuple):
     error_message: Annotated[str | None, Since(5)] = None
 
 
-class DeleteTopicsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.DELETE_TOPICS
-    VERSIONS: ClassVar[range] = range(7)
-    FLEXIBLE_SINCE: ClassVar[int] = 4
-
+class DeleteTopicsResponse(ApiMessage, frozen=True, kw_only=True):
     throttle_time_ms: Annotated[Int32, Since(1)] = 0
     responses: tuple[DeletableTopicResult, ...] = ()

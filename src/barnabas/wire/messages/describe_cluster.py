@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
-from msgspec import Struct
-
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import Bool, Essential, Int8, Int16, Int32, Since
 from barnabas.wire.messages.metadata import NO_OPERATIONS
 
@@ -14,11 +12,7 @@ BROKER_ENDPOINTS = 1
 CONTROLLER_ENDPOINTS = 2
 
 
-class DescribeClusterRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.DESCRIBE_CLUSTER
-    VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_SINCE: ClassVar[int] = 0
-
+class DescribeClusterRequest(ApiMessage, frozen=True, kw_only=True):
     include_cluster_authorized_operations: Bool = False
     endpoint_type: Annotated[Int8, Since(1), Essential] = BROKER_ENDPOINTS
 
@@ -30,11 +24,7 @@ class DescribeClusterBroker(NamedTuple):
     rack: str | None = None
 
 
-class DescribeClusterResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.DESCRIBE_CLUSTER
-    VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_SINCE: ClassVar[int] = 0
-
+class DescribeClusterResponse(ApiMessage, frozen=True, kw_only=True):
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     error_message: str | None = None

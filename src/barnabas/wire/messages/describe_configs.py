@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
-from msgspec import Struct
-
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import Bool, Essential, Int8, Int16, Int32, Since, Until
 
 
@@ -53,11 +51,7 @@ class DescribeConfigsResource(NamedTuple):
     configuration_keys: tuple[str, ...] | None = None
 
 
-class DescribeConfigsRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.DESCRIBE_CONFIGS
-    VERSIONS: ClassVar[range] = range(5)
-    FLEXIBLE_SINCE: ClassVar[int] = 4
-
+class DescribeConfigsRequest(ApiMessage, frozen=True, kw_only=True):
     resources: tuple[DescribeConfigsResource, ...]
     include_synonyms: Annotated[Bool, Since(1), Essential] = False
     include_documentation: Annotated[Bool, Since(3), Essential] = False
@@ -89,10 +83,6 @@ class DescribeConfigsResult(NamedTuple):
     configs: tuple[DescribeConfigsResourceResult, ...] = ()
 
 
-class DescribeConfigsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.DESCRIBE_CONFIGS
-    VERSIONS: ClassVar[range] = range(5)
-    FLEXIBLE_SINCE: ClassVar[int] = 4
-
+class DescribeConfigsResponse(ApiMessage, frozen=True, kw_only=True):
     throttle_time_ms: Int32 = 0
     results: tuple[DescribeConfigsResult, ...] = ()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
-from msgspec import Struct
-
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import Bool, Bytes, Essential, Int16, Int32, Since
 from barnabas.wire.messages.metadata import NO_OPERATIONS
 
@@ -14,11 +12,7 @@ GROUP_OPERATIONS = 0b1_0100_1000
 """Bit set of all operations on a group. All are authorized."""
 
 
-class DescribeGroupsRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.DESCRIBE_GROUPS
-    VERSIONS: ClassVar[range] = range(6)
-    FLEXIBLE_SINCE: ClassVar[int] = 5
-
+class DescribeGroupsRequest(ApiMessage, frozen=True, kw_only=True):
     groups: tuple[str, ...]
     include_authorized_operations: Annotated[Bool, Since(3), Essential] = False
 
@@ -45,10 +39,6 @@ class DescribedGroup(NamedTuple):
     authorized_operations: Annotated[Int32, Since(3)] = NO_OPERATIONS
 
 
-class DescribeGroupsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.DESCRIBE_GROUPS
-    VERSIONS: ClassVar[range] = range(6)
-    FLEXIBLE_SINCE: ClassVar[int] = 5
-
+class DescribeGroupsResponse(ApiMessage, frozen=True, kw_only=True):
     throttle_time_ms: Annotated[Int32, Since(1)] = 0
     groups: tuple[DescribedGroup, ...] = ()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
-from msgspec import Struct
-
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import Bool, Int16, Int32, Int64, Since
 
 
@@ -15,12 +13,8 @@ class DescribableLogDirTopic(NamedTuple):
     partitions: tuple[Int32, ...]
 
 
-class DescribeLogDirsRequest(Struct, frozen=True, kw_only=True):
+class DescribeLogDirsRequest(ApiMessage, frozen=True, kw_only=True):
     """`topics=None` requests all topics."""
-
-    API_KEY: ClassVar[int] = ApiKey.DESCRIBE_LOG_DIRS
-    VERSIONS: ClassVar[range] = range(5)
-    FLEXIBLE_SINCE: ClassVar[int] = 2
 
     topics: tuple[DescribableLogDirTopic, ...] | None
 
@@ -45,11 +39,7 @@ class DescribeLogDirsResult(NamedTuple):
     usable_bytes: Annotated[Int64, Since(4)] = -1
 
 
-class DescribeLogDirsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.DESCRIBE_LOG_DIRS
-    VERSIONS: ClassVar[range] = range(5)
-    FLEXIBLE_SINCE: ClassVar[int] = 2
-
+class DescribeLogDirsResponse(ApiMessage, frozen=True, kw_only=True):
     throttle_time_ms: Int32 = 0
     error_code: Annotated[Int16, Since(3)] = 0
     results: tuple[DescribeLogDirsResult, ...] = ()

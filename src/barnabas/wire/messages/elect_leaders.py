@@ -6,11 +6,9 @@ Version 0 has only preferred elections and no error for the whole request.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
-from msgspec import Struct
-
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import Essential, Int8, Int16, Int32, Since
 
 
@@ -26,12 +24,8 @@ class ElectLeadersTopic(NamedTuple):
     partitions: tuple[Int32, ...]
 
 
-class ElectLeadersRequest(Struct, frozen=True, kw_only=True):
+class ElectLeadersRequest(ApiMessage, frozen=True, kw_only=True):
     """`topic_partitions=None` requests all partitions."""
-
-    API_KEY: ClassVar[int] = ApiKey.ELECT_LEADERS
-    VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_SINCE: ClassVar[int] = 2
 
     election_type: Annotated[Int8, Since(1), Essential] = ElectionType.PREFERRED
     topic_partitions: tuple[ElectLeadersTopic, ...] | None
@@ -49,11 +43,7 @@ class ElectLeadersTopicResult(NamedTuple):
     partition_result: tuple[ElectLeadersPartitionResult, ...]
 
 
-class ElectLeadersResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.ELECT_LEADERS
-    VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_SINCE: ClassVar[int] = 2
-
+class ElectLeadersResponse(ApiMessage, frozen=True, kw_only=True):
     throttle_time_ms: Int32 = 0
     error_code: Annotated[Int16, Since(1), Essential] = 0
     replica_election_results: tuple[ElectLeadersTopicResult, ...] = ()

@@ -6,13 +6,11 @@ version 14, and in `replica_state` from version 15 on.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 from uuid import UUID
 
-from msgspec import Struct
-
 from barnabas.model import ZERO_ID
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import Essential, Int8, Int16, Int32, Int64, Records, Since, Tag, Until
 from barnabas.wire.messages.current_leader import LEADER_UNKNOWN, LeaderIdAndEpoch, NodeEndpoint
 
@@ -49,11 +47,7 @@ class ForgottenTopic(NamedTuple):
     partitions: Annotated[tuple[Int32, ...], Since(7)] = ()
 
 
-class FetchRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.FETCH
-    VERSIONS: ClassVar[range] = range(18)
-    FLEXIBLE_SINCE: ClassVar[int] = 12
-
+class FetchRequest(ApiMessage, frozen=True, kw_only=True):
     cluster_id: Annotated[str | None, Since(12), Tag(0)] = None
     replica_id: Annotated[Int32, Until(14), Essential] = -1
     replica_state: Annotated[FetchReplicaState, Since(15), Tag(1), Essential] = NOT_A_REPLICA
@@ -109,11 +103,7 @@ class FetchableTopicResponse(NamedTuple):
     partitions: tuple[PartitionData, ...] = ()
 
 
-class FetchResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.FETCH
-    VERSIONS: ClassVar[range] = range(18)
-    FLEXIBLE_SINCE: ClassVar[int] = 12
-
+class FetchResponse(ApiMessage, frozen=True, kw_only=True):
     throttle_time_ms: Annotated[Int32, Since(1)] = 0
     error_code: Annotated[Int16, Since(7)] = 0
     session_id: Annotated[Int32, Since(7), Essential] = 0

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
-from msgspec import Struct
-
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import Essential, Int8, Int16, Int32, Since, Until
 
 
@@ -17,11 +15,7 @@ class CoordinatorType(IntEnum):
     SHARE = 2
 
 
-class FindCoordinatorRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.FIND_COORDINATOR
-    VERSIONS: ClassVar[range] = range(7)
-    FLEXIBLE_SINCE: ClassVar[int] = 3
-
+class FindCoordinatorRequest(ApiMessage, frozen=True, kw_only=True):
     key: Annotated[str, Until(3), Essential] = ""
     key_type: Annotated[Int8, Since(1), Essential] = 0
     coordinator_keys: Annotated[tuple[str, ...], Since(4), Essential] = ()
@@ -38,11 +32,7 @@ class CoordinatorResult(NamedTuple):
     error_message: str | None = None
 
 
-class FindCoordinatorResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.FIND_COORDINATOR
-    VERSIONS: ClassVar[range] = range(7)
-    FLEXIBLE_SINCE: ClassVar[int] = 3
-
+class FindCoordinatorResponse(ApiMessage, frozen=True, kw_only=True):
     throttle_time_ms: Annotated[Int32, Since(1)] = 0
     error_code: Annotated[Int16, Until(3), Essential] = 0
     error_message: Annotated[str | None, Since(1), Until(3)] = None

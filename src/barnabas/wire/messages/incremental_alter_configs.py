@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
-from msgspec import Struct
-
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import Bool, Int8, Int32
 from barnabas.wire.messages.alter_configs import AlterConfigsResourceResponse
 
@@ -33,19 +31,11 @@ class IncrementalAlterConfigsResource(NamedTuple):
     configs: tuple[IncrementallyAlterableConfig, ...]
 
 
-class IncrementalAlterConfigsRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.INCREMENTAL_ALTER_CONFIGS
-    VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_SINCE: ClassVar[int] = 1
-
+class IncrementalAlterConfigsRequest(ApiMessage, frozen=True, kw_only=True):
     resources: tuple[IncrementalAlterConfigsResource, ...]
     validate_only: Bool = False
 
 
-class IncrementalAlterConfigsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.INCREMENTAL_ALTER_CONFIGS
-    VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_SINCE: ClassVar[int] = 1
-
+class IncrementalAlterConfigsResponse(ApiMessage, frozen=True, kw_only=True):
     throttle_time_ms: Int32 = 0
     responses: tuple[AlterConfigsResourceResponse, ...] = ()

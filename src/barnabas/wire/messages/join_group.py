@@ -6,11 +6,9 @@ are in wire/consumer_protocol.py.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
-from msgspec import Struct
-
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import Bool, Bytes, Essential, Int16, Int32, NullableSince, Since
 
 
@@ -19,15 +17,11 @@ class JoinGroupRequestProtocol(NamedTuple):
     metadata: Bytes
 
 
-class JoinGroupRequest(Struct, frozen=True, kw_only=True):
+class JoinGroupRequest(ApiMessage, frozen=True, kw_only=True):
     """In version 0 the session timeout is the rebalance timeout as well.
 
     From version 4 on, a member without an id gets one in the response and joins again with it.
     """
-
-    API_KEY: ClassVar[int] = ApiKey.JOIN_GROUP
-    VERSIONS: ClassVar[range] = range(10)
-    FLEXIBLE_SINCE: ClassVar[int] = 6
 
     group_id: str
     session_timeout_ms: Int32
@@ -45,12 +39,8 @@ class JoinGroupResponseMember(NamedTuple):
     metadata: Bytes = b""
 
 
-class JoinGroupResponse(Struct, frozen=True, kw_only=True):
+class JoinGroupResponse(ApiMessage, frozen=True, kw_only=True):
     """Only the leader gets the members. Before version 7 an unknown protocol is an empty name."""
-
-    API_KEY: ClassVar[int] = ApiKey.JOIN_GROUP
-    VERSIONS: ClassVar[range] = range(10)
-    FLEXIBLE_SINCE: ClassVar[int] = 6
 
     throttle_time_ms: Annotated[Int32, Since(2)] = 0
     error_code: Int16 = 0

@@ -6,13 +6,11 @@ grouped by topic from version 5 on, and its topics have only ids.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 from uuid import UUID
 
-from msgspec import Struct
-
 from barnabas.model import ZERO_ID
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import Bool, Essential, Int8, Int16, Int32, Int64, Since, Until
 from barnabas.wire.messages.control_plane import UNKNOWN_BROKER_EPOCH
 
@@ -46,11 +44,7 @@ class LeaderAndIsrLiveLeader(NamedTuple):
     port: Int32
 
 
-class LeaderAndIsrRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.LEADER_AND_ISR
-    VERSIONS: ClassVar[range] = range(8)
-    FLEXIBLE_SINCE: ClassVar[int] = 4
-
+class LeaderAndIsrRequest(ApiMessage, frozen=True, kw_only=True):
     controller_id: Int32
     is_kraft_controller: Annotated[Bool, Since(7), Essential] = False
     controller_epoch: Int32
@@ -74,11 +68,7 @@ class LeaderAndIsrTopicError(NamedTuple):
     partition_errors: tuple[LeaderAndIsrPartitionError, ...]
 
 
-class LeaderAndIsrResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.LEADER_AND_ISR
-    VERSIONS: ClassVar[range] = range(8)
-    FLEXIBLE_SINCE: ClassVar[int] = 4
-
+class LeaderAndIsrResponse(ApiMessage, frozen=True, kw_only=True):
     error_code: Int16 = 0
     partition_errors: Annotated[tuple[LeaderAndIsrPartitionError, ...], Until(4), Essential] = ()
     topics: Annotated[tuple[LeaderAndIsrTopicError, ...], Since(5), Essential] = ()

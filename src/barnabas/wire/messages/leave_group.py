@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
-from msgspec import Struct
-
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import Essential, Int16, Int32, Since, Until
 
 
@@ -16,12 +14,8 @@ class MemberIdentity(NamedTuple):
     reason: Annotated[str | None, Since(5)] = None
 
 
-class LeaveGroupRequest(Struct, frozen=True, kw_only=True):
+class LeaveGroupRequest(ApiMessage, frozen=True, kw_only=True):
     """One member up to version 2, several from version 3 on."""
-
-    API_KEY: ClassVar[int] = ApiKey.LEAVE_GROUP
-    VERSIONS: ClassVar[range] = range(6)
-    FLEXIBLE_SINCE: ClassVar[int] = 4
 
     group_id: str
     member_id: Annotated[str, Until(2), Essential] = ""
@@ -34,11 +28,7 @@ class MemberResponse(NamedTuple):
     error_code: Int16 = 0
 
 
-class LeaveGroupResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.LEAVE_GROUP
-    VERSIONS: ClassVar[range] = range(6)
-    FLEXIBLE_SINCE: ClassVar[int] = 4
-
+class LeaveGroupResponse(ApiMessage, frozen=True, kw_only=True):
     throttle_time_ms: Annotated[Int32, Since(1)] = 0
     error_code: Int16 = 0
     members: Annotated[tuple[MemberResponse, ...], Since(3), Essential] = ()

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
-from msgspec import Struct
-
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import Essential, Int16, Int32, Since
 
 
-class ListGroupsRequest(Struct, frozen=True, kw_only=True):
+class ListGroupsRequest(ApiMessage, frozen=True, kw_only=True):
     """An empty filter matches every group."""
-
-    API_KEY: ClassVar[int] = ApiKey.LIST_GROUPS
-    VERSIONS: ClassVar[range] = range(6)
-    FLEXIBLE_SINCE: ClassVar[int] = 3
 
     states_filter: Annotated[tuple[str, ...], Since(4), Essential] = ()
     types_filter: Annotated[tuple[str, ...], Since(5), Essential] = ()
@@ -28,11 +22,7 @@ class ListedGroup(NamedTuple):
     group_type: Annotated[str, Since(5)] = ""
 
 
-class ListGroupsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.LIST_GROUPS
-    VERSIONS: ClassVar[range] = range(6)
-    FLEXIBLE_SINCE: ClassVar[int] = 3
-
+class ListGroupsResponse(ApiMessage, frozen=True, kw_only=True):
     throttle_time_ms: Annotated[Int32, Since(1)] = 0
     error_code: Int16 = 0
     groups: tuple[ListedGroup, ...] = ()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
-from msgspec import Struct
-
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import Essential, Int8, Int16, Int32, Int64, Since, Until
 
 LATEST_TIMESTAMP = -1
@@ -28,11 +26,7 @@ class ListOffsetsTopic(NamedTuple):
     partitions: tuple[ListOffsetsPartition, ...]
 
 
-class ListOffsetsRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.LIST_OFFSETS
-    VERSIONS: ClassVar[range] = range(10)
-    FLEXIBLE_SINCE: ClassVar[int] = 6
-
+class ListOffsetsRequest(ApiMessage, frozen=True, kw_only=True):
     replica_id: Int32 = -1
     isolation_level: Annotated[Int8, Since(2), Essential] = 0
     topics: tuple[ListOffsetsTopic, ...]
@@ -54,10 +48,6 @@ class ListOffsetsTopicResponse(NamedTuple):
     partitions: tuple[ListOffsetsPartitionResponse, ...]
 
 
-class ListOffsetsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.LIST_OFFSETS
-    VERSIONS: ClassVar[range] = range(10)
-    FLEXIBLE_SINCE: ClassVar[int] = 6
-
+class ListOffsetsResponse(ApiMessage, frozen=True, kw_only=True):
     throttle_time_ms: Annotated[Int32, Since(2)] = 0
     topics: tuple[ListOffsetsTopicResponse, ...] = ()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
-from msgspec import Struct
-
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import Int16, Int32
 
 
@@ -15,12 +13,8 @@ class ListPartitionReassignmentsTopic(NamedTuple):
     partition_indexes: tuple[Int32, ...]
 
 
-class ListPartitionReassignmentsRequest(Struct, frozen=True, kw_only=True):
+class ListPartitionReassignmentsRequest(ApiMessage, frozen=True, kw_only=True):
     """`topics=None` requests all reassignments in progress."""
-
-    API_KEY: ClassVar[int] = ApiKey.LIST_PARTITION_REASSIGNMENTS
-    VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_SINCE: ClassVar[int] = 0
 
     timeout_ms: Int32 = 60_000
     topics: tuple[ListPartitionReassignmentsTopic, ...] | None = None
@@ -40,11 +34,7 @@ class OngoingTopicReassignment(NamedTuple):
     partitions: tuple[OngoingPartitionReassignment, ...]
 
 
-class ListPartitionReassignmentsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.LIST_PARTITION_REASSIGNMENTS
-    VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_SINCE: ClassVar[int] = 0
-
+class ListPartitionReassignmentsResponse(ApiMessage, frozen=True, kw_only=True):
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     error_message: str | None = None

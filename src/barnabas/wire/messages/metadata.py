@@ -5,13 +5,11 @@ A request for all topics is `topics=()` in version 0 and `topics=None` from vers
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 from uuid import UUID
 
-from msgspec import Struct
-
 from barnabas.model import ZERO_ID
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import Bool, Essential, Int16, Int32, NullableSince, Since, Until
 
 NO_OPERATIONS = -(2**31)
@@ -26,11 +24,7 @@ class MetadataRequestTopic(NamedTuple):
     name: Annotated[str | None, NullableSince(10)] = None
 
 
-class MetadataRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.METADATA
-    VERSIONS: ClassVar[range] = range(13)
-    FLEXIBLE_SINCE: ClassVar[int] = 9
-
+class MetadataRequest(ApiMessage, frozen=True, kw_only=True):
     topics: Annotated[tuple[MetadataRequestTopic, ...] | None, NullableSince(1)]
     allow_auto_topic_creation: Annotated[Bool, Since(4), Essential] = True
     include_cluster_authorized_operations: Annotated[Bool, Since(8), Until(10), Essential] = False
@@ -63,11 +57,7 @@ class MetadataResponseTopic(NamedTuple):
     topic_authorized_operations: Annotated[Int32, Since(8)] = NO_OPERATIONS
 
 
-class MetadataResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.METADATA
-    VERSIONS: ClassVar[range] = range(13)
-    FLEXIBLE_SINCE: ClassVar[int] = 9
-
+class MetadataResponse(ApiMessage, frozen=True, kw_only=True):
     throttle_time_ms: Annotated[Int32, Since(3)] = 0
     brokers: tuple[MetadataResponseBroker, ...] = ()
     cluster_id: Annotated[str | None, Since(2)] = None

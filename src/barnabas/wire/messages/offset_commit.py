@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
-from msgspec import Struct
-
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import Essential, Int16, Int32, Int64, Since, Until
 
 
@@ -23,12 +21,8 @@ class OffsetCommitRequestTopic(NamedTuple):
     partitions: tuple[OffsetCommitRequestPartition, ...]
 
 
-class OffsetCommitRequest(Struct, frozen=True, kw_only=True):
+class OffsetCommitRequest(ApiMessage, frozen=True, kw_only=True):
     """Without a generation and a member id, the sender is not a member. Only an empty group accepts its commit."""
-
-    API_KEY: ClassVar[int] = ApiKey.OFFSET_COMMIT
-    VERSIONS: ClassVar[range] = range(10)
-    FLEXIBLE_SINCE: ClassVar[int] = 8
 
     group_id: str
     generation_id_or_member_epoch: Annotated[Int32, Since(1)] = -1
@@ -48,10 +42,6 @@ class OffsetCommitResponseTopic(NamedTuple):
     partitions: tuple[OffsetCommitResponsePartition, ...]
 
 
-class OffsetCommitResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.OFFSET_COMMIT
-    VERSIONS: ClassVar[range] = range(10)
-    FLEXIBLE_SINCE: ClassVar[int] = 8
-
+class OffsetCommitResponse(ApiMessage, frozen=True, kw_only=True):
     throttle_time_ms: Annotated[Int32, Since(3)] = 0
     topics: tuple[OffsetCommitResponseTopic, ...] = ()

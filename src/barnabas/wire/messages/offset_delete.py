@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
-from msgspec import Struct
-
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import Int16, Int32
 
 
@@ -19,12 +17,8 @@ class OffsetDeleteRequestTopic(NamedTuple):
     partitions: tuple[OffsetDeleteRequestPartition, ...]
 
 
-class OffsetDeleteRequest(Struct, frozen=True, kw_only=True):
+class OffsetDeleteRequest(ApiMessage, frozen=True, kw_only=True):
     """The only version is not flexible."""
-
-    API_KEY: ClassVar[int] = ApiKey.OFFSET_DELETE
-    VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_SINCE: ClassVar[int] = 1
 
     group_id: str
     topics: tuple[OffsetDeleteRequestTopic, ...]
@@ -40,11 +34,7 @@ class OffsetDeleteResponseTopic(NamedTuple):
     partitions: tuple[OffsetDeleteResponsePartition, ...]
 
 
-class OffsetDeleteResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.OFFSET_DELETE
-    VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_SINCE: ClassVar[int] = 1
-
+class OffsetDeleteResponse(ApiMessage, frozen=True, kw_only=True):
     error_code: Int16 = 0
     throttle_time_ms: Int32 = 0
     topics: tuple[OffsetDeleteResponseTopic, ...] = ()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
-from msgspec import Struct
-
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import Bool, Essential, Int16, Int32, Int64, NullableSince, Since, Until
 
 NO_OFFSET = -1
@@ -30,12 +28,8 @@ class OffsetFetchRequestGroup(NamedTuple):
     topics: tuple[OffsetFetchRequestTopic, ...] | None = None
 
 
-class OffsetFetchRequest(Struct, frozen=True, kw_only=True):
+class OffsetFetchRequest(ApiMessage, frozen=True, kw_only=True):
     """One group up to version 7, several from version 8 on."""
-
-    API_KEY: ClassVar[int] = ApiKey.OFFSET_FETCH
-    VERSIONS: ClassVar[range] = range(10)
-    FLEXIBLE_SINCE: ClassVar[int] = 6
 
     group_id: Annotated[str, Until(7), Essential] = ""
     topics: Annotated[
@@ -64,12 +58,8 @@ class OffsetFetchResponseGroup(NamedTuple):
     error_code: Int16 = 0
 
 
-class OffsetFetchResponse(Struct, frozen=True, kw_only=True):
+class OffsetFetchResponse(ApiMessage, frozen=True, kw_only=True):
     """Versions 0 and 1 have no error of the group: it is repeated for every partition."""
-
-    API_KEY: ClassVar[int] = ApiKey.OFFSET_FETCH
-    VERSIONS: ClassVar[range] = range(10)
-    FLEXIBLE_SINCE: ClassVar[int] = 6
 
     throttle_time_ms: Annotated[Int32, Since(3)] = 0
     topics: Annotated[tuple[OffsetFetchResponseTopic, ...], Until(7), Essential] = ()

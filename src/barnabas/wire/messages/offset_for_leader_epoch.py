@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
-from msgspec import Struct
-
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import Int16, Int32, Int64, Since
 
 
@@ -21,11 +19,7 @@ class OffsetForLeaderTopic(NamedTuple):
     partitions: tuple[OffsetForLeaderPartition, ...]
 
 
-class OffsetForLeaderEpochRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.OFFSET_FOR_LEADER_EPOCH
-    VERSIONS: ClassVar[range] = range(5)
-    FLEXIBLE_SINCE: ClassVar[int] = 4
-
+class OffsetForLeaderEpochRequest(ApiMessage, frozen=True, kw_only=True):
     replica_id: Annotated[Int32, Since(3)] = -2
     topics: tuple[OffsetForLeaderTopic, ...]
 
@@ -42,10 +36,6 @@ class OffsetForLeaderTopicResult(NamedTuple):
     partitions: tuple[EpochEndOffset, ...]
 
 
-class OffsetForLeaderEpochResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.OFFSET_FOR_LEADER_EPOCH
-    VERSIONS: ClassVar[range] = range(5)
-    FLEXIBLE_SINCE: ClassVar[int] = 4
-
+class OffsetForLeaderEpochResponse(ApiMessage, frozen=True, kw_only=True):
     throttle_time_ms: Annotated[Int32, Since(2)] = 0
     topics: tuple[OffsetForLeaderTopicResult, ...] = ()

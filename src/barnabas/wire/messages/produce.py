@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
-from msgspec import Struct
-
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import Essential, Int16, Int32, Int64, Records, Since, Tag
 from barnabas.wire.messages.current_leader import LEADER_UNKNOWN, LeaderIdAndEpoch, NodeEndpoint
 
@@ -21,11 +19,7 @@ class TopicProduceData(NamedTuple):
     partition_data: tuple[PartitionProduceData, ...]
 
 
-class ProduceRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.PRODUCE
-    VERSIONS: ClassVar[range] = range(12)
-    FLEXIBLE_SINCE: ClassVar[int] = 9
-
+class ProduceRequest(ApiMessage, frozen=True, kw_only=True):
     transactional_id: Annotated[str | None, Since(3), Essential] = None
     acks: Int16
     timeout_ms: Int32
@@ -53,11 +47,7 @@ class TopicProduceResponse(NamedTuple):
     partition_responses: tuple[PartitionProduceResponse, ...]
 
 
-class ProduceResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.PRODUCE
-    VERSIONS: ClassVar[range] = range(12)
-    FLEXIBLE_SINCE: ClassVar[int] = 9
-
+class ProduceResponse(ApiMessage, frozen=True, kw_only=True):
     responses: tuple[TopicProduceResponse, ...] = ()
     throttle_time_ms: Annotated[Int32, Since(1)] = 0
     node_endpoints: Annotated[tuple[NodeEndpoint, ...], Since(10), Tag(0)] = ()

@@ -6,11 +6,9 @@ request there. From version 3 on each partition has a state with its leader epoc
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
-from msgspec import Struct
-
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import Bool, Essential, Int16, Int32, Int64, Since, Until
 from barnabas.wire.messages.control_plane import UNKNOWN_BROKER_EPOCH
 
@@ -38,11 +36,7 @@ class StopReplicaTopicState(NamedTuple):
     partition_states: tuple[StopReplicaPartitionState, ...]
 
 
-class StopReplicaRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.STOP_REPLICA
-    VERSIONS: ClassVar[range] = range(5)
-    FLEXIBLE_SINCE: ClassVar[int] = 2
-
+class StopReplicaRequest(ApiMessage, frozen=True, kw_only=True):
     controller_id: Int32
     is_kraft_controller: Annotated[Bool, Since(4), Essential] = False
     controller_epoch: Int32
@@ -59,10 +53,6 @@ class StopReplicaPartitionError(NamedTuple):
     error_code: Int16 = 0
 
 
-class StopReplicaResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.STOP_REPLICA
-    VERSIONS: ClassVar[range] = range(5)
-    FLEXIBLE_SINCE: ClassVar[int] = 2
-
+class StopReplicaResponse(ApiMessage, frozen=True, kw_only=True):
     error_code: Int16 = 0
     partition_errors: tuple[StopReplicaPartitionError, ...] = ()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
-from msgspec import Struct
-
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import Bytes, Essential, Int16, Int32, Since
 
 
@@ -15,12 +13,8 @@ class SyncGroupRequestAssignment(NamedTuple):
     assignment: Bytes
 
 
-class SyncGroupRequest(Struct, frozen=True, kw_only=True):
+class SyncGroupRequest(ApiMessage, frozen=True, kw_only=True):
     """The leader sends all assignments; the other members send none."""
-
-    API_KEY: ClassVar[int] = ApiKey.SYNC_GROUP
-    VERSIONS: ClassVar[range] = range(6)
-    FLEXIBLE_SINCE: ClassVar[int] = 4
 
     group_id: str
     generation_id: Int32
@@ -31,11 +25,7 @@ class SyncGroupRequest(Struct, frozen=True, kw_only=True):
     assignments: tuple[SyncGroupRequestAssignment, ...] = ()
 
 
-class SyncGroupResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.SYNC_GROUP
-    VERSIONS: ClassVar[range] = range(6)
-    FLEXIBLE_SINCE: ClassVar[int] = 4
-
+class SyncGroupResponse(ApiMessage, frozen=True, kw_only=True):
     throttle_time_ms: Annotated[Int32, Since(1)] = 0
     error_code: Int16 = 0
     protocol_type: Annotated[str | None, Since(5)] = None

@@ -6,13 +6,11 @@ address in version 0, one per security protocol up to version 2, and one per lis
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 from uuid import UUID
 
-from msgspec import Struct
-
 from barnabas.model import ZERO_ID
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import Bool, Essential, Int8, Int16, Int32, Int64, Since, Tag, Until
 from barnabas.wire.messages.control_plane import UNKNOWN_BROKER_EPOCH
 
@@ -50,11 +48,7 @@ class UpdateMetadataBroker(NamedTuple):
     rack: Annotated[str | None, Since(2)] = None
 
 
-class UpdateMetadataRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.UPDATE_METADATA
-    VERSIONS: ClassVar[range] = range(9)
-    FLEXIBLE_SINCE: ClassVar[int] = 6
-
+class UpdateMetadataRequest(ApiMessage, frozen=True, kw_only=True):
     controller_id: Int32
     is_kraft_controller: Annotated[Bool, Since(8), Essential] = False
     type: Annotated[Int8, Since(8), Tag(0), Essential] = 0
@@ -67,9 +61,5 @@ class UpdateMetadataRequest(Struct, frozen=True, kw_only=True):
     live_brokers: tuple[UpdateMetadataBroker, ...] = ()
 
 
-class UpdateMetadataResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = ApiKey.UPDATE_METADATA
-    VERSIONS: ClassVar[range] = range(9)
-    FLEXIBLE_SINCE: ClassVar[int] = 6
-
+class UpdateMetadataResponse(ApiMessage, frozen=True, kw_only=True):
     error_code: Int16 = 0
