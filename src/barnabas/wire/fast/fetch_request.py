@@ -24,12 +24,7 @@ from barnabas.wire.messages.fetch import (
     FetchTopic,
     ForgottenTopic,
 )
-from barnabas.wire.primitives import (
-    read_count,
-    read_uuid,
-    skip_tags,
-    string_codec,
-)
+from barnabas.wire.primitives import read_count, read_uuid, skip_tags, string_codec
 
 new_tuple: Callable[..., Any] = tuple.__new__
 

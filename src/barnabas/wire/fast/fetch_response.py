@@ -9,11 +9,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from barnabas.errors import LocalWireError
-from barnabas.wire.codec import (
-    build_struct_layout,
-    encode,
-    make_tags_writer,
-)
+from barnabas.wire.codec import build_struct_layout, encode, make_tags_writer
 from barnabas.wire.messages.current_leader import LEADER_UNKNOWN, LeaderIdAndEpoch, NodeEndpoint
 from barnabas.wire.messages.fetch import (
     NO_DIVERGENCE,
@@ -24,12 +20,7 @@ from barnabas.wire.messages.fetch import (
     PartitionData,
     SnapshotId,
 )
-from barnabas.wire.primitives import (
-    INT32,
-    Append,
-    compact_size,
-    pack_name,
-)
+from barnabas.wire.primitives import INT32, Append, compact_size, pack_name
 from barnabas.world.ports import Part
 
 

@@ -7,10 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from barnabas.errors import LocalWireError
-from barnabas.wire.codec import (
-    encode,
-    encode_struct,
-)
+from barnabas.wire.codec import encode, encode_struct
 from barnabas.wire.messages.metadata import (
     NO_OPERATIONS,
     MetadataResponse,
@@ -18,10 +15,7 @@ from barnabas.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from barnabas.wire.primitives import (
-    INT32,
-    compact_size,
-)
+from barnabas.wire.primitives import INT32, compact_size
 
 
 def encode_metadata_topic(version: int, topic: MetadataResponseTopic) -> bytes:

@@ -7,15 +7,7 @@ from uuid import UUID
 
 from barnabas.model import ZERO_ID
 from barnabas.wire.apis import ApiMessage
-from barnabas.wire.codec import (
-    Bool,
-    Essential,
-    Int8,
-    Int16,
-    Int32,
-    Since,
-    Tag,
-)
+from barnabas.wire.codec import Bool, Essential, Int8, Int16, Int32, Since, Tag
 
 
 class CreatableReplicaAssignment(NamedTuple):

@@ -7,14 +7,7 @@ from uuid import UUID
 
 from barnabas.model import ZERO_ID
 from barnabas.wire.apis import ApiMessage
-from barnabas.wire.codec import (
-    Essential,
-    Int16,
-    Int32,
-    NullableSince,
-    Since,
-    Until,
-)
+from barnabas.wire.codec import Essential, Int16, Int32, NullableSince, Since, Until
 
 
 class DeleteTopicState(NamedTuple):
