@@ -17,9 +17,17 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 from barnabas.errors import RemoteWireError
 from barnabas.model import NO_TIMESTAMP
-from barnabas.wire.codec import Blob, Int32, Int64, Since, Until, compile_struct, encode_struct
+from barnabas.wire.codec import (
+    VERSION,
+    Blob,
+    Int32,
+    Int64,
+    Since,
+    Until,
+    compile_struct,
+    encode_versioned,
+)
 
-VERSION = struct.Struct(">h")
 CONTROL_KEY = struct.Struct(">hh")
 COMMIT_MARKER = 1
 
@@ -89,7 +97,7 @@ def offset_record(group_id: str, topic: str, partition: int, value: OffsetCommit
         if value.expire_timestamp == NO_TIMESTAMP
         else VALUE_VERSION_WITH_EXPIRY
     )
-    return offset_key(group_id, topic, partition), encode_versioned(version, value)
+    return offset_key(group_id, topic, partition), encode_versioned(value, version)
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> KeyValue:
@@ -97,11 +105,11 @@ def offset_tombstone(group_id: str, topic: str, partition: int) -> KeyValue:
 
 
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    return encode_versioned(WRITTEN_OFFSET_KEY_VERSION, OffsetCommitKey(group_id, topic, partition))
+    return encode_versioned(OffsetCommitKey(group_id, topic, partition), WRITTEN_OFFSET_KEY_VERSION)
 
 
 def group_metadata_record(group_id: str, value: GroupMetadataValue) -> KeyValue:
-    return group_key(group_id), encode_versioned(WRITTEN_VALUE_VERSION, value)
+    return group_key(group_id), encode_versioned(value, WRITTEN_VALUE_VERSION)
 
 
 def group_tombstone(group_id: str) -> KeyValue:
@@ -109,11 +117,7 @@ def group_tombstone(group_id: str) -> KeyValue:
 
 
 def group_key(group_id: str) -> bytes:
-    return encode_versioned(GROUP_KEY_VERSION, GroupMetadataKey(group_id))
-
-
-def encode_versioned(version: int, fields: NamedTuple) -> bytes:
-    return VERSION.pack(version) + b"".join(encode_struct(fields, version, flexible=False))
+    return encode_versioned(GroupMetadataKey(group_id), GROUP_KEY_VERSION)
 
 
 # ---- reading

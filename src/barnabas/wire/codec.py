@@ -123,6 +123,8 @@ class Message(Protocol):
 
 M = TypeVar("M", bound=Message)
 
+VERSION = struct.Struct(">h")
+
 # ---- encode and decode ----------------------------------------------------------------------------------------
 
 
@@ -166,6 +168,11 @@ def encode_struct(value: Any, version: int, flexible: bool) -> list[bytes]:
     parts: list[bytes] = []
     write_struct(value, version, flexible, parts.append)
     return parts
+
+
+def encode_versioned(value: Any, version: int) -> bytes:
+    """Return the two bytes of the version and the struct, in a version that is not flexible."""
+    return VERSION.pack(version) + b"".join(encode_struct(value, version, flexible=False))
 
 
 def write_struct(value: Any, version: int, flexible: bool, append: Append) -> None:

@@ -8,15 +8,16 @@ New versions only add fields at the end. Data of an unknown later version is rea
 
 from __future__ import annotations
 
-from struct import Struct, error
-from typing import Annotated, Any, NamedTuple
+import struct
+from typing import Annotated, NamedTuple, TypeVar
 
 from barnabas.errors import RemoteWireError
-from barnabas.wire.codec import Bytes, Int32, Since, compile_struct, encode_struct
+from barnabas.wire.codec import VERSION, Bytes, Int32, Since, compile_struct, encode_versioned
 
 PROTOCOL_TYPE = "consumer"
 LATEST_VERSION = 3
-VERSION = Struct(">h")
+
+T = TypeVar("T")
 
 
 class TopicPartitions(NamedTuple):
@@ -48,8 +49,7 @@ def encode_subscription(subscription: ConsumerSubscription, version: int = LATES
 
 
 def decode_subscription(data: bytes | memoryview) -> ConsumerSubscription:
-    subscription: ConsumerSubscription = decode_versioned(ConsumerSubscription, data)
-    return subscription
+    return decode_versioned(ConsumerSubscription, data)
 
 
 def encode_assignment(assignment: ConsumerAssignment, version: int = LATEST_VERSION) -> bytes:
@@ -58,17 +58,10 @@ def encode_assignment(assignment: ConsumerAssignment, version: int = LATEST_VERS
 
 def decode_assignment(data: bytes | memoryview) -> ConsumerAssignment:
     """Decode an assignment. Empty data is an empty assignment."""
-    assignment: ConsumerAssignment = (
-        decode_versioned(ConsumerAssignment, data) if len(data) else ConsumerAssignment()
-    )
-    return assignment
+    return decode_versioned(ConsumerAssignment, data) if len(data) else ConsumerAssignment()
 
 
-def encode_versioned(value: ConsumerSubscription | ConsumerAssignment, version: int) -> bytes:
-    return VERSION.pack(version) + b"".join(encode_struct(value, version, False))
-
-
-def decode_versioned(cls: Any, data: bytes | memoryview) -> Any:
+def decode_versioned(cls: type[T], data: bytes | memoryview) -> T:
     if len(data) < VERSION.size:
         raise RemoteWireError(f"{cls.__name__} has only {len(data)} bytes")
     (version,) = VERSION.unpack_from(data)
@@ -76,6 +69,7 @@ def decode_versioned(cls: Any, data: bytes | memoryview) -> Any:
         raise RemoteWireError(f"{cls.__name__} has no version {version}")
     codec = compile_struct(cls, min(version, LATEST_VERSION), False)
     try:
-        return codec.read(memoryview(data), VERSION.size)[0]
-    except (error, IndexError, UnicodeDecodeError) as failure:
-        raise RemoteWireError(f"{cls.__name__} v{version} is invalid: {failure}") from failure
+        value: T = codec.read(memoryview(data), VERSION.size)[0]
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise RemoteWireError(f"{cls.__name__} v{version} is invalid: {error}") from error
+    return value

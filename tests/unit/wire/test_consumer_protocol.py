@@ -14,9 +14,9 @@ from kafka.protocol.consumer import ConsumerProtocolAssignment, ConsumerProtocol
 from kio.serial import entity_writer
 
 from barnabas.errors import RemoteWireError
+from barnabas.wire.codec import VERSION
 from barnabas.wire.consumer_protocol import (
     LATEST_VERSION,
-    VERSION,
     ConsumerAssignment,
     ConsumerSubscription,
     TopicPartitions,
