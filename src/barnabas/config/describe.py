@@ -48,7 +48,7 @@ class Synonym(Struct, frozen=True, kw_only=True):
     source: Source
 
 
-class ConfigEntry(Struct, frozen=True, kw_only=True):
+class SettingDescription(Struct, frozen=True, kw_only=True):
     """One setting of the response. The value of a sensitive setting is None."""
 
     name: str
@@ -98,7 +98,7 @@ def describe_topic(
     config: BrokerConfig,
     *,
     names: Collection[str] | None = None,
-) -> tuple[ConfigEntry, ...]:
+) -> tuple[SettingDescription, ...]:
     """Describe all settings of a topic with these overrides, or only `names`, in alphabetical order."""
     defaults = config.topic_defaults()
     levels = levels_of(config)
@@ -125,7 +125,7 @@ def describe_broker(
     dynamic: Mapping[str, str] | None = None,
     dynamic_default: Mapping[str, str] | None = None,
     names: Collection[str] | None = None,
-) -> tuple[ConfigEntry, ...]:
+) -> tuple[SettingDescription, ...]:
     """Describe all settings of a broker, or only `names`, in alphabetical order."""
     levels = levels_of(config, dynamic, dynamic_default)
     documented = [
@@ -142,7 +142,7 @@ def describe_broker(
 
 def describe_broker_defaults(
     dynamic_default: Mapping[str, str], *, names: Collection[str] | None = None
-) -> tuple[ConfigEntry, ...]:
+) -> tuple[SettingDescription, ...]:
     """Describe only the settings that were set for all brokers of the cluster."""
     levels = BrokerLevels(dynamic={}, dynamic_default=dynamic_default, static={})
     entries = []
@@ -156,10 +156,10 @@ def describe_broker_defaults(
     return tuple(entries)
 
 
-def describe_loggers(levels: Mapping[str, int]) -> tuple[ConfigEntry, ...]:
+def describe_loggers(levels: Mapping[str, int]) -> tuple[SettingDescription, ...]:
     """Describe loggers in alphabetical order. Maps effective Python levels to Kafka's level names."""
     return tuple(
-        ConfigEntry(
+        SettingDescription(
             name=name,
             value=log_level(level),
             source=Source.DYNAMIC_BROKER_LOGGER_CONFIG,
@@ -183,10 +183,10 @@ def entry(
     value: str | None,
     synonyms: tuple[Synonym, ...],
     read_only: bool,
-) -> ConfigEntry:
+) -> SettingDescription:
     # An undeclared setting belongs to a plugin and may be a secret.
     sensitive = declared is None or declared.kind is PASSWORD
-    return ConfigEntry(
+    return SettingDescription(
         name=name,
         value=None if sensitive else value,
         source=synonyms[0].source if synonyms else Source.DEFAULT_CONFIG,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from barnabas.config import BrokerConfig, TopicConfig
 from barnabas.config.describe import (
-    ConfigEntry,
+    SettingDescription,
     Source,
     Synonym,
     describe_broker,
@@ -18,11 +18,11 @@ def broker(**properties: str) -> BrokerConfig:
     return config
 
 
-def synonyms(entry: ConfigEntry) -> list[tuple[str, str | None, Source]]:
+def synonyms(entry: SettingDescription) -> list[tuple[str, str | None, Source]]:
     return [(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms]
 
 
-def single(entries: tuple[ConfigEntry, ...]) -> ConfigEntry:
+def single(entries: tuple[SettingDescription, ...]) -> SettingDescription:
     assert len(entries) == 1
     return entries[0]
 
@@ -32,7 +32,7 @@ def test_topic_setting_overrides_broker_setting() -> None:
     entry = single(
         describe_topic({"max.message.bytes": " 7 "}, config, names=["max.message.bytes"])
     )
-    assert entry == ConfigEntry(
+    assert entry == SettingDescription(
         name="max.message.bytes",
         value="7",
         source=Source.DYNAMIC_TOPIC_CONFIG,

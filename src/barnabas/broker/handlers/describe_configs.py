@@ -12,7 +12,7 @@ from barnabas.broker.context import BrokerContext
 from barnabas.broker.topic_admin.topics import apply_overrides, error_fields
 from barnabas.config import BrokerConfig
 from barnabas.config.describe import (
-    ConfigEntry,
+    SettingDescription,
     describe_broker,
     describe_broker_defaults,
     describe_loggers,
@@ -129,7 +129,7 @@ def build_resource_result(
 
 def entries_of(
     config: BrokerConfig, resource: Resource, overrides: Mapping[str, Mapping[str, str]]
-) -> tuple[ConfigEntry, ...]:
+) -> tuple[SettingDescription, ...]:
     name = resource.name
     match resource.type:
         case ResourceType.TOPIC:
@@ -167,7 +167,7 @@ def logger_levels() -> dict[str, int]:
 
 
 def build_config_result(
-    entry: ConfigEntry, request: DescribeConfigsRequest
+    entry: SettingDescription, request: DescribeConfigsRequest
 ) -> DescribeConfigsResourceResult:
     synonyms = entry.synonyms if request.include_synonyms else ()
     return DescribeConfigsResourceResult(
