@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from barnabas.client.blocking import BlockingConnection, Deadline, pause
 from barnabas.client.cluster import Cluster
-from barnabas.client.core import error_of, raise_if
+from barnabas.client.core import build_topics, error_of, raise_if
 from barnabas.client.offsets import FoundOffset, list_offsets
 from barnabas.client.view import TopicView
 from barnabas.errors import ApiError, ErrorCode
@@ -123,7 +123,7 @@ class Admin:
         outcomes = self.create_topics_once(topics, validate_only=validate_only)
         deletion_deadline = Deadline(min(DELETION_WAIT_S, self.cluster.timeout_s))
         backoff = Backoff(*BACKOFF_S, random=self.cluster.random)
-        while waiting := topics_to_retry(outcomes):
+        while waiting := topics_not_handled(outcomes) | topics_being_deleted(outcomes):
             if waiting <= topics_being_deleted(outcomes):
                 if deletion_deadline.passed:
                     break
@@ -139,7 +139,7 @@ class Admin:
         """Send one CreateTopics request, without waiting for deletions."""
         request = CreateTopicsRequest(
             topics=tuple(to_creatable_topic(topic) for topic in topics),
-            timeout_ms=self.timeout_ms,
+            timeout_ms=self.cluster.broker_timeout_ms,
             validate_only=validate_only,
         )
         response = self.cluster.ask_controller(
@@ -165,7 +165,7 @@ class Admin:
         response = self.cluster.ask_controller(
             CreatePartitionsRequest(
                 topics=tuple(to_create_partitions_topic(topic) for topic in topics),
-                timeout_ms=self.timeout_ms,
+                timeout_ms=self.cluster.broker_timeout_ms,
                 validate_only=validate_only,
             ),
             CreatePartitionsResponse,
@@ -182,7 +182,9 @@ class Admin:
 
     def delete_topics(self, names: Sequence[str]) -> list[TopicOutcome]:
         response = self.cluster.ask_controller(
-            DeleteTopicsRequest(topic_names=tuple(names), timeout_ms=self.timeout_ms),
+            DeleteTopicsRequest(
+                topic_names=tuple(names), timeout_ms=self.cluster.broker_timeout_ms
+            ),
             DeleteTopicsResponse,
             codes=lambda answer: [topic.error_code for topic in answer.responses],
             max_version=DELETE_BY_NAME_VERSION,
@@ -244,7 +246,11 @@ class Admin:
     ) -> dict[BrokerId, tuple[DescribeLogDirsResult, ...]]:
         """Describe the log directories by broker. None means all brokers, and all partitions."""
         targets = sorted(self.cluster.refresh([]).brokers) if brokers is None else list(brokers)
-        topics = None if partitions is None else to_log_dir_topics(partitions)
+        topics = None
+        if partitions is not None:
+            topics = build_topics(
+                DescribableLogDirTopic, {each: each.partition for each in partitions}
+            )
         found = {}
         for broker in targets:
             response = self.cluster.ask(
@@ -267,19 +273,12 @@ class Admin:
         def ask(
             connection: BlockingConnection, led: list[TopicPartition]
         ) -> Iterator[tuple[TopicPartition, int | ApiError]]:
-            by_topic: dict[str, list[DeleteRecordsPartition]] = {}
-            for partition in led:
-                by_topic.setdefault(partition.topic, []).append(
-                    DeleteRecordsPartition(
-                        partition_index=partition.partition, offset=before[partition]
-                    )
-                )
             request = DeleteRecordsRequest(
-                topics=tuple(
-                    DeleteRecordsTopic(name=name, partitions=tuple(partitions))
-                    for name, partitions in by_topic.items()
+                topics=build_topics(
+                    DeleteRecordsTopic,
+                    {each: DeleteRecordsPartition(each.partition, before[each]) for each in led},
                 ),
-                timeout_ms=self.timeout_ms,
+                timeout_ms=self.cluster.broker_timeout_ms,
             )
             response = connection.exchange(
                 request, DeleteRecordsResponse, timeout_s=self.cluster.timeout_s
@@ -291,16 +290,6 @@ class Admin:
                     yield partition, error or result.low_watermark
 
         return self.cluster.ask_leaders(before, ask)
-
-    @property
-    def timeout_ms(self) -> int:
-        """Timeout for the broker. It is shorter than the client's, so that the broker's response arrives in time."""
-        return int(self.cluster.timeout_s * 900)
-
-
-def topics_to_retry(outcomes: Sequence[TopicOutcome]) -> set[str]:
-    """Return the topics that must be requested again."""
-    return topics_not_handled(outcomes) | topics_being_deleted(outcomes)
 
 
 def topics_not_handled(outcomes: Sequence[TopicOutcome]) -> set[str]:
@@ -333,16 +322,6 @@ def replace_outcomes(
     """Return `outcomes` with those of the same topics in `later` in their place."""
     by_name = {outcome.name: outcome for outcome in later}
     return [by_name.get(outcome.name, outcome) for outcome in outcomes]
-
-
-def to_log_dir_topics(partitions: Iterable[TopicPartition]) -> tuple[DescribableLogDirTopic, ...]:
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        by_topic.setdefault(topic, []).append(partition)
-    return tuple(
-        DescribableLogDirTopic(topic=topic, partitions=tuple(numbers))
-        for topic, numbers in by_topic.items()
-    )
 
 
 def to_creatable_topic(topic: NewTopic) -> CreatableTopic:

@@ -82,6 +82,11 @@ class Cluster:
         first = [f"{host}:{port}" for host, port in self.bootstrap]
         return Cluster([*known, *first], client_id=self.client_id, timeout_s=timeout_s)
 
+    @property
+    def broker_timeout_ms(self) -> int:
+        """Timeout for the broker. It is shorter than the client's, so that the broker's response arrives in time."""
+        return int(self.timeout_s * 900)
+
     # ---- connections ----------------------------------------------------------------------------------------------
 
     def connection(self, broker: BrokerId) -> BlockingConnection:

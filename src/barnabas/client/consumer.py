@@ -10,19 +10,18 @@ read_uncommitted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from msgspec import Struct
 
 from barnabas.client.blocking import BlockingConnection, Deadline, pause, wait_readable
 from barnabas.client.cluster import BACKOFF_S_MAX, Cluster
-from barnabas.client.core import error_of, raise_if
+from barnabas.client.core import build_topics, raise_if
 from barnabas.client.offsets import earliest_offsets, latest_offsets, list_offsets
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
 from barnabas.model import ZERO_ID, BrokerId, TopicPartition
 from barnabas.wire.messages.fetch import (
-    FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -230,11 +229,7 @@ class Consumer:
             except ApiError as error:
                 failure = error
                 continue
-            for partition, data in iter_requested_data(
-                response, fetch.positions, self.topic_name_lookup()
-            ):
-                if self.positions.get(partition) != fetch.positions[partition]:
-                    continue  # unassigned or repositioned since the request
+            for partition, data in self.requested_data(response, fetch):
                 try:
                     consumed += self.handle_partition(partition, data)
                 except ApiError as error:
@@ -290,33 +285,37 @@ class Consumer:
         self.in_flight.append(PendingFetch(connection, correlation_id, positions))
 
     def build_request(self, partitions: list[TopicPartition]) -> FetchRequest:
-        by_topic: dict[str, list[FetchPartition]] = {}
-        for partition in partitions:
-            by_topic.setdefault(partition.topic, []).append(
-                FetchPartition(
-                    partition=partition.partition,
-                    current_leader_epoch=self.cluster.view.partition(partition).leader_epoch,
-                    fetch_offset=self.positions[partition],
-                    partition_max_bytes=self.partition_bytes,
-                )
+        view = self.cluster.view
+        fetches = {
+            each: FetchPartition(
+                partition=each.partition,
+                current_leader_epoch=view.partition(each).leader_epoch,
+                fetch_offset=self.positions[each],
+                partition_max_bytes=self.partition_bytes,
             )
+            for each in partitions
+        }
         return FetchRequest(
             max_wait_ms=self.fetch_wait_ms,
             min_bytes=1,
             max_bytes=FETCH_BYTES,
-            topics=tuple(
-                FetchTopic(
-                    topic=name,
-                    topic_id=self.cluster.view.topic(name).id,
-                    partitions=tuple(fetches),
-                )
-                for name, fetches in by_topic.items()
+            topics=build_topics(
+                lambda name, found: FetchTopic(name, view.topic(name).id, found), fetches
             ),
         )
 
-    def topic_name_lookup(self) -> Callable[[FetchableTopicResponse], str]:
-        by_id = {topic.id: name for name, topic in self.cluster.view.topics.items()}
-        return lambda topic: topic.topic or by_id.get(topic.topic_id, "")
+    def requested_data(
+        self, response: FetchResponse, fetch: PendingFetch
+    ) -> Iterator[tuple[TopicPartition, PartitionData]]:
+        """Yield the partitions of a response that were requested, and not unassigned or repositioned since."""
+        names = {topic.id: name for name, topic in self.cluster.view.topics.items()}
+        for topic in response.responses:
+            for data in topic.partitions:
+                name = topic.topic or names.get(topic.topic_id, "")
+                partition = TopicPartition(name, data.partition_index)
+                requested = fetch.positions.get(partition)
+                if requested is not None and self.positions.get(partition) == requested:
+                    yield partition, data
 
     def handle_partition(
         self, partition: TopicPartition, data: PartitionData
@@ -324,12 +323,10 @@ class Consumer:
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and self.reset is not None:
             self.positions |= resolve_starts(self.cluster, {partition: self.reset})
             return []
-        error = error_of(data.error_code, f"{partition} at offset {self.positions[partition]}")
-        if error is not None:
-            raise error
+        raise_if(data.error_code, f"{partition} at offset {self.positions[partition]}")
         self.high_watermarks[partition] = data.high_watermark
         try:
-            found, position = decode_records(
+            found, position = decode_consumed_records(
                 partition, self.positions[partition], memoryview(data.records or b"")
             )
         except RemoteWireError as corrupt:
@@ -338,7 +335,7 @@ class Consumer:
         return found
 
 
-def decode_records(
+def decode_consumed_records(
     partition: TopicPartition, position: int, data: memoryview
 ) -> tuple[list[ConsumedRecord], int]:
     """Decode the records from `position` on. Returns them and the next position, which also skips control batches."""
@@ -355,16 +352,3 @@ def decode_records(
             ]
         position = max(position, header.next_offset)
     return found, position
-
-
-def iter_requested_data(
-    response: FetchResponse,
-    partitions: Mapping[TopicPartition, int],
-    name: Callable[[FetchableTopicResponse], str],
-) -> Iterator[tuple[TopicPartition, PartitionData]]:
-    """Yield the partitions of a response that were requested."""
-    for topic in response.responses:
-        for data in topic.partitions:
-            partition = TopicPartition(name(topic), data.partition_index)
-            if partition in partitions:
-                yield partition, data

@@ -10,11 +10,12 @@ highest version that both sides support. Responses are matched to requests by co
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeVar
 
 from barnabas import __version__
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
+from barnabas.model import TopicPartition
 from barnabas.wire.apis import api_name
 from barnabas.wire.codec import Message, decode, encode_parts
 from barnabas.wire.headers import (
@@ -24,6 +25,9 @@ from barnabas.wire.headers import (
     encode_request_header,
 )
 from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+P = TypeVar("P")
+T = TypeVar("T")
 
 FRAME_SIZE = struct.Struct(">i")
 RESPONSE_BYTES_MAX = 256 << 20
@@ -144,6 +148,16 @@ def frame_size(head: bytes | bytearray) -> int:
             f"a response of {size} bytes; the address is not a plaintext Kafka listener"
         )
     return size
+
+
+def build_topics(
+    topic: Callable[[str, tuple[P, ...]], T], partitions: Mapping[TopicPartition, P]
+) -> tuple[T, ...]:
+    """Group the partitions of a request by topic. `topic` builds the struct of one topic."""
+    by_topic: dict[str, list[P]] = {}
+    for (name, _), partition in partitions.items():
+        by_topic.setdefault(name, []).append(partition)
+    return tuple(topic(name, tuple(found)) for name, found in by_topic.items())
 
 
 def error_of(code: int, message: str | None = None) -> ApiError | None:

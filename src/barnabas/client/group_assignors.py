@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from barnabas.client.core import build_topics
 from barnabas.model import TopicPartition
 from barnabas.wire.consumer_protocol import ConsumerSubscription, TopicPartitions
 
@@ -147,7 +148,4 @@ def flatten(topics: Iterable[TopicPartitions]) -> list[TopicPartition]:
 
 
 def to_topic_partitions(partitions: Iterable[TopicPartition]) -> tuple[TopicPartitions, ...]:
-    by_topic: dict[str, list[int]] = {}
-    for topic, number in sorted(partitions):
-        by_topic.setdefault(topic, []).append(number)
-    return tuple(TopicPartitions(topic, tuple(numbers)) for topic, numbers in by_topic.items())
+    return build_topics(TopicPartitions, {each: each.partition for each in sorted(partitions)})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from barnabas.client.core import error_of, raise_if
+from barnabas.client.core import build_topics, error_of, raise_if
 from barnabas.errors import ApiError
 from barnabas.model import TopicPartition
 from barnabas.wire.messages.offset_commit import (
@@ -40,16 +40,12 @@ def offset_fetch_request(
 
     A consumer that starts at these offsets needs `require_stable`: the broker then waits for pending commits.
     """
-    topics: dict[str, list[int]] = {}
-    for topic, number in partitions or ():
-        topics.setdefault(topic, []).append(number)
-    request = OffsetFetchRequest(
-        group_id=group_id,
-        topics=None
-        if partitions is None
-        else tuple(OffsetFetchRequestTopic(name, tuple(each)) for name, each in topics.items()),
-        require_stable=require_stable,
-    )
+    topics = None
+    if partitions is not None:
+        topics = build_topics(
+            OffsetFetchRequestTopic, {each: each.partition for each in partitions}
+        )
+    request = OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=require_stable)
     return request, SINGLE_GROUP_VERSION
 
 
@@ -76,14 +72,15 @@ def offset_commit_request(
     member_id: str = "",
 ) -> OffsetCommitRequest:
     """Build an OffsetCommit. Without a member id, the broker accepts it only if the group has no members."""
-    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
-    for (topic, number), offset in sorted(offsets.items()):
-        topics.setdefault(topic, []).append(OffsetCommitRequestPartition(number, offset))
+    partitions = {
+        each: OffsetCommitRequestPartition(each.partition, offset)
+        for each, offset in sorted(offsets.items())
+    }
     return OffsetCommitRequest(
         group_id=group_id,
         generation_id_or_member_epoch=generation,
         member_id=member_id,
-        topics=tuple(OffsetCommitRequestTopic(name, tuple(each)) for name, each in topics.items()),
+        topics=build_topics(OffsetCommitRequestTopic, partitions),
     )
 
 

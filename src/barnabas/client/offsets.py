@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from barnabas.client.blocking import BlockingConnection
 from barnabas.client.cluster import Cluster
-from barnabas.client.core import error_of
+from barnabas.client.core import build_topics, error_of
 from barnabas.errors import ApiError
 from barnabas.model import TopicPartition
 from barnabas.wire.messages.list_offsets import (
@@ -54,19 +54,11 @@ def list_offsets(
     def ask(
         connection: BlockingConnection, led: list[TopicPartition]
     ) -> Iterator[tuple[TopicPartition, FoundOffset | ApiError]]:
-        by_topic: dict[str, list[ListOffsetsPartition]] = {}
-        for partition in led:
-            by_topic.setdefault(partition.topic, []).append(
-                ListOffsetsPartition(
-                    partition_index=partition.partition, timestamp=timestamps[partition]
-                )
-            )
+        partitions = {
+            each: ListOffsetsPartition(each.partition, timestamp=timestamps[each]) for each in led
+        }
         request = ListOffsetsRequest(
-            isolation_level=int(committed),
-            topics=tuple(
-                ListOffsetsTopic(name=name, partitions=tuple(partitions))
-                for name, partitions in by_topic.items()
-            ),
+            isolation_level=int(committed), topics=build_topics(ListOffsetsTopic, partitions)
         )
         response = connection.exchange(request, ListOffsetsResponse, timeout_s=cluster.timeout_s)
         for topic in response.topics:

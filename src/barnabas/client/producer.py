@@ -22,7 +22,7 @@ from msgspec import Struct, field
 
 from barnabas.client.blocking import BlockingConnection, Deadline, now_ms
 from barnabas.client.cluster import Cluster
-from barnabas.client.core import error_of, raise_if
+from barnabas.client.core import build_topics, error_of, raise_if
 from barnabas.client.partitioner import StickyPartitioner, partition_of_key
 from barnabas.client.view import TopicView
 from barnabas.errors import ApiError, ConfigError, ErrorCode
@@ -229,16 +229,15 @@ class Producer:
     def produce(
         self, connection: BlockingConnection, batches: dict[TopicPartition, bytes]
     ) -> Iterator[tuple[TopicPartition, int | ApiError]]:
-        by_topic: dict[str, list[PartitionProduceData]] = {}
-        for partition, batch in batches.items():
-            data = PartitionProduceData(index=partition.partition, records=batch)
-            by_topic.setdefault(partition.topic, []).append(data)
         request = ProduceRequest(
             acks=self.acks,
-            timeout_ms=int(self.cluster.timeout_s * 900),
-            topic_data=tuple(
-                TopicProduceData(name=name, partition_data=tuple(partitions))
-                for name, partitions in by_topic.items()
+            timeout_ms=self.cluster.broker_timeout_ms,
+            topic_data=build_topics(
+                TopicProduceData,
+                {
+                    each: PartitionProduceData(each.partition, data)
+                    for each, data in batches.items()
+                },
             ),
         )
         timeout_s = self.cluster.timeout_s

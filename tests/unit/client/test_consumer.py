@@ -11,7 +11,7 @@ from barnabas.client.consumer import (
     FromOffset,
     FromTime,
     Start,
-    decode_records,
+    decode_consumed_records,
     resolve_starts,
 )
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
@@ -70,24 +70,24 @@ def fetch(request: FetchRequest) -> FetchResponse:
 
 
 def test_read_skips_earlier_records_and_partial_batch() -> None:
-    found, position = decode_records(ORDERS, 12, memoryview(LOG[:-1]))
+    found, position = decode_consumed_records(ORDERS, 12, memoryview(LOG[:-1]))
     assert [record.offset for record in found] == [12, 13, 14]
     assert position == 15
-    found, position = decode_records(ORDERS, 15, memoryview(LOG))
+    found, position = decode_consumed_records(ORDERS, 15, memoryview(LOG))
     assert [record.value for record in found] == [b"15", b"16", b"17", b"18", b"19"]
     assert position == 20
 
 
 def test_control_batch_advances_position_without_records() -> None:
     marker = build_batch([Record(7, 0, b"\0\0\0\1", b"")], base_offset=7, is_control=True)
-    assert decode_records(ORDERS, 7, memoryview(marker)) == ([], 8)
+    assert decode_consumed_records(ORDERS, 7, memoryview(marker)) == ([], 8)
 
 
 def test_corrupt_batch_is_rejected() -> None:
     damaged = bytearray(LOG)
     damaged[70] ^= 1
     with pytest.raises(RemoteWireError, match="corrupt"):
-        decode_records(ORDERS, 10, memoryview(damaged))
+        decode_consumed_records(ORDERS, 10, memoryview(damaged))
 
 
 @pytest.mark.parametrize(
