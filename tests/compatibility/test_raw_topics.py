@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 
 from barnabas import LocalCluster
+from barnabas.config.setting import Kind
 from barnabas.errors import ErrorCode
 from barnabas.model import ZERO_ID
 from barnabas.wire.apis import APIS
@@ -26,7 +27,6 @@ from barnabas.wire.messages.delete_topics import (
 from barnabas.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from barnabas.wire.messages.describe_configs import (
     ConfigSource,
-    ConfigType,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
@@ -317,7 +317,7 @@ def test_topic_config_reports_source_and_synonyms(raw: Raw) -> None:
     found = by_name(describe(raw, ResourceType.TOPIC, name))
     segment = found["segment.bytes"]
     assert (segment.value, segment.config_source) == ("5000", ConfigSource.TOPIC_CONFIG)
-    assert segment.config_type == ConfigType.INT
+    assert segment.config_type == Kind.INT
     assert segment.documentation
     assert not (segment.read_only or segment.is_sensitive)
     assert [(s.name, s.value, s.source) for s in segment.synonyms] == [
@@ -325,7 +325,7 @@ def test_topic_config_reports_source_and_synonyms(raw: Raw) -> None:
         ("log.segment.bytes", "1073741824", ConfigSource.DEFAULT_CONFIG),
     ]
     assert found["max.message.bytes"].value == "1048588"
-    assert found["cleanup.policy"].config_type == ConfigType.LIST
+    assert found["cleanup.policy"].config_type == Kind.LIST
     assert len(found) > 25
 
 

@@ -139,14 +139,11 @@ class BlockingConnection:
         try:
             size = frame_size(self.read_exactly(4, deadline))
             return self.protocol.response(memoryview(self.read_exactly(size, deadline)))
-        except RemoteWireError as error:
-            self.close()
-            raise ApiError(ErrorCode.NETWORK_EXCEPTION, f"{self.address}: {error}") from None
         except TimeoutError:
             self.close()
             why = f"{self.address} did not answer in time"
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, why) from None
-        except OSError as error:
+        except (OSError, RemoteWireError) as error:
             self.close()
             raise network_error(self.address, error) from None
 

@@ -98,11 +98,14 @@ class Cluster:
     def connect(self, host: str, port: int) -> BlockingConnection:
         connection = self.connections.get((host, port))
         if connection is None or not connection.is_open:
-            connection = BlockingConnection.open(
-                host, port, client_id=self.client_id, timeout_s=self.connect_timeout_s
-            )
-            self.connections[host, port] = connection
+            connection = self.connections[host, port] = self.open_connection(host, port)
         return connection
+
+    def open_connection(self, host: str, port: int) -> BlockingConnection:
+        """Open a connection that the caller must close."""
+        return BlockingConnection.open(
+            host, port, client_id=self.client_id, timeout_s=self.connect_timeout_s
+        )
 
     def any_connection(self, avoid: Container[str] = ()) -> BlockingConnection:
         """Return an open connection, or connect to the first reachable broker: known brokers, then bootstrap servers.

@@ -114,10 +114,7 @@ class BrokerConnection:
         """
         if not self.waiting or self.is_receiving:
             return
-        waiting, self.waiting = self.waiting, {}
-        for future in waiting.values():
-            if not future.done():
-                future.set_exception(ExchangeInterrupted(reason))
+        self.fail_waiting(ExchangeInterrupted, reason)
         self.close(reason)
 
     def close(self, reason: str = "closed") -> None:
@@ -177,10 +174,13 @@ class BrokerConnection:
 
     def closed(self, reason: str) -> None:
         self.reason = reason
+        self.fail_waiting(ConnectionError, reason)
+
+    def fail_waiting(self, error: type[Exception], reason: str) -> None:
         waiting, self.waiting = self.waiting, {}
         for future in waiting.values():
             if not future.done():
-                future.set_exception(ConnectionError(reason))
+                future.set_exception(error(reason))
                 future.exception()  # marks it as retrieved: its waiter may be cancelled
 
 

@@ -238,9 +238,11 @@ class GroupConsumer:
             self.apply_assignment(self.new_assignment)
         match self.member.state:
             case MemberState.UNJOINED:
-                self.revoke_before_join()
-                owned = self.consumer.positions if self.is_cooperative else ()
-                self.send_to_coordinator(self.member.join(owned), JoinGroupResponse)
+                if not self.is_cooperative:
+                    self.revoke(list(self.consumer.positions))
+                self.send_to_coordinator(
+                    self.member.join(self.consumer.positions), JoinGroupResponse
+                )
             case MemberState.JOINED:
                 if self.member.is_leader:
                     self.assigned_counts = self.partition_counts(self.member.group_topics)
@@ -324,10 +326,6 @@ class GroupConsumer:
             count = len(self.cluster.topic(partition.topic).partitions)
             self.initial_counts[partition.topic] = count
         return self.start if partition.partition < count else Beginning()
-
-    def revoke_before_join(self) -> None:
-        if not self.is_cooperative:
-            self.revoke(list(self.consumer.positions))
 
     def revoke(self, partitions: Collection[TopicPartition]) -> None:
         if not partitions:

@@ -95,13 +95,8 @@ class CoordinatorLink:
 
     def connect(self) -> BlockingConnection:
         if self.connection is None or not self.connection.is_open:
-            host, port = find_coordinator(self.cluster, self.group_id)
-            self.connection = BlockingConnection.open(
-                host,
-                port,
-                client_id=self.cluster.client_id,
-                timeout_s=self.cluster.connect_timeout_s,
-            )
+            address = find_coordinator(self.cluster, self.group_id)
+            self.connection = self.cluster.open_connection(*address)
         return self.connection
 
     def send(self, request: Message, response: type[Message], *, response_timeout_s: float) -> None:

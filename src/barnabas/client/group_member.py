@@ -88,7 +88,7 @@ class GroupMembership:
 
     # ---- join -----------------------------------------------------------------------------------------------------
 
-    def join(self, owned: Iterable[TopicPartition], reason: str = "") -> JoinGroupRequest:
+    def join(self, owned: Iterable[TopicPartition]) -> JoinGroupRequest:
         self.has_lost_partitions = False
         subscription = encode_subscription(
             ConsumerSubscription(
@@ -106,7 +106,6 @@ class GroupMembership:
             protocols=tuple(
                 JoinGroupRequestProtocol(name, subscription) for name in self.assignors
             ),
-            reason=reason or None,
         )
 
     def on_join(self, response: JoinGroupResponse) -> None:

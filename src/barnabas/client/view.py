@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from barnabas.client.core import error_of
 from barnabas.errors import ApiError, ErrorCode
@@ -87,13 +88,7 @@ class ClusterView(Struct, frozen=True, kw_only=True):
         """Return `newer` with the topics of this view that `newer` does not cover."""
         covered = newer.topics.keys() | newer.errors.keys()
         kept = {name: topic for name, topic in self.topics.items() if name not in covered}
-        return ClusterView(
-            cluster_id=newer.cluster_id,
-            controller=newer.controller,
-            brokers=newer.brokers,
-            topics={**kept, **newer.topics},
-            errors=newer.errors,
-        )
+        return replace(newer, topics={**kept, **newer.topics})
 
 
 def parse_metadata(response: MetadataResponse) -> ClusterView:

@@ -122,6 +122,7 @@ class Api(NamedTuple):
     versions: range
     flexible_since: int
     """The first version with compact sizes and tagged fields."""
+    is_served: bool = True
 
     @property
     def name(self) -> str:
@@ -148,7 +149,7 @@ def message_class(module: str, name: str) -> type[Message]:
     return found
 
 
-APIS: dict[int, Api] = {
+KNOWN_APIS: dict[int, Api] = {
     api.key: api
     for api in (
         Api(ApiKey.PRODUCE, range(12), 9),
@@ -182,23 +183,16 @@ APIS: dict[int, Api] = {
         Api(ApiKey.OFFSET_DELETE, range(1), 1),
         Api(ApiKey.ALTER_PARTITION, range(4), 0),
         Api(ApiKey.DESCRIBE_CLUSTER, range(2), 0),
+        Api(ApiKey.ALTER_CONFIGS, range(3), 2, is_served=False),
+        Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, range(2), 1, is_served=False),
+        Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, range(1), 0, is_served=False),
+        Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, range(1), 0, is_served=False),
     )
 }
-"""The APIs that a broker serves. ApiVersions advertises them, so each must have a handler."""
-
-UNSERVED_APIS: dict[int, Api] = {
-    api.key: api
-    for api in (
-        Api(ApiKey.ALTER_CONFIGS, range(3), 2),
-        Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, range(2), 1),
-        Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, range(1), 0),
-        Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, range(1), 0),
-    )
-}
-"""APIs with messages but without a handler."""
-
-KNOWN_APIS: dict[int, Api] = APIS | UNSERVED_APIS
 """Every API whose messages can be encoded and decoded."""
+
+APIS: dict[int, Api] = {key: api for key, api in KNOWN_APIS.items() if api.is_served}
+"""The APIs that a broker serves. ApiVersions advertises them, so each must have a handler."""
 
 
 class ApiMessage(Struct, frozen=True, kw_only=True):
@@ -210,7 +204,8 @@ class ApiMessage(Struct, frozen=True, kw_only=True):
 
     def __init_subclass__(cls) -> None:
         module = cls.__module__.rpartition(".")[2]
-        cls.API_KEY, cls.VERSIONS, cls.FLEXIBLE_SINCE = KNOWN_APIS[ApiKey[module.upper()]]
+        api = KNOWN_APIS[ApiKey[module.upper()]]
+        cls.API_KEY, cls.VERSIONS, cls.FLEXIBLE_SINCE = api.key, api.versions, api.flexible_since
 
 
 API_NAMES: dict[int, str] = {

@@ -192,7 +192,7 @@ def count_elements(value: Any, limit: int) -> int:
     fields = (
         value
         if isinstance(value, tuple)
-        else map(value.__getattribute__, struct_field_names(value))
+        else map(value.__getattribute__, getattr(value, "__struct_fields__", ()))
     )
     count = 0
     for field in fields:
@@ -206,10 +206,6 @@ def count_elements(value: Any, limit: int) -> int:
                     if count > limit:
                         return count
     return count
-
-
-def struct_field_names(value: Any) -> tuple[str, ...]:
-    return getattr(value, "__struct_fields__", ())
 
 
 def decode(cls: type[M], version: int, data: memoryview | bytes, at: int = 0) -> M:

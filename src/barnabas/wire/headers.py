@@ -25,18 +25,13 @@ FIXED_AND_SIZE = struct.Struct(">hhih")
 SIZE = struct.Struct(">h")
 CORRELATION = struct.Struct(">i")
 
-FLEXIBLE_REQUESTS = frozenset(
-    (int(api.key), version)
-    for api in KNOWN_APIS.values()
-    for version in api.versions
-    if version >= api.flexible_since
-)
 KNOWN_REQUESTS = frozenset(
     (int(api.key), version) for api in KNOWN_APIS.values() for version in api.versions
 )
-SERVED_REQUESTS = frozenset(
-    (int(api.key), version) for api in APIS.values() for version in api.versions
+FLEXIBLE_REQUESTS = frozenset(
+    (key, version) for key, version in KNOWN_REQUESTS if version >= KNOWN_APIS[key].flexible_since
 )
+SERVED_REQUESTS = frozenset((key, version) for key, version in KNOWN_REQUESTS if key in APIS)
 
 
 class RequestHeader(NamedTuple):

@@ -21,7 +21,6 @@ from barnabas.wire.messages.control_plane import (
     EPOCH_DURING_DELETE,
     UNKNOWN_BROKER_EPOCH,
     LeaderRecoveryState,
-    UpdateType,
 )
 from barnabas.wire.messages.elect_leaders import (
     ElectionType,
@@ -85,10 +84,10 @@ NEW_SHAPES = [
         ),
         range(6, 8),
     ),
-    (replace(LEADER_AND_ISR, type=UpdateType.FULL), range(5, 8)),
+    (replace(LEADER_AND_ISR, type=2), range(5, 8)),
     (replace(LEADER_AND_ISR, is_kraft_controller=True), range(7, 8)),
     (replace(UPDATE_METADATA, topic_states=(UpdateMetadataTopicState("t"),)), range(5, 9)),
-    (replace(UPDATE_METADATA, type=UpdateType.FULL), range(8, 9)),
+    (replace(UPDATE_METADATA, type=2), range(8, 9)),
     (replace(UPDATE_METADATA, is_kraft_controller=True), range(8, 9)),
     (
         replace(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest, MetadataResponse
 
 from barnabas.errors import LocalWireError, RemoteWireError
-from barnabas.wire.apis import APIS, UNSERVED_APIS
+from barnabas.wire.apis import APIS, KNOWN_APIS
 from barnabas.wire.headers import (
     RequestHeader,
     decode_request_header,
@@ -19,7 +19,12 @@ from barnabas.wire.headers import (
 )
 
 KNOWN = [(api.key, version) for api in APIS.values() for version in api.versions]
-UNSERVED = [(api.key, version) for api in UNSERVED_APIS.values() for version in api.versions]
+UNSERVED = [
+    (api.key, version)
+    for api in KNOWN_APIS.values()
+    if not api.is_served
+    for version in api.versions
+]
 
 
 @given(

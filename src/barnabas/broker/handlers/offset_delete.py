@@ -10,12 +10,11 @@ from barnabas.groups.group import Group, GroupState
 from barnabas.model import TopicPartition
 from barnabas.wire.consumer_protocol import PROTOCOL_TYPE
 from barnabas.wire.headers import RequestHeader
-from barnabas.wire.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
-    OffsetDeleteResponsePartition,
-    OffsetDeleteResponseTopic,
+from barnabas.wire.messages.offset_commit import (
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
 )
+from barnabas.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 
 Codes = dict[TopicPartition, ErrorCode]
 
@@ -36,10 +35,10 @@ def build_offset_delete_response(
 ) -> OffsetDeleteResponse:
     return OffsetDeleteResponse(
         topics=tuple(
-            OffsetDeleteResponseTopic(
+            OffsetCommitResponseTopic(
                 name,
                 tuple(
-                    OffsetDeleteResponsePartition(index, codes[TopicPartition(name, index)])
+                    OffsetCommitResponsePartition(index, codes[TopicPartition(name, index)])
                     for (index,) in partitions
                 ),
             )

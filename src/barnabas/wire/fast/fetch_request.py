@@ -68,27 +68,17 @@ class FetchShape(NamedTuple):
 
 @cache
 def fetch_shape(version: int) -> FetchShape:
-    before: tuple[int, ...] = ()
-    after: tuple[int, ...] = ()
-    if version >= 15:
-        letters, before = ">iiibii", (-1,)
-    elif version >= 7:
-        letters = ">iiiibii"
-    elif version >= 4:
-        letters, after = ">iiiib", (0, -1)
-    elif version >= 3:
-        letters, after = ">iiii", (0, 0, -1)
-    else:
-        letters, after = ">iii", (0x7FFF_FFFF, 0, 0, -1)
+    layout = build_struct_layout(FetchRequest, version, flexible=True)
+    head = [field.codec.letter for field in layout.plain if field.name in FETCH_HEAD_FIELDS]
+    first, *others = FETCH_HEAD_FIELDS
     row, partitions = partition_rows(version)
-    tagged = build_struct_layout(FetchRequest, version, flexible=True).tagged
     return FetchShape(
-        struct.Struct(letters),
-        before,
-        after,
-        struct.Struct(row),
-        partitions,
-        make_tags_reader(tagged),
+        head=struct.Struct(">" + "".join(head)),
+        before=tuple(layout.absent[name] for name in (first,) if name in layout.absent),
+        after=tuple(layout.absent[name] for name in others if name in layout.absent),
+        row=struct.Struct(row),
+        partitions=partitions,
+        read_tags=make_tags_reader(layout.tagged),
     )
 
 

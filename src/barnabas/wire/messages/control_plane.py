@@ -13,18 +13,6 @@ EPOCH_DURING_DELETE = -2
 """The leader epoch of such a partition. It is greater than any other epoch."""
 
 
-class UpdateType(IntEnum):
-    """INCREMENTAL: a request has only changes. FULL: it has everything, and anything that it does not name is removed.
-
-    A controller in ZooKeeper mode sends UNKNOWN, which means INCREMENTAL. The others come from a KRaft controller
-    during a migration.
-    """
-
-    UNKNOWN = 0
-    INCREMENTAL = 1
-    FULL = 2
-
-
 class LeaderRecoveryState(IntEnum):
     """RECOVERING after an unclean election, until the new leader reports that it has recovered."""
 

@@ -30,19 +30,6 @@ class ConfigSource(IntEnum):
     CLIENT_METRICS_CONFIG = 7
 
 
-class ConfigType(IntEnum):
-    UNKNOWN = 0
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    SHORT = 4
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
-    CLASS = 8
-    PASSWORD = 9
-
-
 class DescribeConfigsResource(NamedTuple):
     """`configuration_keys=None` requests all settings."""
 

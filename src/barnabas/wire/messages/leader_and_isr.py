@@ -50,6 +50,7 @@ class LeaderAndIsrRequest(ApiMessage, frozen=True, kw_only=True):
     controller_epoch: Int32
     broker_epoch: Annotated[Int64, Since(2)] = UNKNOWN_BROKER_EPOCH
     type: Annotated[Int8, Since(5), Essential] = 0
+    """0 from a controller in ZooKeeper mode. A KRaft controller sends 1 (incremental) or 2 (full) in a migration."""
     ungrouped_partition_states: Annotated[
         tuple[LeaderAndIsrPartitionState, ...], Until(1), Essential
     ] = ()

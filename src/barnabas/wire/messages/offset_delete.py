@@ -1,4 +1,4 @@
-"""OffsetDelete: deletes committed offsets of a consumer group."""
+"""OffsetDelete: deletes committed offsets of a consumer group. The topics of its response are those of OffsetCommit."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from barnabas.wire.apis import ApiMessage
 from barnabas.wire.codec import Int16, Int32
+from barnabas.wire.messages.offset_commit import OffsetCommitResponseTopic
 
 
 class OffsetDeleteRequestPartition(NamedTuple):
@@ -24,17 +25,7 @@ class OffsetDeleteRequest(ApiMessage, frozen=True, kw_only=True):
     topics: tuple[OffsetDeleteRequestTopic, ...]
 
 
-class OffsetDeleteResponsePartition(NamedTuple):
-    partition_index: Int32
-    error_code: Int16 = 0
-
-
-class OffsetDeleteResponseTopic(NamedTuple):
-    name: str
-    partitions: tuple[OffsetDeleteResponsePartition, ...]
-
-
 class OffsetDeleteResponse(ApiMessage, frozen=True, kw_only=True):
     error_code: Int16 = 0
     throttle_time_ms: Int32 = 0
-    topics: tuple[OffsetDeleteResponseTopic, ...] = ()
+    topics: tuple[OffsetCommitResponseTopic, ...] = ()

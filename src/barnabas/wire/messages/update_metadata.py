@@ -52,6 +52,7 @@ class UpdateMetadataRequest(ApiMessage, frozen=True, kw_only=True):
     controller_id: Int32
     is_kraft_controller: Annotated[Bool, Since(8), Essential] = False
     type: Annotated[Int8, Since(8), Tag(0), Essential] = 0
+    """As in LeaderAndIsr."""
     controller_epoch: Int32
     broker_epoch: Annotated[Int64, Since(5)] = UNKNOWN_BROKER_EPOCH
     ungrouped_partition_states: Annotated[
