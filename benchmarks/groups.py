@@ -26,7 +26,7 @@ from barnabas.client.core import raise_if
 from barnabas.client.group_admin import GroupAdmin
 from barnabas.client.group_consumer import GroupConsumer
 from barnabas.client.group_coordinator import find_coordinator
-from barnabas.client.group_offsets import offset_commit_request, parse_commit_errors
+from barnabas.client.group_offsets import offset_commit_request, raise_commit_error
 from barnabas.model import TopicPartition
 from barnabas.wire.consumer_protocol import PROTOCOL_TYPE
 from barnabas.wire.messages.join_group import (
@@ -257,8 +257,7 @@ def join_and_commit(connection: BlockingConnection, group_id: str) -> None:
     request = offset_commit_request(
         group_id, offsets_of(PARTITIONS), generation=joined.generation_id, member_id=member_id
     )
-    for error in parse_commit_errors(connection.exchange(request, OffsetCommitResponse)).values():
-        raise error
+    raise_commit_error(connection.exchange(request, OffsetCommitResponse))
 
 
 def join_request(group_id: str, member_id: str) -> JoinGroupRequest:
@@ -305,8 +304,7 @@ class CommitDriver:
         self.connection = BlockingConnection.open(*broker.address, client_id="benchmark")
         request = offset_commit_request(group_id, offsets_of(partitions))
         response = self.connection.exchange(request, OffsetCommitResponse)
-        for error in parse_commit_errors(response).values():
-            raise error
+        raise_commit_error(response)
         self.frame = self.connection.protocol.request(request, OffsetCommitResponse).data
         self.socket = use_kernel_timeouts(self.connection.stream)
         self.socket.sendall(self.frame)

@@ -16,7 +16,6 @@ from barnabas.client.core import (
     API_VERSIONS_REQUEST,
     ClientProtocol,
     DecodedResponse,
-    EncodedRequest,
     frame_size,
     raise_if,
 )
@@ -114,7 +113,7 @@ class BlockingConnection:
         timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> int:
         """Send a request. Returns its correlation id, for `receive`."""
-        encoded: EncodedRequest = self.protocol.request(request, response, max_version=max_version)
+        encoded = self.protocol.request(request, response, max_version=max_version)
         try:
             self.stream.settimeout(timeout_s)
             self.stream.sendall(encoded.data)

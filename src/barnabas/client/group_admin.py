@@ -10,11 +10,13 @@ from barnabas.client.core import error_of, raise_if
 from barnabas.client.group_assignors import flatten
 from barnabas.client.group_coordinator import ask_coordinator, find_coordinator
 from barnabas.client.group_offsets import (
+    SINGLE_GROUP_VERSION,
     GroupOffset,
+    commit_codes,
     offset_commit_request,
     offset_fetch_request,
-    parse_commit_errors,
     parse_committed_offsets,
+    raise_commit_error,
 )
 from barnabas.errors import ApiError, RemoteWireError
 from barnabas.model import TopicPartition
@@ -126,14 +128,13 @@ class GroupAdmin:
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, GroupOffset]:
         """Return the committed offsets of these partitions, or of all. Partitions without an offset are left out."""
-        request, max_version = offset_fetch_request(group_id, partitions, require_stable=False)
         response = ask_coordinator(
             self.cluster,
             group_id,
-            request,
+            offset_fetch_request(group_id, partitions, require_stable=False),
             OffsetFetchResponse,
             codes=lambda answer: [answer.error_code],
-            max_version=max_version,
+            max_version=SINGLE_GROUP_VERSION,
         )
         return parse_committed_offsets(response, group_id)
 
@@ -144,12 +145,9 @@ class GroupAdmin:
             group_id,
             offset_commit_request(group_id, offsets),
             OffsetCommitResponse,
-            codes=lambda answer: [
-                partition.error_code for topic in answer.topics for partition in topic.partitions
-            ],
+            codes=commit_codes,
         )
-        for error in parse_commit_errors(response).values():
-            raise error
+        raise_commit_error(response)
 
 
 def member_view(member: DescribedGroupMember, protocol_type: str) -> MemberView:

@@ -39,10 +39,12 @@ from barnabas.client.group_assignors import COOPERATIVE_STICKY, RANGE
 from barnabas.client.group_coordinator import CoordinatorLink, ask_coordinator
 from barnabas.client.group_member import GroupMembership, MemberState
 from barnabas.client.group_offsets import (
+    SINGLE_GROUP_VERSION,
+    commit_codes,
     offset_commit_request,
     offset_fetch_request,
-    parse_commit_errors,
     parse_committed_offsets,
+    raise_commit_error,
 )
 from barnabas.client.offsets import earliest_offsets, latest_offsets
 from barnabas.errors import ApiError, ErrorCode
@@ -361,10 +363,10 @@ class GroupConsumer:
         """Return the committed offsets of those partitions that have one."""
         if not partitions:
             return {}
-        request, max_version = offset_fetch_request(
-            self.member.group_id, partitions, require_stable=True
+        request = offset_fetch_request(self.member.group_id, partitions, require_stable=True)
+        response = self.link.exchange(
+            request, OffsetFetchResponse, max_version=SINGLE_GROUP_VERSION
         )
-        response = self.link.exchange(request, OffsetFetchResponse, max_version=max_version)
         found = parse_committed_offsets(response, self.member.group_id)
         return {partition: offset.offset for partition, offset in found.items()}
 
@@ -377,8 +379,7 @@ class GroupConsumer:
             why = f"group {self.member.group_id} is rebalancing; commit after the rebalance"
             raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, why)
         response = self.link.exchange(self.commit_request(wanted), OffsetCommitResponse)
-        for error in parse_commit_errors(response).values():
-            raise error
+        raise_commit_error(response)
         for partition, offset in wanted.items():
             if self.to_commit.get(partition) == offset:
                 del self.to_commit[partition]
@@ -432,9 +433,7 @@ class GroupConsumer:
                     self.member.group_id,
                     self.commit_request(self.to_commit),
                     OffsetCommitResponse,
-                    codes=lambda answer: [
-                        error.code for error in parse_commit_errors(answer).values()
-                    ],
+                    codes=commit_codes,
                 )
         with suppress(ApiError):
             ask_coordinator(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from barnabas.client.core import build_topics, error_of, raise_if
-from barnabas.errors import ApiError
+from barnabas.client.core import build_topics, raise_if
 from barnabas.model import TopicPartition
 from barnabas.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -35,8 +34,8 @@ class GroupOffset(NamedTuple):
 
 def offset_fetch_request(
     group_id: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
-) -> tuple[OffsetFetchRequest, int]:
-    """Return the request and its maximum version. `partitions=None` requests all partitions with an offset.
+) -> OffsetFetchRequest:
+    """Build an OffsetFetch of at most SINGLE_GROUP_VERSION. `partitions=None` requests all partitions with an offset.
 
     A consumer that starts at these offsets needs `require_stable`: the broker then waits for pending commits.
     """
@@ -45,8 +44,7 @@ def offset_fetch_request(
         topics = build_topics(
             OffsetFetchRequestTopic, {each: each.partition for each in partitions}
         )
-    request = OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=require_stable)
-    return request, SINGLE_GROUP_VERSION
+    return OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=require_stable)
 
 
 def parse_committed_offsets(
@@ -84,13 +82,12 @@ def offset_commit_request(
     )
 
 
-def parse_commit_errors(response: OffsetCommitResponse) -> dict[TopicPartition, ApiError]:
-    """Return the errors by partition; empty if all commits succeeded."""
-    found = {}
+def commit_codes(response: OffsetCommitResponse) -> list[int]:
+    return [partition.error_code for topic in response.topics for partition in topic.partitions]
+
+
+def raise_commit_error(response: OffsetCommitResponse) -> None:
+    """Raise ApiError for the first partition whose commit failed."""
     for topic in response.topics:
         for number, code in topic.partitions:
-            partition = TopicPartition(topic.name, number)
-            error = error_of(code, f"offset of {partition}")
-            if error is not None:
-                found[partition] = error
-    return found
+            raise_if(code, f"offset of {TopicPartition(topic.name, number)}")

@@ -182,7 +182,9 @@ class Producer:
             self.sticky.switch(topic, available_partitions(self.cluster.topic(topic)))
         queues = {partition: list(buffer.batches) for partition, buffer in buffers.items()}
         while queues:
-            self.send_round({partition: queue.pop(0) for partition, queue in queues.items()})
+            self.send_batches(
+                {partition: self.pending_batch(queue.pop(0)) for partition, queue in queues.items()}
+            )
             queues = {partition: queue for partition, queue in queues.items() if queue}
 
     def refresh_metadata(self, topics: list[str]) -> None:
@@ -191,16 +193,9 @@ class Producer:
         with suppress(ApiError):
             self.cluster.refresh(topics)
 
-    def send_round(self, batches: dict[TopicPartition, list[Record]]) -> None:
-        """Send one batch to each partition."""
-        self.send_batches(
-            {
-                partition: PendingBatch(
-                    len(records), partial(build_batch, records, compression=self.compression)
-                )
-                for partition, records in batches.items()
-            }
-        )
+    def pending_batch(self, records: list[Record]) -> PendingBatch:
+        build = partial(build_batch, records, compression=self.compression)
+        return PendingBatch(len(records), build)
 
     def send_batches(self, batches: Mapping[TopicPartition, PendingBatch]) -> None:
         """Send one batch to each partition, with retries. A retry sends the same bytes with the same sequence."""

@@ -1,4 +1,4 @@
-"""DeleteTopics: deletes topics by name or, from version 6 on, by id."""
+"""DeleteTopics: deletes topics by name and, from version 6 on, also by id."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ class DeleteTopicState(NamedTuple):
 
 
 class DeleteTopicsRequest(ApiMessage, frozen=True, kw_only=True):
-    """Topics have names up to version 5, and names or ids from version 6 on."""
-
     topics: Annotated[tuple[DeleteTopicState, ...], Since(6), Essential] = ()
     topic_names: Annotated[tuple[str, ...], Until(5)] = ()
     timeout_ms: Int32

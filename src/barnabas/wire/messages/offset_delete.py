@@ -1,4 +1,4 @@
-"""OffsetDelete: deletes committed offsets of a consumer group. The topics of its response are those of OffsetCommit."""
+"""OffsetDelete: deletes committed offsets of a consumer group. Its response has the topics of OffsetCommit."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ class OffsetDeleteRequestTopic(NamedTuple):
 
 
 class OffsetDeleteRequest(ApiMessage, frozen=True, kw_only=True):
-    """The only version is not flexible."""
-
     group_id: str
     topics: tuple[OffsetDeleteRequestTopic, ...]
 
