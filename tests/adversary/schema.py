@@ -45,11 +45,11 @@ def field_of(owner: str, name: str, hint: Any, version: int) -> Field | None:
             hint, *marks = get_args(hint)
             for mark in marks:
                 match mark:
-                    case Since(number):
+                    case Since(number=number):
                         since = number
-                    case Until(number):
+                    case Until(number=number):
                         until = number
-                    case NullableSince(number):
+                    case NullableSince(number=number):
                         nullable_since = number
                     case Fixed():
                         letter = mark.letter

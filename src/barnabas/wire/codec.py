@@ -75,8 +75,6 @@ class FieldMark:
     It must not be a tuple: `Annotated` merges annotations that compare equal, and would return Until(3) for Since(3).
     """
 
-    __match_args__ = ("number",)
-
     def __init__(self, number: int) -> None:
         self.number = number
 
@@ -249,11 +247,8 @@ def build_codec(hint: Any, version: int, flexible: bool, nullable: bool = False)
         return TypeCodec(read_uuid, write_uuid, 16)
     if get_origin(hint) is tuple:
         return array_codec(build_codec(get_args(hint)[0], version, flexible), flexible, nullable)
-    return (
-        nullable_struct_codec(compile_struct(hint, version, flexible))
-        if nullable
-        else compile_struct(hint, version, flexible)
-    )
+    codec = compile_struct(hint, version, flexible)
+    return nullable_struct_codec(codec) if nullable else codec
 
 
 # ---- codec of a struct ----------------------------------------------------------------------------------------
@@ -291,23 +286,11 @@ def build_struct_layout(cls: type[Any], version: int, flexible: bool) -> StructL
     hints = get_type_hints(cls, include_extras=True)
     for name, default in field_defaults(cls):
         hint = hints[name]
-        marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
-        since, until, nullable_since, tag = 0, version, 0, None
-        for mark in marks:
-            match mark:
-                case Since(number):
-                    since = number
-                case Until(number):
-                    until = number
-                case NullableSince(number):
-                    nullable_since = number
-                case Tag(number):
-                    tag = number
-                case _:
-                    pass
-        if since <= version <= until:
-            base = get_args(hint)[0] if get_origin(hint) is Annotated else hint
-            nullable = type(None) in get_args(base) and version >= nullable_since
+        base, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        numbers = {type(mark): mark.number for mark in marks if isinstance(mark, FieldMark)}
+        if numbers.get(Since, 0) <= version <= numbers.get(Until, version):
+            nullable = type(None) in get_args(base) and version >= numbers.get(NullableSince, 0)
+            tag = numbers.get(Tag)
             field = Field(name, build_codec(hint, version, flexible, nullable), tag, default)
             (layout.plain if tag is None else layout.tagged).append(field)
         else:
