@@ -8,7 +8,7 @@
     topics: Annotated[tuple[Topic, ...], Since(6), Essential]   an error, if set, in a version without this field
 
 From FLEXIBLE_SINCE on, sizes and counts are varints of n + 1, and every struct ends with tagged fields. Unknown tags
-are skipped. A message is a frozen msgspec Struct with keyword arguments. The structs inside it are NamedTuples.
+are skipped. A message is an ApiMessage (apis.py) with keyword arguments. The structs inside it are NamedTuples.
 
 Invariants:
 
