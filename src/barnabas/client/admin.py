@@ -212,24 +212,16 @@ class Admin:
     # ---- configs --------------------------------------------------------------------------------------------------
 
     def describe_topic_configs(self, names: Sequence[str]) -> dict[str, list[ConfigEntry]]:
-        resources = [
-            DescribeConfigsResource(resource_type=ResourceType.TOPIC, resource_name=name)
-            for name in names
-        ]
-        return parse_describe_configs(
-            self.cluster.ask_any(
-                DescribeConfigsRequest(resources=tuple(resources)), DescribeConfigsResponse
-            )
+        request = DescribeConfigsRequest(
+            resources=tuple(DescribeConfigsResource(ResourceType.TOPIC, name) for name in names)
         )
+        return parse_describe_configs(self.cluster.ask_any(request, DescribeConfigsResponse))
 
     def describe_broker_configs(self, broker: BrokerId) -> list[ConfigEntry]:
         """Ask the broker itself: a broker knows only its own configs."""
-        resource = DescribeConfigsResource(
-            resource_type=ResourceType.BROKER, resource_name=str(broker)
-        )
-        response = self.cluster.ask(
-            broker, DescribeConfigsRequest(resources=(resource,)), DescribeConfigsResponse
-        )
+        resource = DescribeConfigsResource(ResourceType.BROKER, str(broker))
+        request = DescribeConfigsRequest(resources=(resource,))
+        response = self.cluster.ask(broker, request, DescribeConfigsResponse)
         return parse_describe_configs(response)[str(broker)]
 
     # ---- cluster and log directories --------------------------------------------------------------------------------
