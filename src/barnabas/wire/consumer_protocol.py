@@ -17,7 +17,7 @@ from barnabas.wire.codec import VERSION, Bytes, Int32, Since, compile_struct, en
 PROTOCOL_TYPE = "consumer"
 LATEST_VERSION = 3
 
-T = TypeVar("T")
+T = TypeVar("T", bound=tuple[object, ...])
 
 
 class TopicPartitions(NamedTuple):
