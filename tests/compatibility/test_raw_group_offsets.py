@@ -177,7 +177,7 @@ def store_of(cluster: LocalCluster, broker: int = 1) -> GroupStore:
     life = cluster.cluster.brokers[broker].instance
     assert life is not None
     assert life.broker.groups is not None
-    return life.broker.groups.ensure_created().store
+    return life.broker.groups.ensure_created().coordinator.store
 
 
 # ---- FindCoordinator

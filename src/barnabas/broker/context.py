@@ -45,4 +45,4 @@ class BrokerContext(Struct, frozen=True, kw_only=True):
 
     @property
     def group_store(self) -> GroupStore:
-        return self.lazy_groups.ensure_created().store
+        return self.lazy_groups.ensure_created().coordinator.store

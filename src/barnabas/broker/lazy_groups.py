@@ -24,7 +24,6 @@ from barnabas.tasks import Tasks
 if TYPE_CHECKING:
     from barnabas.groups.coordinator import GroupCoordinator
     from barnabas.groups.loading import GroupLoader
-    from barnabas.groups.store import GroupStore
 
 ERROR_LOG_INTERVAL_S = 60.0
 

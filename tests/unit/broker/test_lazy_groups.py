@@ -54,7 +54,7 @@ async def test_partition_led_before_open_is_loaded_after_open(node: Node) -> Non
     assert groups.components is None
     groups.open()
     await eventually(lambda: groups.components is not None)
-    await eventually(lambda: groups.ensure_created().store.is_led(0))
+    await eventually(lambda: groups.ensure_created().coordinator.store.is_led(0))
 
 
 async def test_partition_led_after_open_is_loaded_at_once(node: Node) -> None:
@@ -63,7 +63,7 @@ async def test_partition_led_after_open_is_loaded_at_once(node: Node) -> None:
     assert not groups.changed
     await lead(node)
     await eventually(lambda: groups.components is not None)
-    await eventually(lambda: groups.ensure_created().store.is_led(0))
+    await eventually(lambda: groups.ensure_created().coordinator.store.is_led(0))
 
 
 async def test_first_access_starts_loading(node: Node) -> None:
@@ -80,13 +80,13 @@ async def test_resigned_partition_is_not_loaded(node: Node) -> None:
     node.replicas.notify_leadership(partition)
     groups.open()
     assert not groups.tasks.running
-    assert 0 not in groups.ensure_created().store.loading
+    assert 0 not in groups.ensure_created().coordinator.store.loading
 
 
 async def test_offsets_of_deleted_topic_are_removed(node: Node) -> None:
     groups = node.context.lazy_groups
     await lead(node)
-    await eventually(lambda: groups.ensure_created().store.is_led(0))
+    await eventually(lambda: groups.ensure_created().coordinator.store.is_led(0))
     group = groups.ensure_created().coordinator.find_or_create("app")
     offsets = group.offsets
     gone, kept = TopicPartition(TOPIC, 0), TopicPartition("other", 0)
