@@ -18,11 +18,10 @@ from itertools import dropwhile
 
 from msgspec import Struct
 
-from barnabas.config.broker import BROKER_SETTINGS, BrokerConfig
-from barnabas.config.load import find_setting
+from barnabas.config.broker import BROKER_SYNONYMS, BrokerConfig
+from barnabas.config.load import ALL_SETTINGS, find_setting
 from barnabas.config.setting import PASSWORD, READ_ONLY, Setting
-from barnabas.config.topic import BROKER_SYNONYMS, TOPIC_SETTINGS
-from barnabas.config.without_effect import WITHOUT_EFFECT
+from barnabas.config.topic import TOPIC_SETTINGS
 
 
 class Source(IntEnum):
@@ -106,9 +105,8 @@ def describe_topic(
     for name, declared in sorted(TOPIC_SETTINGS.items()):
         if names and name not in names:
             continue
-        synonyms = (
-            synonyms_of(BROKER_SYNONYMS[name][0][0], levels) if name in BROKER_SYNONYMS else ()
-        )
+        settings = BROKER_SYNONYMS.get(name)
+        synonyms = synonyms_of(settings[0].name, levels) if settings else ()
         if name in overrides:
             value = declared.show(declared.parse(overrides[name]))
             own = Synonym(name=name, value=value, source=Source.DYNAMIC_TOPIC_CONFIG)
@@ -128,16 +126,13 @@ def describe_broker(
 ) -> tuple[SettingDescription, ...]:
     """Describe all settings of a broker, or only `names`, in alphabetical order."""
     levels = levels_of(config, dynamic, dynamic_default)
-    documented = [
-        s.name for s in (*BROKER_SETTINGS.values(), *WITHOUT_EFFECT.values()) if not s.internal
-    ]
-    entries = []
-    for name in sorted({*documented, *levels.dynamic, *levels.dynamic_default, *levels.static}):
-        if not names or name in names:
-            synonyms = synonyms_of(name, levels)
-            value = broker_value(name, levels)
-            entries.append(entry(name, find_setting(name), value, synonyms, is_read_only(name)))
-    return tuple(entries)
+    documented = [each.name for each in ALL_SETTINGS.values() if not each.internal]
+    described = sorted({*documented, *levels.dynamic, *levels.dynamic_default, *levels.static})
+    return tuple(
+        broker_entry(name, levels, synonyms_of(name, levels))
+        for name in described
+        if not names or name in names
+    )
 
 
 def describe_broker_defaults(
@@ -151,8 +146,7 @@ def describe_broker_defaults(
             synonyms = tuple(
                 s for s in synonyms_of(name, levels) if s.source is not Source.DEFAULT_CONFIG
             )
-            value = broker_value(name, levels)
-            entries.append(entry(name, find_setting(name), value, synonyms, is_read_only(name)))
+            entries.append(broker_entry(name, levels, synonyms))
     return tuple(entries)
 
 
@@ -198,29 +192,23 @@ def entry(
     )
 
 
-def is_read_only(name: str) -> bool:
-    declared = BROKER_SETTINGS.get(name) or WITHOUT_EFFECT.get(name)
-    return declared is None or declared.update is READ_ONLY
-
-
-def broker_value(name: str, levels: BrokerLevels) -> str | None:
+def broker_entry(name: str, levels: BrokerLevels, synonyms: tuple[Synonym, ...]) -> ConfigEntry:
     declared = find_setting(name)
-    if declared is None:
-        return None
-    for text, _ in levels.texts(name):
-        return declared.show(declared.parse(text))
-    return declared.show(declared.default)
+    value = None
+    if declared is not None:
+        text = next((text for text, _ in levels.texts(name)), None)
+        value = declared.show(declared.default if text is None else declared.parse(text))
+    read_only = name not in ALL_SETTINGS or ALL_SETTINGS[name].update is READ_ONLY
+    return entry(name, declared, value, synonyms, read_only)
 
 
-# Settings with several names, highest precedence first. log.flush.interval.ms falls back to the
-# scheduler's interval, but not the other way round.
-ALTERNATIVE_NAMES = (
-    ("log.roll.ms", "log.roll.hours"),
-    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
-    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
-)
-BROKER_NAMES = {name: names for names in ALTERNATIVE_NAMES for name in names}
-BROKER_NAMES["log.flush.interval.ms"] = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
+BROKER_NAMES = {
+    each.name: tuple(synonym.name for synonym in synonyms)
+    for synonyms in BROKER_SYNONYMS.values()
+    for each in synonyms
+    if each.name != "log.flush.scheduler.interval.ms"  # has no synonym itself
+}
+"""All names of the broker settings that are defaults of topics, highest precedence first."""
 
 
 def synonyms_of(name: str, levels: BrokerLevels) -> tuple[Synonym, ...]:
@@ -235,11 +223,10 @@ def synonyms_of(name: str, levels: BrokerLevels) -> tuple[Synonym, ...]:
         for each in names
         for text, source in levels.texts(each)
     ]
-    found.sort(
-        key=lambda synonym: synonym.source
-    )  # stable: keeps the order of names within a level
+    # Stable: keeps the order of names within a level.
+    found.sort(key=lambda synonym: synonym.source)
     for each in names:
-        known = BROKER_SETTINGS.get(each) or WITHOUT_EFFECT.get(each)
+        known = ALL_SETTINGS.get(each)
         if known is not None and known.default is not None:
             shown = None if hidden else known.show(known.default)
             found.append(Synonym(name=each, value=shown, source=Source.DEFAULT_CONFIG))

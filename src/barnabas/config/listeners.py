@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from barnabas.config.setting import SECURITY_PROTOCOL
 from barnabas.errors import ConfigError
 from barnabas.model import Endpoint
 
 ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
-PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 def split_by_comma(text: str) -> tuple[str, ...]:
@@ -36,8 +36,8 @@ def parse_protocols(name: str, text: str) -> dict[str, str]:
     """Map listener names to security protocols. Names are not case-sensitive."""
     protocols = {}
     for listener, protocol in split_pairs(name, text):
-        if protocol not in PROTOCOLS:
-            raise ConfigError(name, f"{protocol!r} is not one of {', '.join(PROTOCOLS)}")
+        if not SECURITY_PROTOCOL.holds(protocol):
+            raise ConfigError(name, f"{protocol!r} is not {SECURITY_PROTOCOL.allowed}")
         protocols[listener.upper()] = protocol
     return protocols
 

@@ -18,11 +18,12 @@ from barnabas.config.listeners import (
     split_pairs,
 )
 from barnabas.config.setting import Setting, unknown_setting_error
-from barnabas.config.without_effect import NOT_IMPLEMENTED, WITHOUT_EFFECT, is_plugin_setting
+from barnabas.config.without_effect import WITHOUT_EFFECT, is_plugin_setting
 from barnabas.errors import ConfigError
 
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 CODEC_MAX = 4
+ALL_SETTINGS = BROKER_SETTINGS | WITHOUT_EFFECT
 LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]+\.(.+)")
 
 
@@ -40,11 +41,11 @@ def load_broker_config(
     for name, text in properties.items():
         declared = find_setting(name)
         if declared is None and not is_plugin_setting(name):
-            raise unknown_setting_error(name, [*BROKER_SETTINGS, *WITHOUT_EFFECT], "broker setting")
+            raise unknown_setting_error(name, list(ALL_SETTINGS), "broker setting")
         value = None if declared is None else replace(declared, name=name).parse(text)
         if declared is not None and name in BROKER_SETTINGS:
             values[declared.field] = value
-        if name not in BROKER_SETTINGS or name in NOT_IMPLEMENTED:
+        else:
             ignored.append(name)
     config = build_config(values, properties)
     check_combinations(config, set(properties))
@@ -57,9 +58,8 @@ def find_setting(name: str) -> Setting | None:
     # SASL settings of a listener may include the mechanism: listener.name.x.plain.sasl.jaas.config
     candidates = (name,) if not prefixed else (prefixed[1], prefixed[1].partition(".")[2])
     for candidate in candidates:
-        known = BROKER_SETTINGS.get(candidate) or WITHOUT_EFFECT.get(candidate)
-        if known is not None:
-            return known
+        if candidate in ALL_SETTINGS:
+            return ALL_SETTINGS[candidate]
     return None
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from barnabas.config.broker import BROKER_SETTINGS
+from barnabas.config.broker import BROKER_SETTINGS, BROKER_SYNONYMS
 from barnabas.config.setting import ANY, Setting
-from barnabas.config.topic import BROKER_SYNONYMS, TOPIC_SETTINGS
-from barnabas.config.without_effect import NOT_IMPLEMENTED, WITHOUT_EFFECT
+from barnabas.config.topic import TOPIC_SETTINGS
+from barnabas.config.without_effect import WITHOUT_EFFECT
 
 HEAD = """\
 # Configuration
@@ -75,72 +75,33 @@ WITHOUT = """
 
 
 def configuration_page() -> str:
+    heads = ("Name", "Type", "Default", "Allowed", "Description")
+    broker = (columns(each) for each in documented(BROKER_SETTINGS))
+    topic = ((*columns(each), synonyms(each)) for each in documented(TOPIC_SETTINGS))
+    without = (columns(each) for each in documented(WITHOUT_EFFECT))
     return "".join(
         (
-            HEAD,
-            BROKER,
-            broker_settings_table(),
-            TOPIC,
-            topic_settings_table(),
-            MEMORY,
-            WITHOUT,
-            without_effect_table(),
+            *(HEAD, BROKER, markdown_table(heads, broker)),
+            *(TOPIC, markdown_table((*heads, "Broker setting"), topic)),
+            *(MEMORY, WITHOUT, markdown_table((*heads[:-1], "Description in Kafka"), without)),
         )
     )
-
-
-def broker_settings_table() -> str:
-    return markdown_table(
-        ("Name", "Type", "Default", "Allowed", "Description"),
-        (
-            (*columns(each), markdown_cell(each.doc))
-            for each in documented(BROKER_SETTINGS)
-            if each.name not in NOT_IMPLEMENTED
-        ),
-    )
-
-
-def topic_settings_table() -> str:
-    return markdown_table(
-        ("Name", "Type", "Default", "Allowed", "Description", "Broker setting"),
-        (
-            (
-                *columns(each),
-                markdown_cell(each.doc),
-                ", ".join(f"`{n}`" for n, _ in synonyms(each)) or "—",
-            )
-            for each in documented(TOPIC_SETTINGS)
-        ),
-    )
-
-
-def without_effect_table() -> str:
-    return markdown_table(
-        ("Name", "Type", "Default", "Allowed", "Description in Kafka"),
-        (
-            (*columns(each), markdown_cell(each.doc))
-            for each in documented(WITHOUT_EFFECT | not_implemented())
-        ),
-    )
-
-
-def not_implemented() -> dict[str, Setting]:
-    return {name: BROKER_SETTINGS[name] for name in NOT_IMPLEMENTED}
 
 
 def documented(settings: dict[str, Setting]) -> list[Setting]:
     return [settings[name] for name in sorted(settings) if not settings[name].internal]
 
 
-def synonyms(declared: Setting) -> tuple[tuple[str, int], ...]:
-    return BROKER_SYNONYMS.get(declared.name, ())
+def synonyms(declared: Setting) -> str:
+    return ", ".join(f"`{each.name}`" for each in BROKER_SYNONYMS.get(declared.name, ())) or "—"
 
 
-def columns(declared: Setting) -> tuple[str, str, str, str]:
+def columns(declared: Setting) -> tuple[str, ...]:
     default = declared.show(declared.default)
     shown = "—" if default is None else f"`{default}`" if default else "empty"
     allowed = "" if declared.check is ANY else markdown_cell(declared.check.allowed)
-    return f"`{declared.name}`", declared.kind.name.lower(), shown, allowed
+    kind, doc = declared.kind.name.lower(), markdown_cell(declared.doc)
+    return f"`{declared.name}`", kind, shown, allowed, doc
 
 
 def markdown_cell(text: str) -> str:

@@ -71,6 +71,10 @@ class Setting(Struct, frozen=True):
     doc: str
     update: Update = READ_ONLY
     internal: bool = False
+    default_of: str | None = None
+    """Topic setting that falls back to this broker setting."""
+    factor: int = 1
+    """Converts a value to the unit of that topic setting."""
 
     @property
     def field(self) -> str:
@@ -102,12 +106,11 @@ class Setting(Struct, frozen=True):
         return ConfigError(self.name, f"{shown} is not allowed, it must be {allowed}")
 
 
-DECLARED: list[Setting] = []
-"""Settings declared so far in the class body that is being executed."""
+DECLARED: list[tuple[Any, ...]] = []
+"""Settings declared so far in the class body that is being executed, without their names."""
 
 
 def setting(
-    name: str,
     kind: Kind,
     default: Value,
     check: ValueCheck,
@@ -115,6 +118,8 @@ def setting(
     update: Update = READ_ONLY,
     *,
     internal: bool = False,
+    default_of: str | None = None,
+    factor: int = 1,
     field_default: Any = None,
 ) -> Any:
     """Declare a setting as a field of a configuration class.
@@ -122,18 +127,18 @@ def setting(
     `field_default` is the default of the field if its type differs from the parsed type: listeners are parsed as a
     string and held as endpoints.
     """
-    DECLARED.append(Setting(name, kind, default, check, doc, update, internal))
+    DECLARED.append((kind, default, check, doc, update, internal, default_of, factor))
     return default if field_default is None else field_default
 
 
 def collect_settings(config: type[Struct]) -> dict[str, Setting]:
     """Return the settings of a configuration class by Kafka's name, in order of declaration.
 
-    Call it once, directly after the class definition.
+    Call it once, directly after the class definition. Settings are the first fields of the class.
     """
-    declared = {each.name: each for each in DECLARED}
+    names = [field.replace("_", ".") for field in config.__struct_fields__]
+    declared = {name: Setting(name, *each) for name, each in zip(names, DECLARED, strict=False)}
     DECLARED.clear()
-    assert all(each.field in config.__struct_fields__ for each in declared.values())
     return declared
 
 
@@ -182,7 +187,8 @@ LZ4_LEVEL = between(1, 17)
 ZSTD_LEVEL = between(-131072, 22)
 CLEANUP_POLICY = each_of("compact", "delete")
 TIMESTAMP_TYPE = one_of("CreateTime", "LogAppendTime")
-SECURITY_PROTOCOL = one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")  # by number in the protocol
+SECURITY_PROTOCOL = one_of(*SECURITY_PROTOCOLS)
 
 
 def is_throttled_replicas(value: tuple[str, ...]) -> bool:

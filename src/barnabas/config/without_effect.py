@@ -38,10 +38,14 @@ background.threads | int | 10 | at least 1 | cluster-wide
     Number of threads for background tasks
 num.replica.alter.log.dirs.threads | int | null | any value
     Number of threads that move replicas between log directories
+num.recovery.threads.per.data.dir | int | 1 | at least 1 | cluster-wide
+    Number of logs of a directory recovered at the same time
 queued.max.requests | int | 500 | at least 1
     Maximum number of queued requests before reading pauses
 max.connection.creation.rate | int | 2147483647 | at least 0 | cluster-wide
     Maximum number of new connections per second
+socket.listen.backlog.size | int | 50 | at least 1
+    Maximum number of connections that wait to be accepted
 max.request.partition.size.limit | int | 2000 | at least 1
     Maximum number of partitions in a DescribeTopicPartitions response
 socket.connection.setup.timeout.ms | long | 10000 | any value
@@ -64,6 +68,14 @@ unstable.api.versions.enable | boolean | false | any value | internal
     Enable API versions that are not released yet
 unstable.feature.versions.enable | boolean | false | any value | internal
     Enable feature versions that are not released yet
+
+# Logs, replication and elections
+log.dir.failure.timeout.ms | long | 30000 | at least 1
+    A broker with a failed log directory stops after this time if it cannot report it
+replica.socket.receive.buffer.bytes | int | 65536 | any value
+    Receive buffer of a follower's connection
+unclean.leader.election.interval.ms | long | 300000 | at least 1 | internal
+    Interval between unclean election attempts for offline partitions
 
 # Policies
 create.topic.policy.class.name | class | null | any value
@@ -476,18 +488,6 @@ remote.fetch.max.wait.ms | int | 500 | at least 1 | cluster-wide
 # Settings that Kafka passes to plugin classes. Kafka has no list of them.
 PLUGIN_SETTINGS = ("super.users", "allow.everyone.if.no.acl.found", "config.providers")
 PLUGIN_PREFIXES = ("authorizer.", "config.providers.", "metrics.context.", "rlmm.", "rsm.")
-
-
-# Declared in broker.py, because checks between settings need them, but not used yet. The warning lists them too.
-NOT_IMPLEMENTED = frozenset(
-    [
-        "socket.listen.backlog.size",
-        "num.recovery.threads.per.data.dir",
-        "log.dir.failure.timeout.ms",
-        "replica.socket.receive.buffer.bytes",
-        "unclean.leader.election.interval.ms",
-    ]
-)
 
 
 def is_plugin_setting(name: str) -> bool:

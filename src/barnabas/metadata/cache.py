@@ -18,6 +18,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from barnabas.config.setting import SECURITY_PROTOCOLS
 from barnabas.errors import ErrorCode
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS, STATE_CHANGES, TRANSACTION_STATE
 from barnabas.model import (
@@ -46,7 +47,6 @@ SUSPECT_SECONDS = 0.5
 """How long a broker is suspect after its connection broke."""
 DEPARTED_SECONDS = 2.0
 """How long Metadata responses list a broker after it left."""
-SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 Encode = Callable[[int, MetadataResponseTopic], bytes]
 Condition = Callable[[], bool]

@@ -10,8 +10,8 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from barnabas.config import BROKER_SETTINGS, TOPIC_SETTINGS, BrokerConfig, TopicConfig
+from barnabas.config.broker import BROKER_SYNONYMS
 from barnabas.config.setting import ANY, Setting
-from barnabas.config.topic import BROKER_SYNONYMS
 from barnabas.config.without_effect import WITHOUT_EFFECT
 
 TABLES = Path(__file__).parent
@@ -114,10 +114,11 @@ def test_topic_defaults_without_properties_match_kafka() -> None:
     assert BrokerConfig().topic_defaults() == TopicConfig()
 
 
-def test_topic_settings_map_to_existing_broker_settings() -> None:
+def test_synonyms_have_type_of_topic_setting() -> None:
     for name, synonyms in BROKER_SYNONYMS.items():
-        assert TOPIC_SETTINGS[name].kind is BROKER_SETTINGS[synonyms[0][0]].kind
-        assert all(broker_name in BROKER_SETTINGS for broker_name, _ in synonyms)
+        assert TOPIC_SETTINGS[name].kind is synonyms[0].kind
+        declared = [each for each in BROKER_SETTINGS.values() if each.default_of == name]
+        assert list(synonyms) == declared
 
 
 def test_five_topic_settings_have_no_broker_default() -> None:
