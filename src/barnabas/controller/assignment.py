@@ -27,6 +27,8 @@ from collections.abc import Mapping, Sequence
 from itertools import count, zip_longest
 from random import Random
 
+from msgspec.structs import replace
+
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.metadata.znodes import ReplicaAssignment
 from barnabas.model import Broker, BrokerId
@@ -48,17 +50,27 @@ def assign_replicas(
     The caller has validated the counts. Raises MissingRacks.
     """
     check_racks(brokers)
-    racks = {broker.id: broker.rack for broker in brokers if broker.rack is not None}
-    if racks:
-        placed = assign_with_racks(
-            racks, partitions, replication_factor, start, shift, first_partition
-        )
-    else:
-        ids = sorted(broker.id for broker in brokers)
-        placed = assign_without_racks(
-            ids, partitions, replication_factor, start, shift, first_partition
-        )
-    return tuple(placed)
+    # Without racks, each broker is a rack of its own. The padding sorts the racks by broker id.
+    racks = {each.id: f"{each.id:010}" if each.rack is None else each.rack for each in brokers}
+    ordered = alternate_racks(racks)
+    size = len(ordered)
+    rack_count = len(set(racks.values()))
+    assigned = []
+    for partition in range(first_partition, first_partition + partitions):
+        if partition > 0 and partition % size == 0:
+            shift += 1
+        first = (partition + start) % size
+        chosen = [ordered[first]]
+        used = {racks[ordered[first]]}
+        candidates = count()
+        while len(chosen) < replication_factor:
+            broker = ordered[follower_index(first, shift * rack_count + next(candidates), size)]
+            new_rack = racks[broker] not in used or len(used) == rack_count
+            if new_rack and (broker not in chosen or len(set(chosen)) == size):
+                chosen.append(broker)
+                used.add(racks[broker])
+        assigned.append(tuple(chosen))
+    return tuple(assigned)
 
 
 class MissingRacks(ApiError):
@@ -111,61 +123,6 @@ def index_at_or_after(ids: Sequence[BrokerId], preferred: BrokerId) -> int:
     return next((index for index, broker in enumerate(ids) if broker >= preferred), 0)
 
 
-def assign_without_racks(
-    brokers: Sequence[BrokerId],
-    partitions: int,
-    replication_factor: int,
-    start: int,
-    shift: int,
-    first_partition: int,
-) -> list[BrokerIds]:
-    size = len(brokers)
-    placed = []
-    for partition in range(first_partition, first_partition + partitions):
-        if partition > 0 and partition % size == 0:
-            shift += 1
-        first = (partition + start) % size
-        placed.append(
-            (
-                brokers[first],
-                *(
-                    brokers[follower_index(first, shift + index, size)]
-                    for index in range(replication_factor - 1)
-                ),
-            )
-        )
-    return placed
-
-
-def assign_with_racks(
-    racks: Mapping[BrokerId, str],
-    partitions: int,
-    replication_factor: int,
-    start: int,
-    shift: int,
-    first_partition: int,
-) -> list[BrokerIds]:
-    brokers = alternate_racks(racks)
-    size = len(brokers)
-    rack_count = len(set(racks.values()))
-    placed = []
-    for partition in range(first_partition, first_partition + partitions):
-        if partition > 0 and partition % size == 0:
-            shift += 1
-        first = (partition + start) % size
-        chosen = [brokers[first]]
-        used = {racks[brokers[first]]}
-        candidates = count()
-        while len(chosen) < replication_factor:
-            broker = brokers[follower_index(first, shift * rack_count + next(candidates), size)]
-            new_rack = racks[broker] not in used or len(used) == rack_count
-            if new_rack and (broker not in chosen or len(set(chosen)) == size):
-                chosen.append(broker)
-                used.add(racks[broker])
-        placed.append(tuple(chosen))
-    return placed
-
-
 def follower_index(first: int, distance: int, size: int) -> int:
     """Return the index of a follower. It is never `first`: the distance wraps within the other `size` - 1 brokers."""
     return (first + 1 + distance % (size - 1)) % size
@@ -209,11 +166,7 @@ def reassign_to(assignment: ReplicaAssignment, target: Sequence[BrokerId]) -> Re
 
 
 def with_replica(assignment: ReplicaAssignment, broker: BrokerId) -> ReplicaAssignment:
-    return ReplicaAssignment(
-        replicas=(*assignment.replicas, broker),
-        adding=assignment.adding,
-        removing=assignment.removing,
-    )
+    return replace(assignment, replicas=(*assignment.replicas, broker))
 
 
 def without_replica(assignment: ReplicaAssignment, broker: BrokerId) -> ReplicaAssignment:
