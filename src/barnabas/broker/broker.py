@@ -25,7 +25,7 @@ from barnabas.broker.startup.lost_logs import find_lost_logs
 from barnabas.broker.startup.stray_logs import adopt_logs, set_stray_logs_aside
 from barnabas.broker.topic_admin.topics import Topics
 from barnabas.config import BrokerConfig
-from barnabas.controller.controller import Controller, ControllerSettings
+from barnabas.controller.controller import Controller
 from barnabas.errors import ConfigError, RegistryError, RegistrySessionExpired, StorageError
 from barnabas.history.publisher import Publisher
 from barnabas.metadata import registration, znodes
@@ -143,7 +143,7 @@ class BrokerServer:
             world.network,
             world.clock,
             world.random,
-            settings=controller_settings(config),
+            config=config,
             history=publisher,
             register=self.register,
         )
@@ -332,15 +332,3 @@ class BrokerServer:
                 watchdog.longest_stall_s,
             )
         logger.info("broker stopped id=%d", self.broker_id)
-
-
-def controller_settings(config: BrokerConfig) -> ControllerSettings:
-    return ControllerSettings(
-        listener=config.inter_broker_listener,
-        socket_timeout_s=config.controller_socket_timeout_ms / 1000,
-        delete_topic_enable=config.delete_topic_enable,
-        unclean_leader_election_enable=config.unclean_leader_election_enable,
-        auto_leader_rebalance_enable=config.auto_leader_rebalance_enable,
-        imbalance_check_s=config.leader_imbalance_check_interval_seconds,
-        imbalance_percentage=config.leader_imbalance_per_broker_percentage,
-    )

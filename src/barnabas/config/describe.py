@@ -93,10 +93,7 @@ def levels_of(
 
 
 def describe_topic(
-    overrides: Mapping[str, str],
-    config: BrokerConfig,
-    *,
-    names: Collection[str] | None = None,
+    overrides: Mapping[str, str], config: BrokerConfig, *, names: Collection[str] | None = None
 ) -> tuple[SettingDescription, ...]:
     """Describe all settings of a topic with these overrides, or only `names`, in alphabetical order."""
     defaults = config.topic_defaults()

@@ -24,7 +24,7 @@ first replica of partition 0.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import count, zip_longest
+from itertools import zip_longest
 from random import Random
 
 from msgspec.structs import replace
@@ -62,9 +62,10 @@ def assign_replicas(
         first = (partition + start) % size
         chosen = [ordered[first]]
         used = {racks[ordered[first]]}
-        candidates = count()
+        distance = shift * rack_count
         while len(chosen) < replication_factor:
-            broker = ordered[follower_index(first, shift * rack_count + next(candidates), size)]
+            broker = ordered[follower_index(first, distance, size)]
+            distance += 1
             new_rack = racks[broker] not in used or len(used) == rack_count
             if new_rack and (broker not in chosen or len(set(chosen)) == size):
                 chosen.append(broker)

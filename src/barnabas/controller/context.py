@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from uuid import UUID
 
-from barnabas.controller.states import PartitionState, ReplicaState
+from barnabas.controller.states import EXISTING_PARTITION_STATES, PartitionState, ReplicaState
 from barnabas.errors import RegistryError
 from barnabas.metadata.znodes import ReplicaAssignment, topic_path
 from barnabas.model import (
@@ -33,8 +33,6 @@ from barnabas.model import (
 from barnabas.wire.messages.control_plane import EPOCH_DURING_DELETE
 
 NO_REPLICAS = ReplicaAssignment(replicas=())
-EXISTING_STATES = (PartitionState.ONLINE, PartitionState.OFFLINE, PartitionState.NEW)
-"""The most frequent first, because `partition_state` tries them in this order."""
 
 Partitions = tuple[TopicPartition, ...]
 Replicas = tuple[Replica, ...]
@@ -70,7 +68,7 @@ class ControllerContext:
         """States of replicas that are not assigned: not yet, or no longer."""
         self.partitions_by_leader: dict[BrokerId, dict[TopicPartition, None]] = {}
         self.partitions_by_state: dict[PartitionState, dict[TopicPartition, None]] = {
-            state: {} for state in EXISTING_STATES
+            state: {} for state in EXISTING_PARTITION_STATES
         }
 
     # ---- brokers

@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 from typing import assert_never
 
-from msgspec import Struct
-
+from barnabas.config import BrokerConfig
 from barnabas.controller import deletion, events, plans, znode_requests
-from barnabas.controller.balance import find_unbalanced_partitions
 from barnabas.controller.channels import Channels
 from barnabas.controller.context import ControllerContext
 from barnabas.controller.decision import SendUpdateMetadata
@@ -31,11 +29,10 @@ from barnabas.controller.request_batch import RequestBatch, UnsentRequestsError
 from barnabas.controller.requests import (
     handle_alter_partition,
     handle_controlled_shutdown,
-    handle_elect_leaders,
+    run_elections,
 )
 from barnabas.controller.responses import needs_handling, plan_for_response
 from barnabas.controller.states import PartitionState
-from barnabas.controller.steps import MovePartitions, StartSenders
 from barnabas.controller.store import ControllerElection, ControllerStore
 from barnabas.errors import ControllerMoved, ErrorCode, RegistryError, RegistrySessionExpired
 from barnabas.history.recorder import EventSink, Recorder, SentRequest
@@ -53,22 +50,19 @@ from barnabas.world.ports import Clock, Network, SetData, WatchEvent, WatchKind
 logger = logging.getLogger("barnabas.controller")
 
 FIRST_BALANCE_SECONDS = 5.0
-TAKE_OVER_PAUSE_SECONDS = 0.5
-TAKE_OVER_PAUSE_SECONDS_MAX = 5.0
+TAKE_OVER_PAUSE_SECONDS = (0.5, 5.0)
 PARTITIONS_PER_TURN = 2000  # of the event loop
-
-
-class ControllerSettings(Struct, frozen=True, kw_only=True):
-    """Broker settings that the controller uses."""
-
-    listener: str
-    """Name of the inter-broker listener."""
-    socket_timeout_s: float
-    delete_topic_enable: bool
-    unclean_leader_election_enable: bool
-    auto_leader_rebalance_enable: bool
-    imbalance_check_s: float
-    imbalance_percentage: int
+EVENTS_BY_PATH: Mapping[str, Event] = {
+    znodes.CONTROLLER: events.ControllerChanged(),
+    znodes.CONTROLLER_EPOCH: events.ControllerGone(),  # it was invalid, which prevented elections
+    znodes.BROKER_IDS: events.BrokersChanged(),
+    znodes.TOPICS: events.TopicsChanged(),
+    znodes.DELETE_TOPICS: events.TopicsMarked(),
+    znodes.LOG_DIR_EVENTS: events.LogDirFailed(),
+    znodes.ISR_CHANGES: events.IsrsChanged(),
+    znodes.PREFERRED_REPLICA_ELECTION: events.PreferredElectionRequested(),
+    znodes.REASSIGN_PARTITIONS: events.ReassignmentRequested(),
+}
 
 
 class Controller:
@@ -82,7 +76,7 @@ class Controller:
         clock: Clock,
         random: Random,
         *,
-        settings: ControllerSettings,
+        config: BrokerConfig,
         history: EventSink,
         register: Callable[[], Awaitable[None]],
     ) -> None:
@@ -90,24 +84,22 @@ class Controller:
         self.broker_id = broker_id
         self.registry = registry
         self.clock = clock
-        self.settings = settings
+        self.config = config
         self.history = history
         self.register = register
         self.context = ControllerContext()
-        self.batch = RequestBatch(broker_id, self.context, settings.listener)
+        self.batch = RequestBatch(broker_id, self.context, config.inter_broker_listener)
         self.store = ControllerStore(registry, broker_id, random)
         self.channels = Channels(
             network,
             broker_id,
-            listener=settings.listener,
-            timeout_s=settings.socket_timeout_s,
+            listener=config.inter_broker_listener,
+            timeout_s=config.controller_socket_timeout_ms / 1000,
             on_response=self.on_response,
         )
         self.queue = EventQueue(self.handle)
         self.tasks = Tasks()
-        self.take_over_backoff = Backoff(
-            TAKE_OVER_PAUSE_SECONDS, TAKE_OVER_PAUSE_SECONDS_MAX, random=Random(broker_id)
-        )
+        self.take_over_backoff = Backoff(*TAKE_OVER_PAUSE_SECONDS, random=Random(broker_id))
         self.controller_id: BrokerId | None = None
         """The current controller, as last read from the registry."""
         self.execution: Execution | None = None
@@ -158,27 +150,11 @@ class Controller:
 
     def on_watch(self, event: WatchEvent) -> None:
         """Queue the event that belongs to a changed znode."""
-        path = event.path
-        parent, _, name = path.rpartition("/")
-        if path == znodes.CONTROLLER:
-            is_deleted = event.kind is WatchKind.DELETED
-            self.queue.put(events.ControllerGone() if is_deleted else events.ControllerChanged())
-        elif path == znodes.CONTROLLER_EPOCH:
-            self.queue.put(events.ControllerGone())  # it was invalid, which prevented elections
-        elif path == znodes.BROKER_IDS:
-            self.queue.put(events.BrokersChanged())
-        elif path == znodes.TOPICS:
-            self.queue.put(events.TopicsChanged())
-        elif path == znodes.DELETE_TOPICS:
-            self.queue.put(events.TopicsMarked())
-        elif path == znodes.LOG_DIR_EVENTS:
-            self.queue.put(events.LogDirFailed())
-        elif path == znodes.ISR_CHANGES:
-            self.queue.put(events.IsrsChanged())
-        elif path == znodes.PREFERRED_REPLICA_ELECTION:
-            self.queue.put(events.PreferredElectionRequested())
-        elif path == znodes.REASSIGN_PARTITIONS:
-            self.queue.put(events.ReassignmentRequested())
+        parent, _, name = event.path.rpartition("/")
+        if event.path == znodes.CONTROLLER and event.kind is WatchKind.DELETED:
+            self.queue.put(events.ControllerGone())
+        elif event.path in EVENTS_BY_PATH:
+            self.queue.put(EVENTS_BY_PATH[event.path])
         elif event.kind is not WatchKind.CHANGED:
             return  # the watch on the parent reports deletions
         elif parent == znodes.BROKER_IDS and name.isdecimal():
@@ -251,8 +227,9 @@ class Controller:
                     return
                 await self.handle_as_controller(self.execution, event, cause)
 
-    async def handle_as_controller(self, execution: Execution, event: Event, cause: str) -> None:
-        """Handle the events that only the controller handles."""
+    async def handle_as_controller(
+        self, execution: Execution, event: events.ControllerEvent, cause: str
+    ) -> None:
         match event:
             case events.BrokersChanged():
                 execution.registrations = await self.store.read_brokers(self.on_watch)
@@ -280,17 +257,10 @@ class Controller:
             case events.ControlledShutdownReceived():
                 await handle_controlled_shutdown(execution, event, cause)
             case events.ElectLeadersReceived():
-                await handle_elect_leaders(execution, event, cause)
+                partitions, strategy = event.partitions, event.strategy
+                event.answer(await run_elections(execution, partitions, strategy, cause))
             case events.LeadersUnbalanced():
                 await self.rebalance_leaders(execution, cause)
-            case (
-                events.Startup()
-                | events.ControllerChanged()
-                | events.ControllerGone()
-                | events.SessionExpired()
-                | events.SessionOpened()
-            ):
-                raise AssertionError(f"{event} is handled by dispatch()")
             case _:
                 assert_never(event)
 
@@ -348,15 +318,15 @@ class Controller:
             self.channels,
             recorder,
             watch=self.on_watch,
-            unclean_by_default=self.settings.unclean_leader_election_enable,
+            unclean_by_default=self.config.unclean_leader_election_enable,
         )
         self.unreadable_topics.clear()
         recorder.record_election(cause=cause)
         topics = await self.registry.children(znodes.TOPICS, self.on_watch)
         marked = await self.registry.children(znodes.DELETE_TOPICS, self.on_watch)
         for notifications in (znodes.LOG_DIR_EVENTS, znodes.ISR_CHANGES):
-            await self.registry.children(notifications, self.on_watch)
-            await store.delete_children(notifications)  # all states are read below
+            names = await self.registry.children(notifications, self.on_watch)
+            await store.delete_children(notifications, names)  # all states are read below
         execution.registrations = await store.read_brokers(self.on_watch)
         found = await store.read_topics(topics, self.on_watch)
         self.unreadable_topics.update(name for name in topics if name not in found)
@@ -388,13 +358,11 @@ class Controller:
             context, brokers=execution.registrations, topics=found, states=known
         ):
             logger.error("topic ignored error=%s", error)
-        await execution.run_step(
-            StartSenders(brokers=tuple(sorted(execution.registrations))), cause
-        )
-        if self.settings.delete_topic_enable:
+        self.channels.start(each.broker for _, each in sorted(execution.registrations.items()))
+        if self.config.delete_topic_enable:
             plans.queue_deletions_in_progress(context, marked)
         else:
-            await self.remove_markers(marked)
+            await store.delete_children(znodes.DELETE_TOPICS, marked)
         await execution.run_plan(plans.plan_failover(context), cause)
         await znode_requests.report_reassignment(execution, cause)
         await znode_requests.elect_preferred_leaders(execution, cause)
@@ -510,14 +478,10 @@ class Controller:
         """Start the deletion of marked topics. Remove the markers of topics that cannot be deleted."""
         marked = await self.registry.children(znodes.DELETE_TOPICS, self.on_watch)
         plan, rejected = deletion.plan_marked_topics(
-            self.context, marked, deletion_enabled=self.settings.delete_topic_enable
+            self.context, marked, deletion_enabled=self.config.delete_topic_enable
         )
-        await self.remove_markers(rejected)
+        await self.store.delete_children(znodes.DELETE_TOPICS, rejected)
         await execution.run_plan(plan, cause)
-
-    async def remove_markers(self, topics: list[str] | tuple[str, ...]) -> None:
-        for topic in topics:
-            await self.store.delete_if_exists(znodes.delete_topic_path(topic))
 
     # ---- leader balance
 
@@ -525,7 +489,7 @@ class Controller:
         """Check the leader balance after this many seconds, if auto.leader.rebalance.enable is set."""
         if self.rebalance_timer is not None:
             self.rebalance_timer.cancel()
-        if self.settings.auto_leader_rebalance_enable:
+        if self.config.auto_leader_rebalance_enable:
             loop = asyncio.get_running_loop()
             self.rebalance_timer = loop.call_later(
                 seconds, lambda: self.queue.put(events.LeadersUnbalanced())
@@ -533,12 +497,11 @@ class Controller:
 
     async def rebalance_leaders(self, execution: Execution, cause: str) -> None:
         """Move leaderships back to preferred leaders where the imbalance is too large."""
-        self.schedule_rebalance(self.settings.imbalance_check_s)
-        partitions = find_unbalanced_partitions(
-            self.context, percentage=self.settings.imbalance_percentage
+        self.schedule_rebalance(self.config.leader_imbalance_check_interval_seconds)
+        partitions = plans.find_unbalanced_partitions(
+            self.context, percentage=self.config.leader_imbalance_per_broker_percentage
         )
         if partitions:
-            step = MovePartitions(
-                partitions=partitions, target=PartitionState.ONLINE, strategy=Strategy.PREFERRED
+            await execution.move_partitions(
+                partitions, PartitionState.ONLINE, cause, Strategy.PREFERRED
             )
-            await execution.run_step(step, cause)

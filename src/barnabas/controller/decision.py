@@ -132,7 +132,7 @@ class FailureReason(StrEnum):
     REASSIGNMENT_UNSUPPORTED = "reassignments are not supported"
 
 
-class TransitionFailure(Struct, Generic[Item, State], frozen=True, kw_only=True):
+class TransitionFailure(Struct, Generic[Item, State], frozen=True):
     """A transition that did not happen. `why` gives the details of `reason`; `cause` names the event."""
 
     item: Item

@@ -24,11 +24,7 @@ from itertools import chain
 
 from barnabas.controller.context import ControllerContext, Replicas
 from barnabas.controller.decision import SendUpdateMetadata
-from barnabas.controller.states import (
-    VALID_PREVIOUS_REPLICA_STATES,
-    PartitionState,
-    ReplicaState,
-)
+from barnabas.controller.states import VALID_PREVIOUS_REPLICA_STATES, PartitionState, ReplicaState
 from barnabas.controller.steps import (
     DeleteTopicZnodes,
     MovePartitions,
@@ -50,15 +46,13 @@ def plan_marked_topics(
     Markers are removed for unknown topics, and all of them if deletion is disabled.
     """
     markers = sorted(marked)
-    if not deletion_enabled:
-        return empty_plan(), tuple(markers)
-    known = [topic for topic in markers if topic in context.all_topics]
-    unknown = tuple(topic for topic in markers if topic not in context.all_topics)
+    known = dict.fromkeys(t for t in markers if deletion_enabled and t in context.all_topics)
+    rejected = tuple(topic for topic in markers if topic not in known)
     context.queue_topic_deletion(known)
     context.mark_ineligible_for_deletion(
         topic for topic in known if is_topic_being_reassigned(context, topic)
     )
-    return resume_deletions(context), unknown
+    return resume_deletions(context), rejected
 
 
 def plan_stop_replica_results(
@@ -131,10 +125,6 @@ def is_topic_being_reassigned(context: ControllerContext, topic: str) -> bool:
     return bool(moving) and any(each in moving for each in context.partitions_of(topic))
 
 
-def empty_plan() -> Plan:
-    yield from ()
-
-
 # ---- phases -----------------------------------------------------------------------------------------------
 
 
@@ -146,9 +136,8 @@ def start_deletions(context: ControllerContext, topics: list[str]) -> Plan:
         yield MovePartitions(partitions=partitions, target=PartitionState.OFFLINE)
         yield MovePartitions(partitions=partitions, target=PartitionState.NON_EXISTENT)
     context.begin_topic_deletion(not_started)
-    yield SendUpdateMetadata(
-        partitions=tuple(chain.from_iterable(map(context.partitions_of, topics)))
-    )
+    all_partitions = tuple(chain.from_iterable(map(context.partitions_of, topics)))
+    yield SendUpdateMetadata(partitions=all_partitions)
     online: list[Replica] = []
     offline: list[Replica] = []
 
@@ -158,9 +147,7 @@ def start_deletions(context: ControllerContext, topics: list[str]) -> Plan:
                 is_online = context.is_replica_online(replica.broker, replica.partition)
                 (online if is_online else offline).append(replica)
 
-    yield from run_in_chunks(
-        classify, tuple(chain.from_iterable(map(context.partitions_of, topics)))
-    )
+    yield from run_in_chunks(classify, all_partitions)
     yield from move_replicas_if_allowed(context, offline, ReplicaState.DELETION_INELIGIBLE)
     yield from move_replicas_to(tuple(online), ReplicaState.OFFLINE)
     yield from move_replicas_to(tuple(online), ReplicaState.DELETION_STARTED)

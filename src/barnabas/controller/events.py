@@ -119,13 +119,8 @@ class LeadersUnbalanced(Struct, frozen=True):
 
 
 ZnodeRequest = LogDirFailed | IsrsChanged | PreferredElectionRequested | ReassignmentRequested
-Event = (
-    Startup
-    | ControllerChanged
-    | ControllerGone
-    | SessionOpened
-    | SessionExpired
-    | BrokersChanged
+ControllerEvent = (
+    BrokersChanged
     | BrokerModified
     | TopicsChanged
     | PartitionsModified
@@ -136,4 +131,8 @@ Event = (
     | ControlledShutdownReceived
     | ElectLeadersReceived
     | LeadersUnbalanced
+)
+"""Only the controller handles these events. The others concern every broker."""
+Event = (
+    Startup | ControllerChanged | ControllerGone | SessionOpened | SessionExpired | ControllerEvent
 )

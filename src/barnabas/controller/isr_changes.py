@@ -18,7 +18,6 @@ from barnabas.model import (
     BrokerId,
     LeaderAndIsr,
     TopicPartition,
-    ZnodeVersion,
 )
 from barnabas.wire.messages.alter_partition import (
     AlterPartitionPartition,
@@ -134,8 +133,3 @@ def build_partition_response(
         leader_recovery_state=int(result.recovering),
         partition_epoch=result.partition_epoch,
     )
-
-
-def with_partition_epoch(state: LeaderAndIsr, version: ZnodeVersion) -> LeaderAndIsr:
-    """Return the state with the version it was written with."""
-    return replace(state, partition_epoch=version)

@@ -96,7 +96,7 @@ def decide_partition_transitions(
         if before not in valid:
             decided = FailureReason.ILLEGAL_TRANSITION, f"the state is {before}"
         elif target is not PartitionState.ONLINE:
-            decided = StateTransition(item=partition, before=before, after=target, cause=cause)
+            decided = StateTransition(partition, before, target, cause)
         elif before is PartitionState.NEW:
             decided = decide_first_leader(context, partition, cause)
         else:
@@ -106,12 +106,7 @@ def decide_partition_transitions(
         if isinstance(decided, StateTransition):
             transitions.append(decided)
         else:
-            reason, why = decided
-            failures.append(
-                TransitionFailure(
-                    item=partition, before=before, after=target, reason=reason, why=why, cause=cause
-                )
-            )
+            failures.append(TransitionFailure(partition, before, target, *decided, cause))
     return Decision(transitions=tuple(transitions), failures=tuple(failures))
 
 
@@ -187,7 +182,6 @@ def elect_by_strategy(
     strategy: Strategy,
     unclean: Mapping[str, bool],
 ) -> Election | tuple[FailureReason, str]:
-    """Run the strategy."""
     assignment = context.assignment(partition)
     # After a cancelled reassignment, the ISR can hold an unassigned replica. It stays in the ISR, but cannot lead.
     online = tuple(

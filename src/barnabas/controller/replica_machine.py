@@ -42,10 +42,7 @@ from barnabas.controller.decision import (
     UpdateState,
     shared_leader_and_isr,
 )
-from barnabas.controller.states import (
-    VALID_PREVIOUS_REPLICA_STATES,
-    ReplicaState,
-)
+from barnabas.controller.states import VALID_PREVIOUS_REPLICA_STATES, ReplicaState
 from barnabas.model import NO_LEADER, BrokerId, LeaderAndIsr, LeaderEpoch, Replica, TopicPartition
 
 
@@ -98,22 +95,12 @@ def decide_replica_transitions(
                 stops.append(stop_replica(context, replica, delete=False))
         else:
             is_deleting = target is ReplicaState.DELETION_STARTED
-            decided = StateTransition(
-                item=replica,
-                before=before,
-                after=target,
-                cause=cause,
-                stops=(stop_replica(context, replica, delete=True),) if is_deleting else (),
-            )
+            stopping = (stop_replica(context, replica, delete=True),) if is_deleting else ()
+            decided = StateTransition(replica, before, target, cause, stops=stopping)
         if isinstance(decided, StateTransition):
             transitions.append(decided)
         elif decided is not None:
-            reason, why = decided
-            failures.append(
-                TransitionFailure(
-                    item=replica, before=before, after=target, reason=reason, why=why, cause=cause
-                )
-            )
+            failures.append(TransitionFailure(replica, before, target, *decided, cause))
     return Decision(
         transitions=tuple(transitions),
         failures=tuple(failures),
@@ -129,9 +116,7 @@ def decide_new(
     if known is not None and known.leader == replica.broker:
         return FailureReason.REPLICA_IS_LEADER, f"leader epoch {known.leader_epoch}"
     requests = () if known is None else (leader_and_isr_to(replica, is_new=True),)
-    return StateTransition(
-        item=replica, before=before, after=ReplicaState.NEW, cause=cause, requests=requests
-    )
+    return StateTransition(replica, before, ReplicaState.NEW, cause, requests=requests)
 
 
 def decide_online(
@@ -140,9 +125,7 @@ def decide_online(
     requests: tuple[RequestIntent, ...] = ()
     if before is not ReplicaState.NEW and replica.partition in context.leadership:
         requests = (leader_and_isr_to(replica, is_new=False),)
-    return StateTransition(
-        item=replica, before=before, after=ReplicaState.ONLINE, cause=cause, requests=requests
-    )
+    return StateTransition(replica, before, ReplicaState.ONLINE, cause, requests=requests)
 
 
 def decide_offline(
@@ -156,41 +139,35 @@ def decide_offline(
 
     Returns None if the topic is being deleted and its state znode is gone: there is nothing to do.
     """
-    partition = replica.partition
+    partition, after = replica.partition, ReplicaState.OFFLINE
     deleting = context.is_topic_queued_for_deletion(partition.topic)
     stops = (stop_replica(context, replica, delete=False),)
     if partition not in context.leadership:
-        return StateTransition(
-            item=replica,
-            before=before,
-            after=ReplicaState.OFFLINE,
-            cause=cause,
-            requests=(SendUpdateMetadata(partitions=(partition,)),),
-            stops=stops,
-        )
+        unknown = (SendUpdateMetadata(partitions=(partition,)),)
+        return StateTransition(replica, before, after, cause, requests=unknown, stops=stops)
+    if state is None and deleting:
+        return None
     if state is None:
-        return (
-            None
-            if deleting
-            else (FailureReason.STATE_MISSING, "cannot remove the replica from the ISR")
-        )
+        return FailureReason.STATE_MISSING, "cannot remove the replica from the ISR"
     if isinstance(state, UnreadableState):
         return FailureReason.STATE_UNREADABLE, state.why
     if state.controller_epoch > context.epoch:
         return FailureReason.CONTROLLER_MOVED, (
             f"its controller epoch is {state.controller_epoch}, this controller's is {context.epoch}"
         )
-    after = remove_from_isr(context, state, replica.broker)
+    leadership = remove_from_isr(context, state, replica.broker)
     others = without_broker(context.replicas(partition), replica.broker)
     to_others = SendLeaderAndIsr(brokers=others, partition=partition, is_new=False)
-    write = UpdateState(partition=partition, state=after, expected_version=state.partition_epoch)
+    write = UpdateState(
+        partition=partition, state=leadership, expected_version=state.partition_epoch
+    )
     return StateTransition(
         item=replica,
         before=before,
-        after=ReplicaState.OFFLINE,
+        after=after,
         cause=cause,
         write=write if replica.broker in state.isr else None,
-        leadership=after,
+        leadership=leadership,
         requests=() if deleting else (to_others,),
         stops=stops,
     )

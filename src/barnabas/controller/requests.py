@@ -5,22 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from barnabas.controller import isr_changes
 from barnabas.controller.context import ControllerContext
-from barnabas.controller.decision import (
-    SendUpdateMetadata,
-    UpdateState,
-    WriteRejection,
-)
+from barnabas.controller.decision import SendUpdateMetadata, UpdateState, WriteRejection
 from barnabas.controller.elections import Strategy
-from barnabas.controller.events import (
-    AlterPartitionReceived,
-    ControlledShutdownReceived,
-    ElectLeadersReceived,
-)
+from barnabas.controller.events import AlterPartitionReceived, ControlledShutdownReceived
 from barnabas.controller.execution import Execution
 from barnabas.controller.states import PartitionState, ReplicaState
-from barnabas.controller.steps import MovePartitions, MoveReplicas
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import BrokerId, LeaderAndIsr, Replica, TopicPartition
 from barnabas.wire.messages.alter_partition import (
@@ -71,7 +64,7 @@ async def handle_alter_partition(
                 ErrorCode.INVALID_UPDATE_VERSION if is_conflict else ErrorCode.UNKNOWN_SERVER_ERROR
             )
             continue
-        state = isr_changes.with_partition_epoch(writes[partition].state, outcome)
+        state = replace(writes[partition].state, partition_epoch=outcome)
         results[partition] = state
         context.set_leadership(partition, state)
         changed.append((partition, state))
@@ -128,14 +121,11 @@ async def handle_controlled_shutdown(
         and not context.is_topic_queued_for_deletion(partition.topic)
     )
     if led:
-        step = MovePartitions(
-            partitions=led, target=PartitionState.ONLINE, strategy=Strategy.CONTROLLED_SHUTDOWN
+        await execution.move_partitions(
+            led, PartitionState.ONLINE, cause, Strategy.CONTROLLED_SHUTDOWN
         )
-        await execution.run_step(step, cause)
     if followed:
-        await execution.run_step(
-            MoveReplicas(replicas=followed, target=ReplicaState.OFFLINE), cause
-        )
+        await execution.move_replicas(followed, ReplicaState.OFFLINE, cause)
     event.answer(
         ControlledShutdownResponse(
             remaining_partitions=tuple(
@@ -144,13 +134,6 @@ async def handle_controlled_shutdown(
             )
         )
     )
-
-
-async def handle_elect_leaders(
-    execution: Execution, event: ElectLeadersReceived, cause: str
-) -> None:
-    """Hold the requested elections and answer with their results."""
-    event.answer(await run_elections(execution, event.partitions, event.strategy, cause))
 
 
 async def run_elections(
@@ -168,14 +151,11 @@ async def run_elections(
         if error is not None:
             outcomes[partition] = error
         else:
-            electable[partition] = leader_epoch_of(context, partition)
+            electable[partition] = context.leader_epoch(partition)
     if electable:
-        step = MovePartitions(
-            partitions=tuple(electable), target=PartitionState.ONLINE, strategy=strategy
-        )
-        await execution.run_step(step, cause)
+        await execution.move_partitions(tuple(electable), PartitionState.ONLINE, cause, strategy)
     for partition, before in electable.items():
-        if leader_epoch_of(context, partition) > before:
+        if context.leader_epoch(partition) > before:
             outcomes[partition] = context.leadership[partition].leader
         else:
             outcomes[partition] = election_error(context, partition, strategy)
@@ -210,9 +190,3 @@ def check_election(
     else:
         has_leader = context.is_live(known.leader)
     return ApiError(ErrorCode.ELECTION_NOT_NEEDED) if has_leader else None
-
-
-def leader_epoch_of(context: ControllerContext, partition: TopicPartition) -> int:
-    """Return the leader epoch, or -1 before the first leader."""
-    known = context.leadership.get(partition)
-    return -1 if known is None else known.leader_epoch

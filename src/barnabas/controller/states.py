@@ -40,35 +40,22 @@ class ReplicaState(StrEnum):
     DELETION_INELIGIBLE = "ReplicaDeletionIneligible"
 
 
+EXISTING_PARTITION_STATES = (PartitionState.ONLINE, PartitionState.OFFLINE, PartitionState.NEW)
+"""The most frequent first, because the context looks a partition up in this order."""
 VALID_PREVIOUS_PARTITION_STATES: Mapping[PartitionState, frozenset[PartitionState]] = {
     PartitionState.NEW: frozenset({PartitionState.NON_EXISTENT}),
-    PartitionState.ONLINE: frozenset(
-        {PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE}
-    ),
-    PartitionState.OFFLINE: frozenset(
-        {PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE}
-    ),
+    PartitionState.ONLINE: frozenset(EXISTING_PARTITION_STATES),
+    PartitionState.OFFLINE: frozenset(EXISTING_PARTITION_STATES),
     PartitionState.NON_EXISTENT: frozenset({PartitionState.OFFLINE}),
 }
 
+NOT_DELETED = frozenset(
+    {ReplicaState.NEW, ReplicaState.ONLINE, ReplicaState.OFFLINE, ReplicaState.DELETION_INELIGIBLE}
+)
 VALID_PREVIOUS_REPLICA_STATES: Mapping[ReplicaState, frozenset[ReplicaState]] = {
     ReplicaState.NEW: frozenset({ReplicaState.NON_EXISTENT}),
-    ReplicaState.ONLINE: frozenset(
-        {
-            ReplicaState.NEW,
-            ReplicaState.ONLINE,
-            ReplicaState.OFFLINE,
-            ReplicaState.DELETION_INELIGIBLE,
-        }
-    ),
-    ReplicaState.OFFLINE: frozenset(
-        {
-            ReplicaState.NEW,
-            ReplicaState.ONLINE,
-            ReplicaState.OFFLINE,
-            ReplicaState.DELETION_INELIGIBLE,
-        }
-    ),
+    ReplicaState.ONLINE: NOT_DELETED,
+    ReplicaState.OFFLINE: NOT_DELETED,
     ReplicaState.DELETION_STARTED: frozenset({ReplicaState.OFFLINE}),
     ReplicaState.DELETION_SUCCESSFUL: frozenset({ReplicaState.DELETION_STARTED}),
     ReplicaState.DELETION_INELIGIBLE: frozenset(

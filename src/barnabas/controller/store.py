@@ -45,13 +45,7 @@ from barnabas.errors import (
 from barnabas.metadata import znodes
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.metadata.topic_names import topic_name_error
-from barnabas.model import (
-    BrokerEpoch,
-    BrokerId,
-    ControllerEpoch,
-    TopicPartition,
-    ZnodeVersion,
-)
+from barnabas.model import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition, ZnodeVersion
 from barnabas.retry import CONFLICT_S, Backoff
 from barnabas.tasks import in_thread_if_large
 from barnabas.world.ports import CheckVersion, Create, Delete, Op, SetData, Watch, ZnodeStat
@@ -65,6 +59,12 @@ CALLS_IN_FLIGHT_MAX = 500
 STATES_PER_READ = 500
 BYTES_PER_PARTITION = 10  # lower bound, in the znode of a topic
 UNKNOWN_CONTROLLER = BrokerId(-1)
+
+REJECTIONS = {
+    BadVersion: WriteRejection.BAD_VERSION,
+    NodeExists: WriteRejection.NODE_EXISTS,
+    NoNode: WriteRejection.NO_NODE,
+}
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -258,16 +258,10 @@ class ControllerStore:
                 written = await self.find_own_write(write)
                 if written is not None:
                     return written
-            match error.error:
-                case BadVersion():
-                    return WriteRejection.BAD_VERSION
-                case NodeExists():
-                    return WriteRejection.NODE_EXISTS
-                case NoNode():
-                    return WriteRejection.NO_NODE
-                case _:
-                    logger.error("cannot write partition=%s error=%s", write.partition, error)
-                    return WriteRejection.FAILED
+            rejection = REJECTIONS.get(type(error.error), WriteRejection.FAILED)
+            if rejection is WriteRejection.FAILED:
+                logger.error("cannot write partition=%s error=%s", write.partition, error)
+            return rejection
 
     async def find_own_write(self, write: Write) -> ZnodeVersion | None:
         """Return the version of the znode if it holds what this write wrote, else None.
@@ -447,9 +441,9 @@ class ControllerStore:
 
     # ---- deleting
 
-    async def delete_children(self, path: str) -> None:
-        """Delete the children of a znode."""
-        for name in await self.registry.children(path):
+    async def delete_children(self, path: str, names: Iterable[str]) -> None:
+        """Delete these children of a znode. Missing ones are no error."""
+        for name in names:
             await self.delete_if_exists(f"{path}/{name}")
 
     async def delete_if_exists(self, path: str) -> None:

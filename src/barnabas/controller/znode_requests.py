@@ -22,7 +22,6 @@ from barnabas.controller.elections import Strategy
 from barnabas.controller.execution import Execution
 from barnabas.controller.requests import refresh_leadership, run_elections
 from barnabas.controller.states import ReplicaState
-from barnabas.controller.steps import MoveReplicas
 from barnabas.errors import ApiError, ErrorCode, NoNode, RegistryError, RegistrySessionExpired
 from barnabas.metadata import znodes
 from barnabas.model import BrokerId, TopicPartition
@@ -71,18 +70,15 @@ async def elect_preferred_leaders(execution: Execution, cause: str) -> None:
         for partition, outcome in outcomes.items()
         if isinstance(outcome, ApiError) and outcome.code is not ErrorCode.ELECTION_NOT_NEEDED
     }
+    elected = sum(not isinstance(outcome, ApiError) for outcome in outcomes.values())
     logger.info(
         "preferred leaders elected path=%s partitions=%d elected=%d failed=%d",
-        *(path, len(outcomes), sum(map(is_elected, outcomes.values())), len(errors)),
+        *(path, len(outcomes), elected, len(errors)),
     )
     if errors:
         failed = join_names(f"{partition}:{code.name}" for partition, code in errors.items())
         logger.warning("preferred leaders not elected path=%s partitions=%s", path, failed)
     await execution.store.delete_if_exists(path)
-
-
-def is_elected(outcome: BrokerId | ApiError) -> bool:
-    return not isinstance(outcome, ApiError)
 
 
 async def report_reassignment(execution: Execution, cause: str) -> None:
@@ -177,7 +173,7 @@ async def refresh_isrs(execution: Execution, cause: str) -> None:
         changed = await refresh_leadership(execution, partitions)
         execution.recorder.record_isr_changes(changed, cause=cause)
         await execution.run_step(SendUpdateMetadata(partitions=tuple(partitions)), cause)
-    await delete_notifications(execution, parent, names)
+    await execution.store.delete_children(parent, names)
 
 
 async def check_log_dirs(execution: Execution, cause: str) -> None:
@@ -186,8 +182,8 @@ async def check_log_dirs(execution: Execution, cause: str) -> None:
     names, brokers = await read_notifications(execution, parent, znodes.decode_log_dir_event)
     held = execution.context.replicas_on_brokers(sorted(set(brokers)))
     if held:
-        await execution.run_step(MoveReplicas(replicas=held, target=ReplicaState.ONLINE), cause)
-    await delete_notifications(execution, parent, names)
+        await execution.move_replicas(held, ReplicaState.ONLINE, cause)
+    await execution.store.delete_children(parent, names)
 
 
 async def read_notifications(
@@ -208,11 +204,6 @@ async def read_notifications(
         except RegistryError as error:
             logger.error("ignoring an invalid notification error=%s", error)
     return names, contents
-
-
-async def delete_notifications(execution: Execution, parent: str, names: Iterable[str]) -> None:
-    for name in names:
-        await execution.store.delete_if_exists(f"{parent}/{name}")
 
 
 # ---- logging ----------------------------------------------------------------------------------------------

@@ -214,9 +214,7 @@ def decode_broker(broker: int, data: bytes) -> Broker:
     if max(endpoint.port for endpoint in endpoints) > PORT_MAX or not 0 <= broker <= INT32_MAX:
         raise RegistryError(path, f"port or broker id out of range in {content}")
     return Broker(
-        id=BrokerId(broker),
-        endpoints=tuple(endpoints),
-        rack=None if rack is None else str(rack),
+        id=BrokerId(broker), endpoints=tuple(endpoints), rack=None if rack is None else str(rack)
     )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from barnabas.controller.balance import find_unbalanced_partitions
 from barnabas.controller.context import ControllerContext
+from barnabas.controller.plans import find_unbalanced_partitions
 from barnabas.model import BrokerEpoch, BrokerId, TopicPartition
 from tests.unit.controller.cluster import broker, replica_assignment, state
 

@@ -9,9 +9,10 @@ from random import Random
 
 import pytest
 
+from barnabas.config import BrokerConfig
 from barnabas.controller import controller as controller_module
 from barnabas.controller import execution as execution_module
-from barnabas.controller.controller import Controller, ControllerSettings
+from barnabas.controller.controller import Controller
 from barnabas.controller.events import ControlledShutdownReceived
 from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.errors import ApiError, ErrorCode, NodeExists
@@ -30,15 +31,7 @@ from tests.unit.controller.cluster import replica, replica_assignment, state, to
 
 DEADLINE_S = 30
 US = BrokerId(1)
-SETTINGS = ControllerSettings(
-    listener="PLAINTEXT",
-    socket_timeout_s=5,
-    delete_topic_enable=True,
-    unclean_leader_election_enable=False,
-    auto_leader_rebalance_enable=False,
-    imbalance_check_s=300,
-    imbalance_percentage=10,
-)
+CONFIG = BrokerConfig(controller_socket_timeout_ms=5000, auto_leader_rebalance_enable=False)
 
 
 class MemoryJournal:
@@ -81,7 +74,7 @@ async def running_controller() -> AsyncIterator[
         network,
         SystemClock(),
         Random(3),
-        settings=SETTINGS,
+        config=CONFIG,
         history=MemoryJournal(),
         register=register,
     )
@@ -95,15 +88,15 @@ async def running_controller() -> AsyncIterator[
 
 
 async def test_failed_failover_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller_module, "TAKE_OVER_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(controller_module, "TAKE_OVER_PAUSE_SECONDS", (0, 0))
     async with running_controller() as (controller, registry, _):
         failures = iter([RuntimeError("first attempt")])
         delete_children = controller.store.delete_children
 
-        async def fail_once(path: str) -> None:
+        async def fail_once(path: str, names: list[str]) -> None:
             for failure in failures:
                 raise failure
-            await delete_children(path)
+            await delete_children(path, names)
 
         monkeypatch.setattr(controller.store, "delete_children", fail_once)
         controller.start()

@@ -5,11 +5,10 @@ from __future__ import annotations
 from uuid import UUID
 
 from barnabas.controller import plans
-from barnabas.controller.balance import find_unbalanced_partitions
 from barnabas.controller.context import ControllerContext
 from barnabas.controller.decision import SendUpdateMetadata
 from barnabas.controller.elections import Strategy
-from barnabas.controller.plans import Registration
+from barnabas.controller.plans import Registration, find_unbalanced_partitions
 from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.controller.steps import (
     HoldBack,
