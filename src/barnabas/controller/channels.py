@@ -32,7 +32,7 @@ logger = logging.getLogger("barnabas.controller")
 RETRY_SECONDS = (0.02, 0.2)
 BROKER_EPOCH_OFFSET = 9
 ATTEMPTS_PER_WARNING = 20
-"""A broker that stops or crashes usually leaves the registry before this many attempts, so nothing is logged."""
+"""About every 3 s. A broker that stops cleanly leaves the registry sooner, so nothing is logged."""
 
 OnResponse = Callable[[SentRequest, Message], None]
 RESPONSES: dict[type[Message], type[Message]] = {

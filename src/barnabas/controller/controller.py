@@ -35,16 +35,13 @@ from barnabas.controller.responses import needs_handling, plan_for_response
 from barnabas.controller.states import PartitionState
 from barnabas.controller.store import ControllerElection, ControllerStore
 from barnabas.errors import ControllerMoved, ErrorCode, RegistryError, RegistrySessionExpired
-from barnabas.history.recorder import EventSink, Recorder, SentRequest
+from barnabas.history.recorder import EventSink, Recorder, Response, SentRequest
 from barnabas.metadata import znodes
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.model import BrokerId, ControllerEpoch, LeaderAndIsr, TopicPartition
 from barnabas.retry import Backoff
 from barnabas.tasks import Tasks, in_chunks
 from barnabas.wire.codec import Message
-from barnabas.wire.messages.leader_and_isr import LeaderAndIsrResponse
-from barnabas.wire.messages.stop_replica import StopReplicaResponse
-from barnabas.wire.messages.update_metadata import UpdateMetadataResponse
 from barnabas.world.ports import Clock, Network, SetData, WatchEvent, WatchKind
 
 logger = logging.getLogger("barnabas.controller")
@@ -167,9 +164,7 @@ class Controller:
         execution = self.execution
         if execution is None:
             return
-        assert isinstance(
-            response, LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
-        )
+        assert isinstance(response, Response)
         execution.recorder.record_response(sent, response)
         if response.error_code:
             code = ErrorCode(response.error_code).name

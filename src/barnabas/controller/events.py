@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 
 from barnabas.controller.elections import Strategy
-from barnabas.controller.request_batch import Request
 from barnabas.errors import ApiError
-from barnabas.history.recorder import Response
+from barnabas.history.recorder import Request, Response
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from barnabas.wire.messages.controlled_shutdown import (

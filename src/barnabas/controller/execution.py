@@ -32,7 +32,7 @@ from barnabas.controller.decision import (
 )
 from barnabas.controller.elections import Strategy
 from barnabas.controller.plans import Registration
-from barnabas.controller.request_batch import Request, RequestBatch
+from barnabas.controller.request_batch import RequestBatch
 from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.controller.steps import (
     DeleteTopicZnodes,
@@ -51,7 +51,7 @@ from barnabas.controller.steps import (
 )
 from barnabas.controller.store import ControllerStore
 from barnabas.errors import ControllerMoved
-from barnabas.history.recorder import Recorder, SentRequest
+from barnabas.history.recorder import Recorder, Request, SentRequest
 from barnabas.metadata import znodes
 from barnabas.model import BrokerId, Replica, TopicPartition
 from barnabas.tasks import in_thread_if_large, run_overlapping

@@ -27,6 +27,7 @@ from barnabas.controller.decision import (
     SendStopReplica,
     SendUpdateMetadata,
 )
+from barnabas.history.recorder import Request
 from barnabas.model import (
     NO_LEADER,
     ZERO_ID,
@@ -60,15 +61,11 @@ from barnabas.wire.messages.update_metadata import (
 INITIAL_EPOCH_DURING_DELETE = LeaderEpoch(0)
 PARTITION_EPOCH_DURING_DELETE = ZnodeVersion(0)
 STOP_REPLICA_PARTITIONS_MAX = 5000
-PLAINTEXT = "PLAINTEXT"
 PLAINTEXT_PROTOCOL = 0
 
 
 class UnsentRequestsError(RuntimeError):
     """A new batch was started before the previous one was sent: a broker may have missed a request."""
-
-
-Request = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 
 
 # ---- the batch --------------------------------------------------------------------------------------------
@@ -77,9 +74,7 @@ Request = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 class RequestBatch:
     """Collects the requests of one step. `context` is read when requests are added and flushed."""
 
-    def __init__(
-        self, controller_id: BrokerId, context: ControllerContext, listener: str = PLAINTEXT
-    ) -> None:
+    def __init__(self, controller_id: BrokerId, context: ControllerContext, listener: str) -> None:
         """`listener` is the name of the inter-broker listener."""
         self.controller_id = controller_id
         self.context = context
@@ -235,11 +230,16 @@ class RequestBatch:
             brokers = tuple(
                 to_update_metadata_broker(self.context.brokers[broker]) for broker in registered
             )
-            sent += (
-                (broker, self.build_update_metadata(broker, topics, brokers))
-                for broker in registered
-                if broker in self.metadata_recipients
-            )
+            for broker in registered:
+                if broker in self.metadata_recipients:
+                    request = UpdateMetadataRequest(
+                        controller_id=self.controller_id,
+                        controller_epoch=self.context.epoch,
+                        broker_epoch=self.context.broker_epochs[broker],
+                        topic_states=topics,
+                        live_brokers=brokers,
+                    )
+                    sent.append((broker, request))
         sent += (
             (broker, request)
             for broker in registered
@@ -292,20 +292,6 @@ class RequestBatch:
                 partition_states=tuple(states),
             )
             for topic, states in by_topic.items()
-        )
-
-    def build_update_metadata(
-        self,
-        broker: BrokerId,
-        topics: tuple[UpdateMetadataTopicState, ...],
-        brokers: tuple[UpdateMetadataBroker, ...],
-    ) -> UpdateMetadataRequest:
-        return UpdateMetadataRequest(
-            controller_id=self.controller_id,
-            controller_epoch=self.context.epoch,
-            broker_epoch=self.context.broker_epochs[broker],
-            topic_states=topics,
-            live_brokers=brokers,
         )
 
     def build_stop_replicas(self, broker: BrokerId) -> Iterator[StopReplicaRequest]:

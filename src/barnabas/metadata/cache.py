@@ -294,7 +294,7 @@ class MetadataCache:
             by_version = self.encoded_topics[name] = {}
         data = by_version.get((version, listener))
         if data is None:
-            data = encode(version, self.describe(name, version, listener))
+            data = encode(version, self.describe(self.topics[name], version, listener))
             by_version[version, listener] = data
         return data
 
@@ -306,20 +306,15 @@ class MetadataCache:
         if (version, listener) in self.encoded_topics.get(name, {}):
             return
         data = await asyncio.to_thread(
-            lambda: encode(version, self.describe_topic(topic, version, listener))
+            lambda: encode(version, self.describe(topic, version, listener))
         )
         if self.topics.get(name) is topic and self.brokers is brokers:
             self.encoded_topics.setdefault(name, {})[version, listener] = data
 
     def describe(
-        self, name: str, version: int, listener: str | None = None
+        self, topic: TopicMetadata, version: int, listener: str | None = None
     ) -> MetadataResponseTopic:
         """Return the topic for a Metadata response to a client of `listener`; None means any listener."""
-        return self.describe_topic(self.topics[name], version, listener)
-
-    def describe_topic(
-        self, topic: TopicMetadata, version: int, listener: str | None
-    ) -> MetadataResponseTopic:
         reachable = frozenset(
             broker.id
             for broker in self.brokers.values()

@@ -30,7 +30,7 @@ async def create_persistent_paths(registry: RegistrySession) -> None:
     # Sent together, so that the registry commits them together. Parents come before their children.
     await asyncio.gather(
         *(create(path) for path in znodes.PERSISTENT_PATHS),
-        create(znodes.FEATURE, znodes.encode_features({})),
+        create(znodes.FEATURE, znodes.encode_features()),
     )
 
 

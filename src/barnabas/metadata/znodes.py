@@ -163,33 +163,21 @@ def decode_cluster_id(data: bytes) -> str:
 # ---- brokers ----------------------------------------------------------------------------------------------
 
 
-def encode_broker(
-    broker: Broker, *, timestamp_ms: int, protocols: Mapping[str, str] | None = None
-) -> bytes:
-    """Encode a registration. `protocols` maps listeners to security protocols; the default is PLAINTEXT.
-
-    `host` and `port` are for readers of version 1: the first PLAINTEXT endpoint, or null and -1.
-    """
-    security_protocols = {
-        endpoint.listener: (protocols or {}).get(endpoint.listener, PLAINTEXT)
-        for endpoint in broker.endpoints
-    }
-    plain = [
-        endpoint
-        for endpoint in broker.endpoints
-        if security_protocols[endpoint.listener] == PLAINTEXT
-    ]
+def encode_broker(broker: Broker, *, timestamp_ms: int) -> bytes:
+    """Encode a registration. All listeners are PLAINTEXT. `host` and `port` are for readers of version 1."""
     content: dict[str, object] = {
         "version": 5,
-        "host": plain[0].host if plain else None,
-        "port": plain[0].port if plain else -1,
+        "host": broker.endpoints[0].host,
+        "port": broker.endpoints[0].port,
         "jmx_port": -1,
         "timestamp": str(timestamp_ms),
         "endpoints": [
             f"{endpoint.listener}://{bracket_ipv6(endpoint.host)}:{endpoint.port}"
             for endpoint in broker.endpoints
         ],
-        "listener_security_protocol_map": security_protocols,
+        "listener_security_protocol_map": {
+            endpoint.listener: PLAINTEXT for endpoint in broker.endpoints
+        },
     }
     if broker.rack is not None:
         content["rack"] = broker.rack
@@ -458,20 +446,9 @@ def decode_producer_id_block(data: bytes) -> ProducerIdBlock:
     )
 
 
-def encode_features(features: Mapping[str, int]) -> bytes:
-    """Encode finalized features with their version levels. Status 1 means that feature versioning is enabled."""
-    levels = {name: {"max_version_level": level} for name, level in sorted(features.items())}
-    return encode_json({"version": 2, "status": 1, "features": levels})
-
-
-def decode_features(data: bytes) -> dict[str, int]:
-    features = decode_json(FEATURE, data).get("features", {})
-    if not isinstance(features, dict):
-        raise RegistryError(FEATURE, '"features" is not an object')
-    return {
-        str(name): get_integer(FEATURE, levels, "max_version_level")
-        for name, levels in features.items()
-    }
+def encode_features() -> bytes:
+    """Encode an empty set of finalized features. Status 1 means that feature versioning is enabled."""
+    return encode_json({"version": 2, "status": 1, "features": {}})
 
 
 # ---- JSON -------------------------------------------------------------------------------------------------

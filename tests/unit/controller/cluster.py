@@ -28,7 +28,7 @@ from barnabas.controller.decision import (
 )
 from barnabas.controller.elections import Strategy
 from barnabas.controller.plans import Registration
-from barnabas.controller.request_batch import Request, RequestBatch
+from barnabas.controller.request_batch import RequestBatch
 from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.controller.steps import (
     DeleteTopicZnodes,
@@ -41,6 +41,7 @@ from barnabas.controller.steps import (
     next_plan_step,
 )
 from barnabas.errors import ErrorCode
+from barnabas.history.recorder import Request
 from barnabas.metadata.znodes import ReplicaAssignment, TopicAssignment
 from barnabas.model import (
     Broker,
@@ -174,7 +175,7 @@ class SimulatedCluster:
         self.pending_deletes.clear()
         self.context = ControllerContext()
         self.context.epoch = ControllerEpoch(self.epoch)
-        self.batch = RequestBatch(controller, self.context)
+        self.batch = RequestBatch(controller, self.context, "PLAINTEXT")
         plans.load_context(
             self.context,
             brokers=self.registered,

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from barnabas.controller.context import ControllerContext
 from barnabas.controller.decision import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata
 from barnabas.controller.request_batch import (
-    Request,
     RequestBatch,
     UnsentRequestsError,
     to_update_metadata_broker,
 )
+from barnabas.history.recorder import Request
 from barnabas.model import (
     ZERO_ID,
     BrokerEpoch,
@@ -63,7 +63,7 @@ def batch() -> RequestBatch:
     context.set_assignment(B, replica_assignment(1, 2))
     context.set_assignment(OTHER, replica_assignment(2, 3))
     context.set_leadership(OTHER, state(2, [2, 3], controller_epoch=5))
-    return RequestBatch(US, context)
+    return RequestBatch(US, context, "PLAINTEXT")
 
 
 def test_leader_and_isr_request_is_complete() -> None:
@@ -239,11 +239,7 @@ def test_topic_queued_for_deletion_has_no_leader_in_metadata() -> None:
     content = made.flush()[0][1]
     assert isinstance(content, UpdateMetadataRequest)
     (partition,) = content.topic_states[0].partition_states
-    assert (
-        partition.leader,
-        partition.leader_epoch,
-        partition.zk_version,
-    ) == (-2, 0, 0)
+    assert (partition.leader, partition.leader_epoch, partition.zk_version) == (-2, 0, 0)
     assert partition.isr == ids(2, 1)
 
 
@@ -279,10 +275,7 @@ def test_unknown_leader_has_no_endpoint() -> None:
         (SendUpdateMetadata(brokers=ids(1, 3)), "UpdateMetadata to 1, 3"),
         (
             SendStopReplica(
-                broker=BrokerId(3),
-                partition=A,
-                leader_epoch=LeaderEpoch(0),
-                delete_partition=False,
+                broker=BrokerId(3), partition=A, leader_epoch=LeaderEpoch(0), delete_partition=False
             ),
             "StopReplica to 3",
         ),

@@ -133,7 +133,7 @@ def test_replica_lists_are_shared() -> None:
 
 def test_dead_leader_is_hidden_and_its_replicas_are_shown() -> None:
     known = cache_with(state(0, leader=3, replicas=(3, 1), offline_replicas=(3,)))
-    (described,) = known.describe("orders", 12).partitions
+    (described,) = known.describe(known.topics["orders"], 12).partitions
     assert described.error_code == ErrorCode.LEADER_NOT_AVAILABLE
     assert (described.leader_id, described.leader_epoch) == (-1, 3)
     assert (described.replica_nodes, described.offline_replicas) == ((3, 1), (3,))
@@ -146,18 +146,18 @@ def test_dead_leader_is_hidden_and_its_replicas_are_shown() -> None:
 def test_leader_without_listener_is_not_available(version: int, code: ErrorCode) -> None:
     known = cache_with()
     known.update(update(brokers=(live_broker(1, "INSIDE"), live_broker(2, "INSIDE", "OUTSIDE"))))
-    (described, _) = known.describe("orders", version, "OUTSIDE").partitions
+    (described, _) = known.describe(known.topics["orders"], version, "OUTSIDE").partitions
     assert (described.error_code, described.leader_id) == (code, -1)
-    (described, _) = known.describe("orders", version, "INSIDE").partitions
+    (described, _) = known.describe(known.topics["orders"], version, "INSIDE").partitions
     assert (described.error_code, described.leader_id) == (0, 1)
 
 
 def test_metadata_v0_hides_dead_replicas() -> None:
     known = cache_with(state(0, replicas=(1, 3), isr=(1,)))
-    (described,) = known.describe("orders", 0).partitions
+    (described,) = known.describe(known.topics["orders"], 0).partitions
     assert described.error_code == ErrorCode.REPLICA_NOT_AVAILABLE
     assert described.replica_nodes == (1,)
-    (described,) = known.describe("orders", 1).partitions
+    (described,) = known.describe(known.topics["orders"], 1).partitions
     assert described.error_code == 0
     assert described.replica_nodes == (1, 3)
 

@@ -74,23 +74,24 @@ BROKER = Broker(
 )
 
 
-def test_broker_znode_names_plaintext_endpoint_for_old_readers() -> None:
-    data = znodes.encode_broker(BROKER, timestamp_ms=5, protocols={"OUTSIDE": "SSL"})
+def test_broker_znode_names_first_endpoint_for_old_readers() -> None:
+    data = znodes.encode_broker(BROKER, timestamp_ms=5)
     assert data == (
-        b'{"version":5,"host":"::1","port":9092,"jmx_port":-1,"timestamp":"5",'
+        b'{"version":5,"host":"example.org","port":9093,"jmx_port":-1,"timestamp":"5",'
         b'"endpoints":["OUTSIDE://example.org:9093","INSIDE://[::1]:9092"],'
-        b'"listener_security_protocol_map":{"OUTSIDE":"SSL","INSIDE":"PLAINTEXT"},'
+        b'"listener_security_protocol_map":{"OUTSIDE":"PLAINTEXT","INSIDE":"PLAINTEXT"},'
         b'"rack":"r1","features":{}}'
     )
     assert znodes.decode_broker(1, data) == BROKER
 
 
-def test_broker_znode_without_plaintext_and_rack() -> None:
-    broker = Broker(id=BrokerId(2), endpoints=(Endpoint(listener="TLS", host="h", port=1),))
-    data = znodes.encode_broker(broker, timestamp_ms=5, protocols={"TLS": "SSL"})
+def test_broker_znode_without_rack() -> None:
+    broker = Broker(id=BrokerId(2), endpoints=(Endpoint(listener="PLAINTEXT", host="h", port=1),))
+    data = znodes.encode_broker(broker, timestamp_ms=5)
     assert data == (
-        b'{"version":5,"host":null,"port":-1,"jmx_port":-1,"timestamp":"5",'
-        b'"endpoints":["TLS://h:1"],"listener_security_protocol_map":{"TLS":"SSL"},"features":{}}'
+        b'{"version":5,"host":"h","port":1,"jmx_port":-1,"timestamp":"5",'
+        b'"endpoints":["PLAINTEXT://h:1"],'
+        b'"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},"features":{}}'
     )
     assert znodes.decode_broker(2, data) == broker
 
@@ -244,14 +245,8 @@ def test_producer_id_block_bounds_are_strings() -> None:
     assert znodes.decode_producer_id_block(data) == block
 
 
-def test_features_of_both_versions_are_read() -> None:
-    data = znodes.encode_features({"metadata.version": 7})
-    assert data == (
-        b'{"version":2,"status":1,"features":{"metadata.version":{"max_version_level":7}}}'
-    )
-    assert znodes.decode_features(data) == {"metadata.version": 7}
-    old = b'{"version":1,"status":1,"features":{"f":{"max_version_level":2,"min_version_level":1}}}'
-    assert znodes.decode_features(old) == {"f": 2}
+def test_feature_znode_has_status_enabled() -> None:
+    assert znodes.encode_features() == b'{"version":2,"status":1,"features":{}}'
 
 
 def test_text_is_not_escaped_to_ascii() -> None:
@@ -278,7 +273,6 @@ def test_text_is_not_escaped_to_ascii() -> None:
         lambda: znodes.decode_config("/config/topics/t", b'{"config":[]}'),
         lambda: znodes.decode_config_change("/c", b'{"version":2,"entity_path":"orders"}'),
         lambda: znodes.decode_partitions("/p", b'{"partitions":["orders-0"]}'),
-        lambda: znodes.decode_features(b'{"features":{"f":3}}'),
     ],
 )
 def test_corrupt_znode_is_an_error_with_its_path(read: Callable[[], object]) -> None:

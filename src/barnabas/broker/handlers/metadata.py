@@ -186,7 +186,7 @@ def encode_topics(
                 encode_metadata_topic(version, build_missing_topic(topic, errors, options))
             )
         elif options.topic_operations:
-            found = cache.describe(name, version, options.listener)
+            found = cache.describe(cache.topics[name], version, options.listener)
             allowed = found._replace(topic_authorized_operations=TOPIC_OPERATIONS)
             encoded.append(encode_metadata_topic(version, allowed))
         else:
