@@ -253,7 +253,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     auto_leader_rebalance_enable: bool = setting(BOOLEAN, True, ANY,
         "Move leadership back to the preferred replicas")
     leader_imbalance_per_broker_percentage: int = setting(INT, 10, ANY,
-        "Share of non-preferred leaders at which leadership is moved back")
+        "Percentage of non-preferred leaders above which leadership is moved back")
     leader_imbalance_check_interval_seconds: int = setting(LONG, 300, at_least(1),
         "Interval between checks for non-preferred leaders")
 

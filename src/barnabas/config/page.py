@@ -79,13 +79,10 @@ def configuration_page() -> str:
     broker = (columns(each) for each in documented(BROKER_SETTINGS))
     topic = ((*columns(each), synonyms(each)) for each in documented(TOPIC_SETTINGS))
     without = (columns(each) for each in documented(WITHOUT_EFFECT))
-    return "".join(
-        (
-            *(HEAD, BROKER, markdown_table(heads, broker)),
-            *(TOPIC, markdown_table((*heads, "Broker setting"), topic)),
-            *(MEMORY, WITHOUT, markdown_table((*heads[:-1], "Description in Kafka"), without)),
-        )
-    )
+    parts = [HEAD, BROKER, markdown_table(heads, broker)]
+    parts += [TOPIC, markdown_table((*heads, "Broker setting"), topic)]
+    parts += [MEMORY, WITHOUT, markdown_table((*heads[:-1], "Description in Kafka"), without)]
+    return "".join(parts)
 
 
 def documented(settings: dict[str, Setting]) -> list[Setting]:

@@ -50,6 +50,7 @@ class Sender:
         self.channels = channels
         self.requests: deque[SentRequest] = deque()
         self.wakeup = asyncio.Event()
+        self.tasks = Tasks()
         self.connection: BrokerConnection | None = None
         self.backoff = Backoff(
             *RETRY_SECONDS, random=Random(f"{channels.controller_id}-{broker.id}")
@@ -138,25 +139,24 @@ class Channels:
         self.listener = listener
         self.timeout_s = timeout_s
         self.on_response = on_response
-        self.senders: dict[BrokerId, tuple[Sender, Tasks]] = {}
+        self.senders: dict[BrokerId, Sender] = {}
         self.encoded_metadata: tuple[object, asyncio.Future[bytes]] | None = None
         """Encoded body of the last large UpdateMetadata, and the topic states it was encoded from."""
 
     def start(self, brokers: Iterable[Broker]) -> None:
         for broker in brokers:
             if broker.id not in self.senders:
-                sender, tasks = Sender(broker, self), Tasks()
-                tasks.start(f"sender-{broker.id}", sender.run())
-                self.senders[broker.id] = (sender, tasks)
+                sender = self.senders[broker.id] = Sender(broker, self)
+                sender.tasks.start(f"sender-{broker.id}", sender.run())
 
     async def stop(self, brokers: Iterable[BrokerId]) -> list[SentRequest]:
         """Stop the senders of these brokers. Returns the dropped requests: those without a response."""
         dropped: list[SentRequest] = []
         for broker in brokers:
-            found = self.senders.pop(broker, None)
-            if found is not None:
-                await found[1].stop()
-                dropped += found[0].requests
+            sender = self.senders.pop(broker, None)
+            if sender is not None:
+                await sender.tasks.stop()
+                dropped += sender.requests
         return dropped
 
     async def reconnect(self, broker: Broker) -> None:
@@ -171,16 +171,14 @@ class Channels:
 
     def send(self, sent: SentRequest) -> bool:
         """Queue a request. Returns False if the broker has no sender, because it left the registry."""
-        found = self.senders.get(sent.broker)
-        if found is None:
-            name = type(sent.request).__name__
+        sender = self.senders.get(sent.broker)
+        if sender is None:
             logger.warning(
                 "request not sent, the broker left the registry broker=%d request=%s",
-                sent.broker,
-                name,
+                *(sent.broker, type(sent.request).__name__),
             )
             return False
-        found[0].send(sent)
+        sender.send(sent)
         return True
 
     async def encode_request(self, request: Request) -> bytes:
@@ -199,13 +197,13 @@ class Channels:
 
     def drop_encoded_metadata(self) -> None:
         """Free the encoded metadata if no request is pending."""
-        if not any(sender.requests for sender, _ in self.senders.values()):
+        if not any(sender.requests for sender in self.senders.values()):
             self.encoded_metadata = None
 
     def has_pending(self, broker: BrokerId) -> bool:
         """Return whether a request to this broker has no response yet."""
-        found = self.senders.get(broker)
-        return found is not None and bool(found[0].requests)
+        sender = self.senders.get(broker)
+        return sender is not None and bool(sender.requests)
 
 
 def count_partitions(request: Request) -> int:

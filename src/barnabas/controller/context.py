@@ -219,8 +219,8 @@ class ControllerContext:
         offline: list[Replica] = []
         for broker, held in sorted(self.replica_states_by_broker.items()):
             for partition in held:
-                there = self.is_replica_online(broker, partition)
-                (online if there else offline).append(Replica(partition, broker))
+                is_online = self.is_replica_online(broker, partition)
+                (online if is_online else offline).append(Replica(partition, broker))
         return tuple(online), tuple(offline)
 
     # ---- leadership

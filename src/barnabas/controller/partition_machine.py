@@ -84,7 +84,7 @@ def decide_partition_transitions(
     """Decide how to move the partitions to `target`.
 
     `states` holds the states of the partitions of `states_for_elections`. A missing one has no state in the registry.
-    `unclean` tells for each topic of `topics_for_unclean_check` whether it allows unclean elections. If a topic is
+    `unclean` says for each topic of `topics_for_unclean_check` whether it allows unclean elections. If a topic is
     missing, its config could not be read, and the election fails.
     """
     transitions: list[PartitionTransition] = []
@@ -143,7 +143,7 @@ def decide_election(
     unclean: Mapping[str, bool],
     cause: str,
 ) -> PartitionTransition | tuple[FailureReason, str]:
-    """Elect a leader on the ground of `state`, or return why that is impossible."""
+    """Elect a leader based on `state`, or return why that is impossible."""
     if state is None:
         return FailureReason.STATE_MISSING, "cannot elect a leader"
     if isinstance(state, UnreadableState):

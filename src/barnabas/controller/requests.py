@@ -106,7 +106,7 @@ async def handle_controlled_shutdown(
         event.answer(ControlledShutdownResponse(error_code=ErrorCode.BROKER_NOT_AVAILABLE))
         return
     if request.broker_epoch != registered:
-        # Kafka also accepts a larger epoch, and none in the oldest versions: any client could shut a broker down.
+        # Kafka also accepts a larger epoch, and none in the oldest versions. Any client could then shut a broker down.
         # A broker that has just restarted retries until the controller knows its new epoch.
         event.answer(ControlledShutdownResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
         return

@@ -60,7 +60,7 @@ STATES_PER_READ = 500
 BYTES_PER_PARTITION = 10  # lower bound, in the znode of a topic
 UNKNOWN_CONTROLLER = BrokerId(-1)
 
-REJECTIONS = {
+REJECTIONS: dict[type[RegistryError], WriteRejection] = {
     BadVersion: WriteRejection.BAD_VERSION,
     NodeExists: WriteRejection.NODE_EXISTS,
     NoNode: WriteRejection.NO_NODE,
@@ -108,7 +108,7 @@ class ControllerStore:
         try:
             return znodes.decode_controller(data)
         except RegistryError as error:
-            # The owner of the znode still tells whether this broker is the controller.
+            # The owner of the znode still shows whether this broker is the controller.
             self.log_once("invalid controller znode", error)
             return (
                 self.broker_id if stat.ephemeral_owner == self.registry.id else UNKNOWN_CONTROLLER

@@ -32,7 +32,7 @@ class RegistryClient:
     def __init__(
         self, registry: Registry, session_timeout_ms: int, random: Random | None = None
     ) -> None:
-        """`random` is the jitter of reconnection attempts."""
+        """`random` is the source of the jitter between connection attempts."""
         self.registry = registry
         self.random = random or Random(0)
         self.session_timeout_ms = session_timeout_ms

@@ -1,6 +1,6 @@
 """Paths and formats of all znodes. Pure.
 
-The layout is that of Kafka in ZooKeeper mode. Kafka's tools can read what Barnabas writes, and the reverse. Encoders
+The layout is that of Kafka in ZooKeeper mode. Kafka's tools can read what Barnabas writes, and vice versa. Encoders
 write the current version of each format, as compact JSON with keys in the documented order. Decoders accept keys in any
 order and these older versions:
 
