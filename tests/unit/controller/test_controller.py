@@ -135,7 +135,7 @@ async def test_broker_restarted_elsewhere_gets_full_state() -> None:
         await registration.register(other, broker_at(2, port=3), 2000)
         await controller.handle_broker_modified(execution, BrokerId(2), "test")
         await eventually(lambda: controller.context.broker_epochs.get(BrokerId(2), 0) > before)
-        sender, _ = controller.channels.senders[BrokerId(2)]
+        sender = controller.channels.senders[BrokerId(2)]
         assert sender.broker.endpoints[0].port == 3
         sent_requests = [type(sent.request).__name__ for sent in sender.requests]
         assert "LeaderAndIsrRequest" in sent_requests
@@ -182,7 +182,7 @@ async def test_moved_broker_gets_its_queued_requests() -> None:
     async with running_controller() as (controller, registry, _):
         controller.start()
         await eventually(lambda: controller.has_taken_over)
-        sender, _ = controller.channels.senders[US]
+        sender = controller.channels.senders[US]
         waiting = list(sender.requests)
         assert waiting
         data = znodes.encode_broker(broker_at(US, port=2), timestamp_ms=3000)
@@ -190,11 +190,11 @@ async def test_moved_broker_gets_its_queued_requests() -> None:
 
         def has_moved() -> bool:
             found = controller.channels.senders.get(US)
-            return found is not None and found[0].broker.endpoints[0].port == 2
+            return found is not None and found.broker.endpoints[0].port == 2
 
         await eventually(has_moved)
         await eventually(lambda: controller.queue.is_idle)
-        assert list(controller.channels.senders[US][0].requests)[: len(waiting)] == waiting
+        assert list(controller.channels.senders[US].requests)[: len(waiting)] == waiting
 
 
 @pytest.mark.parametrize("other", [-1, 0, 1, 1 << 62])
@@ -242,7 +242,7 @@ async def test_large_step_yields_to_the_event_loop(
                 await asyncio.sleep(0)
         assert {10, 20, 30} <= seen
         await eventually(lambda: controller.queue.is_idle)
-        sender, _ = controller.channels.senders[US]
+        sender = controller.channels.senders[US]
         sent_requests = [
             (type(sent.request).__name__, len(sent.request.topic_states[0].partition_states))
             for sent in sender.requests

@@ -173,7 +173,7 @@ async def notify(registry: RegistryClient, data: bytes) -> str:
 
 def sent_isrs(controller: Controller) -> list[Sequence[int]]:
     """Return the ISR of t-0 in each UpdateMetadata request to one of the brokers."""
-    sender, _ = controller.channels.senders[US]
+    sender = controller.channels.senders[US]
     return [
         each.isr
         for sent in sender.requests
