@@ -203,7 +203,7 @@ BROKER_NAMES = {
     each.name: tuple(synonym.name for synonym in synonyms)
     for synonyms in BROKER_SYNONYMS.values()
     for each in synonyms
-    if each.name != "log.flush.scheduler.interval.ms"  # has no synonym itself
+    if each.name != "log.flush.scheduler.interval.ms"  # falls back to nothing itself
 }
 """All names of the broker settings that are defaults of topics, highest precedence first."""
 

@@ -146,7 +146,9 @@ class TopicConfig(Struct, frozen=True, kw_only=True):
         """
         values: dict[str, Any] = {}
         for name, text in overrides.items():
-            declared = find_topic_setting(name)
+            if name not in TOPIC_SETTINGS:
+                raise unknown_setting_error(name, list(TOPIC_SETTINGS), "topic setting")
+            declared = TOPIC_SETTINGS[name]
             values[declared.field] = declared.parse(text)
         changed = replace(self, **values)
         changed.check()
@@ -183,9 +185,3 @@ class TopicConfig(Struct, frozen=True, kw_only=True):
 
 
 TOPIC_SETTINGS: dict[str, Setting] = collect_settings(TopicConfig)
-
-
-def find_topic_setting(name: str) -> Setting:
-    if name not in TOPIC_SETTINGS:
-        raise unknown_setting_error(name, list(TOPIC_SETTINGS), "topic setting")
-    return TOPIC_SETTINGS[name]
