@@ -67,32 +67,18 @@ def plan_stop_replica_results(
     yield from fail_replica_deletion(
         context, tuple(replica for replica, error in results if error is not ErrorCode.NONE)
     )
-    yield from complete_replica_deletion(
-        context, tuple(replica for replica, error in results if error is ErrorCode.NONE)
-    )
+    deleted = [replica for replica, error in results if error is ErrorCode.NONE]
+    if deleted:
+        yield from move_replicas_if_allowed(context, deleted, ReplicaState.DELETION_SUCCESSFUL)
+        yield from resume_deletions(context)
 
 
 def fail_replica_deletion(context: ControllerContext, replicas: Replicas) -> Plan:
-    """Handle replicas that cannot be deleted now. Their topics become ineligible."""
-    failed = tuple(
-        each for each in replicas if context.is_topic_queued_for_deletion(each.partition.topic)
-    )
-    if not failed:
-        return
-    yield from move_replicas_if_allowed(context, failed, ReplicaState.DELETION_INELIGIBLE)
-    context.mark_ineligible_for_deletion(each.partition.topic for each in failed)
-    yield from resume_deletions(context)
-
-
-def complete_replica_deletion(context: ControllerContext, replicas: Replicas) -> Plan:
-    """Handle replicas that are deleted. Late responses, of a broker that restarted since, are ignored."""
-    gone = tuple(
-        each for each in replicas if context.is_topic_queued_for_deletion(each.partition.topic)
-    )
-    if not gone:
-        return
-    yield from move_replicas_if_allowed(context, gone, ReplicaState.DELETION_SUCCESSFUL)
-    yield from resume_deletions(context)
+    """Handle replicas of queued topics that cannot be deleted now. Their topics become ineligible."""
+    if replicas:
+        yield from move_replicas_if_allowed(context, replicas, ReplicaState.DELETION_INELIGIBLE)
+        context.mark_ineligible_for_deletion(each.partition.topic for each in replicas)
+        yield from resume_deletions(context)
 
 
 def resume_deletions(context: ControllerContext, topics: Iterable[str] = ()) -> Plan:
