@@ -189,7 +189,7 @@ def entry(
     )
 
 
-def broker_entry(name: str, levels: BrokerLevels, synonyms: tuple[Synonym, ...]) -> ConfigEntry:
+def broker_entry(name: str, levels: BrokerLevels, synonyms: tuple[Synonym, ...]) -> SettingDescription:
     declared = find_setting(name)
     value = None
     if declared is not None:
