@@ -14,7 +14,7 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.producer import Producer
 from barnabas.model import TopicPartition
 from barnabas.spark.fetching import close_idle_clusters, read_range
-from barnabas.spark.ranges import DataLoss, FetchSettings, OffsetRange
+from barnabas.spark.ranges import DataLoss, OffsetRange, parse_fetch_settings
 from barnabas.wire.compression import Compression
 from support.broker import BrokerProcess
 
@@ -53,8 +53,8 @@ def keys(servers: str, wanted: OffsetRange, *, fails: bool = True) -> list[bytes
 
 
 def reading(servers: str, wanted: OffsetRange, *, fails: bool = True) -> Iterator[list[bytes]]:
-    settings = FetchSettings(
-        bootstrap_servers=servers, client=SMALL_FETCHES, columns=("key",), fail_on_data_loss=fails
+    settings = parse_fetch_settings(
+        {"bootstrap.servers": servers, **SMALL_FETCHES}, ("key",), fail_on_data_loss=fails
     )
     for found in read_range(wanted, settings):
         yield found.column("key").to_pylist()

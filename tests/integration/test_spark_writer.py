@@ -24,7 +24,7 @@ def test_sink_task_waits_for_broker(tmp_path: Path) -> None:
         options = parse_write({"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": TOPIC})
         broker.kill()
         with (
-            connect(options.bootstrap_servers, delivery_settings(options.client)) as cluster,
+            connect(delivery_settings(options.client)) as cluster,
             ThreadPoolExecutor(1) as pool,
         ):
             found = pool.submit(Sink(cluster, options).topic, TOPIC)
@@ -44,7 +44,7 @@ def test_sink_task_waits_no_longer_than_delivery_timeout(tmp_path: Path) -> None
             "kafka.delivery.timeout.ms": "1000",
         }
     )
-    with connect(options.bootstrap_servers, delivery_settings(options.client)) as cluster:
+    with connect(delivery_settings(options.client)) as cluster:
         sink = Sink(cluster, options)
         with pytest.raises(ConfigError, match="no broker reached"):
             sink.topic(TOPIC)

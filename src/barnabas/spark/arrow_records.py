@@ -6,8 +6,7 @@ values are copied once, in one call for all records. `record_layout.py` finds th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -90,7 +89,7 @@ def decode_batches(
         if aborted_filter.hides(header, view, at) or header.last_offset < start:
             continue
         try:
-            batch = decompress_batch(view, at, header, check_crcs=check_crcs)
+            batch = read_batch(view, at, header, check_crcs=check_crcs)
         except RemoteWireError as error:
             raise corrupt_batch_error(topic, partition, header.base_offset, error) from None
         # Arrow's binary type has 32-bit offsets.
@@ -125,7 +124,7 @@ class Batch(NamedTuple):
     decompressed: bytes | None = None
 
 
-def decompress_batch(view: memoryview, at: int, header: BatchHeader, *, check_crcs: bool) -> Batch:
+def read_batch(view: memoryview, at: int, header: BatchHeader, *, check_crcs: bool) -> Batch:
     if check_crcs and not crc_is_valid(view, at, header):
         raise RemoteWireError("its checksum does not match")
     start, end = at + HEADER_SIZE, at + header.size
@@ -181,27 +180,30 @@ def build_record_batch(
     """Yield one RecordBatch with the records of all batches, or nothing if no record is in the range."""
     data, bodies = join_bodies(view, batches)
     octets = np.frombuffer(data, np.uint8)
+    counts = [body.count for body in bodies]
     try:
         layout = lay_out(octets, data, bodies)
-        counts = [body.count for body in bodies]
         offsets = layout.offset_deltas + per_record([b.header.base_offset for b in batches], counts)
-        timestamps = timestamps_ms(layout, batches, counts)
-        timestamp_types = per_record([int(b.header.is_log_append_time) for b in batches], counts)
+        times = timestamps_ms(layout, batches, counts)
+        time_types = per_record([int(b.header.is_log_append_time) for b in batches], counts)
         if any(b.header.base_offset < start or b.header.last_offset >= end for b in batches):
             wanted = (offsets >= start) & (offsets < end)
             layout = layout.where(wanted)
-            offsets, timestamps, timestamp_types = (
-                offsets[wanted],
-                timestamps[wanted],
-                timestamp_types[wanted],
-            )
-        if not offsets.size:
+            offsets, times, time_types = (each[wanted] for each in (offsets, times, time_types))
+        count = len(offsets)
+        if not count:
             return
-        records = RecordView(data, octets, layout)
-        arrays = [
-            build_column(name, records, topic, partition, offsets, timestamps, timestamp_types)
-            for name in columns
-        ]
+        builders: dict[str, Callable[[], pa.Array]] = {
+            "key": lambda: build_binary(octets, layout.keys),
+            "value": lambda: build_binary(octets, layout.values),
+            "topic": lambda: pa.repeat(pa.scalar(topic, pa.string()), count),
+            "partition": lambda: build_array("partition", np.full(count, partition, np.int32)),
+            "offset": lambda: build_array("offset", offsets),
+            "timestamp": lambda: build_array("timestamp", times * 1000),
+            "timestampType": lambda: build_array("timestampType", time_types.astype(np.int32)),
+            "headers": lambda: build_headers(octets, data, layout),
+        }
+        arrays = [builders[name]() for name in columns]
     except RemoteWireError as error:
         # Decode the batches one by one to report the offset of the corrupt one.
         for batch in batches if len(batches) > 1 else ():
@@ -246,48 +248,8 @@ def timestamps_ms(layout: RecordLayout, batches: Sequence[Batch], counts: Sequen
     return np.where(appended, per_record([h.max_timestamp for h in headers], counts), timestamps)
 
 
-@dataclass(frozen=True, slots=True)
-class RecordView:
-    """The bytes of all records, for Python and for numpy, with their layout."""
-
-    data: memoryview
-    octets: Octets
-    layout: RecordLayout
-
-
-def build_column(
-    name: str,
-    records: RecordView,
-    topic: str,
-    partition: int,
-    offsets: Int64s,
-    timestamps: Int64s,
-    timestamp_types: Int64s,
-) -> pa.Array:
-    count = len(offsets)
-    match name:
-        case "key":
-            return build_binary(records.octets, records.layout.keys)
-        case "value":
-            return build_binary(records.octets, records.layout.values)
-        case "topic":
-            return pa.repeat(pa.scalar(topic, pa.string()), count)
-        case "partition":
-            return build_array(TYPES[name], np.full(count, partition, np.int32))
-        case "offset":
-            return build_array(TYPES[name], offsets)
-        case "timestamp":
-            return build_array(TYPES[name], timestamps * 1000)
-        case "timestampType":
-            return build_array(TYPES[name], timestamp_types.astype(np.int32))
-        case "headers":
-            return build_headers(records)
-        case _:
-            raise ValueError(f"unknown column {name!r}")
-
-
-def build_array(kind: pa.DataType, values: np.ndarray[Any, Any]) -> pa.Array:
-    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+def build_array(column: str, values: np.ndarray[Any, Any]) -> pa.Array:
+    return pa.Array.from_buffers(TYPES[column], len(values), [None, pa.py_buffer(values)])
 
 
 def build_binary(octets: Octets, spans: Spans) -> pa.Array:
@@ -328,15 +290,15 @@ def gather_spans(octets: Octets, starts: Int64s, lengths: Int64s) -> tuple[Int64
     return offsets, taken.buffers()[2]
 
 
-def build_headers(records: RecordView) -> pa.Array:
+def build_headers(octets: Octets, data: memoryview, layout: RecordLayout) -> pa.Array:
     """Build the column of headers. It is null for a record without headers, as in Spark's Kafka source."""
-    counts = records.layout.header_counts
-    names, values = lay_out_headers(records.octets, records.data, records.layout)
+    counts = layout.header_counts
+    names, values = lay_out_headers(octets, data, layout)
     offsets = np.zeros(len(counts) + 1, np.int32)
     np.cumsum(counts, out=offsets[1:])
     validity = pa.py_buffer(np.packbits(counts > 0, bitorder="little"))
     pairs = pa.StructArray.from_arrays(
-        [to_strings(build_binary(records.octets, names)), build_binary(records.octets, values)],
+        [to_strings(build_binary(octets, names)), build_binary(octets, values)],
         fields=list(HEADER_TYPE),
     )
     return pa.Array.from_buffers(

@@ -110,6 +110,14 @@ def integer_setting(settings: Mapping[str, str], name: str, default: int, *, lea
     return value
 
 
+def client_id(settings: Mapping[str, str]) -> str:
+    return settings.get("client.id", "barnabas-spark")
+
+
+def reads_committed(settings: Mapping[str, str]) -> bool:
+    return settings.get("isolation.level", "").lower() == READ_COMMITTED
+
+
 def parse_acks(settings: Mapping[str, str]) -> int:
     text = settings.get("acks", "all").lower()
     known = {"all": -1, "-1": -1, "1": 1, "0": 0}

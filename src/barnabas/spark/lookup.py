@@ -20,7 +20,12 @@ from barnabas.client.view import ClusterView, TopicView
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.model import ZERO_ID, TopicPartition
 from barnabas.retry import Backoff
-from barnabas.spark.client_settings import READ_COMMITTED, integer_setting
+from barnabas.spark.client_settings import (
+    BOOTSTRAP,
+    client_id,
+    integer_setting,
+    reads_committed,
+)
 from barnabas.spark.options import ReadOptions, TopicSelection
 from barnabas.spark.planning import LogSpan, summarize_partitions
 
@@ -39,9 +44,9 @@ class Lookup:
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
         self.selection = options.selection
-        self.cluster = connect(options.bootstrap_servers, options.client)
+        self.cluster = connect(options.client)
         # Read_committed tasks stop at the first open transaction, so a batch must not end after it.
-        self.reads_committed = options.client.get("isolation.level", "").lower() == READ_COMMITTED
+        self.reads_committed = reads_committed(options.client)
         self.topics: dict[str, TopicView] = {}
         self.metadata_deadline = Deadline(0)
 
@@ -152,10 +157,10 @@ class Lookup:
         raise AssertionError("the last attempt returns or raises")
 
 
-def connect(bootstrap_servers: str, settings: Mapping[str, str]) -> Cluster:
+def connect(settings: Mapping[str, str]) -> Cluster:
     return Cluster(
-        bootstrap_servers,
-        client_id=settings.get("client.id", "barnabas-spark"),
+        settings[BOOTSTRAP],
+        client_id=client_id(settings),
         timeout_s=integer_setting(settings, "request.timeout.ms", 30_000) / 1000,
         connect_timeout_s=integer_setting(settings, "socket.connection.setup.timeout.ms", 5_000)
         / 1000,

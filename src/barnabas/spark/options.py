@@ -86,7 +86,6 @@ class TopicSelection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    bootstrap_servers: str
     client: Mapping[str, str]
     selection: TopicSelection
     starting: Bound
@@ -109,7 +108,6 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    bootstrap_servers: str
     client: Mapping[str, str]
     topic: str | None
     acks: int
@@ -137,7 +135,6 @@ def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         why = f"{rows_min} is more than maxOffsetsPerTrigger ({rows_max}); lower it"
         raise ConfigError("minOffsetsPerTrigger", why)
     return ReadOptions(
-        bootstrap_servers=settings[BOOTSTRAP],
         client=settings,
         selection=selection,
         starting=starting,
@@ -173,7 +170,6 @@ def parse_write(options: Mapping[str, str]) -> WriteOptions:
     for name in NUMERIC_PRODUCER_SETTINGS:
         integer_setting(settings, name, 1)
     return WriteOptions(
-        bootstrap_servers=settings[BOOTSTRAP],
         client=settings,
         topic=topic,
         acks=acks,

@@ -6,24 +6,22 @@ Data loss means: offsets that a batch should read, and that the cluster no longe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from uuid import UUID
 
 from barnabas.errors import BarnabasError
 from barnabas.model import TopicPartition
-from barnabas.spark.client_settings import integer_setting
-
-COLUMNS = (
-    "key",
-    "value",
-    "topic",
-    "partition",
-    "offset",
-    "timestamp",
-    "timestampType",
-    "headers",
+from barnabas.spark.client_settings import (
+    BOOTSTRAP,
+    client_id,
+    integer_setting,
+    reads_committed,
 )
+
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 """The columns of Spark's Kafka source, in the same order."""
+DEFAULT_FETCH_BYTES = 4 << 20
+"""Larger than Kafka's default of 1 MiB, which makes bulk reads slow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,75 +48,48 @@ class FetchSettings:
     """Client settings of a read task, and the columns to build."""
 
     bootstrap_servers: str
-    client: Mapping[str, str] = field(default_factory=dict)
-    """Kafka consumer settings, without the prefix `kafka.`."""
-    columns: tuple[str, ...] = COLUMNS[:-1]
-    fail_on_data_loss: bool = True
-
-    @property
-    def client_id(self) -> str:
-        return self.client.get("client.id", "barnabas-spark")
-
-    @property
-    def request_timeout_ms(self) -> int:
-        return self.number("request.timeout.ms", 30_000)
-
-    @property
-    def deadline_ms(self) -> int:
-        """How long a task retries without progress before it fails."""
-        return self.number("default.api.timeout.ms", 60_000)
-
-    @property
-    def retry_backoff_ms(self) -> int:
-        return self.number("retry.backoff.ms", 100, least=0)
-
-    @property
-    def retry_backoff_ms_max(self) -> int:
-        return self.number("retry.backoff.max.ms", 1_000, least=0)
-
-    @property
-    def fetch_wait_ms(self) -> int:
-        return self.number("fetch.max.wait.ms", 500, least=0)
-
-    @property
-    def fetch_bytes(self) -> int:
-        """Maximum size of a Fetch. Each Fetch has one partition, so the smaller of the two limits applies."""
-        return min(
-            self.number("fetch.max.bytes", 52_428_800),
-            self.number("max.partition.fetch.bytes", DEFAULT_FETCH_BYTES),
-        )
-
-    @property
-    def connect_timeout_ms(self) -> int:
-        return self.number("socket.connection.setup.timeout.ms", 10_000)
-
-    @property
-    def reads_committed(self) -> bool:
-        return self.client.get("isolation.level", "").strip().lower() == "read_committed"
-
-    @property
-    def checks_crcs(self) -> bool:
-        return self.client.get("check.crcs", "true").strip().lower() != "false"
-
-    def number(self, name: str, default: int, *, least: int = 1) -> int:
-        return integer_setting(self.client, name, default, least=least)
-
-    def check(self) -> None:
-        """Raise ConfigError for an invalid setting. The driver calls this before the job starts."""
-        for setting in (
-            self.request_timeout_ms,
-            self.deadline_ms,
-            self.retry_backoff_ms,
-            self.retry_backoff_ms_max,
-            self.fetch_wait_ms,
-            self.fetch_bytes,
-            self.connect_timeout_ms,
-        ):
-            assert setting >= 0
+    client_id: str
+    columns: tuple[str, ...]
+    fail_on_data_loss: bool
+    reads_committed: bool
+    checks_crcs: bool
+    request_timeout_ms: int
+    connect_timeout_ms: int
+    deadline_ms: int
+    """How long a task retries without progress before it fails."""
+    retry_backoff_ms: int
+    retry_backoff_ms_max: int
+    fetch_wait_ms: int
+    fetch_bytes: int
 
 
-DEFAULT_FETCH_BYTES = 4 << 20
-"""Larger than Kafka's default of 1 MiB, which makes bulk reads slow."""
+def parse_fetch_settings(
+    client: Mapping[str, str], columns: tuple[str, ...], *, fail_on_data_loss: bool = True
+) -> FetchSettings:
+    """Parse Kafka consumer settings, given without the prefix `kafka.`. Raises ConfigError for an invalid one."""
+
+    def number(name: str, default: int, *, least: int = 1) -> int:
+        return integer_setting(client, name, default, least=least)
+
+    return FetchSettings(
+        bootstrap_servers=client[BOOTSTRAP],
+        client_id=client_id(client),
+        columns=columns,
+        fail_on_data_loss=fail_on_data_loss,
+        reads_committed=reads_committed(client),
+        checks_crcs=client.get("check.crcs", "true").lower() != "false",
+        request_timeout_ms=number("request.timeout.ms", 30_000),
+        connect_timeout_ms=number("socket.connection.setup.timeout.ms", 10_000),
+        deadline_ms=number("default.api.timeout.ms", 60_000),
+        retry_backoff_ms=number("retry.backoff.ms", 100, least=0),
+        retry_backoff_ms_max=number("retry.backoff.max.ms", 1_000, least=0),
+        fetch_wait_ms=number("fetch.max.wait.ms", 500, least=0),
+        # Each Fetch has one partition, so the smaller of the two limits applies.
+        fetch_bytes=min(
+            number("fetch.max.bytes", 52_428_800),
+            number("max.partition.fetch.bytes", DEFAULT_FETCH_BYTES),
+        ),
+    )
 
 
 class DataLoss(BarnabasError):

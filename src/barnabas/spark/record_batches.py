@@ -28,6 +28,7 @@ VARINT_BYTES_MAX = 5
 VECTOR_KEY_BYTES_MAX = 256
 """Longer keys are hashed one by one: the vectorised hash needs one round per word of the longest key."""
 NO_HEADERS = b"\0"
+LARGE = pa.large_binary()
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -72,7 +73,7 @@ def encode_records(columns: Columns, bytes_max: int) -> Iterator[EncodedRecords]
     splits = find_splits(np.cumsum(sizes_max), bytes_max)
     deltas = np.arange(count) - np.repeat(splits[:-1], np.diff(splits))
     joined = join_records(columns, key_sizes, value_sizes, tail_sizes, deltas)
-    offsets = np.frombuffer(joined.buffers()[1], np.int64 if is_large_binary(joined) else np.int32)
+    offsets = np.frombuffer(joined.buffers()[1], np.int64)
     data = memoryview(joined.buffers()[2] or b"")
     for begin, end in pairwise(splits.tolist()):
         yield EncodedRecords(end - begin, data[int(offsets[begin]) : int(offsets[end])])
@@ -108,28 +109,12 @@ def join_records(
         + tail_sizes
     )
     heads = Varints([record_sizes], then=after_size)
-    parts = [heads.column(), middles.column(), to_large_binary(columns.values)]
-    if columns.keys is not None:
-        parts.insert(1, to_large_binary(columns.keys))
-    parts.append(
-        to_large_binary(columns.tails)
-        if columns.tails is not None
-        else pa.scalar(NO_HEADERS, LARGE)
-    )
+    keys = [] if columns.keys is None else [columns.keys.cast(LARGE)]
+    tails = pa.scalar(NO_HEADERS, LARGE) if columns.tails is None else columns.tails.cast(LARGE)
+    parts = [heads.column(), *keys, middles.column(), columns.values.cast(LARGE), tails]
     return pc.binary_join_element_wise(
         *parts, pa.scalar(b"", LARGE), null_handling="replace", null_replacement=b""
     )
-
-
-LARGE = pa.large_binary()
-
-
-def to_large_binary(column: pa.Array) -> pa.Array:
-    return column.cast(LARGE)
-
-
-def is_large_binary(column: pa.Array) -> bool:
-    return bool(pa.types.is_large_binary(column.type))
 
 
 class Varints:
@@ -213,7 +198,7 @@ def partitions_of_keys(keys: pa.Array, partition_count: int) -> Integers:
 
 def murmur2_hashes(keys: pa.Array) -> Integers:
     """Return murmur2 of every key, computed one 4-byte word of all keys at a time. Undefined for null."""
-    keys = to_large_binary(keys)
+    keys = keys.cast(LARGE)
     offsets = np.frombuffer(keys.buffers()[1], np.int64)[keys.offset : keys.offset + len(keys) + 1]
     data = np.frombuffer(keys.buffers()[2] or b"", np.uint8)
     starts, lengths = offsets[:-1], np.diff(offsets)

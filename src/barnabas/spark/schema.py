@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
     DataType,
     IntegerType,
-    LongType,
     StringType,
     StructField,
     StructType,
-    TimestampType,
 )
 
 from barnabas.errors import ConfigError
+from barnabas.spark.arrow_records import arrow_schema
 from barnabas.spark.ranges import COLUMNS
 
-HEADERS = ArrayType(
-    StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-)
 TYPES: dict[str, DataType] = {
-    "key": BinaryType(),
-    "value": BinaryType(),
-    "topic": StringType(),
-    "partition": IntegerType(),
-    "offset": LongType(),
-    "timestamp": TimestampType(),
-    "timestampType": IntegerType(),
-    "headers": HEADERS,
+    field.name: field.dataType for field in from_arrow_schema(arrow_schema(COLUMNS))
 }
+HEADERS = TYPES["headers"]
 WRITABLE: dict[str, tuple[DataType, ...]] = {
     "key": (BinaryType(), StringType()),
     "value": (BinaryType(), StringType()),

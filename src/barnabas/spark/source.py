@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ from barnabas.model import TopicPartition
 from barnabas.spark.cache import digest
 from barnabas.spark.fetching import read_range
 from barnabas.spark.lookup import Lookup
-from barnabas.spark.options import ReadOptions, parse_read, parse_write
+from barnabas.spark.options import ReadOptions, WriteOptions, parse_read, parse_write
 from barnabas.spark.planning import (
     Bound,
     LogSpan,
@@ -58,7 +58,7 @@ from barnabas.spark.planning import (
     split_ranges,
     timestamps_to_look_up,
 )
-from barnabas.spark.ranges import COLUMNS, DataLoss, FetchSettings, OffsetRange
+from barnabas.spark.ranges import COLUMNS, DataLoss, OffsetRange, parse_fetch_settings
 from barnabas.spark.schema import check_sink_schema, selected_columns, source_schema
 from barnabas.spark.topic_ids import TopicIds
 from barnabas.spark.writer import BatchWriter, StreamWriter, check_topic_exists
@@ -93,21 +93,22 @@ class TopicSource(DataSource):  # type: ignore[misc]
         return StreamReader(parse_read(self.options, streaming=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        options = parse_write(self.options)
         if overwrite:
             raise ConfigError("mode", "records cannot be overwritten; use mode('append')")
-        check_sink_schema(schema, options.topic)
-        warn_once(options.warnings, sorted(self.options.items()))
+        options = self.sink_options(schema)
         if options.topic is not None:
             check_topic_exists(options, options.topic)
         return BatchWriter(options, schema.fieldNames())
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
         """Spark calls this for every batch and every commit, so it sends no request to the cluster."""
+        return StreamWriter(self.sink_options(schema), schema.fieldNames())
+
+    def sink_options(self, schema: StructType) -> WriteOptions:
         options = parse_write(self.options)
         check_sink_schema(schema, options.topic)
         warn_once(options.warnings, sorted(self.options.items()))
-        return StreamWriter(options, schema.fieldNames())
+        return options
 
 
 def warn_once(warnings: Sequence[str], options: object) -> None:
@@ -141,25 +142,17 @@ def create_marker(path: Path) -> bool:
 # ---- tasks ------------------------------------------------------------------------------------------------------
 
 
-class RangePartition(InputPartition):  # type: ignore[misc]
-    def __init__(self, offsets: OffsetRange) -> None:
-        super().__init__(offsets)
-
-
 class TopicReader:
     """Base of the batch and the stream reader: reads a range as Arrow batches in the schema that Spark expects."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        columns = selected_columns(schema)
         self.options = options
-        self.settings = FetchSettings(
-            bootstrap_servers=options.bootstrap_servers,
-            client=dict(options.client),
-            columns=tuple(name for name in COLUMNS if name in columns),
+        self.columns = selected_columns(schema)
+        self.settings = parse_fetch_settings(
+            options.client,
+            tuple(name for name in COLUMNS if name in self.columns),
             fail_on_data_loss=options.fail_on_data_loss,
         )
-        self.settings.check()
-        self.columns = columns
         self.arrow = to_arrow_schema(schema, timezone="UTC")
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -173,13 +166,25 @@ class TopicReader:
                 arrays = [batch.column(name) for name in self.columns]
                 yield pa.RecordBatch.from_arrays(arrays, schema=self.arrow)
 
-    def input_partitions(self, whole: list[OffsetRange]) -> list[RangePartition]:
+    def input_partitions(self, whole: list[OffsetRange]) -> list[InputPartition]:
+        options = self.options
         parts = split_ranges(
-            whole,
-            partitions_min=self.options.partitions_min,
-            records_max=self.options.records_max,
+            whole, partitions_min=options.partitions_min, records_max=options.records_max
         )
-        return [RangePartition(part) for part in parts]
+        return [InputPartition(part) for part in parts]
+
+    def look_up_bound(
+        self, bound: Bound, lookup: Lookup, spans: Mapping[TopicPartition, LogSpan]
+    ) -> dict[TopicPartition, int]:
+        """Return the offsets of a bound, clamped to the logs. Offsets out of range are reported."""
+        check_covers(bound, spans)
+        found = lookup.at_times(timestamps_to_look_up(bound, spans))
+        # A time after the last record is an error only at the start.
+        is_error = self.options.no_match_is_error and bound is self.options.starting
+        offsets = resolve_bound(bound, spans, found, no_match_is_error=is_error)
+        clamped, errors = clamp(bound.option, offsets, spans)
+        self.report(errors)
+        return clamped
 
     def report(self, problems: Sequence[BarnabasError]) -> None:
         """Raise the first problem. With failOnDataLoss=false, log all of them instead."""
@@ -202,44 +207,18 @@ def with_hint(problem: BarnabasError) -> BarnabasError:
     return problem
 
 
-def look_up_bound(
-    bound: Bound,
-    lookup: Lookup,
-    spans: Mapping[TopicPartition, LogSpan],
-    *,
-    no_match_is_error: bool,
-) -> tuple[dict[TopicPartition, int], list[ConfigError]]:
-    """Return the offsets of a bound, clamped to the logs, and an error for each offset that was out of range."""
-    check_covers(bound, spans)
-    found = lookup.at_times(timestamps_to_look_up(bound, spans))
-    offsets = resolve_bound(bound, spans, found, no_match_is_error=no_match_is_error)
-    return clamp(bound.option, offsets, spans)
-
-
 # ---- batch ------------------------------------------------------------------------------------------------------
 
 
 class BatchReader(TopicReader, DataSourceReader):  # type: ignore[misc]
-    def partitions(self) -> list[RangePartition]:
+    def partitions(self) -> list[InputPartition]:
         """Plan the batch. Records that are written after this are not read."""
         warn_once(self.options.warnings, self.options)
-        lookup = Lookup(self.options)
-        try:
+        with closing(Lookup(self.options)) as lookup:
             spans = lookup.spans(lookup.partitions(strict=True))
-            starts, errors = look_up_bound(
-                self.options.starting,
-                lookup,
-                spans,
-                no_match_is_error=self.options.no_match_is_error,
-            )
-            self.report(errors)
-            ends, errors = look_up_bound(
-                self.options.ending, lookup, spans, no_match_is_error=False
-            )
-            self.report(errors)
+            starts = self.look_up_bound(self.options.starting, lookup, spans)
+            ends = self.look_up_bound(self.options.ending, lookup, spans)
             return self.input_partitions(plan_ranges(starts, ends, lookup.topic_id))
-        finally:
-            lookup.close()
 
 
 # ---- stream -----------------------------------------------------------------------------------------------------
@@ -270,13 +249,7 @@ class StreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvailable
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         spans = self.lookup.spans(self.lookup.partitions(strict=True))
-        starts, errors = look_up_bound(
-            self.options.starting,
-            self.lookup,
-            spans,
-            no_match_is_error=self.options.no_match_is_error,
-        )
-        self.report(errors)
+        starts = self.look_up_bound(self.options.starting, self.lookup, spans)
         # A new query ignores the ids that another query may have stored in the directory.
         self.has_loaded_ids = True
         self.record_new_topics()
@@ -308,7 +281,7 @@ class StreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvailable
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         return offsets_to_json(self.seen) or None
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         begin, finish = parse_offsets(start), parse_offsets(end)
         if not self.has_loaded_ids:
             # Spark repeats a batch that an earlier run of the query planned.
@@ -318,9 +291,6 @@ class StreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvailable
         self.report(self.find_losses(begin, finish, starts))
         self.recreated = {}
         return self.input_partitions(plan_ranges(starts, finish, self.topics.ids.get))
-
-    def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: Spark stores the offsets in its checkpoint."""
 
     def stop(self) -> None:
         if self.open_lookup is not None:
@@ -374,9 +344,7 @@ class StreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvailable
             old = {partition: at for partition, at in begin.items() if partition.topic == topic}
             self.report(
                 [
-                    DataLoss(
-                        topic, partition.partition, at, max(at, before.get(partition, at)), why
-                    )
+                    DataLoss(*partition, at, max(at, before.get(partition, at)), why)
                     for partition, at in old.items()
                 ]
             )

@@ -4,12 +4,12 @@
     driver   TaskCommit of every task ─► commit
 
 A retry in the producer writes no duplicates. A retry of a task, a micro-batch or a query does, because the records of
-the first attempt stay in the log. The sink does not use transactions, so commit and abort do nothing.
+the first attempt stay in the log. The sink does not use transactions, so it inherits
+commit and abort, which do nothing.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
@@ -42,8 +42,6 @@ from barnabas.spark.record_batches import (
     header_tails,
     partitions_of_keys,
 )
-
-log = logging.getLogger("barnabas.spark")
 
 PartitionNumbers = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -85,9 +83,7 @@ class TopicWriter:
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         query_id, batch_id = current_batch()
-        with connect(
-            self.options.bootstrap_servers, delivery_settings(self.options.client)
-        ) as cluster:
+        with connect(delivery_settings(self.options.client)) as cluster:
             sink = Sink(cluster, self.options)
             try:
                 for batch in iterator:
@@ -106,19 +102,11 @@ class TopicWriter:
 
 
 class BatchWriter(TopicWriter, DataSourceArrowWriter):  # type: ignore[misc]
-    def commit(self, messages: list[TaskCommit | None]) -> None:
-        """Do nothing: the records are visible already."""
-
-    def abort(self, messages: list[TaskCommit | None]) -> None:
-        """Do nothing: the records stay in the log."""
+    """Writer of a batch query."""
 
 
 class StreamWriter(TopicWriter, DataSourceStreamArrowWriter):  # type: ignore[misc]
-    def commit(self, messages: list[TaskCommit | None], batchId: int) -> None:  # noqa: N803
-        """Do nothing: the records are visible already."""
-
-    def abort(self, messages: list[TaskCommit | None], batchId: int) -> None:  # noqa: N803
-        """Do nothing: the records stay in the log."""
+    """Writer of one micro-batch of a stream."""
 
 
 class Sink:
@@ -302,7 +290,7 @@ def delivery_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 def check_topic_exists(options: WriteOptions, topic: str) -> None:
     """Raise ConfigError before the job if the topic does not exist."""
-    with connect(options.bootstrap_servers, options.client) as cluster:
+    with connect(options.client) as cluster:
         try:
             cluster.topic(topic)
         except ApiError as error:

@@ -12,7 +12,7 @@ from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.model import ZERO_ID
 from barnabas.spark import fetching
 from barnabas.spark.fetching import close_idle_clusters, read_range
-from barnabas.spark.ranges import DataLoss, FetchSettings, OffsetRange
+from barnabas.spark.ranges import DataLoss, OffsetRange, parse_fetch_settings
 from barnabas.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -119,13 +119,13 @@ def offsets(
     fail_on_data_loss: bool = True,
     **client: str,
 ) -> list[int]:
-    settings = FetchSettings(
-        bootstrap_servers=broker.address,
-        client={
+    settings = parse_fetch_settings(
+        {
+            "bootstrap.servers": broker.address,
             "retry.backoff.ms": "1",
             **{name.replace("_", "."): value for name, value in client.items()},
         },
-        columns=("offset",),
+        ("offset",),
         fail_on_data_loss=fail_on_data_loss,
     )
     offset_range = OffsetRange(topic="orders", partition=0, start=start, end=end, topic_id=topic_id)
@@ -146,7 +146,7 @@ def test_empty_range_sends_no_request(broker: ScriptedBroker) -> None:
 
 
 def test_next_fetch_is_sent_before_records_are_consumed(broker: ScriptedBroker) -> None:
-    settings = FetchSettings(bootstrap_servers=broker.address, columns=("offset",))
+    settings = parse_fetch_settings({"bootstrap.servers": broker.address}, ("offset",))
     offset_range = OffsetRange(topic="orders", partition=0, start=10, end=20, topic_id=ID)
     reading = read_range(offset_range, settings)
     next(reading)
@@ -167,7 +167,7 @@ def test_second_task_reuses_connection_and_metadata(broker: ScriptedBroker) -> N
 
 
 def test_abandoned_task_leaves_no_response_behind(broker: ScriptedBroker) -> None:
-    settings = FetchSettings(bootstrap_servers=broker.address, columns=("offset",))
+    settings = parse_fetch_settings({"bootstrap.servers": broker.address}, ("offset",))
     offset_range = OffsetRange(topic="orders", partition=0, start=10, end=20, topic_id=ID)
     reading = read_range(offset_range, settings)
     next(reading)
@@ -313,13 +313,13 @@ def test_settings_reach_the_request(broker: ScriptedBroker) -> None:
 
 @pytest.mark.parametrize("value", ["many", "-1", "0", "99999999999"])
 def test_invalid_number_names_the_setting(value: str) -> None:
-    settings = FetchSettings(bootstrap_servers="x:1", client={"request.timeout.ms": value})
+    settings = {"bootstrap.servers": "x:1", "request.timeout.ms": value}
     with pytest.raises(ConfigError, match=r"kafka\.request\.timeout\.ms"):
-        settings.check()
+        parse_fetch_settings(settings, ("offset",))
 
 
 def test_task_arguments_can_be_pickled() -> None:
-    settings = FetchSettings(bootstrap_servers="x:1", client={"client.id": "me"})
+    settings = parse_fetch_settings({"bootstrap.servers": "x:1", "client.id": "me"}, ("offset",))
     offset_range = OffsetRange(topic="orders", partition=0, start=1, end=2, topic_id=ID)
     loss = DataLoss("orders", 0, 1, 2, "why")
     assert pickle.loads(pickle.dumps((settings, offset_range))) == (settings, offset_range)
@@ -327,9 +327,13 @@ def test_task_arguments_can_be_pickled() -> None:
 
 
 def test_unreachable_cluster_is_retried_until_deadline() -> None:
-    settings = FetchSettings(
-        bootstrap_servers="127.0.0.1:1",
-        client={"default.api.timeout.ms": "300", "retry.backoff.ms": "50"},
+    settings = parse_fetch_settings(
+        {
+            "bootstrap.servers": "127.0.0.1:1",
+            "default.api.timeout.ms": "300",
+            "retry.backoff.ms": "50",
+        },
+        ("offset",),
     )
     offset_range = OffsetRange(topic="orders", partition=0, start=1, end=2, topic_id=ID)
     with pytest.raises(ApiError, match=r"orders-0 \[1, 2\) at 1: no broker reached: 127.0.0.1:1"):
