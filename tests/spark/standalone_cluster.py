@@ -15,7 +15,7 @@ from pathlib import Path
 from barnabas.java.find import find_java
 from barnabas.spark.cache import cache_directory
 from barnabas.spark.installation import spark_home
-from barnabas.spark.java_home import launcher_home
+from barnabas.spark.start_scripts import launcher_home
 
 START_TIMEOUT_S = 90
 STOP_TIMEOUT_S = 20

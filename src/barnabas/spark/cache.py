@@ -10,18 +10,13 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 
 def cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
-    configured = environment.get("XDG_CACHE_HOME", "")
+    configured = Path(environment.get("XDG_CACHE_HOME", ""))
     # The XDG specification requires that a relative path is ignored.
-    root = (
-        Path(configured)
-        if configured and Path(configured).is_absolute()
-        else Path.home() / ".cache"
-    )
+    root = configured if configured.is_absolute() else Path.home() / ".cache"
     return root / "barnabas"
 
 
@@ -32,19 +27,22 @@ def digest(*parts: object) -> str:
 
 def write_whole(path: Path, content: bytes, *, mode: int = 0o644) -> Path:
     """Write a file atomically, unless it exists."""
-    if path.exists():
-        return path
+    if not path.exists():
+        replace_file(path, content, mode=mode)
+    return path
+
+
+def replace_file(path: Path, content: bytes, *, mode: int = 0o644) -> None:
+    """Write a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
     try:
         with open(handle, "wb") as file:  # noqa: PTH123 - a descriptor, not a path
             file.write(content)
         move_into_place(Path(name), path, mode=mode)
     except BaseException:
-        with suppress(FileNotFoundError):
-            Path(name).unlink()
+        Path(name).unlink(missing_ok=True)
         raise
-    return path
 
 
 def move_into_place(written: Path, path: Path, *, mode: int = 0o644) -> None:

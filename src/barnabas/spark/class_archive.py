@@ -20,7 +20,7 @@ from pathlib import Path
 
 from barnabas.java.find import Java
 from barnabas.spark.cache import digest, move_into_place
-from barnabas.spark.java_home import SCRIPT
+from barnabas.spark.start_scripts import JAVA_SCRIPT
 
 GC_OPTION = "-XX:+UseSerialGC"
 """Must be the same when an archive is built and when it is used. This collector starts fastest and needs the least
@@ -58,11 +58,10 @@ def class_archive(java: Java, spark_home: Path, cache: Path) -> ClassArchive:
         for path in sorted((spark_home / "jars").glob("*.jar"))
         for status in [path.stat()]
     ]
-    key = digest(java.home, java.version, java.release, spark_home, jars, GC_OPTION, SCRIPT)
+    key = digest(java.home, java.version, java.release, spark_home, jars, GC_OPTION, JAVA_SCRIPT)
     path = cache / "class-data" / f"java{java.major}-{key}.jsa"
-    return ClassArchive(
-        path=path, base=None if java.has_shared_classes else path.with_suffix(".base.jsa")
-    )
+    base = None if java.has_shared_classes else path.with_suffix(".base.jsa")
+    return ClassArchive(path=path, base=base)
 
 
 @contextmanager
@@ -78,19 +77,20 @@ def archive_build(archive: ClassArchive, java: Java) -> Iterator[str | None]:
     with archive.path.with_suffix(".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_needed = not archive.exists
         except BlockingIOError:
-            yield None
-            return
-        if archive.exists:
+            is_needed = False
+        if not is_needed:
             yield None
             return
         partial = archive.path.with_suffix(".partial")
         partial.unlink(missing_ok=True)
         try:
+            options = f"-XX:ArchiveClassesAtExit={partial} {NO_LOG}"
             if archive.base is not None:
                 build_base(archive.base, java)
-            base_options = [] if archive.base is None else [f"-XX:SharedArchiveFile={archive.base}"]
-            yield " ".join([*base_options, f"-XX:ArchiveClassesAtExit={partial}", NO_LOG])
+                options = f"-XX:SharedArchiveFile={archive.base} {options}"
+            yield options
             if partial.exists():
                 move_into_place(partial, archive.path)
         finally:
@@ -101,7 +101,7 @@ def build_base(path: Path, java: Java) -> None:
     partial = path.with_suffix(".partial")
     partial.unlink(missing_ok=True)
     subprocess.run(
-        [java.binary, "-Xshare:dump", f"-XX:SharedArchiveFile={partial}", "-Xlog:disable"],
+        [java.binary, "-Xshare:dump", f"-XX:SharedArchiveFile={partial}", NO_LOG],
         check=True,
         capture_output=True,
         timeout=BASE_TIMEOUT_S,

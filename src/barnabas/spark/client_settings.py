@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from barnabas.client.cluster import parse_addresses
 from barnabas.errors import ConfigError
 from barnabas.wire.compression import Compression
 
@@ -80,6 +81,10 @@ def parse_client_settings(options: Mapping[str, str]) -> dict[str, str]:
         raise ConfigError("kafka.isolation.level", why)
     if not settings.get(BOOTSTRAP):
         raise ConfigError(PREFIX + BOOTSTRAP, "is missing; set it to host:port of a broker")
+    try:
+        parse_addresses(settings[BOOTSTRAP])
+    except ConfigError as error:
+        raise ConfigError(PREFIX + BOOTSTRAP, error.why) from None
     return settings
 
 

@@ -131,9 +131,8 @@ class RangeFetcher:
                 if data.partition_index == self.wanted.partition:
                     raise_if(data.error_code, f"{self.wanted} at {self.position}")
                     return data
-        raise ApiError(
-            ErrorCode.UNKNOWN_SERVER_ERROR, f"the response has no data for {self.wanted}"
-        )
+        why = f"the response has no data for {self.wanted}"
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, why)
 
     def send_fetch(self, position: int) -> None:
         partition = self.wanted.topic_partition
@@ -144,27 +143,19 @@ class RangeFetcher:
         if not by_id and not self.has_checked_topic:
             # A fetch by name would not detect that the topic was recreated.
             self.refresh()
+        wanted = FetchPartition(
+            partition=partition.partition,
+            current_leader_epoch=self.cluster.view.partition(partition).leader_epoch,
+            fetch_offset=position,
+            partition_max_bytes=self.settings.fetch_bytes,
+        )
+        topic_id = self.topic_id or ZERO_ID
         request = FetchRequest(
             max_wait_ms=self.settings.fetch_wait_ms,
             min_bytes=1,
             max_bytes=self.settings.fetch_bytes,
             isolation_level=int(self.settings.reads_committed),
-            topics=(
-                FetchTopic(
-                    topic=self.wanted.topic,
-                    topic_id=self.topic_id or ZERO_ID,
-                    partitions=(
-                        FetchPartition(
-                            partition=self.wanted.partition,
-                            current_leader_epoch=self.cluster.view.partition(
-                                partition
-                            ).leader_epoch,
-                            fetch_offset=position,
-                            partition_max_bytes=self.settings.fetch_bytes,
-                        ),
-                    ),
-                ),
-            ),
+            topics=(FetchTopic(topic=partition.topic, topic_id=topic_id, partitions=(wanted,)),),
         )
         correlation_id = connection.send(
             request,
@@ -231,10 +222,8 @@ class RangeFetcher:
 
     def handle_empty_response(self, data: PartitionData) -> None:
         if data.records:
-            size = len(data.records)
-            raise CorruptData(
-                f"{self.wanted} at {self.position}: no complete batch in {size} bytes"
-            )
+            why = f"no complete batch in {len(data.records)} bytes"
+            raise CorruptData(f"{self.wanted} at {self.position}: {why}")
         # A broker that throttles sends empty responses for a while. Before the end of a log there is always data,
         # because compaction keeps the last record. So data is lost if the responses stay empty.
         end = data.last_stable_offset if self.settings.reads_committed else data.high_watermark
@@ -259,10 +248,9 @@ class RangeFetcher:
         if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE and not error.code.retriable:
             raise error
         if self.progress_deadline.left_s() <= self.backoff.delay_s:
-            waited = f"no progress for {self.settings.deadline_ms} ms (default.api.timeout.ms)"
-            raise ApiError(
-                error.code, f"{self.wanted} at {self.position}: {error.message}; {waited}"
-            )
+            why = f"no progress for {self.settings.deadline_ms} ms (default.api.timeout.ms)"
+            where = f"{self.wanted} at {self.position}"
+            raise ApiError(error.code, f"{where}: {error.message}; {why}")
         # The first error may only be a kept connection that has closed since the last task: retry at once.
         if not is_first:
             pause(self.backoff.next_s())

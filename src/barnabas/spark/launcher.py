@@ -32,10 +32,9 @@ from barnabas.spark.cache import cache_directory, digest, write_whole
 from barnabas.spark.catalog import catalog_java_options, catalog_settings, lock_catalog
 from barnabas.spark.class_archive import GC_OPTION, build_at_exit, class_archive
 from barnabas.spark.installation import spark_home
-from barnabas.spark.java_home import launcher_home
 from barnabas.spark.progress import show_progress
 from barnabas.spark.shipping import missing_modules, package_zip
-from barnabas.spark.worker_python import worker_python
+from barnabas.spark.start_scripts import launcher_home, worker_python
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -154,7 +153,7 @@ def session_of_other_thread() -> SparkSession | None:
 
 
 def prepare_session(
-    spark: SparkSession, *, progress: bool, skip_source_lookup: bool, same_python: bool = False
+    spark: SparkSession, *, progress: bool, skip_source_lookup: bool, same_python: bool
 ) -> None:
     """Make the data source available in the session. Done once per Spark application."""
     context = spark.sparkContext
@@ -184,9 +183,7 @@ def session_in_spark_submit(
     builder = SparkSession.builder.appName(app_name)
     if master is not None:
         builder = builder.master(master)
-    for key, value in (config or {}).items():
-        builder = builder.config(key, value)
-    return builder.getOrCreate()
+    return builder.config(map=dict(config or {})).getOrCreate()
 
 
 def reuse_session(
@@ -218,13 +215,11 @@ def open_session(
 
     check_master(master)
     cache = cache_directory()
-    builder = SparkSession.builder.master(master)
-    merged = {**default_settings(master, logging_file(cache), java_options), **settings}
+    defaults = default_settings(master, logging_file(cache), java_options)
+    merged = {**defaults, **settings}
     if JAVA_OPTIONS in settings:
-        ours = default_settings(master, logging_file(cache), java_options)[JAVA_OPTIONS]
-        merged[JAVA_OPTIONS] = f"{ours} {settings[JAVA_OPTIONS]}"
-    for key, value in merged.items():
-        builder = builder.config(key, value)
+        merged[JAVA_OPTIONS] = f"{defaults[JAVA_OPTIONS]} {settings[JAVA_OPTIONS]}"
+    builder = SparkSession.builder.master(master).config(map=merged)
     silence_query_logger()
     with environment(
         JAVA_HOME=str(launcher_home(java, cache)),

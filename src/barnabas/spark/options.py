@@ -13,13 +13,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
-from barnabas.client.cluster import parse_addresses
 from barnabas.errors import ConfigError
+from barnabas.metadata.topic_names import topic_name_error
 from barnabas.model import TopicPartition
 from barnabas.spark.client_settings import (
-    BOOTSTRAP,
     CONSUMER_SETTINGS,
     KNOWN_SETTINGS,
     PREFIX,
@@ -50,9 +50,10 @@ SELECTIONS = ("subscribe", "subscribePattern", "assign")
 STARTING = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 ENDING = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 PER_TRIGGER = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+STRATEGY = "startingOffsetsByTimestampStrategy"
 TOPIC_IDS = "topicIdsLocation"
 READ_OPTIONS = (
-    *SELECTIONS, *STARTING, *ENDING, *PER_TRIGGER, "startingOffsetsByTimestampStrategy", "failOnDataLoss",
+    *SELECTIONS, *STARTING, *ENDING, *PER_TRIGGER, STRATEGY, "failOnDataLoss",
     "minPartitions", "maxRecordsPerPartition", "includeHeaders", "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs", "groupIdPrefix", "kafkaConsumer.pollTimeoutMs", "partition.metadata.cache.ttl.ms",
     TOPIC_IDS,
@@ -67,11 +68,11 @@ COMMON_MISTAKES = {
     "pattern": "subscribePattern",
 }
 
-LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 NUMERIC_PRODUCER_SETTINGS = (
     "request.timeout.ms", "delivery.timeout.ms", "max.request.size", "buffer.memory", "batch.size",
     "socket.connection.setup.timeout.ms",
 )  # fmt: skip
+Default = TypeVar("Default", int, None)
 UNITS_MS = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}  # fmt: skip
 
 
@@ -121,16 +122,14 @@ def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     given = normalize_options(options)
     check_option_names(given, READ_OPTIONS, reading=True)
     settings = parse_client_settings(given)
-    check_addresses(settings[BOOTSTRAP])
     selection = parse_selection(given)
     if streaming:
         check_streaming(given)
-    start_word = LATEST if streaming else EARLIEST
-    starting = parse_bound(given, STARTING, start_word)
+    starting = parse_bound(given, STARTING, LATEST if streaming else EARLIEST)
     ending = parse_bound(given, ENDING, LATEST)
     if not streaming:
         check_batch(starting, ending)
-    rows_max, rows_min = (parse_integer(given, name) for name in PER_TRIGGER[:2])
+    rows_max, rows_min = (parse_integer(given, name, None) for name in PER_TRIGGER[:2])
     if rows_max is not None and rows_min is not None and rows_min > rows_max:
         why = f"{rows_min} is more than maxOffsetsPerTrigger ({rows_max}); lower it"
         raise ConfigError("minOffsetsPerTrigger", why)
@@ -139,17 +138,16 @@ def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         selection=selection,
         starting=starting,
         ending=ending,
-        no_match_is_error=parse_strategy(given) == "error",
-        fail_on_data_loss=parse_boolean(given, "failOnDataLoss", default=True),
-        include_headers=parse_boolean(given, "includeHeaders", default=False),
+        no_match_is_error=parse_choice(given, STRATEGY, ("error", "latest"), "error") == "error",
+        fail_on_data_loss=parse_boolean(given, "failOnDataLoss", "true"),
+        include_headers=parse_boolean(given, "includeHeaders", "false"),
         rows_max=rows_max,
         rows_min=rows_min,
         trigger_delay_ms_max=parse_duration_ms(given, "maxTriggerDelay", "15m"),
-        partitions_min=parse_integer(given, "minPartitions"),
-        records_max=parse_integer(given, "maxRecordsPerPartition"),
-        look_up_attempts=parse_integer(given, "fetchOffset.numRetries") or 3,
-        look_up_pause_ms=parse_integer(given, "fetchOffset.retryIntervalMs", least=0, default=1000)
-        or 0,
+        partitions_min=parse_integer(given, "minPartitions", None),
+        records_max=parse_integer(given, "maxRecordsPerPartition", None),
+        look_up_attempts=parse_integer(given, "fetchOffset.numRetries", 3),
+        look_up_pause_ms=parse_integer(given, "fetchOffset.retryIntervalMs", 1000, least=0),
         metadata_age_ms_max=integer_setting(settings, "metadata.max.age.ms", 1000, least=0),
         topic_ids=parse_topic_ids(given),
         warnings=read_warnings(given, settings, streaming),
@@ -161,7 +159,6 @@ def parse_write(options: Mapping[str, str]) -> WriteOptions:
     given = normalize_options(options)
     check_option_names(given, (*WRITE_OPTIONS, *SPARK_SINK_OPTIONS), reading=False)
     settings = parse_client_settings(given)
-    check_addresses(settings[BOOTSTRAP])
     topic = given.get("topic")
     if topic is not None:
         topic = topic.strip()
@@ -257,7 +254,7 @@ def parse_selection(given: Mapping[str, str]) -> TopicSelection:
 
 
 def check_topic(option: str, topic: str) -> None:
-    if LEGAL_TOPIC.fullmatch(topic) is None or topic in (".", ".."):
+    if topic_name_error(topic) is not None:
         why = "is not a valid topic name; use up to 249 letters, digits, '.', '_' and '-'"
         raise ConfigError(option, f"{abbreviate(topic)!r} {why}")
 
@@ -302,8 +299,7 @@ def parse_bound(given: Mapping[str, str], names: tuple[str, str, str], default: 
     over offsets, as in Spark's Kafka source."""
     for_all, by_partition, by_offset = names
     if for_all.lower() in given:
-        timestamp = parse_integer(given, for_all, least=0, unit="milliseconds since 1970")
-        assert timestamp is not None
+        timestamp = parse_integer(given, for_all, 0, least=0, unit=" (milliseconds since 1970)")
         return AtTime(option=for_all, timestamp=timestamp)
     if by_partition.lower() in given:
         text = given[by_partition.lower()].strip()
@@ -367,29 +363,16 @@ def check_not(bound: Bound, word: int, why: str) -> None:
             pass
 
 
-def parse_strategy(given: Mapping[str, str]) -> str:
-    name = "startingOffsetsByTimestampStrategy"
-    text = given.get(name.lower(), "error").strip().lower()
-    if text not in ("error", "latest"):
-        raise ConfigError(name, f"must be error or latest, not {text!r}")
-    return text
-
-
 # ---- values -----------------------------------------------------------------------------------------------------
 
 
 def parse_integer(
-    given: Mapping[str, str],
-    name: str,
-    *,
-    least: int = 1,
-    default: int | None = None,
-    unit: str = "",
-) -> int | None:
+    given: Mapping[str, str], name: str, default: Default, *, least: int = 1, unit: str = ""
+) -> int | Default:
     text = given.get(name.lower())
     if text is None:
         return default
-    what = f"an integer of at least {least}{f' ({unit})' if unit else ''}"
+    what = f"an integer of at least {least}{unit}"
     try:
         value = int(text.strip())
     except ValueError:
@@ -399,13 +382,17 @@ def parse_integer(
     return value
 
 
-def parse_boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:
-    text = given.get(name.lower())
-    if text is None:
-        return default
-    if text.strip().lower() not in ("true", "false"):
-        raise ConfigError(name, f"must be true or false, not {abbreviate(text)!r}")
-    return text.strip().lower() == "true"
+def parse_boolean(given: Mapping[str, str], name: str, default: str) -> bool:
+    return parse_choice(given, name, ("true", "false"), default) == "true"
+
+
+def parse_choice(
+    given: Mapping[str, str], name: str, choices: tuple[str, str], default: str
+) -> str:
+    text = given.get(name.lower(), default).strip().lower()
+    if text not in choices:
+        raise ConfigError(name, f"must be {' or '.join(choices)}, not {abbreviate(text)!r}")
+    return text
 
 
 def parse_duration_ms(given: Mapping[str, str], name: str, default: str) -> int:
@@ -430,13 +417,6 @@ def parse_topic_ids(given: Mapping[str, str]) -> Path | None:
         why = f"{abbreviate(text)!r} is not a local directory of the driver; use a path or a file: URL"
         raise ConfigError(TOPIC_IDS, why)
     return Path(unquote(address.path) if address.scheme else text).absolute()
-
-
-def check_addresses(text: str) -> None:
-    try:
-        parse_addresses(text)
-    except ConfigError as error:
-        raise ConfigError(PREFIX + BOOTSTRAP, error.why) from None
 
 
 # ---- warnings ---------------------------------------------------------------------------------------------------

@@ -174,14 +174,11 @@ def resolve_bound(
             requested = found
             if no_match_is_error:
                 check_matched(bound, found)
-    return {
-        partition: span.earliest
-        if requested[partition] == EARLIEST
-        else span.latest
-        if requested[partition] == LATEST
-        else requested[partition]
-        for partition, span in spans.items()
-    }
+    offsets = {}
+    for partition, span in spans.items():
+        words = {EARLIEST: span.earliest, LATEST: span.latest}
+        offsets[partition] = words.get(requested[partition], requested[partition])
+    return offsets
 
 
 def check_matched(bound: AtTime | AtTimes, found: Offsets) -> None:
@@ -204,11 +201,10 @@ def clamp(
         span = spans[partition]
         clamped[partition] = min(max(offset, span.earliest), span.latest)
         if clamped[partition] != offset:
-            why = (
-                f"offset {offset} of {partition} is out of range; the log has {span.earliest} to"
-                f" {span.latest}"
+            log = f"the log has {span.earliest} to {span.latest}"
+            errors.append(
+                ConfigError(option, f"offset {offset} of {partition} is out of range; {log}")
             )
-            errors.append(ConfigError(option, why))
     return clamped, errors
 
 
@@ -239,15 +235,12 @@ def limit_rows(start: Offsets, latest: Offsets, rows_max: int) -> dict[TopicPart
     total = sum(size for size in sizes.values() if size > 0)
     if total == 0:
         return dict(latest)
-    ends = {}
-    for partition, end in latest.items():
-        size = sizes[partition]
-        if size <= 0:
-            ends[partition] = end
-            continue
-        # Integer arithmetic: offsets can exceed the exact range of a float.
-        share = rows_max * size // total
-        ends[partition] = min(end, start[partition] + max(share, 1))
+    ends = dict(latest)
+    for partition, size in sizes.items():
+        if size > 0:
+            # Integer arithmetic: offsets can exceed the exact range of a float.
+            share = max(rows_max * size // total, 1)
+            ends[partition] = min(ends[partition], start[partition] + share)
     return ends
 
 
@@ -263,18 +256,17 @@ def find_losses(start: Offsets, end: Offsets, earliest: Offsets) -> list[DataLos
     """
     found = []
     for partition, begin in sorted(start.items()):
-        topic, number = partition
         if partition not in end:
             why = "the partition or its topic was deleted"
-            found.append(DataLoss(topic, number, begin, begin, why))
+            found.append(DataLoss(*partition, begin, begin, why))
         elif end[partition] < begin:
             why = f"the log ends at {end[partition]} now; the topic was created again or truncated"
-            found.append(DataLoss(topic, number, end[partition], begin, why))
+            found.append(DataLoss(*partition, end[partition], begin, why))
     for partition in sorted(end.keys() - start.keys()):
         first = earliest.get(partition, 0)
         if first > 0:
             why = "they were deleted before this query found the new partition"
-            found.append(DataLoss(partition.topic, partition.partition, 0, first, why))
+            found.append(DataLoss(*partition, 0, first, why))
     return found
 
 
@@ -307,18 +299,18 @@ def split_ranges(
     split in proportion to its length; ranges too short to split are not counted. Rounding may give a few ranges more or
     less than `partitions_min`.
     """
-    parts = [found for found in whole if found.end > found.start]
+    parts = [found for found in whole if found.size > 0]
     if records_max is not None:
         parts = [
             part
             for found in parts
-            for part in split_range(found, math.ceil((found.end - found.start) / records_max))
+            for part in split_range(found, math.ceil(found.size / records_max))
         ]
     if partitions_min is None or partitions_min <= len(parts):
         return parts
-    total = count_records(parts)
+    total = sum(part.size for part in parts)
     unsplit = [part for part in parts if share_of(part, total, partitions_min) == 1]
-    rest = total - count_records(unsplit)
+    rest = total - sum(part.size for part in unsplit)
     wanted = max(partitions_min - len(unsplit), 1)
     return [
         piece
@@ -328,16 +320,11 @@ def split_ranges(
 
 
 def share_of(part: OffsetRange, total: int, wanted: int) -> int:
-    return max(1, math.floor((part.end - part.start) / total * wanted + 0.5))
-
-
-def count_records(parts: Iterable[OffsetRange]) -> int:
-    return sum(part.end - part.start for part in parts)
+    return max(1, math.floor(part.size / total * wanted + 0.5))
 
 
 def split_range(whole: OffsetRange, count: int) -> list[OffsetRange]:
     """Split a range into `count` ranges whose lengths differ by at most one. Fewer if the range is shorter."""
-    size = whole.end - whole.start
-    count = max(1, min(count, size))
-    edges = [whole.start + size * index // count for index in range(count + 1)]
+    count = max(1, min(count, whole.size))
+    edges = [whole.start + whole.size * index // count for index in range(count + 1)]
     return [replace(whole, start=begin, end=end) for begin, end in pairwise(edges)]

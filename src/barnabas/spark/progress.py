@@ -15,7 +15,9 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from barnabas.model import TopicPartition
 from barnabas.progress_line import ProgressLine, shared_line
+from barnabas.spark.planning import parse_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,26 +104,16 @@ def lag(sources: Iterable[Mapping[str, Any]]) -> int | None:
         for source in sources
     ]
     counts = [
-        max(0, latest - done.get(topic, {}).get(partition, 0))
+        max(0, latest - done.get(partition, 0))
         for done, end in known
-        for topic, partitions in end.items()
-        for partition, latest in partitions.items()
+        for partition, latest in end.items()
     ]
     return sum(counts) if counts else None
 
 
-def as_offsets(value: Any) -> dict[str, dict[str, int]]:
-    """Return offsets as `{"orders": {"0": 17}}`, from JSON, from a mapping, or from None."""
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            return {}
-    if not isinstance(value, Mapping):
+def as_offsets(value: Any) -> dict[TopicPartition, int]:
+    """Return offsets from JSON text, decoded JSON or None. Empty if the source has offsets of another form."""
+    try:
+        return parse_offsets(json.loads(value) if isinstance(value, str) else value)
+    except ValueError:
         return {}
-    return {
-        topic: {str(partition): offset for partition, offset in partitions.items()}
-        for topic, partitions in value.items()
-        if isinstance(partitions, Mapping)
-        and all(isinstance(offset, int) for offset in partitions.values())
-    }

@@ -39,6 +39,10 @@ class OffsetRange:
     def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
 
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
     def __str__(self) -> str:
         return f"{self.topic_partition} [{self.start}, {self.end})"
 

@@ -15,25 +15,14 @@ the new topic yet. The run must then detect the change again. Any other start of
 from __future__ import annotations
 
 import json
-import os
-import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from barnabas.errors import ConfigError
-from barnabas.spark.cache import move_into_place
+from barnabas.spark.cache import replace_file
 from barnabas.spark.options import TOPIC_IDS
 from barnabas.spark.planning import Offsets, offsets_to_json
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreviousTopic:
-    """The topic that had the same name before, and the offsets of the whole query when it was replaced."""
-
-    topic_id: UUID
-    offsets: dict[str, dict[str, int]]
 
 
 class TopicIds:
@@ -44,19 +33,15 @@ class TopicIds:
         self.ids: dict[str, UUID] = {}
 
     def load(self, begin: Offsets) -> None:
-        """Load the ids that an earlier run stored. `begin` are the start offsets of this run. Topics without a file are
-        left out."""
+        """Load the ids that an earlier run stored. `begin` are the start offsets of this run."""
         if self.directory is None:
             return
         offsets = offsets_to_json(begin)
         for topic in offsets:
             stored = self.read(topic)
-            if stored is None:
-                continue
-            topic_id, before = stored
-            if before is not None and before.offsets == offsets:
-                topic_id = before.topic_id
-            self.ids[topic] = topic_id
+            if stored is not None:
+                topic_id, before_id, before_offsets = stored
+                self.ids[topic] = before_id if before_offsets == offsets else topic_id
 
     def save(self, topic: str, topic_id: UUID) -> None:
         self.ids[topic] = topic_id
@@ -70,14 +55,15 @@ class TopicIds:
 
     # ---- files ----------------------------------------------------------------------------------------------------
 
-    def read(self, topic: str) -> tuple[UUID, PreviousTopic | None] | None:
+    def read(self, topic: str) -> tuple[UUID, UUID, dict[str, Any] | None] | None:
+        """Return the id of a topic, and the id and the offsets in `before`: the same id and None if there is none."""
         path = self.path(topic)
         try:
             stored = json.loads(path.read_bytes())
-            before = stored.get("before")
-            if before is not None:
-                before = PreviousTopic(topic_id=UUID(before["id"]), offsets=dict(before["offsets"]))
-            return UUID(stored["id"]), before
+            topic_id, before = UUID(stored["id"]), stored.get("before")
+            if before is None:
+                return topic_id, topic_id, None
+            return topic_id, UUID(before["id"]), dict(before["offsets"])
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -91,11 +77,7 @@ class TopicIds:
             return
         path = self.path(topic)
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=self.directory, prefix=f".{topic[:100]}.")
-            with os.fdopen(handle, "w") as file:
-                json.dump(content, file)
-            move_into_place(Path(name), path)
+            replace_file(path, json.dumps(content).encode())
         except OSError as error:
             raise directory_error(path, error) from None
 

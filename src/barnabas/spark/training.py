@@ -20,6 +20,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from barnabas.java.find import find_java
+from barnabas.spark.arrow_records import arrow_schema
 from barnabas.spark.cache import cache_directory
 from barnabas.spark.class_archive import archive_build, class_archive
 from barnabas.spark.installation import spark_home
@@ -64,15 +65,9 @@ def run_workload(spark: SparkSession) -> None:
         rows.write.parquet(f"{scratch}/rows")
         spark.read.parquet(f"{scratch}/rows").count()
         stream = spark.readStream.format("trainer").load().groupBy("key").count()
-        query = (
-            stream.writeStream.outputMode("complete")
-            .format("memory")
-            .queryName("counts")
-            .option("checkpointLocation", f"{scratch}/checkpoint")
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
+        writer = stream.writeStream.outputMode("complete").format("memory").queryName("counts")
+        writer = writer.option("checkpointLocation", f"{scratch}/checkpoint")
+        writer.trigger(availableNow=True).start().awaitTermination()
     spark.sql("select * from counts").collect()
 
 
@@ -98,13 +93,7 @@ class TrainingReader(DataSourceReader, DataSourceStreamReader):  # type: ignore[
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict(
             {"key": [b"k"], "value": [b'{"a": 1}'], "timestamp": [1_700_000_000_000_000]},
-            schema=pa.schema(
-                [
-                    ("key", pa.binary()),
-                    ("value", pa.binary()),
-                    ("timestamp", pa.timestamp("us", "UTC")),
-                ]
-            ),
+            schema=arrow_schema(("key", "value", "timestamp")),
         )
 
 

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 from barnabas.java.find import Java
-from barnabas.spark.java_home import launcher_home
+from barnabas.spark.start_scripts import launcher_home
 from tests.unit.java.homes import java_home
 
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from barnabas.spark.worker_python import worker_python
+from barnabas.spark.start_scripts import worker_python
 
 ZIPS = "/spark/python/lib/pyspark.zip:/spark/python/lib/py4j-0.10.9.9-src.zip"
 SHOW = "import os, sys; print(sys.executable); print(os.environ['PYTHONPATH'])"
