@@ -342,63 +342,48 @@ def build_steps(
     LeaderAndIsr …          from the request until the broker's answer
     the return of a broker  from its failure to delete a replica until the replica was deleted
     """
-    taken_up = creations.select(
-        *LIFE,
-        f.lit("the controller").alias("step"),
-        f.lit(None).cast("int").alias("broker"),
-        f.col("requested_at").alias("began_at"),
-        f.col("assigned_at").alias("ended_at"),
-        "cause",
+    no_broker = f.lit(None).cast("int")
+    of_creations = select_steps(
+        creations, f.lit("the controller"), no_broker, "requested_at", "assigned_at"
+    ).unionByName(
+        select_steps(creations, f.lit("an election"), no_broker, "assigned_at", "online_at")
     )
-    elected = creations.select(
-        *LIFE,
-        f.lit("an election").alias("step"),
-        f.lit(None).cast("int").alias("broker"),
-        f.col("assigned_at").alias("began_at"),
-        f.col("online_at").alias("ended_at"),
-        "cause",
+    marked = deletions.where("started_at is not null").withColumn("cause", f.lit("DeleteTopics"))
+    of_deletions = select_steps(
+        marked, f.lit("the controller"), no_broker, "requested_at", "started_at"
     )
-    marked = deletions.where("started_at is not null").select(
-        *LIFE,
-        f.lit("the controller").alias("step"),
-        f.lit(None).cast("int").alias("broker"),
-        f.col("requested_at").alias("began_at"),
-        f.col("started_at").alias("ended_at"),
-        f.lit("DeleteTopics").alias("cause"),
-    )
-    asked = lives.where("what = 'request'").select(
-        *LIFE,
-        f.substring_index("id", " ", 1).alias("step"),
-        f.col("to").alias("broker"),
-        f.col("at").alias("began_at"),
-        f.col("answered_at").alias("ended_at"),
-        "cause",
-    )
+    requests = lives.where("what = 'request'")
+    api = f.substring_index("id", " ", 1)
+    answered = select_steps(requests, api, f.col("to"), "at", "answered_at")
+    is_ineligible = f.col("after") == "ReplicaDeletionIneligible"
+    is_deleted = f.col("after") == "ReplicaDeletionSuccessful"
     away = (
         lives.where("what = 'replica' and result = 'done'")
         .groupBy(*LIFE, "replica")
         .agg(
-            f.min(f.when(f.col("after") == "ReplicaDeletionIneligible", f.col("at"))).alias(
-                "began_at"
-            ),
-            f.max(f.when(f.col("after") == "ReplicaDeletionSuccessful", f.col("at"))).alias(
-                "ended_at"
-            ),
-            f.min(f.when(f.col("after") == "ReplicaDeletionIneligible", f.col("cause"))).alias(
-                "cause"
-            ),
+            f.min(f.when(is_ineligible, f.col("at"))).alias("began_at"),
+            f.max(f.when(is_deleted, f.col("at"))).alias("ended_at"),
+            f.min(f.when(is_ineligible, f.col("cause"))).alias("cause"),
         )
+        .where("began_at is not null")
     )
-    returned = away.where("began_at is not null").select(
-        *LIFE,
-        f.lit("the return of a broker").alias("step"),
-        f.col("replica").alias("broker"),
-        *("began_at", "ended_at", "cause"),
-    )
-    waited = (
-        taken_up.unionByName(elected).unionByName(marked).unionByName(asked).unionByName(returned)
-    )
+    is_back = f.lit("the return of a broker")
+    returned = select_steps(away, is_back, f.col("replica"), "began_at", "ended_at")
+    waited = of_creations.unionByName(of_deletions).unionByName(answered).unionByName(returned)
     return waited.withColumn("ms", millis(f.col("began_at"), f.coalesce("ended_at", now)))
+
+
+def select_steps(
+    rows: DataFrame, step: Column, broker: Column, began_at: str, ended_at: str
+) -> DataFrame:
+    return rows.select(
+        *LIFE,
+        step.alias("step"),
+        broker.alias("broker"),
+        f.col(began_at).alias("began_at"),
+        f.col(ended_at).alias("ended_at"),
+        "cause",
+    )
 
 
 # ---- summary --------------------------------------------------------------------------------------------------
@@ -413,7 +398,6 @@ def build_topics(
     steps: DataFrame,
 ) -> DataFrame:
     """Return one row per life of a topic: a summary of the other tables."""
-    life = list(LIFE)
     known = lives.groupBy(*LIFE).agg(
         f.countDistinct("partition").alias("partitions"),
         f.max(f.size("replicas")).alias("replication_factor"),
@@ -438,21 +422,9 @@ def build_topics(
     gone = deletions.select(
         *LIFE, f.col("state").alias("deletion"), f.col("finished_at").alias("deleted_at")
     )
-    zeros = [
-        "unavailable_ms",
-        "longest_outage_ms",
-        "partitions_affected",
-        "offline_now",
-        "leader_moves",
-    ]
-    return (
-        known.join(born, life, "left")
-        .join(gone, life, "left")
-        .join(down, life, "left")
-        .join(moves, life, "left")
-        .join(slowest, life, "left")
-        .fillna(0, zeros)
-        .withColumn(
-            "offline_now", f.when(f.col("deleted_at").isNull(), f.col("offline_now")).otherwise(0)
-        )
-    )
+    joined = known
+    for table in (born, gone, down, moves, slowest):
+        joined = joined.join(table, list(LIFE), "left")
+    offline_now = f.when(f.col("deleted_at").isNull(), f.col("offline_now")).otherwise(0)
+    zeros = [name for name in (*down.columns, *moves.columns) if name not in LIFE]
+    return joined.fillna(0, zeros).withColumn("offline_now", offline_now)

@@ -78,17 +78,9 @@ def template() -> Template:
         keep_trailing_newline=True,
     )
     filters: tuple[Callable[..., Any], ...] = (
-        *(
-            creation_steps,
-            describe_cause,
-            join_brokers,
-            millis_of,
-            format_time,
-            requester_name,
-            format_duration,
-        ),
-        *(step_name, topic_label, topic_state),
-    )
+        creation_steps, describe_cause, format_duration, format_time, join_brokers, millis_of, requester_name,
+        step_name, topic_label, topic_state,
+    )  # fmt: skip
     environment.filters |= {each.__name__: each for each in filters}
     environment.tests["failover"] = is_failover
     return environment.from_string(asset("page.html.jinja"))

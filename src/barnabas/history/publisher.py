@@ -23,7 +23,7 @@ from datetime import datetime
 from barnabas.client.connection import BrokerConnection
 from barnabas.client.core import error_of, raise_if
 from barnabas.errors import ApiError, ErrorCode, StorageError, WireError, reason
-from barnabas.history.journal import Journal
+from barnabas.history.journal import DAY_MS, KEPT_MS, WARNING_INTERVAL_S, Journal
 from barnabas.history.recorder import OWN, EventLine
 from barnabas.log_rate_limiter import LogRateLimiter
 from barnabas.metadata.cache import INTERNAL_TOPICS, MetadataCache
@@ -48,18 +48,15 @@ from barnabas.world.ports import World
 logger = logging.getLogger("barnabas.history")
 
 REPLICAS_MAX = 3
-WEEK_MS = 7 * 24 * 60 * 60 * 1000
-DAY_MS = 24 * 60 * 60 * 1000
-LONG_MAX = 2**63 - 1
 CONFIGS = {
     "cleanup.policy": "delete",
-    "retention.ms": str(WEEK_MS),
+    "retention.ms": str(KEPT_MS),
     # Retention deletes whole segments: with one a day, records are kept for at most eight days.
     "segment.ms": str(DAY_MS),
     # Override the defaults of the cluster, so that writes succeed with one replica left and with old events.
     "min.insync.replicas": "1",
     "max.message.bytes": "1048588",
-    "message.timestamp.before.max.ms": str(LONG_MAX),
+    "message.timestamp.before.max.ms": str(2**63 - 1),
 }
 
 LINGER_S = 0.25
@@ -67,10 +64,10 @@ LINGER_S = 0.25
 BATCH_BYTES = 64 * 1024
 TIMEOUT_S = 30.0
 RETRY_S = (0.25, 5.0)
-WARNING_INTERVAL_S = 60.0
 
 OWN_MARK = OWN.encode()
 KEY = re.compile(rb'\{"at":"([^"]+)".*?"epoch":(\d+),"sequence":(\d+)')
+CONNECTION_ERRORS = (OSError, TimeoutError, WireError)
 REJECTED = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)
 
 
@@ -156,14 +153,11 @@ class Publisher:
                 try:
                     await self.produce(lines)
                     return
-                except ApiError as error:
-                    if error.code in REJECTED:
+                except (ApiError, *CONNECTION_ERRORS) as error:
+                    if isinstance(error, ApiError) and error.code in REJECTED:
                         await self.deliver_in_halves(lines, error)
                         return
-                    self.warn("cannot publish the state changes", error)
-                except (OSError, TimeoutError, WireError) as error:
-                    self.warn("cannot publish the state changes", error)
-                    self.disconnect()
+                    self.fail("cannot publish the state changes", error)
             await backoff.wait()
 
     async def deliver_in_halves(self, lines: list[bytes], error: ApiError) -> None:
@@ -203,12 +197,8 @@ class Publisher:
             await asyncio.sleep(LINGER_S)
             try:
                 await self.create_topic()
-            except ApiError as error:
-                self.warn(f"cannot create {STATE_CHANGES}", error)
-                return False
-            except (OSError, TimeoutError, WireError) as error:
-                self.warn(f"cannot create {STATE_CHANGES}", error)
-                self.disconnect()
+            except (ApiError, *CONNECTION_ERRORS) as error:
+                self.fail(f"cannot create {STATE_CHANGES}", error)
                 return False
         return await self.metadata.wait_until(self.has_leader, RETRY_S[1])
 
@@ -249,10 +239,7 @@ class Publisher:
         if connection is not None and connection.is_open and self.connected_to == broker:
             return connection
         self.disconnect()
-        endpoint = next(
-            (each for each in broker.endpoints if each.listener == self.listener),
-            broker.endpoints[0],
-        )
+        endpoint = self.metadata.endpoint(broker, self.listener) or broker.endpoints[0]
         self.connection = await BrokerConnection.open(
             self.world.network,
             endpoint.host,
@@ -267,6 +254,12 @@ class Publisher:
         if self.connection is not None:
             self.connection.close()
             self.connection = None
+
+    def fail(self, what: str, error: Exception) -> None:
+        """Warn, and disconnect unless the broker responded."""
+        self.warn(what, error)
+        if not isinstance(error, ApiError):
+            self.disconnect()
 
     def warn(self, what: str, error: Exception) -> None:
         if self.warnings.is_due(asyncio.get_running_loop().time()):

@@ -51,8 +51,8 @@ Facts = Mapping[str, object]
 """Additional fields of an event."""
 
 
-class Transition(Protocol):
-    """A state transition that was made, of a partition or a replica."""
+class AnyTransition(Protocol):
+    """A state transition of a partition or a replica."""
 
     @property
     def item(self) -> TopicPartition | Replica: ...
@@ -62,23 +62,20 @@ class Transition(Protocol):
     def after(self) -> str: ...
     @property
     def cause(self) -> str: ...
+
+
+class Transition(AnyTransition, Protocol):
+    """A transition that was made."""
+
     @property
     def leadership(self) -> LeaderAndIsr | None: ...
     @property
     def is_unclean(self) -> bool: ...
 
 
-class FailedTransition(Protocol):
-    """A state transition that was not made: the state stays `before`."""
+class FailedTransition(AnyTransition, Protocol):
+    """A transition that was not made: the state stays `before`."""
 
-    @property
-    def item(self) -> TopicPartition | Replica: ...
-    @property
-    def before(self) -> str: ...
-    @property
-    def after(self) -> str: ...
-    @property
-    def cause(self) -> str: ...
     @property
     def reason(self) -> str: ...
     @property
@@ -135,15 +132,17 @@ class Recorder:
 
     def record_election(self, *, cause: str, previous: BrokerId | None = None) -> list[EventLine]:
         """Record the election of this controller. `previous` is the controller of the epoch before, if known."""
-        before = "null" if previous is None else str(previous)
-        return self.record([self.controller_event(cause, before, str(self.controller_id))])
+        return self.record_controller(cause, previous, self.controller_id)
 
     def record_resignation(self, *, cause: str) -> list[EventLine]:
-        return self.record([self.controller_event(cause, str(self.controller_id), "null")])
+        return self.record_controller(cause, self.controller_id, None)
 
-    def controller_event(self, cause: str, before: str, after: str) -> EventLine:
-        rest = f'"what":"controller","id":"controller","before":{before},"after":{after},"result":"done"'
-        return self.event(cause, rest)
+    def record_controller(
+        self, cause: str, before: BrokerId | None, after: BrokerId | None
+    ) -> list[EventLine]:
+        change = f'"before":{json.dumps(before)},"after":{json.dumps(after)}'
+        rest = f'"what":"controller","id":"controller",{change},"result":"done"'
+        return self.record([self.event(cause, rest)])
 
     # ---- transitions
 
@@ -188,12 +187,11 @@ class Recorder:
     def failure_events(self, failures: Iterable[FailedTransition]) -> list[EventLine]:
         return [
             self.event(
-                failure.cause,
-                f'{subject_fields(failure.item)},"before":"{failure.before}","after":"{failure.after}",'
-                f'"result":"failed","why":{json.dumps(f"{failure.reason}: {failure.why}")}'
-                f"{own_mark(failure.item)}",
+                each.cause,
+                f'{subject_fields(each.item)},"before":"{each.before}","after":"{each.after}",'
+                f'"result":"failed","why":{json.dumps(f"{each.reason}: {each.why}")}{own_mark(each.item)}',
             )
-            for failure in failures
+            for each in failures
         ]
 
     def record_isr_changes(
@@ -251,7 +249,7 @@ class Recorder:
     def record_request(self, broker: BrokerId, request: Request, *, cause: str) -> SentRequest:
         """Record a request. Call this before the request is sent."""
         ranges = self.topic_ranges(request)
-        about = f'"what":"request","id":"{request_name(request)} to {broker}","to":{broker}'
+        about = request_fields(request, broker)
         count = f',"partitions":{ranges.partitions}'
         if isinstance(request, StopReplicaRequest):
             count += f',"deletes":{count_deletes(request)}'
@@ -291,23 +289,24 @@ class Recorder:
         failed = [(item, code) for item, code in errors if code != ALREADY_KNOWN]
         known = f'"known_already":{len(errors) - len(failed)},' if len(errors) > len(failed) else ""
         if not response.error_code and not failed:
-            return self.record([self.response_event(sent, f'{known}"result":"done"')])
+            return self.record_answer(sent, f'{known}"result":"done"')
         named = ",".join(
             f'"{item}":"{code_name(code)}"' for item, code in failed[:ERRORS_NAMED_MAX]
         )
         why = code_name(response.error_code) if response.error_code else f"{len(failed)} failed"
         rest = f'{known}"errors":{{{named}}},"error_count":{len(failed)},"result":"failed","why":"{why}"'
-        return self.record([self.response_event(sent, rest)])
+        return self.record_answer(sent, rest)
 
     def record_missing_response(self, sent: SentRequest, why: str) -> list[EventLine]:
         """Record that a broker did not respond, because it failed or was shut down."""
-        rest = f'"result":"failed","why":{json.dumps(why)}'
-        return self.record([self.response_event(sent, rest)])
+        return self.record_answer(sent, f'"result":"failed","why":{json.dumps(why)}')
 
-    def response_event(self, sent: SentRequest, rest: str) -> EventLine:
-        about = f'"what":"request","id":"{request_name(sent.request)} to {sent.broker}","to":{sent.broker}'
+    def record_answer(self, sent: SentRequest, rest: str) -> list[EventLine]:
+        answered = (
+            f'{request_fields(sent.request, sent.broker)},"answers":{sent.events[0].sequence}'
+        )
         mark = OWN if sent.is_own else ""
-        return self.event(sent.cause, f'{about},"answers":{sent.events[0].sequence},{rest}{mark}')
+        return self.record([self.event(sent.cause, f"{answered},{rest}{mark}")])
 
     # ---- lines
 
@@ -412,23 +411,22 @@ def format_ranges(partitions: list[int]) -> str:
     ordered = sorted(partitions)
     if ordered and ordered[-1] - ordered[0] == len(ordered) - 1:
         return format_range(ordered[0], ordered[-1])
-    spans = []
-    first = last = -1
+    runs: list[list[int]] = []
     for partition in ordered:
-        if partition != last + 1 or first < 0:
-            if first >= 0:
-                spans.append(format_range(first, last))
-            first = partition
-        last = partition
-    return ",".join([*spans, format_range(first, last)] if first >= 0 else spans)
+        if runs and partition == runs[-1][1] + 1:
+            runs[-1][1] = partition
+        else:
+            runs.append([partition, partition])
+    return ",".join(format_range(first, last) for first, last in runs)
 
 
 def format_range(first: int, last: int) -> str:
     return f"{first}-{last}" if last > first else str(first)
 
 
-def request_name(request: Request) -> str:
-    return type(request).__name__.removesuffix("Request")
+def request_fields(request: Request, broker: BrokerId) -> str:
+    name = type(request).__name__.removesuffix("Request")
+    return f'"what":"request","id":"{name} to {broker}","to":{broker}'
 
 
 def count_deletes(request: StopReplicaRequest) -> int:
