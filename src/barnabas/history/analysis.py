@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
@@ -139,11 +140,9 @@ def build_outages(lives: DataFrame, elections: DataFrame, now: Column) -> DataFr
         changes.join(silence, list(PARTITION), "left")
         .withColumn("until", f.coalesce("ended_at", "silent_from"))
         .withColumn("ms", millis(f.col("at"), f.coalesce("until", now)))
-        .select(
-            *PARTITION,
-            f.col("at").alias("from"),
-            "until",
-            *("ms", "epoch", "cause", "ended_by", "why", "lost_leader"),
+        .selectExpr(
+            *(*PARTITION, "at as `from`", "until", "ms"),
+            *("epoch", "cause", "ended_by", "why", "lost_leader"),
         )
     )
 
@@ -259,12 +258,9 @@ def build_creations(lives: DataFrame) -> DataFrame:
         .where("first is not null")
         .withColumn("requested_at", f.least("request.at", "first.at"))
         .withColumn("ms", millis(f.col("requested_at"), f.col("online_at")))
-        .select(
-            *LIFE,
-            "requested_at",
-            f.col("first.at").alias("assigned_at"),
-            *("online_at", "ms", "partitions"),
-            f.col("first.replicas").alias("replication_factor"),
+        .selectExpr(
+            *(*LIFE, "requested_at", "first.at as assigned_at", "online_at", "ms", "partitions"),
+            "first.replicas as replication_factor",
             *("request.by", "request.host", "request.automatic", "first.cause"),
         )
     )
@@ -342,19 +338,8 @@ def build_steps(
     LeaderAndIsr …          from the request until the broker's answer
     the return of a broker  from its failure to delete a replica until the replica was deleted
     """
-    no_broker = f.lit(None).cast("int")
-    of_creations = select_steps(
-        creations, f.lit("the controller"), no_broker, "requested_at", "assigned_at"
-    ).unionByName(
-        select_steps(creations, f.lit("an election"), no_broker, "assigned_at", "online_at")
-    )
     marked = deletions.where("started_at is not null").withColumn("cause", f.lit("DeleteTopics"))
-    of_deletions = select_steps(
-        marked, f.lit("the controller"), no_broker, "requested_at", "started_at"
-    )
     requests = lives.where("what = 'request'")
-    api = f.substring_index("id", " ", 1)
-    answered = select_steps(requests, api, f.col("to"), "at", "answered_at")
     is_ineligible = f.col("after") == "ReplicaDeletionIneligible"
     is_deleted = f.col("after") == "ReplicaDeletionSuccessful"
     away = (
@@ -367,23 +352,23 @@ def build_steps(
         )
         .where("began_at is not null")
     )
-    is_back = f.lit("the return of a broker")
-    returned = select_steps(away, is_back, f.col("replica"), "began_at", "ended_at")
-    waited = of_creations.unionByName(of_deletions).unionByName(answered).unionByName(returned)
-    return waited.withColumn("ms", millis(f.col("began_at"), f.coalesce("ended_at", now)))
-
-
-def select_steps(
-    rows: DataFrame, step: Column, broker: Column, began_at: str, ended_at: str
-) -> DataFrame:
-    return rows.select(
-        *LIFE,
-        step.alias("step"),
-        broker.alias("broker"),
-        f.col(began_at).alias("began_at"),
-        f.col(ended_at).alias("ended_at"),
-        "cause",
+    no_broker = "cast(null as int)"
+    steps = (
+        (creations, "'the controller'", no_broker, "requested_at", "assigned_at"),
+        (creations, "'an election'", no_broker, "assigned_at", "online_at"),
+        (marked, "'the controller'", no_broker, "requested_at", "started_at"),
+        (requests, "substring_index(id, ' ', 1)", "`to`", "at", "answered_at"),
+        (away, "'the return of a broker'", "replica", "began_at", "ended_at"),
     )
+    selected = (
+        rows.selectExpr(
+            *(*LIFE, f"{step} as step", f"{broker} as broker"),
+            *(f"{began_at} as began_at", f"{ended_at} as ended_at", "cause"),
+        )
+        for rows, step, broker, began_at, ended_at in steps
+    )
+    waited = reduce(lambda one, other: one.unionByName(other), selected)
+    return waited.withColumn("ms", millis(f.col("began_at"), f.coalesce("ended_at", now)))
 
 
 # ---- summary --------------------------------------------------------------------------------------------------
@@ -416,12 +401,8 @@ def build_topics(
         f.max_by("step", "ms").alias("slowest_step"),
         f.max_by("broker", "ms").alias("slowest_broker"),
     )
-    born = creations.select(
-        *LIFE, "requested_at", "online_at", f.col("ms").alias("online_after_ms")
-    )
-    gone = deletions.select(
-        *LIFE, f.col("state").alias("deletion"), f.col("finished_at").alias("deleted_at")
-    )
+    born = creations.selectExpr(*LIFE, "requested_at", "online_at", "ms as online_after_ms")
+    gone = deletions.selectExpr(*LIFE, "state as deletion", "finished_at as deleted_at")
     joined = known
     for table in (born, gone, down, moves, slowest):
         joined = joined.join(table, list(LIFE), "left")

@@ -57,12 +57,9 @@ def about_topics(events: DataFrame) -> DataFrame:
     → orders, request LeaderAndIsr, to 2, answered_at = the time of 31; and the same for clicks
     """
     named = events.where("topic is not null and what in ('partition', 'replica', 'topic')")
-    answers = events.where("answers is not null").select(
-        "epoch",
-        f.col("answers").alias("first_sequence"),
-        f.col("at").alias("answered_at"),
-        f.col("result").alias("answer"),
-        f.col("why").alias("answer_why"),
+    answers = events.where("answers is not null").selectExpr(
+        *("epoch", "answers as first_sequence", "at as answered_at"),
+        *("result as answer", "why as answer_why"),
     )
     # A request about very many topics is several events, and the response refers to the first.
     first = f.col("sequence") - f.coalesce(f.col("part"), f.lit(1)) + 1

@@ -36,7 +36,7 @@ def rows_of(tables: Mapping[str, Table]) -> dict[str, list[Row]]:
 
 def document_of(tables: Tables, *, servers: str, now: datetime) -> Document:
     """Build the document of `barnabas lifecycle report`."""
-    ordered = {name: sorted(rows, key=SORT_KEYS[name]) for name, rows in tables.items()}
+    ordered = {name: sorted(tables[name], key=key) for name, key in SORT_KEYS.items()}
     epochs = ordered["elections"]
     return {
         "bootstrap_servers": servers,
@@ -47,14 +47,7 @@ def document_of(tables: Tables, *, servers: str, now: datetime) -> Document:
             "events": sum(row["events"] for row in epochs),
         },
         "summary": summarize(ordered),
-        "elections": epochs,
-        "topics": ordered["topics"],
-        "creations": ordered["creations"],
-        "deletions": ordered["deletions"],
-        "incidents": ordered["incidents"],
-        "outages": ordered["outages"],
-        "leader_moves": ordered["leader_moves"],
-        "slowest_steps": ordered["steps"],
+        **{"slowest_steps" if name == "steps" else name: rows for name, rows in ordered.items()},
     }
 
 

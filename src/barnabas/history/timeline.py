@@ -139,8 +139,9 @@ def incidents_lane(document: Document, scale: Scale) -> TimelineLane:
 def topic_lane(topic: Row, document: Document, scale: Scale) -> TimelineLane:
 
     def rows_of_topic(table: str) -> list[Row]:
-        return [row for row in document[table] if is_same_life(topic, row)]
+        return [row for row in document[table] if (row["topic"], row["life"]) == life]
 
+    life = topic["topic"], topic["life"]
     begin = topic["requested_at"] or scale.start
     marks = [bar(scale, begin, topic["deleted_at"] or scale.end, "life", life_title(topic), y=9)]
     for row in rows_of_topic("deletions"):
@@ -154,10 +155,6 @@ def topic_lane(topic: Row, document: Document, scale: Scale) -> TimelineLane:
     ]
     kind = "bad" if topic["offline_now"] or topic["deletion"] == "stuck" else ""
     return TimelineLane(topic_label(topic), [*failover_lines(document, scale), *marks], kind)
-
-
-def is_same_life(topic: Row, row: Row) -> bool:
-    return bool(row["topic"] == topic["topic"] and row["life"] == topic["life"])
 
 
 def failover_lines(document: Document, scale: Scale) -> list[TimelineMark]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 from barnabas.errors import ConfigError
@@ -15,8 +16,6 @@ NOT_INSTALLED = (
 
 def spark_home() -> Path:
     """The directory with Spark's jars: SPARK_HOME if set, else the installed package pyspark."""
-    from importlib.util import find_spec
-
     if home := os.environ.get("SPARK_HOME"):
         return Path(home)
     spec = find_spec("pyspark")

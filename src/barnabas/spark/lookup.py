@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TypeVar
 from uuid import UUID
@@ -111,24 +111,23 @@ class Lookup:
 
     # ---- offsets --------------------------------------------------------------------------------------------------
 
-    def spans(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogSpan]:
-        wanted = list(partitions)
-        earliest, latest = self.earliest(wanted), self.latest(wanted)
+    def spans(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, LogSpan]:
+        earliest, latest = self.earliest(partitions), self.latest(partitions)
         return {
             partition: LogSpan(earliest[partition], max(earliest[partition], latest[partition]))
-            for partition in wanted
+            for partition in partitions
         }
 
-    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        wanted = list(partitions)
-        return self.attempt(lambda: earliest_offsets(self.cluster, wanted)) if wanted else {}
+    def earliest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        if not partitions:
+            return {}
+        return self.attempt(lambda: earliest_offsets(self.cluster, partitions))
 
-    def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        wanted = list(partitions)
-        if not wanted:
+    def latest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        if not partitions:
             return {}
         return self.attempt(
-            lambda: latest_offsets(self.cluster, wanted, committed=self.reads_committed)
+            lambda: latest_offsets(self.cluster, partitions, committed=self.reads_committed)
         )
 
     def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

@@ -75,11 +75,7 @@ def job_text(done: int, total: int, seconds: float) -> str:
     '━━━━━━━━━━━━━━━━━━━━━━━━╸───────  3/4 tasks  2 s'
     """
     filled = BAR_WIDTH * done // total if total else 0
-    bar = (
-        "━" * BAR_WIDTH
-        if filled >= BAR_WIDTH
-        else "━" * filled + "╸" + "─" * (BAR_WIDTH - filled - 1)
-    )
+    bar = f"{'━' * filled}╸".ljust(BAR_WIDTH, "─")[:BAR_WIDTH]
     return f"{bar}  {done}/{total} tasks  {seconds:.0f} s"
 
 

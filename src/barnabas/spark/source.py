@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -123,20 +123,14 @@ def warn_once(warnings: Sequence[str], options: object) -> None:
         if marker in issued_warnings:
             continue
         issued_warnings.add(marker)
-        # If the marker cannot be created, log the warning anyway.
-        with suppress(OSError):
-            if shared and not create_marker(Path(shared, f"barnabas-warned-{marker}")):
-                continue
+        try:
+            if shared:
+                Path(shared, f"barnabas-warned-{marker}").touch(exist_ok=False)
+        except FileExistsError:
+            continue
+        except OSError:
+            pass  # Without the marker, the warning may be logged again.
         log.warning("barnabas: %s", warning)
-
-
-def create_marker(path: Path) -> bool:
-    """Create an empty file. Returns False if it exists already."""
-    try:
-        path.touch(exist_ok=False)
-    except FileExistsError:
-        return False
-    return True
 
 
 # ---- tasks ------------------------------------------------------------------------------------------------------
@@ -366,7 +360,7 @@ class StreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvailable
             for partition in end
             if partition not in begin or self.recreated.get(partition) == begin[partition]
         ]
-        return {**begin, **(self.lookup.earliest(new) if new else {})}
+        return {**begin, **self.lookup.earliest(new)}
 
     def find_losses(self, begin: Offsets, end: Offsets, starts: Offsets) -> list[DataLoss]:
         """Return lost offsets, without those of recreated topics, which are reported already."""
