@@ -242,11 +242,11 @@ def build_creations(lives: DataFrame) -> DataFrame:
         )
         .withColumn("first", f.min("birth").over(Window.partitionBy(*LIFE)))
     )
-    is_of_the_first = (f.col("birth.epoch") == f.col("first.epoch")) & (
+    is_initial = (f.col("birth.epoch") == f.col("first.epoch")) & (
         f.col("birth.cause") == f.col("first.cause")
     )
-    count = f.count(f.when(is_of_the_first, 1))
-    online = f.when(is_of_the_first, f.col("online_at"))
+    count = f.count(f.when(is_initial, 1))
+    online = f.when(is_initial, f.col("online_at"))
     return (
         partitions.groupBy(*LIFE)
         .agg(

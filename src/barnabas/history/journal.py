@@ -75,17 +75,15 @@ class Journal:
             found = self.disk.list(self.directory) if self.disk.exists(self.directory) else []
             self.names = [n for n in found if n.startswith(PREFIX) and n.endswith(SUFFIX)]
             if PUBLISHED in found:
-                self.published = parse_position(
-                    read_head(self.disk, self.path(PUBLISHED), PROPERTIES_MAX)
-                )
+                saved = read_head(self.disk, self.path(PUBLISHED), PROPERTIES_MAX)
+                self.published = parse_position(saved)
             self.trim()
         except StorageError as error:
             logger.error("cannot read the state changes of earlier runs error=%s", error)
 
     def append(self, events: Sequence[EventLine]) -> None:
         """Append events. Never raises: events that cannot be written are lost, and a rate-limited error is logged."""
-        lines = [event.line for event in events]
-        lines.append("")
+        lines = [*(event.line for event in events), ""]
         data = "\n".join(lines).encode()
         try:
             if self.current is None or not self.has_room(self.current):
@@ -114,7 +112,7 @@ class Journal:
 
     # ---- publishing
 
-    def unpublished(self, bytes_max: int) -> Chunk | None:
+    def next_chunk(self, bytes_max: int) -> Chunk | None:
         """Return the next complete lines, at least one, or None if all are published."""
         for name in list(self.names):
             if name < self.published.file or not self.disk.exists(self.path(name)):

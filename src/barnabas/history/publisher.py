@@ -139,7 +139,7 @@ class Publisher:
                 await backoff.wait()
 
     async def publish_journal(self) -> None:
-        while (chunk := self.journal.unpublished(BATCH_BYTES)) is not None:
+        while (chunk := self.journal.next_chunk(BATCH_BYTES)) is not None:
             lines = [line for line in chunk.lines if OWN_MARK not in line]
             if lines:
                 await self.deliver(lines)

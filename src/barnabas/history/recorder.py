@@ -167,7 +167,7 @@ class Recorder:
         for each in transitions:
             sequence += 1
             if each.cause is not cause:
-                cause, quoted_cause = each.cause, quoted(each.cause)
+                cause, quoted_cause = each.cause, json_string(each.cause)
             known = each.leadership
             leadership = "" if known is None else leadership_fields(known)
             if each.is_unclean:
@@ -319,13 +319,13 @@ class Recorder:
 
     def event(self, cause: str, rest: str) -> EventLine:
         self.sequence += 1
-        line = f'{self.head()}{self.sequence},"cause":{quoted(cause)},{rest}}}'
+        line = f'{self.head()}{self.sequence},"cause":{json_string(cause)},{rest}}}'
         return EventLine(self.epoch, self.sequence, line)
 
 
 # ---- pieces of a line -------------------------------------------------------------------------------------
 
-quoted = lru_cache(maxsize=1024)(json.dumps)
+json_string = lru_cache(maxsize=1024)(json.dumps)
 
 
 @lru_cache(maxsize=16)

@@ -259,10 +259,8 @@ def bar(
 
 
 def tick(scale: Scale, at: datetime, kind: str, title: str, y: int = 2) -> TimelineMark:
-    at_ms = scale.offset_ms(at)
-    return TimelineMark("tick", kind, title, at_ms, at_ms, y)
+    return bar(scale, at, at, kind, title, y=y)._replace(shape="tick")
 
 
 def label(scale: Scale, at: datetime, text: str) -> TimelineMark:
-    at_ms = scale.offset_ms(at)
-    return TimelineMark("label", "id", text, at_ms, at_ms, 0)
+    return bar(scale, at, at, "id", text, y=0)._replace(shape="label")

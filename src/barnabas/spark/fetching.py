@@ -67,7 +67,7 @@ def read_range(
     """Yield all records of the range, in order. Raises DataLoss if some are lost, ApiError if fetching fails."""
     if wanted.start >= wanted.end:
         return
-    with borrowed_cluster(settings) as cluster:
+    with borrow_cluster(settings) as cluster:
         reader = RangeFetcher(cluster, wanted, settings)
         try:
             yield from reader.batches()
@@ -319,7 +319,7 @@ idle_clusters: dict[tuple[int, str, str], list[Cluster]] = {}
 
 
 @contextmanager
-def borrowed_cluster(settings: FetchSettings) -> Iterator[Cluster]:
+def borrow_cluster(settings: FetchSettings) -> Iterator[Cluster]:
     """Yield a client that no other task uses. Clients are kept per process: a fork must not use its parent's
     sockets."""
     key = (os.getpid(), settings.bootstrap_servers, settings.client_id)

@@ -127,7 +127,7 @@ def session(
             java_options=" ".join(filter(None, java_options)),
             python=python,
         )
-    # A session that another program part started may use any Python.
+    # A session that other code started may use any Python.
     same_python = running is None and GATEWAY_PORT not in os.environ and python is None
     prepare_session(spark, progress=progress, skip_source_lookup=short, same_python=same_python)
     return spark

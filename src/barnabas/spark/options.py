@@ -203,9 +203,8 @@ def check_option_names(given: Iterable[str], known: Iterable[str], *, reading: b
             similar = closest_name(
                 option, {PREFIX + name: PREFIX + name for name in KNOWN_SETTINGS}
             )
-            raise ConfigError(
-                option, f"Kafka's clients have no such setting; {suggestion(similar)}"
-            )
+            why = f"Kafka's clients have no such setting; {suggestion(similar)}"
+            raise ConfigError(option, why)
         if reading and option == "topic":
             raise ConfigError(option, "is an option of the sink; use subscribe to read")
         if reading and option == "path":
@@ -231,9 +230,8 @@ def parse_selection(given: Mapping[str, str]) -> TopicSelection:
     if not named:
         raise ConfigError("subscribe", f"is missing; set {' or '.join(SELECTIONS)}")
     if len(named) > 1:
-        raise ConfigError(
-            named[1], f"cannot be combined with {named[0]}; keep one of {', '.join(named)}"
-        )
+        why = f"cannot be combined with {named[0]}; keep one of {', '.join(named)}"
+        raise ConfigError(named[1], why)
     name = named[0]
     text = given[name.lower()].strip()
     match name:
@@ -261,9 +259,8 @@ def check_topic(option: str, topic: str) -> None:
 
 def check_pattern(text: str) -> None:
     if not text:
-        raise ConfigError(
-            "subscribePattern", "is empty; set a regular expression, .* for all topics"
-        )
+        why = "is empty; set a regular expression, .* for all topics"
+        raise ConfigError("subscribePattern", why)
     try:
         re.compile(text)
     except re.error as error:
@@ -276,9 +273,8 @@ def parse_assign(text: str) -> tuple[TopicPartition, ...]:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise ConfigError(
-            "assign", f"{abbreviate(text)} is not JSON ({error}); {expected}"
-        ) from None
+        why = f"{abbreviate(text)} is not JSON ({error}); {expected}"
+        raise ConfigError("assign", why) from None
     if not isinstance(found, dict) or not all(isinstance(part, list) for part in found.values()):
         raise ConfigError("assign", f"{abbreviate(text)} is not an object of lists; {expected}")
     partitions = []
@@ -326,12 +322,8 @@ def check_streaming(given: Mapping[str, str]) -> None:
 
 
 def check_batch(starting: Bound, ending: Bound) -> None:
-    check_not(
-        starting, LATEST, "a batch that starts at latest reads nothing; use earliest or offsets"
-    )
-    check_not(
-        ending, EARLIEST, "a batch that ends at earliest reads nothing; use latest or offsets"
-    )
+    check_not(starting, LATEST, "a batch that starts at latest", "earliest")
+    check_not(ending, EARLIEST, "a batch that ends at earliest", "latest")
     match starting, ending:
         case AtOffsets(offsets=first), AtOffsets(offsets=last):
             pass
@@ -351,7 +343,8 @@ def check_batch(starting: Bound, ending: Bound) -> None:
             raise ConfigError(ending.option, why)
 
 
-def check_not(bound: Bound, word: int, why: str) -> None:
+def check_not(bound: Bound, word: int, batch: str, better: str) -> None:
+    why = f"{batch} reads nothing; use {better} or offsets"
     match bound:
         case EarliestOrLatest(offset=offset) if offset == word:
             raise ConfigError(bound.option, why)

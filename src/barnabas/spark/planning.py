@@ -93,9 +93,8 @@ def parse_offsets(found: Any, *, least: int = EARLIEST) -> dict[TopicPartition, 
             if not (partition.isascii() and partition.isdigit()):
                 raise ValueError(f"{partition!r} is not a partition number of {topic}")
             if not isinstance(offset, int) or isinstance(offset, bool) or offset < least:
-                raise ValueError(
-                    f"{json.dumps(offset)} is not a valid number for {topic}-{partition}"
-                )
+                why = f"{json.dumps(offset)} is not a valid number for {topic}-{partition}"
+                raise ValueError(why)
             offsets[TopicPartition(topic, int(partition))] = offset
     return offsets
 
@@ -134,10 +133,8 @@ def check_covers(bound: Bound, partitions: Iterable[TopicPartition]) -> None:
         hint = ", with -1 for latest or -2 for earliest" if isinstance(bound, AtOffsets) else ""
         raise ConfigError(bound.option, why + hint)
     if unknown := sorted(named - read):
-        raise ConfigError(
-            bound.option,
-            f"names {summarize_partitions(unknown)}, which this query does not read; leave it out",
-        )
+        why = f"names {summarize_partitions(unknown)}, which this query does not read; leave it out"
+        raise ConfigError(bound.option, why)
 
 
 def timestamps_to_look_up(

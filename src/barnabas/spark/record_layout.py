@@ -300,17 +300,15 @@ def lay_out_headers(octets: Octets, data: memoryview, layout: RecordLayout) -> t
     The first headers of all records are read at once, then the second ones, and so on. When few records have further
     headers, these are read in plain Python.
     """
-    counts, ends = layout.header_counts, layout.ends
+    counts = layout.header_counts
     total = int(counts.sum())
     name_starts, name_lengths = np.empty(total, np.int64), np.empty(total, np.int64)
     value_starts, value_lengths = np.empty(total, np.int64), np.empty(total, np.int64)
-    with_headers = np.flatnonzero(counts)
-    at, slots, left = (
-        layout.header_starts[with_headers],
-        (np.cumsum(counts) - counts)[with_headers],
-        counts[with_headers],
+    first_slots = np.cumsum(counts) - counts
+    rows = np.flatnonzero(counts)
+    at, slots, left, stops = (
+        each[rows] for each in (layout.header_starts, first_slots, counts, layout.ends)
     )
-    stops = ends[with_headers]
     try:
         while left.size >= VECTOR_ROUND_MIN:
             names, at = read_spans(octets, at, stops)
@@ -321,10 +319,8 @@ def lay_out_headers(octets: Octets, data: memoryview, layout: RecordLayout) -> t
             more = left > 1
             require_all(more | (at == stops), "the fields of a record end before the record")
             at, slots, left, stops = at[more], slots[more] + 1, left[more] - 1, stops[more]
-        for start, slot, count, stop in zip(
-            at.tolist(), slots.tolist(), left.tolist(), stops.tolist(), strict=True
-        ):
-            position = start
+        rest = (each.tolist() for each in (at, slots, left, stops))
+        for position, slot, count, stop in zip(*rest, strict=True):
             for index in range(slot, slot + count):
                 name, name_end = read_field(data, position, stop)
                 value, position = read_field(data, name_end, stop)
@@ -336,9 +332,8 @@ def lay_out_headers(octets: Octets, data: memoryview, layout: RecordLayout) -> t
                 raise RemoteWireError("the fields of a record end before the record")
     except IndexError:
         raise RemoteWireError("a record header ends after its record") from None
-    return Spans(starts=name_starts, lengths=name_lengths), Spans(
-        starts=value_starts, lengths=value_lengths
-    )
+    names = Spans(starts=name_starts, lengths=name_lengths)
+    return names, Spans(starts=value_starts, lengths=value_lengths)
 
 
 def read_field(data: memoryview, at: int, end: int) -> tuple[int, int]:

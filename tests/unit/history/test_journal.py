@@ -52,7 +52,7 @@ def files(disk: ForgetfulDisk) -> list[str]:
 def publish_all(journal: Journal, chunk_bytes: int = CHUNK) -> list[str]:
     """Publish everything that is not published yet, and return it."""
     lines = []
-    while (chunk := journal.unpublished(chunk_bytes)) is not None:
+    while (chunk := journal.next_chunk(chunk_bytes)) is not None:
         lines += [line.decode() for line in chunk.lines]
         journal.advance(chunk.end)
     return lines
@@ -78,7 +78,7 @@ def test_unpublished_lines_are_read_in_order_and_once(
     journal.append([change(8, 1)])
     expected = [*(change(7, number).line for number in range(1, 100)), change(8, 1).line]
     assert publish_all(journal, chunk_bytes=200) == expected
-    assert journal.unpublished(CHUNK) is None
+    assert journal.next_chunk(CHUNK) is None
     journal.append([change(8, 2)])
     assert publish_all(journal) == [change(8, 2).line]
 
@@ -205,9 +205,9 @@ def test_removed_file_is_skipped(disk: ForgetfulDisk, clock: FakeClock) -> None:
 def test_advance_raises_if_position_cannot_be_saved(disk: ForgetfulDisk, clock: FakeClock) -> None:
     journal = open_journal(disk, clock)
     journal.append([change(7, 1)])
-    chunk = journal.unpublished(CHUNK)
+    chunk = journal.next_chunk(CHUNK)
     assert chunk is not None
     disk.fails = f"/data/{PUBLISHED}"
     with pytest.raises(StorageError):
         journal.advance(chunk.end)
-    assert journal.unpublished(CHUNK) is None
+    assert journal.next_chunk(CHUNK) is None
