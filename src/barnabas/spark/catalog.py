@@ -49,9 +49,8 @@ def lock_catalog(directory: Path) -> None:
         lock.seek(0)
         holder = lock.read().strip() or "another process"
         lock.close()
-        raise ConfigError(
-            "catalog", f"{directory} is in use by {holder}; give each session its own"
-        ) from None
+        why = f"{directory} is in use by {holder}; give each session its own"
+        raise ConfigError("catalog", why) from None
     lock.truncate(0)
     lock.write(f"process {os.getpid()}")
     lock.flush()

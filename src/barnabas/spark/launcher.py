@@ -239,18 +239,15 @@ def open_session(
             # Spark stops the context if the master does not respond within a minute.
             if "stopped SparkContext" not in str(error):
                 raise
-            raise NoSpark(
-                f"{master} did not accept the session; check that a Spark master runs there and can reach this machine"
-            ) from None
+            hint = "check that a Spark master runs there and can reach this machine"
+            raise NoSpark(f"{master} did not accept the session; {hint}") from None
 
 
 def check_master(master: str) -> None:
     """Raise ConfigError for an invalid master. Spark would fail after seconds, with a long stack trace."""
     if not MASTERS.fullmatch(master):
-        raise ConfigError(
-            "master",
-            f"{master!r} is not a master; write local[4], spark://host:7077, yarn or k8s://https://host:port",
-        )
+        hint = "write local[4], spark://host:7077, yarn or k8s://https://host:port"
+        raise ConfigError("master", f"{master!r} is not a master; {hint}")
 
 
 def default_settings(master: str, logging: Path, java_options: str) -> dict[str, str]:
@@ -376,7 +373,6 @@ def explain_python_error(context: SparkContext, report: str) -> NoSpark | None:
         return NoSpark(f"{problem}: it does not exist; {hint}")
     if found := re.search(r"PYTHON_VERSION_MISMATCH\][^\n]*?different version: (\S+)", report):
         current = ".".join(map(str, sys.version_info[:2]))
-        return NoSpark(
-            f"{problem}: it is version {found[1]}, but this process runs {current}; {hint}"
-        )
+        versions = f"it is version {found[1]}, but this process runs {current}"
+        return NoSpark(f"{problem}: {versions}; {hint}")
     return None

@@ -255,7 +255,7 @@ async def test_batch_that_is_too_large_is_split(target: HistoryTarget) -> None:
     record_transitions(recorder_to(publisher), 1)
     recorder_to(publisher, epoch=8).record_election(cause="Startup#1")
     async with publishing(publisher):
-        await wait_until(lambda: publisher.journal.unpublished(1_000) is None)
+        await wait_until(lambda: publisher.journal.next_chunk(1_000) is None)
         record_transitions(recorder_to(publisher, epoch=9), 1)
         await wait_until(lambda: bool(target.records))
     assert target.ids()[-1] == "orders-0"
@@ -268,7 +268,7 @@ async def test_next_run_publishes_remaining_events(target: HistoryTarget) -> Non
     target.show(topic(STATE_CHANGES))
     async with publishing(first := target.publisher()):
         # Also wait until the position is saved: otherwise the next run publishes these events again.
-        await wait_until(lambda: first.journal.unpublished(1_000) is None)
+        await wait_until(lambda: first.journal.next_chunk(1_000) is None)
     async with publishing(later := target.publisher()):
         record_transitions(recorder_to(later, epoch=9), 1)
         await wait_until(lambda: len(target.records) == 3)
@@ -281,7 +281,7 @@ async def test_disabled_publisher_writes_the_journal_only(target: HistoryTarget)
     record_transitions(recorder_to(publisher), 2)
     await publisher.publish()
     assert not target.created
-    assert publisher.journal.unpublished(10_000) is not None
+    assert publisher.journal.next_chunk(10_000) is not None
     publisher.close()
 
 
