@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
-from importlib.util import find_spec
 from pathlib import Path
 
 from barnabas.errors import ConfigError
@@ -18,7 +18,7 @@ def spark_home() -> Path:
     """The directory with Spark's jars: SPARK_HOME if set, else the installed package pyspark."""
     if home := os.environ.get("SPARK_HOME"):
         return Path(home)
-    spec = find_spec("pyspark")
+    spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise ConfigError("pyspark", NOT_INSTALLED)
     return Path(spec.origin).parent
