@@ -18,11 +18,11 @@ from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from barnabas.history.event import normalise
-from barnabas.metadata.topic_names import STATE_CHANGES
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
 
+HISTORY = "__state_changes"
 SCHEMA = """
     at timestamp, broker int, epoch int, sequence long, cause string, what string, id string, result string, why string,
     topic string, partition int, replica int, before string, after string,
@@ -72,7 +72,7 @@ def about_topics(events: DataFrame) -> DataFrame:
         .withColumn("topic", f.explode(f.map_keys("topics")))
     )
     rows = named.unionByName(requests, allowMissingColumns=True).drop("topics", "first_sequence")
-    return rows.where(f.col("topic") != STATE_CHANGES)
+    return rows.where(f.col("topic") != HISTORY)
 
 
 def with_lives(rows: DataFrame) -> DataFrame:

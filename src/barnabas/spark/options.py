@@ -17,7 +17,6 @@ from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 from barnabas.errors import ConfigError
-from barnabas.metadata.topic_names import topic_name_error
 from barnabas.model import TopicPartition
 from barnabas.spark.client_settings import (
     CONSUMER_SETTINGS,
@@ -68,6 +67,7 @@ COMMON_MISTAKES = {
     "pattern": "subscribePattern",
 }
 
+LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 NUMERIC_PRODUCER_SETTINGS = (
     "request.timeout.ms", "delivery.timeout.ms", "max.request.size", "buffer.memory", "batch.size",
     "socket.connection.setup.timeout.ms",
@@ -252,7 +252,7 @@ def parse_selection(given: Mapping[str, str]) -> TopicSelection:
 
 
 def check_topic(option: str, topic: str) -> None:
-    if topic_name_error(topic) is not None:
+    if LEGAL_TOPIC.fullmatch(topic) is None or topic in (".", ".."):
         why = "is not a valid topic name; use up to 249 letters, digits, '.', '_' and '-'"
         raise ConfigError(option, f"{abbreviate(topic)!r} {why}")
 
