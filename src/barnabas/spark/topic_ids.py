@@ -38,10 +38,9 @@ class TopicIds:
             return
         offsets = offsets_to_json(begin)
         for topic in offsets:
-            stored = self.read(topic)
-            if stored is not None:
-                topic_id, before_id, before_offsets = stored
-                self.ids[topic] = before_id if before_offsets == offsets else topic_id
+            topic_id = self.read(topic, offsets)
+            if topic_id is not None:
+                self.ids[topic] = topic_id
 
     def save(self, topic: str, topic_id: UUID) -> None:
         self.ids[topic] = topic_id
@@ -55,15 +54,16 @@ class TopicIds:
 
     # ---- files ----------------------------------------------------------------------------------------------------
 
-    def read(self, topic: str) -> tuple[UUID, UUID, dict[str, Any] | None] | None:
-        """Return the id of a topic, and the id and the offsets in `before`: the same id and None if there is none."""
+    def read(self, topic: str, offsets: dict[str, dict[str, int]]) -> UUID | None:
+        """Return the stored id of a topic: the id in `before` if its offsets are `offsets`."""
         path = self.path(topic)
         try:
             stored = json.loads(path.read_bytes())
             topic_id, before = UUID(stored["id"]), stored.get("before")
             if before is None:
-                return topic_id, topic_id, None
-            return topic_id, UUID(before["id"]), dict(before["offsets"])
+                return topic_id
+            before_id = UUID(before["id"])
+            return before_id if dict(before["offsets"]) == offsets else topic_id
         except FileNotFoundError:
             return None
         except OSError as error:
