@@ -63,9 +63,7 @@ def output_option(command: Command) -> Command:
 
 def dry_run_option(command: Command) -> Command:
     return click.option(
-        "--dry-run",
-        is_flag=True,
-        help="Validate and show what would change; change nothing.",
+        "--dry-run", is_flag=True, help="Validate and show what would change; change nothing."
     )(command)
 
 

@@ -6,12 +6,7 @@ from typing import Any
 
 import click
 
-from barnabas.cli.options import (
-    bootstrap_option,
-    output_option,
-    timeout_option,
-    watch_option,
-)
+from barnabas.cli.options import bootstrap_option, output_option, timeout_option, watch_option
 from barnabas.cli.terminal.output import OutputFormat, format_table, show_or_watch
 from barnabas.client.cluster import Cluster
 from barnabas.client.view import BrokerView, ClusterView

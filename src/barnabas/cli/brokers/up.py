@@ -36,11 +36,7 @@ LONGEST_OPTION = 50
 
 @click.command()
 @click.option(
-    "--brokers",
-    default=1,
-    show_default=True,
-    type=click.IntRange(min=1),
-    help="Number of brokers.",
+    "--brokers", default=1, show_default=True, type=click.IntRange(min=1), help="Number of brokers."
 )
 @click.option(
     "--data",

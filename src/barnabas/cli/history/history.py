@@ -36,9 +36,7 @@ from barnabas.cli.topics.lookup import complete_topics
 from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Beginning, Consumer, FromTime
-from barnabas.history.event import (
-    skipped_text,
-)
+from barnabas.history.event import skipped_text
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import TopicPartition
 from barnabas.printable import printable
@@ -47,9 +45,7 @@ from barnabas.printable import printable
 @click.command()
 @click.argument("name", shell_complete=complete_topics)
 @click.option(
-    "--since",
-    metavar="WHEN",
-    help="Only events since -1h, 2024-05-01T08:00 or a time in ms.",
+    "--since", metavar="WHEN", help="Only events since -1h, 2024-05-01T08:00 or a time in ms."
 )
 @click.option("--follow", is_flag=True, help="Stream new events, until interrupted.")
 @bootstrap_option

@@ -23,13 +23,7 @@ from barnabas.client.offsets import earliest_offsets, latest_offsets
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.history.event import skipped_text
 from barnabas.history.page import render_page
-from barnabas.history.report import (
-    Document,
-    collect,
-    document_of,
-    json_types,
-    rows_of,
-)
+from barnabas.history.report import Document, collect, document_of, json_types, rows_of
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import TopicPartition
 from barnabas.progress_line import progress_paused

@@ -46,9 +46,7 @@ OPTIONS = (
     ),
     Option("topic-id", "The id of the topic to describe.", "topic id"),
     Option(
-        "partitions",
-        "New total number of partitions; default: the cluster's default.",
-        "number",
+        "partitions", "New total number of partitions; default: the cluster's default.", "number"
     ),
     Option(
         "replication-factor",

@@ -167,8 +167,7 @@ class BrokerTopics:
         """Return the partitions that are being reassigned; none if the brokers cannot list them."""
         topics = tuple(
             ListPartitionReassignmentsTopic(
-                name=view.name,
-                partition_indexes=tuple(each.partition for each in view.partitions),
+                name=view.name, partition_indexes=tuple(each.partition for each in view.partitions)
             )
             for view in views
         )
@@ -185,9 +184,7 @@ class BrokerTopics:
             return {}
         return {
             TopicPartition(topic.name, each.partition_index): Reassignment(
-                replicas=each.replicas,
-                adding=each.adding_replicas,
-                removing=each.removing_replicas,
+                replicas=each.replicas, adding=each.adding_replicas, removing=each.removing_replicas
             )
             for topic in answer.topics
             for each in topic.partitions
