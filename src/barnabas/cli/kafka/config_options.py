@@ -1,13 +1,20 @@
-"""Options of kafka-configs, their checks, and the entities and settings they select. Without I/O."""
+"""Options of kafka-configs, their checks, and the entities and settings they select."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from barnabas.cli.kafka.command import read_properties
 from barnabas.cli.kafka.failures import RequestRejected, WrongUsage
-from barnabas.cli.kafka.options import Option, ParsedOptions, forbid_together, is_int32
+from barnabas.cli.kafka.options import (
+    COMMON_OPTIONS,
+    Option,
+    ParsedOptions,
+    forbid_together,
+    is_int32,
+)
 from barnabas.cli.kafka.topic_settings import INVALID_CONFIGURATION
 
 ABOUT = (
@@ -38,7 +45,7 @@ CONNECTIONS = ("bootstrap-server", "bootstrap-controller", "zookeeper")
 DEFAULT_NAME = ""
 
 OPTIONS = (
-    Option("bootstrap-server", "Bootstrap brokers, as host:port,host:port.", "brokers"),
+    *COMMON_OPTIONS,
     Option("bootstrap-controller", "For clusters without ZooKeeper; rejected here.", "controllers"),
     Option(
         "zookeeper",
@@ -46,7 +53,6 @@ OPTIONS = (
         "host:port/chroot",
     ),
     Option("zk-tls-config-file", "Rejected: only plain-text connections to ZooKeeper are supported.", "file"),
-    Option("command-config", "File with client settings, such as client.id.", "file"),
     Option("describe", "Show settings."),
     Option("alter", "Change settings."),
     Option("all", "Also show settings that are not set explicitly."),
@@ -62,9 +68,6 @@ OPTIONS = (
     ),
     Option("add-config-file", "Properties file with settings to add or change.", "file"),
     Option("delete-config", "Settings to delete: a,b.", "names", is_list=True),
-    Option("force", "Accepted; has no effect."),
-    Option("help", "Show this help."),
-    Option("version", "Show the compatible Kafka release and the Barnabas release."),
 )  # fmt: skip
 
 
@@ -211,11 +214,9 @@ def check_alteration(options: ParsedOptions, entities: Entities) -> None:
 NOT_IN_BRACKETS = r"(?=[^\]]*(?:\[|$))"
 
 
-def settings_to_add(
-    options: ParsedOptions, read_file: Callable[[str | None], dict[str, str]]
-) -> dict[str, str]:
+def settings_to_add(options: ParsedOptions) -> dict[str, str]:
     """Parse --add-config and --add-config-file: `a=1,b=[x,y]` sets a to "1" and b to "x,y"."""
-    added = dict(read_file(options.value("add-config-file")))
+    added = read_properties(options.value("add-config-file"))
     text = options.value("add-config")
     if text is not None:
         pairs = [

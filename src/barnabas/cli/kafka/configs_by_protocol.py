@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from barnabas.cli.kafka.command import read_properties
 from barnabas.cli.kafka.config_options import (
     BROKERS,
     DEFAULT_NAME,
@@ -118,7 +117,7 @@ class BrokerConfigs:
     # ---- alter
 
     def alter(self, kind: str, name: str) -> None:
-        added = settings_to_add(self.options, read_properties)
+        added = settings_to_add(self.options)
         present = [
             entry.name for entry in self.entries(kind, name) if is_dynamic(entry, kind, name)
         ]

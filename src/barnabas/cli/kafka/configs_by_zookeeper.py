@@ -5,7 +5,6 @@ A change writes /config/topics/<t>, and a notification for the brokers in /confi
 
 from __future__ import annotations
 
-from barnabas.cli.kafka.command import read_properties
 from barnabas.cli.kafka.config_options import Entities, settings_to_add, settings_to_delete
 from barnabas.cli.kafka.failures import RequestRejected
 from barnabas.cli.kafka.options import ParsedOptions
@@ -46,14 +45,14 @@ async def alter_configs(
     session: RegistrySession, options: ParsedOptions, entities: Entities
 ) -> None:
     name = entities.names[0]
-    added = settings_to_add(options, read_properties)
+    added = settings_to_add(options)
 
-    def changed(before: dict[str, str]) -> dict[str, str]:
+    def change(before: dict[str, str]) -> dict[str, str]:
         deleted = settings_to_delete(options, list(before))
         return apply_changes(before, added=added, deleted=deleted)
 
     if await session.exists(znodes.topic_path(name)) is None:
         raise RequestRejected(f"Topic '{name}' does not exist.", ADMIN_OPERATION_EXCEPTION)
-    await change_settings(session, name, changed)
+    await change_settings(session, name, change)
     print_lines(f"Completed updating config for entity: topic '{name}'.")
     print_note(EFFECT_AT_RESTART)

@@ -33,6 +33,15 @@ class Option:
     is_list: bool = False
 
 
+COMMON_OPTIONS = (
+    Option("bootstrap-server", "Bootstrap brokers, as host:port,host:port.", "brokers"),
+    Option("command-config", "File with client settings, such as client.id.", "file"),
+    Option("force", "Accepted; has no effect."),
+    Option("help", "Show this help."),
+    Option("version", "Show the compatible Kafka release and the Barnabas release."),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class ParsedOptions:
     """Options of a command line, in its order."""
@@ -46,7 +55,6 @@ class ParsedOptions:
         return [value for each, value in self.found if each == name and value is not None]
 
     def value(self, name: str) -> str | None:
-        """Return the value, or None if the option is absent."""
         values = self.values(name)
         if len(values) > 1:
             raise RequestRejected(

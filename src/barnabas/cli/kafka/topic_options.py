@@ -6,33 +6,33 @@ Values are parsed when they are needed, in Kafka's order: of two mistakes, the o
 from __future__ import annotations
 
 import re
-import warnings
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from warnings import catch_warnings
 
 from barnabas.cli.kafka.failures import InvalidCommandLine, RequestRejected, WrongUsage
 from barnabas.cli.kafka.options import (
+    COMMON_OPTIONS,
     Option,
     ParsedOptions,
     forbid_together,
     is_int32,
     require_options,
 )
-from barnabas.cli.kafka.topic_settings import check_topic_settings
+from barnabas.cli.kafka.topic_settings import FORMAT_VERSION, check_topic_settings
 
 ABOUT = "This tool helps to create, delete, describe, or change a topic."
 ABOUT_NOTHING = "Create, delete, describe, or change a topic."
 
 OPTIONS = (
-    Option("bootstrap-server", "Bootstrap brokers, as host:port,host:port.", "brokers"),
+    *COMMON_OPTIONS,
     Option(
         "zookeeper",
         "ZooKeeper of the cluster, to use instead of a broker, as host:port/chroot. The command then "
         "validates the request and writes the znodes itself; the controller acts on them.",
         "host:port/chroot",
     ),
-    Option("command-config", "File with client settings, such as client.id.", "file"),
     Option("create", "Create a topic."),
     Option("list", "List the names of topics."),
     Option("describe", "Show the partitions, replicas and settings of topics."),
@@ -80,24 +80,14 @@ OPTIONS = (
         "Describe only topics whose settings were changed from the default.",
     ),
     Option("partition-size-limit-per-response", "Accepted; has no effect.", "number"),
-    Option("force", "Accepted; has no effect."),
-    Option("help", "Show this help."),
-    Option("version", "Show the compatible Kafka release and the Barnabas release."),
 )
 
 ACTIONS = ("create", "list", "alter", "describe", "delete")
 MIN_ISR_REPORTS = ("under-min-isr-partitions", "at-min-isr-partitions")
 REPORTS = ("under-replicated-partitions", *MIN_ISR_REPORTS, "unavailable-partitions")
-CONFIGS_COMMAND_HINT = (
-    " (the kafka-configs CLI supports altering topic configs with a --bootstrap-server option)"
-)
 ONLY_ID_WARNING = (
     "Only topic id will be used when both --topic and --topic-id are specified and topicId is not"
     " Uuid.ZERO_UUID"
-)
-COLLISION_WARNING = (
-    "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_')"
-    " could collide. To avoid issues it is best to use either, but not both."
 )
 SHORT_MAX = 32_767
 
@@ -131,7 +121,8 @@ def check_required(options: ParsedOptions) -> None:
         if options.has("config"):
             raise WrongUsage(
                 'Option combination "[[bootstrap-server], [config]]" can\'t be used with option'
-                f' "[alter]"{CONFIGS_COMMAND_HINT}'
+                ' "[alter]" (the kafka-configs CLI supports altering topic configs with a'
+                " --bootstrap-server option)"
             )
         require_options(options, "partitions")
 
@@ -240,38 +231,49 @@ def parse_config_options(pairs: Iterable[str]) -> dict[str, str]:
     return configs
 
 
-def has_collision_characters(name: str) -> bool:
-    return "." in name or "_" in name
+def creation_warnings(requested: RequestedTopic) -> list[str]:
+    warnings = []
+    if FORMAT_VERSION in requested.configs:
+        warnings.append(
+            f"WARNING: The configuration {FORMAT_VERSION}={requested.configs[FORMAT_VERSION]} is"
+            " specified. This configuration will be ignored if the version is newer than the"
+            " inter.broker.protocol.version specified in the broker or if the"
+            " inter.broker.protocol.version is 3.0 or newer. This configuration is deprecated and"
+            " it will be removed in Apache Kafka 4.0."
+        )
+    if "." in requested.name or "_" in requested.name:
+        warnings.append(
+            "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore"
+            " ('_') could collide. To avoid issues it is best to use either, but not both."
+        )
+    return warnings
 
 
 # ---- topic filter
 
 
-@dataclass(frozen=True, slots=True)
-class TopicFilter:
-    """Topic names or a regular expression: `orders`, `orders,payments` or `test\\..*`. None matches all topics."""
+def matching_topics(options: ParsedOptions, topics: Iterable[tuple[str, bool]]) -> list[str]:
+    """Return the names that --topic and --exclude-internal select, sorted. `topics` are pairs of (name, is internal).
 
-    text: str | None
-    exclude_internal: bool
+    --topic is `orders`, `orders,payments` or `test\\..*`. Without it all topics match.
+    """
+    text = options.value("topic")
+    pattern = None if text is None else compile_names(text)
+    return sorted(
+        name
+        for name, is_internal in topics
+        if (pattern is None or pattern.fullmatch(name))
+        and not (is_internal and options.has("exclude-internal"))
+    )
 
-    def of(self, topics: Iterable[tuple[str, bool]]) -> list[str]:
-        """Return the matching names, sorted. `topics` are pairs of (name, is internal)."""
-        pattern = None if self.text is None else self.pattern(self.text)
-        return sorted(
-            name
-            for name, is_internal in topics
-            if (pattern is None or pattern.fullmatch(name))
-            and not (is_internal and self.exclude_internal)
-        )
 
-    def pattern(self, text: str) -> re.Pattern[str]:
-        cleaned = text.strip().replace(",", "|").replace(" ", "").strip("\"'")
-        try:
-            with warnings.catch_warnings(
-                action="ignore"
-            ):  # about syntax that later Python versions change
-                return re.compile(cleaned)
-        except (re.error, OverflowError, RecursionError):
-            raise RequestRejected(
-                f"{cleaned} is an invalid regex.", "java.lang.RuntimeException"
-            ) from None
+def compile_names(text: str) -> re.Pattern[str]:
+    cleaned = text.strip().replace(",", "|").replace(" ", "").strip("\"'")
+    try:
+        # Python warns about syntax that later versions change.
+        with catch_warnings(action="ignore"):
+            return re.compile(cleaned)
+    except (re.error, OverflowError, RecursionError):
+        raise RequestRejected(
+            f"{cleaned} is an invalid regex.", "java.lang.RuntimeException"
+        ) from None

@@ -100,15 +100,3 @@ def invalid_value_error(declared: Setting, value: Value, why: str) -> RequestRej
     return RequestRejected(
         f"Invalid value {shown} for configuration {declared.name}: {why}", CONFIG_EXCEPTION
     )
-
-
-def format_version_warning(configs: Mapping[str, str]) -> str | None:
-    if FORMAT_VERSION not in configs:
-        return None
-    return (
-        f"WARNING: The configuration {FORMAT_VERSION}={configs[FORMAT_VERSION]} is specified. This"
-        " configuration will be ignored if the version is newer than the"
-        " inter.broker.protocol.version specified in the broker or if the"
-        " inter.broker.protocol.version is 3.0 or newer. This configuration is deprecated and it"
-        " will be removed in Apache Kafka 4.0."
-    )

@@ -16,13 +16,11 @@ from barnabas.cli.kafka.describing import (
 from barnabas.cli.kafka.failures import RequestRejected
 from barnabas.cli.kafka.options import ParsedOptions
 from barnabas.cli.kafka.topic_options import (
-    COLLISION_WARNING,
-    TopicFilter,
     check_requested_counts,
-    has_collision_characters,
+    creation_warnings,
+    matching_topics,
     parse_requested_topic,
 )
-from barnabas.cli.kafka.topic_settings import format_version_warning
 from barnabas.cli.terminal.output import print_lines, print_note
 from barnabas.client.admin import Admin, ConfigEntry, NewPartitions, NewTopic, TopicOutcome
 from barnabas.client.cluster import Cluster
@@ -65,10 +63,7 @@ class BrokerTopics:
 
     def create(self) -> None:
         requested = parse_requested_topic(self.options)
-        if warning := format_version_warning(requested.configs):
-            print_lines(warning)
-        if has_collision_characters(requested.name):
-            print_lines(COLLISION_WARNING)
+        print_lines(*creation_warnings(requested))
         if self.options.has("disable-rack-aware"):
             print_note(
                 "note: --disable-rack-aware has no effect with --bootstrap-server: brokers assign the replicas"
@@ -89,7 +84,10 @@ class BrokerTopics:
         (outcome,) = self.admin.create_topics([topic])
         if outcome.error is None:
             print_lines(f"Created topic {requested.name}.")
-        elif not (self.options.has("if-not-exists") and has_existed(outcome)):
+        elif not (
+            self.options.has("if-not-exists")
+            and outcome.error.code is ErrorCode.TOPIC_ALREADY_EXISTS
+        ):
             raise outcome.error
 
     def alter(self) -> None:
@@ -126,8 +124,8 @@ class BrokerTopics:
         print_lines(*(self.names() or [""]))
 
     def names(self) -> list[str]:
-        chosen = TopicFilter(self.options.value("topic"), self.options.has("exclude-internal"))
-        return chosen.of((view.name, view.is_internal) for view in self.admin.list_topics())
+        topics = self.admin.list_topics()
+        return matching_topics(self.options, ((view.name, view.is_internal) for view in topics))
 
     def existing_names(self) -> list[str]:
         names = self.names()
@@ -160,8 +158,7 @@ class BrokerTopics:
         for view in views:
             entries = configs[view.name]
             shown = topic_description(view, entries, moves)
-            for line in report.lines(shown, min_isr=min_isr(entries)):
-                print_lines(line, keep=SEPARATOR)
+            print_lines(*report.lines(shown, min_isr=min_isr(entries)), keep=SEPARATOR)
 
     def moves(self, views: Sequence[TopicView]) -> dict[TopicPartition, Reassignment]:
         """Return the partitions that are being reassigned; none if the brokers cannot list them."""
@@ -197,10 +194,6 @@ def is_representable(name: str) -> bool:
         return 0 < len(name.encode()) <= STRING_BYTES_MAX
     except UnicodeEncodeError:
         return False
-
-
-def has_existed(outcome: TopicOutcome) -> bool:
-    return outcome.error is not None and outcome.error.code is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
 def raise_first(outcomes: Sequence[TopicOutcome]) -> None:

@@ -27,18 +27,13 @@ from barnabas.cli.kafka.describing import (
 from barnabas.cli.kafka.failures import RequestRejected
 from barnabas.cli.kafka.options import ParsedOptions
 from barnabas.cli.kafka.topic_options import (
-    COLLISION_WARNING,
     RequestedTopic,
-    TopicFilter,
     check_requested_counts,
-    has_collision_characters,
+    creation_warnings,
+    matching_topics,
     parse_requested_topic,
 )
-from barnabas.cli.kafka.topic_settings import (
-    check_setting_names,
-    check_topic_settings,
-    format_version_warning,
-)
+from barnabas.cli.kafka.topic_settings import check_setting_names, check_topic_settings
 from barnabas.cli.kafka.znodes import (
     change_settings,
     children_or_empty,
@@ -59,7 +54,6 @@ from barnabas.controller.topic_checks import (
     USE_DEFAULT,
     TopicDefaults,
     TopicSpec,
-    already_exists,
     check_added_partitions,
     check_new_topic,
     check_topic_configs,
@@ -122,29 +116,20 @@ class ZookeeperTopics:
 
     async def create(self) -> None:
         requested = parse_requested_topic(self.options)
-        if warning := format_version_warning(requested.configs):
-            print_lines(warning)
-        if has_collision_characters(requested.name):
-            print_lines(COLLISION_WARNING)
+        print_lines(*creation_warnings(requested))
         check_requested_counts(requested)
         brokers = await self.brokers()
         names = TakenNames(await children_or_empty(self.session, znodes.TOPICS))
         marked = await children_or_empty(self.session, znodes.DELETE_TOPICS)
         try:
             replicas = check_and_assign(requested, brokers, names, marked)
-            await self.write(requested, replicas)
+            await create_topic_znodes(self.session, requested.name, replicas, requested.configs)
         except ApiError as error:
             exists = error.code is ErrorCode.TOPIC_ALREADY_EXISTS
             if exists and self.options.has("if-not-exists"):
                 return
             raise kafka_2_error(error, requested, brokers, names) from None
         print_lines(f"Created topic {requested.name}.")
-
-    async def write(self, requested: RequestedTopic, replicas: Sequence[BrokerIds]) -> None:
-        try:
-            await create_topic_znodes(self.session, requested.name, replicas, requested.configs)
-        except NodeExists:
-            raise already_exists(requested.name) from None
 
     async def brokers(self) -> list[Broker]:
         brokers = await registered_brokers(self.session)
@@ -162,8 +147,8 @@ class ZookeeperTopics:
         for name in names:
             if requested.configs or deleted:
                 print_lines(*SETTINGS_WARNING)
-                changed = partial(apply_changes, added=requested.configs, deleted=deleted)
-                await change_settings(self.session, name, changed)
+                change = partial(apply_changes, added=requested.configs, deleted=deleted)
+                await change_settings(self.session, name, change)
                 print_lines(f"Updated config for topic {name}.")
                 print_note(EFFECT_AT_RESTART)
             if requested.partitions is not None:
@@ -181,7 +166,7 @@ class ZookeeperTopics:
             )
         brokers = await self.brokers()
 
-        def placed(topic: TopicAssignment) -> Sequence[BrokerIds]:
+        def assign_added(topic: TopicAssignment) -> Sequence[BrokerIds]:
             size = len(topic.partitions)
             if count <= size:
                 raise ApiError(
@@ -198,7 +183,7 @@ class ZookeeperTopics:
             except ApiError as error:
                 raise with_racks_hint(error) from None
 
-        await grow_topic(self.session, name, placed)
+        await grow_topic(self.session, name, assign_added)
         print_lines("Adding partitions succeeded!")
 
     # ---- delete
@@ -227,9 +212,8 @@ class ZookeeperTopics:
             print_lines(f"{name} - marked for deletion" if marked else name)
 
     async def names(self) -> list[str]:
-        chosen = TopicFilter(self.options.value("topic"), self.options.has("exclude-internal"))
         found = await children_or_empty(self.session, znodes.TOPICS)
-        return chosen.of((name, name in INTERNAL_TOPICS) for name in found)
+        return matching_topics(self.options, ((name, name in INTERNAL_TOPICS) for name in found))
 
     async def existing_names(self) -> list[str]:
         names = await self.names()
@@ -242,14 +226,13 @@ class ZookeeperTopics:
         names = await self.existing_names()
         report = build_report(self.options, await registered_broker_ids(self.session))
         for name in names:
-            topic = await self.shown(name)
+            topic = await self.read_description(name)
             if topic is None:
                 print_lines(f"Topic {name} doesn't exist!")
                 continue
-            for line in report.lines(topic, elr=NO_ELR):
-                print_lines(line, keep=SEPARATOR)
+            print_lines(*report.lines(topic, elr=NO_ELR), keep=SEPARATOR)
 
-    async def shown(self, name: str) -> TopicDescription | None:
+    async def read_description(self, name: str) -> TopicDescription | None:
         found = await read_topic_assignment(self.session, name)
         if found is None:
             return None
@@ -257,13 +240,12 @@ class ZookeeperTopics:
         marked = await is_marked_for_deletion(self.session, name)
         settings, _ = await read_settings(self.session, name)
 
-        async def partition(number: int, replicas: BrokerIds) -> PartitionDescription:
+        async def read_partition(number: int, replicas: BrokerIds) -> PartitionDescription:
             state = await read_state(self.session, TopicPartition(name, number))
-            has_leader = state is not None and state.leader != NO_LEADER
             return PartitionDescription(
                 topic=name,
                 partition=number,
-                leader=state.leader if state is not None and has_leader else None,
+                leader=None if state is None or state.leader == NO_LEADER else state.leader,
                 replicas=replicas,
                 isr=() if state is None else state.isr,
                 marked_for_deletion=marked,
@@ -273,7 +255,10 @@ class ZookeeperTopics:
             name=name,
             id=topic.topic_id,
             partitions=await asyncio.gather(
-                *(partition(number, held.replicas) for number, held in topic.partitions.items())
+                *(
+                    read_partition(number, held.replicas)
+                    for number, held in topic.partitions.items()
+                )
             ),
             configs=list(settings.items()),
             marked_for_deletion=marked,

@@ -12,6 +12,7 @@ from random import Random
 from typing import TypeVar
 from uuid import uuid4
 
+from barnabas.controller.topic_checks import already_exists
 from barnabas.errors import BadVersion, MultiFailed, NodeExists, NoNode
 from barnabas.metadata import znodes
 from barnabas.metadata.znodes import ReplicaAssignment, TopicAssignment
@@ -45,7 +46,6 @@ def run_in_session(connect: str, work: Callable[[RegistrySession], Awaitable[T]]
 
 
 async def children_or_empty(session: RegistrySession, path: str) -> list[str]:
-    """Return the children, or none for a missing node."""
     try:
         return await session.children(path)
     except NoNode:
@@ -109,7 +109,7 @@ async def create_topic_znodes(
     replicas: Sequence[Sequence[BrokerId]],
     configs: Mapping[str, str],
 ) -> None:
-    """Write settings and assignment in one transaction. Raises NodeExists if another client was faster."""
+    """Write settings and assignment in one transaction. Raises TOPIC_ALREADY_EXISTS if another client was faster."""
     assignment = TopicAssignment(
         topic_id=uuid4(),
         partitions={
@@ -120,8 +120,11 @@ async def create_topic_znodes(
     while True:
         stat = await session.exists(znodes.topic_config_path(name))
         settings = settings_write(name, configs, None if stat is None else stat.version)
-        if await try_write(session, settings, topic):
-            return
+        try:
+            if await write_with_settings(session, settings, topic):
+                return
+        except NodeExists:
+            raise already_exists(name) from None
 
 
 async def change_settings(
@@ -135,7 +138,7 @@ async def change_settings(
     )
     while True:
         before, version = await read_settings(session, name)
-        if await try_write(session, settings_write(name, change(before), version), note):
+        if await write_with_settings(session, settings_write(name, change(before), version), note):
             return
 
 
@@ -146,7 +149,9 @@ def settings_write(name: str, configs: Mapping[str, str], version: int | None) -
     return SetData(path=path, data=data, version=version)
 
 
-async def try_write(session: RegistrySession, settings: Create | SetData, other: Create) -> bool:
+async def write_with_settings(
+    session: RegistrySession, settings: Create | SetData, other: Create
+) -> bool:
     """Write both or neither. Returns False if the settings changed since they were read."""
     try:
         await session.multi([settings, other])
@@ -161,16 +166,16 @@ async def try_write(session: RegistrySession, settings: Create | SetData, other:
 async def grow_topic(
     session: RegistrySession,
     name: str,
-    placed: Callable[[TopicAssignment], Sequence[Sequence[BrokerId]]],
+    assign: Callable[[TopicAssignment], Sequence[Sequence[BrokerId]]],
 ) -> None:
-    """Add partitions on the brokers that `placed` returns. Raises NoNode if there is no such topic."""
+    """Add partitions on the brokers that `assign` returns. Raises NoNode if there is no such topic."""
     backoff = Backoff(*CONFLICT_S, random=Random())
     while True:
         data, stat = await session.get(znodes.topic_path(name))
         topic = znodes.decode_topic(name, data)
         added = {
             number: ReplicaAssignment(replicas=tuple(replicas))
-            for number, replicas in enumerate(placed(topic), start=len(topic.partitions))
+            for number, replicas in enumerate(assign(topic), start=len(topic.partitions))
         }
         grown = TopicAssignment(topic_id=topic.topic_id, partitions={**topic.partitions, **added})
         try:

@@ -2,7 +2,6 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.kafka.command import read_properties
 from barnabas.cli.kafka.config_options import (
     OPTIONS,
     Entities,
@@ -155,16 +154,16 @@ def test_invalid_combinations_are_rejected_with_kafka_message(
 
 def test_add_config_parses_pairs_and_bracketed_lists() -> None:
     found = parse("--add-config a=1,b=[x,y],c=")
-    assert settings_to_add(found, read_properties) == {"a": "1", "b": "x,y", "c": ""}
+    assert settings_to_add(found) == {"a": "1", "b": "x,y", "c": ""}
 
 
 def test_add_config_file_is_read(tmp_path: Path) -> None:
     file = tmp_path / "settings"
     file.write_text("retention.ms = 5\n# no\nflush.ms=6\n")
     found = parse(f"--add-config-file {file}")
-    assert settings_to_add(found, read_properties) == {"retention.ms": "5", "flush.ms": "6"}
+    assert settings_to_add(found) == {"retention.ms": "5", "flush.ms": "6"}
     with pytest.raises(InvalidCommandLine, match="No such file or directory"):
-        settings_to_add(parse(f"--add-config-file {tmp_path}/none"), read_properties)
+        settings_to_add(parse(f"--add-config-file {tmp_path}/none"))
 
 
 @pytest.mark.parametrize(
@@ -177,7 +176,7 @@ def test_add_config_file_is_read(tmp_path: Path) -> None:
 )
 def test_invalid_add_config_is_rejected(text: str, message: str) -> None:
     with pytest.raises(RequestRejected) as caught:
-        settings_to_add(parse(f"--add-config {text}"), read_properties)
+        settings_to_add(parse(f"--add-config {text}"))
     assert caught.value.message.endswith(message)
 
 

@@ -9,8 +9,9 @@ from barnabas.cli.kafka.failures import (
 from barnabas.cli.kafka.options import ParsedOptions, parse_options
 from barnabas.cli.kafka.topic_options import (
     OPTIONS,
-    TopicFilter,
     check_requested_counts,
+    creation_warnings,
+    matching_topics,
     parse_config_options,
     parse_replica_assignment,
     parse_requested_topic,
@@ -187,6 +188,29 @@ def test_counts_out_of_range_are_rejected_locally(line: str, message: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("--topic a", []),
+        ("--topic a.b", ["WARNING: Due to limitations in metric names"]),
+        (
+            "--topic a_b --config message.format.version=2.8",
+            [
+                "WARNING: The configuration message.format.version=2.8 is specified. This",
+                "WARNING: Due to limitations in metric names",
+            ],
+        ),
+    ],
+)
+def test_creation_warns_of_deprecated_setting_and_colliding_names(
+    line: str, expected: list[str]
+) -> None:
+    warnings = creation_warnings(parse_requested_topic(parse(f"{BROKERS} --create {line}")))
+    assert [warning[: len(start)] for warning, start in zip(warnings, expected, strict=True)] == (
+        expected
+    )
+
+
+@pytest.mark.parametrize(
     ("text", "excluding", "expected"),
     [
         (None, False, ["__consumer_offsets", "a.b", "aXb", "orders"]),
@@ -205,11 +229,12 @@ def test_topic_filter_accepts_names_regexes_and_lists(
     text: str | None, excluding: bool, expected: list[str]
 ) -> None:
     topics = [("orders", False), ("a.b", False), ("aXb", False), ("__consumer_offsets", True)]
-    assert TopicFilter(text, excluding).of(topics) == expected
+    found = [("topic", text)] * (text is not None) + [("exclude-internal", None)] * excluding
+    assert matching_topics(ParsedOptions(tuple(found)), topics) == expected
 
 
 @pytest.mark.parametrize("text", ["a(", "[[a", "a{99999999999}", "(" * 5000])
 def test_invalid_regex_is_rejected(text: str) -> None:
     with pytest.raises(RequestRejected) as caught:
-        TopicFilter(text, False).of([])
+        matching_topics(ParsedOptions((("topic", text),)), [])
     assert caught.value.message == f"{text} is an invalid regex."

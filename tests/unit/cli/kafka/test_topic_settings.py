@@ -1,7 +1,7 @@
 import pytest
 
 from barnabas.cli.kafka.failures import RequestRejected
-from barnabas.cli.kafka.topic_settings import check_topic_settings, format_version_warning
+from barnabas.cli.kafka.topic_settings import check_topic_settings
 
 REPLICAS = "leader.replication.throttled.replicas"
 
@@ -50,10 +50,7 @@ def test_contradicting_settings_are_rejected() -> None:
     assert caught.value.message == expected
 
 
-def test_valid_settings_pass_and_deprecated_setting_warns() -> None:
-    right = {"retention.ms": " -1 ", "cleanup.policy": "compact,delete", "preallocate": "TRUE"}
-    check_topic_settings(right)
-    assert format_version_warning(right) is None
-    warning = format_version_warning({"message.format.version": "2.8"})
-    assert warning is not None
-    assert warning.startswith("WARNING: The configuration message.format.version=2.8 is specified.")
+def test_valid_settings_pass() -> None:
+    check_topic_settings(
+        {"retention.ms": " -1 ", "cleanup.policy": "compact,delete", "preallocate": "TRUE"}
+    )

@@ -23,7 +23,7 @@ from barnabas.cli.kafka.znodes import (
     read_topic_assignment,
     registered_brokers,
 )
-from barnabas.errors import ApiError, ErrorCode, NodeExists, NoNode
+from barnabas.errors import ApiError, ErrorCode, NoNode
 from barnabas.metadata import znodes
 from barnabas.metadata.topic_names import TakenNames
 from barnabas.metadata.znodes import ReplicaAssignment, TopicAssignment
@@ -181,13 +181,14 @@ async def test_leftover_settings_do_not_block_creation(
     assert found[0].topic_id is not None
 
 
-async def test_concurrent_creation_raises_node_exists(
+async def test_concurrent_creation_raises_topic_already_exists(
     registry: EmbeddedRegistry,
 ) -> None:
     session = await registry.connect(6000)
     concurrent = with_concurrent_write(session, TOPIC, b"{}", is_new=True)
-    with pytest.raises(NodeExists):
+    with pytest.raises(ApiError) as caught:
         await create_topic_znodes(concurrent, "t", [(BrokerId(1),)], {"flush.ms": "1"})
+    assert caught.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
     assert await session.exists(SETTINGS) is None
 
 
