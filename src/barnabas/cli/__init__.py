@@ -1,4 +1,4 @@
-"""The command line: `barnabas <noun> <verb>` is in cli/<noun>/<verb>.py.
+"""The command line: `barnabas <noun> <verb>` is in cli/<noun>/<verb>.py, or in <noun>/commands.py.
 
     barnabas topics …, groups …, registry …               topics/, groups/, registry/
     barnabas produce, consume                             records/

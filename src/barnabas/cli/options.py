@@ -3,32 +3,56 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Iterable
 
 import click
 from click.shell_completion import CompletionItem
 
 from barnabas.cli.terminal.output import OutputFormat
-
-Command = TypeVar("Command", bound=Callable[..., Any])
+from barnabas.errors import ConfigError
 
 DEFAULT_SERVERS = "localhost:9092"
 SERVERS_VARIABLE = "BARNABAS_BOOTSTRAP_SERVERS"
 COMPLETION_TIMEOUT_S = 1.0
 
-
-def bootstrap_option(command: Command) -> Command:
-    return click.option(
-        "-b",
-        "--bootstrap-servers",
-        default=DEFAULT_SERVERS,
-        show_default=True,
-        envvar=SERVERS_VARIABLE,
-        show_envvar=True,
-        metavar="HOST:PORT,…",
-        help="Bootstrap brokers; one reachable broker is enough.",
-    )(command)
+bootstrap_option = click.option(
+    "-b",
+    "--bootstrap-servers",
+    default=DEFAULT_SERVERS,
+    show_default=True,
+    envvar=SERVERS_VARIABLE,
+    show_envvar=True,
+    metavar="HOST:PORT,…",
+    help="Bootstrap brokers; one reachable broker is enough.",
+)
+timeout_option = click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0.1),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Give up after this time.",
+)
+output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Choice([output.value for output in OutputFormat]),
+    default=OutputFormat.TEXT.value,
+    show_default=True,
+    callback=lambda _context, _parameter, value: OutputFormat(value),
+    help="text is for people; json and yaml are for programs.",
+)
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Validate and show what would change; change nothing."
+)
+yes_option = click.option("-y", "--yes", is_flag=True, help="Skip the confirmation prompt.")
+watch_option = click.option(
+    "-w", "--watch", is_flag=True, help="Refresh every two seconds, until interrupted."
+)
+master_option = click.option(
+    "--master", metavar="URL", help="Spark master; default: all cores of this machine."
+)
 
 
 def servers_option(servers: str) -> str:
@@ -37,44 +61,14 @@ def servers_option(servers: str) -> str:
     return "" if servers == known else f" -b {servers}"
 
 
-def timeout_option(command: Command) -> Command:
-    return click.option(
-        "--timeout",
-        "timeout_s",
-        type=click.FloatRange(min=0.1),
-        default=30.0,
-        show_default=True,
-        metavar="SECONDS",
-        help="Give up after this time.",
-    )(command)
-
-
-def output_option(command: Command) -> Command:
-    return click.option(
-        "-o",
-        "--output",
-        type=click.Choice([output.value for output in OutputFormat]),
-        default=OutputFormat.TEXT.value,
-        show_default=True,
-        callback=lambda _context, _parameter, value: OutputFormat(value),
-        help="text is for people; json and yaml are for programs.",
-    )(command)
-
-
-def dry_run_option(command: Command) -> Command:
-    return click.option(
-        "--dry-run", is_flag=True, help="Validate and show what would change; change nothing."
-    )(command)
-
-
-def yes_option(command: Command) -> Command:
-    return click.option("-y", "--yes", is_flag=True, help="Skip the confirmation prompt.")(command)
-
-
-def watch_option(command: Command) -> Command:
-    return click.option(
-        "-w", "--watch", is_flag=True, help="Refresh every two seconds, until interrupted."
-    )(command)
+def parse_overrides(texts: tuple[str, ...]) -> dict[str, str]:
+    settings = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise ConfigError("--override", f"'{text}' is not KEY=VALUE, as in num.partitions=3")
+        settings[key.strip()] = value.strip()
+    return settings
 
 
 def completions(names: Iterable[str], incomplete: str) -> list[CompletionItem]:

@@ -11,7 +11,7 @@ import click
 
 from barnabas.broker.broker import BrokerServer
 from barnabas.cli.brokers import interpreter
-from barnabas.cli.brokers.overrides import parse_overrides
+from barnabas.cli.options import parse_overrides
 from barnabas.cli.terminal.log import log_to_stderr
 from barnabas.cli.terminal.output import print_note
 from barnabas.cli.terminal.shutdown import ShutdownSignals

@@ -15,7 +15,7 @@ import click
 
 from barnabas.cli.brokers import interpreter
 from barnabas.cli.brokers.data_directory import absent_brokers_warning, check_registry
-from barnabas.cli.brokers.overrides import parse_overrides
+from barnabas.cli.options import parse_overrides
 from barnabas.cli.registry.source import DEFAULT_DATA_DIRECTORY
 from barnabas.cli.terminal.log import log_to_stderr
 from barnabas.cli.terminal.output import plural, print_lines, print_note, up_line

@@ -13,7 +13,7 @@ import click
 
 from barnabas.cli.history.availability import require_history
 from barnabas.cli.history.report_text import report_text
-from barnabas.cli.options import bootstrap_option, output_option, timeout_option
+from barnabas.cli.options import bootstrap_option, master_option, output_option, timeout_option
 from barnabas.cli.spark.session import spark_session, translate_errors
 from barnabas.cli.terminal.failure import ErrorWithHint
 from barnabas.cli.terminal.output import OutputFormat, print_note, show
@@ -55,7 +55,7 @@ def lifecycle() -> None:
     metavar="FILE",
     help="Also write an HTML page with a timeline; an existing file is replaced.",
 )
-@click.option("--master", metavar="URL", help="Spark master; default: all cores of this machine.")
+@master_option
 @bootstrap_option
 @timeout_option
 @output_option

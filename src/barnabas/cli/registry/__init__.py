@@ -1,1 +1,1 @@
-"""`barnabas registry`: one file per command."""
+"""`barnabas registry`: the commands, and the sources that they read."""

@@ -1,23 +1,222 @@
-"""`barnabas registry`: the group of commands. They show the znode tree in the format of zkCli.
-
-They read a ZooKeeper, or the files of an embedded registry. The files can be read with or without a running broker.
-"""
+"""`barnabas registry`: shows the znode tree in the format of zkCli."""
 
 from __future__ import annotations
 
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import IO, TYPE_CHECKING, Any, TypeVar
+
 import click
+from click.core import ParameterSource
 
-from barnabas.cli.lazy_group import LazyGroup
-
-
-@click.group(
-    cls=LazyGroup,
-    modules={
-        "get": "barnabas.cli.registry.get:get",
-        "ls": "barnabas.cli.registry.ls:ls",
-        "stat": "barnabas.cli.registry.stat:stat",
-        "watch": "barnabas.cli.registry.watch:watch",
-    },
+from barnabas.cli.options import output_option
+from barnabas.cli.registry.source import (
+    DEFAULT_DATA_DIRECTORY,
+    RegistrySource,
+    ZnodeChange,
+    open_source,
 )
+from barnabas.cli.terminal.exit_codes import INTERRUPTED, WRONG_USAGE
+from barnabas.cli.terminal.output import (
+    OutputFormat,
+    print_lines,
+    print_note,
+    show,
+    to_json,
+    write_out,
+)
+from barnabas.errors import BadPath, BarnabasError, ConfigError, NoNode
+from barnabas.printable import LINE_MAX, printable
+
+if TYPE_CHECKING:
+    from barnabas.world.ports import ZnodeStat
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def registry_options(command: Command) -> Command:
+    """Add the path and the options that every registry command takes."""
+    for decorate in (
+        output_option,
+        click.option(
+            "--data",
+            metavar="DIR",
+            default=DEFAULT_DATA_DIRECTORY,
+            show_default=True,
+            help="Data directory of `barnabas up`.",
+        ),
+        click.option(
+            "--zookeeper",
+            metavar="HOST:PORT,…",
+            help="Read this ZooKeeper instead, as in zookeeper.connect.",
+        ),
+        click.argument("path", default="/"),
+    ):
+        command = decorate(command)
+    return command
+
+
+stat_option = click.option("-s", "with_stat", is_flag=True, help="Also show the stat of the node.")
+
+
+@click.group()
 def registry() -> None:
     """Inspect the znode tree, which holds the cluster metadata."""
+
+
+@registry.command()
+@registry_options
+@stat_option
+def get(path: str, data: str, zookeeper: str | None, output: OutputFormat, with_stat: bool) -> None:
+    """Show the data of a node."""
+    with open_registry(data, zookeeper) as found:
+        content_bytes, stat = found.get(path)
+    content = content_bytes.decode("utf-8", "backslashreplace")
+    document: dict[str, Any] = {"path": path, "data": content or None}
+    if with_stat:
+        document["stat"] = stat_document(stat)
+    # zkCli shows null for nodes without data.
+    ending = f"\n{stat_text(stat)}" if with_stat else ""
+    if output is OutputFormat.TEXT and not sys.stdout.isatty():
+        # A pipe gets the raw data, as with records.
+        write_out(f"{content or 'null'}{ending}\n".encode())
+        return
+    show(output, document, lambda shown: (shown["data"] or "null") + ending)
+
+
+@registry.command()
+@registry_options
+@stat_option
+@click.option("-R", "recursive", is_flag=True, help="Also list all descendants.")
+def ls(
+    path: str,
+    data: str,
+    zookeeper: str | None,
+    output: OutputFormat,
+    with_stat: bool,
+    recursive: bool,
+) -> None:
+    """List the children of a node."""
+    with open_registry(data, zookeeper) as found:
+        _, stat = found.get(path)
+        if recursive:
+            show(output, list(walk_paths(found, path)), "\n".join)
+            return
+        document: dict[str, Any] = {"path": path, "children": found.children(path)}
+    if with_stat:
+        document["stat"] = stat_document(stat)
+    ending = f"\n{stat_text(stat)}" if with_stat else ""
+    show(output, document, lambda shown: f"[{', '.join(shown['children'])}]{ending}")
+
+
+@registry.command("stat")
+@registry_options
+def show_stat(path: str, data: str, zookeeper: str | None, output: OutputFormat) -> None:
+    """Show the stat of a node: transactions, times, versions and sizes."""
+    with open_registry(data, zookeeper) as found:
+        _, stat = found.get(path)
+    show(output, stat_document(stat), lambda _: stat_text(stat))
+
+
+@registry.command()
+@registry_options
+@click.option("--count", type=click.IntRange(min=1), help="Stop after N changes.")
+def watch(
+    path: str, data: str, zookeeper: str | None, output: OutputFormat, count: int | None
+) -> None:
+    """Watch a node and its descendants for changes, until Ctrl-C."""
+    try:
+        with open_registry(data, zookeeper) as found:
+            for number, change in enumerate(found.follow(path)):
+                if change is None:
+                    print_note(f"Watching {path}; Ctrl-C stops.")
+                else:
+                    print_lines(change_line(change, output))
+                if number == count:
+                    return
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+# ---- access
+
+
+class RegistryFailure(click.ClickException):
+    """Failure that is shown as one line, without the usage of the command."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        print_note(f"error: {printable(self.message, LINE_MAX)}")
+
+
+class RegistryUsageError(RegistryFailure):
+    exit_code = WRONG_USAGE
+
+
+@contextmanager
+def open_registry(data: str, zookeeper: str | None) -> Iterator[RegistrySource]:
+    """Open the registry in the data directory or in a ZooKeeper. Errors become one line on standard error."""
+    named = click.get_current_context().get_parameter_source("data")
+    if zookeeper is not None and named is ParameterSource.COMMANDLINE:
+        raise RegistryUsageError("--data cannot be combined with --zookeeper")
+    try:
+        with open_source(data, zookeeper) as found:
+            yield found
+    except BadPath as error:
+        raise RegistryUsageError(str(error)) from error
+    except NoNode as error:
+        raise RegistryFailure(f"Node does not exist: {error.path}") from error
+    except ConfigError as error:
+        raise RegistryFailure(error.why) from error
+    except BarnabasError as error:
+        raise RegistryFailure(str(error)) from error
+
+
+def walk_paths(found: RegistrySource, path: str) -> Iterator[str]:
+    """Yield the path and those of all descendants, each before its children."""
+    yield path
+    for name in found.children(path):
+        yield from walk_paths(found, f"{path.rstrip('/')}/{name}")
+
+
+# ---- output
+
+
+def stat_document(stat: ZnodeStat) -> dict[str, int | str]:
+    return {
+        "cZxid": stat.czxid,
+        "ctime": stat.ctime_ms,
+        "mZxid": stat.mzxid,
+        "mtime": stat.mtime_ms,
+        "pZxid": stat.pzxid,
+        "cversion": stat.cversion,
+        "dataVersion": stat.version,
+        "aclVersion": 0,
+        "ephemeralOwner": f"{stat.ephemeral_owner:#x}",  # many JSON readers cannot represent 64 bits
+        "dataLength": stat.data_length,
+        "numChildren": stat.num_children,
+    }
+
+
+def stat_text(stat: ZnodeStat) -> str:
+    shown = stat_document(stat)
+    shown |= {name: f"{shown[name]:#x}" for name in ("cZxid", "mZxid", "pZxid")}
+    shown |= {"ctime": date(stat.ctime_ms), "mtime": date(stat.mtime_ms)}
+    return "\n".join(f"{name} = {value}" for name, value in shown.items())
+
+
+def date(time_ms: int) -> str:
+    """Return the local time in the format of zkCli: `Wed Nov 22 01:30:19 PST 2017`."""
+    return time.strftime("%a %b %d %H:%M:%S %Z %Y", time.localtime(time_ms / 1000))
+
+
+def change_line(change: ZnodeChange, output: OutputFormat) -> str:
+    moment = datetime.fromtimestamp(change.time_ms / 1000, UTC)
+    written = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if output is OutputFormat.TEXT:
+        return f"{written} {change.kind} {change.path}"
+    document = {"time": written, "zxid": change.zxid, "kind": change.kind, "path": change.path}
+    line = to_json(document, separators=(",", ":"))
+    return f"--- {line}" if output is OutputFormat.YAML else line

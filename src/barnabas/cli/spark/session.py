@@ -1,16 +1,26 @@
-"""Spark session of a command: started with deferred signals, stopped at the end, with Spark's errors translated."""
+"""Spark session of a command: started with deferred signals, stopped at the end, with Spark's errors translated.
+
+Without a signal handler, SIGTERM ends Python in the middle of a call to Java, and Java prints a long stack trace.
+"""
 
 from __future__ import annotations
 
 import logging
+import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from barnabas.cli.spark.failure import translate
-from barnabas.cli.spark.interrupts import defer_signals, unmask_interrupts
-from barnabas.cli.terminal.signals import raise_on_signals
+from barnabas.cli.terminal.signals import (
+    SIGNALS,
+    Terminated,
+    exception_for,
+    raise_at_once,
+    raise_on_signals,
+)
 from barnabas.errors import ConfigError
 from barnabas.progress_line import stop_progress
 
@@ -58,7 +68,6 @@ def spark_session(
 
 @contextmanager
 def translate_errors(topics: list[str]) -> Iterator[None]:
-    """Translate errors of Spark into errors of a few lines."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -67,3 +76,45 @@ def translate_errors(topics: list[str]) -> Iterator[None]:
             yield
     except (PySparkException, Py4JError, ConnectionRefusedError, ConnectionResetError) as error:
         raise translate(error, topics) from None
+
+
+@contextmanager
+def defer_signals() -> Iterator[None]:
+    """Raise a signal only when Spark has started; a second one as soon as Java can be reached.
+
+    A JVM that is abandoned while it starts may run for ever, or print a stack trace to the terminal later. Once Python
+    is connected to the JVM, the JVM ends with this process.
+    """
+    from pyspark import SparkContext
+
+    received: list[int] = []
+
+    def record_first(number: int, frame: FrameType | None) -> None:
+        if received and SparkContext._gateway is not None:
+            raise_at_once(number, frame)
+        received.append(number)
+
+    for number in SIGNALS:
+        signal.signal(number, record_first)
+    try:
+        yield
+    except Exception:
+        # A signal to the whole process group (from a terminal, timeout or a container) also ends Java.
+        if not received:
+            raise
+    if received:
+        raise exception_for(received[0])
+
+
+@contextmanager
+def unmask_interrupts() -> Iterator[None]:
+    """Raise the original interrupt if PySpark's cleanup failed and raised another error instead."""
+    try:
+        yield
+    except Exception as error:
+        context: BaseException | None = error
+        while context is not None:
+            if isinstance(context, KeyboardInterrupt | Terminated):
+                raise type(context)() from None
+            context = context.__context__
+        raise

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from barnabas.cli.options import bootstrap_option, timeout_option
+from barnabas.cli.options import bootstrap_option, master_option, timeout_option
 from barnabas.cli.spark.failure import translate
 from barnabas.cli.spark.session import spark_session, translate_errors
 from barnabas.cli.terminal.output import plural, print_note
@@ -23,7 +23,7 @@ TABLES_MAX = 100
 
 @click.command()
 @click.option("-c", "--command", metavar="CODE", help="Run this Python code and exit.")
-@click.option("--master", metavar="URL", help="Spark master; default: all cores of this machine.")
+@master_option
 @bootstrap_option
 @timeout_option
 def spark(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from barnabas.cli.options import bootstrap_option, timeout_option
+from barnabas.cli.options import bootstrap_option, master_option, timeout_option
 from barnabas.cli.spark.session import spark_session, translate_errors
 from barnabas.cli.spark.statement import check_is_query, check_same_query, claim, unclaim
 from barnabas.cli.terminal.formats import escape_content
@@ -81,7 +81,7 @@ class SqlOutput(StrEnum):
 @click.option(
     "--to", "target", type=click.Path(path_type=Path), help="Directory for Parquet files."
 )
-@click.option("--master", metavar="URL", help="Spark master; default: all cores of this machine.")
+@master_option
 @bootstrap_option
 @timeout_option
 def sql(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark import SparkContext
 
-from barnabas.cli.spark.interrupts import defer_signals, unmask_interrupts
+from barnabas.cli.spark.session import defer_signals, unmask_interrupts
 from barnabas.cli.terminal.signals import (
     Terminated,
 )
