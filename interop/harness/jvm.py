@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from barnabas.java.command import QUICK_START, java_command, write_if_changed
 from barnabas.java.find import Java
+from barnabas.java.process import QUICK_START, java_command, write_if_changed
 
 SHORT_LIVED = (*QUICK_START, "-Xmx256m")
 SMALL_SERVER = ("-XX:+UseSerialGC", "-Xshare:auto", "-Xms64m", "-Xmx512m")

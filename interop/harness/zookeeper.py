@@ -9,9 +9,8 @@ from types import TracebackType
 from typing import Self
 
 from barnabas.cluster.zookeeper_servers import class_path as zookeeper_class_path
-from barnabas.java.command import QUICK_START
 from barnabas.java.find import Java
-from barnabas.java.process import JavaProcess
+from barnabas.java.process import QUICK_START, JavaProcess
 from interop.harness import jvm
 from support.ports import free_port
 from support.process import StartFailed, wait_for

@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """Load a cluster only for those who want one: `import barnabas` alone costs nothing."""
+    """Import LocalCluster on first use, so that `import barnabas` alone stays fast."""
     if name == "LocalCluster":
         from barnabas.cluster.local import LocalCluster
 

@@ -3,9 +3,8 @@
 `barnabas up` and `barnabas broker` install it on their only handler, so that it covers every logger of the process,
 including those of libraries. Logger calls need no escaping of their own.
 
-A program that embeds Barnabas configures its own logging, and Barnabas leaves that alone. A filter on the "barnabas"
-logger would not see the records of its children. A record factory or a logger class would change the records of the
-whole program. Such a program can give this formatter to its handlers: `handler.setFormatter(PrintableFormatter(...))`.
+A program that embeds Barnabas configures its own logging. It can give this formatter to its handlers:
+`handler.setFormatter(PrintableFormatter(...))`.
 """
 
 from __future__ import annotations

@@ -49,6 +49,11 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     host: str
     port: int
 
+    @property
+    def address(self) -> str:
+        """`host:port`; an IPv6 address gets brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
 
 class Broker(Struct, frozen=True, kw_only=True):
     """A registered broker, as clients and other brokers see it."""

@@ -55,7 +55,7 @@ class Backoff:
     @property
     def delay_s(self) -> float:
         """The next delay, without jitter."""
-        return delay_after(self.failures, self.first_s, self.max_s, self.factor)
+        return min(self.first_s * self.factor ** min(self.failures, STEPS_MAX), self.max_s)
 
     def next_s(self) -> float:
         """Count one failure and return the seconds to wait before the next attempt."""
@@ -69,8 +69,3 @@ class Backoff:
         import asyncio
 
         await asyncio.sleep(self.next_s())
-
-
-def delay_after(failures: int, first_s: float, max_s: float, factor: float) -> float:
-    """The delay after this many earlier failures in a row, without jitter."""
-    return min(first_s * factor ** min(failures, STEPS_MAX), max_s)

@@ -7,7 +7,13 @@ from random import Random
 
 import pytest
 
-from barnabas.retry import DELAY_S_MIN, JITTER, Backoff, delay_after
+from barnabas.retry import DELAY_S_MIN, JITTER, Backoff
+
+
+def delay_after(failures: int, first_s: float, max_s: float, factor: float) -> float:
+    backoff = Backoff(first_s, max_s, factor=factor, random=Random(1))
+    backoff.failures = failures
+    return backoff.delay_s
 
 
 def test_delay_grows_to_its_maximum() -> None:

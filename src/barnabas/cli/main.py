@@ -16,50 +16,41 @@ from barnabas.cli.lazy_group import LazyGroup
 from barnabas.errors import BarnabasError
 
 COMMANDS = {
-    "topics": (
-        "barnabas.cli.topics.commands:topics",
-        "Create, list, describe, alter and delete topics.",
-    ),
-    "brokers": ("barnabas.cli.brokers.list:brokers", "List the brokers of the cluster."),
-    "controller": (
-        "barnabas.cli.brokers.controller:controller",
-        "Show which broker is the controller.",
-    ),
+    "topics": ("topics.commands:topics", "Create, list, describe, alter and delete topics."),
+    "brokers": ("brokers.list:brokers", "List the brokers of the cluster."),
+    "controller": ("brokers.controller:controller", "Show which broker is the controller."),
     "produce": (
-        "barnabas.cli.records.produce:produce",
+        "records.produce:produce",
         "Write records to a topic from standard input or files.",
     ),
-    "consume": (
-        "barnabas.cli.records.consume:consume",
-        "Read records of a topic to standard output.",
-    ),
+    "consume": ("records.consume:consume", "Read records of a topic to standard output."),
     "groups": (
-        "barnabas.cli.groups.commands:groups",
+        "groups.commands:groups",
         "List, describe and delete consumer groups, reset their offsets.",
     ),
-    "sql": ("barnabas.cli.spark.sql:sql", "Query topics with Spark SQL, once or as a stream."),
-    "spark": ("barnabas.cli.spark.shell:spark", "Open a PySpark shell with the topics as tables."),
+    "sql": ("spark.sql:sql", "Query topics with Spark SQL, once or as a stream."),
+    "spark": ("spark.shell:spark", "Open a PySpark shell with the topics as tables."),
     "lifecycle": (
-        "barnabas.cli.history.report:lifecycle",
+        "history.report:lifecycle",
         "Report on topics: creations, leadership, outages, deletions.",
     ),
-    "up": ("barnabas.cli.brokers.up:up", "Start a cluster on this machine."),
-    "broker": ("barnabas.cli.brokers.broker:broker", "Run one broker."),
-    "zookeeper": ("barnabas.cli.zookeeper:zookeeper", "Start a ZooKeeper on this machine."),
+    "up": ("brokers.up:up", "Start a cluster on this machine."),
+    "broker": ("brokers.broker:broker", "Run one broker."),
+    "zookeeper": ("zookeeper:zookeeper", "Start a ZooKeeper on this machine."),
     "registry": (
-        "barnabas.cli.registry.commands:registry",
+        "registry.commands:registry",
         "Inspect the registry, which holds the cluster metadata.",
     ),
     "kafka-topics": (
-        "barnabas.cli.kafka.topics:kafka_topics",
+        "kafka.topics:kafka_topics",
         "Kafka's kafka-topics command, with the same options and output.",
     ),
     "kafka-configs": (
-        "barnabas.cli.kafka.configs:kafka_configs",
+        "kafka.configs:kafka_configs",
         "Kafka's kafka-configs command, with the same options and output.",
     ),
 }
-"""Command → its module and attribute, and its line in the help."""
+"""Command → its module in barnabas.cli and the name in it, and its line in the help."""
 
 
 class RootGroup(LazyGroup):
@@ -99,7 +90,7 @@ class RootGroup(LazyGroup):
 
 @click.group(
     cls=RootGroup,
-    modules={name: module for name, (module, _) in COMMANDS.items()},
+    modules={name: f"barnabas.cli.{module}" for name, (module, _) in COMMANDS.items()},
     epilog='Completion of commands and topic names: eval "$(_BARNABAS_COMPLETE=bash_source barnabas)"',
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
@@ -126,7 +117,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run_command(arguments: Sequence[str] | None) -> int:
-    """Run a command and return its exit code."""
     try:
         result = cli.main(args=arguments, prog_name="barnabas", standalone_mode=False)
         return result if isinstance(result, int) else 0

@@ -21,13 +21,13 @@ from msgspec.structs import replace
 
 from barnabas.broker.broker import BrokerServer
 from barnabas.cluster.real_world import close_world, real_world
-from barnabas.cluster.settings import FIRST_BROKER_ID, bracket_ipv6, check_shared, local_settings
+from barnabas.cluster.settings import FIRST_BROKER_ID, broker_properties, check_shared
 from barnabas.config import BrokerConfig
 from barnabas.config.load import load_broker_config
 from barnabas.errors import RegistryError
 from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.znodes import CONTROLLER, decode_controller
-from barnabas.model import BrokerId, Endpoint
+from barnabas.model import BrokerId
 from barnabas.world.clock import SystemClock
 from barnabas.world.loop_thread import LoopThread
 from barnabas.world.network import HeldPort, SocketNetwork
@@ -46,7 +46,6 @@ class InProcessCluster:
         data: Path,
         *,
         brokers: int = 1,
-        host: str = "127.0.0.1",
         port: int = 0,
         settings: Mapping[str, str] | None = None,
         registry_in_memory: bool = False,
@@ -57,7 +56,8 @@ class InProcessCluster:
         With `ends_process`, a broker whose event loop is stuck ends this process (see world/watchdog.py). It is for
         programs that only run a cluster.
         """
-        check_shared(brokers, settings or {})
+        settings = settings or {}
+        check_shared(brokers, settings)
         self.ends_process = ends_process
         self.data = data
         self.registry_path = None if registry_in_memory else str(data / "registry")
@@ -65,18 +65,13 @@ class InProcessCluster:
         self.brokers: dict[int, ClusterBroker] = {}
         for number in range(brokers):
             broker_id = FIRST_BROKER_ID + number
-            config, warnings = load_broker_config(
-                {
-                    "broker.id": str(broker_id),
-                    "listeners": f"PLAINTEXT://{bracket_ipv6(host)}:{port + number if port else 0}",
-                    "log.dirs": str(data / f"broker-{broker_id}"),
-                    **local_settings(brokers),
-                    **(settings or {}),
-                }
+            properties = broker_properties(
+                data, broker_id, port + number if port else 0, brokers=brokers, settings=settings
             )
+            config, warnings = load_broker_config(properties)
             self.warnings += [warning for warning in warnings if warning not in self.warnings]
             self.brokers[broker_id] = ClusterBroker(self, config)
-        self.holds_ports = "listeners" not in (settings or {})
+        self.holds_ports = "listeners" not in settings
         self.registry: EmbeddedRegistry | None = None
         self.registry_thread: LoopThread | None = None
 
@@ -128,8 +123,9 @@ class InProcessCluster:
             if not clean:
                 broker.kill()
                 continue
-            if broker.id == last:
-                self.wait_until_alone(broker)
+            if broker.id == last and broker.instance is not None:
+                # When it sees no other broker, it does not try to hand over its leaders.
+                broker.instance.thread.run(broker.instance.wait_until_alone())
             broker.stop()
         for broker in self.brokers.values():
             broker.release_port()
@@ -160,26 +156,15 @@ class InProcessCluster:
             for broker in self.brokers.values()
             if broker.instance is not None and not broker.is_paused
         }
-        waiting = [
-            (
-                broker,
-                instance.thread.submit(
-                    instance.wait_for_brokers(instances.keys(), READY_TIMEOUT_S)
-                ),
-            )
+        waiting = {
+            broker: instance.thread.submit(instance.wait_for_brokers(instances.keys()))
             for broker, instance in instances.items()
-        ]
-        for broker, future in waiting:
+        }
+        for broker, future in waiting.items():
             if not future.result():
                 raise RegistryError(
                     "", f"broker {broker} did not learn of all brokers within {READY_TIMEOUT_S:g} s"
                 )
-
-    def wait_until_alone(self, broker: ClusterBroker) -> None:
-        """Wait until `broker` sees no other broker: then it does not try to hand over its leaders."""
-        instance = broker.instance
-        if instance is not None:
-            instance.thread.run(instance.wait_until_alone(ALONE_TIMEOUT_S))
 
     def open_registry(self) -> tuple[EmbeddedRegistry, LoopThread]:
         if self.registry is None or self.registry_thread is None:
@@ -219,7 +204,7 @@ class ClusterBroker:
 
     @property
     def address(self) -> str:
-        return f"{bracket_ipv6(self.endpoint.host)}:{self.endpoint.port}"
+        return self.endpoint.address
 
     def start(self) -> None:
         """Start the broker. Returns when it is ready and every running broker has it in its metadata."""
@@ -313,8 +298,7 @@ class ClusterBroker:
     def hold_port(self) -> None:
         (wanted,) = self.config.listeners
         self.held = HeldPort(wanted.host, wanted.port)
-        endpoint = Endpoint(listener=wanted.listener, host=wanted.host, port=self.held.port)
-        self.config = replace(self.config, listeners=(endpoint,))
+        self.config = replace(self.config, listeners=(replace(wanted, port=self.held.port),))
 
     def release_port(self) -> None:
         held, self.held = self.held, None
@@ -337,19 +321,19 @@ class BrokerInstance:
         self.broker = BrokerServer(config, self.world)
         self.thread = LoopThread(f"barnabas-broker-{config.broker_id}")
 
-    async def wait_for_brokers(self, brokers: Iterable[BrokerId], timeout_s: float) -> bool:
+    async def wait_for_brokers(self, brokers: Iterable[BrokerId]) -> bool:
         metadata = self.metadata()
         wanted = set(brokers)
         return await metadata.wait_until(
             lambda: (
                 wanted <= metadata.brokers.keys() and metadata.controller_id in metadata.brokers
             ),
-            timeout_s,
+            READY_TIMEOUT_S,
         )
 
-    async def wait_until_alone(self, timeout_s: float) -> bool:
+    async def wait_until_alone(self) -> bool:
         metadata = self.metadata()
-        return await metadata.wait_until(lambda: len(metadata.brokers) <= 1, timeout_s)
+        return await metadata.wait_until(lambda: len(metadata.brokers) <= 1, ALONE_TIMEOUT_S)
 
     def metadata(self) -> MetadataCache:
         assert self.broker.router is not None

@@ -14,7 +14,6 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from barnabas.cluster.in_process import ClusterBroker, InProcessCluster
@@ -103,15 +102,9 @@ class LocalCluster:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
 
 def property_value(value: object) -> str:
-    """Format a setting as in a properties file."""
     return str(value).lower() if isinstance(value, bool) else str(value)

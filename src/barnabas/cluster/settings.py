@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from barnabas.errors import ConfigError
 
+HOST = "127.0.0.1"
 FIRST_BROKER_ID = 1
 INTERNAL_TOPIC_REPLICAS_MAX = 3
 TRANSACTION_STATE_MIN_ISR_MAX = 2
@@ -23,20 +25,21 @@ def check_shared(brokers: int, settings: Mapping[str, str]) -> None:
             raise ConfigError(name, "cannot be the same for several brokers; remove it")
 
 
-def bracket_ipv6(host: str) -> str:
-    """Return the host as it appears in `host:port`: an IPv6 address gets brackets."""
-    return f"[{host}]" if ":" in host else host
-
-
-def local_settings(brokers: int) -> dict[str, str]:
-    """Defaults for a cluster with this number of brokers on one machine.
+def broker_properties(
+    data: Path, broker_id: int, port: int, *, brokers: int, settings: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the settings of one of the brokers of a cluster. `settings` override the defaults for one machine.
 
     Internal topics get Kafka's default number of replicas, or one on each broker if there are fewer. The first member
     of a group does not wait for others.
     """
     return {
+        "broker.id": str(broker_id),
+        "listeners": f"PLAINTEXT://{HOST}:{port}",
+        "log.dirs": str(data / f"broker-{broker_id}"),
         "offsets.topic.replication.factor": str(min(INTERNAL_TOPIC_REPLICAS_MAX, brokers)),
         "transaction.state.log.replication.factor": str(min(INTERNAL_TOPIC_REPLICAS_MAX, brokers)),
         "transaction.state.log.min.isr": str(min(TRANSACTION_STATE_MIN_ISR_MAX, brokers)),
         "group.initial.rebalance.delay.ms": "0",
+        **settings,
     }

@@ -17,9 +17,8 @@ import time
 from pathlib import Path
 
 from barnabas.errors import AddressInUse, ConfigError, RegistryError
-from barnabas.java.command import QUICK_START, java_command
 from barnabas.java.find import Java, find_java
-from barnabas.java.process import JavaProcess, find_fault
+from barnabas.java.process import QUICK_START, JavaProcess, find_fault, java_command
 from barnabas.retry import Backoff
 from barnabas.spark.installation import spark_home
 from barnabas.world.directory_lock import acquire_lock, release_lock
@@ -131,7 +130,9 @@ class ZooKeeperServers:
         process.kill()
         if not self.running:
             atexit.unregister(self.stop)
-            self.unlock()
+            if self.lock is not None:
+                release_lock(self.lock)
+                self.lock = None
 
     def collect_ended(self) -> dict[int, int]:
         """Return the exit codes of the nodes that ended by themselves since the last call.
@@ -159,11 +160,6 @@ class ZooKeeperServers:
 
     def resume(self, node: int) -> None:
         self.running[node].resume()
-
-    def unlock(self) -> None:
-        if self.lock is not None:
-            release_lock(self.lock)
-            self.lock = None
 
     # ---- one node
 

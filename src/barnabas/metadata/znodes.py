@@ -171,10 +171,7 @@ def encode_broker(broker: Broker, *, timestamp_ms: int) -> bytes:
         "port": broker.endpoints[0].port,
         "jmx_port": -1,
         "timestamp": str(timestamp_ms),
-        "endpoints": [
-            f"{endpoint.listener}://{bracket_ipv6(endpoint.host)}:{endpoint.port}"
-            for endpoint in broker.endpoints
-        ],
+        "endpoints": [f"{endpoint.listener}://{endpoint.address}" for endpoint in broker.endpoints],
         "listener_security_protocol_map": {
             endpoint.listener: PLAINTEXT for endpoint in broker.endpoints
         },
@@ -212,11 +209,6 @@ def parse_endpoint_url(path: str, url: object) -> Endpoint:
         raise RegistryError(path, f"invalid endpoint: {url!r}")
     listener, bracketed_host, host, port = parts.groups()
     return Endpoint(listener=listener, host=bracketed_host or host or "", port=int(port))
-
-
-def bracket_ipv6(host: str) -> str:
-    """Return the host of a `host:port` address; an IPv6 address gets brackets."""
-    return f"[{host}]" if ":" in host else host
 
 
 # ---- topics and partitions --------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from barnabas.cli.brokers.list import NO_CONTROLLER, address_fields
 from barnabas.cli.options import bootstrap_option, output_option, timeout_option, watch_option
 from barnabas.cli.terminal.output import OutputFormat, show_or_watch
 from barnabas.client.cluster import Cluster
@@ -21,9 +22,9 @@ from barnabas.model import TopicPartition
 
 LAST_EVENTS = 100
 
-NO_CONTROLLER = """\
-no controller now: topics cannot be created or deleted, and no leader is elected
-`barnabas brokers list` shows which brokers are alive; one of them is elected within moments"""
+HINT = (
+    "`barnabas brokers list` shows which brokers are alive; one of them is elected within moments"
+)
 
 
 @click.group()
@@ -47,14 +48,10 @@ def show_controller(
 def controller_document(cluster: Cluster) -> dict[str, Any]:
     view = cluster.refresh([])
     found = view.brokers.get(view.controller)
-    if found is None:
-        return {"controller": None, "host": None, "port": None, "rack": None, "epoch": None}
     return {
-        "controller": found.id,
-        "host": found.host,
-        "port": found.port,
-        "rack": found.rack,
-        "epoch": read_controller_epoch(cluster, found.id),
+        "controller": None if found is None else found.id,
+        **address_fields(found),
+        "epoch": None if found is None else read_controller_epoch(cluster, found.id),
     }
 
 
@@ -74,7 +71,7 @@ def read_controller_epoch(cluster: Cluster, controller_id: int) -> int | None:
 
 def controller_text(document: dict[str, Any]) -> str:
     if document["controller"] is None:
-        return NO_CONTROLLER
+        return f"{NO_CONTROLLER}\n{HINT}"
     rack = f", rack {document['rack']}" if document["rack"] else ""
     epoch = "" if document["epoch"] is None else f", epoch {document['epoch']}"
     return f"broker {document['controller']} at {document['host']}:{document['port']}{rack}{epoch}"

@@ -12,6 +12,8 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.view import BrokerView, ClusterView
 from barnabas.model import BrokerId
 
+NO_CONTROLLER = "no controller now: topics cannot be created or deleted, and no leader is elected"
+
 
 @click.group()
 def brokers() -> None:
@@ -78,8 +80,4 @@ def broker_table(document: dict[str, Any]) -> str:
         for row in rows
     ]
     text = format_table([*heads, "leads", "replicas", "in sync", ""], lines)
-    if document["controller"] is None:
-        text += (
-            "\n\nno controller now: topics cannot be created or deleted, and no leader is elected"
-        )
-    return text
+    return f"{text}\n\n{NO_CONTROLLER}" if document["controller"] is None else text

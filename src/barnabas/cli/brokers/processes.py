@@ -19,10 +19,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from barnabas.cli.terminal.output import print_note
-from barnabas.cluster.settings import FIRST_BROKER_ID, bracket_ipv6, check_shared, local_settings
+from barnabas.cluster.settings import FIRST_BROKER_ID, HOST, broker_properties, check_shared
 from barnabas.cluster.zookeeper_servers import ZooKeeperServers
 from barnabas.config.load import load_broker_config
 from barnabas.errors import ApiError, ConfigError, ErrorCode
+from barnabas.printable import utf16_escapes
+from barnabas.tasks import in_thread
 from barnabas.world.network import HeldPort
 from barnabas.world.watchdog import STUCK_EXIT_CODE
 
@@ -47,7 +49,6 @@ class BrokerProcesses:
         zookeeper: str | None,
         *,
         brokers: int,
-        host: str = "127.0.0.1",
         port: int = 0,
         settings: Mapping[str, str] | None = None,
     ) -> None:
@@ -56,7 +57,6 @@ class BrokerProcesses:
         self.data = data
         self.zookeeper = zookeeper
         self.servers = ZooKeeperServers(data / "zookeeper") if zookeeper is None else None
-        self.host = host
         self.port = port
         self.settings = dict(settings or {})
         self.ids: Collection[int] = range(FIRST_BROKER_ID, FIRST_BROKER_ID + brokers)
@@ -73,17 +73,14 @@ class BrokerProcesses:
 
     @property
     def bootstrap_servers(self) -> str:
-        return ",".join(f"{bracket_ipv6(self.host)}:{held.port}" for held in self.ports.values())
+        return ",".join(f"{HOST}:{held.port}" for held in self.ports.values())
 
     def properties(self, broker_id: int, port: int) -> dict[str, str]:
-        return {
-            "broker.id": str(broker_id),
-            "listeners": f"PLAINTEXT://{bracket_ipv6(self.host)}:{port}",
-            "log.dirs": str(self.data / f"broker-{broker_id}"),
-            **local_settings(len(self.ids)),
-            **({"zookeeper.connect": self.zookeeper} if self.zookeeper else {}),
-            **self.settings,
-        }
+        registry = {"zookeeper.connect": self.zookeeper} if self.zookeeper else {}
+        settings = {**registry, **self.settings}
+        return broker_properties(
+            self.data, broker_id, port, brokers=len(self.ids), settings=settings
+        )
 
     def file(self, broker_id: int, kind: str) -> Path:
         return self.data / f"broker-{broker_id}.{kind}"
@@ -93,11 +90,10 @@ class BrokerProcesses:
         try:
             self.data.mkdir(parents=True, exist_ok=True)
             if self.servers is not None:
-                await start_zookeeper(self.servers)
+                await in_thread(self.servers.start)
                 self.zookeeper = self.servers.connect_string
             for number, broker_id in enumerate(self.ids):
-                held = HeldPort(self.host, self.port + number if self.port else 0)
-                self.ports[broker_id] = held
+                self.ports[broker_id] = HeldPort(HOST, self.port + number if self.port else 0)
             for broker_id in self.ids:
                 await self.start_one(broker_id)
             await self.wait_until_ready()
@@ -143,10 +139,11 @@ class BrokerProcesses:
     def report_waiting(self, reported: set[int]) -> None:
         """Print the last log line of each broker if it is a warning, once: it names what the broker waits for."""
         for broker_id in self.ids:
-            line = self.last_line(broker_id)
-            if broker_id not in reported and " WARNING " in line:
+            last = self.log_lines(broker_id)[-1:]
+            if broker_id not in reported and last and " WARNING " in last[0]:
                 reported.add(broker_id)
-                print_note(f"still starting: broker {broker_id}: {line}")
+                log = self.file(broker_id, "log")
+                print_note(f"still starting: broker {broker_id}: {last[0]} (see {log})")
 
     def is_ready(self) -> bool:
         """Return whether the metadata of every broker shows all brokers and a controller."""
@@ -154,7 +151,7 @@ class BrokerProcesses:
 
         for held in self.ports.values():
             try:
-                with Cluster(f"{bracket_ipv6(self.host)}:{held.port}", timeout_s=5.0) as cluster:
+                with Cluster(f"{HOST}:{held.port}", timeout_s=5.0) as cluster:
                     view = cluster.refresh([])
             except ApiError:
                 return False
@@ -174,15 +171,12 @@ class BrokerProcesses:
     def did_not_start(self, broker_id: int, code: int) -> ApiError:
         from barnabas.cli.terminal.failure import ErrorWithHint
 
-        log = self.file(broker_id, "log").read_text(errors="backslashreplace").splitlines()
         error = ApiError(ErrorCode.BROKER_NOT_AVAILABLE)
-        why = f"broker {broker_id} {exit_text(code)}: {failure_reason(log)}"
+        why = f"broker {broker_id} {exit_text(code)}: {failure_reason(self.log_lines(broker_id))}"
         return ErrorWithHint(error, why, f"see {self.file(broker_id, 'log')}")
 
-    def last_line(self, broker_id: int) -> str:
-        path = self.file(broker_id, "log")
-        lines = path.read_text(errors="backslashreplace").splitlines()
-        return f"{lines[-1] if lines else 'its log is empty'} (see {path})"
+    def log_lines(self, broker_id: int) -> list[str]:
+        return self.file(broker_id, "log").read_text(errors="backslashreplace").splitlines()
 
     async def watch(self, broker_id: int) -> None:
         code = await self.running[broker_id].wait()
@@ -218,6 +212,8 @@ class BrokerProcesses:
             await asyncio.sleep(ZOOKEEPER_LOOK_SECONDS)
 
     def kill(self, _exit_code: int) -> None:
+        """Kill all brokers after a second signal. They recover at their next start."""
+        print_note("second signal: killing the brokers")
         for process in self.running.values():
             if process.returncode is None:
                 process.kill()
@@ -226,9 +222,8 @@ class BrokerProcesses:
         """Stop all brokers, the controller last: it takes part in the controlled shutdown of the others."""
         for task in self.watching:
             task.cancel()
-        await asyncio.gather(
-            *self.watching, return_exceptions=True
-        )  # one may be restarting a broker
+        # One of them may be restarting a broker.
+        await asyncio.gather(*self.watching, return_exceptions=True)
         last = await asyncio.to_thread(self.controller)
         await terminate([process for broker, process in self.running.items() if broker != last])
         await terminate([process for broker, process in self.running.items() if broker == last])
@@ -265,15 +260,6 @@ def stuck_text(broker_id: int, delay_s: float | None, log: Path) -> str:
         return f"{what}; restarting it in {delay_s:g} s"
     minutes = RESTARTS_PERIOD_SECONDS / 60
     return f"{what}; not restarting it: it was restarted {RESTARTS_MAX} times in {minutes:g} min"
-
-
-async def start_zookeeper(servers: ZooKeeperServers) -> None:
-    starting = asyncio.ensure_future(asyncio.to_thread(servers.start))
-    try:
-        await asyncio.shield(starting)
-    except asyncio.CancelledError:
-        await starting  # a thread cannot be cancelled
-        raise
 
 
 async def terminate(processes: list[Process]) -> None:
@@ -329,6 +315,5 @@ def properties_text(properties: Mapping[str, str]) -> str:
 
 
 def escape_property(value: str) -> str:
-    utf16 = value.replace("\\", "\\\\").encode("utf-16-be")
-    units = [int.from_bytes(utf16[at : at + 2]) for at in range(0, len(utf16), 2)]
-    return "".join(chr(unit) if unit < 0x7F else f"\\u{unit:04x}" for unit in units)
+    doubled = value.replace("\\", "\\\\")
+    return "".join(each if each < "\x7f" else utf16_escapes(each) for each in doubled)

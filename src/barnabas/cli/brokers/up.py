@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
@@ -23,12 +23,15 @@ from barnabas.cli.terminal.shutdown import ShutdownSignals
 from barnabas.cluster.in_process import InProcessCluster
 from barnabas.errors import ConfigError, ErrorCode
 from barnabas.printable import printable
+from barnabas.tasks import in_thread
 from barnabas.world.directory_lock import hold_lock
 from barnabas.world.network import raise_descriptor_limit
 
 if TYPE_CHECKING:
+    from barnabas.cli.brokers.processes import BrokerProcesses
     from barnabas.client.admin import NewTopic
 
+RunnableCluster: TypeAlias = "InThisProcess | BrokerProcesses"
 DEFAULT_PORT = 9092
 BOOTSTRAP_ADDRESSES = 3  # in the commands of the banner
 LONGEST_OPTION = 50
@@ -99,7 +102,7 @@ def up(
         raise ConfigError(
             "--port", f"{brokers} brokers need {brokers} ports from {port} on; the highest is 65535"
         )
-    wanted = list({topic.name: topic for topic in map(parse_new_topic, topics)}.values())
+    wanted = list({topic.name: topic for topic in map(parse_topic_option, topics)}.values())
     settings = parse_overrides(overrides)
     where = data.absolute()
     check_registry(where, with_zookeeper=bool(zookeeper or with_zookeeper))
@@ -119,32 +122,6 @@ def up(
         asyncio.run(run_cluster(cluster, wanted))
 
 
-class RunnableCluster(Protocol):
-    """A cluster that `up` starts and stops."""
-
-    data: Path
-    warnings: list[str]
-    ids: Collection[int]
-    zookeeper: str | None
-
-    @property
-    def bootstrap_servers(self) -> str: ...
-
-    @property
-    def registry_option(self) -> str:
-        """Return the option with which `barnabas registry` finds the registry of this cluster."""
-        ...
-
-    async def start(self) -> None: ...
-
-    async def stop(self) -> None: ...
-
-    @property
-    def kill(self) -> Callable[[int], None] | None:
-        """Kill all brokers; they recover at their next start. None if `stop` waits for no other process."""
-        ...
-
-
 class InThisProcess:
     """A cluster whose brokers are threads of this process."""
 
@@ -161,11 +138,9 @@ class InThisProcess:
         return self.cluster.bootstrap_servers
 
     async def start(self) -> None:
-        starting = asyncio.ensure_future(asyncio.to_thread(self.cluster.start))
         try:
-            await asyncio.shield(starting)
+            await in_thread(self.cluster.start)
         except asyncio.CancelledError:
-            await starting  # a thread cannot be cancelled
             await self.stop()
             raise
 
@@ -178,18 +153,16 @@ class InThisProcess:
 async def run_cluster(cluster: RunnableCluster, wanted: Sequence[NewTopic]) -> None:
     for warning in cluster.warnings:
         print_note(f"warning: {warning}")
-
-    def kill(exit_code: int) -> None:
-        print_note("second signal: killing the brokers")
-        if cluster.kill is not None:
-            cluster.kill(exit_code)
-
-    shutdown = ShutdownSignals(on_second=kill if cluster.kill is not None else None)
+    shutdown = ShutdownSignals(on_second=cluster.kill)
     await shutdown.run_until_requested(cluster.start())
     try:
         if wanted:
             await asyncio.to_thread(create_missing_topics, cluster.bootstrap_servers, wanted)
-        await warn_of_absent_brokers(cluster)
+        absent = await asyncio.to_thread(
+            absent_brokers_warning, cluster.data, cluster.ids, cluster.zookeeper
+        )
+        if absent:
+            print_note(f"warning: {absent}")
         print_lines(*cluster_banner(cluster, wanted[0].name if wanted else "greetings").split("\n"))
         await shutdown.requested.wait()
         print_note("stopping ...")
@@ -197,14 +170,6 @@ async def run_cluster(cluster: RunnableCluster, wanted: Sequence[NewTopic]) -> N
         await cluster.stop()
     if shutdown.is_urgent:
         raise click.exceptions.Exit(shutdown.exit_code)
-
-
-async def warn_of_absent_brokers(cluster: RunnableCluster) -> None:
-    warning = await asyncio.to_thread(
-        absent_brokers_warning, cluster.data, cluster.ids, cluster.zookeeper
-    )
-    if warning:
-        print_note(f"warning: {warning}")
 
 
 def create_missing_topics(servers: str, wanted: Sequence[NewTopic]) -> None:
@@ -252,7 +217,7 @@ def break_if_long(option: str) -> str:
     return option if len(option) <= LONGEST_OPTION else f"\\\n              {option}"
 
 
-def parse_new_topic(text: str) -> NewTopic:
+def parse_topic_option(text: str) -> NewTopic:
     """Parse `orders:6:1`; partitions and replicas are optional."""
     from barnabas.client.admin import NewTopic
 

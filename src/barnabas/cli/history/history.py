@@ -12,7 +12,7 @@ was down are published late. The command shows each event once, ordered by (epoc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -77,29 +77,23 @@ def history(
             document = {"topic": name, "events": timeline.in_order()}
             show(output, document, lambda shown: events_text(shown, narrator))
             return
-        write = event_writer(output, narrator)
-        write(timeline.in_order())
+        write_events(timeline.in_order(), output, narrator)
         while True:
-            write(timeline.add(consumer.poll(1.0)))
+            write_events(timeline.add(consumer.poll(1.0)), output, narrator)
             raise_if_reader_gone()
 
 
-def event_writer(output: OutputFormat, narrator: Narrator) -> Callable[[list[Event]], None]:
-    def lines(events: list[Event]) -> Iterable[str]:
-        match output:
-            case OutputFormat.JSON:
-                return map(to_json, events)
-            case OutputFormat.YAML:
-                return (f"---\n{to_yaml(event)}" for event in events)
-            case OutputFormat.TEXT:
-                lines_of_text = narrator.lines(printable_document(events))
-                return (printable(text, keep="\n") for text in lines_of_text)
-
-    def write(events: list[Event]) -> None:
-        text = "".join(f"{line}\n" for line in lines(events))
-        write_out(text.encode())
-
-    return write
+def write_events(events: list[Event], output: OutputFormat, narrator: Narrator) -> None:
+    lines: Iterable[str]
+    match output:
+        case OutputFormat.JSON:
+            lines = map(to_json, events)
+        case OutputFormat.YAML:
+            lines = (f"---\n{to_yaml(event)}" for event in events)
+        case OutputFormat.TEXT:
+            texts = narrator.lines(printable_document(events))
+            lines = (printable(text, keep="\n") for text in texts)
+    write_out("".join(f"{line}\n" for line in lines).encode())
 
 
 def events_text(document: dict[str, Any], narrator: Narrator) -> str:

@@ -31,20 +31,14 @@ def check_is_query(query: str) -> None:
         raise ConfigError("SQL", "the query is empty")
     first = re.match(r"\w*", begins)
     word = first[0].lower() if first else ""
-    if word not in QUERY_WORDS and not begins.startswith("("):
-        raise ConfigError(
-            "SQL", f"{word or begins[0]!r}: only queries are supported here; {alternatives_text()}"
-        )
-    if INSERT.search(STRING_OR_COMMENT.sub(" ", begins)):
-        raise ConfigError(
-            "SQL", f"'insert': only queries are supported here; {alternatives_text()}"
-        )
-
-
-def alternatives_text() -> str:
-    return (
-        f"a query starts with {', '.join(QUERY_WORDS[:-1])} or {QUERY_WORDS[-1]}. To write records use "
-        "`barnabas produce`, for other statements `barnabas spark` or PySpark"
+    is_query = word in QUERY_WORDS or begins.startswith("(")
+    if is_query and not INSERT.search(STRING_OR_COMMENT.sub(" ", begins)):
+        return
+    raise ConfigError(
+        "SQL",
+        f"{'insert' if is_query else word or begins[0]!r}: only queries are supported here; a query starts with "
+        f"{', '.join(QUERY_WORDS[:-1])} or {QUERY_WORDS[-1]}. To write records use `barnabas produce`, for other "
+        "statements `barnabas spark` or PySpark",
     )
 
 
@@ -59,8 +53,8 @@ def check_same_query(checkpoint: Path, query: str) -> None:
         began = (checkpoint / QUERY_FILE).read_text("utf-8", "replace")
     except FileNotFoundError:
         return
-    if normalise_query(began) != normalise_query(encodable(query)):
-        shown = normalise_query(began)
+    shown = normalise_query(began)
+    if shown != normalise_query(encodable(query)):
         shown = shown if len(shown) <= SHOWN_MAX else shown[: SHOWN_MAX - 1] + "…"
         raise ConfigError(
             "--to", f"{checkpoint.parent} belongs to another query; choose another --to: {shown}"
