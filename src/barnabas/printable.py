@@ -17,6 +17,7 @@ and YAML output is exact where the difference matters; Kafka allows no backslash
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 NAME_MAX = 256
 """Characters of a name in a log line. A topic name has at most 249."""
@@ -40,12 +41,14 @@ def printable(text: str | bytes, limit: int | None = None, *, keep: str = "") ->
         text = text.decode("utf-8", "surrogateescape")
     if limit is not None and len(text) > limit:
         return f"{printable(text[:limit], keep=keep)}…(+{len(text) - limit})"
+    return escape_unprintable(text, keep, escape_character)
+
+
+def escape_unprintable(text: str, keep: str, escape: Callable[[str], str]) -> str:
     if text.isprintable():
         return text
     return CANDIDATE.sub(
-        lambda found: (
-            found[0] if found[0].isprintable() or found[0] in keep else escape_character(found[0])
-        ),
+        lambda found: found[0] if found[0].isprintable() or found[0] in keep else escape(found[0]),
         text,
     )
 
@@ -65,14 +68,7 @@ def json_escapes(text: str) -> str:
 
     `json.dumps` with `ensure_ascii=False` escapes only C0 controls. Newlines between tokens stay.
     """
-    if text.isprintable():
-        return text
-    return CANDIDATE.sub(
-        lambda found: (
-            found[0] if found[0].isprintable() or found[0] == "\n" else utf16_escapes(found[0])
-        ),
-        text,
-    )
+    return escape_unprintable(text, "\n", utf16_escapes)
 
 
 def utf16_escapes(character: str) -> str:

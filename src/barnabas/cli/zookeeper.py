@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from pathlib import Path
 
 import click
 
 from barnabas.cli.terminal.output import plural, print_lines, print_note, up_line
+from barnabas.cli.terminal.signals import SignalRecorder
 from barnabas.cluster.zookeeper_servers import ZooKeeperServers
 from barnabas.errors import AddressInUse, RegistryError
 from barnabas.printable import printable
@@ -43,16 +42,14 @@ CHECK_INTERVAL_S = 0.5
 def zookeeper(nodes: str, data: Path, port: int) -> None:
     """Start a ZooKeeper on this machine, from the jars in PySpark."""
     servers = ZooKeeperServers(data, int(nodes), port)
-    stopping = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopping.set())
+    signals = SignalRecorder()
     try:
         servers.start()
     except AddressInUse as error:
         raise AddressInUse(f"{error} with --port") from None
     try:
         print_lines(*zookeeper_banner(servers).split("\n"))
-        while not stopping.wait(CHECK_INTERVAL_S):
+        while not signals.wait(CHECK_INTERVAL_S):
             check_nodes(servers)
         print_note("stopping ...")
     finally:

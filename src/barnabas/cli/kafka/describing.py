@@ -16,20 +16,12 @@ from barnabas.cli.terminal.output import join_numbers
 from barnabas.metadata.znodes import encode_uuid
 from barnabas.model import ZERO_ID
 from barnabas.printable import printable
+from barnabas.wire.messages.list_partition_reassignments import OngoingPartitionReassignment
 
 SEPARATOR = "\t"
 """Separates the columns. It is the only control character that is printed unescaped."""
 WITHOUT_ELR = "\tElr: N/A\tLastKnownElr: N/A"
 """Eligible leader replicas exist only in clusters without ZooKeeper."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reassignment:
-    """A reassignment in progress. `replicas` are all brokers that hold the partition meanwhile."""
-
-    replicas: tuple[int, ...]
-    adding: tuple[int, ...]
-    removing: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,15 +31,15 @@ class PartitionDescription:
     leader: int | None
     replicas: Sequence[int]
     isr: Sequence[int]
-    move: Reassignment | None = None
+    move: OngoingPartitionReassignment | None = None
     marked_for_deletion: bool = False
 
     @property
     def replication_factor(self) -> int:
         """Number of replicas, without those that are being added."""
         move = self.move
-        if move is not None and {*move.adding, *move.removing} & set(self.replicas):
-            return len(move.replicas) - len(move.adding)
+        if move is not None and {*move.adding_replicas, *move.removing_replicas} & {*self.replicas}:
+            return len(move.replicas) - len(move.adding_replicas)
         return len(self.replicas)
 
     @property
@@ -86,8 +78,8 @@ def partition_line(shown: PartitionDescription, *, elr: str = WITHOUT_ELR) -> st
         f"\tReplicas: {join_numbers(shown.replicas)}\tIsr: {join_numbers(shown.isr)}"
     )
     if shown.move is not None:
-        line += f"\tAdding Replicas: {join_numbers(shown.move.adding)}"
-        line += f"\tRemoving Replicas: {join_numbers(shown.move.removing)}"
+        line += f"\tAdding Replicas: {join_numbers(shown.move.adding_replicas)}"
+        line += f"\tRemoving Replicas: {join_numbers(shown.move.removing_replicas)}"
     return line + elr + ("\tMarkedForDeletion: true" if shown.marked_for_deletion else "")
 
 
@@ -95,13 +87,13 @@ def java_text(value: str | None) -> str:
     return "null" if value is None else value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeReport:
-    """Filter of partitions and topics. `filters` are options of REPORTS; without any, all are shown."""
+    """Filter of partitions and topics. Without an option of REPORTS, all are shown. `alive` are the live brokers."""
 
-    filters: frozenset[str]
-    only_overrides: bool
-    alive: Collection[int]
+    def __init__(self, options: ParsedOptions, alive: Collection[int]) -> None:
+        self.filters = [name for name in REPORTS if options.has(name)]
+        self.only_overrides = options.has("topics-with-overrides")
+        self.alive = alive
 
     def lines(
         self, topic: TopicDescription, *, min_isr: int | None = None, elr: str = WITHOUT_ELR
@@ -128,11 +120,3 @@ class DescribeReport:
             "at-min-isr-partitions": in_sync == min_isr,
         }
         return any(matches[name] for name in self.filters)
-
-
-def build_report(options: ParsedOptions, alive: Collection[int]) -> DescribeReport:
-    return DescribeReport(
-        filters=frozenset(name for name in REPORTS if options.has(name)),
-        only_overrides=options.has("topics-with-overrides"),
-        alive=alive,
-    )

@@ -132,7 +132,10 @@ def forbid_together(options: ParsedOptions, used: str, others: Iterable[str]) ->
 
 def usage_text(options: Sequence[Option]) -> str:
     """Return the help of all options, in alphabetical order."""
-    heads = {option.name: option_head(option) for option in options}
+    heads = {
+        option.name: f"--{option.name}" + (f" <{option.takes}>" if option.takes else "")
+        for option in options
+    }
     column = max(len(text) for text in heads.values() if len(text) <= FIRST_COLUMN_MAX) + 2
     lines = [f"{'Option':{column}}Description", f"{'------':{column}}-----------"]
     for option in sorted(options, key=lambda each: each.name):
@@ -143,7 +146,3 @@ def usage_text(options: Sequence[Option]) -> str:
             first = ""
         lines += [f"{first:{column}}{about[0]}", *(" " * column + line for line in about[1:])]
     return "\n".join(lines)
-
-
-def option_head(option: Option) -> str:
-    return f"--{option.name}" + (f" <{option.takes}>" if option.takes else "")

@@ -29,7 +29,9 @@ FORMAT_VERSION = "message.format.version"
 def check_topic_settings(configs: Mapping[str, str]) -> None:
     check_setting_names(configs)
     values = {
-        name: parse_setting(declared, configs[name]) for name, declared in settings_in(configs)
+        name: parse_setting(declared, configs[name])
+        for name, declared in TOPIC_SETTINGS.items()
+        if name in configs
     }
     least = values.get(MIN_LAG, TOPIC_SETTINGS[MIN_LAG].default)
     most = values.get(MAX_LAG, TOPIC_SETTINGS[MAX_LAG].default)
@@ -46,10 +48,6 @@ def check_setting_names(names: Mapping[str, object]) -> None:
     for name in names:
         if name not in TOPIC_SETTINGS:
             raise RequestRejected(f"Unknown topic config name: {name}", INVALID_CONFIGURATION)
-
-
-def settings_in(configs: Mapping[str, str]) -> list[tuple[str, Setting]]:
-    return [(name, declared) for name, declared in TOPIC_SETTINGS.items() if name in configs]
 
 
 def parse_setting(declared: Setting, text: str) -> Value:

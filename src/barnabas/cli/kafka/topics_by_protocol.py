@@ -8,10 +8,9 @@ from uuid import UUID
 
 from barnabas.cli.kafka.describing import (
     SEPARATOR,
+    DescribeReport,
     PartitionDescription,
-    Reassignment,
     TopicDescription,
-    build_report,
 )
 from barnabas.cli.kafka.failures import RequestRejected
 from barnabas.cli.kafka.options import ParsedOptions
@@ -33,7 +32,10 @@ from barnabas.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     ListPartitionReassignmentsTopic,
+    OngoingPartitionReassignment,
 )
+
+Reassignments = dict[TopicPartition, OngoingPartitionReassignment]
 
 CANNOT_LIST_REASSIGNMENTS = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 STRING_BYTES_MAX = 32_767
@@ -154,13 +156,13 @@ class BrokerTopics:
             return
         configs = self.admin.describe_topic_configs([view.name for view in views])
         moves = self.moves(views)
-        report = build_report(self.options, self.cluster.view.brokers)
+        report = DescribeReport(self.options, self.cluster.view.brokers)
         for view in views:
             entries = configs[view.name]
             shown = topic_description(view, entries, moves)
             print_lines(*report.lines(shown, min_isr=min_isr(entries)), keep=SEPARATOR)
 
-    def moves(self, views: Sequence[TopicView]) -> dict[TopicPartition, Reassignment]:
+    def moves(self, views: Sequence[TopicView]) -> Reassignments:
         """Return the partitions that are being reassigned; none if the brokers cannot list them."""
         topics = tuple(
             ListPartitionReassignmentsTopic(
@@ -180,9 +182,7 @@ class BrokerTopics:
                 raise
             return {}
         return {
-            TopicPartition(topic.name, each.partition_index): Reassignment(
-                replicas=each.replicas, adding=each.adding_replicas, removing=each.removing_replicas
-            )
+            TopicPartition(topic.name, each.partition_index): each
             for topic in answer.topics
             for each in topic.partitions
         }
@@ -203,7 +203,7 @@ def raise_first(outcomes: Sequence[TopicOutcome]) -> None:
 
 
 def topic_description(
-    view: TopicView, entries: Sequence[ConfigEntry], moves: dict[TopicPartition, Reassignment]
+    view: TopicView, entries: Sequence[ConfigEntry], moves: Reassignments
 ) -> TopicDescription:
     return TopicDescription(
         name=view.name,

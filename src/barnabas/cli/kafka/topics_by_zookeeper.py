@@ -20,9 +20,9 @@ from msgspec.structs import replace
 
 from barnabas.cli.kafka.describing import (
     SEPARATOR,
+    DescribeReport,
     PartitionDescription,
     TopicDescription,
-    build_report,
 )
 from barnabas.cli.kafka.failures import RequestRejected
 from barnabas.cli.kafka.options import ParsedOptions
@@ -224,7 +224,7 @@ class ZookeeperTopics:
 
     async def describe(self) -> None:
         names = await self.existing_names()
-        report = build_report(self.options, await registered_broker_ids(self.session))
+        report = DescribeReport(self.options, await registered_broker_ids(self.session))
         for name in names:
             topic = await self.read_description(name)
             if topic is None:
@@ -233,10 +233,9 @@ class ZookeeperTopics:
             print_lines(*report.lines(topic, elr=NO_ELR), keep=SEPARATOR)
 
     async def read_description(self, name: str) -> TopicDescription | None:
-        found = await read_topic_assignment(self.session, name)
-        if found is None:
+        topic = await read_topic_assignment(self.session, name)
+        if topic is None:
             return None
-        topic, _ = found
         marked = await is_marked_for_deletion(self.session, name)
         settings, _ = await read_settings(self.session, name)
 

@@ -66,11 +66,9 @@ async def registered_broker_ids(session: RegistrySession) -> list[int]:
     return sorted(int(name) for name in names if name.isascii() and name.isdigit())
 
 
-async def read_topic_assignment(
-    session: RegistrySession, name: str
-) -> tuple[TopicAssignment, ZnodeStat] | None:
+async def read_topic_assignment(session: RegistrySession, name: str) -> TopicAssignment | None:
     found = await get_or_none(session, znodes.topic_path(name))
-    return None if found is None else (znodes.decode_topic(name, found[0]), found[1])
+    return None if found is None else znodes.decode_topic(name, found[0])
 
 
 async def read_state(session: RegistrySession, partition: TopicPartition) -> LeaderAndIsr | None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from barnabas.errors import ConfigError, NoNode
 
@@ -25,8 +25,6 @@ REGISTRY_DIRECTORY = "registry"  # below the data directory
 POLL_S = 0.05
 SESSION_TIMEOUT_MS = 10_000
 CONNECTION_TIMEOUT_MS = 10_000
-
-T = TypeVar("T")
 
 
 class ZnodeChange(NamedTuple):
@@ -51,19 +49,14 @@ class RegistrySource(Protocol):
 @contextmanager
 def open_source(data: str, zookeeper: str | None) -> Iterator[RegistrySource]:
     if zookeeper is None:
-        with reader_of(data) as reader:
+        with closing(open_reader(data)) as reader:
             yield FilesSource(reader)
         return
-    with asyncio.Runner() as runner:
-        found = ZooKeeperSource(zookeeper, runner)
-        try:
-            yield found
-        finally:
-            found.close()
+    with asyncio.Runner() as runner, closing(ZooKeeperSource(zookeeper, runner)) as source:
+        yield source
 
 
-@contextmanager
-def reader_of(data: str) -> Iterator[Reader]:
+def open_reader(data: str) -> Reader:
     # Imported here because `--help` and completion do not need SQLite.
     from barnabas.world.registry.reader import Reader
 
@@ -78,11 +71,7 @@ def reader_of(data: str) -> Iterator[Reader]:
             f"there is no registry in {data}: name the data directory of `barnabas up` with --data DIR, "
             "or a ZooKeeper with --zookeeper HOST:PORT",
         )
-    reader = Reader(str(directory))
-    try:
-        yield reader
-    finally:
-        reader.close()
+    return Reader(str(directory))
 
 
 def zookeeper_connect(data: Path) -> str | None:
@@ -139,26 +128,23 @@ class ZooKeeperSource:
         self.registry = ZooKeeperRegistry(
             connect_string, connection_timeout_ms=CONNECTION_TIMEOUT_MS, create_chroot=False
         )
-        self.session: RegistrySession = self.run(self.registry.connect(SESSION_TIMEOUT_MS))
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.runner.run(work)
+        self.session: RegistrySession = self.runner.run(self.registry.connect(SESSION_TIMEOUT_MS))
 
     def get(self, path: str) -> tuple[bytes, ZnodeStat]:
-        return self.run(self.session.get(path))
+        return self.runner.run(self.session.get(path))
 
     def children(self, path: str) -> list[str]:
-        return self.run(self.session.children(path))
+        return self.runner.run(self.session.children(path))
 
     def follow(self, path: str) -> Iterator[ZnodeChange | None]:
         watch = TreeWatch(self.session)
-        self.run(watch.begin(path))
+        self.runner.run(watch.begin(path))
         yield None
         while True:
-            yield from self.run(watch.changes())
+            yield from self.runner.run(watch.changes())
 
     def close(self) -> None:
-        self.run(self.registry.close())
+        self.runner.run(self.registry.close())
 
 
 class TreeWatch:

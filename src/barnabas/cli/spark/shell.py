@@ -57,7 +57,7 @@ def spark(
         if command is not None:
             run_code(command, names, topics)
             return
-        print_note(*banner(session.version, topics).split("\n"))
+        print_note(*banner(session.version, topics))
         run_prompt(names)
 
 
@@ -74,7 +74,7 @@ def run_code(command: str, names: dict[str, Any], topics: list[str]) -> None:
         raise click.exceptions.Exit(1) from None
 
 
-def banner(version: str, topics: list[str]) -> str:
+def banner(version: str, topics: list[str]) -> list[str]:
     lines = [
         f"Spark {version}. `spark` is the session; topics are tables, topic(NAME) a DataFrame."
     ]
@@ -82,7 +82,7 @@ def banner(version: str, topics: list[str]) -> str:
         lines.append(
             f"{plural(len(topics), 'topic')}: the first {TABLES_MAX} are tables, others after topic(NAME)."
         )
-    return "\n".join(lines)
+    return lines
 
 
 def run_prompt(names: dict[str, Any]) -> None:

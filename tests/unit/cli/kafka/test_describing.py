@@ -6,11 +6,12 @@ import pytest
 from barnabas.cli.kafka.describing import (
     DescribeReport,
     PartitionDescription,
-    Reassignment,
     TopicDescription,
     partition_line,
     topic_line,
 )
+from barnabas.cli.kafka.options import ParsedOptions
+from barnabas.wire.messages.list_partition_reassignments import OngoingPartitionReassignment
 
 WHOLE = PartitionDescription(topic="t", partition=0, leader=1, replicas=(1, 2), isr=(1, 2))
 SHORT = PartitionDescription(topic="t", partition=1, leader=2, replicas=(2, 3), isr=(2,))
@@ -22,7 +23,7 @@ MOVING = PartitionDescription(
     leader=1,
     replicas=(3, 1),
     isr=(1,),
-    move=Reassignment(replicas=(3, 1), adding=(3,), removing=(1,)),
+    move=OngoingPartitionReassignment(4, (3, 1), (3,), (1,)),
 )
 TOPIC = TopicDescription(
     name="t",
@@ -35,7 +36,7 @@ TOPIC = TopicDescription(
 def shown_partitions(
     *filters: str, topic: TopicDescription = TOPIC, min_isr: int | None = 2
 ) -> list[int]:
-    report = DescribeReport(filters=frozenset(filters), only_overrides=False, alive={1, 2, 3})
+    report = DescribeReport(ParsedOptions(tuple((name, None) for name in filters)), {1, 2, 3})
     lines = report.lines(topic, min_isr=min_isr)
     return [int(line.split("\t")[2].removeprefix("Partition: ")) for line in lines]
 
@@ -92,7 +93,7 @@ def test_two_filters_are_combined_with_or() -> None:
 
 
 def test_overrides_filter_shows_topics_without_partitions() -> None:
-    report = DescribeReport(filters=frozenset(), only_overrides=True, alive=())
+    report = DescribeReport(ParsedOptions((("topics-with-overrides", None),)), ())
     plain = TopicDescription(name="plain", id=None, partitions=[WHOLE], configs=[])
     assert report.lines(TOPIC) == [topic_line(TOPIC)]
     assert report.lines(plain) == []

@@ -178,7 +178,7 @@ async def test_leftover_settings_do_not_block_creation(
     assert (await read_settings(session, "t"))[0] == {"flush.ms": "1"}
     found = await read_topic_assignment(session, "t")
     assert found is not None
-    assert found[0].topic_id is not None
+    assert found.topic_id is not None
 
 
 async def test_concurrent_creation_raises_topic_already_exists(
@@ -211,8 +211,7 @@ async def test_topic_grows_from_concurrently_changed_assignment(
     )
     await grow_topic(concurrent, "t", lambda found: [(BrokerId(3),)] * (4 - len(found.partitions)))
     found = await read_topic_assignment(session, "t")
-    assert found is not None
-    assert found[0] == topic(1, 2, 3, 3)
+    assert found == topic(1, 2, 3, 3)
     with pytest.raises(NoNode):
         await grow_topic(session, "gone", lambda _: [])
 
