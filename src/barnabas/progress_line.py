@@ -10,7 +10,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TextIO, cast
 
 from barnabas.printable import printable
@@ -86,13 +86,9 @@ lines: list[ProgressLine] = []
 """Empty, or the one line of this process."""
 
 
-@contextmanager
-def progress_paused() -> Iterator[None]:
+def progress_paused() -> AbstractContextManager[None]:
     """Erase the line and keep it erased until the block ends."""
-    with ExitStack() as stack:
-        for line in lines:
-            stack.enter_context(line.paused())
-        yield
+    return lines[0].paused() if lines else nullcontext()
 
 
 def stop_progress() -> None:

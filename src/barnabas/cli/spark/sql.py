@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from functools import partial
@@ -181,23 +181,20 @@ def run_batch(rows: DataFrame, form: SqlOutput, target: Path | None) -> None:
                         print_note(
                             f"there are more rows; add a limit, or use -o {SqlOutput.JSON} for all of them"
                         )
-        case SqlOutput.JSON:
-            write_in_pieces(rows, partial(json_lines, names))
-        case SqlOutput.CSV:
-            print_out(csv_for_stdout([names]))
-            write_in_pieces(rows, csv_for_stdout)
+        case SqlOutput.JSON | SqlOutput.CSV:
+            if form is SqlOutput.CSV:
+                print_out(csv_for_stdout([names]))
+            # One partition after the other, because the result may be of any size.
+            iterator = rows.toLocalIterator(prefetchPartitions=True)
+            while piece := list(islice(iterator, ROWS_AT_A_TIME)):
+                print_out(row_lines(rows, form, piece))
 
 
-def write_in_pieces(rows: DataFrame, lines: Callable[[list[Any]], bytes]) -> None:
-    """Write a result of any size, one partition after the other."""
-    iterator = rows.toLocalIterator(prefetchPartitions=True)
-    kinds = column_types(rows)
-    while piece := list(islice(iterator, ROWS_AT_A_TIME)):
-        print_out(lines(with_utc_offsets(kinds, piece)))
-
-
-def column_types(rows: DataFrame) -> list[Any]:
-    return [field.dataType for field in rows.schema.fields]
+def row_lines(frame: DataFrame, form: SqlOutput, rows: list[Any]) -> bytes:
+    """Return rows of the frame as lines of JSON or CSV."""
+    kinds = [field.dataType for field in frame.schema.fields]
+    shown = with_utc_offsets(kinds, rows)
+    return json_lines(frame.columns, shown) if form is SqlOutput.JSON else csv_for_stdout(shown)
 
 
 def table_width() -> int | None:
@@ -242,7 +239,7 @@ def start_in_supported_mode(
     """
     from pyspark.errors import AnalysisException
 
-    write = partial(write_batch, rows.columns, form, failures)
+    write = partial(write_batch, form, failures)
     modes = (
         ["append", "complete", "update"]
         if form is SqlOutput.TABLE
@@ -263,7 +260,6 @@ def start_in_supported_mode(
 
 
 def write_batch(
-    names: list[str],
     form: SqlOutput,
     failures: list[BaseException],
     batch: DataFrame,
@@ -276,14 +272,11 @@ def write_batch(
         found = batch.collect()
         if not found:
             return
-        match form:
-            case SqlOutput.JSON:
-                print_out(json_lines(names, with_utc_offsets(column_types(batch), found)))
-            case SqlOutput.CSV:
-                print_out(csv_for_stdout(with_utc_offsets(column_types(batch), found)))
-            case _:
-                in_place = CLEAR_SCREEN.encode() if is_whole and sys.stdout.isatty() else b""
-                print_out(in_place + table_text(names, found, width=table_width()))
+        if form is SqlOutput.TABLE:
+            in_place = CLEAR_SCREEN.encode() if is_whole and sys.stdout.isatty() else b""
+            print_out(in_place + table_text(batch.columns, found, width=table_width()))
+        else:
+            print_out(row_lines(batch, form, found))
     except OSError as error:
         failures.append(error)
         raise
