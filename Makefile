@@ -1,10 +1,10 @@
-# Two commands on a fresh machine: `make demo` and `make test`. Each sets up .venv by itself.
+# Start with `make demo` or `make test`. Both set up .venv first.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-# Tests that kill processes. Most of their time is waiting for timeouts.
+# Tests that kill processes. They wait for timeouts most of the time.
 FAILURES := tests/lifecycle tests/faults tests/groups
 
 .PHONY: demo test faults interop check lint unit trained failures features bench bench-kafka format clean
@@ -15,7 +15,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[spark,dev]'
 	@touch $(READY)
 
-demo: $(READY)              ## a topic's life on three brokers, with a killed controller: shows that no record is lost
+demo: $(READY)              ## create, use and delete a topic on three brokers, kill the controller, and check that no record is lost
 	@$(BIN)/python -m demo
 
 test: $(READY)              ## all tests: unit tests, real clients, killed processes, malformed frames
@@ -24,7 +24,7 @@ test: $(READY)              ## all tests: unit tests, real clients, killed proce
 	$(BIN)/python -m tests.tools
 	@$(MAKE) --no-print-directory -j2 failures features
 
-faults: $(READY)            ## half an hour of faults: killed brokers and cut connections under load; Spark streams over 20 kills of each kind
+faults: $(READY)            ## fault tests for half an hour: kill brokers and cut connections under load; 20 kills of each kind for Spark streams
 	BARNABAS_FAULT_SECONDS=180 $(BIN)/pytest -s tests/faults/test_chaos.py tests/faults/test_rolling_restart.py tests/groups/test_churn.py
 	BARNABAS_FAULT_ROUNDS=20 $(BIN)/pytest -s tests/spark_faults
 
@@ -49,7 +49,7 @@ failures: $(READY)
 features: $(READY)
 	$(BIN)/pytest tests $(addprefix --ignore=,tests/unit tests/architecture $(FAILURES))
 
-trained: $(READY)           # prepares fast starts of Spark; the tests work without it, but take longer
+trained: $(READY)           # makes Spark start faster; the tests also work without it
 	@$(BIN)/python -m barnabas.spark.training || true
 
 bench: $(READY)             ## benchmarks of one broker: tables, JSON and plots in benchmarks/results

@@ -31,8 +31,6 @@ class NoJava(ConfigError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Java:
-    """An installed Java."""
-
     home: Path
     version: str
     origin: str

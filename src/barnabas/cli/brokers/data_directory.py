@@ -25,7 +25,6 @@ from barnabas.model import TopicPartition
 
 
 def broker_ids_in(data: Path) -> list[int]:
-    """Return the ids of the brokers that have data here."""
     found = (
         re.fullmatch(r"broker-(\d+)", path.parent.name) for path in data.glob("*/meta.properties")
     )

@@ -146,7 +146,6 @@ class BrokerProcesses:
                 print_note(f"still starting: broker {broker_id}: {last[0]} (see {log})")
 
     def is_ready(self) -> bool:
-        """Return whether the metadata of every broker shows all brokers and a controller."""
         from barnabas.client.cluster import Cluster
 
         for held in self.ports.values():

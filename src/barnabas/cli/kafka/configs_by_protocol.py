@@ -59,8 +59,6 @@ CANNOT_CHANGE_HINT = (
 
 
 class BrokerConfigs:
-    """Describes or alters settings through a broker."""
-
     def __init__(self, cluster: Cluster, options: ParsedOptions, entities: Entities) -> None:
         self.cluster = cluster
         self.options = options

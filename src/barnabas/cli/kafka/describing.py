@@ -26,13 +26,11 @@ WITHOUT_ELR = "\tElr: N/A\tLastKnownElr: N/A"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDescription:
-    topic: str
     partition: int
     leader: int | None
     replicas: Sequence[int]
     isr: Sequence[int]
     move: OngoingPartitionReassignment | None = None
-    marked_for_deletion: bool = False
 
     @property
     def replication_factor(self) -> int:
@@ -71,16 +69,18 @@ def topic_line(topic: TopicDescription) -> str:
     )
 
 
-def partition_line(shown: PartitionDescription, *, elr: str = WITHOUT_ELR) -> str:
+def partition_line(
+    topic: TopicDescription, shown: PartitionDescription, *, elr: str = WITHOUT_ELR
+) -> str:
     line = (
-        f"\tTopic: {printable(shown.topic)}\tPartition: {shown.partition}"
+        f"\tTopic: {printable(topic.name)}\tPartition: {shown.partition}"
         f"\tLeader: {'none' if shown.leader is None else shown.leader}"
         f"\tReplicas: {join_numbers(shown.replicas)}\tIsr: {join_numbers(shown.isr)}"
     )
     if shown.move is not None:
         line += f"\tAdding Replicas: {join_numbers(shown.move.adding_replicas)}"
         line += f"\tRemoving Replicas: {join_numbers(shown.move.removing_replicas)}"
-    return line + elr + ("\tMarkedForDeletion: true" if shown.marked_for_deletion else "")
+    return line + elr + ("\tMarkedForDeletion: true" if topic.marked_for_deletion else "")
 
 
 def java_text(value: str | None) -> str:
@@ -104,7 +104,7 @@ class DescribeReport:
             lines.append(topic_line(topic))
         if not self.only_overrides:
             lines += [
-                partition_line(each, elr=elr)
+                partition_line(topic, each, elr=elr)
                 for each in topic.partitions
                 if not self.filters or self.shows(each, min_isr)
             ]

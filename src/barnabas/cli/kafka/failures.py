@@ -98,7 +98,6 @@ def log_line(error: BarnabasError, logger: str, at: datetime) -> str:
 
 
 def find_hint(error: BarnabasError) -> str | None:
-    """Return a hint on what to do next, if there is one."""
     if isinstance(error, ErrorWithHint):
         return error.hint
     if isinstance(error, Unreachable):

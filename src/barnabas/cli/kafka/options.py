@@ -131,7 +131,6 @@ def forbid_together(options: ParsedOptions, used: str, others: Iterable[str]) ->
 
 
 def usage_text(options: Sequence[Option]) -> str:
-    """Return the help of all options, in alphabetical order."""
     heads = {
         option.name: f"--{option.name}" + (f" <{option.takes}>" if option.takes else "")
         for option in options

@@ -46,8 +46,6 @@ MIN_ISR = "min.insync.replicas"
 
 
 class BrokerTopics:
-    """Runs the actions of kafka-topics through a broker."""
-
     def __init__(self, cluster: Cluster, options: ParsedOptions) -> None:
         self.cluster = cluster
         self.admin = Admin(cluster)
@@ -210,7 +208,6 @@ def topic_description(
         id=view.id,
         partitions=[
             PartitionDescription(
-                topic=view.name,
                 partition=each.partition,
                 leader=None if each.leader == NO_LEADER else each.leader,
                 replicas=each.replicas,

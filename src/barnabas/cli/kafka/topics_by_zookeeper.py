@@ -90,8 +90,6 @@ def run_topics_on_znodes(connect: str, options: ParsedOptions, action: str) -> N
 
 
 class ZookeeperTopics:
-    """Runs the actions of kafka-topics on the znodes."""
-
     def __init__(self, session: RegistrySession, options: ParsedOptions, connect: str) -> None:
         self.session = session
         self.options = options
@@ -236,18 +234,15 @@ class ZookeeperTopics:
         topic = await read_topic_assignment(self.session, name)
         if topic is None:
             return None
-        marked = await is_marked_for_deletion(self.session, name)
         settings, _ = await read_settings(self.session, name)
 
         async def read_partition(number: int, replicas: BrokerIds) -> PartitionDescription:
             state = await read_state(self.session, TopicPartition(name, number))
             return PartitionDescription(
-                topic=name,
                 partition=number,
                 leader=None if state is None or state.leader == NO_LEADER else state.leader,
                 replicas=replicas,
                 isr=() if state is None else state.isr,
-                marked_for_deletion=marked,
             )
 
         return TopicDescription(
@@ -260,7 +255,7 @@ class ZookeeperTopics:
                 )
             ),
             configs=list(settings.items()),
-            marked_for_deletion=marked,
+            marked_for_deletion=await is_marked_for_deletion(self.session, name),
         )
 
 

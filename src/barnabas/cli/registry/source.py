@@ -89,8 +89,6 @@ def zookeeper_connect(data: Path) -> str | None:
 
 
 class FilesSource:
-    """Files of an embedded registry."""
-
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
         self.tree: Tree = reader.tree()

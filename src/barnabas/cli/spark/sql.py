@@ -191,7 +191,6 @@ def run_batch(rows: DataFrame, form: SqlOutput, target: Path | None) -> None:
 
 
 def row_lines(frame: DataFrame, form: SqlOutput, rows: list[Any]) -> bytes:
-    """Return rows of the frame as lines of JSON or CSV."""
     kinds = [field.dataType for field in frame.schema.fields]
     shown = with_utc_offsets(kinds, rows)
     return json_lines(frame.columns, shown) if form is SqlOutput.JSON else csv_for_stdout(shown)
@@ -283,7 +282,6 @@ def write_batch(
 
 
 def wait_for_stream(query: StreamingQuery, failures: list[BaseException]) -> None:
-    """Wait until the stream ends or a signal arrives."""
     signals = SignalRecorder()
     while not signals.wait(LOOK_INTERVAL_S) and query.isActive:
         pass

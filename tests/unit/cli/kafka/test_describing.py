@@ -13,12 +13,11 @@ from barnabas.cli.kafka.describing import (
 from barnabas.cli.kafka.options import ParsedOptions
 from barnabas.wire.messages.list_partition_reassignments import OngoingPartitionReassignment
 
-WHOLE = PartitionDescription(topic="t", partition=0, leader=1, replicas=(1, 2), isr=(1, 2))
-SHORT = PartitionDescription(topic="t", partition=1, leader=2, replicas=(2, 3), isr=(2,))
-DEAD = PartitionDescription(topic="t", partition=2, leader=None, replicas=(3, 1), isr=(3,))
-GONE = PartitionDescription(topic="t", partition=3, leader=9, replicas=(9, 1), isr=(9, 1))
+WHOLE = PartitionDescription(partition=0, leader=1, replicas=(1, 2), isr=(1, 2))
+SHORT = PartitionDescription(partition=1, leader=2, replicas=(2, 3), isr=(2,))
+DEAD = PartitionDescription(partition=2, leader=None, replicas=(3, 1), isr=(3,))
+GONE = PartitionDescription(partition=3, leader=9, replicas=(9, 1), isr=(9, 1))
 MOVING = PartitionDescription(
-    topic="t",
     partition=4,
     leader=1,
     replicas=(3, 1),
@@ -42,8 +41,8 @@ def shown_partitions(
 
 
 def test_names_and_values_cannot_add_columns_or_lines() -> None:
-    hostile = replace(WHOLE, topic="t\tLeader: 7\n")
-    assert partition_line(hostile).startswith("\tTopic: t\\tLeader: 7\\n\tPartition: 0\t")
+    hostile = replace(TOPIC, name="t\tLeader: 7\n")
+    assert partition_line(hostile, WHOLE).startswith("\tTopic: t\\tLeader: 7\\n\tPartition: 0\t")
     topic = replace(TOPIC, name="t\t", configs=[("k\t", "v\n")])
     assert topic_line(topic).startswith("Topic: t\\t\tTopicId: ")
     assert topic_line(topic).endswith("\tConfigs: k\\t=v\\n")
@@ -54,10 +53,10 @@ def test_topic_and_partition_lines_are_tab_separated() -> None:
         "Topic: t\tTopicId: AAAAAAAAAAAAAAAAAAAAAQ\tPartitionCount: 4\tReplicationFactor: 2"
         "\tConfigs: retention.ms=1,cleanup.policy=compact,delete"
     )
-    assert partition_line(WHOLE) == (
+    assert partition_line(TOPIC, WHOLE) == (
         "\tTopic: t\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 1,2\tElr: N/A\tLastKnownElr: N/A"
     )
-    assert "\tLeader: none\t" in partition_line(DEAD)
+    assert "\tLeader: none\t" in partition_line(TOPIC, DEAD)
 
 
 def test_topic_without_id_and_marked_for_deletion() -> None:
@@ -70,7 +69,7 @@ def test_topic_without_id_and_marked_for_deletion() -> None:
 
 
 def test_reassigned_partition_keeps_its_replication_factor() -> None:
-    assert "\tAdding Replicas: 3\tRemoving Replicas: 1\t" in partition_line(MOVING)
+    assert "\tAdding Replicas: 3\tRemoving Replicas: 1\t" in partition_line(TOPIC, MOVING)
     assert MOVING.replication_factor == 1
     assert not MOVING.is_under_replicated
 
