@@ -96,22 +96,18 @@ class BrokerTopics:
         if not names:
             return
         assert requested.partitions is not None, "require_action() checks it"
-        sizes = {view.name: len(view.partitions) for view in self.admin.describe_topics(names)}
-        raise_first(
-            self.admin.create_partitions(
-                [
-                    NewPartitions(
-                        name=name,
-                        count=requested.partitions,
-                        # The list starts with the existing partitions.
-                        assignment=requested.assignment[sizes[name] :]
-                        if requested.assignment
-                        else None,
-                    )
-                    for name in names
-                ]
+        increases = [
+            NewPartitions(
+                name=view.name,
+                count=requested.partitions,
+                # The list starts with the existing partitions.
+                assignment=requested.assignment[len(view.partitions) :]
+                if requested.assignment
+                else None,
             )
-        )
+            for view in self.admin.describe_topics(names)
+        ]
+        raise_first(self.admin.create_partitions(increases))
 
     def delete(self) -> None:
         names = self.existing_names()
