@@ -16,6 +16,8 @@ import struct
 import time
 from uuid import UUID
 
+from barnabas.batch.header import HEADER_SIZE
+from barnabas.batch.records import Record, build_batch, write_record
 from barnabas.client.blocking import BlockingConnection, now_ms
 from barnabas.client.core import raise_if
 from barnabas.client.offsets import latest_offsets
@@ -28,7 +30,6 @@ from barnabas.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from barnabas.wire.records import HEADER_SIZE, Record, build_batch, write_record
 from benchmarks.broker import BenchmarkBroker
 from benchmarks.loads import MB, TOPIC, Cost, Load
 

@@ -13,11 +13,11 @@ import time
 from dataclasses import dataclass
 from uuid import UUID
 
+from barnabas.batch.header import batch_headers
 from barnabas.client.blocking import BlockingConnection
 from barnabas.client.core import raise_if
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from barnabas.wire.messages.produce import ProduceResponse
-from barnabas.wire.records import batch_headers
 from benchmarks.broker import BenchmarkBroker
 from benchmarks.frames import build_exact_batch, produce_request, require_data, use_kernel_timeouts
 from benchmarks.loads import KB, MB, TOPIC

@@ -11,10 +11,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from barnabas.batch.compression import Compression
+from barnabas.batch.records import Record, build_batch
 from barnabas.spark.arrow_records import decode_batches
 from barnabas.spark.ranges import COLUMNS
-from barnabas.wire.compression import Compression
-from barnabas.wire.records import Record, build_batch
 from benchmarks.loads import KB, MB, format_size
 
 FETCH_BYTES = 4 * MB

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.batch.compression import Compression
+from barnabas.batch.header import batch_headers
+from barnabas.batch.records import Record, build_batch
 from barnabas.errors import ErrorCode
 from barnabas.java.find import Java
 from barnabas.storage.checkpoints import CLEANED_TO
-from barnabas.wire.compression import Compression
-from barnabas.wire.records import Record, batch_headers, build_batch
 from interop.harness.jars import KAFKA_3_9, Jars
 from interop.harness.kafka import KafkaCluster
 from interop.harness.tools import Tools

@@ -16,10 +16,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import OFFSET_INVALID, Consumer, TopicPartition
 
+from barnabas.batch.compression import Compression
+from barnabas.batch.header import batch_headers
+from barnabas.batch.records import Record, build_batch, records
 from barnabas.errors import ErrorCode
 from barnabas.java.find import Java
 from barnabas.storage.checkpoints import LOG_START
-from barnabas.wire.compression import Compression
 from barnabas.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -28,7 +30,6 @@ from barnabas.wire.messages.delete_records import (
 )
 from barnabas.wire.messages.fetch import FetchResponse
 from barnabas.wire.messages.list_offsets import ListOffsetsResponse
-from barnabas.wire.records import Record, batch_headers, build_batch, records
 from interop.harness.jars import KAFKA_3_9, Jars
 from interop.harness.kafka import KafkaBroker, KafkaCluster
 from interop.harness.tools import Tools

@@ -15,9 +15,9 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from barnabas.batch.header import HEADER_SIZE, batch_headers
 from barnabas.errors import ErrorCode, RemoteWireError
 from barnabas.model import ZERO_ID
-from barnabas.wire.records import HEADER_SIZE, batch_headers
 
 HOUR_MS = 3_600_000
 REMEMBERED = 8

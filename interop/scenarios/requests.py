@@ -9,7 +9,8 @@ from zlib import crc32
 
 from crc32c import crc32c
 
-from barnabas.wire.compression import Compression
+from barnabas.batch.compression import Compression
+from barnabas.batch.records import Record, build_batch
 from barnabas.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -39,7 +40,6 @@ from barnabas.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from barnabas.wire.records import Record, build_batch
 from interop.scenarios.step import Ask, Request, Step
 from tests.compatibility.raw import batch_of, fetch_request, produce_request
 

@@ -12,10 +12,10 @@ from contextlib import ExitStack
 from functools import cache, partial
 from itertools import repeat
 
-from barnabas.wire.compression import Compression
+from barnabas.batch.compression import Compression
+from barnabas.batch.records import Record, build_batch, seal_batch
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.wire.records import Record, build_batch, seal_batch
 from tests.adversary.broker import MB
 from tests.adversary.generator import FILL, LARGE, Send, Writer
 from tests.adversary.hints import BATCH, EMPTY_GROUP, TOPIC, Entities

@@ -9,8 +9,8 @@ from itertools import count
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from barnabas.batch.records import Record, build_batch
 from barnabas.model import ZERO_ID
-from barnabas.wire.records import Record, build_batch
 from tests.adversary.schema import Field
 
 BROKER_ID = 1

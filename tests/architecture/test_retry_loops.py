@@ -100,7 +100,7 @@ EXCEPTIONS = {
         "with suppress(asyncio.CancelledError)",
     ): "waits for the same thread again; it cannot be cancelled",
     (
-        "wire/compression.py",
+        "batch/compression.py",
         "decompress_into_buffer",
         "except cramjam.DecompressionError",
     ): "each turn has a larger buffer",

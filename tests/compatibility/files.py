@@ -6,8 +6,9 @@ Catches clients that silently send something other than the test requested.
 from pathlib import Path
 from typing import NamedTuple
 
-from barnabas.wire.compression import Compression
-from barnabas.wire.records import BatchHeader, Record, batch_headers, crc_is_valid, records
+from barnabas.batch.compression import Compression
+from barnabas.batch.header import BatchHeader, batch_headers, crc_is_valid
+from barnabas.batch.records import Record, records
 
 
 class StoredBatch(NamedTuple):

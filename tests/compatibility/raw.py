@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from barnabas.batch.header import batch_headers
+from barnabas.batch.records import Record, build_batch, records
 from barnabas.errors import ErrorCode
 from barnabas.model import ZERO_ID
 from barnabas.wire.apis import APIS
@@ -39,7 +41,6 @@ from barnabas.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from barnabas.wire.records import Record, batch_headers, build_batch, records
 from support.waiting import eventually
 from tests.raw_connection import M, RawConnection, frame
 

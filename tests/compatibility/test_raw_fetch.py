@@ -6,9 +6,9 @@ from uuid import uuid4
 
 import pytest
 
+from barnabas.batch.compression import Compression
 from barnabas.errors import ErrorCode
 from barnabas.wire.apis import APIS
-from barnabas.wire.compression import Compression
 from barnabas.wire.messages.fetch import FetchResponse
 from tests.compatibility.raw import (
     Raw,

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from barnabas import LocalCluster
+from barnabas.batch.records import Record, records
 from barnabas.errors import ErrorCode
 from barnabas.groups.store import GroupStore, partition_of
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
@@ -46,7 +47,6 @@ from barnabas.wire.messages.offset_fetch import (
     OffsetFetchResponsePartition,
 )
 from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from barnabas.wire.records import Record, records
 from support.waiting import eventually
 from tests.compatibility.raw import Raw
 from tests.compatibility.raw_member import (

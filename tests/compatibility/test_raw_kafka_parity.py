@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.batch.header import batch_headers
+from barnabas.batch.records import Record, TimestampType, build_batch
 from barnabas.errors import ErrorCode
 from barnabas.model import ZERO_ID
 from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -24,7 +26,6 @@ from barnabas.wire.messages.delete_topics import (
 from barnabas.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from barnabas.wire.messages.fetch import FetchResponse
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from barnabas.wire.records import Record, TimestampType, batch_headers, build_batch
 from support.broker import BrokerProcess
 from support.command import run
 from support.waiting import eventually

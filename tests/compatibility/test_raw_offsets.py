@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from barnabas.batch.records import Record, build_batch
 from barnabas.errors import ErrorCode
 from barnabas.wire.apis import APIS
 from barnabas.wire.messages.delete_records import (
@@ -26,7 +27,6 @@ from barnabas.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from barnabas.wire.records import Record, build_batch
 from tests.compatibility.raw import TIMESTAMP, Raw, batch_of, values_in
 
 NewTopic = Callable[..., str]

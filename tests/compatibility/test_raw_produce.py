@@ -8,9 +8,10 @@ from zlib import crc32
 import pytest
 
 from barnabas import LocalCluster
+from barnabas.batch.compression import Compression
+from barnabas.batch.records import Record, build_batch
 from barnabas.errors import ErrorCode
 from barnabas.wire.apis import APIS
-from barnabas.wire.compression import Compression
 from barnabas.wire.messages.find_coordinator import (
     CoordinatorType,
     FindCoordinatorRequest,
@@ -23,7 +24,6 @@ from barnabas.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from barnabas.wire.records import Record, build_batch
 from tests.compatibility.files import Files
 from tests.compatibility.raw import Raw, batch_of, values_in
 

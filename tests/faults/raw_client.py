@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from barnabas.batch.header import batch_headers
+from barnabas.batch.records import Record, build_batch, records
 from barnabas.wire.apis import APIS
 from barnabas.wire.codec import Message
 from barnabas.wire.messages.create_topics import (
@@ -28,7 +30,6 @@ from barnabas.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from barnabas.wire.records import Record, batch_headers, build_batch, records
 from tests.raw_connection import M, RawConnection, frame
 
 PRODUCE_VERSION, FETCH_VERSION, LATEST = 9, 12, -1

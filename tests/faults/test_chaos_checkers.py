@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from barnabas.wire.records import Record, build_batch
+from barnabas.batch.records import Record, build_batch
 from tests.faults.chaos.forgetful_disk import ForgetfulDisk, lose_power
 from tests.faults.chaos.ledger import UNKNOWN_OFFSET, Ledger
 from tests.faults.chaos.replicas import differences, read_copy

@@ -12,9 +12,10 @@ from uuid import UUID
 
 import pytest
 
+from barnabas.batch.header import batch_headers
+from barnabas.batch.records import Record, build_batch
 from barnabas.errors import ErrorCode
 from barnabas.storage.checkpoints import decode_partition_metadata, encode_partition_metadata
-from barnabas.wire.records import Record, batch_headers, build_batch
 from support.broker import BrokerProcess
 from tests.compatibility.raw import Raw
 from tests.faults import shifted_clock

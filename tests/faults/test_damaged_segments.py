@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from barnabas.batch.header import batch_headers, crc_is_valid
+from barnabas.batch.records import Record, build_batch
 from barnabas.errors import ErrorCode
 from barnabas.wire.messages.fetch import FetchResponse
-from barnabas.wire.records import Record, batch_headers, build_batch, crc_is_valid
 from support.broker import BrokerProcess
 from tests.compatibility.raw import Raw, fetch_request
 

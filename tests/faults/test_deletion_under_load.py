@@ -19,6 +19,8 @@ from uuid import UUID
 
 from kazoo.client import KazooClient
 
+from barnabas.batch.header import batch_headers
+from barnabas.batch.records import records
 from barnabas.errors import ErrorCode
 from barnabas.model import ZERO_ID
 from barnabas.wire.codec import Message
@@ -35,7 +37,6 @@ from barnabas.wire.messages.delete_topics import (
 )
 from barnabas.wire.messages.fetch import FetchResponse
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from barnabas.wire.records import batch_headers, records
 from support.cluster import ClusterProcesses
 from support.waiting import eventually
 from tests.compatibility.raw import Raw, fetch_request, recent_batch_of

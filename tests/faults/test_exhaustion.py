@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.batch.compression import Compression
+from barnabas.batch.records import Record, build_batch
 from barnabas.errors import ErrorCode
-from barnabas.wire.compression import Compression
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.wire.records import Record, build_batch
 from support.broker import BrokerProcess
 from support.waiting import eventually
 from tests.faults.raw_client import PRODUCE_VERSION, RawClient, now_ms

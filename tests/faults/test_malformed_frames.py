@@ -20,6 +20,7 @@ import pytest
 from msgspec.structs import replace
 
 from barnabas import LocalCluster
+from barnabas.batch.records import Record, build_batch
 from barnabas.errors import ErrorCode, RemoteWireError
 from barnabas.wire.apis import APIS
 from barnabas.wire.codec import Message, decode, encode
@@ -38,7 +39,6 @@ from barnabas.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from barnabas.wire.records import Record, build_batch
 from support.broker import BrokerProcess
 from support.seed import choose_seed
 from tests.faults.raw_client import (

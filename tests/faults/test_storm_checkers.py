@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.wire.records import Record
+from barnabas.batch.records import Record
 from support.waiting import eventually
 from tests.faults.chaos.checks import Usage, busy_share, tracebacks, unexplained
 from tests.faults.chaos.proxies import Direction, Disturbance, Proxies

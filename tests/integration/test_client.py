@@ -12,6 +12,7 @@ import confluent_kafka
 import pytest
 
 from barnabas import LocalCluster
+from barnabas.batch.compression import Compression
 from barnabas.client.admin import Admin, NewPartitions, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import (
@@ -27,7 +28,6 @@ from barnabas.client.consumer import (
 from barnabas.client.producer import Producer
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import TopicPartition
-from barnabas.wire.compression import Compression
 from barnabas.wire.messages.list_offsets import MAX_TIMESTAMP
 from support.ports import free_port
 from support.waiting import eventually

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
+from barnabas.batch.header import batch_headers
+from barnabas.batch.records import Record, records
 from barnabas.errors import ErrorCode
 from barnabas.wire.messages.fetch import FetchResponse
-from barnabas.wire.records import Record, batch_headers, records
 from support.broker import BrokerProcess
 from support.waiting import eventually
 from tests.compatibility.raw import Raw, fetch_request

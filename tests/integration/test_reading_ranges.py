@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from barnabas import LocalCluster
+from barnabas.batch.compression import Compression
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.client.producer import Producer
 from barnabas.model import TopicPartition
 from barnabas.spark.fetching import close_idle_clusters, read_range
 from barnabas.spark.ranges import DataLoss, OffsetRange, parse_fetch_settings
-from barnabas.wire.compression import Compression
 from support.broker import BrokerProcess
 
 SMALL_FETCHES = {"max.partition.fetch.bytes": "65536"}

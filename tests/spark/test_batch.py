@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from barnabas.batch.compression import Compression
 from barnabas.model import TopicPartition
-from barnabas.wire.compression import Compression
 from tests.spark.topics import Topics, numbered, values_of
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import confluent_kafka
 
-from barnabas.wire.compression import Compression
+from barnabas.batch.compression import Compression
 from tests.spark.topics import Topics, numbered, values_of
 
 

@@ -10,6 +10,7 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSession
 from pyspark.sql.streaming import DataStreamReader
 
+from barnabas.batch.compression import Compression
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.blocking import Deadline, pause
 from barnabas.client.cluster import Cluster
@@ -18,7 +19,6 @@ from barnabas.client.offsets import latest_offsets
 from barnabas.client.producer import Producer
 from barnabas.errors import ErrorCode
 from barnabas.model import TopicPartition
-from barnabas.wire.compression import Compression
 
 
 class Topics:

@@ -9,8 +9,8 @@ from functools import partial
 
 import cramjam
 
-from barnabas.wire.compression import Compression, compress
-from barnabas.wire.records import seal_batch, varint
+from barnabas.batch.compression import Compression, compress
+from barnabas.batch.records import seal_batch, varint
 from interop.scenarios.requests import (
     ATTRIBUTES_AT,
     THEN,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
+from barnabas.batch.compression import Compression
 from barnabas.wire.apis import APIS
-from barnabas.wire.compression import Compression
 from barnabas.wire.messages.delete_records import DeleteRecordsRequest
 from barnabas.wire.messages.fetch import FetchRequest
 from barnabas.wire.messages.list_offsets import (

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from barnabas.batch.compression import Compression
+from barnabas.batch.records import TimestampType
 from barnabas.wire.apis import APIS
-from barnabas.wire.compression import Compression
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.wire.records import TimestampType
 from interop.scenarios.requests import (
     ATTRIBUTES_AT,
     COUNT_AT,

@@ -24,6 +24,7 @@ from struct import Struct
 from types import CoroutineType, GeneratorType
 from typing import Any, NamedTuple
 
+from barnabas.batch.validation import LargeBatch
 from barnabas.broker.bounded_work import NOT_STARTED, Background, RequestLane, TurnResult, Work
 from barnabas.broker.connection import (
     BROKER_REQUESTS,
@@ -54,7 +55,6 @@ from barnabas.broker.handlers.produce import (
     may_repeat_produce,
 )
 from barnabas.errors import ApiError
-from barnabas.storage.acceptance import LargeBatch
 from barnabas.tasks import in_thread
 from barnabas.wire import codec
 from barnabas.wire.apis import APIS, ApiKey, api_name

@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from barnabas.batch.header import batch_headers, crc_is_valid
+from barnabas.batch.records import records
 from barnabas.client.blocking import BlockingConnection, Deadline, pause, wait_readable
 from barnabas.client.cluster import BACKOFF_S_MAX, Cluster
 from barnabas.client.core import build_topics, raise_if
@@ -28,7 +30,6 @@ from barnabas.wire.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from barnabas.wire.records import batch_headers, crc_is_valid, records
 
 FETCH_BY_NAME_VERSION = 12
 """The last version of Fetch that identifies topics by name, for brokers without topic ids."""

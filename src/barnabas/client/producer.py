@@ -20,6 +20,8 @@ from typing import NamedTuple, Self
 
 from msgspec import Struct, field
 
+from barnabas.batch.compression import Compression
+from barnabas.batch.records import Record, build_batch
 from barnabas.client.blocking import BlockingConnection, Deadline, now_ms
 from barnabas.client.cluster import Cluster
 from barnabas.client.core import build_topics, error_of, raise_if
@@ -27,7 +29,6 @@ from barnabas.client.partitioner import StickyPartitioner, partition_of_key
 from barnabas.client.view import TopicView
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.model import TopicPartition
-from barnabas.wire.compression import Compression
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.wire.messages.produce import (
     PartitionProduceData,
@@ -35,7 +36,6 @@ from barnabas.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from barnabas.wire.records import Record, build_batch
 
 ACKS_ALL = -1
 BATCH_BYTES = 512 << 10

@@ -189,7 +189,9 @@ def entry(
     )
 
 
-def broker_entry(name: str, levels: BrokerLevels, synonyms: tuple[Synonym, ...]) -> SettingDescription:
+def broker_entry(
+    name: str, levels: BrokerLevels, synonyms: tuple[Synonym, ...]
+) -> SettingDescription:
     declared = find_setting(name)
     value = None
     if declared is not None:

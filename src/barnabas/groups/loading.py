@@ -21,6 +21,8 @@ from random import Random
 
 from msgspec import Struct
 
+from barnabas.batch.header import BatchHeader, batch_headers, crc_is_valid
+from barnabas.batch.records import Record, records
 from barnabas.errors import CorruptBatch, RemoteWireError, StorageError
 from barnabas.groups.coordinator import GroupCoordinator
 from barnabas.groups.group import Group
@@ -39,7 +41,6 @@ from barnabas.replication.partition import Partition
 from barnabas.retry import Backoff
 from barnabas.storage.segment_list import LogRead
 from barnabas.tasks import Turns, in_thread
-from barnabas.wire.records import BatchHeader, Record, batch_headers, crc_is_valid, records
 from barnabas.world.ports import Disk
 
 logger = logging.getLogger("barnabas.groups")

@@ -14,15 +14,16 @@ import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import NamedTuple
 
+from barnabas.batch.compression import Compression
+from barnabas.batch.header import read_header
+from barnabas.batch.records import Record, build_batch
 from barnabas.config import BrokerConfig
 from barnabas.errors import ApiError, ErrorCode, StorageError
 from barnabas.groups.records import KeyValue
 from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
 from barnabas.replication.replica_manager import ReplicaManager
-from barnabas.wire.compression import Compression
 from barnabas.wire.java_hash import java_string_hash
-from barnabas.wire.records import Record, build_batch, read_header
 from barnabas.world.ports import Clock
 
 INT_MIN = -(2**31)

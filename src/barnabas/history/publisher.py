@@ -20,6 +20,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
+from barnabas.batch.records import Record, build_batch
 from barnabas.client.connection import BrokerConnection
 from barnabas.client.core import error_of, raise_if
 from barnabas.errors import ApiError, ErrorCode, StorageError, WireError, reason
@@ -42,7 +43,6 @@ from barnabas.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from barnabas.wire.records import Record, build_batch
 from barnabas.world.ports import World
 
 logger = logging.getLogger("barnabas.history")

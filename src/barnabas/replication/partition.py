@@ -20,14 +20,14 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from barnabas.batch.header import BatchHeader
+from barnabas.batch.validation import Validation
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import NO_EPOCH, NO_LEADER, BrokerId, LeaderEpoch, ZnodeVersion
 from barnabas.replication import isr as in_sync
 from barnabas.replication.isr import FollowerSession, FollowerState, IsrChange, IsrChangeOutcome
-from barnabas.storage.acceptance import Validation
 from barnabas.storage.log import AppendInfo, Log
 from barnabas.wire.messages.control_plane import UNKNOWN_BROKER_EPOCH
-from barnabas.wire.records import BatchHeader
 
 logger = logging.getLogger("barnabas.isr")
 

@@ -13,6 +13,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.lib.stride_tricks import as_strided
 
+from barnabas.batch.compression import Compression, decompress
+from barnabas.batch.header import HEADER_SIZE, BatchHeader, batch_headers, crc_is_valid
+from barnabas.batch.records import DECOMPRESSED_BYTES_MAX
 from barnabas.errors import RemoteWireError
 from barnabas.model import TopicPartition
 from barnabas.spark.ranges import COLUMNS
@@ -25,15 +28,7 @@ from barnabas.spark.record_layout import (
     lay_out,
     lay_out_headers,
 )
-from barnabas.wire.compression import Compression, decompress
 from barnabas.wire.messages.fetch import AbortedTransaction
-from barnabas.wire.records import (
-    DECOMPRESSED_BYTES_MAX,
-    HEADER_SIZE,
-    BatchHeader,
-    batch_headers,
-    crc_is_valid,
-)
 
 HEADER_TYPE = pa.struct([("key", pa.string()), ("value", pa.binary())])
 TYPES = {

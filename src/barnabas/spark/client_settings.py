@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from barnabas.batch.compression import Compression
 from barnabas.client.cluster import parse_addresses
 from barnabas.errors import ConfigError
-from barnabas.wire.compression import Compression
 
 PREFIX = "kafka."
 BOOTSTRAP = "bootstrap.servers"

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
+from barnabas.batch.header import batch_headers
 from barnabas.client.blocking import BlockingConnection, Deadline, pause
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import FETCH_BY_NAME_VERSION
@@ -37,7 +38,6 @@ from barnabas.wire.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from barnabas.wire.records import batch_headers
 
 logger = logging.getLogger("barnabas.spark")
 

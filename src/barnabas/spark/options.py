@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
+from barnabas.batch.compression import Compression
 from barnabas.errors import ConfigError
 from barnabas.model import TopicPartition
 from barnabas.spark.client_settings import (
@@ -43,7 +44,6 @@ from barnabas.spark.planning import (
     has_or_have,
     parse_offsets_json,
 )
-from barnabas.wire.compression import Compression
 
 SELECTIONS = ("subscribe", "subscribePattern", "assign")
 STARTING = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")

@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from barnabas.batch.compression import Compression
+from barnabas.batch.records import seal_batch, varint
 from barnabas.client.partitioner import MASK, MULTIPLIER, SEED, murmur2
-from barnabas.wire.compression import Compression
-from barnabas.wire.records import seal_batch, varint
 
 VARINT_BYTES_MAX = 5
 """Sizes and deltas in a batch are 32-bit integers."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from barnabas.batch.header import BatchHeader, batch_headers, crc_is_valid
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
-from barnabas.wire.records import BatchHeader, batch_headers, crc_is_valid
 
 
 class FollowerAppend(NamedTuple):

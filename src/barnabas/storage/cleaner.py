@@ -26,6 +26,7 @@ from contextlib import suppress
 
 from msgspec import Struct
 
+from barnabas.batch.header import BatchHeader, read_header
 from barnabas.errors import CorruptBatch, OutOfSpace, StorageError
 from barnabas.storage import compaction
 from barnabas.storage.cleaner_output import CLEANED, FILES, SWAP, SegmentOutput, remove_output
@@ -35,7 +36,6 @@ from barnabas.storage.files import segment_path
 from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from barnabas.storage.log import Log
 from barnabas.storage.segment import Segment
-from barnabas.wire.records import BatchHeader, read_header
 from barnabas.world.ports import Disk
 
 logger = logging.getLogger(__name__)

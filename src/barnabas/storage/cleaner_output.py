@@ -6,10 +6,10 @@ disk.
 
 from __future__ import annotations
 
+from barnabas.batch.header import BatchHeader
 from barnabas.config.topic import TopicConfig
 from barnabas.storage.files import segment_path
 from barnabas.storage.segment import Segment
-from barnabas.wire.records import BatchHeader
 from barnabas.world.ports import Buffer, Disk
 
 CLEANED = ".cleaned"

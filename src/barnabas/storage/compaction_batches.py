@@ -22,22 +22,24 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from barnabas.errors import RemoteWireError
-from barnabas.model import NO_TIMESTAMP
-from barnabas.wire.compression import Compression, decompress
-from barnabas.wire.records import (
+from barnabas.batch.compression import Compression, decompress
+from barnabas.batch.header import (
     CONTROL,
-    DECOMPRESSED_BYTES_MAX,
     DELETE_HORIZON,
     HEADER_SIZE,
     LOG_APPEND_TIME,
     TRANSACTIONAL,
     BatchHeader,
+)
+from barnabas.batch.records import (
+    DECOMPRESSED_BYTES_MAX,
     read_bytes,
     read_varint,
     seal_batch,
     varint,
 )
+from barnabas.errors import RemoteWireError
+from barnabas.model import NO_TIMESTAMP
 from barnabas.world.ports import Buffer
 
 FINGERPRINT_BYTES = 16

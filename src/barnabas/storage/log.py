@@ -9,9 +9,9 @@
                 partition.metadata                             topic id
 
 Order of effects in an append: validate, write the batch with one call, change memory. A write that fails leaves the log
-unchanged, so appends succeed again when the disk recovers. A leader validates every record of a batch (acceptance.py)
-and then writes the batch as it was received, except for the fields that it stamps into the header: base offset, leader
-epoch and, if the topic says so, the log append time.
+unchanged, so appends succeed again when the disk recovers. A leader validates every record of a batch
+(batch/validation.py) and then writes the batch as it was received, except for the fields that it stamps into the
+header: base offset, leader epoch and, if the topic says so, the log append time.
 
 Order of effects in a truncation: segment files, all of memory, then the files that describe the log. Only the last step
 needs room on the disk. If it fails, memory and segments agree and the log remains usable. In particular the producer
@@ -29,12 +29,13 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from barnabas.batch.header import LOG_OVERHEAD, BatchHeader, stamp, stamp_log_append_time
+from barnabas.batch.validation import BatchValidator, Validation
 from barnabas.config.topic import TopicConfig
 from barnabas.errors import ApiError, ErrorCode, OutOfSpace, StorageError
 from barnabas.model import NO_TIMESTAMP
 from barnabas.storage import append_sets, retention, snapshots, timestamps
 from barnabas.storage import epochs as leader_epochs
-from barnabas.storage.acceptance import BatchValidator, Validation
 from barnabas.storage.append_sets import FollowerAppend
 from barnabas.storage.checkpoints import PARTITION_METADATA, encode_partition_metadata
 from barnabas.storage.compaction import NEVER_CLEANED
@@ -45,7 +46,6 @@ from barnabas.storage.roll_policy import RollPolicy
 from barnabas.storage.segment import Segment
 from barnabas.storage.segment_list import NOTHING, LogRead, SegmentList
 from barnabas.storage.timestamps import TimestampOffset
-from barnabas.wire.records import LOG_OVERHEAD, BatchHeader, stamp, stamp_log_append_time
 from barnabas.world.ports import Disk
 
 logger = logging.getLogger(__name__)

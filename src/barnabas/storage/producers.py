@@ -24,10 +24,10 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
+from barnabas.batch.checksum import crc32c
+from barnabas.batch.header import BatchHeader
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import NO_TIMESTAMP
-from barnabas.wire.checksum import crc32c
-from barnabas.wire.records import BatchHeader
 
 BATCHES_KEPT = 5
 SEQUENCE_MAX = 2**31 - 1

@@ -28,6 +28,7 @@ from zlib import crc32
 
 from msgspec import Struct
 
+from barnabas.batch.header import crc_is_valid
 from barnabas.config.topic import TopicConfig
 from barnabas.errors import CorruptBatch, StorageError, reason
 from barnabas.storage import checkpoint_validation, checkpoints, snapshots
@@ -40,7 +41,6 @@ from barnabas.storage.files import EPOCHS_MAX, PROPERTIES_MAX, read_head
 from barnabas.storage.log import Log
 from barnabas.storage.producers import EXPIRATION_MS, Producers
 from barnabas.storage.segment import DELETED, Segment, floor_index
-from barnabas.wire.records import crc_is_valid
 from barnabas.world.ports import Disk
 
 logger = logging.getLogger(__name__)

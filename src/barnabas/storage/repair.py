@@ -7,12 +7,12 @@ makes no difference to readers.
 
 from __future__ import annotations
 
+from barnabas.batch.header import batch_headers, crc_is_valid
 from barnabas.errors import RemoteWireError, StorageError
 from barnabas.storage.cleaner import Replacement
 from barnabas.storage.cleaner_output import SegmentOutput, remove_output
 from barnabas.storage.log import Log
 from barnabas.storage.segment import Segment
-from barnabas.wire.records import batch_headers, crc_is_valid
 
 
 class Repair:

@@ -16,6 +16,14 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from barnabas.batch.header import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+    crc_is_valid,
+    read_header,
+)
 from barnabas.errors import CorruptBatch
 from barnabas.model import NO_TIMESTAMP
 from barnabas.storage.files import INDEX_MAX, segment_path
@@ -28,14 +36,6 @@ from barnabas.storage.index import (
     find_floor_entry,
     last_entry,
     strip_zero_tail,
-)
-from barnabas.wire.records import (
-    HEADER_SIZE,
-    LOG_OVERHEAD,
-    MAGIC,
-    BatchHeader,
-    crc_is_valid,
-    read_header,
 )
 from barnabas.world.ports import Buffer, Disk, File
 

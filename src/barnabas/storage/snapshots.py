@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
+from barnabas.batch.header import BatchHeader
+from barnabas.batch.records import records
 from barnabas.errors import CorruptBatch, StorageError, reason
 from barnabas.storage.files import SNAPSHOT_MAX, read_head, segment_path
 from barnabas.storage.producers import Producers, decode_snapshot
 from barnabas.storage.segment import Segment, floor_index
-from barnabas.wire.records import BatchHeader, records
 from barnabas.world.ports import Disk
 
 logger = logging.getLogger(__name__)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from barnabas.batch.header import BatchHeader
+from barnabas.batch.records import Record, records
 from barnabas.storage.segment import Segment
-from barnabas.wire.records import BatchHeader, Record, records
 
 LATEST = -1
 EARLIEST = -2

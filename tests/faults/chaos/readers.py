@@ -15,9 +15,10 @@ from pathlib import Path
 from confluent_kafka import Consumer as RdkafkaConsumer
 from confluent_kafka import TopicPartition
 
+from barnabas.batch.header import batch_headers
+from barnabas.batch.records import records
 from barnabas.errors import ErrorCode
 from barnabas.wire.messages.fetch import FetchResponse
-from barnabas.wire.records import batch_headers, records
 from tests.compatibility.raw import Raw, fetch_request, partitions_of
 from tests.faults.chaos.ledger import Ledger
 from tests.faults.chaos.worker import Worker

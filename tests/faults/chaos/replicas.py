@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from barnabas.wire.records import batch_headers, crc_is_valid, records
+from barnabas.batch.header import batch_headers, crc_is_valid
+from barnabas.batch.records import records
 
 
 class Copy(NamedTuple):

@@ -10,10 +10,11 @@ from random import Random
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from barnabas.batch.header import batch_headers
+from barnabas.batch.records import Record, records
 from barnabas.client.admin import Admin, NewPartitions, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.errors import ApiError
-from barnabas.wire.records import Record, batch_headers, records
 from tests.faults.chaos.ledger import SHOWN_MAX
 from tests.faults.chaos.readers import QUIET
 from tests.faults.chaos.worker import Worker

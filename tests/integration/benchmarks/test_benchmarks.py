@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.wire.records import read_header
+from barnabas.batch.header import read_header
 from benchmarks import frames, latency, librdkafka, plots, profiling, report, suite
 from benchmarks.broker import BenchmarkBroker
 from benchmarks.loads import KB, MB, Load, format_size, parse_size

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from barnabas.wire.records import batch_headers
+from barnabas.batch.header import batch_headers
 from benchmarks import spark, spark_decode
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from barnabas.batch.header import batch_headers, read_header
+from barnabas.batch.records import Record, build_batch, records
 from barnabas.broker.log_cleaner import LogCleaner
 from barnabas.config import TopicConfig
 from barnabas.errors import StorageError
@@ -21,7 +23,6 @@ from barnabas.wire.messages.stop_replica import (
     StopReplicaRequest,
     StopReplicaTopicState,
 )
-from barnabas.wire.records import Record, batch_headers, build_batch, read_header, records
 from tests.unit.replication.nodes import NOW_MS, TOPIC, FixedClock, Node, Nodes
 
 COMPACT = replace(

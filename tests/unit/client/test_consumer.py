@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.batch.compression import Compression
+from barnabas.batch.records import Record, build_batch
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import (
     Beginning,
@@ -16,7 +18,6 @@ from barnabas.client.consumer import (
 )
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
 from barnabas.model import TopicPartition
-from barnabas.wire.compression import Compression
 from barnabas.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -29,7 +30,6 @@ from barnabas.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from barnabas.wire.records import Record, build_batch
 from tests.unit.client.scripted_broker import ScriptedBroker
 
 ORDERS = TopicPartition("orders", 0)

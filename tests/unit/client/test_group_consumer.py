@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Event
 
+from barnabas.batch.records import Record, build_batch
 from barnabas.client.blocking import Deadline
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Beginning, ConsumedRecord, FromOffset
@@ -45,7 +46,6 @@ from barnabas.wire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
 )
 from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from barnabas.wire.records import Record, build_batch
 from tests.unit.client.scripted_broker import ScriptedBroker
 
 PATIENCE_S = 30.0

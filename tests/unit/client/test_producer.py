@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from barnabas.batch.compression import Compression
+from barnabas.batch.records import Record, records
+from barnabas.batch.validation import validate_produced
 from barnabas.client.cluster import Cluster
 from barnabas.client.partitioner import partition_of_key
 from barnabas.client.producer import BATCH_BYTES, Producer, SentBatch
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.model import TopicPartition
-from barnabas.wire.compression import Compression
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.wire.messages.produce import (
     PartitionProduceResponse,
@@ -18,7 +20,6 @@ from barnabas.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from barnabas.wire.records import Record, records, validate_produced
 from tests.unit.client.scripted_broker import ScriptedBroker
 
 

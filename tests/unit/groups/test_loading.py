@@ -10,6 +10,8 @@ from typing import cast
 import pytest
 from msgspec.structs import replace
 
+from barnabas.batch.header import read_header
+from barnabas.batch.records import Record, build_batch
 from barnabas.broker.log_cleaner import LogCleaner
 from barnabas.config import TopicConfig
 from barnabas.groups import loading as loading_module
@@ -33,7 +35,6 @@ from barnabas.groups.records import (
 from barnabas.groups.store import GroupStore
 from barnabas.model import TopicPartition
 from barnabas.tasks import Tasks
-from barnabas.wire.records import Record, build_batch, read_header
 from tests.unit.replication.nodes import NOW_MS, TOPIC, FixedClock, Node, Nodes, eventually
 
 COMPACT = replace(

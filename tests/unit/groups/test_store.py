@@ -8,18 +8,19 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace
 
+from barnabas.batch.compression import Compression
+from barnabas.batch.header import read_header
+from barnabas.batch.records import records
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.groups.records import KeyValue
 from barnabas.groups.store import GROUP_ERROR_CODES, GroupStore, partition_of, translate_error
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
-from barnabas.wire.compression import Compression
 from barnabas.wire.java_hash import java_string_hash
 from barnabas.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
 )
-from barnabas.wire.records import read_header, records
 from tests.unit.replication.nodes import FixedClock, Node, Nodes
 
 RECORDS: list[KeyValue] = [(b"key", b"value"), (b"other", None)]

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from barnabas.batch.records import Record, records
 from barnabas.errors import ErrorCode
 from barnabas.history import publisher as publishers
 from barnabas.history.publisher import Publisher
@@ -28,7 +29,6 @@ from barnabas.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from barnabas.wire.records import Record, records
 from barnabas.world.clock import SystemClock
 from barnabas.world.network import SocketNetwork
 from barnabas.world.ports import World

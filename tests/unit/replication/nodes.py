@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 
 from msgspec.structs import replace
 
+from barnabas.batch.header import read_header
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.control_plane import ControlPlane
@@ -51,7 +52,6 @@ from barnabas.wire.messages.update_metadata import (
     UpdateMetadataResponse,
     UpdateMetadataTopicState,
 )
-from barnabas.wire.records import read_header
 from barnabas.world.disk import RealDisk
 from barnabas.world.network import SocketNetwork
 from tests.unit.storage.builders import batch, open_log_manager

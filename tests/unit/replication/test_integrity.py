@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from barnabas.batch.header import batch_headers, crc_is_valid
 from barnabas.client.connection import BrokerConnection
 from barnabas.config import TopicConfig
 from barnabas.errors import ErrorCode
 from barnabas.storage import checking
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from barnabas.wire.records import batch_headers, crc_is_valid
 from tests.unit.replication.nodes import Node, Nodes, eventually
 
 CONFIG = replace(TopicConfig(), segment_bytes=20_000, file_delete_delay_ms=0)

@@ -9,14 +9,15 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace
 
+from barnabas.batch.compression import Compression
+from barnabas.batch.header import read_header
+from barnabas.batch.records import Record, build_batch
 from barnabas.config import TopicConfig
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import BrokerId, LeaderEpoch, ZnodeVersion
 from barnabas.replication.isr import FollowerSession, IsrChange, IsrChangeOutcome
 from barnabas.replication.partition import LeaderContext, Partition
 from barnabas.storage.log import AppendInfo, Log
-from barnabas.wire.compression import Compression
-from barnabas.wire.records import Record, build_batch, read_header
 from simulator.disk import ForgetfulDisk
 from tests.unit.replication.test_isr import FakeContact
 

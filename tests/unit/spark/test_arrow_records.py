@@ -12,22 +12,13 @@ from crc32c import crc32c
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from barnabas.batch.compression import Compression
+from barnabas.batch.header import CRC, CRC_START, HEADER_SIZE, batch_headers, stamp_log_append_time
+from barnabas.batch.records import Record, TimestampType, build_batch, records
 from barnabas.errors import RemoteWireError
 from barnabas.spark.arrow_records import arrow_schema, decode_batches
 from barnabas.spark.ranges import COLUMNS
-from barnabas.wire.compression import Compression
 from barnabas.wire.messages.fetch import AbortedTransaction
-from barnabas.wire.records import (
-    CRC,
-    CRC_START,
-    HEADER_SIZE,
-    Record,
-    TimestampType,
-    batch_headers,
-    build_batch,
-    records,
-    stamp_log_append_time,
-)
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NOW = 1_700_000_000_000

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from barnabas.batch.records import Record, build_batch
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.model import ZERO_ID
 from barnabas.spark import fetching
@@ -26,7 +27,6 @@ from barnabas.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
-from barnabas.wire.records import Record, build_batch
 from tests.unit.client.scripted_broker import ScriptedBroker
 
 ID = UUID(int=7)

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.batch.compression import Compression
 from barnabas.errors import ConfigError
 from barnabas.model import TopicPartition
 from barnabas.spark.options import ReadOptions, parse_read, parse_write
 from barnabas.spark.planning import EARLIEST, LATEST, AtOffsets, AtTime, AtTimes, EarliestOrLatest
-from barnabas.wire.compression import Compression
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 ORDERS = {**SERVERS, "subscribe": "orders"}

@@ -6,6 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.batch.compression import Compression
+from barnabas.batch.header import crc_is_valid, read_header
+from barnabas.batch.records import Record, records
 from barnabas.client.partitioner import murmur2, partition_of_key
 from barnabas.spark.record_batches import (
     Columns,
@@ -14,8 +17,6 @@ from barnabas.spark.record_batches import (
     murmur2_hashes,
     partitions_of_keys,
 )
-from barnabas.wire.compression import Compression
-from barnabas.wire.records import Record, crc_is_valid, read_header, records
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 

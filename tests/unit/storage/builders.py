@@ -9,12 +9,13 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from barnabas.batch.header import batch_headers, read_header
+from barnabas.batch.records import Record, build_batch, records
 from barnabas.config.topic import TopicConfig
 from barnabas.errors import StorageError
 from barnabas.storage.log import AppendInfo, Log
 from barnabas.storage.log_manager import LogManager
 from barnabas.storage.recovery import open_log
-from barnabas.wire.records import Record, batch_headers, build_batch, read_header, records
 from barnabas.world.ports import Disk
 from simulator.disk import ForgetfulDisk
 

@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
+from barnabas.batch.header import batch_headers
 from barnabas.errors import CorruptBatch
 from barnabas.storage import checking
 from barnabas.storage.log import Log
-from barnabas.wire.records import batch_headers
 from simulator.disk import ForgetfulDisk
 from tests.unit.storage.builders import (
     append,

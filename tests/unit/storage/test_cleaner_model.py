@@ -11,12 +11,13 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from barnabas.batch.compression import Compression
+from barnabas.batch.header import batch_headers, read_header
+from barnabas.batch.records import Record, build_batch, records
 from barnabas.storage.cleaner import Cleaning, Limits, Replacement, collect_facts, put_in_place
 from barnabas.storage.compaction import find_cleanable
 from barnabas.storage.log import Log
 from barnabas.storage.recovery import open_log
-from barnabas.wire.compression import Compression
-from barnabas.wire.records import Record, batch_headers, build_batch, read_header, records
 from barnabas.world.ports import Disk
 from simulator.disk import ForgetfulDisk
 from tests.unit.storage.builders import NOW_MS, flush, new_log

@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from barnabas.batch.compression import Compression
+from barnabas.batch.header import crc_is_valid, read_header
+from barnabas.batch.records import Record, TimestampType, build_batch, records
 from barnabas.config.topic import TopicConfig
 from barnabas.storage.compaction import (
     CleanableRange,
@@ -15,15 +18,6 @@ from barnabas.storage.compaction import (
     group_segments,
 )
 from barnabas.storage.compaction_batches import Survival, clean_batch, find_keys, fingerprint
-from barnabas.wire.compression import Compression
-from barnabas.wire.records import (
-    Record,
-    TimestampType,
-    build_batch,
-    crc_is_valid,
-    read_header,
-    records,
-)
 from tests.unit.storage.builders import NOW_MS, settings
 
 COMPACT = settings(cleanup_policy=("compact",))

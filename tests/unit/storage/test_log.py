@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from barnabas.batch.compression import Compression
+from barnabas.batch.header import read_header
+from barnabas.batch.records import records
 from barnabas.errors import ApiError, CorruptBatch, ErrorCode, OutOfSpace, StorageError
 from barnabas.storage.segment import Segment
-from barnabas.wire.compression import Compression
-from barnabas.wire.records import read_header, records
 from barnabas.world.ports import FileSlice
 from simulator.disk import ForgetfulDisk
 from tests.unit.storage.builders import (

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from barnabas.batch.header import batch_headers
 from barnabas.errors import OutOfSpace
 from barnabas.storage.log import Log
-from barnabas.wire.records import batch_headers
 from tests.unit.storage import builders
 from tests.unit.storage.builders import NOW_MS, append, contents, flush, forgetful_disk, new_log
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
+from barnabas.batch.header import BatchHeader, read_header
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.storage import snapshots
 from barnabas.storage.producers import SEQUENCE_MAX, Producers, decode_snapshot
-from barnabas.wire.records import BatchHeader, read_header
 from tests.unit.storage.builders import (
     DIRECTORY,
     batch,

@@ -14,6 +14,15 @@ from collections.abc import Awaitable, Coroutine
 from functools import partial
 from typing import Any, NamedTuple
 
+from barnabas.batch.header import TRANSACTIONAL
+from barnabas.batch.validation import (
+    BadRequest,
+    LargeBatch,
+    Validation,
+    drop_partial_batch,
+    has_only_partial_batch,
+    validate_produced,
+)
 from barnabas.broker.bounded_work import Work, call_in_thread_if_large
 from barnabas.broker.connection import CloseConnection, Connection
 from barnabas.broker.context import BrokerContext
@@ -23,7 +32,6 @@ from barnabas.errors import ApiError, ErrorCode, StorageError
 from barnabas.metadata.cache import INTERNAL_TOPICS
 from barnabas.model import NO_TIMESTAMP
 from barnabas.replication.partition import Partition
-from barnabas.storage.acceptance import LargeBatch, Validation
 from barnabas.storage.log import AppendInfo
 from barnabas.wire.codec import Records
 from barnabas.wire.fast import RepeatedProduce
@@ -34,13 +42,6 @@ from barnabas.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     TopicProduceResponse,
-)
-from barnabas.wire.records import (
-    TRANSACTIONAL,
-    BadRequest,
-    drop_partial_batch,
-    has_only_partial_batch,
-    validate_produced,
 )
 from barnabas.world.ports import Clock, Part
 

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 import click
 
+from barnabas.batch.compression import Compression
 from barnabas.cli.cluster_command import cluster_command
 from barnabas.cli.options import dry_run_option
 from barnabas.cli.terminal.formats import delimiter_option, unescape_bytes
@@ -27,7 +28,6 @@ from barnabas.client.producer import Producer, SentBatch
 from barnabas.errors import ConfigError
 from barnabas.printable import NAME_MAX, printable
 from barnabas.progress_line import ProgressLine
-from barnabas.wire.compression import Compression
 
 CHUNK_BYTES = 256 << 10
 RECORD_BYTES_MAX = 64 << 20

@@ -5,7 +5,7 @@
 Most batches have runs of records of one size. In a run, each length, size and delta lies at the same distance from that
 of the next record. One slice of the body therefore reads it for all records, and is compared with the expected bytes.
 Other records are read one by one, in as few Python operations as possible. `skim` stops at the first unusual record,
-valid or not; `walk_records` in contents.py validates the rest.
+valid or not; `walk_records` in record_walk.py validates the rest.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import NamedTuple
 
-from barnabas.wire.records import read_varint
+from barnabas.batch.records import read_varint
 
 LONG_BYTES = 9
 RUN_MIN = 12

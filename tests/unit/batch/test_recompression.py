@@ -2,18 +2,12 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.batch.compression import Compression
+from barnabas.batch.header import HEADER_SIZE, crc_is_valid, read_header
+from barnabas.batch.recompression import recompress
+from barnabas.batch.record_walk import walk_records
+from barnabas.batch.records import Record, build_batch, records
 from barnabas.errors import RemoteWireError
-from barnabas.wire.compression import Compression
-from barnabas.wire.contents import walk_records
-from barnabas.wire.recompress import recompress
-from barnabas.wire.records import (
-    HEADER_SIZE,
-    Record,
-    build_batch,
-    crc_is_valid,
-    read_header,
-    records,
-)
 
 RECORDS = [
     Record(n, 1_700_000_000_000 + n, b"key", b"value %d" % n, (("a", b"b"),)) for n in range(50)

@@ -7,20 +7,13 @@ import gzip
 import cramjam
 import pytest
 
+from barnabas.batch.compression import Compression, compress
+from barnabas.batch.header import HEADER_SIZE, BatchHeader, read_header
+from barnabas.batch.record_walk import SKIMMED_MAX, WALKED_MAX
+from barnabas.batch.records import Record, build_batch, seal_batch, varint
+from barnabas.batch.validation import ALL, TRUSTED, BatchValidator
 from barnabas.config import TopicConfig
 from barnabas.errors import ApiError, ErrorCode
-from barnabas.storage.acceptance import ALL, TRUSTED, BatchValidator
-from barnabas.wire.compression import Compression, compress
-from barnabas.wire.contents import SKIMMED_MAX, WALKED_MAX
-from barnabas.wire.records import (
-    HEADER_SIZE,
-    BatchHeader,
-    Record,
-    build_batch,
-    read_header,
-    seal_batch,
-    varint,
-)
 
 NOW = 1_700_000_000_000
 UNLIMITED = BatchValidator(TopicConfig())

@@ -1,4 +1,4 @@
-"""Validation of a produced batch beyond its header.
+"""Validation of produced batches: the header and checksum on the event loop, then every record.
 
 Most batches are validated on the event loop within a millisecond. A batch that could take longer raises LargeBatch
 there; the caller then calls `BatchValidator.prepare` in a thread and appends the batch with Validation.DONE.
@@ -10,21 +10,35 @@ from collections.abc import Iterator
 from enum import Enum, auto
 from typing import NamedTuple
 
+from barnabas.batch import recompression
+from barnabas.batch.checksum import crc32c
+from barnabas.batch.compression import Compression, LimitExceeded, decompress, require_readable
+from barnabas.batch.header import (
+    COMPRESSION_MASK,
+    CONTROL,
+    CRC_START,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_AT,
+    BatchHeader,
+    read_header,
+    stamp_create_time,
+)
+from barnabas.batch.record_walk import (
+    SKIMMED_MAX,
+    WALKED_MAX,
+    Outline,
+    require_possible,
+    walk_records,
+)
+from barnabas.batch.skim import skim
 from barnabas.config.topic import TopicConfig
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
 from barnabas.model import NO_TIMESTAMP
-from barnabas.wire import recompress
-from barnabas.wire.compression import Compression, LimitExceeded, decompress, require_readable
-from barnabas.wire.contents import SKIMMED_MAX, WALKED_MAX, Outline, require_possible, walk_records
-from barnabas.wire.records import (
-    COMPRESSION_MASK,
-    HEADER_SIZE,
-    LOG_APPEND_TIME,
-    LOG_OVERHEAD,
-    BatchHeader,
-    stamp_create_time,
-)
-from barnabas.wire.skim import skim
 
 
 class ReadLimits(NamedTuple):
@@ -62,6 +76,102 @@ class Validation(Enum):
     """None: the caller has called `BatchValidator.prepare`, in a thread."""
 
 
+class BadRequest(ApiError):
+    """A batch rejected before its log is looked up. The response then has no log start offset."""
+
+
+def drop_partial_batch(data: memoryview) -> memoryview:
+    """Return the first batch alone if only a partial batch follows it, otherwise `data` unchanged.
+
+    Kafka ignores a partial batch at the end of the records of a partition.
+    """
+    if len(data) >= HEADER_SIZE and data[MAGIC_AT] == MAGIC:
+        if LENGTH.unpack_from(data, 8)[0] + LOG_OVERHEAD == len(data):
+            return data
+        header = read_header(data)
+        trailing = len(data) - header.size
+        if header.length >= HEADER_SIZE - LOG_OVERHEAD and trailing > 0:
+            length = LENGTH.unpack_from(data, header.size + 8)[0] if trailing > LOG_OVERHEAD else 0
+            if trailing <= MAGIC_AT or length + LOG_OVERHEAD > trailing:
+                return data[: header.size]
+    return data
+
+
+def has_only_partial_batch(data: memoryview) -> bool:
+    """Return whether `data` holds neither a whole batch nor a whole message of an older format.
+
+    Both begin with an offset and a length.
+    """
+    return len(data) < LOG_OVERHEAD or LENGTH.unpack_from(data, 8)[0] + LOG_OVERHEAD > len(data)
+
+
+def validate_produced(data: memoryview, produce_version: int) -> BatchHeader:
+    """Validate the one batch that a producer sent for one partition, and return its header.
+
+    Checks the header and the checksum only; the log validates the records. Raises ApiError with the error code that
+    Kafka returns.
+    """
+    if len(data) < HEADER_SIZE or data[MAGIC_AT] != MAGIC:
+        raise format_error(data, produce_version)
+    header = tuple.__new__(BatchHeader, HEADER.unpack_from(data))
+    length, attributes, count = header[1], header[5], header[12]
+    if length + LOG_OVERHEAD != len(data):
+        raise length_error(header, len(data))
+    if header[0] != 0:
+        raise invalid_record(f"base offset is {header[0]}, must be 0")
+    if crc32c(data[CRC_START:]) != header[4]:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, "checksum of the batch does not match")
+    if attributes != 0:
+        check_attributes(attributes, produce_version)
+    if count <= 0 or header[6] + 1 != count:
+        raise invalid_record(f"record count is {count}, but last offset delta is {header[6]}")
+    if header[9] >= 0 and header[11] < 0:
+        raise invalid_record(f"base sequence is {header[11]}, but producer id is {header[9]}")
+    return header
+
+
+def check_attributes(attributes: int, produce_version: int) -> None:
+    """Reject unknown codecs, zstd in old versions, and control batches."""
+    codec = attributes & COMPRESSION_MASK
+    if codec > Compression.ZSTD:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"unknown compression codec {codec}")
+    if codec == Compression.ZSTD and produce_version < 7:
+        why = f"zstd needs Produce version 7 or later, got version {produce_version}"
+        raise BadRequest(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, why)
+    if attributes & CONTROL:
+        raise invalid_record("clients must not write control batches")
+
+
+def format_error(data: memoryview, produce_version: int) -> ApiError:
+    """Return the error for data that does not begin with a whole header of magic 2."""
+    if len(data) <= MAGIC_AT:
+        return BadRequest(ErrorCode.INVALID_RECORD, "request has no record batch")
+    magic = data[MAGIC_AT]
+    if magic > MAGIC:
+        return ApiError(ErrorCode.CORRUPT_MESSAGE, f"unknown magic {magic}")
+    if magic == MAGIC:
+        return BadRequest(ErrorCode.INVALID_RECORD, "request has no whole record batch")
+    if produce_version >= 3:
+        why = f"Produce version {produce_version} requires magic 2, got magic {magic}"
+        return BadRequest(ErrorCode.INVALID_RECORD, why)
+    why = f"magic {magic} is not supported; use a client that sends Produce version 3 or later"
+    return ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, why)
+
+
+def length_error(header: BatchHeader, available: int) -> ApiError:
+    """Return the error for a batch whose length is not that of the data."""
+    if header.length < HEADER_SIZE - LOG_OVERHEAD:
+        return ApiError(ErrorCode.CORRUPT_MESSAGE, f"invalid batch length {header.length}")
+    if header.size > available:
+        why = f"batch has {header.size} bytes, but the request has only {available}"
+        return BadRequest(ErrorCode.INVALID_RECORD, why)
+    return BadRequest(ErrorCode.INVALID_RECORD, "more than one record batch for a partition")
+
+
+def invalid_record(why: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_RECORD, why)
+
+
 class BatchValidator:
     """Validation of produced batches by the settings of one topic."""
 
@@ -93,9 +203,9 @@ class BatchValidator:
         Safe to call in a thread. Raises ApiError, or LargeBatch if `if_small` is set and the batch takes long.
         """
         if not self.keeps_codec:
-            if if_small and not recompress.is_fast(batch, header, self.config):
+            if if_small and not recompression.is_fast(batch, header, self.config):
                 raise LargeBatch
-            batch, header = recompress.recompress_for_topic(batch, header, self.config)
+            batch, header = recompression.recompress_for_topic(batch, header, self.config)
         if header[1] + LOG_OVERHEAD > self.max_batch_bytes:
             raise too_large_error(header.size, self.config)
         if header[5] & LOG_APPEND_TIME:

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from barnabas.batch.compression import LimitExceeded
+from barnabas.batch.header import Bytes
+from barnabas.batch.skim import SkimResult
 from barnabas.errors import RemoteWireError
-from barnabas.wire.compression import LimitExceeded
-from barnabas.wire.records import Bytes
-from barnabas.wire.skim import SkimResult
 
 RECORD_BYTES_MIN, HEADER_BYTES_MIN = 7, 2
 SKIMMED_MAX = 200_000

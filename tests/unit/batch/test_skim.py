@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from barnabas.batch import skim as skimming
+from barnabas.batch.header import HEADER_SIZE
+from barnabas.batch.record_walk import walk_records
+from barnabas.batch.records import Record, build_batch, read_varint, varint
+from barnabas.batch.skim import HEADERS_MAX, LAYOUTS_MAX, Run, RunLayout, SkimResult, skim
 from barnabas.errors import RemoteWireError
-from barnabas.wire import skim as skimming
-from barnabas.wire.contents import walk_records
-from barnabas.wire.records import HEADER_SIZE, Record, build_batch, read_varint, varint
-from barnabas.wire.skim import HEADERS_MAX, LAYOUTS_MAX, Run, RunLayout, SkimResult, skim
-from tests.unit.wire import aiokafka_batches
+from tests.unit.batch import aiokafka_batches
 
 NOW = 1_700_000_000_000
 Headers = tuple[tuple[str, bytes | None], ...]

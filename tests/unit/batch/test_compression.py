@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from barnabas.batch.compression import Compression, LimitExceeded, compress, decompress
 from barnabas.errors import RemoteWireError
-from barnabas.wire.compression import Compression, LimitExceeded, compress, decompress
 
 CODECS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
 TEXT = b"one line of a log, much like the next one\n" * 5_000

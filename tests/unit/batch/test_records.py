@@ -11,22 +11,19 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.errors import ApiError, ErrorCode, RemoteWireError
-from barnabas.wire.compression import Compression
-from barnabas.wire.records import (
+from barnabas.batch.compression import Compression
+from barnabas.batch.header import (
     HEADER_SIZE,
-    Record,
-    TimestampType,
     batch_headers,
-    build_batch,
     crc_is_valid,
     read_header,
-    records,
     stamp,
     stamp_log_append_time,
-    validate_produced,
 )
-from tests.unit.wire import aiokafka_batches
+from barnabas.batch.records import Record, TimestampType, build_batch, records
+from barnabas.batch.validation import validate_produced
+from barnabas.errors import ApiError, ErrorCode, RemoteWireError
+from tests.unit.batch import aiokafka_batches
 
 NOW = 1_700_000_000_000
 SAMPLE = (

@@ -4,17 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from barnabas.batch.compression import LimitExceeded
+from barnabas.batch.header import HEADER_SIZE, read_header
+from barnabas.batch.record_walk import walk_records
+from barnabas.batch.records import Record, build_batch, varint
+from barnabas.batch.skim import SkimResult
 from barnabas.errors import RemoteWireError
-from barnabas.wire.compression import LimitExceeded
-from barnabas.wire.contents import walk_records
-from barnabas.wire.records import (
-    HEADER_SIZE,
-    Record,
-    build_batch,
-    read_header,
-    varint,
-)
-from barnabas.wire.skim import SkimResult
 
 NOW = 1_700_000_000_000
 times = st.integers(NOW - 1_000_000, NOW + 1_000_000)

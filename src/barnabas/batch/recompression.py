@@ -5,21 +5,21 @@ from __future__ import annotations
 from contextlib import suppress
 from struct import Struct
 
-from barnabas.config.topic import TopicConfig
-from barnabas.errors import ApiError, ErrorCode, RemoteWireError
-from barnabas.wire.checksum import crc32c
-from barnabas.wire.compression import Compression, LimitExceeded, compress, decompress
-from barnabas.wire.contents import Outline, require_possible, walk_records
-from barnabas.wire.records import (
+from barnabas.batch.checksum import crc32c
+from barnabas.batch.compression import Compression, LimitExceeded, compress, decompress
+from barnabas.batch.header import (
     COMPRESSION_MASK,
     CRC_START,
     HEADER_SIZE,
     LOG_OVERHEAD,
     BatchHeader,
     read_header,
-    varint,
 )
-from barnabas.wire.skim import skim
+from barnabas.batch.record_walk import Outline, require_possible, walk_records
+from barnabas.batch.records import varint
+from barnabas.batch.skim import skim
+from barnabas.config.topic import TopicConfig
+from barnabas.errors import ApiError, ErrorCode, RemoteWireError
 
 UNCOMPRESSED_BYTES_MAX = 32 << 20
 """A batch that decompresses to more is rejected."""

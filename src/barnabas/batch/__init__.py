@@ -1,0 +1,1 @@
+"""Record batches: header, validation, compression, checksum, building and recompression."""

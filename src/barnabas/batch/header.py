@@ -1,0 +1,155 @@
+"""The header of a record batch, magic 2. A batch is the unit that is produced, stored, replicated and fetched.
+
+position  size  field
+       0     8  base offset                 the broker writes it          ┐ outside the crc
+       8     4  length                      of all bytes after this field │
+      12     4  partition leader epoch      the broker writes it          │
+      16     1  magic                       2                             │
+      17     4  crc32c                      of bytes 21..end              ┘
+      21     2  attributes                  bits 0-2 codec, 3 log append time, 4 transactional, 5 control,
+                                            6 delete horizon
+      23     4  last offset delta           compaction keeps it, so it may exceed count - 1 on disk
+      27     8  base timestamp              the delete horizon, if attribute bit 6 is set
+      35     8  max timestamp
+      43     8  producer id                 -1: not idempotent
+      51     2  producer epoch              -1: not idempotent
+      53     4  base sequence               -1: not idempotent
+      57     4  count
+      61        records, compressed as one block
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from barnabas.batch.checksum import crc32c
+from barnabas.errors import RemoteWireError
+
+Bytes = bytes | bytearray | memoryview
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER_SIZE = HEADER.size
+LOG_OVERHEAD = 12
+CRC_START = 21
+MAGIC = 2
+MAGIC_AT = 16
+
+COMPRESSION_MASK = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+DELETE_HORIZON = 0x40
+
+CRC = struct.Struct(">I")
+LENGTH = struct.Struct(">i")
+ATTRIBUTES = struct.Struct(">h")
+TIMESTAMP = struct.Struct(">q")
+
+
+class BatchHeader(NamedTuple):
+    """The fixed part of a batch. `length` counts bytes from position 12, `size` from position 0."""
+
+    base_offset: int
+    length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which is not used
+
+    @property
+    def size(self) -> int:
+        return self.length + LOG_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def compression(self) -> int:
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return self.attributes & LOG_APPEND_TIME != 0
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.attributes & TRANSACTIONAL != 0
+
+    @property
+    def is_control(self) -> bool:
+        return self.attributes & CONTROL != 0
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        return self.attributes & DELETE_HORIZON != 0
+
+
+def read_header(data: Bytes, at: int = 0) -> BatchHeader:
+    """Read a header without validating it. Raises RemoteWireError if fewer than HEADER_SIZE bytes are left."""
+    try:
+        return tuple.__new__(BatchHeader, HEADER.unpack_from(data, at))
+    except struct.error:
+        raise RemoteWireError(
+            f"batch header at {at} needs {HEADER_SIZE} bytes, got {max(len(data) - at, 0)}"
+        ) from None
+
+
+def crc_is_valid(data: memoryview, at: int, header: BatchHeader) -> bool:
+    """Return whether `data` holds the whole batch and its checksum matches."""
+    end = at + header.length + LOG_OVERHEAD
+    if header.length < HEADER_SIZE - LOG_OVERHEAD or end > len(data):
+        return False
+    checksum: int = crc32c(data[at + CRC_START : end])
+    return checksum == header.crc
+
+
+def batch_headers(data: Bytes, at: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield the position and the header of each whole batch.
+
+    A partial batch at the end is ignored: a fetch response may be cut there. Raises RemoteWireError for a length or a
+    magic that no batch can have.
+    """
+    while len(data) - at >= HEADER_SIZE:
+        header = read_header(data, at)
+        if header.length < HEADER_SIZE - LOG_OVERHEAD or header.magic != MAGIC:
+            raise RemoteWireError(f"no batch at {at}: length={header.length} magic={header.magic}")
+        if at + header.length + LOG_OVERHEAD > len(data):
+            return
+        yield at, header
+        at += header.length + LOG_OVERHEAD
+
+
+stamp = struct.Struct(">qii").pack_into
+"""`stamp(data, at, base_offset, length, leader_epoch)`: write the fields that the leader assigns.
+
+The length lies between the two and is written unchanged. The checksum covers none of the three, so it stays valid.
+"""
+
+
+def stamp_log_append_time(data: memoryview, at: int, now_ms: int) -> None:
+    """Set the timestamp of every record to `now_ms`: set the attribute and the max timestamp, update the checksum."""
+    header = read_header(data, at)
+    ATTRIBUTES.pack_into(data, at + CRC_START, header.attributes | LOG_APPEND_TIME)
+    TIMESTAMP.pack_into(data, at + 35, now_ms)
+    CRC.pack_into(data, at + 17, crc32c(data[at + CRC_START : at + header.size]))
+
+
+def stamp_create_time(data: memoryview, header: BatchHeader) -> BatchHeader:
+    """Clear the log append time attribute, update the checksum, and return the new header."""
+    ATTRIBUTES.pack_into(data, CRC_START, header.attributes & ~LOG_APPEND_TIME)
+    CRC.pack_into(data, 17, crc32c(data[CRC_START : header.size]))
+    return read_header(data)
