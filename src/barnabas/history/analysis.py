@@ -65,7 +65,7 @@ def analyse(events: DataFrame, now: datetime) -> Analysis:
     steps = build_steps(lives, creations, deletions, at_now).localCheckpoint()
     return Analysis(
         elections=elections,
-        topics=build_topics(lives, creations, deletions, outages, leader_moves, steps),
+        topics=build_topic_table(lives, creations, deletions, outages, leader_moves, steps),
         creations=creations,
         deletions=deletions,
         outages=outages,
@@ -374,7 +374,7 @@ def build_steps(
 # ---- summary --------------------------------------------------------------------------------------------------
 
 
-def build_topics(
+def build_topic_table(
     lives: DataFrame,
     creations: DataFrame,
     deletions: DataFrame,
