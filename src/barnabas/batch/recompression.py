@@ -62,6 +62,8 @@ def recompress_for_topic(
         level = config.compression_zstd_level
     try:
         return recompress(batch, header, target, level)
+    except LimitExceeded as error:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
     except RemoteWireError as error:
         raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from error
 

@@ -122,7 +122,7 @@ def read_int(body: Bytes, at: int) -> tuple[int, int]:
     """Read a varint of up to 32 bits as Kafka does: excess bits of the last byte are dropped."""
     zigzag, end = read_zigzag(body, at)
     if end - at > INT_BYTES_MAX:
-        raise RemoteWireError("varint is longer than 32 bits")
+        raise RemoteWireError(f"varint at {at} is longer than 32 bits")
     zigzag &= 0xFFFF_FFFF
     return (zigzag >> 1) ^ -(zigzag & 1), end
 

@@ -80,7 +80,7 @@ class Cluster:
         of a response."""
         known = [f"{broker.host}:{broker.port}" for broker in self.view.brokers.values()]
         first = [f"{host}:{port}" for host, port in self.bootstrap]
-        return Cluster([*known, *first], client_id=self.client_id, timeout_s=timeout_s)
+        return Cluster([*first, *known], client_id=self.client_id, timeout_s=timeout_s)
 
     @property
     def broker_timeout_ms(self) -> int:
