@@ -3,7 +3,7 @@
 Goals:
 
 - Leaders and followers are spread evenly over the brokers.
-- The followers of one broker's partitions are spread over all other brokers. If the broker fails, its load is shared.
+- The followers of one leader's partitions are spread over all other brokers. If the leader fails, they share its load.
 - With racks, the replicas of a partition are on as many racks as possible.
 
 Without racks: the brokers are b[0..n-1], sorted by id. The first replica of partition P is on b[f], with
@@ -61,15 +61,15 @@ def assign_replicas(
             shift += 1
         first = (partition + start) % size
         chosen = [ordered[first]]
-        used = {racks[ordered[first]]}
+        used_racks = {racks[ordered[first]]}
         distance = shift * rack_count
         while len(chosen) < replication_factor:
             broker = ordered[follower_index(first, distance, size)]
             distance += 1
-            new_rack = racks[broker] not in used or len(used) == rack_count
-            if new_rack and (broker not in chosen or len(set(chosen)) == size):
+            is_rack_free = racks[broker] not in used_racks or len(used_racks) == rack_count
+            if is_rack_free and (broker not in chosen or len(set(chosen)) == size):
                 chosen.append(broker)
-                used.add(racks[broker])
+                used_racks.add(racks[broker])
         assigned.append(tuple(chosen))
     return tuple(assigned)
 
@@ -80,11 +80,11 @@ class MissingRacks(ApiError):
 
 def check_racks(brokers: Sequence[Broker]) -> None:
     """Raise MissingRacks if some brokers have a rack and others have none."""
-    without = sorted(broker.id for broker in brokers if broker.rack is None)
-    if without and len(without) < len(brokers):
+    missing = sorted(broker.id for broker in brokers if broker.rack is None)
+    if missing and len(missing) < len(brokers):
         raise MissingRacks(
             ErrorCode.UNKNOWN_SERVER_ERROR,
-            f"not all brokers have a rack: set broker.rack on brokers {', '.join(map(str, without))}",
+            f"not all brokers have a rack: set broker.rack on brokers {', '.join(map(str, missing))}",
         )
 
 
@@ -120,7 +120,7 @@ def continue_assignment(
 
 
 def index_at_or_after(ids: Sequence[BrokerId], preferred: BrokerId) -> int:
-    """Return the index of the first id that is at least `preferred`, or 0. `ids` are sorted."""
+    """Return the index of the first of the sorted ids that is at least `preferred`, or 0 if all are smaller."""
     return next((index for index, broker in enumerate(ids) if broker >= preferred), 0)
 
 
@@ -130,7 +130,7 @@ def follower_index(first: int, distance: int, size: int) -> int:
 
 
 def alternate_racks(racks: Mapping[BrokerId, str]) -> list[BrokerId]:
-    """Return one broker of each rack in turn, sorted by rack and id: {0:a 1:a 2:b 3:b} gives 0,2,1,3."""
+    """Return all brokers, one of each rack in turn, sorted by rack and id: {0:a 1:a 2:b 3:b} gives 0,2,1,3."""
     by_rack: dict[str, list[BrokerId]] = {}
     for broker, rack in sorted(racks.items()):
         by_rack.setdefault(rack, []).append(broker)

@@ -72,9 +72,9 @@ class Sender:
                 self.connection.close("the controller stopped sending")
 
     async def send_next(self) -> None:
-        """Send the first request and pass on the response.
+        """Send the first request in the queue and pass on the response.
 
-        A function of its own, so that a request for thousands of partitions is freed with its response.
+        The caller has no reference to them, so a large request and its response are freed on return.
         """
         response = await self.deliver(self.requests[0].request)
         sent = self.requests.popleft()
@@ -85,7 +85,7 @@ class Sender:
             logger.exception("cannot handle a response broker=%d", self.broker.id)
 
     async def deliver(self, request: Request) -> Message:
-        """Send a request until there is a response."""
+        """Send a request, with retries until the broker responds."""
         while True:
             try:
                 response = await self.exchange(request)
@@ -123,7 +123,7 @@ class Sender:
 
 
 class Channels:
-    """A sender for every registered broker, this one included."""
+    """A sender for every registered broker, including the controller's own."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class Channels:
         self.on_response = on_response
         self.senders: dict[BrokerId, Sender] = {}
         self.encoded_metadata: tuple[object, asyncio.Future[bytes]] | None = None
-        """Encoded body of the last large UpdateMetadata, and the topic states it was encoded from."""
+        """Topic states of the last large UpdateMetadata, and the body that was encoded from them."""
 
     def start(self, brokers: Iterable[Broker]) -> None:
         for broker in brokers:
@@ -160,7 +160,7 @@ class Channels:
         return dropped
 
     async def reconnect(self, broker: Broker) -> None:
-        """Send the pending requests to the new endpoint of this broker."""
+        """Send the pending and all later requests to the new endpoint of this broker."""
         waiting = await self.stop((broker.id,))
         self.start((broker,))
         for sent in waiting:

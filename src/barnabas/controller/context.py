@@ -1,4 +1,4 @@
-"""The controller's view of the cluster, in memory. It changes with one event at a time and is reset on resignation.
+"""The controller's view of the cluster, in memory. Only the current event changes it. It is reset on resignation.
 
 Do not confuse two sets of brokers:
 
@@ -6,9 +6,8 @@ Do not confuse two sets of brokers:
     live_or_shutting_down_broker_ids   registered: receive requests, and are listed in the metadata of clients
 
 Lookups must not scan all partitions, of which there may be tens of thousands. So partitions are also indexed by broker,
-by leader and by state. Other modules read the dicts, but change them only through the methods of ControllerContext,
-which keep the indexes up to date. Dicts without values are used as ordered sets: the same events lead to the same
-requests in the same order.
+by leader and by state. Other modules change indexed dicts only through the methods of ControllerContext, which keep the
+indexes up to date. Dicts with the value None are ordered sets: so the order of requests is deterministic.
 """
 
 from __future__ import annotations
@@ -56,16 +55,16 @@ class ControllerContext:
         self.assignments: dict[str, dict[TopicPartition, ReplicaAssignment]] = {}
         self.leadership: dict[TopicPartition, LeaderAndIsr] = {}
         self.partitions_being_reassigned: dict[TopicPartition, None] = {}
-        """Reassignments that this controller carries out. Unfinished ones from before are not continued."""
+        """Always empty so far, because the controller does not carry out reassignments."""
         self.replicas_on_offline_dirs: dict[BrokerId, dict[TopicPartition, None]] = {}
         self.topics_to_be_deleted: dict[str, None] = {}
         self.topics_with_deletion_started: dict[str, None] = {}
         self.topics_ineligible_for_deletion: dict[str, None] = {}
 
         self.replica_states_by_broker: dict[BrokerId, dict[TopicPartition, ReplicaState]] = {}
-        """The assigned partitions of each broker, with the state of the replica."""
+        """States of the assigned replicas. Also the index of partitions by broker."""
         self.unassigned_replica_states: dict[Replica, ReplicaState] = {}
-        """States of replicas that are not assigned: not yet, or no longer."""
+        """States of replicas that are not yet or no longer assigned."""
         self.partitions_by_leader: dict[BrokerId, dict[TopicPartition, None]] = {}
         self.partitions_by_state: dict[PartitionState, dict[TopicPartition, None]] = {
             state: {} for state in EXISTING_PARTITION_STATES
@@ -79,7 +78,7 @@ class ControllerContext:
         self.broker_epochs[broker.id] = epoch
 
     def remove_brokers(self, brokers: Iterable[BrokerId]) -> None:
-        """Remove brokers that left the registry. `shutting_down_broker_ids` is left to the caller."""
+        """Remove brokers that are no longer registered. The caller updates `shutting_down_broker_ids`."""
         for broker in brokers:
             self.brokers.pop(broker, None)
             self.broker_epochs.pop(broker, None)
@@ -158,8 +157,9 @@ class ControllerContext:
                 self.set_replica_dir_offline(Replica(partition, broker), offline=False)
 
     def set_assignment(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
-        of_topic = self.assignments.setdefault(partition.topic, {})
-        before = of_topic.get(partition, NO_REPLICAS).replicas
+        """Set the replicas of a partition. A replica keeps its state if it becomes assigned or unassigned."""
+        topic_assignments = self.assignments.setdefault(partition.topic, {})
+        before = topic_assignments.get(partition, NO_REPLICAS).replicas
         for broker in before:
             if broker not in assignment.replicas:
                 state = self.replica_states_by_broker[broker].pop(partition)
@@ -172,7 +172,7 @@ class ControllerContext:
                     Replica(partition, broker), ReplicaState.NON_EXISTENT
                 )
                 self.replica_states_by_broker.setdefault(broker, {})[partition] = state
-        of_topic[partition] = assignment
+        topic_assignments[partition] = assignment
 
     def has_partition(self, partition: TopicPartition) -> bool:
         return partition in self.assignments.get(partition.topic, ())
@@ -189,7 +189,7 @@ class ControllerContext:
 
     @property
     def all_partitions(self) -> Partitions:
-        return tuple(partition for of_topic in self.assignments.values() for partition in of_topic)
+        return tuple(each for partitions in self.assignments.values() for each in partitions)
 
     def partitions_of(self, topic: str) -> Partitions:
         return tuple(self.assignments.get(topic, ()))
@@ -217,8 +217,8 @@ class ControllerContext:
     def online_and_offline_replicas(self) -> tuple[Replicas, Replicas]:
         online: list[Replica] = []
         offline: list[Replica] = []
-        for broker, held in sorted(self.replica_states_by_broker.items()):
-            for partition in held:
+        for broker, states in sorted(self.replica_states_by_broker.items()):
+            for partition in states:
                 is_online = self.is_replica_online(broker, partition)
                 (online if is_online else offline).append(Replica(partition, broker))
         return tuple(online), tuple(offline)
@@ -238,7 +238,7 @@ class ControllerContext:
             remove_from_index(self.partitions_by_leader, before.leader, partition)
 
     def leader_epoch(self, partition: TopicPartition) -> LeaderEpoch:
-        """Leader epoch for StopReplica: -2 for a topic queued for deletion, -1 before the first leader."""
+        """Leader epoch; -1 before the first leader. For a topic queued for deletion -2, as StopReplica requires."""
         if partition.topic in self.topics_to_be_deleted:
             return LeaderEpoch(EPOCH_DURING_DELETE)
         known = self.leadership.get(partition)
@@ -264,7 +264,7 @@ class ControllerContext:
         return tuple(each for each in found if each.topic not in self.topics_to_be_deleted)
 
     def partition_leaders_on_broker(self, broker: BrokerId) -> Partitions:
-        """Partitions that a broker must hand over when it shuts down: those it leads that have another replica."""
+        """Partitions that need another leader when a broker shuts down: it leads them, and they have other replicas."""
         return tuple(
             partition
             for partition in self.partitions_by_leader.get(broker, ())
@@ -292,16 +292,16 @@ class ControllerContext:
 
     def replica_state(self, replica: Replica) -> ReplicaState:
         partition, broker = replica
-        held = self.replica_states_by_broker.get(broker)
-        if held is not None and partition in held:
-            return held[partition]
+        states = self.replica_states_by_broker.get(broker)
+        if states is not None and partition in states:
+            return states[partition]
         return self.unassigned_replica_states.get(replica, ReplicaState.NON_EXISTENT)
 
     def set_replica_state(self, replica: Replica, state: ReplicaState) -> None:
         partition, broker = replica
-        held = self.replica_states_by_broker.get(broker)
-        if held is not None and partition in held:
-            held[partition] = state
+        states = self.replica_states_by_broker.get(broker)
+        if states is not None and partition in states:
+            states[partition] = state
         elif state is ReplicaState.NON_EXISTENT:
             self.unassigned_replica_states.pop(replica, None)
         else:
@@ -342,7 +342,7 @@ class ControllerContext:
         )
 
     def mark_ineligible_for_deletion(self, topics: Iterable[str]) -> None:
-        """Mark topics. Topics that are not queued for deletion are ignored."""
+        """Mark those of the topics that are queued for deletion. The others are ignored."""
         for topic in topics:
             if topic in self.topics_to_be_deleted:
                 self.topics_ineligible_for_deletion[topic] = None
@@ -359,8 +359,8 @@ def remove_from_index(
     index: dict[BrokerId, dict[TopicPartition, None]], broker: BrokerId, partition: TopicPartition
 ) -> None:
     """Remove a partition from the entry of a broker, and the entry if it becomes empty."""
-    of_broker = index.get(broker)
-    if of_broker is not None:
-        of_broker.pop(partition, None)
-        if not of_broker:
+    partitions = index.get(broker)
+    if partitions is not None:
+        partitions.pop(partition, None)
+        if not partitions:
             del index[broker]

@@ -5,7 +5,7 @@ registry watches, from responses of brokers and from requests of brokers. They a
 reads the current state, makes a plan and runs it (execution.py).
 
 A controller that has been replaced learns it from its next write, which the registry rejects (store.py). It then drops
-its state and sends nothing more. After an unexpected error during takeover it resigns, so that another broker can try.
+its state and sends nothing more. If a takeover fails, the broker resigns, so that another broker can try.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ from barnabas.world.ports import Clock, Network, SetData, WatchEvent, WatchKind
 
 logger = logging.getLogger("barnabas.controller")
 
-FIRST_BALANCE_SECONDS = 5.0
+FIRST_BALANCE_CHECK_SECONDS = 5.0
 TAKE_OVER_PAUSE_SECONDS = (0.5, 5.0)
-PARTITIONS_PER_TURN = 2000  # of the event loop
+PARTITIONS_PER_TURN = 2000  # then other tasks run
 EVENTS_BY_PATH: Mapping[str, Event] = {
     znodes.CONTROLLER: events.ControllerChanged(),
-    znodes.CONTROLLER_EPOCH: events.ControllerGone(),  # it was invalid, which prevented elections
+    znodes.CONTROLLER_EPOCH: events.ControllerGone(),  # watched only while it is invalid
     znodes.BROKER_IDS: events.BrokersChanged(),
     znodes.TOPICS: events.TopicsChanged(),
     znodes.DELETE_TOPICS: events.TopicsMarked(),
@@ -102,8 +102,8 @@ class Controller:
         self.execution: Execution | None = None
         """Set while this broker is the controller."""
         self.has_taken_over = False
-        self.unreadable_topics: set[str] = set()
-        """Topics left out because their znode is invalid. Read again when the znode changes."""
+        self.ignored_topics: set[str] = set()
+        """Topics whose znode is invalid. They are read again when the znode changes."""
         self.rebalance_timer: asyncio.TimerHandle | None = None
 
     # ---- interface
@@ -119,7 +119,7 @@ class Controller:
 
     @property
     def is_settled(self) -> bool:
-        """Whether this broker is the controller, has no event to handle and no request to itself pending."""
+        """Whether this broker has taken over as controller, with no event waiting and no request to itself pending."""
         return (
             self.has_taken_over
             and self.queue.is_idle
@@ -153,14 +153,14 @@ class Controller:
         elif event.path in EVENTS_BY_PATH:
             self.queue.put(EVENTS_BY_PATH[event.path])
         elif event.kind is not WatchKind.CHANGED:
-            return  # the watch on the parent reports deletions
+            return  # the watch on the parent reports creations and deletions
         elif parent == znodes.BROKER_IDS and name.isdecimal():
             self.queue.put(events.BrokerModified(BrokerId(int(name))))
         elif parent == znodes.TOPICS:
             self.queue.put(events.PartitionsModified(name))
 
     def on_response(self, sent: SentRequest, response: Message) -> None:
-        """Record a response of a broker, and queue it if something follows from it."""
+        """Record a response of a broker, and queue it if it needs handling."""
         execution = self.execution
         if execution is None:
             return
@@ -189,12 +189,12 @@ class Controller:
             await self.resign(cause)
             await self.read_controller_id()
         except RegistrySessionExpired:
-            preempt(event)  # SessionExpired follows
+            preempt(event)  # the event SessionExpired follows
         except UnsentRequestsError as error:
             # Some broker may have missed a request. A new controller sends the full state to all brokers.
             logger.error("requests were not sent, resigning cause=%s error=%s", cause, error)
             preempt(event)
-            await self.store.resign()
+            await self.store.delete_controller()
             await self.resign(cause)
 
     async def dispatch(self, event: Event, cause: str) -> None:
@@ -266,13 +266,13 @@ class Controller:
         self.controller_id = await self.store.controller_id(self.on_watch)
 
     async def resign_if_replaced(self, cause: str) -> None:
-        """Resign if another broker is the controller, or none."""
+        """Read /controller. Resign if this broker was the controller and the znode no longer names it."""
         await self.read_controller_id()
         if self.is_active and self.controller_id != self.broker_id:
             await self.resign(cause)
 
     async def elect(self, cause: str) -> None:
-        """Try to become the controller if there is none."""
+        """Try to become the controller if there is none. If the takeover fails, resign and wait."""
         await self.read_controller_id()
         if self.controller_id is not None:
             return
@@ -290,7 +290,7 @@ class Controller:
             raise
         except Exception:
             logger.exception("takeover failed, resigning epoch=%d", election.epoch)
-            await self.store.resign()
+            await self.store.delete_controller()
             await self.resign(cause)
             # Another broker can try now. The pause keeps a persistent error from causing a fast loop of elections.
             await self.take_over_backoff.wait()
@@ -315,22 +315,22 @@ class Controller:
             watch=self.on_watch,
             unclean_by_default=self.config.unclean_leader_election_enable,
         )
-        self.unreadable_topics.clear()
+        self.ignored_topics.clear()
         recorder.record_election(cause=cause)
-        topics = await self.registry.children(znodes.TOPICS, self.on_watch)
+        topic_names = await self.registry.children(znodes.TOPICS, self.on_watch)
         marked = await self.registry.children(znodes.DELETE_TOPICS, self.on_watch)
         for notifications in (znodes.LOG_DIR_EVENTS, znodes.ISR_CHANGES):
             names = await self.registry.children(notifications, self.on_watch)
-            await store.delete_children(notifications, names)  # all states are read below
+            await store.delete_children(notifications, names)  # the states are read below
         execution.registrations = await store.read_brokers(self.on_watch)
-        found = await store.read_topics(topics, self.on_watch)
-        self.unreadable_topics.update(name for name in topics if name not in found)
-        znode_requests.warn_of_reassignments(found)
+        topics = await store.read_topics(topic_names, self.on_watch)
+        self.ignored_topics.update(name for name in topic_names if name not in topics)
+        znode_requests.warn_of_reassignments(topics)
         written_at: dict[TopicPartition, int] = {}
         states = await store.read_states(
             [
                 TopicPartition(name, each)
-                for name, topic in found.items()
+                for name, topic in topics.items()
                 for each in topic.partitions
             ],
             written_at,
@@ -344,13 +344,13 @@ class Controller:
                 sorted(restarted),
             )
             execution.registrations = {
-                broker: found
-                for broker, found in execution.registrations.items()
+                broker: registration
+                for broker, registration in execution.registrations.items()
                 if broker not in restarted
             }
             self.queue.put(events.BrokersChanged())
         for error in plans.load_context(
-            context, brokers=execution.registrations, topics=found, states=known
+            context, brokers=execution.registrations, topics=topics, states=known
         ):
             logger.error("topic ignored error=%s", error)
         self.channels.start(each.broker for _, each in sorted(execution.registrations.items()))
@@ -364,14 +364,14 @@ class Controller:
         for broker in sorted(execution.registrations):
             await store.read_broker(broker, self.on_watch)
         self.has_taken_over = True
-        self.schedule_rebalance(FIRST_BALANCE_SECONDS)
+        self.schedule_rebalance(FIRST_BALANCE_CHECK_SECONDS)
         logger.info(
             "took over as controller broker=%d epoch=%d brokers=%d partitions=%d",
             *(self.broker_id, election.epoch, len(context.brokers), len(context.all_partitions)),
         )
 
     async def resign(self, cause: str) -> None:
-        """Drop all state and send nothing more. /controller is left to the caller."""
+        """Drop all state and send nothing more. /controller is not deleted."""
         execution, self.execution = self.execution, None
         self.has_taken_over = False
         if self.rebalance_timer is not None:
@@ -412,10 +412,10 @@ class Controller:
         existing = set(names)
         for deleted in [topic for topic in context.all_topics if topic not in existing]:
             context.remove_topic(deleted)
-        self.unreadable_topics &= existing
-        new = [n for n in names if n not in context.all_topics and n not in self.unreadable_topics]
+        self.ignored_topics &= existing
+        new = [n for n in names if n not in context.all_topics and n not in self.ignored_topics]
         found = await self.store.read_topics(new, self.on_watch)
-        self.unreadable_topics.update(name for name in new if name not in found)
+        self.ignored_topics.update(name for name in new if name not in found)
         znode_requests.warn_of_reassignments(found)
         added: list[TopicPartition] = []
         for name, topic in found.items():
@@ -423,7 +423,7 @@ class Controller:
                 context.add_topic(name, topic.topic_id)
             except RegistryError as error:
                 logger.error("topic ignored error=%s", error)
-                self.unreadable_topics.add(name)
+                self.ignored_topics.add(name)
                 continue
             added += await self.add_partitions(name, topic)
         await execution.run_plan(plans.plan_new_partitions(context, tuple(added)), cause)
@@ -434,8 +434,8 @@ class Controller:
         """Add the partitions that are not known yet and return them. Known partitions keep their assignment."""
         added = []
         known = self.context.assignments.get(name, {})
-        async for some in in_chunks(tuple(sorted(topic.partitions.items())), PARTITIONS_PER_TURN):
-            for index, replicas in some:
+        async for chunk in in_chunks(tuple(sorted(topic.partitions.items())), PARTITIONS_PER_TURN):
+            for index, replicas in chunk:
                 partition = TopicPartition(name, index)
                 if partition not in known:
                     self.context.set_assignment(partition, replicas)
@@ -449,7 +449,7 @@ class Controller:
         context = self.context
         if topic not in context.all_topics:
             # New, or ignored before because its znode was invalid.
-            self.unreadable_topics.discard(topic)
+            self.ignored_topics.discard(topic)
             await self.handle_topics_changed(execution, cause)
             return
         topic_id = context.topic_ids.get(topic)
@@ -470,7 +470,7 @@ class Controller:
             await self.store.write_fenced([SetData(path=path, data=znodes.encode_topic(before))])
 
     async def handle_topics_marked(self, execution: Execution, cause: str) -> None:
-        """Start the deletion of marked topics. Remove the markers of topics that cannot be deleted."""
+        """Start the deletion of marked topics. Remove the markers of unknown topics, or all if deletion is disabled."""
         marked = await self.registry.children(znodes.DELETE_TOPICS, self.on_watch)
         plan, rejected = deletion.plan_marked_topics(
             self.context, marked, deletion_enabled=self.config.delete_topic_enable

@@ -1,15 +1,15 @@
-"""What the controller intends to change, as a value: it is decided first, then committed, applied and announced.
+"""Decisions of the controller: planned changes as values, before they are committed, applied and announced.
 
     decide     a state machine reads the context and returns a Decision
     commit     the `writes` of the Decision go to the registry, fenced by the controller epoch
     apply      `outcome_of(results)` splits the Decision; only the committed part goes into the context
     announce   the `requests` of the committed part go into the request batch
 
-A StateTransition concerns one partition or one replica, and succeeds or fails alone. A write with a stale version means
-that the leader has changed the ISR concurrently. No later event reports that. So the item is returned in `to_retry`,
-and the caller reads its state and decides again.
+A StateTransition concerns one partition or one replica, and succeeds or fails alone. If its write fails because the
+state was changed concurrently, the item is returned in `to_retry`. The caller reads its state and decides again.
 
-There may be tens of thousands of transitions. They and their parts are NamedTuples, which are twice as fast to create.
+There may be tens of thousands of transitions. They and their parts are NamedTuples, which are faster to create than
+Structs.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ WriteResult = ZnodeVersion | WriteRejection
 
 
 class UnreadableState(Struct, frozen=True, kw_only=True):
-    """Takes the place of a state whose znode is invalid or cannot be read."""
+    """Result of reading a state znode that is invalid or cannot be read."""
 
     why: str
 
@@ -143,7 +143,7 @@ class TransitionFailure(Struct, Generic[Item, State], frozen=True):
     cause: str
 
     def __str__(self) -> str:
-        return f"{self.item}: {self.before} → {self.after} failed, {self.reason}: {self.why}"
+        return f"{self.item}: {self.before} → {self.after}, {self.reason}: {self.why}"
 
 
 class StateTransition(NamedTuple, Generic[Item, State]):
@@ -218,7 +218,7 @@ class Decision(Struct, Generic[Item, State], frozen=True, kw_only=True):
 class CommitOutcome(Struct, Generic[Item, State], frozen=True, kw_only=True):
     """Result of committing a Decision.
 
-    `committed` is applied and announced. `to_retry` is read and decided again. `failures` are final and logged.
+    `committed` is applied and announced. `to_retry` items are read and decided again. `failures` are final and logged.
     """
 
     committed: Decision[Item, State]
@@ -244,7 +244,7 @@ ReplicaOutcome = CommitOutcome[Replica, ReplicaState]
 def with_version(
     transition: StateTransition[Item, State], write: Write, version: ZnodeVersion
 ) -> StateTransition[Item, State]:
-    """Return the transition with the version that the znode got by its write."""
+    """Return the transition with the znode version that resulted from its write."""
     state = write.state
     if state.partition_epoch == version:
         return transition

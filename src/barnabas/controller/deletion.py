@@ -6,15 +6,15 @@
     responses  each replica → DeletionSuccessful, or → DeletionIneligible, which makes the whole topic wait
     complete   all replicas are DeletionSuccessful: the znodes are deleted, the marker last
 
-A topic is ineligible, and waits, in three cases: the broker of a replica is offline, its log directory has failed, or
-this controller reassigns one of its partitions. The wait ends when a broker with a replica of the topic starts, or when
-the reassignment ends. There is no timer.
+A topic is ineligible, and waits, in three cases: the broker of a replica is offline, the log directory of a replica has
+failed, or a partition is being reassigned. The wait ends when a broker with a replica of the topic starts, or when the
+reassignment ends. There is no timer.
 
 After a crash the marker is still there, and the next controller starts again. Brokers report success for replicas they
 no longer have. Znodes that are already deleted are no error.
 
-One difference from Kafka's code, but not from its documentation: a topic that is marked during a reassignment waits.
-Kafka marks the topic as ineligible before it queues it. That mark has no effect, so the deletion starts at once.
+In contrast to Kafka, a topic that is marked during a reassignment waits, as Kafka documents it. Kafka's code marks the
+topic as ineligible before it queues the topic. That mark has no effect, so the deletion starts at once.
 """
 
 from __future__ import annotations
@@ -86,29 +86,29 @@ def resume_deletions(context: ControllerContext, topics: Iterable[str] = ()) -> 
     context.mark_eligible_for_deletion(
         topic for topic in topics if not is_topic_being_reassigned(context, topic)
     )
-    done: list[str] = []
-    failed: list[Replica] = []
+    deleted: list[str] = []
+    ineligible: list[Replica] = []
     startable: list[str] = []
     for topic in context.topics_to_be_deleted:
         if context.are_all_replicas_in_state(topic, ReplicaState.DELETION_SUCCESSFUL):
-            done.append(topic)
+            deleted.append(topic)
             continue
         if context.is_any_replica_in_state(topic, ReplicaState.DELETION_STARTED):
             continue
-        failed += context.replicas_in_state(topic, ReplicaState.DELETION_INELIGIBLE)
+        ineligible += context.replicas_in_state(topic, ReplicaState.DELETION_INELIGIBLE)
         if context.is_topic_eligible_for_deletion(topic):
             startable.append(topic)
-    yield from move_replicas_to(tuple(failed), ReplicaState.OFFLINE)
+    yield from move_replicas_to(tuple(ineligible), ReplicaState.OFFLINE)
     if startable:
         yield from start_deletions(context, startable)
-    # Last, because no client waits for it: clients get their response when brokers have forgotten the topic.
-    if done:
-        yield from complete_deletions(context, done)
+    # Last, because clients do not wait for the znodes: they get their response when brokers have removed the topic.
+    if deleted:
+        yield from complete_deletions(context, deleted)
 
 
 def is_topic_being_reassigned(context: ControllerContext, topic: str) -> bool:
-    moving = context.partitions_being_reassigned
-    return bool(moving) and any(each in moving for each in context.partitions_of(topic))
+    reassigned = context.partitions_being_reassigned
+    return bool(reassigned) and any(each in reassigned for each in context.partitions_of(topic))
 
 
 # ---- phases -----------------------------------------------------------------------------------------------
@@ -155,9 +155,9 @@ def complete_deletions(context: ControllerContext, topics: list[str]) -> Plan:
 def move_replicas_if_allowed(
     context: ControllerContext, replicas: Iterable[Replica], target: ReplicaState
 ) -> Plan:
-    """Move those replicas to `target` whose state permits it.
+    """Move the replicas whose state permits it to `target`.
 
-    Brokers fail and responses arrive while a replica is in any state, so the others are no error.
+    The others are skipped without an error: a broker may fail, and a response may arrive, in any state of a replica.
     """
     valid = VALID_PREVIOUS_REPLICA_STATES[target]
     allowed = tuple(each for each in replicas if context.replica_state(each) in valid)

@@ -1,8 +1,8 @@
 """Leader election strategies: pure functions of the assignment, the ISR and the online brokers.
 
 All strategies try the replicas in assignment order, not in ISR order. So the first assigned replica is the preferred
-leader. An Election holds the leader, its initial ISR, the brokers that get LeaderAndIsr, and whether it is unclean. The
-caller raises the leader epoch by one when it writes the result.
+leader. The elect functions return None if no replica is eligible. The caller writes the result with the next leader
+epoch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Strategy(StrEnum):
     OFFLINE = "Offline"
     """The leader is offline. A replica outside the ISR is elected only if the topic allows unclean elections."""
     OFFLINE_UNCLEAN = "OfflineUnclean"
-    """The same, but unclean elections are always allowed: an administrator requested it."""
+    """Like OFFLINE, but unclean elections are always allowed: an administrator requested the election."""
     REASSIGN = "Reassign"
     """The partition is reassigned and its leader is not among the target replicas."""
     PREFERRED = "Preferred"
@@ -32,7 +32,7 @@ class Strategy(StrEnum):
 
 
 class Election(Struct, frozen=True, kw_only=True):
-    """Result of an election. `recipients` are the brokers that get LeaderAndIsr."""
+    """Result of an election: the leader, its initial ISR, and the brokers that get LeaderAndIsr."""
 
     leader: BrokerId
     isr: tuple[BrokerId, ...]
@@ -62,7 +62,7 @@ def elect_offline(
 def elect_for_reassignment(
     target: Sequence[BrokerId], isr: Sequence[BrokerId], online: Collection[BrokerId]
 ) -> Election | None:
-    """Elect a target replica. The ISR stays: the removed replicas leave it later, one by one."""
+    """Elect a target replica. The ISR does not change: replicas to be removed leave it later, one by one."""
     for broker in target:
         if broker in online and broker in isr:
             return Election(leader=broker, isr=tuple(isr), recipients=tuple(target))
@@ -86,7 +86,7 @@ def elect_for_controlled_shutdown(
 ) -> Election | None:
     """Elect a replica that is not shutting down.
 
-    `registered` includes brokers that are shutting down. They still serve and get LeaderAndIsr, but cannot be elected.
+    `registered` includes brokers that are shutting down. They get LeaderAndIsr too, but cannot be elected.
     """
     recipients = tuple(broker for broker in assigned if broker in registered)
     for broker in recipients:

@@ -1,8 +1,8 @@
 """Events of the controller, handled one at a time (queue.py).
 
-Most events report only that something changed, and their handlers read the current state. So one event may stand for
-many changes, and a duplicate does no harm. An event with an `answer` callback has a client that waits: `answer` is
-always called, even if the event is dropped. Class names appear in the history as causes and must not change.
+Most events report only that something changed, and their handlers read the current state. So one event may report
+many changes, and a duplicate does no harm. Events with an `answer` callback are requests whose sender waits: `answer`
+is always called, even if the event is dropped. Class names appear in the history as causes and must not change.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class ControllerChanged(Struct, frozen=True):
 
 
 class ControllerGone(Struct, frozen=True):
-    """/controller was deleted: all brokers try to become the controller."""
+    """/controller was deleted, or an invalid /controller_epoch changed: all brokers try to become the controller."""
 
 
 class SessionOpened(Struct, frozen=True):
-    """A new registry session after an expired one: register again, then read /controller."""
+    """A new registry session replaces an expired one: register again and take part in the controller election."""
 
 
 class SessionExpired(Struct, frozen=True):
@@ -71,7 +71,7 @@ class LogDirFailed(Struct, frozen=True):
 
 
 class IsrsChanged(Struct, frozen=True):
-    """A broker wrote ISRs to the registry and left a notification."""
+    """A broker wrote ISRs to the registry itself and created a notification znode."""
 
 
 class PreferredElectionRequested(Struct, frozen=True):
@@ -91,7 +91,7 @@ class RequestAnswered(Struct, frozen=True):
 
 
 class AlterPartitionReceived(Struct, frozen=True):
-    """A leader requests changes of ISRs."""
+    """A broker requests changes of ISRs of partitions that it leads."""
 
     request: AlterPartitionRequest
     version: int
@@ -114,7 +114,7 @@ class ElectLeadersReceived(Struct, frozen=True):
 
 
 class LeadersUnbalanced(Struct, frozen=True):
-    """Timer: check whether leaderships should return to preferred leaders."""
+    """The timer for the check of the leader balance fired. The leaders may still be balanced."""
 
 
 ZnodeRequest = LogDirFailed | IsrsChanged | PreferredElectionRequested | ReassignmentRequested

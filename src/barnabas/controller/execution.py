@@ -35,13 +35,13 @@ from barnabas.controller.plans import Registration
 from barnabas.controller.request_batch import RequestBatch
 from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.controller.steps import (
+    DelayRequests,
     DeleteTopicZnodes,
-    HoldBack,
     MovePartitions,
     MoveReplicas,
     Plan,
-    ReleaseHeldBack,
     ResumeReassignments,
+    SendDelayedRequests,
     StartSenders,
     Step,
     StopSenders,
@@ -88,7 +88,7 @@ class Execution:
         self.watch = watch
         self.unclean_by_default = unclean_by_default
         self.registrations: Mapping[BrokerId, Registration] = {}
-        """Registered brokers, as last read. A sender is started before its broker is in the context."""
+        """Registered brokers, as last read. A sender starts with these, before its broker is in the context."""
         self.reported_reassignment: int | None = None
         """mzxid of the last reassignment request that was logged."""
 
@@ -99,7 +99,7 @@ class Execution:
             elected = await self.run_step(step, cause)
 
     async def run_step(self, step: Step, cause: str) -> int:
-        """Run one step. Returns the number of elections it held."""
+        """Run one step. Returns the number of successful elections."""
         match step:
             case MovePartitions():
                 return await self.move_partitions(
@@ -111,10 +111,10 @@ class Execution:
                 self.batch.new_batch()
                 self.batch.add([step])
                 await self.send_batch(cause)
-            case HoldBack():
-                self.batch.hold_back(step.partitions)
-            case ReleaseHeldBack():
-                self.batch.release()
+            case DelayRequests():
+                self.batch.delay(step.partitions)
+            case SendDelayedRequests():
+                self.batch.release_delayed()
                 await self.send_batch(cause)
             case StartSenders():
                 self.channels.start(self.registrations[each].broker for each in step.brokers)
@@ -143,17 +143,17 @@ class Execution:
         cause: str,
         strategy: Strategy | None = None,
     ) -> int:
-        """Move partitions to a state, in chunks. Returns the number of successful elections."""
+        """Move partitions to a state, in chunks. Returns the number of elections that replaced or restored a leader."""
         self.batch.new_batch()
         elected = await run_overlapping(
             partitions,
             TRANSITIONS_PER_CHUNK,
-            lambda some: self.move_some_partitions(some, target, cause, strategy),
+            lambda chunk: self.move_partition_chunk(chunk, target, cause, strategy),
         )
         await self.send_batch(cause)
         return sum(elected)
 
-    async def move_some_partitions(
+    async def move_partition_chunk(
         self,
         partitions: tuple[TopicPartition, ...],
         target: PartitionState,
@@ -165,7 +165,7 @@ class Execution:
         is_stale = False
         while partitions:
             states = await self.read_leadership(
-                partition_machine.states_for_elections(context, partitions, target),
+                partition_machine.partitions_for_elections(context, partitions, target),
                 is_stale=is_stale,
             )
             decision = partition_machine.decide_partition_transitions(
@@ -195,24 +195,25 @@ class Execution:
         self, replicas: tuple[Replica, ...], target: ReplicaState, cause: str
     ) -> None:
         self.batch.new_batch()
-        # Replicas of one partition must leave its ISR one after the other, so chunks hold replicas of one broker only.
-        parts = group_by_broker(replicas) if target is ReplicaState.OFFLINE else (replicas,)
-        for part in parts:
+        # Replicas of one partition must leave its ISR one after the other, so a chunk has replicas of one broker only.
+        groups = group_by_broker(replicas) if target is ReplicaState.OFFLINE else (replicas,)
+        for group in groups:
             await run_overlapping(
-                part,
+                group,
                 TRANSITIONS_PER_CHUNK,
-                lambda some: self.move_some_replicas(some, target, cause),
+                lambda chunk: self.move_replica_chunk(chunk, target, cause),
             )
         await self.send_batch(cause)
 
-    async def move_some_replicas(
+    async def move_replica_chunk(
         self, replicas: tuple[Replica, ...], target: ReplicaState, cause: str
     ) -> None:
         context = self.context
         is_stale = False
         while replicas:
             states = await self.read_leadership(
-                replica_machine.states_for_isr_removal(context, replicas, target), is_stale=is_stale
+                replica_machine.partitions_for_isr_removal(context, replicas, target),
+                is_stale=is_stale,
             )
             decision = replica_machine.decide_replica_transitions(
                 context, replicas, target, cause=cause, states=states
@@ -227,7 +228,7 @@ class Execution:
     async def read_leadership(
         self, partitions: tuple[TopicPartition, ...], *, is_stale: bool
     ) -> dict[TopicPartition, StateReadResult]:
-        """Return the leadership of partitions: from the context, or from the registry if the context has none.
+        """Return the leadership of partitions, from the context or, if it has none, from the registry.
 
         The context is normally up to date, because all changes go through this controller. If it is not, the write
         fails with a version conflict. The retry passes `is_stale` and reads the registry.
@@ -242,7 +243,7 @@ class Execution:
         return found
 
     def record_outcome(self, outcome: PartitionOutcome | ReplicaOutcome) -> None:
-        """Write the outcome to the history and log its failures. Raises ControllerMoved."""
+        """Write the outcome to the history and log its failures. Raises ControllerMoved for a newer controller."""
         self.recorder.record_transitions(
             outcome.committed.transitions, outcome.failures, replicas_of=self.context.replicas
         )
@@ -262,7 +263,7 @@ class Execution:
             raise ControllerMoved(znodes.TOPICS, "a newer controller wrote a partition state")
 
     async def send_batch(self, cause: str) -> None:
-        """Send everything in the batch, in its order."""
+        """Send all requests of the batch, except the delayed ones."""
         self.send_requests(await in_thread_if_large(self.batch.size, self.batch.flush), cause)
 
     def send_requests(self, requests: Iterable[tuple[BrokerId, Request]], cause: str) -> None:
@@ -289,7 +290,7 @@ class Execution:
 
 
 def group_by_broker(replicas: tuple[Replica, ...]) -> list[tuple[Replica, ...]]:
-    held: dict[BrokerId, list[Replica]] = {}
+    by_broker: dict[BrokerId, list[Replica]] = {}
     for replica in replicas:
-        held.setdefault(replica.broker, []).append(replica)
-    return [tuple(of_broker) for _, of_broker in sorted(held.items())]
+        by_broker.setdefault(replica.broker, []).append(replica)
+    return [tuple(group) for _, group in sorted(by_broker.items())]

@@ -1,7 +1,7 @@
 """Validation of AlterPartition requests, per partition. Error codes and their precedence are Kafka's.
 
-A leader proposes an ISR for a leader epoch and a partition epoch. If they differ from what the controller knows, either
-the proposal or the controller is stale. An accepted proposal does not change the leader epoch.
+A leader proposes an ISR, with the leader epoch and partition epoch that it knows. If the controller knows others, the
+proposal or the controller is stale. An accepted proposal does not change the leader epoch.
 """
 
 from __future__ import annotations
@@ -12,13 +12,7 @@ from msgspec.structs import replace
 
 from barnabas.controller.context import ControllerContext
 from barnabas.errors import ErrorCode
-from barnabas.model import (
-    ZERO_ID,
-    BrokerEpoch,
-    BrokerId,
-    LeaderAndIsr,
-    TopicPartition,
-)
+from barnabas.model import ZERO_ID, BrokerEpoch, BrokerId, LeaderAndIsr, TopicPartition
 from barnabas.wire.messages.alter_partition import (
     AlterPartitionPartition,
     AlterPartitionPartitionResponse,
@@ -48,7 +42,7 @@ def evaluate_proposal(
     proposal: AlterPartitionPartition,
     version: int,
 ) -> LeaderAndIsr | ErrorCode:
-    """Return the state to write, the known state object if nothing changes, or an error code."""
+    """Return the state to write, the known state object itself if nothing changes, or an error code."""
     known = context.leadership.get(partition)
     if known is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -82,7 +76,7 @@ def evaluate_proposal(
 def proposed_isr(
     proposal: AlterPartitionPartition, version: int
 ) -> tuple[tuple[BrokerId, ...], tuple[int, ...]]:
-    """Return the proposed brokers and the broker epoch with which each caught up."""
+    """Return the proposed ISR, and the broker epoch of each member when it caught up; ANY_EPOCH if not sent."""
     if version >= BROKER_EPOCHS_SINCE:
         states = proposal.new_isr_with_epochs
         return tuple(BrokerId(s.broker_id) for s in states), tuple(s.broker_epoch for s in states)
@@ -99,7 +93,7 @@ def is_eligible(context: ControllerContext, broker: BrokerId, epoch: int) -> boo
 def topic_name_of(
     context: ControllerContext, name: str, topic_id: UUID, version: int
 ) -> str | None:
-    """Return the name of a topic, or None for an unknown topic id."""
+    """Return the name of a requested topic, or None for an unknown topic id. Old versions send the name."""
     if version < TOPIC_IDS_SINCE:
         return name
     return context.topic_names.get(topic_id)

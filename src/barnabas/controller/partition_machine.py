@@ -1,6 +1,6 @@
 """State machine of partitions: decides leaders, and which brokers get LeaderAndIsr.
 
-    NonExistent → New                the partition is known
+    NonExistent → New                the partition becomes known
     New → Online                     create the first state: leader = first online replica, ISR = all online replicas
     Online, Offline → Online         an election (elections.py): write the state with the next leader epoch
     New, Online, Offline → Offline   the leader is gone
@@ -47,10 +47,10 @@ INITIAL_LEADER_EPOCH = LeaderEpoch(0)
 INITIAL_PARTITION_EPOCH = ZnodeVersion(0)
 
 
-def states_for_elections(
+def partitions_for_elections(
     context: ControllerContext, partitions: Iterable[TopicPartition], target: PartitionState
 ) -> tuple[TopicPartition, ...]:
-    """Return the partitions that will hold an election. The caller passes their states to the decision."""
+    """Return the partitions that need an election. The caller passes their states to the decision."""
     if target is not PartitionState.ONLINE:
         return ()
     electing = (PartitionState.ONLINE, PartitionState.OFFLINE)
@@ -60,7 +60,7 @@ def states_for_elections(
 def topics_for_unclean_check(
     context: ControllerContext, states: Mapping[TopicPartition, StateReadResult]
 ) -> tuple[str, ...]:
-    """Return the topics with a partition whose ISR is offline. Their configs decide about unclean elections."""
+    """Return the topics with a partition whose whole ISR is offline. Their configs may allow unclean elections."""
     return tuple(
         dict.fromkeys(
             partition.topic
@@ -83,8 +83,8 @@ def decide_partition_transitions(
 ) -> PartitionDecision:
     """Decide how to move the partitions to `target`.
 
-    `states` holds the states of the partitions of `states_for_elections`. A missing one has no state in the registry.
-    `unclean` says for each topic of `topics_for_unclean_check` whether it allows unclean elections. If a topic is
+    `states` are those of the partitions from `partitions_for_elections`. A missing one has no state in the registry.
+    `unclean` maps the topics from `topics_for_unclean_check` to whether they allow unclean elections. If a topic is
     missing, its config could not be read, and the election fails.
     """
     transitions: list[PartitionTransition] = []
@@ -113,7 +113,7 @@ def decide_partition_transitions(
 def decide_first_leader(
     context: ControllerContext, partition: TopicPartition, cause: str
 ) -> PartitionTransition | tuple[FailureReason, str]:
-    """Create the first state of a partition, or fail if no replica is online."""
+    """Decide the first leader and ISR of a partition, or fail if no replica is online."""
     online = context.online_replicas(partition)
     if not online:
         return FailureReason.NO_LIVE_REPLICA, f"assigned to {join_ids(context.replicas(partition))}"
@@ -183,7 +183,7 @@ def elect_by_strategy(
     unclean: Mapping[str, bool],
 ) -> Election | tuple[FailureReason, str]:
     assignment = context.assignment(partition)
-    # After a cancelled reassignment, the ISR can hold an unassigned replica. It stays in the ISR, but cannot lead.
+    # After a cancelled reassignment, the ISR may contain an unassigned replica. It stays there, but cannot lead.
     online = tuple(
         broker
         for broker in dict.fromkeys((*assignment.replicas, *state.isr))

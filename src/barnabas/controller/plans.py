@@ -1,4 +1,4 @@
-"""Plans of the controller: the steps, in order, after a takeover and after changes of brokers or partitions.
+"""Plans of the controller: the steps after a takeover, and after changes of brokers or partitions.
 
 The order matters:
 
@@ -20,11 +20,11 @@ from barnabas.controller.deletion import fail_replica_deletion, resume_deletions
 from barnabas.controller.elections import Strategy
 from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.controller.steps import (
-    HoldBack,
+    DelayRequests,
     MovePartitions,
     Plan,
-    ReleaseHeldBack,
     ResumeReassignments,
+    SendDelayedRequests,
     StartSenders,
     Step,
     StopSenders,
@@ -90,19 +90,19 @@ def find_unnoticed_restarts(
     Example: broker 2 leads with ISR 2,3. The state was written by transaction 70. Broker 3 registered with transaction
     40, broker 2 with 90: broker 2 has restarted since.
 
-    A broker counts only if another broker of the ISR did not restart. If all restarted, as when a cluster starts, no
-    replica is known to have more records than the others.
+    A broker is returned only if another registered broker of the ISR did not restart. If all restarted, as when a
+    cluster starts, no replica is known to have more records than the others.
     """
-    newest = max((each.epoch for each in brokers.values()), default=0)
+    newest_epoch = max((each.epoch for each in brokers.values()), default=0)
     restarted: set[BrokerId] = set()
     for partition, state in states.items():
         written = written_at[partition]
-        if written > newest or len(state.isr) < 2:
+        if written > newest_epoch or len(state.isr) < 2:
             continue
         online = [broker for broker in state.isr if broker in brokers]
-        newer = [broker for broker in online if brokers[broker].epoch > written]
-        if len(newer) < len(online):
-            restarted.update(newer)
+        restarted_since = [broker for broker in online if brokers[broker].epoch > written]
+        if len(restarted_since) < len(online):
+            restarted.update(restarted_since)
     return frozenset(restarted)
 
 
@@ -133,15 +133,15 @@ def plan_failover(context: ControllerContext) -> Plan:
         context.set_replica_state(replica, ReplicaState.ONLINE)
     for replica in offline:
         context.set_replica_state(replica, ReplicaState.DELETION_INELIGIBLE)
-    # A partition may change in up to three of the next steps. Brokers get only the last state.
+    # The state of a partition may change several times in the next steps. Brokers get only the last one.
     changing = tuple(dict.fromkeys(replica.partition for replica in offline))
-    yield HoldBack(partitions=changing)
+    yield DelayRequests(partitions=changing)
     yield from move_replicas_to(online, ReplicaState.ONLINE)
     yield from move_replicas_to(offline, ReplicaState.OFFLINE)
     for partition in context.all_partitions:
         context.set_partition_state(partition, first_partition_state(context, partition))
     yield from plan_elections(context)
-    yield ReleaseHeldBack()
+    yield SendDelayedRequests()
     reassigned = tuple(context.partitions_being_reassigned)
     if reassigned:
         yield ResumeReassignments(partitions=reassigned)
@@ -201,24 +201,24 @@ def plan_broker_startup(
     if others:
         yield SendUpdateMetadata(brokers=others)
     yield SendUpdateMetadata(brokers=brokers, partitions=context.partitions_with_leaders)
-    held = context.replicas_on_brokers(brokers)
-    yield from move_replicas_to(held, ReplicaState.ONLINE)
+    replicas = context.replicas_on_brokers(brokers)
+    yield from move_replicas_to(replicas, ReplicaState.ONLINE)
     yield from plan_elections(context)
-    arriving = tuple(
+    reassigned = tuple(
         partition
         for partition in context.partitions_being_reassigned
         if any(b in brokers for b in target_replicas(context.assignment(partition)))
     )
-    if arriving:
-        yield ResumeReassignments(partitions=arriving)
-    deleting = {replica.partition.topic for replica in held} & context.topics_to_be_deleted.keys()
+    if reassigned:
+        yield ResumeReassignments(partitions=reassigned)
+    deleting = {each.partition.topic for each in replicas} & context.topics_to_be_deleted.keys()
     if deleting:
         yield from resume_deletions(context, sorted(deleting))
     yield WatchBrokers(brokers=brokers)
 
 
 def plan_broker_failure(context: ControllerContext, brokers: tuple[BrokerId, ...]) -> Plan:
-    """Handle brokers that left the registry."""
+    """Handle brokers that are no longer registered."""
     context.remove_brokers(brokers)
     for broker in brokers:
         context.replicas_on_offline_dirs.pop(broker, None)

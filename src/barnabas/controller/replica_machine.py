@@ -9,11 +9,11 @@
     → DeletionSuccessful, DeletionIneligible, NonExistent      in memory only
 
 Removal from the ISR raises the leader epoch by one. The leader becomes -1 if it was this replica. The last replica
-stays in the ISR, because no other has the data. For a replica outside the ISR nothing is written and the epoch stays,
-so the other brokers ignore the LeaderAndIsr.
+stays in the ISR, because no other has the data. For a replica outside the ISR, nothing is written and the epoch does
+not change, so the other brokers ignore the LeaderAndIsr.
 
-If several replicas of a partition go offline, each is removed from the ISR with a write and an epoch of its own. All
-but the first are `deferred` until the first is committed.
+If several replicas of a partition go offline, each is removed from the ISR with its own write and leader epoch. All but
+the first are `deferred` until the first is committed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from barnabas.controller.states import VALID_PREVIOUS_REPLICA_STATES, ReplicaSta
 from barnabas.model import NO_LEADER, BrokerId, LeaderAndIsr, LeaderEpoch, Replica, TopicPartition
 
 
-def states_for_isr_removal(
+def partitions_for_isr_removal(
     context: ControllerContext, replicas: Iterable[Replica], target: ReplicaState
 ) -> tuple[TopicPartition, ...]:
     """Return the partitions with a replica to remove from the ISR. The caller passes their states to the decision."""
@@ -66,13 +66,13 @@ def decide_replica_transitions(
 ) -> ReplicaDecision:
     """Decide how to move the replicas to `target`.
 
-    `states` holds the states of the partitions of `states_for_isr_removal`. A missing one has no state in the registry.
+    `states` are those of the partitions from `partitions_for_isr_removal`. A missing one has no state in the registry.
     """
     transitions: list[ReplicaTransition] = []
     failures: list[ReplicaFailure] = []
     deferred: list[Replica] = []
     stops: list[SendStopReplica] = []
-    writing: set[TopicPartition] = set()
+    in_transition: set[TopicPartition] = set()
     valid = VALID_PREVIOUS_REPLICA_STATES[target]
     for replica in sorted(set(replicas), key=lambda each: (each.broker, each.partition)):
         before = context.replica_state(replica)
@@ -84,13 +84,13 @@ def decide_replica_transitions(
         elif target is ReplicaState.ONLINE:
             decided = decide_online(context, replica, before, cause)
         elif target is ReplicaState.OFFLINE:
-            if replica.partition in writing:
+            if replica.partition in in_transition:
                 deferred.append(replica)
                 continue
             state = (states or {}).get(replica.partition)
             decided = decide_offline(context, replica, before, state, cause)
             if isinstance(decided, StateTransition):
-                writing.add(replica.partition)
+                in_transition.add(replica.partition)
             else:
                 stops.append(stop_replica(context, replica, delete=False))
         else:
@@ -143,8 +143,8 @@ def decide_offline(
     deleting = context.is_topic_queued_for_deletion(partition.topic)
     stops = (stop_replica(context, replica, delete=False),)
     if partition not in context.leadership:
-        unknown = (SendUpdateMetadata(partitions=(partition,)),)
-        return StateTransition(replica, before, after, cause, requests=unknown, stops=stops)
+        updates = (SendUpdateMetadata(partitions=(partition,)),)
+        return StateTransition(replica, before, after, cause, requests=updates, stops=stops)
     if state is None and deleting:
         return None
     if state is None:

@@ -7,11 +7,11 @@
 `flush` returns the requests in this order. `flush_leaders` returns only LeaderAndIsr, for the chunks of a long step.
 The content of LeaderAndIsr is read from the context when it is added, that of UpdateMetadata at the flush.
 
-A later addition for the same broker and partition replaces the earlier one, with two exceptions. `is_new` stays set:
-without it, a broker with a failed log directory would not create the replica. `delete_partition` stays set.
+A later addition for the same broker and partition replaces the earlier one, but `delete_partition` and `is_new` stay
+set. Without `is_new`, a broker with a failed log directory would not create the replica.
 
-A partition that is held back appears in no LeaderAndIsr until it has a leader with a new leader epoch, or until all are
-released. So brokers do not get intermediate states of a partition that is about to change.
+A delayed partition appears in no LeaderAndIsr until it has a leader with a new leader epoch, or until all are released.
+So brokers do not get intermediate states of a partition that is about to change.
 
 The UpdateMetadata requests of one flush share their topic and broker tuples.
 """
@@ -87,10 +87,10 @@ class RequestBatch:
         self.stop_replica: dict[BrokerId, dict[TopicPartition, StopReplicaPartitionState]] = {}
         self.metadata_recipients: dict[BrokerId, None] = {}
         self.metadata_partitions: dict[TopicPartition, None] = {}
-        self.held_back: dict[TopicPartition, LeaderEpoch] = {}
-        """Partitions held back, with their leader epoch at that time. It is not sent."""
-        self.held_back_recipients: dict[TopicPartition, dict[BrokerId, bool]] = {}
-        """For partitions held back: the brokers to send LeaderAndIsr to later, with `is_new`."""
+        self.delayed_epochs: dict[TopicPartition, LeaderEpoch] = {}
+        """Delayed partitions, with their leader epochs when the delay began."""
+        self.delayed_recipients: dict[TopicPartition, dict[BrokerId, bool]] = {}
+        """For delayed partitions: the brokers that get LeaderAndIsr later, with `is_new`."""
 
     def new_batch(self) -> None:
         """Start a batch. Raises UnsentRequestsError if the previous one was not flushed."""
@@ -104,19 +104,19 @@ class RequestBatch:
                 brokers = ", ".join(map(str, sorted(recipients)))
                 raise UnsentRequestsError(f"{kind} to {brokers} was not sent")
 
-    def hold_back(self, partitions: Iterable[TopicPartition]) -> None:
-        """Delay LeaderAndIsr for these partitions until their leader epoch changes."""
-        self.held_back = {each: self.context.leader_epoch(each) for each in partitions}
+    def delay(self, partitions: Iterable[TopicPartition]) -> None:
+        """Delay LeaderAndIsr for each of these partitions until it has a leader with a new leader epoch."""
+        self.delayed_epochs = {each: self.context.leader_epoch(each) for each in partitions}
 
-    def release(self) -> None:
-        """Add what is still held back to the next flush."""
-        for partition in tuple(self.held_back):
+    def release_delayed(self) -> None:
+        """Add the requests of all partitions that are still delayed to the next flush."""
+        for partition in tuple(self.delayed_epochs):
             self.release_partition(partition)
 
     def release_partition(self, partition: TopicPartition) -> None:
         """Add the delayed LeaderAndIsr of one partition, with its current state."""
-        del self.held_back[partition]
-        recipients = self.held_back_recipients.pop(partition, None)
+        del self.delayed_epochs[partition]
+        recipients = self.delayed_recipients.pop(partition, None)
         if recipients is None:
             return
         # Even if no replica is online to get LeaderAndIsr, all brokers must learn that there is no leader.
@@ -146,12 +146,12 @@ class RequestBatch:
     ) -> None:
         """Add LeaderAndIsr to these brokers. The context must have the leadership of the partition."""
         known = self.context.leadership[partition]
-        if partition in self.held_back:
-            recipients = self.held_back_recipients.setdefault(partition, {})
+        if partition in self.delayed_epochs:
+            recipients = self.delayed_recipients.setdefault(partition, {})
             recipients.update(
                 (broker, is_new or recipients.get(broker, False)) for broker in brokers
             )
-            if known.leader != NO_LEADER and known.leader_epoch != self.held_back[partition]:
+            if known.leader != NO_LEADER and known.leader_epoch != self.delayed_epochs[partition]:
                 self.release_partition(partition)
             return
         assignment = self.context.assignment(partition)
@@ -171,10 +171,10 @@ class RequestBatch:
         for broker in brokers:
             if broker < 0:
                 continue
-            to = self.leader_and_isr.setdefault(broker, {})
-            before = to.get(partition)
+            states = self.leader_and_isr.setdefault(broker, {})
+            before = states.get(partition)
             stays_new = before is not None and before.is_new and not is_new
-            to[partition] = state._replace(is_new=True) if stays_new else state
+            states[partition] = state._replace(is_new=True) if stays_new else state
         self.add_update_metadata(None, (partition,))
 
     def add_update_metadata(
@@ -184,8 +184,8 @@ class RequestBatch:
 
         Partitions without a leadership at the flush are left out.
         """
-        to = self.context.brokers if brokers is None else brokers
-        self.metadata_recipients.update((broker, None) for broker in to if broker >= 0)
+        recipients = self.context.brokers if brokers is None else brokers
+        self.metadata_recipients.update((broker, None) for broker in recipients if broker >= 0)
         self.metadata_partitions.update((partition, None) for partition in partitions)
 
     def add_stop_replica(
@@ -198,9 +198,9 @@ class RequestBatch:
     ) -> None:
         if broker < 0:
             return
-        to = self.stop_replica.setdefault(broker, {})
-        before = to.get(partition)
-        to[partition] = StopReplicaPartitionState(
+        states = self.stop_replica.setdefault(broker, {})
+        before = states.get(partition)
+        states[partition] = StopReplicaPartitionState(
             partition_index=partition.partition,
             leader_epoch=leader_epoch,
             delete_partition=delete_partition or (before is not None and before.delete_partition),
@@ -213,18 +213,18 @@ class RequestBatch:
 
     def flush_leaders(self) -> tuple[tuple[BrokerId, Request], ...]:
         """Return the LeaderAndIsr requests added so far. The other requests stay."""
-        sent = tuple(
+        requests = tuple(
             (broker, self.build_leader_and_isr(broker))
             for broker in self.context.live_or_shutting_down_broker_ids
             if broker in self.leader_and_isr
         )
         self.leader_and_isr = {}
-        return sent
+        return requests
 
     def flush(self) -> tuple[tuple[BrokerId, Request], ...]:
-        """Return all requests that are not held back, in sending order. Unregistered brokers are left out."""
+        """Return all requests that are not delayed, in sending order. Unregistered brokers are left out."""
         registered = self.context.live_or_shutting_down_broker_ids
-        sent = list(self.flush_leaders())
+        requests = list(self.flush_leaders())
         if self.metadata_recipients:
             topics = self.build_topic_states()
             brokers = tuple(
@@ -239,8 +239,8 @@ class RequestBatch:
                         topic_states=topics,
                         live_brokers=brokers,
                     )
-                    sent.append((broker, request))
-        sent += (
+                    requests.append((broker, request))
+        requests += (
             (broker, request)
             for broker in registered
             if broker in self.stop_replica
@@ -249,7 +249,7 @@ class RequestBatch:
         self.stop_replica = {}
         self.metadata_recipients = {}
         self.metadata_partitions = {}
-        return tuple(sent)
+        return tuple(requests)
 
     def build_leader_and_isr(self, broker: BrokerId) -> LeaderAndIsrRequest:
         by_topic: dict[str, list[LeaderAndIsrPartitionState]] = {}
@@ -271,11 +271,11 @@ class RequestBatch:
                 for topic, states in by_topic.items()
             ),
             live_leaders=tuple(
-                self.live_leader(known[leader]) for leader in sorted(leaders) if leader in known
+                self.to_live_leader(known[leader]) for leader in sorted(leaders) if leader in known
             ),
         )
 
-    def live_leader(self, broker: Broker) -> LeaderAndIsrLiveLeader:
+    def to_live_leader(self, broker: Broker) -> LeaderAndIsrLiveLeader:
         endpoint = endpoint_of(broker, self.listener)
         return LeaderAndIsrLiveLeader(broker.id, endpoint.host, endpoint.port)
 
@@ -295,7 +295,7 @@ class RequestBatch:
         )
 
     def build_stop_replicas(self, broker: BrokerId) -> Iterator[StopReplicaRequest]:
-        """Split the partitions, so that neither a request nor its response takes long to decode."""
+        """Yield the requests to a broker, split so that neither a request nor its response takes long to decode."""
         stops = list(self.stop_replica[broker].items())
         for start in range(0, len(stops), STOP_REPLICA_PARTITIONS_MAX):
             by_topic: dict[str, list[StopReplicaPartitionState]] = {}
@@ -336,7 +336,7 @@ def to_update_metadata_broker(broker: Broker) -> UpdateMetadataBroker:
 def to_update_metadata_partition(
     context: ControllerContext, partition: TopicPartition
 ) -> UpdateMetadataPartitionState | None:
-    """Return the state to send, or None without a leadership. Topics queued for deletion have leader -2."""
+    """Return the state to send, or None without a leadership. Leader -2 means that the topic is being deleted."""
     known = context.leadership.get(partition)
     if known is None:
         return None

@@ -47,24 +47,25 @@ async def handle_alter_partition(
                 continue
             result = isr_changes.evaluate_proposal(context, partition, each, version)
             results[partition] = result
+            # For a retry of an applied proposal, the result is the known state itself: nothing to write.
             if isinstance(result, LeaderAndIsr) and result is not context.leadership[partition]:
                 writes[partition] = UpdateState(
                     partition=partition, state=result, expected_version=result.partition_epoch
                 )
-    committed = await execution.store.commit(tuple(writes.values()))
+    write_results = await execution.store.commit(tuple(writes.values()))
     await refresh_leadership(
         execution,
-        [each for each, outcome in committed.items() if isinstance(outcome, WriteRejection)],
+        [each for each, written in write_results.items() if isinstance(written, WriteRejection)],
     )
     changed: list[tuple[TopicPartition, LeaderAndIsr]] = []
-    for partition, outcome in committed.items():
-        if isinstance(outcome, WriteRejection):
-            is_conflict = outcome is WriteRejection.BAD_VERSION
+    for partition, written in write_results.items():
+        if isinstance(written, WriteRejection):
+            is_conflict = written is WriteRejection.BAD_VERSION
             results[partition] = (
                 ErrorCode.INVALID_UPDATE_VERSION if is_conflict else ErrorCode.UNKNOWN_SERVER_ERROR
             )
             continue
-        state = replace(writes[partition].state, partition_epoch=outcome)
+        state = replace(writes[partition].state, partition_epoch=written)
         results[partition] = state
         context.set_leadership(partition, state)
         changed.append((partition, state))
@@ -98,7 +99,7 @@ async def refresh_leadership(
 async def handle_controlled_shutdown(
     execution: Execution, event: ControlledShutdownReceived, cause: str
 ) -> None:
-    """Move the leaderships of a broker to other replicas, and remove it from all ISRs. The broker still serves."""
+    """Move leaderships of a broker to other replicas, and remove it from ISRs. Answer with those it still leads."""
     context, request = execution.context, event.request
     broker = BrokerId(request.broker_id)
     registered = context.broker_epochs.get(broker)
@@ -106,8 +107,8 @@ async def handle_controlled_shutdown(
         event.answer(ControlledShutdownResponse(error_code=ErrorCode.BROKER_NOT_AVAILABLE))
         return
     if request.broker_epoch != registered:
-        # Kafka also accepts a larger epoch, and none in the oldest versions. Any client could then shut a broker down.
-        # A broker that has just restarted retries until the controller knows its new epoch.
+        # Kafka also accepts a larger epoch, and before version 2 a request without one. Any client could then take all
+        # leaderships from a broker. A broker that has just restarted retries until the controller knows its epoch.
         event.answer(ControlledShutdownResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
         return
     context.shutting_down_broker_ids.add(broker)
@@ -139,10 +140,7 @@ async def handle_controlled_shutdown(
 async def run_elections(
     execution: Execution, partitions: Iterable[TopicPartition], strategy: Strategy, cause: str
 ) -> dict[TopicPartition, BrokerId | ApiError]:
-    """Elect leaders of the partitions that need one.
-
-    Returns the new leader of each partition, or an error. Every election raises the leader epoch.
-    """
+    """Elect a leader for each partition that needs one. Returns the new leader of each partition, or an error."""
     context = execution.context
     outcomes: dict[TopicPartition, BrokerId | ApiError] = {}
     electable: dict[TopicPartition, int] = {}
@@ -155,7 +153,7 @@ async def run_elections(
     if electable:
         await execution.move_partitions(tuple(electable), PartitionState.ONLINE, cause, strategy)
     for partition, before in electable.items():
-        if context.leader_epoch(partition) > before:
+        if context.leader_epoch(partition) > before:  # every election raises the leader epoch
             outcomes[partition] = context.leadership[partition].leader
         else:
             outcomes[partition] = election_error(context, partition, strategy)
@@ -186,7 +184,7 @@ def check_election(
     if known is None:
         return None  # never had a leader, because no replica was ever online
     if strategy is Strategy.PREFERRED:
-        has_leader = known.leader == context.replicas(partition)[0]
+        is_satisfied = known.leader == context.replicas(partition)[0]
     else:
-        has_leader = context.is_live(known.leader)
-    return ApiError(ErrorCode.ELECTION_NOT_NEEDED) if has_leader else None
+        is_satisfied = context.is_live(known.leader)
+    return ApiError(ErrorCode.ELECTION_NOT_NEEDED) if is_satisfied else None

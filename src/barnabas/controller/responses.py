@@ -14,7 +14,7 @@ from barnabas.wire.messages.stop_replica import StopReplicaRequest, StopReplicaR
 
 
 def needs_handling(context: ControllerContext, sent: SentRequest, response: Response) -> bool:
-    """Return whether something follows from a response. It does not for most of them."""
+    """Return whether a response must be queued for `plan_for_response`. Most are not."""
     if isinstance(response, StopReplicaResponse):
         return bool(context.topics_to_be_deleted) and bool(response.partition_errors)
     if isinstance(response, LeaderAndIsrResponse):
@@ -41,7 +41,7 @@ def plan_for_stop_replica(
     request: StopReplicaRequest,
     response: StopReplicaResponse,
 ) -> Plan:
-    """Pass on the results of the replicas that the request deletes."""
+    """Handle the results of the replicas that the request deletes. The others are ignored."""
     deleting = {
         TopicPartition(topic.topic_name, each.partition_index)
         for topic in request.topic_states
@@ -59,7 +59,7 @@ def plan_for_stop_replica(
 def plan_for_leader_and_isr(
     context: ControllerContext, broker: BrokerId, response: LeaderAndIsrResponse
 ) -> Plan:
-    """Track replicas on failed log directories: KAFKA_STORAGE_ERROR reports one, no error a recovered one."""
+    """Track replicas on failed log directories: KAFKA_STORAGE_ERROR adds a replica, success removes it."""
     newly_offline: list[Replica] = []
     for topic in response.topics:
         name = context.topic_names.get(topic.topic_id)

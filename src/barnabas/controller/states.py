@@ -5,10 +5,10 @@
     replica     NonExistent ─► New ─► Online ◄─► Offline ─► DeletionStarted ─► DeletionSuccessful ─► NonExistent
                                                    ▲  │            │
                                                    │  ▼            │
-                                               DeletionIneligible ◄┘             (and DeletionIneligible ─► Online)
+                                               DeletionIneligible ◄┘  (and New ─► Offline, DeletionIneligible ─► Online)
 
-Only the transitions in the tables below happen. Any other is rejected and logged. The states are not stored in the
-registry. A new controller derives them from the registered brokers and the partition states.
+Any transition that is not in the tables below is rejected and logged. The states are not stored in the registry. A new
+controller derives them from the registered brokers and the leaders in the registry.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class PartitionState(StrEnum):
 
 @unique
 class ReplicaState(StrEnum):
-    """DELETION_INELIGIBLE: the replica could not be deleted, and waits for its broker."""
+    """DELETION_INELIGIBLE: the replica could not be deleted. The deletion is retried when its broker starts."""
 
     NON_EXISTENT = "NonExistentReplica"
     NEW = "NewReplica"
@@ -41,7 +41,7 @@ class ReplicaState(StrEnum):
 
 
 EXISTING_PARTITION_STATES = (PartitionState.ONLINE, PartitionState.OFFLINE, PartitionState.NEW)
-"""The most frequent first, because the context looks a partition up in this order."""
+"""Most frequent first: the context searches them in this order for a partition."""
 VALID_PREVIOUS_PARTITION_STATES: Mapping[PartitionState, frozenset[PartitionState]] = {
     PartitionState.NEW: frozenset({PartitionState.NON_EXISTENT}),
     PartitionState.ONLINE: frozenset(EXISTING_PARTITION_STATES),

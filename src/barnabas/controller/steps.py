@@ -5,7 +5,7 @@ So the plan sees the context as the previous step left it:
 
     elected = None
     while (step := next_plan_step(plan, elected)) is not None:
-        elected = run_step(step)            number of successful elections, for MovePartitions to Online
+        elected = run_step(step)            number of successful elections; 0 except for MovePartitions to Online
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CHUNK_SIZE = 2000
 
 
 class YieldToEventLoop(Struct, frozen=True):
-    """Let other tasks run, in the middle of long work of the plan itself."""
+    """Let other tasks run during a long computation of the plan."""
 
 
 class MovePartitions(Struct, frozen=True, kw_only=True):
@@ -44,30 +44,30 @@ class MoveReplicas(Struct, frozen=True, kw_only=True):
     target: ReplicaState
 
 
-class HoldBack(Struct, frozen=True, kw_only=True):
-    """Delay LeaderAndIsr for these partitions, which are about to change, until each has its next leader epoch."""
+class DelayRequests(Struct, frozen=True, kw_only=True):
+    """Delay LeaderAndIsr, and its UpdateMetadata, for each partition until it has a leader with a new leader epoch."""
 
     partitions: tuple[TopicPartition, ...]
 
 
-class ReleaseHeldBack(Struct, frozen=True):
-    """Send the delayed LeaderAndIsr of the partitions that have not changed."""
+class SendDelayedRequests(Struct, frozen=True):
+    """Send the requests of all partitions that are still delayed."""
 
 
 class ResumeReassignments(Struct, frozen=True, kw_only=True):
-    """Continue reassignments. Not supported: it only logs a warning."""
+    """Continue reassignments. Not supported: the step only logs a warning."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 class StartSenders(Struct, frozen=True, kw_only=True):
-    """Start to send requests to these brokers."""
+    """Start sending requests to these brokers."""
 
     brokers: tuple[BrokerId, ...]
 
 
 class StopSenders(Struct, frozen=True, kw_only=True):
-    """Stop to send requests to these brokers, and drop the pending ones."""
+    """Stop sending requests to these brokers, and drop the pending ones."""
 
     brokers: tuple[BrokerId, ...]
 
@@ -91,8 +91,8 @@ Step = (
     MovePartitions
     | MoveReplicas
     | SendUpdateMetadata
-    | HoldBack
-    | ReleaseHeldBack
+    | DelayRequests
+    | SendDelayedRequests
     | ResumeReassignments
     | StartSenders
     | StopSenders
@@ -112,7 +112,7 @@ def next_plan_step(plan: Plan, elected: int | None) -> Step | None:
 
 
 def move_replicas_to(replicas: tuple[Replica, ...], target: ReplicaState) -> Plan:
-    """Yield one step, or none if there are no replicas."""
+    """Yield a step that moves the replicas, unless there are none."""
     if replicas:
         yield MoveReplicas(replicas=replicas, target=target)
 

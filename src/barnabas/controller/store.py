@@ -84,21 +84,22 @@ class ControllerStore:
         self.registry = registry
         self.broker_id = broker_id
         self.random = random
-        self.version = ZnodeVersion(0)
+        self.epoch_version = ZnodeVersion(0)
+        """Version of /controller_epoch after the election of this controller."""
         self.topics_with_partitions_znode: set[str] = set()
         """Topics whose `partitions` znode exists."""
         self.logged_errors: set[str] = set()
 
     def take_over(self, election: ControllerElection) -> None:
         """Fence all further writes by this election."""
-        self.version = election.version
+        self.epoch_version = election.version
         self.topics_with_partitions_znode.clear()
         self.logged_errors.clear()
 
     # ---- controller election
 
     async def controller_id(self, watch: Watch) -> BrokerId | None:
-        """Return the current controller, or None. Sets the watch in both cases."""
+        """Return the controller or None; UNKNOWN_CONTROLLER if its znode is invalid. The watch is set in all cases."""
         if await self.registry.exists(znodes.CONTROLLER, watch) is None:
             return None
         try:
@@ -117,8 +118,8 @@ class ControllerStore:
     async def elect(self, now_ms: int, watch: Watch | None = None) -> ControllerElection:
         """Become the controller.
 
-        Raises ControllerMoved if another broker was faster. It is also raised if the epoch is invalid and no broker can
-        be elected; `watch` fires when that changes.
+        Raises ControllerMoved if another broker was faster, or if /controller_epoch is invalid. In the second case no
+        broker can be elected, and `watch` fires when the znode changes.
         """
         epoch, version = await self.read_epoch(watch)
         next_epoch = ControllerEpoch(epoch + 1)
@@ -144,7 +145,7 @@ class ControllerStore:
         return ControllerElection(epoch=next_epoch, version=ZnodeVersion(stat.version))
 
     async def confirm_election(self, epoch: ControllerEpoch, version: int) -> ControllerElection:
-        """Check whether a failed transaction was a retry: the response to the first attempt may have been lost."""
+        """Return the election if an earlier attempt won it and its response was lost. Else raises ControllerMoved."""
         try:
             _, stat = await self.registry.get(znodes.CONTROLLER)
             current, _ = await self.read_epoch()
@@ -159,32 +160,31 @@ class ControllerStore:
     async def read_epoch(self, watch: Watch | None = None) -> tuple[ControllerEpoch, int]:
         """Return the controller epoch and the version of its znode, which is created if missing.
 
-        Raises ControllerMoved if the znode is invalid. Only then `watch` is set: there is no controller until the znode
-        is corrected.
+        If the znode is invalid, it is read again with `watch`. If the data is the same, raises ControllerMoved.
         """
-        unreadable = None
+        invalid_data = None
         backoff = Backoff(*CONFLICT_S, random=self.random)
         while True:
             try:
                 data, stat = await self.registry.get(
-                    znodes.CONTROLLER_EPOCH, watch if unreadable is not None else None
+                    znodes.CONTROLLER_EPOCH, watch if invalid_data is not None else None
                 )
                 try:
                     return znodes.decode_controller_epoch(data), stat.version
                 except RegistryError as error:
-                    if data == unreadable:
+                    if data == invalid_data:
                         hint = "write a number larger than every previous epoch"
                         logger.error("no controller can be elected: %s; %s", error, hint)
                         raise ControllerMoved(znodes.CONTROLLER_EPOCH, str(error)) from None
-                    unreadable = data
+                    invalid_data = data
             except NoNode:
                 first = znodes.encode_controller_epoch(0)
                 with suppress(NodeExists):
                     await self.registry.create(znodes.CONTROLLER_EPOCH, first)
             await backoff.wait()
 
-    async def resign(self) -> None:
-        """Delete /controller, if it still belongs to this broker."""
+    async def delete_controller(self) -> None:
+        """Delete /controller, if this broker is still the controller. Errors are only logged."""
         try:
             await self.write_fenced([Delete(path=znodes.CONTROLLER)])
         except RegistryError as error:
@@ -197,7 +197,7 @@ class ControllerStore:
 
         Raises ControllerMoved if it is not, and MultiFailed with an index into `ops` if an operation fails.
         """
-        check = CheckVersion(path=znodes.CONTROLLER_EPOCH, version=self.version)
+        check = CheckVersion(path=znodes.CONTROLLER_EPOCH, version=self.epoch_version)
         try:
             return (await self.registry.multi([check, *ops]))[1:]
         except MultiFailed as error:
@@ -214,7 +214,7 @@ class ControllerStore:
         return results
 
     def build_ops(self, write: Write) -> list[Op]:
-        """Return the operations of a write. The last one writes the state."""
+        """Return the operations of a write. The last one writes the state. The first may create `partitions`."""
         path, data = znodes.state_path(write.partition), znodes.encode_state(write.state)
         if not isinstance(write, CreateState):
             return [SetData(path=path, data=data, version=write.expected_version)]
@@ -235,10 +235,10 @@ class ControllerStore:
         except MultiFailed:
             return await self.commit_one_by_one([write for write, _ in batch])
         results: dict[TopicPartition, WriteResult] = {}
-        at = 0
+        end = 0
         for write, ops in batch:
-            at += len(ops)
-            results[write.partition] = result_version(stats[at - 1])
+            end += len(ops)
+            results[write.partition] = result_version(stats[end - 1])
         return results
 
     async def commit_one_by_one(self, writes: Sequence[Write]) -> dict[TopicPartition, WriteResult]:
@@ -264,9 +264,10 @@ class ControllerStore:
             return rejection
 
     async def find_own_write(self, write: Write) -> ZnodeVersion | None:
-        """Return the version of the znode if it holds what this write wrote, else None.
+        """Return the version of the znode if its data is that of this write, else None.
 
-        If the response to the first attempt was lost with its connection, the second attempt fails on the first.
+        If the response to a write is lost, the client repeats the write. The repetition fails, although the first
+        attempt succeeded.
         """
         version = 0 if isinstance(write, CreateState) else write.expected_version + 1
         found = (await self.read_states([write.partition])).get(write.partition)
@@ -274,7 +275,7 @@ class ControllerStore:
         return expected.partition_epoch if found == expected else None
 
     async def create_if_missing(self, path: str) -> None:
-        """Create a znode. A missing parent is not an error here: the write of the child reports it."""
+        """Create a znode. A missing parent is not an error: the later write of the state reports it."""
         try:
             await self.write_fenced([Create(path=path)])
         except MultiFailed as error:
@@ -288,18 +289,18 @@ class ControllerStore:
         partitions: Sequence[TopicPartition],
         written_at: dict[TopicPartition, int] | None = None,
     ) -> dict[TopicPartition, StateReadResult]:
-        """Read partition states. Partitions without a state are left out.
+        """Read partition states. Invalid ones become UnreadableState. Partitions without a state are left out.
 
         `written_at`, if given, receives the transaction id of the last write of each state.
         """
         states: dict[TopicPartition, StateReadResult] = {}
-        parts = [
+        chunks = [
             partitions[start : start + STATES_PER_READ]
             for start in range(0, len(partitions), STATES_PER_READ)
         ]
         read = partial(self.read_state_chunk, written_at=written_at)
-        for part, found in zip(parts, await gather_bounded(read, parts), strict=True):
-            states.update((tp, state) for tp, state in zip(part, found, strict=True) if state)
+        for chunk, found in zip(chunks, await gather_bounded(read, chunks), strict=True):
+            states.update((tp, state) for tp, state in zip(chunk, found, strict=True) if state)
         return states
 
     async def read_state_chunk(
@@ -337,7 +338,7 @@ class ControllerStore:
             return UnreadableState(why=str(error))
 
     async def read_brokers(self, watch: Watch) -> dict[BrokerId, Registration]:
-        """Return the registered brokers. The watch fires when a broker registers or leaves."""
+        """Return the registered brokers. The watch fires when a broker registers or its registration is gone."""
         names = await self.registry.children(znodes.BROKER_IDS, watch)
         known = [BrokerId(int(name)) for name in names if name.isdecimal()]
         for name in names:
@@ -385,7 +386,7 @@ class ControllerStore:
                     len(data) // BYTES_PER_PARTITION, znodes.decode_topic, name, data
                 )
                 if why := topic_name_error(name):
-                    # Brokers cannot create a directory of that name, and would take the log directory offline.
+                    # Brokers cannot create a directory with that name, and would mark the log directory as failed.
                     raise RegistryError(path, why)
                 if topic.topic_id is None:
                     # Written by an old tool or by hand.
@@ -469,7 +470,7 @@ class ControllerStore:
             except MultiFailed:
                 # Some are already deleted, or have unexpected children.
                 for path, _ in batch:
-                    for each in await self.descendants(path):
+                    for each in await self.subtree(path):
                         await self.delete_if_exists(each)
         await self.delete_if_exists(znodes.topic_config_path(topic))
         await self.delete_if_exists(znodes.delete_topic_path(topic))
@@ -480,24 +481,24 @@ class ControllerStore:
 
         Listing the children of every partition would take longer than deleting them.
         """
-        above = znodes.partitions_path(topic)
+        parent = znodes.partitions_path(topic)
         try:
-            partitions = await self.registry.children(above)
+            partitions = await self.registry.children(parent)
         except NoNode:
             return [znodes.topic_path(topic)]
-        below = (
-            path for name in partitions for path in (f"{above}/{name}/state", f"{above}/{name}")
+        children = (
+            path for name in partitions for path in (f"{parent}/{name}/state", f"{parent}/{name}")
         )
-        return [*below, above, znodes.topic_path(topic)]
+        return [*children, parent, znodes.topic_path(topic)]
 
-    async def descendants(self, path: str) -> list[str]:
+    async def subtree(self, path: str) -> list[str]:
         """Return a znode and all znodes below it, children first."""
         try:
             names = await self.registry.children(path)
         except NoNode:
             return []
-        below = await gather_bounded(lambda name: self.descendants(f"{path}/{name}"), names)
-        return [*(each for found in below for each in found), path]
+        subtrees = await gather_bounded(lambda name: self.subtree(f"{path}/{name}"), names)
+        return [*(each for paths in subtrees for each in paths), path]
 
 
 def result_version(result: str | ZnodeStat | None) -> ZnodeVersion:
@@ -530,9 +531,9 @@ def estimate_size(op: Op) -> int:
 
 
 async def gather_bounded(call: Callable[[T], Awaitable[R]], items: Sequence[T]) -> list[R]:
-    """Call for each item, with up to CALLS_IN_FLIGHT_MAX concurrent calls. Returns the results in order."""
+    """Await `call(item)` for each item, up to CALLS_IN_FLIGHT_MAX at a time. Returns the results in order."""
     found: list[R] = []
     for start in range(0, len(items), CALLS_IN_FLIGHT_MAX):
-        part = items[start : start + CALLS_IN_FLIGHT_MAX]
-        found += await asyncio.gather(*(call(item) for item in part))
+        chunk = items[start : start + CALLS_IN_FLIGHT_MAX]
+        found += await asyncio.gather(*(call(item) for item in chunk))
     return found

@@ -2,12 +2,13 @@
 
 Error codes and their precedence are Kafka's:
 
-    exists → null configs → counts and assignment → counts → name → marked for deletion → exists in the registry
-           → collision → numbers of replicas → duplicates → numbering → brokers → empty        then configs and policy
+    known topic → null config → counts with an assignment → invalid counts → invalid name → marked for deletion
+    → topic in the registry → name collision → unequal replica counts → duplicate replicas → partition numbers
+    → unknown brokers → no replicas → configs and policy
 
 So a request with an invalid name and an invalid replication factor is rejected for the replication factor. Two checks
-of manual assignments are stricter than in Kafka, which accepts some gaps in the partition numbers, and unknown
-brokers. Partitions of such topics might never get a leader.
+of manual assignments are stricter: Kafka accepts unknown brokers, and some gaps in the partition numbers. Partitions of
+such topics might never get a leader.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class TopicSpec(Struct, frozen=True, kw_only=True):
 
 
 class TopicDefaults(Struct, frozen=True, kw_only=True):
-    """Counts of a topic that is created without them."""
+    """Partition count and replication factor of topics that are created without them."""
 
     partitions: int = 1
     replication_factor: int = 1
@@ -71,9 +72,9 @@ def check_new_topic(
     for key, value in spec.configs.items():
         if value is None:
             raise ApiError(ErrorCode.INVALID_CONFIG, f"{key}: the value is null; give a value")
-    placed: tuple[BrokerIds, ...] = ()
+    assigned: tuple[BrokerIds, ...] = ()
     if spec.assignments is None:
-        placed = assign_by_counts(spec, brokers, defaults, random)
+        assigned = assign_by_counts(spec, brokers, defaults, random)
     elif spec.partitions != USE_DEFAULT or spec.replication_factor != USE_DEFAULT:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
@@ -93,7 +94,7 @@ def check_new_topic(
             f"topic '{name}' collides with {', '.join(collisions)}: '.' and '_' are treated as equal",
         )
     if spec.assignments is None:
-        return placed
+        return assigned
     return check_manual_assignment(spec.assignments, {broker.id for broker in brokers})
 
 
@@ -202,7 +203,7 @@ def check_added_partitions(
         raise ApiError(ErrorCode.INVALID_PARTITIONS, f"the topic already has {size} partitions")
     if 0 not in current:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "partition 0 is missing from the assignment")
-    # Without the replicas that an unfinished reassignment removes: new partitions would get too many replicas.
+    # Without the replicas that an unfinished reassignment removes. Else new partitions would get too many.
     first = target_replicas(current[0]) or current[0].replicas
     if assignments is None:
         check_partition_and_replica_counts(count, len(first), broker_count=len(brokers))

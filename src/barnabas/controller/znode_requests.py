@@ -1,11 +1,11 @@
-"""Requests and notifications that tools and brokers leave for the controller as znodes.
+"""Requests and notifications that tools and brokers create for the controller as znodes.
 
-    /admin/preferred_replica_election            election of the preferred leaders; removed when it is done
-    /admin/reassign_partitions                   not supported: reported once, and kept
+    /admin/preferred_replica_election            election of preferred leaders; the znode is deleted afterwards
+    /admin/reassign_partitions                   not supported; it is logged once, and the znode is kept
     /isr_change_notification/isr_change_*        ISRs that brokers without AlterPartition wrote to ZooKeeper themselves
     /log_dir_event_notification/log_dir_event_*  brokers with a failed log directory
 
-Each function also sets the watch for the next request, even if it finds none. Invalid znodes are logged and handled
+Each handler also sets the watch for the next request, even if it finds no znode. Invalid znodes are logged and handled
 like empty ones.
 """
 
@@ -54,7 +54,7 @@ async def handle_znode_request(
 
 
 async def elect_preferred_leaders(execution: Execution, cause: str) -> None:
-    """Elect the preferred leaders of the requested partitions, then remove the request."""
+    """Elect the preferred leaders of the requested partitions, then delete the znode."""
     path = znodes.PREFERRED_REPLICA_ELECTION
     found = await read_request(execution, path)
     if found is None:
@@ -109,9 +109,9 @@ async def report_reassignment(execution: Execution, cause: str) -> None:
 
 
 def warn_of_reassignments(topics: Mapping[str, znodes.TopicAssignment]) -> None:
-    """Log each topic with an unfinished reassignment, because it is not continued."""
+    """Log the topics with an unfinished reassignment, which the controller does not continue."""
     for name, topic in topics.items():
-        reassigned = [n for n, held in topic.partitions.items() if is_being_reassigned(held)]
+        reassigned = [n for n, each in topic.partitions.items() if is_being_reassigned(each)]
         if reassigned:
             logger.warning(
                 "unfinished reassignment is not continued topic=%s partitions=%s; all replicas stay assigned",
@@ -123,7 +123,7 @@ def warn_of_reassignments(topics: Mapping[str, znodes.TopicAssignment]) -> None:
 def reassignment_failures(
     execution: Execution, targets: dict[TopicPartition, tuple[BrokerId, ...]], cause: str
 ) -> list[PartitionFailure]:
-    """Return the events for the history. Unknown partitions are left out."""
+    """Return a failure for each known partition, for the history."""
     context = execution.context
     return [
         PartitionFailure(
@@ -159,7 +159,7 @@ async def read_request(execution: Execution, path: str) -> tuple[bytes, ZnodeSta
 
 
 async def refresh_isrs(execution: Execution, cause: str) -> None:
-    """Read the partitions of the notifications from the registry, and send UpdateMetadata to all brokers."""
+    """Read the states of the partitions in the notifications, and send UpdateMetadata to all brokers."""
     parent = znodes.ISR_CHANGES
     names, lists = await read_notifications(execution, parent, znodes.decode_partitions)
     context = execution.context
@@ -177,12 +177,12 @@ async def refresh_isrs(execution: Execution, cause: str) -> None:
 
 
 async def check_log_dirs(execution: Execution, cause: str) -> None:
-    """Send LeaderAndIsr with all replicas to these brokers. Their responses name the replicas that are offline."""
+    """Send LeaderAndIsr to brokers with a failed log directory. Their responses name the replicas that are offline."""
     parent = znodes.LOG_DIR_EVENTS
     names, brokers = await read_notifications(execution, parent, znodes.decode_log_dir_event)
-    held = execution.context.replicas_on_brokers(sorted(set(brokers)))
-    if held:
-        await execution.move_replicas(held, ReplicaState.ONLINE, cause)
+    replicas = execution.context.replicas_on_brokers(sorted(set(brokers)))
+    if replicas:
+        await execution.move_replicas(replicas, ReplicaState.ONLINE, cause)
     await execution.store.delete_children(parent, names)
 
 
@@ -210,7 +210,7 @@ async def read_notifications(
 
 
 def join_names(names: Iterable[str]) -> str:
-    """Join names for a log line: at most NAMES_LOGGED_MAX, and the number of the others."""
+    """Join up to NAMES_LOGGED_MAX names for a log line, and add the number of the others."""
     found = list(names)
     shown = ",".join(found[:NAMES_LOGGED_MAX])
     more = len(found) - NAMES_LOGGED_MAX

@@ -5,8 +5,8 @@ Its partitions are merged: partitions that it does not name stay as they are. Le
 removed with its last partition. Brokers apply updates at different times, so a topic that one broker knows may be
 unknown to another.
 
-The encoded part of each topic in a Metadata response is cached until that topic or the list of brokers changes. So a
-response for a thousand partitions is a join of bytes.
+Each topic is cached in its encoded form for Metadata responses, until it or the list of brokers changes. So a large
+response only joins cached bytes.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from barnabas.wire.messages.update_metadata import (
 )
 
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, STATE_CHANGES})
-"""Only brokers write to them. Clients that subscribe to a pattern do not get them."""
+"""Only brokers write to them. Clients that subscribe with a pattern exclude them by default."""
 LISTENER_ERRORS_SINCE = 6  # older versions report LEADER_NOT_AVAILABLE instead
 SUSPECT_SECONDS = 0.5
 """How long a broker is suspect after its connection broke."""
 DEPARTED_SECONDS = 2.0
-"""How long Metadata responses list a broker after it left."""
+"""How long Metadata responses list a broker after it is no longer alive."""
 
 Encode = Callable[[int, MetadataResponseTopic], bytes]
 Condition = Callable[[], bool]
@@ -74,7 +74,7 @@ class TopicMetadata(Struct, frozen=True, kw_only=True):
 class MetadataUpdate(NamedTuple):
     """Result of merging an UpdateMetadata: live brokers, new state of the named topics, removed partitions.
 
-    A topic without partitions is removed.
+    A topic in `topics` without partitions no longer exists.
     """
 
     brokers: dict[BrokerId, Broker]
@@ -98,9 +98,9 @@ class MetadataCache:
         """Replica lists. Thousands of partitions share a few of them."""
         self.waiting: list[tuple[Condition, asyncio.Future[bool]]] = []
         self.suspects: dict[BrokerId, asyncio.TimerHandle] = {}
-        """Brokers whose connection broke a moment ago. The partitions they lead will probably get another leader."""
+        """Brokers whose connection broke in the last SUSPECT_SECONDS. The partitions they lead may soon move."""
         self.departed: dict[BrokerId, tuple[Broker, asyncio.TimerHandle]] = {}
-        """Brokers that left a moment ago."""
+        """Brokers that were removed in the last DEPARTED_SECONDS."""
 
     # ---- updates
 
@@ -126,6 +126,7 @@ class MetadataCache:
         update: UpdateMetadataTopicState,
         removed: dict[TopicPartition, None],
     ) -> TopicMetadata:
+        """Return the topic after the update. Adds removed partitions to `removed`."""
         name = update.topic_name
         partitions = dict(before.partitions) if before is not None else {}
         share = self.share
@@ -167,11 +168,11 @@ class MetadataCache:
         self.wake()
         return merged.removed
 
-    def keep_departed(self, staying: Mapping[BrokerId, Broker]) -> None:
-        """Keep the brokers that are not in `staying` for DEPARTED_SECONDS."""
-        for broker in [each for each in self.departed if each in staying]:
+    def keep_departed(self, live: Mapping[BrokerId, Broker]) -> None:
+        """Keep brokers that are no longer live as departed for DEPARTED_SECONDS. Drop those that are live again."""
+        for broker in [each for each in self.departed if each in live]:
             self.departed.pop(broker)[1].cancel()
-        for broker in [each for each in self.brokers if each not in staying]:
+        for broker in [each for each in self.brokers if each not in live]:
             loop = asyncio.get_running_loop()
             timer = loop.call_later(DEPARTED_SECONDS, self.departed.pop, broker, None)
             self.departed[broker] = self.brokers[broker], timer
@@ -246,7 +247,7 @@ class MetadataCache:
     async def wait_for_suspect_leaders(self, topics: Iterable[str]) -> None:
         """Wait while a suspect broker leads a partition of these topics, at most SUSPECT_SECONDS.
 
-        Otherwise the client would get the old leader, fail to connect, and perhaps wait a second before it asks again.
+        Otherwise the client would get the old leader, fail to connect, and perhaps wait a second before it retries.
         """
         requested = tuple(topics)
         await self.wait_until(
@@ -262,10 +263,10 @@ class MetadataCache:
     # ---- queries
 
     def brokers_and_departed(self) -> list[Broker]:
-        """Return the brokers, and those that left a moment ago.
+        """Return the live brokers and the departed ones.
 
         librdkafka ignores a new leader if the same Metadata response does not list the old one. It then waits a second
-        before it asks again.
+        before the next request.
         """
         return [*self.brokers.values(), *(broker for broker, _ in self.departed.values())]
 
@@ -277,11 +278,11 @@ class MetadataCache:
         return broker in self.brokers
 
     def endpoint(self, broker: Broker, listener: str) -> Endpoint | None:
-        """Return the endpoint of this broker for clients of `listener`, if it has one."""
+        """Return the endpoint of a broker for clients of `listener`, or None if it does not have this listener."""
         return next((e for e in broker.endpoints if e.listener == listener), None)
 
     def endpoint_of(self, broker_id: int, listener: str) -> Endpoint | None:
-        """The same by broker id. None also if the broker is not alive."""
+        """Return the endpoint of a broker by id, or None if it is not alive or does not have this listener."""
         broker = self.brokers.get(BrokerId(broker_id))
         return self.endpoint(broker, listener) if broker is not None else None
 
@@ -336,7 +337,7 @@ class MetadataCache:
     ) -> MetadataResponsePartition:
         replicas, isr, error = state.replicas, state.isr, ErrorCode.NONE
         if version == 0:
-            # In version 0, replicas must be brokers of the response.
+            # In version 0, the response must list every replica as a broker.
             replicas = tuple(broker for broker in replicas if broker in reachable)
             isr = tuple(broker for broker in isr if broker in reachable)
         if state.leader not in self.brokers:
@@ -363,7 +364,7 @@ class MetadataCache:
 def group_update_by_topic(
     states: Iterable[UpdateMetadataPartitionState],
 ) -> Iterable[UpdateMetadataTopicState]:
-    """Group the flat list of the oldest request versions by topic."""
+    """Group the partitions of old request versions, which are a flat list, by topic."""
     by_topic: dict[str, list[UpdateMetadataPartitionState]] = {}
     for state in states:
         by_topic.setdefault(state.topic_name, []).append(state)
@@ -374,7 +375,7 @@ def group_update_by_topic(
 
 
 def to_broker(update: UpdateMetadataBroker) -> Broker:
-    """Convert a broker of a request. In old versions a listener is named after its security protocol."""
+    """Convert a broker of a request. In old versions, the security protocol is the name of the listener."""
     endpoints = tuple(
         Endpoint(
             listener=each.listener or SECURITY_PROTOCOLS[each.security_protocol],

@@ -36,15 +36,15 @@ async def create_persistent_paths(registry: RegistrySession) -> None:
 
 async def read_or_create_cluster_id(registry: RegistrySession, random: Random) -> str:
     """Return the cluster id. The first broker creates a random one."""
-    fresh = base64.urlsafe_b64encode(random.randbytes(16)).decode().rstrip("=")
+    new_id = base64.urlsafe_b64encode(random.randbytes(16)).decode().rstrip("=")
     with suppress(NodeExists):
         await registry.create(znodes.CLUSTER)
     try:
-        await registry.create(znodes.CLUSTER_ID, znodes.encode_cluster_id(fresh))
+        await registry.create(znodes.CLUSTER_ID, znodes.encode_cluster_id(new_id))
     except NodeExists:
         data, _ = await registry.get(znodes.CLUSTER_ID)
         return znodes.decode_cluster_id(data)
-    return fresh
+    return new_id
 
 
 async def register(
@@ -79,7 +79,7 @@ async def register(
         found = await registry.exists(path)
         if found is not None and found.ephemeral_owner == registry.id:
             return BrokerEpoch(found.czxid)
-        if found is not None and is_own_entry(registry, found):
+        if found is not None and is_own_znode(registry, found):
             with suppress(NoNode, BadVersion):
                 await registry.delete(path, found.version)
         elif found is not None:
@@ -88,7 +88,7 @@ async def register(
 
 
 async def wait_until_free(registry: RegistrySession, broker_id: BrokerId, wait_s: float) -> None:
-    """Wait until no other session holds the registration of this broker id. Raises RegistryError after `wait_s`.
+    """Wait until no other client is registered with this broker id. Raises RegistryError after `wait_s` seconds.
 
     The broker calls this before it opens its logs, because another running broker may be using them.
     """
@@ -105,14 +105,14 @@ async def wait_until_free(registry: RegistrySession, broker_id: BrokerId, wait_s
     )
     try:
         found = await registry.exists(path)
-        while found is not None and not is_own_entry(registry, found):
+        while found is not None and not is_own_znode(registry, found):
             gone = asyncio.Event()
 
             def on_change(_: WatchEvent, gone: asyncio.Event = gone) -> None:
                 gone.set()
 
             found = await registry.exists(path, on_change)
-            if found is not None and not is_own_entry(registry, found):
+            if found is not None and not is_own_znode(registry, found):
                 async with asyncio.timeout_at(deadline):
                     await gone.wait()
     except TimeoutError:
@@ -124,7 +124,7 @@ async def wait_until_free(registry: RegistrySession, broker_id: BrokerId, wait_s
         warning_timer.cancel()
 
 
-def is_own_entry(registry: RegistrySession, found: ZnodeStat) -> bool:
+def is_own_znode(registry: RegistrySession, found: ZnodeStat) -> bool:
     """Return whether the znode belongs to the current session or to an earlier one of this client."""
-    former = registry.session_ids if isinstance(registry, RegistryClient) else frozenset[int]()
-    return found.ephemeral_owner == registry.id or found.ephemeral_owner in former
+    own_ids = registry.session_ids if isinstance(registry, RegistryClient) else frozenset[int]()
+    return found.ephemeral_owner == registry.id or found.ephemeral_owner in own_ids

@@ -1,4 +1,4 @@
-"""Registry client of a broker: the operations of a session, and a new session after one expires.
+"""Registry client of a broker: has the operations of a session, and opens a new session when one expires.
 
     CONNECTED ◄─► SUSPENDED ─► EXPIRED ─► on_expired() awaited ─► connect until it succeeds ─► on_new_session()
 
@@ -41,7 +41,7 @@ class RegistryClient:
         self.on_expired: Callable[[], Awaitable[None]] | None = None
         self.on_new_session: Callable[[], object] | None = None
         self.on_lost: Callable[[], None] | None = None
-        """Called when the embedded registry has failed with its disk. There will be no new session."""
+        """Called when the embedded registry has failed because of its disk. There will be no new session."""
         self.listeners: list[Callable[[SessionState], None]] = []
         self.session: RegistrySession | None = None
         self.renewal: asyncio.Task[None] | None = None
@@ -152,7 +152,7 @@ class RegistryClient:
             try:
                 return await self.registry.connect(self.session_timeout_ms)
             except RegistryError as error:
-                logger.warning("no new registry session yet error=%s", error)
+                logger.warning("cannot open a registry session error=%s; retrying", error)
                 await backoff.wait()
 
     def on_renewal_done(self, renewal: asyncio.Task[None]) -> None:
@@ -171,6 +171,7 @@ class RegistryClient:
             self.start_renewal(self.session)
 
     async def detach_session(self) -> RegistrySession | None:
+        """Stop using the session, and stop its renewal. Returns the session, or None if there is none."""
         session, self.session = self.session, None
         renewal = self.renewal
         if renewal is not None and renewal is not asyncio.current_task():

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from barnabas.errors import ApiError, ErrorCode
 
-LENGTH_MAX = 249  # the directory <topic>-<partition> must fit into the 255 bytes of a file name
-LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+NAME_LENGTH_MAX = 249  # the directory <topic>-<partition> must fit into 255 bytes
+LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
@@ -29,15 +29,15 @@ def topic_name_error(name: str) -> str | None:
         return "a topic name cannot be empty"
     if name in (".", ".."):
         return f"a topic cannot be named '{name}'"
-    if len(name) > LENGTH_MAX:
-        return f"the name has {len(name)} characters; at most {LENGTH_MAX} are allowed"
-    if LEGAL.fullmatch(name) is None:
+    if len(name) > NAME_LENGTH_MAX:
+        return f"the name has {len(name)} characters; at most {NAME_LENGTH_MAX} are allowed"
+    if LEGAL_NAME.fullmatch(name) is None:
         return f"'{name}' may contain only letters, digits, '.', '_' and '-'"
     return None
 
 
 class TakenNames:
-    """Names of existing topics. Names collide if they differ only in '.' and '_', which metric names treat as equal."""
+    """Names of existing topics. Names collide if they differ only in '.' and '_': metric names have '_' for both."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self.names: dict[str, None] = {}
@@ -54,7 +54,7 @@ class TakenNames:
             self.by_metric_name.setdefault(name.replace(".", "_"), []).append(name)
 
     def colliding_with(self, name: str) -> list[str]:
-        """Return the existing names that collide with this one, sorted."""
+        """Return the existing names that collide with `name`, sorted."""
         if "." not in name and "_" not in name:
             return []
         return sorted(self.by_metric_name.get(name.replace(".", "_"), ()))

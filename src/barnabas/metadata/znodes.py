@@ -1,4 +1,4 @@
-"""Paths and formats of all znodes. Pure.
+"""Paths and formats of all znodes. No access to the registry.
 
 The layout is that of Kafka in ZooKeeper mode. Kafka's tools can read what Barnabas writes, and vice versa. Encoders
 write the current version of each format, as compact JSON with keys in the documented order. Decoders accept keys in any
@@ -81,7 +81,7 @@ NO_KRAFT_EPOCH = -1
 LOG_DIR_FAILURE = 1
 PLAINTEXT = "PLAINTEXT"
 
-# The ranges of the protocol. Larger numbers could not be sent to brokers.
+# The limits of the wire protocol. Larger numbers could not be sent to brokers.
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 PORT_MAX = 65_535
@@ -234,12 +234,12 @@ def encode_topic(topic: TopicAssignment) -> bytes:
     content: dict[str, object] = {"version": 3}
     if topic.topic_id is not None:
         content["topic_id"] = encode_uuid(topic.topic_id)
-    content["partitions"] = {str(number): list(held.replicas) for number, held in partitions}
+    content["partitions"] = {str(number): list(each.replicas) for number, each in partitions}
     content["adding_replicas"] = {
-        str(n): list(held.adding) for n, held in partitions if held.adding
+        str(number): list(each.adding) for number, each in partitions if each.adding
     }
     content["removing_replicas"] = {
-        str(n): list(held.removing) for n, held in partitions if held.removing
+        str(number): list(each.removing) for number, each in partitions if each.removing
     }
     return encode_json(content)
 
@@ -251,19 +251,19 @@ def decode_topic(topic: str, data: bytes) -> TopicAssignment:
     adding = get_replica_lists(path, content, "adding_replicas")
     removing = get_replica_lists(path, content, "removing_replicas")
     topic_id = content.get("topic_id")
-    for number, held in replicas.items():
-        if not held or len(set(held)) < len(held):
-            raise RegistryError(path, f"invalid replicas of partition {number}: {list(held)}")
+    for number, brokers in replicas.items():
+        if not brokers or len(set(brokers)) < len(brokers):
+            raise RegistryError(path, f"invalid replicas of partition {number}: {list(brokers)}")
     # Thousands of partitions have the same few assignments, and share them.
     shared: dict[ReplicaAssignment, ReplicaAssignment] = {}
     partitions: dict[int, ReplicaAssignment] = {}
     for number in sorted(replicas):
-        held_by = ReplicaAssignment(
+        assignment = ReplicaAssignment(
             replicas=replicas[number],
             adding=adding.get(number, ()),
             removing=removing.get(number, ()),
         )
-        partitions[number] = shared.setdefault(held_by, held_by)
+        partitions[number] = shared.setdefault(assignment, assignment)
     return TopicAssignment(
         topic_id=None if topic_id is None else decode_uuid(path, str(topic_id)),
         partitions=partitions,
@@ -271,7 +271,7 @@ def decode_topic(topic: str, data: bytes) -> TopicAssignment:
 
 
 def encode_state(state: LeaderAndIsr) -> bytes:
-    """Encode a state. Formatted by hand for speed: a new controller may write ten thousand states."""
+    """Encode a state. Without a JSON encoder, for speed: a new controller may write ten thousand states."""
     recovering = ',"leader_recovery_state":1' if state.recovering else ""
     return (
         f'{{"version":1,"leader":{state.leader},"leader_epoch":{state.leader_epoch},'
@@ -291,10 +291,10 @@ PLAIN_STATE = re.compile(
 @lru_cache(maxsize=4096)
 def decode_plain_state(data: bytes, version: int) -> LeaderAndIsr | None:
     """Decode a state in the format of `encode_state`, or return None. Cached: partitions share a few hundred states."""
-    found = PLAIN_STATE.fullmatch(data)
-    if found is None:
+    match = PLAIN_STATE.fullmatch(data)
+    if match is None:
         return None
-    leader, leader_epoch, controller_epoch, isr = found.groups()
+    leader, leader_epoch, controller_epoch, isr = match.groups()
     return LeaderAndIsr(
         leader=BrokerId(int(leader)),
         isr=tuple(BrokerId(int(broker)) for broker in isr.split(b",")),
@@ -341,7 +341,7 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 
 def decode_config(path: str, data: bytes) -> dict[str, str]:
-    """Decode the config of an entity. Empty for a znode without data, which tools leave behind."""
+    """Decode the config of an entity. Returns {} for a znode without data."""
     config = decode_json(path, data).get("config", {}) if data else {}
     if not isinstance(config, dict):
         raise RegistryError(path, '"config" is not an object')
@@ -349,7 +349,7 @@ def decode_config(path: str, data: bytes) -> dict[str, str]:
 
 
 def encode_config_change(entity_path: str) -> bytes:
-    """`entity_path` is like `topics/orders`."""
+    """Encode a notification of a config change. `entity_path` is like `topics/orders`."""
     return encode_json({"version": 2, "entity_path": entity_path})
 
 
@@ -495,7 +495,7 @@ def parse_broker_ids(path: str, values: Sequence[object]) -> list[BrokerId]:
 
 
 def get_replica_lists(path: str, content: Content, key: str) -> dict[int, tuple[BrokerId, ...]]:
-    """Return `{"0":[1,2]}` as partition → brokers. Empty if an older version lacks the key."""
+    """Decode `{"0":[1,2]}` to partition → brokers. Returns {} without the key, which older versions do not have."""
     try:
         found = {
             int(number): tuple(parse_broker_ids(path, replicas))

@@ -31,12 +31,12 @@ from barnabas.controller.plans import Registration
 from barnabas.controller.request_batch import RequestBatch
 from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.controller.steps import (
+    DelayRequests,
     DeleteTopicZnodes,
-    HoldBack,
     MovePartitions,
     MoveReplicas,
     Plan,
-    ReleaseHeldBack,
+    SendDelayedRequests,
     Step,
     next_plan_step,
 )
@@ -329,10 +329,10 @@ class SimulatedCluster:
             self.batch.new_batch()
             self.batch.add([step])
             self.announce()
-        elif isinstance(step, HoldBack):
-            self.batch.hold_back(step.partitions)
-        elif isinstance(step, ReleaseHeldBack):
-            self.batch.release()
+        elif isinstance(step, DelayRequests):
+            self.batch.delay(step.partitions)
+        elif isinstance(step, SendDelayedRequests):
+            self.batch.release_delayed()
             self.announce()
         elif isinstance(step, DeleteTopicZnodes):
             for topic in step.topics:
@@ -348,7 +348,7 @@ class SimulatedCluster:
         self.batch.new_batch()
         elected = 0
         while partitions:
-            partitions_to_read = partition_machine.states_for_elections(
+            partitions_to_read = partition_machine.partitions_for_elections(
                 self.context, partitions, target
             )
             states = self.read(partitions_to_read)
@@ -378,7 +378,7 @@ class SimulatedCluster:
     def move_replicas(self, replicas: tuple[Replica, ...], target: ReplicaState) -> None:
         self.batch.new_batch()
         while replicas:
-            partitions_to_read = replica_machine.states_for_isr_removal(
+            partitions_to_read = replica_machine.partitions_for_isr_removal(
                 self.context, replicas, target
             )
             decision = replica_machine.decide_replica_transitions(

@@ -217,13 +217,11 @@ def test_only_needed_states_and_configs_are_read() -> None:
     cluster = SimulatedCluster(1, 2)
     one, two = cluster.create("t", (1, 2), (2,))
     online = PartitionState.ONLINE
-    assert partition_machine.states_for_elections(cluster.context, (one, two), online) == (one, two)
-    assert (
-        partition_machine.states_for_elections(cluster.context, (one,), PartitionState.OFFLINE)
-        == ()
-    )
+    to_read = partition_machine.partitions_for_elections
+    assert to_read(cluster.context, (one, two), online) == (one, two)
+    assert to_read(cluster.context, (one,), PartitionState.OFFLINE) == ()
     cluster.context.set_partition_state(one, PartitionState.NEW)
-    assert partition_machine.states_for_elections(cluster.context, (one, two), online) == (two,)
+    assert to_read(cluster.context, (one, two), online) == (two,)
     configs_to_read = partition_machine.topics_for_unclean_check
     assert configs_to_read(cluster.context, cluster.read((one, two))) == ()
     cluster.context.remove_brokers(ids(2))

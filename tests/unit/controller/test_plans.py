@@ -11,11 +11,11 @@ from barnabas.controller.elections import Strategy
 from barnabas.controller.plans import Registration, find_unbalanced_partitions
 from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.controller.steps import (
-    HoldBack,
+    DelayRequests,
     MovePartitions,
     MoveReplicas,
-    ReleaseHeldBack,
     ResumeReassignments,
+    SendDelayedRequests,
     StartSenders,
     StopSenders,
     WatchBrokers,
@@ -239,7 +239,7 @@ def test_failover_sends_metadata_then_starts_replicas_and_partitions() -> None:
     clear_steps(cluster).fail_over(BrokerId(2))
     assert cluster.steps == [
         SendUpdateMetadata(partitions=(led, orphaned)),
-        HoldBack(partitions=(orphaned, unborn)),
+        DelayRequests(partitions=(orphaned, unborn)),
         MoveReplicas(
             replicas=(replica(led, 2), replica(orphaned, 2), replica(led, 3)),
             target=ReplicaState.ONLINE,
@@ -252,7 +252,7 @@ def test_failover_sends_metadata_then_starts_replicas_and_partitions() -> None:
             target=PartitionState.ONLINE,
             strategy=OFFLINE_ELECTION,
         ),
-        ReleaseHeldBack(),
+        SendDelayedRequests(),
     ]
     assert summarize(cluster.sent)[:2] == [
         f"UM {each} t-0 leader=2 t-1 leader=1" for each in (2, 3)
@@ -317,7 +317,7 @@ def test_load_derives_states_from_live_brokers() -> None:
     )
     plan = plans.plan_failover(context)
     assert next_plan_step(plan, None) == SendUpdateMetadata(partitions=(tp,))
-    assert next_plan_step(plan, 0) == HoldBack(partitions=(tp,))
+    assert next_plan_step(plan, 0) == DelayRequests(partitions=(tp,))
     next_plan_step(plan, 0)
     assert context.replica_state(replica(tp, 1)) is ReplicaState.ONLINE
     assert context.replica_state(replica(tp, 2)) is ReplicaState.DELETION_INELIGIBLE

@@ -231,9 +231,9 @@ def test_failed_deletion_can_return_to_offline() -> None:
 def test_only_replicas_leaving_isr_need_a_read() -> None:
     cluster = cluster_with(1, 2)
     both = (replica(TP, 1), replica(TP, 2))
-    states_to_read = replica_machine.states_for_isr_removal
-    assert states_to_read(cluster.context, both, ReplicaState.OFFLINE) == (TP,)
-    assert states_to_read(cluster.context, both, ReplicaState.ONLINE) == ()
+    to_read = replica_machine.partitions_for_isr_removal
+    assert to_read(cluster.context, both, ReplicaState.OFFLINE) == (TP,)
+    assert to_read(cluster.context, both, ReplicaState.ONLINE) == ()
     cluster.context.remove_leadership(TP)
-    assert states_to_read(cluster.context, both, ReplicaState.OFFLINE) == ()
+    assert to_read(cluster.context, both, ReplicaState.OFFLINE) == ()
     assert cluster.context.partition_state(TP) is PartitionState.ONLINE

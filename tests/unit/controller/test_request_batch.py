@@ -294,9 +294,9 @@ def test_unsent_batch_is_an_error(
     assert made.flush() == ()
 
 
-def test_held_back_partition_is_sent_once_with_next_leader() -> None:
+def test_delayed_partition_is_sent_once_with_next_leader() -> None:
     made = batch()
-    made.hold_back((A,))
+    made.delay((A,))
     for partition in (A, OTHER):
         made.add_leader_and_isr(ids(2), partition, is_new=False)
     other = "LAI 2 u-0 leader=2 epoch=0 isr=2,3"
@@ -319,16 +319,16 @@ def test_held_back_partition_is_sent_once_with_next_leader() -> None:
     assert made.flush() == ()
 
 
-def test_unchanged_held_back_partition_is_sent_on_release() -> None:
+def test_unchanged_delayed_partition_is_sent_on_release() -> None:
     made = batch()
-    made.hold_back((A,))
+    made.delay((A,))
     made.add_leader_and_isr(ids(2), A, is_new=True)
     assert made.flush() == ()
     made.add_leader_and_isr(ids(3), OTHER, is_new=False)
     with pytest.raises(UnsentRequestsError, match="LeaderAndIsr to 3"):
         made.new_batch()
     made.flush()
-    made.release()
+    made.release_delayed()
     with pytest.raises(UnsentRequestsError, match="LeaderAndIsr to 2"):
         made.new_batch()
     assert summarize(made.flush()) == [
@@ -339,10 +339,10 @@ def test_unchanged_held_back_partition_is_sent_on_release() -> None:
 
 def test_missing_leader_is_sent_to_all_brokers() -> None:
     made = batch()
-    made.hold_back((A,))
+    made.delay((A,))
     made.context.set_leadership(A, state(-1, [1], epoch=5))
     made.add_leader_and_isr((), A, is_new=False)
-    made.release()
+    made.release_delayed()
     assert summarize(made.flush()) == [f"UM {to} t-0 leader=-1" for to in (1, 2, 3)]
 
 

@@ -106,7 +106,7 @@ async def test_writes_of_crashed_controller_are_reused(
     await registry.create(znodes.partition_path(P0))
     assert await store.commit([create(P0), create(P1)]) == {P0: 0, P1: 0}
     again = ControllerStore(registry, BrokerId(1), Random(7))
-    again.version = store.version
+    again.epoch_version = store.epoch_version
     await registry.set(znodes.state_path(P1), znodes.encode_state(state(2, [2], epoch=4)))
     assert await again.commit([create(P1), create(P2)]) == {P1: WriteRejection.NODE_EXISTS, P2: 0}
 
@@ -133,7 +133,7 @@ async def test_deposed_controller_writes_nothing(
     with pytest.raises(ControllerMoved):
         await store.delete_topic("t")
     assert await registry.exists(znodes.topic_path("t")) is not None
-    await store.resign()
+    await store.delete_controller()
     assert await registry.exists(znodes.CONTROLLER) is not None
 
 
