@@ -17,8 +17,8 @@ With racks: the same, over a list of brokers in which racks alternate. A candida
 of P and another rack has none. A broker that has a replica of P is skipped while another broker has none. The distance
 grows by the number of racks.
 
-`start` and `shift` are random for a new topic. For added partitions, both are the index of the broker that holds the
-first replica of partition 0.
+`start` and `shift` are random for a new topic. For added partitions, both are the index of the broker with the first
+replica of partition 0.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ from barnabas.world.ports import Clock, Network, SetData, WatchEvent, WatchKind
 logger = logging.getLogger("barnabas.controller")
 
 FIRST_BALANCE_CHECK_SECONDS = 5.0
-TAKE_OVER_PAUSE_SECONDS = (0.5, 5.0)
+TAKE_OVER_PAUSE_SECONDS = (0.5, 5.0)  # first and longest
 PARTITIONS_PER_TURN = 2000  # then other tasks run
 EVENTS_BY_PATH: Mapping[str, Event] = {
     znodes.CONTROLLER: events.ControllerChanged(),
@@ -142,7 +142,7 @@ class Controller:
         await self.resign("stop")
 
     async def on_expired(self) -> None:
-        """Stop being the controller. The registry client opens a new session only after this."""
+        """Drop the waiting events, and return when the current handler has ended: none continues in the new session."""
         await self.queue.clear_and_put(events.SessionExpired())
 
     def on_watch(self, event: WatchEvent) -> None:
@@ -335,9 +335,9 @@ class Controller:
             ],
             written_at,
         )
-        known = {tp: state for tp, state in states.items() if isinstance(state, LeaderAndIsr)}
+        valid = {tp: state for tp, state in states.items() if isinstance(state, LeaderAndIsr)}
         store.topics_with_partitions_znode.update(partition.topic for partition in states)
-        restarted = plans.find_unnoticed_restarts(execution.registrations, known, written_at)
+        restarted = plans.find_unnoticed_restarts(execution.registrations, valid, written_at)
         if restarted:
             logger.warning(
                 "brokers restarted while there was no controller, treated as failed first brokers=%s",
@@ -350,7 +350,7 @@ class Controller:
             }
             self.queue.put(events.BrokersChanged())
         for error in plans.load_context(
-            context, brokers=execution.registrations, topics=topics, states=known
+            context, brokers=execution.registrations, topics=topics, states=valid
         ):
             logger.error("topic ignored error=%s", error)
         self.channels.start(each.broker for _, each in sorted(execution.registrations.items()))

@@ -7,9 +7,6 @@
 
 A StateTransition concerns one partition or one replica, and succeeds or fails alone. If its write fails because the
 state was changed concurrently, the item is returned in `to_retry`. The caller reads its state and decides again.
-
-There may be tens of thousands of transitions. They and their parts are NamedTuples, which are faster to create than
-Structs.
 """
 
 from __future__ import annotations

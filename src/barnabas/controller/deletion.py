@@ -13,7 +13,7 @@ reassignment ends. There is no timer.
 After a crash the marker is still there, and the next controller starts again. Brokers report success for replicas they
 no longer have. Znodes that are already deleted are no error.
 
-In contrast to Kafka, a topic that is marked during a reassignment waits, as Kafka documents it. Kafka's code marks the
+A topic that is marked during a reassignment waits, as Kafka's documentation says. Kafka's code differs: it marks the
 topic as ineligible before it queues the topic. That mark has no effect, so the deletion starts at once.
 """
 

@@ -129,7 +129,7 @@ class Execution:
                 await asyncio.sleep(0)
             case ResumeReassignments():
                 logger.warning(
-                    "reassignments are not supported, not resumed reassignments=%d",
+                    "reassignments are not supported, not resumed partitions=%d",
                     len(step.partitions),
                 )
             case _:

@@ -1,7 +1,7 @@
 """Validation of AlterPartition requests, per partition. Error codes and their precedence are Kafka's.
 
-A leader proposes an ISR, with the leader epoch and partition epoch that it knows. If the controller knows others, the
-proposal or the controller is stale. An accepted proposal does not change the leader epoch.
+A leader proposes an ISR, with the leader epoch and partition epoch that it knows. If the controller knows other
+epochs, the proposal or the controller is stale. An accepted proposal does not change the leader epoch.
 """
 
 from __future__ import annotations

@@ -149,10 +149,10 @@ def plan_failover(context: ControllerContext) -> Plan:
 
 
 def first_partition_state(context: ControllerContext, partition: TopicPartition) -> PartitionState:
-    known = context.leadership.get(partition)
-    if known is None:
+    leadership = context.leadership.get(partition)
+    if leadership is None:
         return PartitionState.NEW
-    if context.is_replica_online(known.leader, partition):
+    if context.is_replica_online(leadership.leader, partition):
         return PartitionState.ONLINE
     return PartitionState.OFFLINE
 
@@ -164,13 +164,13 @@ def plan_broker_changes(
     context: ControllerContext, registered: Mapping[BrokerId, Registration]
 ) -> Plan:
     """Handle new, restarted and failed brokers. A larger broker epoch means that the broker has restarted."""
-    known = context.broker_epochs
-    new = tuple(sorted(registered.keys() - known.keys()))
-    failed = tuple(sorted(known.keys() - registered.keys()))
+    epochs = context.broker_epochs
+    new = tuple(sorted(registered.keys() - epochs.keys()))
+    failed = tuple(sorted(epochs.keys() - registered.keys()))
     bounced = tuple(
         broker
-        for broker in sorted(registered.keys() & known.keys())
-        if registered[broker].epoch > known[broker]
+        for broker in sorted(registered.keys() & epochs.keys())
+        if registered[broker].epoch > epochs[broker]
     )
     if new:
         yield StartSenders(brokers=new)

@@ -112,10 +112,10 @@ def decide_replica_transitions(
 def decide_new(
     context: ControllerContext, replica: Replica, before: ReplicaState, cause: str
 ) -> ReplicaTransition | tuple[FailureReason, str]:
-    known = context.leadership.get(replica.partition)
-    if known is not None and known.leader == replica.broker:
-        return FailureReason.REPLICA_IS_LEADER, f"leader epoch {known.leader_epoch}"
-    requests = () if known is None else (leader_and_isr_to(replica, is_new=True),)
+    leadership = context.leadership.get(replica.partition)
+    if leadership is not None and leadership.leader == replica.broker:
+        return FailureReason.REPLICA_IS_LEADER, f"leader epoch {leadership.leader_epoch}"
+    requests = () if leadership is None else (leader_and_isr_to(replica, is_new=True),)
     return StateTransition(replica, before, ReplicaState.NEW, cause, requests=requests)
 
 

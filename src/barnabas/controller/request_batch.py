@@ -145,28 +145,29 @@ class RequestBatch:
         self, brokers: Iterable[BrokerId], partition: TopicPartition, *, is_new: bool
     ) -> None:
         """Add LeaderAndIsr to these brokers. The context must have the leadership of the partition."""
-        known = self.context.leadership[partition]
+        leadership = self.context.leadership[partition]
         if partition in self.delayed_epochs:
             recipients = self.delayed_recipients.setdefault(partition, {})
             recipients.update(
                 (broker, is_new or recipients.get(broker, False)) for broker in brokers
             )
-            if known.leader != NO_LEADER and known.leader_epoch != self.delayed_epochs[partition]:
+            has_new_epoch = leadership.leader_epoch != self.delayed_epochs[partition]
+            if leadership.leader != NO_LEADER and has_new_epoch:
                 self.release_partition(partition)
             return
         assignment = self.context.assignment(partition)
         state = LeaderAndIsrPartitionState(
             partition_index=partition.partition,
-            controller_epoch=known.controller_epoch,
-            leader=known.leader,
-            leader_epoch=known.leader_epoch,
-            isr=known.isr,
-            partition_epoch=known.partition_epoch,
+            controller_epoch=leadership.controller_epoch,
+            leader=leadership.leader,
+            leader_epoch=leadership.leader_epoch,
+            isr=leadership.isr,
+            partition_epoch=leadership.partition_epoch,
             replicas=assignment.replicas,
             adding_replicas=assignment.adding,
             removing_replicas=assignment.removing,
             is_new=is_new,
-            leader_recovery_state=int(known.recovering),
+            leader_recovery_state=int(leadership.recovering),
         )
         for broker in brokers:
             if broker < 0:
@@ -257,7 +258,7 @@ class RequestBatch:
         for partition, state in self.leader_and_isr[broker].items():
             by_topic.setdefault(partition.topic, []).append(state)
             leaders.add(BrokerId(state.leader))
-        known = self.context.brokers
+        brokers = self.context.brokers
         return LeaderAndIsrRequest(
             controller_id=self.controller_id,
             controller_epoch=self.context.epoch,
@@ -271,7 +272,7 @@ class RequestBatch:
                 for topic, states in by_topic.items()
             ),
             live_leaders=tuple(
-                self.to_live_leader(known[leader]) for leader in sorted(leaders) if leader in known
+                self.to_live_leader(brokers[each]) for each in sorted(leaders) if each in brokers
             ),
         )
 
@@ -337,18 +338,18 @@ def to_update_metadata_partition(
     context: ControllerContext, partition: TopicPartition
 ) -> UpdateMetadataPartitionState | None:
     """Return the state to send, or None without a leadership. Leader -2 means that the topic is being deleted."""
-    known = context.leadership.get(partition)
-    if known is None:
+    leadership = context.leadership.get(partition)
+    if leadership is None:
         return None
     deleting = context.is_topic_queued_for_deletion(partition.topic)
     replicas = context.replicas(partition)
     return UpdateMetadataPartitionState(
         partition_index=partition.partition,
-        controller_epoch=known.controller_epoch,
-        leader=LEADER_DURING_DELETE if deleting else known.leader,
-        leader_epoch=INITIAL_EPOCH_DURING_DELETE if deleting else known.leader_epoch,
-        isr=known.isr,
-        zk_version=PARTITION_EPOCH_DURING_DELETE if deleting else known.partition_epoch,
+        controller_epoch=leadership.controller_epoch,
+        leader=LEADER_DURING_DELETE if deleting else leadership.leader,
+        leader_epoch=INITIAL_EPOCH_DURING_DELETE if deleting else leadership.leader_epoch,
+        isr=leadership.isr,
+        zk_version=PARTITION_EPOCH_DURING_DELETE if deleting else leadership.partition_epoch,
         replicas=replicas,
         offline_replicas=tuple(b for b in replicas if not context.is_replica_online(b, partition)),
     )

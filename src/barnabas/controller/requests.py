@@ -180,11 +180,11 @@ def check_election(
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if context.is_topic_queued_for_deletion(partition.topic):
         return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is being deleted")
-    known = context.leadership.get(partition)
-    if known is None:
+    leadership = context.leadership.get(partition)
+    if leadership is None:
         return None  # never had a leader, because no replica was ever online
     if strategy is Strategy.PREFERRED:
-        is_satisfied = known.leader == context.replicas(partition)[0]
+        is_satisfied = leadership.leader == context.replicas(partition)[0]
     else:
-        is_satisfied = context.is_live(known.leader)
+        is_satisfied = context.is_live(leadership.leader)
     return ApiError(ErrorCode.ELECTION_NOT_NEEDED) if is_satisfied else None

@@ -340,13 +340,13 @@ class ControllerStore:
     async def read_brokers(self, watch: Watch) -> dict[BrokerId, Registration]:
         """Return the registered brokers. The watch fires when a broker registers or its registration is gone."""
         names = await self.registry.children(znodes.BROKER_IDS, watch)
-        known = [BrokerId(int(name)) for name in names if name.isdecimal()]
+        ids = [BrokerId(int(name)) for name in names if name.isdecimal()]
         for name in names:
             if not name.isdecimal():
                 path = f"{znodes.BROKER_IDS}/{name}"
                 self.log_once("invalid broker id", RegistryError(path, "the name is not a number"))
-        read = await gather_bounded(self.read_broker, known)
-        return {broker: found for broker, found in zip(known, read, strict=True) if found}
+        registrations = await gather_bounded(self.read_broker, ids)
+        return {broker: each for broker, each in zip(ids, registrations, strict=True) if each}
 
     async def read_broker(
         self, broker: BrokerId, watch: Watch | None = None
@@ -366,9 +366,9 @@ class ControllerStore:
         self, names: Iterable[str], watch: Watch
     ) -> dict[str, znodes.TopicAssignment]:
         """Return the assignments of topics, and watch them. Invalid ones are left out."""
-        wanted = list(names)
-        read = await gather_bounded(lambda name: self.read_topic(name, watch), wanted)
-        return {name: topic for name, topic in zip(wanted, read, strict=True) if topic is not None}
+        topics = list(names)
+        found = await gather_bounded(lambda name: self.read_topic(name, watch), topics)
+        return {name: topic for name, topic in zip(topics, found, strict=True) if topic is not None}
 
     async def read_topic(
         self, name: str, watch: Watch | None, known_id: UUID | None = None

@@ -2,8 +2,8 @@
 
 Error codes and their precedence are Kafka's:
 
-    known topic → null config → counts with an assignment → invalid counts → invalid name → marked for deletion
-    → topic in the registry → name collision → unequal replica counts → duplicate replicas → partition numbers
+    topic in the cache → null config → counts with an assignment → invalid counts → invalid name → marked for deletion
+    → topic in the registry → name collision → unequal replica counts → duplicate replicas → gaps in the numbers
     → unknown brokers → no replicas → configs and policy
 
 So a request with an invalid name and an invalid replication factor is rejected for the replication factor. Two checks
@@ -192,26 +192,28 @@ def check_added_partitions(
     """
     if not current:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic does not exist")
-    size = len(current)
-    if count < size:
+    current_count = len(current)
+    if count < current_count:
         raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
-            f"the topic has {size} partitions, which is higher than the requested {count};"
+            f"the topic has {current_count} partitions, which is higher than the requested {count};"
             " partitions can only be added",
         )
-    if count == size:
-        raise ApiError(ErrorCode.INVALID_PARTITIONS, f"the topic already has {size} partitions")
+    if count == current_count:
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, f"the topic already has {count} partitions")
     if 0 not in current:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "partition 0 is missing from the assignment")
     # Without the replicas that an unfinished reassignment removes. Else new partitions would get too many.
-    first = target_replicas(current[0]) or current[0].replicas
+    first_replicas = target_replicas(current[0]) or current[0].replicas
     if assignments is None:
-        check_partition_and_replica_counts(count, len(first), broker_count=len(brokers))
-        return continue_assignment(brokers, first_replicas=first, current=size, total=count)
+        check_partition_and_replica_counts(count, len(first_replicas), broker_count=len(brokers))
+        return continue_assignment(
+            brokers, first_replicas=first_replicas, current=current_count, total=count
+        )
     check_added_assignment(
         assignments,
-        added=count - size,
-        replication_factor=len(first),
+        added=count - current_count,
+        replication_factor=len(first_replicas),
         brokers={broker.id for broker in brokers},
     )
     check_partition_limit(count)

@@ -6,8 +6,8 @@ Calls use the current session. They wait while the connection is lost. After the
 RegistrySessionExpired, until there is a new session. A new session has no watches and no ephemeral nodes: the owner
 creates them again in `on_new_session`.
 
-`on_expired` is awaited before a new session is opened. So a broker that was the controller has resigned before it can
-write again.
+`on_expired` is awaited before a new session is opened. So no event handler of a controller in the old session writes in
+the new one.
 """
 
 from __future__ import annotations
