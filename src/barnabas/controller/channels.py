@@ -103,6 +103,7 @@ class Sender:
                     )
 
     async def exchange(self, request: Request) -> Message:
+        """Send a request once and return the response. Raises OSError, TimeoutError or WireError."""
         channels = self.channels
         if self.connection is None or not self.connection.is_open:
             endpoint = endpoint_of(self.broker, channels.listener)

@@ -98,6 +98,7 @@ class ControllerContext:
         *,
         include_shutting_down_brokers: bool = False,
     ) -> bool:
+        """Whether the broker is live and the log directory of its replica has not failed."""
         if broker not in self.brokers:
             return False
         if broker in self.shutting_down_broker_ids and not include_shutting_down_brokers:

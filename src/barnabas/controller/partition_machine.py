@@ -182,6 +182,7 @@ def elect_by_strategy(
     strategy: Strategy,
     unclean: Mapping[str, bool],
 ) -> Election | tuple[FailureReason, str]:
+    """Elect a leader, or return why no replica is eligible."""
     assignment = context.assignment(partition)
     # After a cancelled reassignment, the ISR may contain an unassigned replica. It stays there, but cannot lead.
     online = tuple(
