@@ -9,16 +9,22 @@ from uuid import uuid4
 
 import pytest
 
+from barnabas.broker.bounded_work import run_to_end
+from barnabas.broker.handlers import list_groups
+from barnabas.errors import ErrorCode
 from barnabas.groups.records import OffsetCommitValue
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
 from barnabas.model import TopicPartition
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.list_groups import ListGroupsRequest
 from barnabas.wire.messages.update_metadata import (
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
 from tests.unit.groups.test_store import lead
-from tests.unit.replication.nodes import TOPIC, Node, Nodes, eventually
+from tests.unit.replication.nodes import NO_CONNECTION, TOPIC, Node, Nodes, eventually
 
 LIST_GROUP_MODULES = """
 import sys
@@ -81,6 +87,21 @@ async def test_resigned_partition_is_not_loaded(node: Node) -> None:
     groups.open()
     assert not groups.tasks.running
     assert 0 not in groups.ensure_created().coordinator.store.loading
+
+
+async def test_list_groups_reports_loading_that_ends_between_turns(node: Node) -> None:
+    await lead(node)
+    groups = node.context.groups
+    await eventually(lambda: groups.store.is_led(0))
+    groups.find_or_create("app")
+    groups.store.loading[1] = None
+    header = RequestHeader(ApiKey.LIST_GROUPS, 5, 0, None)
+    work = list_groups.handle(node.context, ListGroupsRequest(), header, NO_CONNECTION)
+    next(work)
+    groups.store.loading.clear()
+    response = run_to_end(work)
+    assert [group.group_id for group in response.groups] == ["app"]
+    assert response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "groups may be missing"
 
 
 async def test_offsets_of_deleted_topic_are_removed(node: Node) -> None:

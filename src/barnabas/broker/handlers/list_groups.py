@@ -20,16 +20,16 @@ def handle(
 ) -> Work[ListGroupsResponse]:
     if context.groups.is_stopping:
         return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    is_loading = context.groups.store.loading
     filters = request.states_filter, request.types_filter
     states, types = yield from call_in_thread_if_large(sum(map(len, filters)), lower_all, filters)
     groups = []
+    is_loading = bool(context.groups.store.loading)  # it may end between two turns
     for group in list(context.groups.groups.values()):
         if (not states or group.state.lower() in states) and (not types or CLASSIC in types):
             groups.append(
                 ListedGroup(group.group_id, group.protocol_type or "", group.state, CLASSIC)
             )
-        yield None
+        yield None  # lets other requests run
     return ListGroupsResponse(
         error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE,
         groups=tuple(groups),
