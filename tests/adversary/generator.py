@@ -12,7 +12,7 @@ from math import isqrt
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from barnabas.broker.connection import CONTROL_BYTES_MAX
+from barnabas.broker.connection import REQUEST_BYTES_MAX
 from barnabas.broker.router import SMALL_BYTES
 from barnabas.wire.apis import Api
 from barnabas.wire.codec import build_struct_layout
@@ -39,7 +39,7 @@ from tests.adversary.schema import (
 )
 from tests.raw_connection import with_size
 
-LARGE, SMALL = CONTROL_BYTES_MAX, SMALL_BYTES - 1
+LARGE, SMALL = REQUEST_BYTES_MAX, SMALL_BYTES - 1
 """The largest request without batches, and the largest one that is decoded on the event loop."""
 MEDIUM = 256 * 1024
 OVERHEAD_BYTES = 1024

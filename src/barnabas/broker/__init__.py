@@ -1,1 +1,1 @@
-"""One broker process."""
+"""One broker: connections, request handlers, topic administration, start, maintenance and shutdown."""

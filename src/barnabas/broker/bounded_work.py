@@ -2,7 +2,7 @@
 
 A handler whose work grows with its request is a generator:
 
-    yield None              after each item: other clients may be served now
+    yield None              after each item: other requests may run now
     value = yield call      run `call` in the worker thread; its result or exception comes back here
     return response         the response, or an awaitable of it
 
@@ -23,13 +23,13 @@ T = TypeVar("T")
 
 TURN_SECONDS = 0.005
 BUSY_FIRST_TURN_SECONDS = 0.0005
-"""First turn of a new request while others run in the background."""
+"""Length of the first turn of a request while other requests run in the background."""
 LARGE_AT_ONCE = 2
-"""Large requests that are decoded or encoded at the same time. Decoding may take memory of 50 times their size."""
+"""Maximum number of large requests decoded or encoded at a time. Decoding may take 50 times their size in memory."""
 
-Call = Callable[[], Any]
+Call = Callable[[], Any]  # to run in the worker thread
 Work = Generator[Call | None, Any, T]
-Resume = Callable[[], Call | None]
+Resume = Callable[[], Call | None]  # resumes a generator and returns what it yields next
 
 
 class TurnResult(NamedTuple):
@@ -46,7 +46,7 @@ NOT_STARTED = TurnResult(False, None)
 def run_turn(
     work: Work[Any], resume: Resume, seconds: float, now: Callable[[], float]
 ) -> TurnResult:
-    """Run the generator until it ends, requests a call, or has used up its time."""
+    """Resume the generator, and run it until it ends, yields a call or has run for `seconds`."""
     deadline = now() + seconds
     try:
         call = resume()
@@ -58,7 +58,7 @@ def run_turn(
 
 
 def run_to_end(work: Work[T]) -> T:
-    """Return the result of small work that makes no calls."""
+    """Run small work that yields no calls, and return its result."""
     try:
         while True:
             next(work)
@@ -68,7 +68,7 @@ def run_to_end(work: Work[T]) -> T:
 
 
 def call_in_thread_if_large(size: int, work: Callable[..., T], *arguments: Any) -> Work[T]:
-    """Call a pure function of `size` values, in the worker thread if there are many. No other code may change them."""
+    """Call a pure function, in the worker thread if `size` > SMALL_MAX. Meanwhile the arguments must not change."""
     if size <= SMALL_MAX:
         return work(*arguments)
     result: T = yield partial(work, *arguments)
@@ -76,7 +76,7 @@ def call_in_thread_if_large(size: int, work: Callable[..., T], *arguments: Any) 
 
 
 async def run_in_turns(work: Work[T]) -> T:
-    """Return the result of work that makes no calls. For a caller that runs in its own task."""
+    """Run work that yields no calls, in turns, and return its result. The caller must run in its own task."""
     turn = NOT_STARTED
     while not turn.is_done:
         await asyncio.sleep(0)
@@ -86,7 +86,7 @@ async def run_in_turns(work: Work[T]) -> T:
 
 
 class RequestLane:
-    """Limits on large requests, which share one thread: more threads would compete with the loop for Python's lock."""
+    """Limits on large requests, which share one thread: more threads would compete with the event loop for the GIL."""
 
     def __init__(self) -> None:
         self.large = asyncio.Semaphore(LARGE_AT_ONCE)
@@ -102,7 +102,7 @@ class Background:
         self.turn = asyncio.Lock()
         self.clients = RequestLane()
         self.brokers = RequestLane()
-        """For requests between brokers and for Fetch, which followers send. They do not wait for those of clients."""
+        """For requests that only brokers send, and for Fetch. They do not wait for the other requests of clients."""
 
     def start(self, work: Work[Any]) -> TurnResult:
         """Run the first turn of a handler."""
@@ -110,7 +110,7 @@ class Background:
         return run_turn(work, partial(next, work), seconds, self.now)
 
     async def finish(self, work: Work[Any], turn: TurnResult) -> Any:
-        """Run the remaining turns. Cancellation ends the work after the turn it is in."""
+        """Run the remaining turns and return the result. Cancellation ends the work after its current turn."""
         self.unfinished += 1
         try:
             while not turn.is_done:
@@ -126,7 +126,7 @@ class Background:
         return turn.value
 
     async def call(self, work: Work[Any], call: Call) -> Resume:
-        """Make a call in the worker thread. Return the function that resumes the generator with its outcome."""
+        """Run `call` in the worker thread. Return the function that resumes the generator with the result or error."""
         try:
             async with self.clients.thread:
                 result = await in_thread(call)

@@ -2,7 +2,7 @@
 
     registry session ─► logs loaded ─► sockets open ─► registered ─► controller running ─► ready ─► clients served
 
-The controller sends requests to every broker, also to its own, over ordinary connections. So the sockets are open
+The controller sends requests to every broker, including its own, over ordinary connections. So the sockets are open
 before the broker registers. Clients are served only when the broker is ready: it has received UpdateMetadata
 from the controller, and has a log for every partition assigned to it.
 """
@@ -107,7 +107,7 @@ class BrokerServer:
             random=world.random,
             producer_expiration_ms=config.producer_id_expiration_ms,
         )
-        # Lock first: this shows at once whether another process runs this broker. A znode may be left from a crash.
+        # Lock first: a lock shows at once that another process runs this broker. A znode may be left from a crash.
         logs.lock_used()
         await registration.wait_until_free(registry, self.broker_id, self.registration_timeout_s)
         logs.load_all(self.broker_id, cluster_id, topics.config_of, now_ms)
@@ -123,7 +123,7 @@ class BrokerServer:
         if config.barnabas_adopt_logs:
             await adopt_logs(registry, logs, topics, config)
         await set_stray_logs_aside(registry, logs)
-        lost = await find_lost_logs(
+        lost_logs = await find_lost_logs(
             registry, logs, self.broker_id, wait_s=self.registration_timeout_s
         )
         control = self.control = ControlPlane(self.broker_id, registry)
@@ -169,11 +169,11 @@ class BrokerServer:
         await self.register()
         registry.on_state(self.session_changed)
         registry.on_lost = self.registry_lost
-        replicas.lost.register(lost)
+        replicas.lost.register(lost_logs)
         replicas.on_log_dir_failure = self.log_dir_failed
         replicas.start()
         controller.start()
-        # From here on the controller registers the broker again in each new session. It was not notified of this one.
+        # From here on the controller registers the broker again in each new session. If this one is over, start again.
         if registry.id != session_id or registry.state is SessionState.EXPIRED:
             raise RegistrySessionExpired("", f"session {session_id:#x} expired")
         await self.wait_until_ready(metadata, controller, replicas)
@@ -182,7 +182,7 @@ class BrokerServer:
         self.tasks.start("sweep", listeners.sweep())
         self.tasks.start("history", publisher.publish())
         start_maintenance(self.tasks, replicas)
-        # Not earlier: loading logs may hold the loop for minutes, and the watchdog would end the process each time.
+        # Not earlier: loading logs may block the event loop for minutes, and the watchdog would kill the process.
         world.watchdog.start()
         logger.info(
             "broker started id=%d cluster=%s listeners=%s partitions=%d",
@@ -193,12 +193,12 @@ class BrokerServer:
         )
 
     def session_changed(self, state: SessionState) -> None:
-        """Until a controller sends a request after a lost session, leaders here may have been replaced."""
+        """After the session expired, other brokers may lead. The next request of a controller confirms this broker."""
         if state is SessionState.EXPIRED and self.replicas is not None:
             self.replicas.is_known_to_controller = False
 
     def registry_lost(self) -> None:
-        """Keep leading: without the registry of this process no controller can elect other leaders."""
+        """Keep leading after the embedded registry failed: without it no controller can elect other leaders."""
         if self.replicas is not None:
             self.replicas.is_known_to_controller = True
 
@@ -236,8 +236,8 @@ class BrokerServer:
     ) -> None:
         """Wait until the controller has announced this broker and all its partitions, or until the timeout.
 
-        After the timeout the broker serves clients all the same. For a partition it does not know yet, a client gets
-        NOT_LEADER_OR_FOLLOWER and retries.
+        After the timeout the broker serves clients all the same. For a partition without a log here, a client gets a
+        retriable error.
         """
 
         def is_ready() -> bool:
@@ -252,16 +252,16 @@ class BrokerServer:
         while not is_ready():
             if loop.time() > deadline:
                 logger.warning(
-                    "no request from a controller after %g s, serving clients",
+                    "broker not ready after %g s, serving clients all the same",
                     READY_TIMEOUT_SECONDS,
                 )
                 return
             await asyncio.sleep(READY_POLL_SECONDS)
 
     async def open_listeners(self, listeners: Listeners) -> None:
-        """Open all listeners. One without an advertised address advertises the address it is bound to."""
+        """Open all listeners. By default each advertises its own host and port, or the host name for a wildcard."""
         advertised = {entry.listener: entry for entry in self.config.advertised_listeners or ()}
-        found = []
+        endpoints = []
         for wanted in self.config.listeners:
             _, port = await listeners.listen(wanted.listener, wanted.host, wanted.port)
             entry = advertised.get(wanted.listener)
@@ -274,15 +274,15 @@ class BrokerServer:
                 entry = Endpoint(listener=wanted.listener, host=host, port=port)
             elif entry.port == 0:
                 entry = Endpoint(listener=entry.listener, host=entry.host, port=port)
-            found.append(entry)
-        self.endpoints = tuple(found)
+            endpoints.append(entry)
+        self.endpoints = tuple(endpoints)
 
     async def stop(self, *, clean: bool = True) -> None:
         """Move leaders to other brokers, close client connections, then flush and close the logs.
 
         If not `clean`, stop as in a crash: for tests and failed starts.
         """
-        self.world.watchdog.stop()  # flushing all logs may hold the loop for long
+        self.world.watchdog.stop()  # flushing all logs may block the event loop for long
         if clean and self.router is not None and self.config.controlled_shutdown_enable:
             await shut_down_controlled(self.router.context, self.broker_id)
         if self.listeners is not None:
@@ -295,7 +295,7 @@ class BrokerServer:
             await self.router.stop()
             self.router = None
         if self.replicas is not None:
-            # The controller sees the end of the session instead.
+            # No reports of failed log directories from here on: the session ends soon.
             self.replicas.on_log_dir_failure = None
         await self.tasks.stop()
         if self.replicas is not None:

@@ -3,15 +3,15 @@
     received ─► [ frame | frame | part of a fr… ]  ─► serve(frame) ─► parts ─► stream.send
                   ▲ start                  ▲ end
 
-A frame is a view of this connection's buffer, not a copy: a produced batch is written from here to its file. So the
-buffer does not change while a request is in progress. This also keeps the responses in order, and a client that does
-not read its responses is not read either.
+A frame is a view of the buffer, not a copy: a produced batch is written from the buffer to its file. So the frame stays
+in the buffer, and no other frame is served, while its request is in progress. This also keeps the responses in order.
+If a client does not read its responses, the broker stops reading its requests.
 
 A PendingResponse belongs to a Produce request whose batches are in their logs and wait for replicas. It does not need
 its frame any more, so the next frames are served meanwhile, and followers fetch several batches at a time. The number
 of pending responses is limited, for each connection and for all together.
 
-The buffer starts small and grows only as bytes arrive, so a false length in a frame costs nothing. It shrinks when the
+The buffer starts small and grows only as bytes arrive, so a false frame length costs no memory. It shrinks when the
 connection is idle. Memory beyond the initial size counts against `MemoryBudget`.
 """
 
@@ -34,15 +34,15 @@ logger = logging.getLogger("barnabas.network")
 
 IDLE_BUFFER_BYTES = 16 * 1024
 BUSY_BUFFER_BYTES = 256 * 1024  # holds several pipelined requests
-CONTROL_BYTES_MAX = 1024 * 1024
+REQUEST_BYTES_MAX = 1024 * 1024  # except for requests in MAY_BE_LARGE
 FRAMES_PER_TURN = 32
 PENDING_MAX = 64  # responses of one connection
 PENDING_TOTAL_MAX = 10_000  # of all connections, some kilobytes each; beyond it, one per connection
-HELD_BYTES_MAX = 256 * 1024  # of responses that wait for an earlier pending one
-ARRIVAL_SECONDS_MAX = 30.0  # for a large frame while other connections wait for memory
+QUEUED_BYTES_MAX = 256 * 1024  # of responses that wait for an earlier pending one
+ARRIVAL_SECONDS_MAX = 30.0  # of a large frame while other connections wait for memory
 STALLED_SECONDS_MAX = 1.0  # without a byte of a large frame while other connections wait for memory
 RECLAIM_SECONDS = 0.05  # between two searches for memory to reclaim
-WORK_SECONDS_MAX = 0.005  # for the frames of one connection before others are served
+WORK_SECONDS_MAX = 0.005  # time for the frames of one connection before others are served
 UNSENT_BYTES_MAX = 64 << 20  # of responses that clients have not read, on all connections
 LARGE_RESPONSE_BYTES = 64 * 1024  # larger responses are sent one by one
 CONTROLLER_REQUESTS = frozenset(
@@ -52,10 +52,10 @@ CONTROLLER_REQUESTS = frozenset(
 BROKER_REQUESTS = CONTROLLER_REQUESTS | {ApiKey.CONTROLLED_SHUTDOWN, ApiKey.ALTER_PARTITION}
 """Requests that only brokers send."""
 MAY_BE_LARGE = CONTROLLER_REQUESTS | {ApiKey.PRODUCE}
-"""Requests that may be larger than CONTROL_BYTES_MAX."""
+"""Requests that may be larger than REQUEST_BYTES_MAX."""
 
 SIZE = Struct(">i")
-KEY = Struct(">h")
+API_KEY = Struct(">h")
 
 EncodedResponse = list[Part] | None  # None: no response is sent (acks=0)
 
@@ -76,7 +76,7 @@ class PendingResponse:
         self.future: asyncio.Future[Any] | None = None
 
     def discard(self) -> None:
-        """Release it without a response: the client has disconnected."""
+        """Close `waiting` without a response: the client has disconnected."""
         if isinstance(self.waiting, CoroutineType):
             self.waiting.close()
 
@@ -119,7 +119,7 @@ class MemoryBudget:
         self.unsent_bytes -= self.unsent.pop(connection, 0)
 
     def take(self, size_bytes: int, connection: Connection, *, may_wait: bool = True) -> bool:
-        """Reserve memory. If there is none, return False, and grant it later, in turn, if the connection may wait."""
+        """Reserve memory and return True. If there is none, return False; if the connection may wait, grant it later."""
         if connection in self.waiting:
             return False
         if may_wait and not self.fits(size_bytes):
@@ -139,7 +139,7 @@ class MemoryBudget:
             self.reclaim_timer = loop.call_later(RECLAIM_SECONDS, self.close_slow_holders)
 
     def shrink_idle_holders(self) -> None:
-        """Rate-limited, since thousands of connections may request memory in one pass of the event loop."""
+        """Release the buffers of idle connections. Rate-limited: thousands of connections may call this at once."""
         now = asyncio.get_running_loop().time()
         if now >= self.shrunk_at + RECLAIM_SECONDS:
             self.shrunk_at = now
@@ -147,7 +147,7 @@ class MemoryBudget:
                 holder.shrink_when_idle()
 
     def close_slow_holders(self) -> None:
-        """While others wait for memory, close connections that do not fill theirs. Holds the loop only for a moment."""
+        """While others wait for memory, close connections whose frame arrives too slowly. Runs in short turns."""
         self.reclaim_timer = None
         self.shrink_idle_holders()
         loop = asyncio.get_running_loop()
@@ -192,19 +192,19 @@ class Connection:
         "fetches",
         "frame_bytes_last",
         "frame_bytes_max",
-        "held_bytes",
         "in_progress",
         "is_closed",
         "is_draining",
         "listener_name",
         "loop",
         "memory",
+        "offered_bytes",
         "on_closed",
         "pending",
         "produces",
+        "queued_bytes",
         "reserved_at",
         "reserved_bytes",
-        "room",
         "serve",
         "start",
         "stream",
@@ -236,7 +236,7 @@ class Connection:
         self.view = memoryview(self.data)
         self.start = 0
         self.end = 0
-        self.room = 0
+        self.offered_bytes = 0
         self.frame_bytes_last = 4
         self.reserved_bytes = 0
         self.reserved_at = 0.0
@@ -245,8 +245,8 @@ class Connection:
         self.fetches = RepeatedFetches()
         self.in_progress: asyncio.Future[EncodedResponse | PendingResponse] | None = None
         self.pending: deque[PendingResponse | list[Part]] = deque()
-        """Pending responses, and the responses to later requests, which wait for them."""
-        self.held_bytes = 0
+        """Pending responses, and queued responses to later requests, which wait for the pending ones."""
+        self.queued_bytes = 0
         self.closing_reason: str | None = None
         """Why the connection is closed after its pending responses are sent."""
         self.is_draining = False
@@ -259,20 +259,19 @@ class Connection:
     def buffer(self) -> memoryview:
         """Return the free part of the buffer, cut so that it ends with a whole frame if possible.
 
-        This assumes frames as large as the last one, which is common for producers. The start of a frame that does not
-        fit would have to be moved.
+        This assumes frames as large as the last one, as producers often send. A frame that does not fit must be moved.
         """
         last = self.frame_bytes_last
         stop = self.start + (self.capacity - self.start) // last * last
         if stop <= self.end:
             stop = self.capacity
-        self.room = stop - self.end
+        self.offered_bytes = stop - self.end
         return self.view[self.end : stop]
 
     def received(self, size: int) -> None:
         self.active_at = self.loop.time()
         self.end += size
-        self.was_filled = size == self.room
+        self.was_filled = size == self.offered_bytes
         if self.in_progress is None and not self.is_draining:
             self.serve_frames()
         elif self.was_filled:
@@ -316,7 +315,7 @@ class Connection:
                 response = self.serve(frame, self)
                 if isinstance(response, list):
                     if pending:
-                        self.hold(response)
+                        self.queue_response(response)
                     else:
                         responses += response
                 elif isinstance(response, PendingResponse):
@@ -326,7 +325,7 @@ class Connection:
                     break
                 served += 1
                 if self.start == self.end:
-                    self.make_room(4)
+                    self.prepare_buffer(4)
                     break
                 if (
                     served == FRAMES_PER_TURN
@@ -354,18 +353,18 @@ class Connection:
         start = self.start
         available = self.end - start
         if available < 4:
-            self.make_room(4)
+            self.prepare_buffer(4)
             return None
         size: int = SIZE.unpack_from(self.data, start)[0]
         if size < 0 or size > self.frame_bytes_max:
             raise RemoteWireError(
-                f"frame of {size} bytes, not within 0 and {self.frame_bytes_max} "
+                f"frame length {size} is not between 0 and {self.frame_bytes_max} "
                 "(socket.request.max.bytes)"
             )
         if available - 4 < size:
-            if size > CONTROL_BYTES_MAX and available >= 6:
+            if size > REQUEST_BYTES_MAX and available >= 6:
                 self.require_may_be_large(start + 4, size)
-            self.make_room(4 + size)
+            self.prepare_buffer(4 + size)
             return None
         self.frame_bytes_last = 4 + size
         self.reserved_at = self.active_at
@@ -373,45 +372,45 @@ class Connection:
         return self.view[start + 4 : start + 4 + size]
 
     def require_may_be_large(self, at: int, size: int) -> None:
-        """Reject other large requests: many small items would take a multiple of their bytes to decode."""
-        api_key: int = KEY.unpack_from(self.data, at)[0]
+        """Raise RemoteWireError unless the API may have large requests. Many small items take much memory to decode."""
+        api_key: int = API_KEY.unpack_from(self.data, at)[0]
         if api_key not in MAY_BE_LARGE:
             raise RemoteWireError(
-                f"request of {size} bytes with api key {api_key}; only Produce may have more than "
-                f"{CONTROL_BYTES_MAX} bytes"
+                f"request of {size} bytes with api key {api_key}; only Produce and controller requests "
+                f"may have more than {REQUEST_BYTES_MAX} bytes"
             )
 
-    def make_room(self, wanted: int) -> None:
-        """Make room for the rest of the frame at `start`, which has `wanted` bytes in total."""
-        have = self.end - self.start
-        if have == 0:
+    def prepare_buffer(self, frame_bytes: int) -> None:
+        """Grow the buffer, or move its content to the start, so that the frame at `start` fits if memory allows."""
+        received = self.end - self.start
+        if received == 0:
             self.start = self.end = 0
-        must_grow = wanted > IDLE_BUFFER_BYTES
-        if must_grow and not self.reserve(max(wanted, BUSY_BUFFER_BYTES)):
+        must_grow = frame_bytes > IDLE_BUFFER_BYTES
+        if must_grow and not self.reserve(max(frame_bytes, BUSY_BUFFER_BYTES)):
             return
-        # If the buffer was filled to its end, the peer sends faster than we read. The buffer doubles at most: the
-        # announced length may be false.
-        larger = min(2 * self.capacity, max(wanted, BUSY_BUFFER_BYTES))
+        # A buffer filled to its end shows that the peer sends faster than we read. It doubles at most: the frame length
+        # may be false.
+        larger = min(2 * self.capacity, max(frame_bytes, BUSY_BUFFER_BYTES))
         may_grow = (self.was_filled or self.end == self.capacity) and larger > self.capacity
         if may_grow and self.reserve(larger, may_wait=must_grow):
             self.replace_buffer(larger)
-        elif self.start and self.start + wanted > self.capacity:
-            self.view[:have] = self.view[self.start : self.end]
-            self.start, self.end = 0, have
+        elif self.start and self.start + frame_bytes > self.capacity:
+            self.view[:received] = self.view[self.start : self.end]
+            self.start, self.end = 0, received
 
     def replace_buffer(self, capacity: int) -> None:
         data = bytearray(capacity)
-        have = self.end - self.start
-        self.was_filled = have == capacity
-        data[:have] = self.view[self.start : self.end]
+        received = self.end - self.start
+        self.was_filled = received == capacity
+        data[:received] = self.view[self.start : self.end]
         self.data, self.view, self.capacity = data, memoryview(data), capacity
-        self.start, self.end = 0, have
+        self.start, self.end = 0, received
 
     def reserve(self, size: int, *, may_wait: bool = True) -> bool:
-        """Reserve memory for a buffer of this size. Returns False if there is none now."""
+        """Reserve memory for a buffer of this size. Return False if there is none now."""
         if size <= self.reserved_bytes:
             return True
-        # Release the memory of an earlier frame first: two connections that hold some and wait for more would deadlock.
+        # Release the memory of an earlier frame first: two connections that have some and wait for more would deadlock.
         if self.reserved_bytes and may_wait:
             self.replace_buffer(max(IDLE_BUFFER_BYTES, self.end - self.start))
             self.release_memory()
@@ -424,7 +423,7 @@ class Connection:
         return True
 
     def is_too_slow(self, now: float) -> bool:
-        """Whether others wait for memory that is reserved for a frame here, which arrives too slowly."""
+        """Whether a frame arrives too slowly in reserved memory while other connections wait for memory."""
         return (
             bool(self.reserved_bytes and self.memory.waiting)
             and self.in_progress is None
@@ -486,7 +485,7 @@ class Connection:
         if isinstance(response, PendingResponse):
             self.add_pending(response)
         elif response and self.pending:
-            self.hold(response)
+            self.queue_response(response)
         elif response:
             self.send(response)
         if self.is_draining:
@@ -500,22 +499,22 @@ class Connection:
         self.pending.append(pending)
         self.memory.pending_responses += 1
 
-    def hold(self, response: list[Part]) -> None:
-        """Keep a response until the earlier pending ones are sent."""
+    def queue_response(self, response: list[Part]) -> None:
+        """Queue a response until the earlier pending ones are sent."""
         self.pending.append(response)
-        self.held_bytes += size_in_memory(response)
+        self.queued_bytes += size_in_memory(response)
 
     def is_full(self) -> bool:
         """Whether no further frame may be served before a pending response is sent."""
         return (
             len(self.pending) >= PENDING_MAX
-            or self.held_bytes >= HELD_BYTES_MAX
+            or self.queued_bytes >= QUEUED_BYTES_MAX
             or self.memory.pending_responses >= PENDING_TOTAL_MAX
         )
 
     def cancel_pending(self) -> None:
         pending, self.pending = self.pending, deque()
-        self.held_bytes = 0
+        self.queued_bytes = 0
         for response in pending:
             if isinstance(response, PendingResponse) and response.future is not None:
                 response.future.cancel()
@@ -539,7 +538,7 @@ class Connection:
                     responses += first.encode(first.future.result()) or ()
                 else:
                     responses += first
-                    self.held_bytes -= size_in_memory(first)
+                    self.queued_bytes -= size_in_memory(first)
                 pending.popleft()
         except (asyncio.CancelledError, CloseConnection, RemoteWireError) as error:
             self.cancel_pending()
@@ -574,13 +573,13 @@ class Connection:
         self.stream.close(why)
 
     def pause_or_resume(self) -> None:
-        """Read more only if the buffer has room and no earlier response or memory is waited for."""
+        """Read from the client only if there is free space in the buffer, and nothing to wait for."""
         if self.is_closed:
             return
         if self.reserved_bytes and self.memory.waiting:
             self.shrink_when_idle()
-        full = self.end == self.capacity
-        if self.is_draining or self.waits_for_memory or full or self.closing_reason is not None:
+        is_full = self.end == self.capacity
+        if self.is_draining or self.waits_for_memory or is_full or self.closing_reason is not None:
             self.stream.pause()
         else:
             self.stream.resume()
@@ -593,5 +592,5 @@ def ends_with_large_response(responses: list[Part]) -> bool:
 
 
 def size_in_memory(response: list[Part]) -> int:
-    """Return the bytes held in memory. File slices are read only when they are sent."""
+    """Return the size of the parts in memory. File slices are read only when they are sent."""
     return sum(len(part) for part in response if not isinstance(part, FileSlice))

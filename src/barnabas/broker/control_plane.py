@@ -5,7 +5,7 @@
     controller epoch not in the registry    from a sender that was never elected                STALE_CONTROLLER_EPOCH
 
 Kafka trusts any epoch that is not smaller, and any request without a broker epoch. One stray request then makes a
-broker reject its real controller. Here an epoch that is new to the broker is looked up in the registry once.
+broker reject its real controller. Barnabas looks up each new controller epoch in the registry once.
 
 LeaderAndIsr, UpdateMetadata and StopReplica are handled one at a time. For a moment two controllers may send requests
 concurrently. A request with a later epoch must not start in the middle of an earlier one.
@@ -45,12 +45,12 @@ class ControlPlane:
     def __init__(
         self, broker_id: BrokerId = NO_LEADER, registry: RegistryClient | None = None
     ) -> None:
-        """Without a registry every epoch that is not smaller is trusted."""
+        """Without a registry, every epoch is trusted that is not smaller than the largest one seen."""
         self.broker_id = broker_id
         self.registry = registry
         self.broker_epoch = BrokerEpoch(UNKNOWN_BROKER_EPOCH)
         """Epoch of the current registration."""
-        self.updated_in = BrokerEpoch(UNKNOWN_BROKER_EPOCH)
+        self.last_update_broker_epoch = BrokerEpoch(UNKNOWN_BROKER_EPOCH)
         """Epoch of the registration in which the last UpdateMetadata arrived."""
         self.controller_epoch = ControllerEpoch(0)
         """The largest controller epoch seen."""
@@ -77,7 +77,7 @@ class ControlPlane:
     async def broker_error(self, request: str, controller_id: int, broker_epoch: int) -> ErrorCode:
         """Return STALE_BROKER_EPOCH for a request to an earlier registration of this broker, else NONE.
 
-        A larger epoch belongs to the next registration: the controller may learn of it first. The registry has it then.
+        A larger epoch is valid if the registry has it: the controller may learn of a new registration first.
         """
         if broker_epoch == self.broker_epoch:
             return ErrorCode.NONE
@@ -106,7 +106,7 @@ class ControlPlane:
     async def recognises(self, request: str, controller_id: int, epoch: int) -> bool:
         """Whether the sender was elected with this epoch. True for a stale epoch, which `controller_error` rejects.
 
-        Call it without the lock: it may have to read the registry.
+        Call it without the lock, since it may read the registry. False if the registry cannot be read.
         """
         if epoch < self.controller_epoch or self.registry is None:
             return True
@@ -119,7 +119,7 @@ class ControlPlane:
                 data, _ = await self.registry.get(znodes.CONTROLLER)
                 current = znodes.decode_controller(data)
             except NoNode:
-                # The controller was elected and has gone since. Its earlier requests still count.
+                # The controller was elected and has failed or resigned since. Its earlier requests are still valid.
                 current = BrokerId(controller_id)
         except RegistryError as error:
             logger.warning("cannot look up the controller error=%s", error)
@@ -154,7 +154,7 @@ class ControlPlane:
 
 
 async def last_controller_epoch(registry: RegistryClient) -> ControllerEpoch:
-    """Return the epoch of the last elected controller, or 0. The next one has a larger epoch."""
+    """Return the epoch of the last elected controller, or 0 if there was none."""
     try:
         data, _ = await registry.get(znodes.CONTROLLER_EPOCH)
     except NoNode:
@@ -174,10 +174,10 @@ async def catch_up(registry: RegistryClient) -> None:
 
 
 def may_act_for_the_cluster(_: Connection) -> bool:
-    """Whether the peer may send requests of a broker: controller requests, and Fetch with a replica id.
+    """Whether the peer may send inter-broker requests (BROKER_REQUESTS, and Fetch with a replica id).
 
-    There is no authentication yet, so every peer may. Authentication belongs here, for both kinds of requests: Kafka
-    once forgot Fetch (CVE-2018-1288).
+    There is no authentication yet, so every peer may. Authentication belongs here, also for Fetch, which Kafka once
+    forgot (CVE-2018-1288).
     """
     return True
 

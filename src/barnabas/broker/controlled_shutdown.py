@@ -1,8 +1,8 @@
-"""Controlled shutdown: before a broker stops, it requests that the controller move its leaders to other brokers.
+"""Controlled shutdown: before a broker stops, it asks the controller to move its leaders to other brokers.
 
-The broker repeats the request after a pause, until it leads no partition that a running broker could lead. It gives up
-after the last attempt. The only broker of a cluster sends no request. Without the registry the broker sends one
-request: the controller has most likely lost the registry as well and cannot elect leaders.
+The broker repeats the request after a pause, until it leads no partition that another running broker could lead. It
+gives up after the last attempt. The only broker of a cluster sends no request. Without the registry the broker sends at
+most one: the controller has most likely lost the registry as well and cannot elect leaders.
 """
 
 from __future__ import annotations
@@ -59,18 +59,18 @@ async def shut_down_controlled(context: BrokerContext, broker_id: BrokerId) -> N
         if context.registry.state is not SessionState.CONNECTED:
             break
         backoff = quick if attempt < QUICK_ATTEMPTS else configured
-        await wait_for_another_broker(context, backoff.next_s())
+        await wait_for_broker_change(context, backoff.next_s())
     logger.warning("controlled shutdown incomplete, stopping all the same")
 
 
-async def wait_for_another_broker(context: BrokerContext, timeout_s: float) -> None:
+async def wait_for_broker_change(context: BrokerContext, timeout_s: float) -> None:
     """Wait until another broker has started or stopped, or until the timeout."""
     before = frozenset(context.metadata.brokers)
     await context.metadata.wait_until(lambda: context.metadata.brokers.keys() != before, timeout_s)
 
 
 async def send_request(context: BrokerContext, broker_id: BrokerId, timeout_s: float) -> int:
-    """Send ControlledShutdown. Return how many partitions are left that a running broker could lead."""
+    """Send ControlledShutdown. Return the number of partitions led here that another running broker could lead."""
     endpoint = context.metadata.endpoint_of(
         context.metadata.controller_id, context.config.inter_broker_listener
     )

@@ -27,11 +27,11 @@ class ProducerIds:
         self.registry = registry
         self.next_id = 0
         self.end = 0
-        self.reserving = asyncio.Lock()
+        self.lock = asyncio.Lock()
 
     async def take(self) -> int:
         """Return the next id. Raises ApiError if no block can be reserved."""
-        async with self.reserving:
+        async with self.lock:
             if self.next_id >= self.end:
                 try:
                     await self.reserve()

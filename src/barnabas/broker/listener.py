@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import struct
 
 from barnabas.broker.connection import (
+    API_KEY,
     BROKER_REQUESTS,
     CloseConnection,
     Connection,
@@ -24,7 +24,6 @@ from barnabas.world.ports import Listener, Network, Receiver, Stream
 
 logger = logging.getLogger("barnabas.network")
 
-KEY = struct.Struct(">h")
 SWEEP_SECONDS = 5.0
 SWEEP_SECONDS_MIN = 0.1
 DEFAULT_BUFFERED_BYTES_MAX = 128 << 20  # queued.max.request.bytes=-1
@@ -56,37 +55,37 @@ class Listeners:
 
     def accept(self, listener_name: str, stream: Stream) -> Receiver | None:
         host = stream.peer[0]
-        here = self.per_ip.get(host, 0)
+        count = self.per_ip.get(host, 0)
         if len(self.connections) >= self.config.max_connections:
             self.log_refused(host, f"max.connections={self.config.max_connections}")
             return None
         per_ip_max = self.per_ip_overrides.get(host, self.config.max_connections_per_ip)
-        if here >= per_ip_max:
+        if count >= per_ip_max:
             self.log_refused(host, f"max.connections.per.ip={per_ip_max}")
             return None
         connection = Connection(
             stream,
             listener_name=listener_name,
             serve=self.serve if self.opened.is_set() else self.serve_early,
-            on_closed=self.forget,
+            on_closed=self.remove,
             memory=self.memory,
             frame_bytes_max=self.config.socket_request_max_bytes,
         )
         self.connections[connection] = None
-        self.per_ip[host] = here + 1
+        self.per_ip[host] = count + 1
         return connection
 
     def serve_early(self, frame: memoryview, connection: Connection) -> ServeResult:
         """Serve a request that arrives before the broker knows its partitions.
 
-        Requests of other brokers are served at once. Requests of clients wait, since any response would be wrong.
+        Requests that only brokers send are served at once. Others wait, since any response would be wrong.
         """
-        if len(frame) >= KEY.size and KEY.unpack_from(frame)[0] in BROKER_REQUESTS:
+        if len(frame) >= API_KEY.size and API_KEY.unpack_from(frame)[0] in BROKER_REQUESTS:
             return self.serve(frame, connection)
-        # Waiting requests keep their memory. The rest is for controller requests, which end the wait.
+        # Waiting requests keep their memory. The other half is for controller requests, which end the wait.
         if self.memory.used_bytes > self.memory.limit_bytes // 2:
             raise CloseConnection(
-                "the broker is starting and waiting requests hold "
+                "the broker is starting and waiting requests use "
                 f"{self.memory.used_bytes} of {self.memory.limit_bytes} bytes "
                 "(queued.max.request.bytes); retry later"
             )
@@ -116,9 +115,10 @@ class Listeners:
                 "refusing connection peer=%s limit=%s refused=%d", host, limit, self.refused_count
             )
 
-    def forget(self, connection: Connection) -> None:
-        if self.connections.pop(connection, self) is self:
+    def remove(self, connection: Connection) -> None:
+        if connection not in self.connections:
             return
+        del self.connections[connection]
         host = connection.stream.peer[0]
         left = self.per_ip[host] - 1
         if left:
@@ -137,10 +137,10 @@ class Listeners:
             await asyncio.sleep(period)
             now = loop.time()
             for connection in list(self.connections):
-                silent_seconds = now - connection.active_at
-                if silent_seconds >= SWEEP_SECONDS:
+                idle_seconds = now - connection.active_at
+                if idle_seconds >= SWEEP_SECONDS:
                     connection.shrink_when_idle()
-                if 0 <= idle_seconds_max < silent_seconds:
+                if 0 <= idle_seconds_max < idle_seconds:
                     connection.stream.close("idle for longer than connections.max.idle.ms")
 
     async def stop_listening(self) -> None:

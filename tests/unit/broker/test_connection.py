@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from barnabas.broker import connection
 from barnabas.broker.connection import (
     BUSY_BUFFER_BYTES,
-    CONTROL_BYTES_MAX,
-    HELD_BYTES_MAX,
     IDLE_BUFFER_BYTES,
     PENDING_MAX,
+    QUEUED_BYTES_MAX,
+    REQUEST_BYTES_MAX,
     CloseConnection,
     Connection,
     EncodedResponse,
@@ -209,7 +209,7 @@ async def test_invalid_frame_length_closes_connection(size: int) -> None:
 async def test_only_produce_may_exceed_control_size_limit() -> None:
     for api_key, refused in ((0, False), (3, True), (-1, True)):
         echo = EchoConnection()
-        echo.stream.deliver(struct.pack(">ih", CONTROL_BYTES_MAX + 1, api_key))
+        echo.stream.deliver(struct.pack(">ih", REQUEST_BYTES_MAX + 1, api_key))
         assert (echo.stream.reason is not None) == refused
 
 
@@ -343,7 +343,7 @@ async def test_global_promise_limit_leaves_one_per_connection(
 
 async def test_large_responses_do_not_accumulate_after_a_promise() -> None:
     echo = EchoConnection()
-    large = bytes(HELD_BYTES_MAX // 2)
+    large = bytes(QUEUED_BYTES_MAX // 2)
     echo.stream.deliver(frames_of(b"promise", large, large))
     for _ in range(2):
         echo.stream.deliver(frames_of(b"small"))
@@ -352,7 +352,7 @@ async def test_large_responses_do_not_accumulate_after_a_promise() -> None:
     echo.later[0].set_result([b"kept"])
     await run_loop()
     assert echo.stream.sent == [b"kept", large, large, b"small", b"small"]
-    assert echo.connection.held_bytes == 0
+    assert echo.connection.queued_bytes == 0
 
 
 async def test_async_response_is_sent_after_earlier_promise() -> None:

@@ -28,27 +28,28 @@ async def handle(
             return UpdateMetadataResponse(error_code=error)
         metadata = context.metadata
         known: dict[str, TopicMetadata] = {}
-        if request.broker_epoch > control.updated_in:
-            control.updated_in = BrokerEpoch(request.broker_epoch)
+        if request.broker_epoch > control.last_update_broker_epoch:
+            control.last_update_broker_epoch = BrokerEpoch(request.broker_epoch)
             known = dict(metadata.topics)
-        # Every other writer of the topics holds the lock as well.
+        # A thread may read the topics: all code that changes them holds the lock.
         size = len(request.live_brokers) + len(request.ungrouped_partition_states)
         size += sum(1 + len(topic.partition_states) for topic in request.topic_states)
         removed = metadata.apply(request, await in_thread_if_large(size, metadata.merge, request))
         if removed:
             context.topics.forget({topic for topic, _ in removed if topic not in metadata.topics})
             context.lazy_groups.partitions_deleted(removed)
-            logger.info("forgot partitions=%d controller=%d", len(removed), request.controller_id)
+            logger.info(
+                "removed deleted partitions=%d controller=%d", len(removed), request.controller_id
+            )
     if known:
         context.replicas.tasks.start("deleted-topics", drop_deleted_topics(context, known))
     return UpdateMetadataResponse()
 
 
 async def drop_deleted_topics(context: BrokerContext, known: Mapping[str, TopicMetadata]) -> None:
-    """Drop the topics from the metadata that were deleted while this broker was not registered.
+    """Remove the topics of `known` from the metadata that were deleted while this broker was not registered.
 
-    A controller reports a deletion to registered brokers only. From the first UpdateMetadata of a registration on, this
-    broker is one of them.
+    The controller reports a deletion only to registered brokers.
     """
     try:
         await catch_up(context.registry)
@@ -69,4 +70,4 @@ async def drop_deleted_topics(context: BrokerContext, known: Mapping[str, TopicM
             context.topics.forget({topic for topic, _ in removed})
             context.lazy_groups.partitions_deleted(removed)
             metadata.wake()
-            logger.info("forgot partitions=%d deleted while not registered", len(removed))
+            logger.info("removed partitions=%d deleted while not registered", len(removed))
