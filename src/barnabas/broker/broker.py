@@ -22,7 +22,7 @@ from barnabas.broker.listener import Listeners
 from barnabas.broker.maintenance import start_maintenance
 from barnabas.broker.router import Router
 from barnabas.broker.startup.lost_logs import find_lost_logs
-from barnabas.broker.startup.stray_logs import adopt_logs, set_stray_logs_aside
+from barnabas.broker.startup.stray_logs import adopt_logs, rename_stray_logs
 from barnabas.broker.topic_admin.topics import Topics
 from barnabas.config import BrokerConfig
 from barnabas.controller.controller import Controller
@@ -122,7 +122,7 @@ class BrokerServer:
         publisher.open()
         if config.barnabas_adopt_logs:
             await adopt_logs(registry, logs, topics, config)
-        await set_stray_logs_aside(registry, logs)
+        await rename_stray_logs(registry, logs)
         lost_logs = await find_lost_logs(
             registry, logs, self.broker_id, wait_s=self.registration_timeout_s
         )

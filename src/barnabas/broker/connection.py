@@ -119,7 +119,7 @@ class MemoryBudget:
         self.unsent_bytes -= self.unsent.pop(connection, 0)
 
     def take(self, size_bytes: int, connection: Connection, *, may_wait: bool = True) -> bool:
-        """Reserve memory and return True. If there is none, return False; if the connection may wait, grant it later."""
+        """Reserve memory and return True. Otherwise return False, and grant it later if the connection may wait."""
         if connection in self.waiting:
             return False
         if may_wait and not self.fits(size_bytes):

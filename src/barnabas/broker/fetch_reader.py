@@ -17,7 +17,7 @@ from barnabas.wire.messages.fetch import NO_DIVERGENCE, DivergingEpoch, FetchReq
 from barnabas.world.ports import FileSlice
 
 ONE_BATCH_SINCE = 3  # the first batch is complete even if it is larger than the limits
-MAGIC_2_SINCE = 4  # older versions require an older batch format
+MAGIC_2_SINCE = 4  # older versions require an older batch format, which no log has
 TOPIC_IDS_SINCE = 13
 ZSTD_SINCE = 10
 STORAGE_ERROR_SINCE = 6  # older clients do not retry KAFKA_STORAGE_ERROR
@@ -33,16 +33,18 @@ WITHOUT_LOG = (
 
 
 class PartitionRead(NamedTuple):
+    """Result of reading one partition."""
+
     entry: FetchEntry
     data: FetchedPartition
     partition: Partition | None
-    is_held_back: bool = False
-    """There is a batch, but it does not fit into the remaining limits."""
+    has_unsent_batch: bool = False
+    """There is a batch, but it exceeds the limits, or its checksum is not verified yet."""
     is_from_closed_segment: bool = False
 
 
 class ReadCandidate(NamedTuple):
-    """An in-sync follower that has the fetch offset and an address for the client."""
+    """An in-sync follower that has the fetch offset and an endpoint on the client's listener."""
 
     broker: BrokerId
     rack: str | None
@@ -51,6 +53,8 @@ class ReadCandidate(NamedTuple):
 
 
 class PartitionReader:
+    """Reads the partitions of one Fetch request."""
+
     def __init__(
         self, context: BrokerContext, request: FetchRequest, version: int, listener: str
     ) -> None:
@@ -67,8 +71,8 @@ class PartitionReader:
             self.rack = request.rack_id if context.config.replica_selector_class else ""
         self.session: FetchSession | None = None
         self.has_recorded_offsets = False
-        """Whether the fetch offsets of a follower are recorded already. This happens once per request."""
-        self.has_unchecked = False
+        """Whether the follower's fetch offsets are recorded already. This happens once per request."""
+        self.has_unchecked_batch = False
         """Whether a batch was found whose checksum is not verified yet."""
 
     def read_or_error(
@@ -106,7 +110,7 @@ class PartitionReader:
             data = FetchedPartition(entry.index, 0, *offsets, preferred_read_replica=nearer)
             return PartitionRead(entry, data, partition)
         if from_follower and self.replica_id not in partition.followers:
-            # A follower with our leader epoch has a newer assignment than this broker.
+            # This broker does not know the follower. If it has our leader epoch, its assignment is newer than ours.
             raise ApiError(
                 ErrorCode.UNKNOWN_LEADER_EPOCH
                 if entry.current_leader_epoch >= 0
@@ -117,7 +121,7 @@ class PartitionReader:
         diverging = self.find_divergence(entry, partition)
         slices: tuple[FileSlice, ...] = ()
         size = 0
-        is_held_back = is_from_closed_segment = False
+        has_unsent_batch = is_from_closed_segment = False
         if diverging is NO_DIVERGENCE:
             bound = log.log_end_offset if from_follower else log.watermark
             limit = min(entry.partition_max_bytes, bytes_left)
@@ -127,18 +131,18 @@ class PartitionReader:
                 entry.fetch_offset, limit, upper_bound=bound, at_least_one=at_least_one
             )
             slices, size = found.slices, found.size
-            is_held_back = limit <= 0 and entry.fetch_offset < bound
-            # A read ends with its segment, so waiting does not add to the rest of a closed segment.
+            has_unsent_batch = limit <= 0 and entry.fetch_offset < bound
+            # A read ends at the end of its segment, so waiting for more bytes of a closed segment is useless.
             is_from_closed_segment = size > 0 and slices[0].file is not log.segments.active.log
             if found.first_incomplete and self.version >= ONE_BATCH_SINCE:
-                # A part of a batch is useless: a later response has the complete batch.
-                slices, size, is_held_back = (), 0, True
+                # A partial batch is useless: a later response contains the complete batch.
+                slices, size, has_unsent_batch = (), 0, True
             if found.unchecked is not None:
-                # Sent only after its checksum is verified. Watchers of the partition are notified then.
-                self.has_unchecked = True
+                # The batch is sent after its checksum is verified. Watchers of the partition are notified then.
+                self.has_unchecked_batch = True
                 integrity = self.context.replicas.integrity
                 integrity.check_before_fetch(partition, found.unchecked, found.slices[0].position)
-                slices, size, is_held_back, is_from_closed_segment = (), 0, True, False
+                slices, size, has_unsent_batch, is_from_closed_segment = (), 0, True, False
             if size and self.version < MAGIC_2_SINCE:
                 raise ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
             if size and self.version < ZSTD_SINCE and log.config.compression_type == "zstd":
@@ -164,13 +168,13 @@ class PartitionReader:
             () if self.request.isolation_level == 1 else None,
             diverging_epoch=diverging,
         )
-        return PartitionRead(entry, data, partition, is_held_back, is_from_closed_segment)
+        return PartitionRead(entry, data, partition, has_unsent_batch, is_from_closed_segment)
 
     def find_nearer_replica(self, entry: FetchEntry, partition: Partition) -> BrokerId | None:
         """Return a follower in the consumer's rack (KIP-392), or None to read here.
 
-        It must be in sync and have the fetch offset. Otherwise the consumer could not progress: after an error of the
-        follower it fetches here again, and would get the same follower.
+        The follower must be in sync and have the fetch offset. Otherwise it returns an error, the consumer fetches from
+        the leader again, and would be redirected to the same follower.
         """
         if partition.leader != partition.broker_id:
             return None
@@ -186,12 +190,12 @@ class PartitionReader:
         return select_read_replica(self.rack, self.context.config.broker_rack, followers)
 
     def is_from_earlier_registration(self, partition: Partition) -> bool:
-        """Whether the follower has registered again since: the fetch offset of its earlier process is stale."""
+        """Whether the follower sent this fetch before it registered again. Its offset is stale then."""
         epoch = self.request.replica_state.replica_epoch
         return 0 <= epoch < partition.followers[self.replica_id].broker_epoch
 
     def is_over_quota(self, partition: Partition) -> bool:
-        """Whether this follower gets no records now because of the replication quota. In-sync replicas are exempt."""
+        """Whether the replication quota forbids sending records to this follower now. In-sync replicas are exempt."""
         quota = self.context.replicas.leader_quota
         return (
             quota is not None
@@ -212,7 +216,7 @@ class PartitionReader:
         return partition
 
     def name_of(self, topic_id: UUID) -> str:
-        """Return the name of a topic, or an empty string.
+        """Return the name of a topic, or an empty string if the id is unknown.
 
         LeaderAndIsr arrives before UpdateMetadata, so a follower may fetch a topic that the metadata cache lacks.
         """
@@ -222,7 +226,7 @@ class PartitionReader:
         return name or ""
 
     def find_divergence(self, entry: FetchEntry, partition: Partition) -> DivergingEpoch:
-        """Return where the log of the reader diverges from this one, if the request has its last fetched epoch."""
+        """Return where the log of the reader diverges from this log. Older versions send no last fetched epoch (-1)."""
         if entry.last_fetched_epoch < 0:
             return NO_DIVERGENCE
         epoch, end = partition.end_offset_for(entry.last_fetched_epoch)
@@ -238,7 +242,7 @@ def select_read_replica(
 ) -> BrokerId | None:
     """Return the follower to read from, or None for the leader.
 
-    Prefers the largest log end offset, then the latest time of being caught up, then the largest broker id.
+    Prefers the largest log end offset, then the latest catch-up time, then the largest broker id.
     """
     if not rack or rack == leader_rack:
         return None

@@ -1,11 +1,11 @@
 """Incremental fetch sessions: a client lists its partitions once, then only those that change.
 
 A full Fetch request lists every partition. With a session the broker keeps the list. The next request lists only
-partitions with a new offset, and the response only those with news.
+partitions with a new offset, and its response only partitions with an update: records, an error or a new offset.
 
 To save work on the broker, an entry of a session is either *awake* or *asleep*. The next request reads only entries
-that are awake. An entry without news falls asleep and leaves a watcher at its partition, which wakes it after a change.
-A request of an idle session with a thousand partitions reads none of them.
+that are awake. An entry without an update falls asleep, and a watcher on its partition wakes it after a change. A
+request of an idle session with a thousand partitions reads none of them.
 
     epoch 0 opens a session, n > 0 continues it, -1 closes it, or fetches without one
 """
@@ -26,9 +26,9 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EVICTABLE_AFTER_SECONDS = 120.0
 PARTITIONS_MAX = 100_000
-"""Limit of all sessions of consumers together, about 30 MB."""
+"""Maximum number of partitions in all consumer sessions together, about 30 MB."""
 
-Key = tuple[str | UUID, int]
+PartitionKey = tuple[str | UUID, int]  # topic name or id, and partition index
 
 
 class FetchEntry(Struct, eq=False):
@@ -44,14 +44,14 @@ class FetchEntry(Struct, eq=False):
     partition_max_bytes: int = 0
     sent_high_watermark: int = -1
     sent_log_start_offset: int = -1
-    partition: Partition | None = None
+    watched: Partition | None = None
     on_wake: Callable[[FetchEntry], None] | None = None
     watches_end: bool = False
     """True for a follower, which wakes when the log grows. A consumer wakes when the high watermark advances."""
 
     def sleep(self, partition: Partition, on_wake: Callable[[FetchEntry], None]) -> None:
         """Call `on_wake` once, after the next change of this partition."""
-        self.partition = partition
+        self.watched = partition
         self.on_wake = on_wake
         self.watchers_of(partition)[self.wake] = None
 
@@ -59,16 +59,16 @@ class FetchEntry(Struct, eq=False):
         return partition.end_watchers if self.watches_end else partition.watchers
 
     def wake(self) -> None:
-        self.partition = None
+        self.watched = None
         on_wake, self.on_wake = self.on_wake, None
         if on_wake is not None:
             on_wake(self)
 
     def unwatch(self) -> None:
         """Remove the watcher, if any."""
-        if self.partition is not None:
-            self.watchers_of(self.partition).pop(self.wake, None)
-            self.partition = None
+        if self.watched is not None:
+            self.watchers_of(self.watched).pop(self.wake, None)
+            self.watched = None
         self.on_wake = None
 
 
@@ -80,20 +80,21 @@ class FetchSession(Struct, eq=False, kw_only=True):
     used_at: float
     last_fetch_ms: float
     epoch: int = 1
-    is_of_replica: bool = False
+    is_of_follower: bool = False
     pushes_high_watermark: bool = False
     """Whether a follower gets a new high watermark at once, without waiting for records."""
-    partitions: dict[Key, FetchEntry] = {}
+    partitions: dict[PartitionKey, FetchEntry] = {}
     awake: dict[FetchEntry, None] = {}
     to_recheck: list[FetchEntry] = []
-    """Entries that the next request reads even if asleep: the leader needs the position of a follower."""
+    """Entries that the next request reads even if asleep: the leader needs the follower's fetch offset."""
     waiting_fetch: Callable[[], None] | None = None
+    """Lets the waiting fetch of this session read again."""
 
-    def put(self, key: Key, entry: FetchEntry) -> None:
+    def put(self, key: PartitionKey, entry: FetchEntry) -> None:
         self.partitions[key] = entry
         self.awake[entry] = None
 
-    def remove(self, key: Key) -> None:
+    def remove(self, key: PartitionKey) -> None:
         entry = self.partitions.pop(key, None)
         if entry is not None:
             self.awake.pop(entry, None)
@@ -111,7 +112,7 @@ class FetchSession(Struct, eq=False, kw_only=True):
     def wake_to_recheck(self) -> None:
         to_recheck, self.to_recheck = self.to_recheck, []
         for entry in to_recheck:
-            if entry.partition is not None:
+            if entry.watched is not None:
                 entry.unwatch()
                 self.awake[entry] = None
 
@@ -130,7 +131,7 @@ class FetchSession(Struct, eq=False, kw_only=True):
             self.to_recheck.append(entry)
 
     def move_to_end(self, entries: Iterable[FetchEntry]) -> None:
-        """Move entries that got data to the end, so that a full response does not starve the others."""
+        """Move entries with records to the end, so that a full response does not starve the others."""
         for entry in entries:
             if entry in self.awake:
                 del self.awake[entry]
@@ -156,13 +157,11 @@ class FetchSessions:
         self.sessions: dict[int, FetchSession] = {}
 
     def open(
-        self, partitions: int, *, uses_topic_ids: bool, now: float, is_of_replica: bool = False
+        self, partitions: int, *, uses_topic_ids: bool, now: float, is_of_follower: bool = False
     ) -> FetchSession | None:
-        """Return a new session, or None if there is no room. The client then fetches without one."""
-        while len(self.sessions) >= self.slots or not (
-            is_of_replica or self.has_room_for(partitions)
-        ):
-            if not self.evict(now, is_of_replica):
+        """Return a new session, or None at the limit. The client then fetches without a session."""
+        while len(self.sessions) >= self.slots or not (is_of_follower or self.can_add(partitions)):
+            if not self.evict(now, is_of_follower):
                 return None
         session_id = self.random.randint(1, 0x7FFFFFFF)
         while session_id in self.sessions:
@@ -172,32 +171,32 @@ class FetchSessions:
             uses_topic_ids=uses_topic_ids,
             used_at=now,
             last_fetch_ms=now * 1000,
-            is_of_replica=is_of_replica,
+            is_of_follower=is_of_follower,
         )
         self.sessions[session_id] = session
         return session
 
-    def has_room_for(self, more: int) -> bool:
-        """Whether the sessions of consumers may have this many more partitions."""
-        kept = sum(
-            len(each.partitions) for each in self.sessions.values() if not each.is_of_replica
+    def can_add(self, partitions: int) -> bool:
+        """Whether consumer sessions may get this number of additional partitions."""
+        used = sum(
+            len(each.partitions) for each in self.sessions.values() if not each.is_of_follower
         )
-        return kept + more <= PARTITIONS_MAX
+        return used + partitions <= PARTITIONS_MAX
 
-    def evict(self, now: float, for_replica: bool) -> bool:
-        """Close the least recently used session, a consumer's if there is any. Return False if it is still in use.
+    def evict(self, now: float, for_follower: bool) -> bool:
+        """Close the least recently used session, of a consumer if possible. Return False if it is not evictable.
 
-        A follower may evict a session of a consumer that is in use: without one it lists all partitions each time.
+        An idle session is evictable. For a follower, a consumer session in use is evictable too.
         """
         oldest = min(
             self.sessions.values(),
-            key=lambda session: (session.is_of_replica, session.used_at),
+            key=lambda session: (session.is_of_follower, session.used_at),
             default=None,
         )
         if oldest is None:
             return False
         is_idle = now - oldest.used_at >= EVICTABLE_AFTER_SECONDS
-        if not is_idle and (oldest.is_of_replica or not for_replica):
+        if not is_idle and (oldest.is_of_follower or not for_follower):
             return False
         self.close(oldest.id)
         return True

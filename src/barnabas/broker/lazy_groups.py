@@ -3,9 +3,8 @@
     this broker becomes leader of a partition of `__consumer_offsets`  ─┐
     first request about a group                                        ─┴─► store, coordinator, loader ─► load groups
 
-At the start of a broker the groups package is not imported before clients are served. Leadership changes until then
-are kept, and their groups are loaded right after. Until they are loaded, clients get COORDINATOR_LOAD_IN_PROGRESS
-and retry.
+At the start of a broker the groups package is not imported before clients are served. Earlier leadership changes are
+kept until then. Until the groups are loaded, clients get COORDINATOR_LOAD_IN_PROGRESS and retry.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ class LazyGroups:
         """Partitions whose leadership changed before the loader was created, by index."""
         self.components: GroupComponents | None = None
         self.error_log_limiter = LogRateLimiter(ERROR_LOG_INTERVAL_S)
-        """Limits a log message: clients without a coordinator retry ten times a second."""
+        """For the error that `__consumer_offsets` cannot be created. Clients retry ten times a second."""
         replicas.on_leadership[CONSUMER_OFFSETS] = self.leadership_changed
 
     def ensure_created(self) -> GroupComponents:
-        """Return the components. Create them first if there are none."""
+        """Return the components, which are created at the first call."""
         if self.components is None:
             self.components = self.create()
             for partition in self.changed.values():
@@ -79,7 +78,7 @@ class LazyGroups:
             self.tasks.start("build-groups", self.create_soon())
 
     async def create_soon(self) -> None:
-        """Runs after the current task, since the imports take a while."""
+        """Create the components in a task of its own, since the imports take a while."""
         self.ensure_created()
 
     def leadership_changed(self, partition: Partition) -> None:

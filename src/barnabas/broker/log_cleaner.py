@@ -1,13 +1,13 @@
 """Background compaction: cleans the log with the largest dirty ratio, then the next one, and sleeps if there is none.
 
-    choose a log ─► read and write in a thread, step by step ─► replace segments on the event loop ─► … ─► checkpoint
+    choose a log ─► read and write step by step, in a thread ─► replace segments on the event loop ─► … ─► checkpoint
 
 No other operation waits for a cleaning. If the log is truncated, deleted, taken offline or no longer compacted, the
 cleaner notices it before the next step and discards its output. Appends, DeleteRecords and a change of leader do not
 touch the segments of a cleaning. Retention may delete such a segment, which `put_in_place` detects.
 
-A step runs in a thread because of the disk, and is short because threads share Python's lock: while the step computes,
-the event loop waits. After each step the cleaner sleeps about as long as the step took, or longer to keep
+A step runs in a thread because it waits for the disk. It is short because threads share the GIL: while the step
+computes, the event loop waits. After each step the cleaner sleeps about as long as the step took, or longer to keep
 log.cleaner.io.max.bytes.per.second.
 """
 
@@ -34,7 +34,7 @@ from barnabas.world.ports import Clock
 logger = logging.getLogger("barnabas.cleaner")
 
 BACKOFF_SECONDS_MIN = 0.01
-FAILED_SECONDS_MAX = 60.0
+FAILURE_BACKOFF_SECONDS_MAX = 60.0
 BUFFER_BYTES_MIN = 4096
 SLEEP_SECONDS_MAX = 1.0
 
@@ -47,7 +47,7 @@ class LogCleaner:
         self.replicas = replicas
         self.clock = clock
         self.failed_logs: dict[TopicPartition, tuple[Log, int]] = {}
-        """Logs with a corrupt segment, and the number of their truncations then. They are skipped until repaired."""
+        """Logs with a corrupt batch, and their revision. They are skipped until a repair or truncation changes it."""
 
     @property
     def limits(self) -> Limits:
@@ -65,7 +65,7 @@ class LogCleaner:
 
     async def run(self) -> None:
         pause_s = max(self.config.log_cleaner_backoff_ms / 1000, BACKOFF_SECONDS_MIN)
-        backoff = Backoff(pause_s, max(pause_s, FAILED_SECONDS_MAX), random=Random(0))
+        backoff = Backoff(pause_s, max(pause_s, FAILURE_BACKOFF_SECONDS_MAX), random=Random(0))
         while True:
             try:
                 has_cleaned = await self.clean_dirtiest()
@@ -111,7 +111,7 @@ class LogCleaner:
             ):
                 best = partition, cleanable
         if best is not None and not self.may_clean(best[0]):
-            return None  # another cleaner took it
+            return None  # another task cleans it now
         return best
 
     def may_clean(self, partition: Partition) -> bool:
@@ -130,6 +130,7 @@ class LogCleaner:
         return self.replicas.logs.get(topic_partition(partition))
 
     async def clean(self, partition: Partition, log: Log, cleanable: CleanableRange) -> bool:
+        """Clean a range of the log. Return False if cleaning failed, was stopped, or made no progress."""
         cleaning = Cleaning(log, cleanable, self.limits, now_ms=self.clock.now_ms())
         steps = cleaning.steps()
         loop = asyncio.get_running_loop()
@@ -188,7 +189,7 @@ class LogCleaner:
         self.replicas.fail(partition, error)
 
     async def delete_old_segments(self) -> None:
-        """Delete old segments of logs that are also compacted, between two cleanings."""
+        """Apply retention to compacted logs, which must not be cleaned meanwhile."""
         turns = Turns()
         now_ms = self.clock.now_ms()
         for partition in list(self.replicas.partitions.values()):

@@ -22,8 +22,8 @@ logger = logging.getLogger("barnabas.maintenance")
 
 FLUSH_CHECK_MS = 1000
 PURGE_MS = 1000
-CHECKED_AT_ONCE = 2000
-DAY_MS = 86_400_000  # longest period of a timer of the event loop
+FLUSH_CHECKS_PER_TURN = 2000
+DAY_MS = 86_400_000  # longer periods are shortened to a day: event loop timers are limited
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
@@ -48,7 +48,7 @@ def start_maintenance(tasks: Tasks, replicas: ReplicaManager) -> None:
 
 
 def run_every(tasks: Tasks, name: str, delay_ms: int, period_ms: int, work: Work) -> None:
-    """Start a task that runs `work` periodically. An error is logged, and the next run is not affected."""
+    """Start a task that runs `work` periodically. Errors are logged, and the task continues."""
 
     async def repeat() -> None:
         await asyncio.sleep(min(delay_ms, DAY_MS) / 1000)
@@ -77,15 +77,16 @@ def write_offsets(replace: Callable[[bytes], None], offsets: Mapping[TopicPartit
 
 
 async def flush_due(replicas: ReplicaManager) -> None:
-    """Fsync the logs that are due by their settings or their last roll. The fsyncs run in threads."""
+    """Fsync the logs that are due by their flush settings or after a segment roll. The fsyncs run in threads."""
     now_ms = replicas.clock.now_ms()
-    async for chunk in in_chunks(tuple(replicas.partitions.values()), CHECKED_AT_ONCE):
+    async for chunk in in_chunks(tuple(replicas.partitions.values()), FLUSH_CHECKS_PER_TURN):
         for partition in chunk:
             if not partition.is_offline and partition.log.flush_due(now_ms):
                 replicas.flush(partition)
 
 
 async def purge(logs: LogManager, clock: Clock) -> None:
+    """Remove the files of deleted segments and logs after `file.delete.delay.ms`."""
     now_ms = clock.now_ms()
     turns = Turns()
     for _ in logs.purge(now_ms):

@@ -6,11 +6,11 @@ A handler takes (context, request, header, connection). It returns the response 
 that works in bounded turns (bounded_work.py). None means that no response is sent. An error of one item of a request
 goes into the response. An unexpected exception closes the connection (connection.py).
 
-Large requests are decoded, and large responses encoded, in a thread. A response beyond RESPONSE_BYTES_MAX is not sent:
-the connection is closed with one log line.
+Large requests are decoded, and large responses encoded, in a thread. A response over RESPONSE_BYTES_MAX is not sent:
+the connection is closed, and the reason is logged.
 
-Handlers that every broker needs for its first record are imported here. The others are imported with their first
-request, so that the start of a broker does not wait for them.
+Handlers that every broker needs before its first record are imported here. The others are imported at their first
+request, which makes the start of a broker faster.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ from barnabas.wire.fast import (
 from barnabas.wire.headers import RequestHeader, decode_request_header, encode_response_header
 from barnabas.world.ports import Part
 
-SIZE = Struct(">i")
+SIZE = CORRELATION_ID = Struct(">i")
 STOP_SECONDS = 2.0
 PRODUCE, FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
 SMALL_BYTES = 16 * 1024
@@ -77,7 +77,7 @@ SMALL_BYTES = 16 * 1024
 SMALL_ELEMENTS = 1000
 """A response with more array elements is encoded in a thread."""
 RESPONSE_BYTES_MAX = 32 << 20
-"""Does not include the records of a Fetch response, which are sent from their files."""
+"""Maximum size of a response, without the records of a Fetch response, which are sent from their files."""
 
 Decode = Callable[[int, memoryview, int], Any]
 Handle = Callable[[BrokerContext, Any, RequestHeader, Connection], Any]
@@ -89,19 +89,19 @@ def has_many_elements(response: Any) -> bool:
 
 
 def has_many_partitions(response: FetchResult | ProduceResult | None) -> bool:
-    """Like has_many_elements, but counts whole topics instead of visiting every partition."""
+    """Like has_many_elements, but adds up the lengths of the topics instead of visiting every partition."""
     return (
         response is not None and sum(len(topic[-1]) for topic in response.topics) > SMALL_ELEMENTS
     )
 
 
-def never(_: bytes) -> bool:
+def is_never_large(_: bytes) -> bool:
     return False
 
 
 class Route(NamedTuple):
     decode: Decode
-    """Raises ManyPartitions for a request to decode in a thread."""
+    """Raises ManyPartitions if the request must be decoded in a thread."""
     handle: Handle
     encode: Encode
     decode_in_thread: Decode | None = None
@@ -150,7 +150,7 @@ def compiled_route(
 
 
 def on_demand_route(key: int) -> Route:
-    """Return a compiled route whose handler and messages are imported with its first request."""
+    """Return a compiled route whose handler and messages are imported at its first request."""
 
     @cache
     def route() -> Route:
@@ -178,14 +178,14 @@ HANDLERS: dict[ApiKey, Handle] = {
     ApiKey.DELETE_TOPICS: delete_topics.handle,
     ApiKey.ALTER_PARTITION: alter_partition.handle,
 }
-"""Handlers that are imported with the broker."""
+"""Handlers that are imported at the start of the broker."""
 
 ROUTES: dict[int, Route] = {
     ApiKey.PRODUCE: Route(
         decode_small_produce, produce.handle, encode_produce, decode_produce, has_many_partitions
     ),
     ApiKey.FETCH: Route(decode_fetch, fetch.handle, encode_fetch, is_large=has_many_partitions),
-    ApiKey.METADATA: compiled_route(ApiKey.METADATA, metadata.handle, pass_encoded, never),
+    ApiKey.METADATA: compiled_route(ApiKey.METADATA, metadata.handle, pass_encoded, is_never_large),
     **{key: compiled_route(key, handler) for key, handler in HANDLERS.items()},
 }
 ROUTES |= {key: on_demand_route(key) for key in APIS if key not in ROUTES}
@@ -206,28 +206,28 @@ class Router:
         if repeated is not None:
             batch = connection.produces.batch(frame, repeated.is_flexible)
             if batch is not None:
-                number: int = SIZE.unpack_from(frame, 4)[0]
+                correlation_id: int = CORRELATION_ID.unpack_from(frame, 4)[0]
                 try:
                     response = handle_repeated_produce(
-                        self.context, repeated, batch, number, connection
+                        self.context, repeated, batch, correlation_id, connection
                     )
                 except (ApiError, LargeBatch):
                     pass  # served by the general path below
                 else:
                     if response is None or isinstance(response, list):
                         return response
-                    header = repeated.header._replace(correlation_id=number)
+                    header = repeated.header._replace(correlation_id=correlation_id)
                     return PendingResponse(
                         response, partial(frame_response, ROUTES[PRODUCE], header)
                     )
-        fetch_again = connection.fetches.find(frame)
-        if fetch_again is not None:
-            response = fetch.handle_repeated_fetch(self.context, fetch_again, frame)
+        repeated_fetch = connection.fetches.find(frame)
+        if repeated_fetch is not None:
+            response = fetch.handle_repeated_fetch(self.context, repeated_fetch, frame)
             if response is not None:
                 return response
-        return self.serve_any(frame, connection, is_repeated_fetch=fetch_again is not None)
+        return self.serve_general(frame, connection, is_repeated_fetch=repeated_fetch is not None)
 
-    def serve_any(
+    def serve_general(
         self, frame: memoryview, connection: Connection, *, is_repeated_fetch: bool
     ) -> ServeResult:
         header, at = decode_request_header(frame)
@@ -272,7 +272,7 @@ class Router:
         at: int,
         connection: Connection,
     ) -> EncodedResponse | PendingResponse:
-        """Decode a large request in a thread, a few such requests at a time."""
+        """Decode a large request in a thread, then serve it. Only LARGE_AT_ONCE such requests are served at a time."""
         decode = route.decode_in_thread or route.decode
         lane = self.find_lane(header)
         async with lane.large:
@@ -324,10 +324,10 @@ class Router:
     def handler_finished(self, task: asyncio.Task[Any]) -> None:
         del self.running[task]
         if not task.cancelled():
-            task.exception()  # the client gets it, if it is still connected
+            task.exception()  # retrieved here too, since the client may have disconnected
 
     async def stop(self) -> None:
-        """Wait up to STOP_SECONDS for the running handlers."""
+        """Wait up to STOP_SECONDS for the running handlers to finish."""
         deadline = asyncio.get_running_loop().time() + STOP_SECONDS
         for task in list(self.running):
             with suppress(Exception):
@@ -335,10 +335,10 @@ class Router:
                     await task
 
     def respond_unsupported(self, header: RequestHeader) -> EncodedResponse:
-        """Respond to an unsupported ApiVersions request with version 0. Other requests close the connection."""
+        """Answer an unsupported ApiVersions request with version 0. Raise CloseConnection for other requests."""
         if header.api_key == ApiKey.API_VERSIONS:
             body = codec.encode(api_versions.UNSUPPORTED, 0)
-            return [SIZE.pack(4 + len(body)) + SIZE.pack(header.correlation_id) + body]
+            return [SIZE.pack(4 + len(body)) + CORRELATION_ID.pack(header.correlation_id) + body]
         raise CloseConnection(
             f"{api_name(header.api_key)} v{header.api_version} is not supported "
             "(UNSUPPORTED_VERSION)"

@@ -1,4 +1,4 @@
-"""Events of the history about the client that requested a change of topics. The controller records the transitions."""
+"""History events that name the client of a topic change. The controller records the state changes that follow."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from barnabas.history.requester import Requester, parse_requester
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from barnabas.wire.headers import RequestHeader
 
-COUNTS = ("num.partitions", "default.replication.factor")
-COUNTS_OF = {
+COUNT_SETTINGS = ("num.partitions", "default.replication.factor")
+INTERNAL_COUNT_SETTINGS = {
     CONSUMER_OFFSETS: ("offsets.topic.num.partitions", "offsets.topic.replication.factor"),
     TRANSACTION_STATE: (
         "transaction.state.log.num.partitions",
         "transaction.state.log.replication.factor",
     ),
 }
-"""Settings for the partition count and replication factor of a topic that was requested without them."""
+"""Settings that determine the partition count and replication factor of a topic requested without them."""
 
 
 def find_requester(header: RequestHeader, connection: Connection) -> Requester:
@@ -30,14 +30,17 @@ def find_requester(header: RequestHeader, connection: Connection) -> Requester:
 
 
 def creation_facts(new_topic: TopicSpec, outcome: CreationOutcome, requester: Requester) -> Facts:
-    """Return the size of the new topic, and the settings that determined it."""
-    of_partitions, of_replicas = COUNTS_OF.get(new_topic.name, COUNTS) if requester.via else COUNTS
+    """Return the partition count and replication factor of the new topic, and the settings that determined them."""
+    count_settings = COUNT_SETTINGS
+    if requester.via:
+        count_settings = INTERNAL_COUNT_SETTINGS.get(new_topic.name, COUNT_SETTINGS)
+    partitions_setting, replication_setting = count_settings
     defaults = []
     if new_topic.assignments is None:
         if requester.via or new_topic.partitions == USE_DEFAULT:
-            defaults.append(of_partitions)
+            defaults.append(partitions_setting)
         if requester.via or new_topic.replication_factor == USE_DEFAULT:
-            defaults.append(of_replicas)
+            defaults.append(replication_setting)
     facts: dict[str, object] = {
         "partitions": len(outcome.replicas),
         "replication_factor": len(outcome.replicas[0]),
@@ -58,7 +61,7 @@ def record_topic_request(
     after: str,
     facts: Mapping[str, Facts] | None = None,
 ) -> None:
-    """Record the client of a request. Only the broker that got the request knows it."""
+    """Record the client of a request, which only the broker that got the request knows."""
     execution = context.controller.execution
     if execution is not None:
         execution.recorder.record_topic_request(
@@ -81,12 +84,12 @@ def record_creations(
     facts = {
         outcome.name: creation_facts(new_topic, outcome, requester)
         for new_topic, outcome in zip(new_topics, outcomes, strict=True)
-        if is_done(outcome.error)
+        if is_written(outcome.error)
     }
     request = "CreateTopics" if requester.via is None else "Metadata"
     record_topic_request(context, facts, requester, request=request, after="created", facts=facts)
 
 
-def is_done(error: ApiError | None) -> bool:
-    """Whether the change is in the registry, even if the request timed out before all brokers knew of it."""
+def is_written(error: ApiError | None) -> bool:
+    """Whether the change is in the registry. A timeout means only that it is not in the metadata cache yet."""
     return error is None or error.code is ErrorCode.REQUEST_TIMED_OUT

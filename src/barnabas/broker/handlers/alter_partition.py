@@ -23,7 +23,7 @@ from barnabas.wire.messages.alter_partition import (
 
 Topics = tuple[AlterPartitionTopic, ...]
 ALTERED_AT_ONCE = 1000
-"""Maximum number of partitions in one controller event. Other events wait meanwhile."""
+"""Maximum number of partitions in one controller event, since other events wait meanwhile."""
 
 
 async def handle(

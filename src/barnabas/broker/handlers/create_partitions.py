@@ -8,7 +8,7 @@ from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.topic_admin.create_partitions import create_partitions
 from barnabas.broker.topic_admin.topics import error_fields, to_api_error
-from barnabas.broker.topic_events import find_requester, is_done, record_topic_request
+from barnabas.broker.topic_events import find_requester, is_written, record_topic_request
 from barnabas.errors import ApiError, ErrorCode, RegistryError, StorageError
 from barnabas.tasks import in_thread_if_large
 from barnabas.wire.headers import RequestHeader
@@ -36,7 +36,7 @@ async def handle(
     elif increases:
         outcomes |= await try_create_partitions(context, request, increases)
         for increase in increases:
-            if not request.validate_only and is_done(outcomes[increase.name]):
+            if not request.validate_only and is_written(outcomes[increase.name]):
                 record_topic_request(
                     context,
                     [increase.name],

@@ -1,7 +1,7 @@
-"""The current leader of a partition, for Produce and Fetch responses with NOT_LEADER_OR_FOLLOWER.
+"""The current leader of a partition, for Produce and Fetch responses with an error about leadership.
 
-The client then needs no Metadata request. The local replica is the best source, since LeaderAndIsr
-arrives before UpdateMetadata. Without a local replica the metadata cache is used.
+The client then needs no Metadata request. The local replica is the best source, since LeaderAndIsr arrives before
+UpdateMetadata. Without a local replica the metadata cache is used.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def find_leader(context: BrokerContext, topic: str, index: int) -> LeaderIdAndEp
 def find_endpoints(
     context: BrokerContext, leaders: Iterable[LeaderIdAndEpoch], listener: str
 ) -> tuple[NodeEndpoint, ...]:
-    """Return the endpoints on `listener` of the leaders that are running, each once."""
+    """Return the endpoints of the running leaders on `listener`, without duplicates, sorted by broker id."""
     found = []
     for leader in sorted({leader.leader_id for leader in leaders}):
         endpoint = context.metadata.endpoint_of(leader, listener)

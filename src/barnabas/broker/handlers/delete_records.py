@@ -1,4 +1,4 @@
-"""DeleteRecords: advances the log start offset, and responds when every live replica has advanced it."""
+"""DeleteRecords: advances the log start offset of the leader, and waits until every live replica has it."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def handle(
     waits: list[PendingPartition] = []
     results: Results = []
     for topic in request.topics:
-        done: list[DeleteRecordsPartitionResult] = []
-        results.append(done)
+        topic_results: list[DeleteRecordsPartitionResult] = []
+        results.append(topic_results)
         yield None
         for wanted in topic.partitions:
             yield None
@@ -50,17 +50,18 @@ def handle(
                 partition = context.replicas.find(topic.name, index)
                 offset = delete_before(partition, wanted.offset)
             except ApiError as error:
-                done.append(DeleteRecordsPartitionResult(index, error_code=error.code))
+                topic_results.append(DeleteRecordsPartitionResult(index, error_code=error.code))
                 continue
             except StorageError as error:
                 context.replicas.fail(context.replicas.find(topic.name, index), error)
                 code = ErrorCode.KAFKA_STORAGE_ERROR
-                done.append(DeleteRecordsPartitionResult(index, error_code=code))
+                topic_results.append(DeleteRecordsPartitionResult(index, error_code=code))
                 continue
             low_watermark = partition.low_watermark()
             if low_watermark < offset:
-                waits.append(PendingPartition(partition, offset, len(results) - 1, len(done)))
-            done.append(DeleteRecordsPartitionResult(index, low_watermark=low_watermark))
+                position = len(topic_results)
+                waits.append(PendingPartition(partition, offset, len(results) - 1, position))
+            topic_results.append(DeleteRecordsPartitionResult(index, low_watermark=low_watermark))
     if waits:
         return wait_for_followers(request, results, waits)
     size = len(results) + sum(map(len, results))
@@ -70,7 +71,7 @@ def handle(
 
 
 def delete_before(partition: Partition, offset: int) -> int:
-    """Advance the log start offset. Return the requested offset, with -1 resolved to the high watermark."""
+    """Advance the log start offset and return it. An offset of -1 stands for the high watermark."""
     partition.require_leader(-1)
     if partition.topic in INTERNAL_TOPICS:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is an internal topic")
@@ -84,7 +85,7 @@ def delete_before(partition: Partition, offset: int) -> int:
     if target < 0 or target > log.high_watermark:
         raise ApiError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"offset {offset} is not within 0 and the high watermark {log.high_watermark}",
+            f"offset {offset} is not between 0 and the high watermark {log.high_watermark}",
         )
     log.advance_log_start(target)
     partition.announce_to_followers()
@@ -131,7 +132,7 @@ def build_delete_records_response(
 ) -> DeleteRecordsResponse:
     return DeleteRecordsResponse(
         topics=tuple(
-            DeleteRecordsTopicResult(name=topic.name, partitions=tuple(done))
-            for topic, done in zip(request.topics, results, strict=True)
+            DeleteRecordsTopicResult(name=topic.name, partitions=tuple(topic_results))
+            for topic, topic_results in zip(request.topics, results, strict=True)
         )
     )

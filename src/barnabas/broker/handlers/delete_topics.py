@@ -8,7 +8,7 @@ from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.topic_admin.delete_topics import delete_topics
 from barnabas.broker.topic_admin.topics import error_fields
-from barnabas.broker.topic_events import find_requester, is_done, record_topic_request
+from barnabas.broker.topic_events import find_requester, is_written, record_topic_request
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import ZERO_ID
 from barnabas.tasks import Turns, in_thread_if_large
@@ -22,7 +22,7 @@ from barnabas.wire.messages.delete_topics import (
 
 BY_ID_SINCE = 6
 RESULTS_PER_TURN = 500
-DISABLED_SINCE = 3  # earlier versions have no error code for it
+DISABLED_SINCE = 3  # earlier versions have no error code for disabled deletion
 
 
 async def handle(
@@ -52,7 +52,7 @@ async def handle(
             names.append(name)
         await turns.yield_if_due()
     outcomes = await delete_topics(context.topics, names, timeout_ms=request.timeout_ms)
-    done = await in_thread_if_large(len(outcomes), select_done, outcomes)
+    done = await in_thread_if_large(len(outcomes), select_written, outcomes)
     record_topic_request(
         context, done, requester, request="DeleteTopics", after="marked for deletion"
     )
@@ -74,8 +74,10 @@ def find_request_error(
     if not context.controller.is_active:
         return ApiError(ErrorCode.NOT_CONTROLLER)
     if not context.config.delete_topic_enable:
-        known = version >= DISABLED_SINCE
-        return ApiError(ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST)
+        has_code = version >= DISABLED_SINCE
+        return ApiError(
+            ErrorCode.TOPIC_DELETION_DISABLED if has_code else ErrorCode.INVALID_REQUEST
+        )
     if any(topic.name is not None and topic.topic_id != ZERO_ID for topic in wanted):
         return ApiError(
             ErrorCode.INVALID_REQUEST, "a topic has both a name and an id; send one of them"
@@ -91,15 +93,15 @@ def resolve_topic(context: BrokerContext, topic: DeleteTopicState) -> str | ApiE
         return ApiError(
             ErrorCode.TOPIC_AUTHORIZATION_FAILED, "a topic has neither a name nor an id"
         )
-    # The controller keeps the id until the deletion is complete, longer than the metadata cache.
+    # Unlike the metadata cache, the controller keeps the id until the deletion is complete.
     name = context.controller.context.topic_names.get(topic.topic_id)
     if name is None:
         return ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has id {topic.topic_id}")
     return name
 
 
-def select_done(outcomes: Mapping[str, ApiError | None]) -> list[str]:
-    return [name for name, failed in outcomes.items() if is_done(failed)]
+def select_written(outcomes: Mapping[str, ApiError | None]) -> list[str]:
+    return [name for name, failed in outcomes.items() if is_written(failed)]
 
 
 def build_deletion_errors(

@@ -28,7 +28,7 @@ def handle(
         why = f"unknown endpoint type {request.endpoint_type}"
         if request.endpoint_type == CONTROLLER_ENDPOINTS:
             code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
-            why = "this endpoint is of a broker, not of a controller"
+            why = "this is a broker endpoint, not a controller endpoint"
         return DescribeClusterResponse(error_code=code, error_message=why, cluster_id="")
     brokers = []
     for broker in cache.brokers.values():

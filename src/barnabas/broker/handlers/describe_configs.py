@@ -33,7 +33,7 @@ from barnabas.wire.messages.describe_configs import (
 
 logger = logging.getLogger("barnabas.topics")
 
-LOGGERS = "barnabas."
+LOGGER_PREFIX = "barnabas."
 ROOT_LOGGER = "root"
 
 Keys = frozenset[str]
@@ -48,13 +48,13 @@ async def handle(
     context: BrokerContext, request: DescribeConfigsRequest, header: RequestHeader, _: Connection
 ) -> DescribeConfigsResponse:
     overrides = await topic_overrides(context, request)
-    look_up_once = cache(partial(look_up, context.config, overrides, request))
+    describe_once = cache(partial(build_config_results, context.config, overrides, request))
     results = []
     turns = Turns()
     for resource, keys in await in_thread_if_large(
         len(request.resources), distinct_resources, request
     ):
-        results.append(build_resource_result(resource, keys, look_up_once(resource)))
+        results.append(build_resource_result(resource, keys, describe_once(resource)))
         await turns.yield_if_due()
     return DescribeConfigsResponse(results=tuple(results))
 
@@ -73,14 +73,14 @@ def distinct_resources(request: DescribeConfigsRequest) -> dict[tuple[Resource, 
 async def topic_overrides(
     context: BrokerContext, request: DescribeConfigsRequest
 ) -> dict[str, dict[str, str]]:
-    """Return the settings of the topics of this request that differ from the defaults.
+    """Return the settings that differ from the defaults, for each existing topic of this request.
 
-    For a topic with a replica here: the settings its logs use. A broker reads those when it gets its first replica of
-    the topic, not when the znode changes. For another topic: the settings in the registry.
+    For a topic with a replica on this broker: the settings that its logs use. The broker reads them with its first
+    replica of the topic, not when the znode changes. For any other topic: the settings in the registry.
     """
     topics = context.metadata.topics
     found_names = await in_thread_if_large(len(request.resources), known_topics, request, topics)
-    # Checked again: a topic may have been deleted meanwhile.
+    # Checked again, since a topic may have been deleted meanwhile.
     names = [name for name in found_names if name in topics]
     known = context.topics.overrides
     found = {name: known.get(name, {}) for name in names}
@@ -105,14 +105,14 @@ def known_topics(request: DescribeConfigsRequest, topics: Container[str]) -> dic
     )
 
 
-def look_up(
+def build_config_results(
     config: BrokerConfig,
     overrides: Mapping[str, Mapping[str, str]],
     request: DescribeConfigsRequest,
     resource: Resource,
 ) -> tuple[DescribeConfigsResourceResult, ...] | ApiError:
     try:
-        entries = entries_of(config, resource, overrides)
+        entries = describe_resource(config, resource, overrides)
     except ApiError as error:
         return error
     return tuple(build_config_result(entry, request) for entry in entries)
@@ -127,7 +127,7 @@ def build_resource_result(
     return DescribeConfigsResult(*error_fields(None), *resource, configs)
 
 
-def entries_of(
+def describe_resource(
     config: BrokerConfig, resource: Resource, overrides: Mapping[str, Mapping[str, str]]
 ) -> tuple[SettingDescription, ...]:
     name = resource.name
@@ -160,7 +160,7 @@ def logger_levels() -> dict[str, int]:
     loggers = {
         name: each
         for name, each in logging.Logger.manager.loggerDict.items()
-        if isinstance(each, logging.Logger) and (name + ".").startswith(LOGGERS)
+        if isinstance(each, logging.Logger) and (name + ".").startswith(LOGGER_PREFIX)
     }
     loggers[ROOT_LOGGER] = logging.getLogger()
     return {name: each.getEffectiveLevel() for name, each in loggers.items()}

@@ -2,7 +2,7 @@
 
     request ─► the controller's queue ─► the new leader of each partition ─► wait for the metadata cache
 
-Only the active controller serves it; other brokers return NOT_CONTROLLER. After a timeout the election is still valid.
+Only the active controller serves it; other brokers return NOT_CONTROLLER. A timeout does not undo the election.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from barnabas.wire.messages.elect_leaders import (
 )
 
 ELECTED_AT_ONCE = 1000
-"""Maximum number of partitions in one controller event. Other events wait meanwhile."""
+"""Maximum number of partitions in one controller event, since other events wait meanwhile."""
 Outcomes = Mapping[TopicPartition, BrokerId | ApiError]
 STRATEGIES: dict[int, Strategy] = {
     ElectionType.PREFERRED: Strategy.PREFERRED,

@@ -1,7 +1,7 @@
 """Fetch: returns batches from the logs, when there are `min_bytes` of them or after `max_wait_ms`.
 
 Reading copies nothing: it returns slices of files, which are sent from the page cache. A fetch that has to wait sets a
-watcher at each partition and reads again after a change.
+watcher on each partition and reads again after a change.
 
 A fetch of many partitions reads them in several turns of the event loop. It sets its watchers before it reads, so that
 it does not miss a change in between.
@@ -34,7 +34,7 @@ from barnabas.broker.fetch_sessions import (
     NO_SESSION,
     FetchEntry,
     FetchSession,
-    Key,
+    PartitionKey,
 )
 from barnabas.broker.handlers.current_leader import find_endpoints, find_leader
 from barnabas.errors import ApiError, ErrorCode, StorageError
@@ -47,10 +47,10 @@ from barnabas.world.ports import Part
 
 CURRENT_LEADER_SINCE = 16
 CHECK_SECONDS_MAX = 10.0
-"""How long a fetch waits for a checksum verification after `max_wait_ms`."""
+"""Maximum time that a fetch waits for a checksum verification after `max_wait_ms`."""
 PARTITIONS_PER_TURN = 64
 FEW = 8
-"""Up to this many partitions, a waiting fetch reads all of them again after a change of one."""
+"""Up to this number of partitions, a waiting fetch reads all of them again after a change of one."""
 READ_AT_ONCE_MAX = 1000
 """A waiting fetch of more partitions reads them again in several turns."""
 
@@ -78,8 +78,8 @@ def handle(
     if fetch.replica_id >= 0 and not may_act_for_the_cluster(connection):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return FetchResult(error_code=code, session_id=NO_SESSION, topics=())
-    fetch.is_long = len(fetch.entries_to_read()) > PARTITIONS_PER_TURN
-    if fetch.is_long:
+    fetch.reads_in_turns = len(fetch.entries_to_read()) > PARTITIONS_PER_TURN
+    if fetch.reads_in_turns:
         fetch.watch_all()
     try:
         reads = yield from fetch.read_partitions()
@@ -87,7 +87,7 @@ def handle(
         if fetch.must_wait(reads):
             return fetch.wait(reads)
     finally:
-        if fetch.is_long and fetch.future is None:
+        if fetch.reads_in_turns and fetch.future is None:
             fetch.stop_watching()
     return (yield from fetch.build_result(reads))
 
@@ -100,8 +100,8 @@ def handle_repeated_fetch(
     Otherwise change nothing and return None: `handle` then serves the request.
     """
     replicas, names = context.replicas.partitions, context.metadata.names
-    most = min(repeated.max_bytes, context.config.fetch_max_bytes)
-    left = most
+    bytes_max = min(repeated.max_bytes, context.config.fetch_max_bytes)
+    bytes_left = bytes_max
     results: list[PartitionFetchResult] = []
     name, id_of_name = "", ZERO_ID
     try:
@@ -118,16 +118,16 @@ def handle_repeated_fetch(
             if offset == bound:
                 results.append(PartitionFetchResult(bound, log.log_start_offset, (), 0))
                 continue
-            found = log.read(offset, min(max_bytes, left), bound, left == most)
+            found = log.read(offset, min(max_bytes, bytes_left), bound, bytes_left == bytes_max)
             if found.first_incomplete or found.unchecked is not None:
                 return None
-            left = max(left - found.size, 0)
+            bytes_left = max(bytes_left - found.size, 0)
             results.append(
                 PartitionFetchResult(bound, log.log_start_offset, found.slices, found.size)
             )
     except (ApiError, StorageError):
         return None
-    if most - left < min(repeated.min_bytes, most):
+    if bytes_max - bytes_left < min(repeated.min_bytes, bytes_max):
         return None
     return repeated.encode_response(frame, results)
 
@@ -150,19 +150,19 @@ class Fetch:
         self.is_incremental = False
         self.session: FetchSession | None = None
         self.session_epoch = INITIAL_EPOCH
-        """Epoch of the session after this request. If it is larger now, another request has continued the session."""
+        """Epoch of the session after this request. If the session has another one, a later request has continued it."""
         self.future: asyncio.Future[FetchResult] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.is_scheduled = False
         self.has_timed_out = False
-        """The wait has ended, except for a checksum verification."""
-        self.is_long = False
+        """`max_wait_ms` is over: the fetch waits only for a checksum verification."""
+        self.reads_in_turns = False
         """Partitions are read in several turns of the event loop."""
         self.is_changed_early = False
         """A partition changed after it was read and before the wait began."""
         self.finishing: asyncio.Task[None] | None = None
         self.sizes: dict[FetchEntry, int] = {}
-        """Bytes found while waiting. Not used for an incremental session."""
+        """Bytes found in each partition at its last read. Not used for an incremental session."""
         self.changed: dict[FetchEntry, None] = {}
         """Entries whose partition changed since the last read."""
 
@@ -176,26 +176,26 @@ class Fetch:
             return
         if request.session_id != NO_SESSION:
             sessions.close(request.session_id)
-        named: dict[Key, FetchEntry] = {}  # a partition listed twice counts once, as in Kafka
-        for number, (key, entry) in enumerate(self.named_entries(), 1):
-            named[key] = entry
+        requested: dict[PartitionKey, FetchEntry] = {}  # each partition once, as in Kafka
+        for number, (key, entry) in enumerate(self.requested_entries(), 1):
+            requested[key] = entry
             if number % PARTITIONS_PER_TURN == 0:
                 yield None
         session = None
         if request.session_epoch == INITIAL_EPOCH:
             session = sessions.open(
-                len(named),
+                len(requested),
                 uses_topic_ids=self.version >= TOPIC_IDS_SINCE,
                 now=self.loop.time(),
-                is_of_replica=self.replica_id >= 0,
+                is_of_follower=self.replica_id >= 0,
             )
         if session is None:
-            self.entries = list(named.values())
+            self.entries = list(requested.values())
             return
         session.pushes_high_watermark = (
             self.replica_id >= 0 and self.context.config.replica_selector_class is not None
         )
-        for number, (key, entry) in enumerate(named.items(), 1):
+        for number, (key, entry) in enumerate(requested.items(), 1):
             session.put(key, entry)
             if number % PARTITIONS_PER_TURN == 0:
                 yield None
@@ -228,8 +228,8 @@ class Fetch:
             sessions.close(session.id)
         elif (
             len(session.partitions) > size_before
-            and not session.is_of_replica
-            and not sessions.has_room_for(0)
+            and not session.is_of_follower
+            and not sessions.can_add(0)
         ):
             sessions.close(session.id)
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -237,7 +237,7 @@ class Fetch:
             self.use_session(session)
 
     def update_session(self, session: FetchSession) -> Work[None]:
-        for number, (key, entry) in enumerate(self.named_entries(session), 1):
+        for number, (key, entry) in enumerate(self.requested_entries(session), 1):
             session.put(key, entry)
             if number % PARTITIONS_PER_TURN == 0:
                 yield None
@@ -248,23 +248,23 @@ class Fetch:
                 session.remove((name, index))
                 yield None
 
-    def named_entries(
+    def requested_entries(
         self, session: FetchSession | None = None
-    ) -> Iterable[tuple[Key, FetchEntry]]:
+    ) -> Iterable[tuple[PartitionKey, FetchEntry]]:
         uses_topic_ids = self.version >= TOPIC_IDS_SINCE
         for topic, topic_id, partitions in self.request.topics:
-            name: str | UUID = topic_id if uses_topic_ids else topic
+            name_or_id: str | UUID = topic_id if uses_topic_ids else topic
             for wanted in partitions:
-                key = (name, wanted.partition)
+                key = (name_or_id, wanted.partition)
                 entry = session.partitions.get(key) if session is not None else None
                 if entry is None:
-                    known = self.reader.name_of(topic_id) if uses_topic_ids else topic
-                    entry = FetchEntry(known, topic_id, wanted.partition)
+                    topic_name = self.reader.name_of(topic_id) if uses_topic_ids else topic
+                    entry = FetchEntry(topic_name, topic_id, wanted.partition)
                 else:
                     entry.unwatch()
                 if self.replica_id >= 0:
                     entry.watches_end = True
-                    # It may have dropped the last response: it truncated its log, or got a new LeaderAndIsr.
+                    # The follower may have dropped the last response: it truncated its log, or got LeaderAndIsr.
                     entry.sent_high_watermark = entry.sent_log_start_offset = -1
                 entry.current_leader_epoch = wanted.current_leader_epoch
                 entry.fetch_offset = wanted.fetch_offset
@@ -274,7 +274,7 @@ class Fetch:
                 yield key, entry
 
     def forget_follower(self, entry: FetchEntry | None) -> None:
-        """The follower no longer fetches this partition, even if its session continues with others."""
+        """Record that the follower no longer fetches this partition. Its session may continue with others."""
         if entry is not None and self.replica_id >= 0:
             partition = self.context.replicas.partitions.get((entry.topic, entry.index))
             follower = partition and partition.followers.get(self.replica_id)
@@ -289,13 +289,13 @@ class Fetch:
             return self.entries
         if self.is_incremental:
             return list(session.awake)
-        # The first response of a session has every partition, which clients check.
+        # The first response of a session must contain every partition: clients check this.
         return list(session.partitions.values())
 
     def read_partitions(self) -> Work[list[PartitionRead]]:
-        """Read every partition that may have news. In a session, entries without news fall asleep."""
+        """Read the partitions of `entries_to_read`. In an incremental fetch, entries without an update fall asleep."""
         session = self.session
-        self.reader.has_unchecked = False
+        self.reader.has_unchecked_batch = False
         reads: list[PartitionRead] = []
         left = self.bytes_max
         is_first = True
@@ -308,10 +308,10 @@ class Fetch:
             if size:
                 is_first = False
                 left = max(left - size, 0)
-            elif session is not None and self.is_incremental and not has_news(found):
-                # An entry with news stays awake until the response is sent.
+            elif session is not None and self.is_incremental and not has_update(found):
+                # An entry with an update stays awake until the response is sent.
                 self.fall_asleep(session, found)
-            if self.is_long and len(reads) % PARTITIONS_PER_TURN == 0:
+            if self.reads_in_turns and len(reads) % PARTITIONS_PER_TURN == 0:
                 yield None
         return reads
 
@@ -321,7 +321,7 @@ class Fetch:
         if (
             partition is not None
             and not data.size
-            and not read.is_held_back
+            and not read.has_unsent_batch
             and data.diverging_epoch is NO_DIVERGENCE
             and data.preferred_read_replica < 0
         ):
@@ -348,10 +348,10 @@ class Fetch:
     def bytes_required(self) -> int:
         return min(self.request.min_bytes, self.bytes_max)
 
-    def is_held_for_check(self, reads: list[PartitionRead]) -> bool:
-        """Whether the only data found is still being verified. Clients take an empty response for the end of the log,
-        so even a fetch with max_wait_ms=0 waits for it."""
-        return self.reader.has_unchecked and not any(
+    def has_only_unchecked_batches(self, reads: list[PartitionRead]) -> bool:
+        """Whether the checksums of all batches found are still being verified. Even with max_wait_ms=0 the fetch waits:
+        for clients an empty response means the end of the log."""
+        return self.reader.has_unchecked_batch and not any(
             read.data.size or read.data.error_code for read in reads
         )
 
@@ -370,7 +370,7 @@ class Fetch:
             has_partitions = self.session.partitions if self.session is not None else self.entries
             if has_partitions:
                 return True
-        return self.is_held_for_check(reads)
+        return self.has_only_unchecked_batches(reads)
 
     def wait(self, reads: list[PartitionRead]) -> asyncio.Future[FetchResult]:
         future: asyncio.Future[FetchResult] = self.loop.create_future()
@@ -386,7 +386,7 @@ class Fetch:
         return future
 
     def watch_all(self) -> None:
-        """Watch all entries of a fetch without a session. In a session, entries that are asleep are watched already."""
+        """Watch all entries. In a session, watch those that are awake: the others have watchers already."""
         if self.session is None:
             self.watch(self.entries)
         else:
@@ -410,6 +410,7 @@ class Fetch:
             self.loop.call_soon(self.read_again, False)
 
     def read_again(self, is_last: bool) -> None:
+        """Read after a change, or a last time after the timeout. Respond, or continue to wait."""
         self.is_scheduled = False
         future = self.future
         if future is None:
@@ -426,7 +427,7 @@ class Fetch:
     def respond_or_watch(self, future: asyncio.Future[FetchResult], is_last: bool) -> None:
         session = self.session
         if session is not None and session.epoch != self.session_epoch:
-            # A later request has continued the session on another connection. That one gets the news.
+            # A later request has continued the session on another connection. That request gets the updates.
             code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
             future.set_result(FetchResult(error_code=code, session_id=session.id, topics=()))
             return
@@ -437,9 +438,9 @@ class Fetch:
             return
         self.changed = {}
         reads = run_to_end(self.read_partitions())
-        if self.is_held_for_check(reads) and not (is_last and self.has_timed_out):
+        if self.has_only_unchecked_batches(reads) and not (is_last and self.has_timed_out):
             if is_last:
-                self.wait_for_check()
+                self.wait_for_verification()
             else:
                 self.watch_all()
         elif is_last or self.is_enough(reads):
@@ -447,19 +448,19 @@ class Fetch:
         else:
             self.watch_all()
 
-    def wait_for_check(self) -> None:
-        """Keep waiting after max_wait_ms: the only data found must be verified before it is sent."""
+    def wait_for_verification(self) -> None:
+        """Keep waiting after max_wait_ms: the only batches found must be verified before they are sent."""
         self.has_timed_out = True
         self.timer = self.loop.call_later(CHECK_SECONDS_MAX, self.read_again, True)
         self.watch_all()
 
     def may_be_enough(self) -> bool:
-        """Read only the changed partitions: one Produce request must not cause reads of thousands of others."""
+        """Whether a full read may find enough. Reads only changed partitions: there may be thousands of others."""
         changed, self.changed = self.changed, {}
-        self.reader.has_unchecked = False
+        self.reader.has_unchecked_batch = False
         for entry in changed:
             read = self.reader.read_or_error(entry, self.bytes_max, True)
-            if self.is_urgent(read) or self.reader.has_unchecked:
+            if self.is_urgent(read) or self.reader.has_unchecked_batch:
                 return True
             self.sizes[entry] = read.data.size
         self.watch(changed)
@@ -468,9 +469,9 @@ class Fetch:
     async def finish_in_turns(self, future: asyncio.Future[FetchResult]) -> None:
         try:
             reads = await run_in_turns(self.read_partitions())
-            if self.is_held_for_check(reads) and not self.has_timed_out:
+            if self.has_only_unchecked_batches(reads) and not self.has_timed_out:
                 self.finishing = None
-                self.wait_for_check()
+                self.wait_for_verification()
                 return
             result = await run_in_turns(self.build_result(reads))
         except Exception as error:  # noqa: BLE001 - the connection logs it and closes
@@ -489,7 +490,7 @@ class Fetch:
 
     def stop_watching(self) -> None:
         if self.session is not None and self.session.waiting_fetch == self.schedule_read:
-            # Otherwise the session was continued on another connection, and the fetch there keeps its watchers.
+            # Otherwise a later fetch on another connection has continued the session and uses the watchers.
             self.session.waiting_fetch = None
             for entry in self.session.awake:
                 entry.unwatch()
@@ -504,7 +505,7 @@ class Fetch:
         if session is not None:
             session.move_to_end([entry for entry, data, *_ in reads if data.size])
             if self.is_incremental:
-                reads = [read for read in reads if has_news(read)]
+                reads = [read for read in reads if has_update(read)]
         topics: dict[tuple[str, UUID], list[FetchedPartition]] = {}
         leaders = []
         for read in reads:
@@ -512,8 +513,8 @@ class Fetch:
             if session is not None:
                 entry.sent_high_watermark = data.high_watermark
                 entry.sent_log_start_offset = data.log_start_offset
-                if not self.is_long:
-                    # If read in another turn, the partition may have changed since, and has to stay awake.
+                if not self.reads_in_turns:
+                    # Otherwise the partition may have changed since an earlier turn, and its entry stays awake.
                     self.fall_asleep(session, read)
             if quota is not None and data.size and partition and is_throttled_here(partition):
                 quota.record(data.size)
@@ -522,12 +523,12 @@ class Fetch:
                 leaders.append(leader)
                 data = data._replace(current_leader=leader)
             topics.setdefault((entry.topic, entry.topic_id), []).append(data)
-            if self.is_long:
+            if self.reads_in_turns:
                 yield None
         fetched = []
         for key, found in topics.items():
             fetched.append(FetchedTopic(*key, found))
-            if self.is_long:
+            if self.reads_in_turns:
                 yield None
         return FetchResult(
             error_code=0,
@@ -537,7 +538,8 @@ class Fetch:
         )
 
 
-def has_news(read: PartitionRead) -> bool:
+def has_update(read: PartitionRead) -> bool:
+    """Whether an incremental response must contain the partition."""
     entry, data, *_ = read
     return bool(
         data.size

@@ -14,7 +14,7 @@ from barnabas.broker.bounded_work import Work
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.topic_admin.auto_creation import create_automatically, define_topic
-from barnabas.broker.topic_events import COUNTS_OF, find_requester
+from barnabas.broker.topic_events import INTERNAL_COUNT_SETTINGS, find_requester
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.groups.store import partition_of
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -28,13 +28,13 @@ from barnabas.wire.messages.find_coordinator import (
 
 logger = logging.getLogger("barnabas.groups")
 MANY_KEYS_SINCE = 4
-SHARES_SINCE = 6
-NO_ERROR_MESSAGE = "NONE"  # as in Kafka up to version 3; later versions have no message
+SHARE_GROUPS_SINCE = 6
+NO_ERROR_MESSAGE = "NONE"  # as in Kafka, for request versions up to 3
 TOPICS: dict[int, str] = {
     CoordinatorType.GROUP: CONSUMER_OFFSETS,
     CoordinatorType.TRANSACTION: TRANSACTION_STATE,
 }
-"""The topic of each coordinator type. The leader of the partition of a key is its coordinator."""
+"""The topic of each coordinator type. The coordinator of a key is the leader of one of its partitions."""
 BEING_CREATED = (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
@@ -50,7 +50,7 @@ def handle(
     if topic is not None and topic not in context.metadata.topics:
         return create_internal_topic(context, topic, keys, header, connection)
     error = ApiError(ErrorCode.INVALID_REQUEST, f"unknown coordinator type {key_type}")
-    if key_type == CoordinatorType.SHARE and version >= SHARES_SINCE:
+    if key_type == CoordinatorType.SHARE and version >= SHARE_GROUPS_SINCE:
         error = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "share groups are not supported")
     found = []
     for key in keys:
@@ -87,12 +87,12 @@ async def create_internal_topic(
     header: RequestHeader,
     connection: Connection,
 ) -> FindCoordinatorResponse:
-    """Create an internal topic, regardless of auto.create.topics.enable. The client retries."""
+    """Create an internal topic, regardless of auto.create.topics.enable. The client gets an error and retries."""
     requester = find_requester(header, connection)
     code = (await create_automatically(context, (topic,), requester))[topic]
     why = f"{topic} is being created; retry"
     if code not in BEING_CREATED:
-        _, setting = COUNTS_OF[topic]
+        _, setting = INTERNAL_COUNT_SETTINGS[topic]
         factor = define_topic(topic, context.config).replication_factor
         brokers = len(context.metadata.brokers)
         why = f"{topic} cannot be created: {code.name}; {brokers=} {setting}={factor}"

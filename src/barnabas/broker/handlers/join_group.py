@@ -18,7 +18,7 @@ ASSIGNMENT_MAY_BE_SKIPPED_SINCE = 9
 PROTOCOLS_MAX = 1000
 """Maximum number of protocols of one member. Clients send a few."""
 NAME_MAX = 8000
-"""Characters of a client id or instance id. The member id starts with it and must fit into 32 KB."""
+"""Maximum length of a client id or instance id. The member id starts with it and must fit into 32 KB."""
 
 
 def handle(

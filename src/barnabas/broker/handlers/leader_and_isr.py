@@ -36,7 +36,7 @@ async def handle(
         if error:
             return await reject(topics, version, error)
         try:
-            # A log is created with the settings of its topic. Those of a new topic are only in the registry.
+            # A log is created with the settings of its topic, which are only in the registry if the topic is new.
             await context.topics.refresh(sorted(context.replicas.topics_without_log(topics)))
         except RegistryError as registry_error:
             logger.error("cannot read topic settings error=%s", registry_error)
@@ -83,14 +83,14 @@ def build_leader_and_isr_response(
         flat = tuple(LeaderAndIsrPartitionError(*tp, error) for tp, error in errors.items())
         return LeaderAndIsrResponse(error_code=code, partition_errors=flat)
     ids = {topic.topic_name: topic.topic_id for topic in topics}
-    by_id: dict[str, list[LeaderAndIsrPartitionError]] = {}
+    by_topic: dict[str, list[LeaderAndIsrPartitionError]] = {}
     for (name, index), error in errors.items():
-        by_id.setdefault(name, []).append(
+        by_topic.setdefault(name, []).append(
             LeaderAndIsrPartitionError(partition_index=index, error_code=error)
         )
     return LeaderAndIsrResponse(
         error_code=code,
         topics=tuple(
-            LeaderAndIsrTopicError(ids[name], tuple(each)) for name, each in by_id.items()
+            LeaderAndIsrTopicError(ids[name], tuple(each)) for name, each in by_topic.items()
         ),
     )

@@ -87,7 +87,7 @@ def find_offset(
     log = partition.log
     is_consumer = replica_id == CONSUMER
     end = log.high_watermark if is_consumer else log.log_end_offset
-    # Until the high watermark of a new leader reaches its epoch, it may be lower than one that clients have seen.
+    # Until the high watermark of a new leader reaches its epoch start, clients may have seen a larger one.
     is_behind = is_consumer and end < partition.epoch_start_offset
     timestamp, offset, epoch = NO_TIMESTAMP, -1, int(NO_EPOCH)
     at = wanted.timestamp
@@ -134,7 +134,7 @@ def require_version(timestamp: int, version: int) -> None:
 def list_segments(
     partition: Partition, wanted: ListOffsetsPartition, replica_id: int, now_ms: int
 ) -> ListOffsetsPartitionResponse:
-    """Version 0: return the base offsets of segments that begin before a timestamp, newest first."""
+    """Return the base offsets of segments that begin before a timestamp, newest first (version 0)."""
     log = partition.log
     offsets = log.segment_base_offsets_newest_first(
         wanted.timestamp, wanted.max_num_offsets, now_ms

@@ -32,7 +32,7 @@ from barnabas.wire.messages.metadata import (
 TOPICS_PER_TURN = 500
 CREATED_AT_ONCE_MAX = 100
 LIBRDKAFKA = ("librdkafka", "confluent-kafka")  # prefixes of its client software names
-BY_ID_SINCE = 12  # versions 10 and 11 have the field, but reject its use
+BY_ID_SINCE = 12  # versions 10 and 11 have the field, but reject requests that use it
 
 
 class ResponseOptions(NamedTuple):
@@ -81,7 +81,7 @@ def handle(
 def valid_topics(
     topics: tuple[MetadataRequestTopic, ...], version: int
 ) -> tuple[MetadataRequestTopic, ...] | None:
-    """Return each requested topic once, with its name or its id, or None if the whole request is invalid.
+    """Return the requested topics without duplicates, each with its name or its id. None: the request is invalid.
 
     If the request has any topic id, Kafka ignores the names. The Java client sends an empty name with each id.
     """
@@ -133,9 +133,8 @@ async def create_unknown_topics(
     options: ResponseOptions,
     requester: Requester,
 ) -> bytes:
-    """Start to create the unknown topics. The client gets LEADER_NOT_AVAILABLE for them and retries."""
+    """Create up to CREATED_AT_ONCE_MAX unknown topics. The client gets LEADER_NOT_AVAILABLE for them and retries."""
     unknown = [topic.name for topic in topics if topic.name and is_unknown(context, topic)]
-    # The other topics stay unknown until the client retries.
     errors = await create_automatically(context, unknown[:CREATED_AT_ONCE_MAX], requester)
     return await respond_in_turns(context, topics, errors, options)
 
@@ -143,7 +142,7 @@ async def create_unknown_topics(
 async def respond_when_certain(
     context: BrokerContext, topics: tuple[MetadataRequestTopic, ...], options: ResponseOptions
 ) -> bytes:
-    """Wait until it is known whether a leader has failed, then respond."""
+    """Respond when it is known whether the leaders under suspicion have failed."""
     await context.metadata.wait_for_suspect_leaders(
         find_topic_name(context, topic) or "" for topic in topics
     )
@@ -156,7 +155,7 @@ async def respond_in_turns(
     errors: dict[str, ErrorCode],
     options: ResponseOptions,
 ) -> bytes:
-    """Respond in several turns of the event loop."""
+    """Encode the response in several turns of the event loop."""
     encoded: list[bytes] = []
     for topic in topics:
         name = find_topic_name(context, topic)

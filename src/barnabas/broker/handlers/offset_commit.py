@@ -1,8 +1,8 @@
 """OffsetCommit: a consumer group commits offsets to its coordinator.
 
-A commit is acknowledged when the replicas of `__consumer_offsets` have it. Only then OffsetFetch returns it. Errors are
-per partition. If the group rejects the member, all partitions get the same error. Version 0 keeps offsets in the
-registry (registry_offsets.py).
+A commit is acknowledged when the in-sync replicas of `__consumer_offsets` have it. OffsetFetch returns it from then on.
+Errors are per partition. If the group rejects the commit, all existing partitions get the same error. Version 0 keeps
+offsets in the registry (registry_offsets.py).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Commits = dict[TopicPartition, OffsetCommitValue]
 
 
 class PendingCommit(NamedTuple):
-    """Offsets that are in the log and wait for its replicas, and the error codes of other partitions."""
+    """Commits that are in the log and wait for replicas, and the error codes of the other partitions."""
 
     commits: Commits
     codes: Codes
@@ -56,7 +56,7 @@ def handle(
 def commit_offsets(
     context: BrokerContext, request: OffsetCommitRequest
 ) -> Work[Codes | PendingCommit]:
-    """Return the error codes by partition. A partition without an error code is committed."""
+    """Append the commits. Return the error codes by partition, where no code means success, or a PendingCommit."""
     commits, oversized, unknown = yield from select_commits(context, request)
     if not commits and not oversized:
         return unknown
@@ -90,7 +90,7 @@ def select_commits(
 ) -> Work[tuple[Commits, Codes, Codes]]:
     """Return the offsets to commit, and the error codes of oversized metadata and of unknown partitions.
 
-    Oversized metadata is reported to members only.
+    Oversized metadata is reported only if the group accepts the commit.
     """
     commits: Commits = {}
     oversized: Codes = {}
@@ -99,29 +99,29 @@ def select_commits(
     expires = NO_TIMESTAMP
     if request.retention_time_ms != DEFAULT_RETENTION:
         expires = max(0, min(now_ms + request.retention_time_ms, TIMESTAMP_MAX))
-    note_max = context.config.offset_metadata_max_bytes
+    metadata_max = context.config.offset_metadata_max_bytes
     for name, partitions in request.topics:
         topic = context.metadata.topics.get(name)
         yield None
-        for index, offset, leader_epoch, timestamp, note in partitions:
+        for index, offset, leader_epoch, timestamp, metadata in partitions:
             if topic is None or index not in topic.partitions:
                 unknown[TopicPartition(name, index)] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif note and is_longer(note, note_max):
+            elif metadata and is_longer(metadata, metadata_max):
                 oversized[TopicPartition(name, index)] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 at = now_ms if timestamp == NO_TIMESTAMP else timestamp
-                # Uses the one string of the topic's name: there may be a thousand groups.
+                # The name from the metadata cache is one string for all groups, which saves memory.
                 commits[TopicPartition(topic.name, index)] = OffsetCommitValue(
-                    offset, leader_epoch, note or "", at, expires
+                    offset, leader_epoch, metadata or "", at, expires
                 )
             yield None
     return commits, oversized, unknown
 
 
-def is_longer(note: str, length_max: int) -> bool:
-    """Whether the note has more than `length_max` UTF-16 units, which the setting counts despite its name."""
-    return len(note) > length_max or (
-        not note.isascii() and len(note.encode("utf-16-le", "surrogatepass")) // 2 > length_max
+def is_longer(text: str, length_max: int) -> bool:
+    """Whether the text has more than `length_max` UTF-16 units. Kafka counts these for offset.metadata.max.bytes."""
+    return len(text) > length_max or (
+        not text.isascii() and len(text.encode("utf-16-le", "surrogatepass")) // 2 > length_max
     )
 
 

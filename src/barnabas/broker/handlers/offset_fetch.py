@@ -1,6 +1,6 @@
 """OffsetFetch: the committed offsets of consumer groups.
 
-A request with `require_stable`, as consumers send it before they read a partition, waits for commits in flight.
+Before a consumer reads a partition, it sends a request with `require_stable`, which waits for commits in flight.
 Version 0 reads offsets from the registry (registry_offsets.py).
 """
 
@@ -108,7 +108,7 @@ def fetch_offsets(
 def fetch_offsets_of_group(
     context: BrokerContext, group_id: str, topics: Topics | None, *, require_stable: bool
 ) -> Work[OffsetFetchResponseGroup]:
-    """`topics` of None: all committed offsets of the group. `require_stable`: only those without a pending commit."""
+    """Return the offsets of a group: those of `topics`, or all if None. `require_stable`: see find_stable."""
     try:
         group = context.groups.find(group_id, may_be_empty=True)
     except ApiError as error:
@@ -129,8 +129,8 @@ def fetch_offsets_of_group(
     find = find_stable if require_stable and offsets.pending else find_committed
     found = []
     for name, indexes in topics:
-        of_topic = yield from call_in_thread_if_large(len(indexes), find, offsets, name, indexes)
-        found.append(OffsetFetchResponseTopic(name, of_topic))
+        partitions = yield from call_in_thread_if_large(len(indexes), find, offsets, name, indexes)
+        found.append(OffsetFetchResponseTopic(name, partitions))
         yield None
     return OffsetFetchResponseGroup(group_id, tuple(found))
 
@@ -140,7 +140,7 @@ def find_committed(
 ) -> tuple[OffsetFetchResponsePartition, ...]:
     """Return the committed offsets of these partitions.
 
-    A request may have ten thousand partitions, and other requests wait meanwhile, so this is one loop without calls.
+    A request may have ten thousand partitions, and other requests wait meanwhile, so this loop is optimized for speed.
     """
     get: Any = offsets.committed.get
     new, result_type = tuple.__new__, OffsetFetchResponsePartition

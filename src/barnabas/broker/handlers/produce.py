@@ -60,10 +60,10 @@ WITHOUT_LOG_START = frozenset(
 )
 
 ACKS = (1, -1, 0)
-ONE_BATCH_SINCE = 3  # older versions ignore a partial batch
+ONE_BATCH_SINCE = 3  # in older versions a partial batch is ignored
 CURRENT_LEADER_SINCE = 10
 Waits = list[tuple[int, int, asyncio.Future[None]]]
-"""Positions of the topic and the partition in the response, and the future to wait for."""
+"""Position of the topic, position of the partition in the topic, and the future to wait for."""
 
 
 class ProduceResult(NamedTuple):
@@ -142,7 +142,7 @@ def append_all(
 
 
 def require_records(request: ProduceRequest) -> None:
-    """Close the connection if a partition has null records. Kafka sends no response then, so the client would wait."""
+    """Raise CloseConnection if a partition has null records. Kafka sends no response then, and the client waits."""
     for name, data in request.topic_data:
         for index, records in data:
             if records is None:
@@ -185,7 +185,7 @@ def append(
 
 
 def may_repeat_produce(request: ProduceRequest) -> bool:
-    """Whether requests like this one, with other batches, pass the checks of acks and topics."""
+    """Whether later requests with other batches need no checks of acks and topics."""
     return request.acks in ACKS and all(
         topic.name not in INTERNAL_TOPICS for topic in request.topic_data
     )
@@ -219,12 +219,12 @@ def handle_repeated_produce(
             validation=Validation.IF_SMALL,
         )
     except StorageError as error:
-        # The batch has its offsets already, so `handle` cannot validate it again.
+        # The append has written offsets into the batch, so `handle` cannot validate it again.
         if acks == 0:
             raise CloseConnection(f"produce with acks=0 failed: {error}") from error
-        refused = build_error_response(context, index, error, partition)
+        failed = build_error_response(context, index, error, partition)
         origin = RequestOrigin(repeated.header.api_version, connection.listener_name)
-        return wait_for_acks(context, origin, [topic], [[refused]], [], repeated.timeout_ms)
+        return wait_for_acks(context, origin, [topic], [[failed]], [], repeated.timeout_ms)
     if partition.waits_for_flush or (acks == -1 and partition.log.watermark <= info.last_offset):
         waits = find_waits(context, partition, info, acks, 0, 0)
         if waits:
@@ -250,7 +250,7 @@ def find_waits(
     topic: int,
     position: int,
 ) -> Waits:
-    """Return the waits of an appended batch: for an fsync, for other replicas, or none."""
+    """Return what an appended batch waits for: an fsync, other replicas, or nothing."""
     waits: Waits = []
     if partition.waits_for_flush:
         flushed = context.replicas.flush(partition)
@@ -315,7 +315,7 @@ async def wait_for_acks(
 
 
 def cancel_waits(waits: Waits) -> None:
-    """Cancel the waits when they are over or the client has disconnected."""
+    """Cancel the unfinished waits, and mark the exceptions of the finished ones as retrieved."""
     for *_, wait in waits:
         if not wait.cancel() and not wait.cancelled():
             wait.exception()

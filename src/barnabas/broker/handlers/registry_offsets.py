@@ -1,9 +1,9 @@
-"""OffsetCommit and OffsetFetch version 0: offsets in the registry, from clients older than `__consumer_offsets`.
+"""OffsetCommit and OffsetFetch version 0: offsets in the registry, for clients older than `__consumer_offsets`.
 
     /consumers/<group>/offsets/<topic>/<partition>      the offset, as a decimal number
 
 There is no group and no coordinator: any broker serves these requests, and offsets do not expire. A group is one
-znode, so its name must not contain a slash.
+znode, so its id must not contain a slash.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ async def commit_to_registry(
         await turns.yield_if_due()
         for each in partitions:
             await turns.yield_if_due()
-            note = each.committed_metadata or ""
+            metadata = each.committed_metadata or ""
             if not context.metadata.has_partition(name, each.partition_index):
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif len(note) > context.config.offset_metadata_max_bytes:
+            elif len(metadata) > context.config.offset_metadata_max_bytes:
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            elif "/" in request.group_id:  # would create a znode for each part of the name
+            elif "/" in request.group_id:  # would create a znode for each part of the id
                 code = ErrorCode.UNKNOWN_SERVER_ERROR
             else:
                 path = offset_path(request.group_id, name, each.partition_index)
@@ -61,7 +61,7 @@ async def commit_to_registry(
 async def fetch_from_registry(
     context: BrokerContext, request: OffsetFetchRequest
 ) -> OffsetFetchResponse:
-    """Return the offsets. A partition without an offset is UNKNOWN_TOPIC_OR_PARTITION in this version."""
+    """Return the offsets. In version 0 a partition without an offset gets UNKNOWN_TOPIC_OR_PARTITION."""
     topics = []
     turns = Turns()
     for name, indexes in request.topics or ():
@@ -98,7 +98,7 @@ async def write_offset(registry: RegistryClient, path: str, offset: int) -> Erro
                 await registry.create(path, data)
             except NodeExists:  # another client committed first; the later commit wins
                 await registry.set(path, data)
-    except RegistryError:  # also if the group name is not a valid znode name
+    except RegistryError:  # also if the group id is not a valid znode name
         return ErrorCode.UNKNOWN_SERVER_ERROR
     return ErrorCode.NONE
 

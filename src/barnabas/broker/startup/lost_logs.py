@@ -1,8 +1,8 @@
 """Detection of lost logs at the start of a broker with an empty log directory, before it registers.
 
 A new broker is in no ISR. If the broker is in the ISR of a partition and has no log of it, its disk was replaced or
-wiped. While it is not registered, the controller treats it as failed and removes it from the ISRs, so it waits for
-that. replication/lost_replicas.py handles partitions without any other replica that could lead.
+wiped. While the broker is not registered, the controller treats it as failed and removes it from the ISRs. The broker
+waits for that. replication/lost_replicas.py handles partitions that no other replica can lead.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ POLL_SECONDS = (0.05, 0.25)
 async def find_lost_logs(
     registry: RegistryClient, logs: LogManager, broker_id: BrokerId, *, wait_s: float
 ) -> dict[tuple[str, int], UUID]:
-    """Return the partitions with this broker in their ISR and no log here, with their topic ids.
+    """Return the topic ids of the partitions that have this broker in their ISR and no log on it.
 
     Waits up to `wait_s` for the controller to elect other leaders. Partitions with this broker as their only replica
     are not included: no other broker has their records.
@@ -40,8 +40,8 @@ async def find_lost_logs(
     while True:
         in_sync = await find_in_sync(registry, missing, broker_id)
         lost = {tp: missing[tp] for tp in in_sync}
-        may_be_led = any(len(isr) > 1 for isr in in_sync.values())
-        if not may_be_led or asyncio.get_running_loop().time() > deadline:
+        has_other_replica = any(len(isr) > 1 for isr in in_sync.values())
+        if not has_other_replica or asyncio.get_running_loop().time() > deadline:
             return lost
         await backoff.wait()
 
@@ -58,7 +58,7 @@ async def find_missing_logs(
         try:
             topic = znodes.decode_topic(name, node[0])
         except RegistryError as error:
-            logger.error("cannot read topic=%s, its lost logs are unknown error=%s", name, error)
+            logger.error("cannot look for lost logs of topic=%s error=%s", name, error)
             continue
         for index, assignment in topic.partitions.items():
             tp = TopicPartition(name, index)

@@ -1,12 +1,12 @@
 """Stray logs: logs on disk at the start of a broker that belong to no topic.
 
-By default they are set aside. Their deletion did not reach the disk, or they were copied here, and the next topic of
-that name must not use them. With barnabas.adopt.logs they become topics instead. Each topic is written into the
-registry with the id from its log, this broker as its only replica, and its last leader epoch. `__consumer_offsets` is
-adopted with its usual settings, so groups resume from their committed offsets.
+Their deletion did not reach the disk, or they were copied here. By default their directories are renamed to `*-stray`:
+a new topic of that name must not use them. With barnabas.adopt.logs they become topics instead. Each topic is written
+to the registry with the id from its log, this broker as its only replica, and its last leader epoch.
+`__consumer_offsets` is adopted with its usual settings, so groups resume from their committed offsets.
 
 This happens before the broker registers, so that no controller assigns these partitions meanwhile. A broker adopts logs
-only if no other is registered: another broker may have a replica of the same topic with other records.
+only if no other broker is registered: that one may have a replica of the same topic with other records.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NOT_ADOPTED = INTERNAL_TOPICS - {CONSUMER_OFFSETS}
 async def adopt_logs(
     registry: RegistryClient, logs: LogManager, topics: Topics, config: BrokerConfig
 ) -> None:
-    """Create a topic for the stray logs of each topic name."""
+    """Create a topic from the stray logs of each topic name. Incomplete topics are logged and skipped."""
     broker_id = BrokerId(config.broker_id)
     others = [each for each in await registry.children(znodes.BROKER_IDS) if each != str(broker_id)]
     if others:
@@ -47,11 +47,11 @@ async def adopt_logs(
         return
     existing = frozenset(await registry.children(znodes.TOPICS))
     epoch = await last_controller_epoch(registry)
-    found: dict[str, dict[int, Log]] = {}
+    stray: dict[str, dict[int, Log]] = {}
     for tp, log in sorted(logs.logs.items()):
         if tp.topic not in existing and tp.topic not in NOT_ADOPTED:
-            found.setdefault(tp.topic, {})[tp.partition] = log
-    for name, partitions in found.items():
+            stray.setdefault(tp.topic, {})[tp.partition] = log
+    for name, partitions in stray.items():
         ids = {log.topic_id for log in partitions.values()}
         is_complete = sorted(partitions) == list(range(len(partitions))) and len(ids) == 1
         if topic_name_error(name) or not is_complete:
@@ -100,17 +100,17 @@ async def write_adopted_topic(
     await registry.multi(operations)
 
 
-async def set_stray_logs_aside(registry: RegistryClient, logs: LogManager) -> None:
-    """Set stray logs aside. Raises RegistryError, and changes nothing, if the registry cannot be read."""
+async def rename_stray_logs(registry: RegistryClient, logs: LogManager) -> None:
+    """Rename the directories of stray logs to `*-stray`. Raises RegistryError if the registry cannot be read."""
     names = frozenset(await registry.children(znodes.TOPICS))
     by_topic: dict[str, list[TopicPartition]] = {}
     for tp in logs.logs:
         by_topic.setdefault(tp.topic, []).append(tp)
-    for name, held in by_topic.items():
+    for name, partitions in by_topic.items():
         known = await read_partitions(registry, name) if name in names else frozenset()
-        for tp in held:
+        for tp in partitions:
             if known is not None and tp.partition not in known:
-                logger.warning("setting aside stray log partition=%s", tp)
+                logger.warning("renaming stray log to *-stray partition=%s", tp)
                 logs.set_aside(tp)
 
 

@@ -49,16 +49,17 @@ FORWARD_SECONDS = 5.0
 """Timeout to connect to the controller, and again for its response. Clients retry for longer."""
 RETRIED_BY_CLIENT = (
     ErrorCode.NONE,
-    ErrorCode.TOPIC_ALREADY_EXISTS,  # or is being deleted; the client retries
-    ErrorCode.REQUEST_TIMED_OUT,  # the response to a request that does not wait
-    ErrorCode.NOT_CONTROLLER,  # the client retries
+    ErrorCode.TOPIC_ALREADY_EXISTS,  # created meanwhile, or being deleted
+    ErrorCode.REQUEST_TIMED_OUT,  # created; the request does not wait for leaders
+    ErrorCode.NOT_CONTROLLER,  # the controller has changed, or cannot be reached
 )
+"""With these results of CreateTopics the client gets LEADER_NOT_AVAILABLE and retries."""
 
 
 async def create_automatically(
     context: BrokerContext, names: Sequence[str], requester: Requester
 ) -> dict[str, ErrorCode]:
-    """Return the error code of each topic for the client. `__state_changes` is not created this way."""
+    """Create topics, and return the error code of each for the client. `__state_changes` is never created this way."""
     codes: dict[str, ErrorCode] = {}
     wanted = []
     being_created = context.topics.created_automatically
@@ -73,23 +74,20 @@ async def create_automatically(
     if wanted:
         new_topics = [define_topic(name, context.config) for name in wanted]
         try:
-            found = await (create_here if context.controller.is_active else forward_to_controller)(
-                context, new_topics, requester
-            )
+            results = await (
+                create_here if context.controller.is_active else forward_to_controller
+            )(context, new_topics, requester)
         finally:
             for name in wanted:
                 del being_created[name]
         for name in wanted:
-            code = found.get(name, ErrorCode.NONE)
+            code = results.get(name, ErrorCode.NONE)
             codes[name] = ErrorCode.LEADER_NOT_AVAILABLE if code in RETRIED_BY_CLIENT else code
     return codes
 
 
 def define_topic(name: str, config: BrokerConfig) -> TopicSpec:
-    """Return the topic to create, with explicit counts, so that it does not depend on the controller's defaults.
-
-    Kafka's two internal topics have settings of their own.
-    """
+    """Return the topic to create, with counts from this broker's settings. Internal topics have their own."""
     if name == CONSUMER_OFFSETS:
         return TopicSpec(
             name=name,
@@ -140,7 +138,7 @@ async def create_here(
 async def forward_to_controller(
     context: BrokerContext, new_topics: Sequence[TopicSpec], requester: Requester
 ) -> dict[str, ErrorCode]:
-    """Send the request to the controller once. If that fails, the client retries."""
+    """Send CreateTopics to the controller once. Return the error codes by topic; NOT_CONTROLLER if that fails."""
     names = [new_topic.name for new_topic in new_topics]
     not_controller = dict.fromkeys(names, ErrorCode.NOT_CONTROLLER)
     controller = context.metadata.controller_id
@@ -177,7 +175,7 @@ async def forward_to_controller(
             connection.close()
     except (ConnectionError, TimeoutError, RemoteWireError) as error:
         logger.warning(
-            "cannot forward to controller=%d the creation of topics=%s error=%s",
+            "cannot forward topic creation controller=%d topics=%s error=%s",
             controller,
             ",".join(names),
             reason(error),

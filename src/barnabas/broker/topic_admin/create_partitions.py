@@ -6,8 +6,8 @@ The broker only writes the znode. The controller watches it, elects the first le
 all brokers. After a timeout the partitions are created all the same. Existing partitions keep their replicas and their
 records.
 
-The write requires the version of the znode that was checked. If another client has changed the znode, it is checked
-again. Kafka lets the later request overwrite the earlier one, so that a topic may lose partitions it has reported.
+The write requires the version of the znode that was checked. If another client has changed the znode, the request is
+checked again. In Kafka the later request overwrites the earlier one, and the topic may lose partitions.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ async def create_partitions(
     timeout_ms: int,
     validate_only: bool = False,
 ) -> dict[str, ApiError | None]:
-    """Return the error of each topic, or None. Each topic may occur only once.
+    """Add partitions, and return the error of each topic, or None. Each topic may occur only once.
 
-    Raises RegistryError if the registry cannot be read.
+    Raises RegistryError if the registry cannot be read, ApiError without a controller or with missing racks.
     """
-    # Checked first, even if the client assigns the replicas, as in Kafka.
+    # As in Kafka, racks are checked first, even if the client assigns the replicas.
     check_racks(tuple(topics.metadata.brokers.values()))
     marked, controller_version = await asyncio.gather(
         topics.registry.children(znodes.DELETE_TOPICS), topics.controller_version()
@@ -66,7 +66,7 @@ async def create_partitions(
                 raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
             await add_partitions(topics, increase, controller_version, validate_only=validate_only)
         except ApiError as error:
-            # Without its traceback, which would keep all its frames in memory.
+            # A new error, since the traceback would keep all its frames in memory.
             return ApiError(error.code, error.message)
         except (RegistryError, StorageError) as error:
             logger.error("cannot expand topic=%s error=%s", increase.name, error)
@@ -74,7 +74,7 @@ async def create_partitions(
         return None
 
     errors = await run_limited(try_add_partitions, increases)
-    outcomes = await in_thread_if_large(len(increases), by_name, increases, errors)
+    outcomes = await in_thread_if_large(len(increases), errors_by_name, increases, errors)
     if validate_only:
         return outcomes
     waiting = {
@@ -84,7 +84,7 @@ async def create_partitions(
     return outcomes | {name: ApiError(ErrorCode.REQUEST_TIMED_OUT) for name in waiting}
 
 
-def by_name(
+def errors_by_name(
     increases: Sequence[CreatePartitionsTopic], errors: Sequence[ApiError | None]
 ) -> dict[str, ApiError | None]:
     return {increase.name: error for increase, error in zip(increases, errors, strict=True)}
@@ -98,25 +98,25 @@ async def add_partitions(
     if topic_name_error(name):
         raise missing  # its path may be that of another znode
     check = CheckVersion(path=znodes.CONTROLLER, version=controller_version)
-    grown: znodes.TopicAssignment | None = None
+    expanded: znodes.TopicAssignment | None = None
     backoff = Backoff(*CONFLICT_S, random=topics.random)
     while True:
         try:
             data, stat = await topics.registry.get(path)
         except NoNode:
             raise missing from None
-        found = await in_thread_if_large(increase.count, znodes.decode_topic, name, data)
-        if found == grown:
+        current = await in_thread_if_large(increase.count, znodes.decode_topic, name, data)
+        if current == expanded:
             return  # our own write: its response was lost, and it was sent again after a reconnect
-        grown = await in_thread_if_large(
-            increase.count, with_added_partitions, found, increase, topics
+        expanded = await in_thread_if_large(
+            increase.count, with_added_partitions, current, increase, topics
         )
         if validate_only:
             return
         try:
-            content = await in_thread_if_large(increase.count, znodes.encode_topic, grown)
-            written = SetData(path=path, data=content, version=stat.version)
-            await topics.registry.multi([check, written])
+            content = await in_thread_if_large(increase.count, znodes.encode_topic, expanded)
+            write = SetData(path=path, data=content, version=stat.version)
+            await topics.registry.multi([check, write])
         except MultiFailed as failed:
             if failed.index == CONTROLLER_CHECK:
                 raise not_controller() from failed
@@ -126,23 +126,25 @@ async def add_partitions(
         else:
             logger.info(
                 "expanded topic=%s partitions=%d before=%d",
-                *(name, increase.count, len(found.partitions)),
+                *(name, increase.count, len(current.partitions)),
             )
             return
 
 
 def with_added_partitions(
-    found: znodes.TopicAssignment, increase: CreatePartitionsTopic, topics: Topics
+    current: znodes.TopicAssignment, increase: CreatePartitionsTopic, topics: Topics
 ) -> znodes.TopicAssignment:
     assignments = increase.assignments
     added = check_added_partitions(
-        found.partitions,
+        current.partitions,
         count=increase.count,
         assignments=None if assignments is None else [each.broker_ids for each in assignments],
         brokers=tuple(topics.metadata.brokers.values()),
     )
     new = {
         index: znodes.ReplicaAssignment(replicas=replicas)
-        for index, replicas in enumerate(added, len(found.partitions))
+        for index, replicas in enumerate(added, len(current.partitions))
     }
-    return znodes.TopicAssignment(topic_id=found.topic_id, partitions={**found.partitions, **new})
+    return znodes.TopicAssignment(
+        topic_id=current.topic_id, partitions={**current.partitions, **new}
+    )

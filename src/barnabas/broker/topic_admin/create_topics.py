@@ -50,7 +50,7 @@ CONTROLLER_CHECK, CONFIG_WRITE, TOPIC_WRITE = range(3)
 
 
 class CreationOutcome(Struct, frozen=True, kw_only=True):
-    """Result of creating one topic. Without an error the topic was written, or would be if only validated."""
+    """Result of creating one topic. Without an error the topic was written, or is valid if `validate_only`."""
 
     name: str
     error: ApiError | None = None
@@ -60,7 +60,7 @@ class CreationOutcome(Struct, frozen=True, kw_only=True):
 
 
 class RegistryState(NamedTuple):
-    """Contents of the registry when a request begins."""
+    """Topic names and controller in the registry when a request begins."""
 
     names: TakenNames
     marked_for_deletion: frozenset[str]
@@ -70,7 +70,10 @@ class RegistryState(NamedTuple):
 async def create_topics(
     topics: Topics, new_topics: Sequence[TopicSpec], *, timeout_ms: int, validate_only: bool = False
 ) -> list[CreationOutcome]:
-    """Return the outcomes in request order. Raises RegistryError if the registry cannot be read."""
+    """Create topics, and return the outcomes in request order.
+
+    Raises RegistryError if the registry cannot be read, ApiError if there is no controller.
+    """
     registry = await read_registry(topics)
     outcomes = []
     for index, new_topic in enumerate(new_topics):
@@ -145,7 +148,7 @@ async def write_znodes(
     )
     check = CheckVersion(path=znodes.CONTROLLER, version=controller_version)
     create = Create(path=znodes.topic_path(name), data=assignment)
-    # Settings without a topic are left over from an interrupted creation by Kafka. They are overwritten.
+    # Settings without a topic are left from an interrupted creation by Kafka. The second attempt overwrites them.
     for config in (Create(path=path, data=settings), SetData(path=path, data=settings)):
         try:
             await topics.registry.multi([check, config, create])
@@ -163,7 +166,7 @@ async def write_znodes(
 
 
 async def is_own_topic(topics: Topics, name: str, topic_id: UUID) -> bool:
-    """Whether the existing topic is the one of this request.
+    """Whether this request created the existing topic.
 
     A transaction without a response is sent again after a reconnect, and the first attempt may have succeeded.
     """

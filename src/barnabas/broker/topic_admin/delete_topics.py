@@ -23,7 +23,7 @@ logger = logging.getLogger("barnabas.topics")
 async def delete_topics(
     topics: Topics, names: Sequence[str], *, timeout_ms: int
 ) -> dict[str, ApiError | None]:
-    """Mark the topics for deletion and wait until they are deleted. This includes topics that are marked already."""
+    """Mark topics for deletion and wait until they are deleted. Return the error of each topic, or None."""
 
     def is_deleted(name: str, _: int) -> bool:
         return name not in topics.metadata.topics
@@ -44,7 +44,7 @@ async def mark_for_deletion(topics: Topics, name: str) -> tuple[str, ApiError | 
         if await topics.registry.exists(znodes.topic_path(name)) is None:
             return name, missing
         await topics.registry.create(znodes.delete_topic_path(name))
-    except NodeExists:
+    except NodeExists:  # marked already
         return name, None
     except (RegistryError, StorageError) as error:
         logger.error("cannot mark for deletion topic=%s error=%s", name, error)

@@ -1,7 +1,4 @@
-"""The settings of all topics, and helpers that topic administration shares.
-
-Only topics with a replica on this broker have their settings in memory.
-"""
+"""Topic settings as this broker knows them, and helpers for topic administration."""
 
 from __future__ import annotations
 
@@ -78,7 +75,7 @@ class Topics:
         )
         self.random = random
         self.overrides: dict[str, Mapping[str, str]] = {}
-        """The settings of each topic that differ from the broker's defaults. Current for topics with a replica here."""
+        """Settings of each topic that differ from the defaults. Possibly stale for topics without a replica here."""
         self.created_automatically: dict[str, None] = {}
         """Names of the topics whose automatic creation is in progress."""
 
@@ -95,7 +92,7 @@ class Topics:
     async def read_registry_overrides(
         self, names: Iterable[str]
     ) -> dict[str, Mapping[str, str] | None]:
-        """Read the settings of these topics from the registry. None stands for a topic without a config znode."""
+        """Read the settings of these topics from the registry. None: the topic has no config znode."""
         wanted = tuple(names)
         found = dict(zip(wanted, await run_limited(self.read_topic_overrides, wanted), strict=True))
         missing = [name for name, settings in found.items() if settings is None]
@@ -120,7 +117,7 @@ class Topics:
             return self.overrides.get(name, {})
 
     def forget(self, names: Iterable[str]) -> None:
-        """Drop the settings of deleted topics."""
+        """Remove the settings of deleted topics."""
         for name in names:
             self.overrides.pop(name, None)
 
@@ -132,7 +129,7 @@ class Topics:
         return applied.config
 
     async def controller_version(self) -> int:
-        """Return the version of /controller. A write that checks it fails if the controller has changed."""
+        """Return the version of /controller, for transactions that must fail if the controller has changed."""
         controller = await self.registry.exists(znodes.CONTROLLER)
         if controller is None:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller now")

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from barnabas.broker.startup.stray_logs import adopt_logs, set_stray_logs_aside
+from barnabas.broker.startup.stray_logs import adopt_logs, rename_stray_logs
 from barnabas.broker.topic_admin.topics import Topics
 from barnabas.config import BrokerConfig, TopicConfig
 from barnabas.errors import RegistrySessionExpired
@@ -86,7 +86,7 @@ async def test_adopted_logs_keep_topic_id_and_leader_epochs(
         assert (state.leader_epoch, state.controller_epoch) == (epoch, 3)
     data, _ = await registry.get("/config/topics/orders")
     assert znodes.decode_config("", data) == {}
-    await set_stray_logs_aside(registry, logs)
+    await rename_stray_logs(registry, logs)
     assert log_names(logs) == ["orders-0", "orders-1"]
 
 
@@ -118,7 +118,7 @@ async def test_logs_are_not_adopted_while_other_brokers_are_registered(
 
 async def test_logs_without_topic_are_set_aside(registry: RegistryClient, logs: LogManager) -> None:
     await registry.create("/brokers/topics/orders", encode_assignment({0: (9,)}))
-    await set_stray_logs_aside(registry, logs)
+    await rename_stray_logs(registry, logs)
     assert log_names(logs) == ["orders-0"], (
         "logs of partitions assigned elsewhere are left to the controller"
     )
@@ -129,7 +129,7 @@ async def test_logs_of_topic_with_corrupt_znode_are_kept(
 ) -> None:
     await registry.create("/brokers/topics/orders", b"{")
     with caplog.at_level(logging.ERROR, "barnabas.topics"):
-        await set_stray_logs_aside(registry, logs)
+        await rename_stray_logs(registry, logs)
     assert log_names(logs) == ["orders-0", "orders-1"]
     assert "/brokers/topics/orders" in caplog.text
 
@@ -140,7 +140,7 @@ async def test_logs_are_kept_if_the_registry_is_unavailable(
     before = log_names(logs)
     await registry.close()
     with pytest.raises(RegistrySessionExpired):
-        await set_stray_logs_aside(registry, logs)
+        await rename_stray_logs(registry, logs)
     assert log_names(logs) == before
 
 
