@@ -31,15 +31,14 @@ def find_requester(header: RequestHeader, connection: Connection) -> Requester:
 
 def creation_facts(new_topic: TopicSpec, outcome: CreationOutcome, requester: Requester) -> Facts:
     """Return the partition count and replication factor of the new topic, and the settings that determined them."""
-    count_settings = COUNT_SETTINGS
-    if requester.via:
-        count_settings = INTERNAL_COUNT_SETTINGS.get(new_topic.name, COUNT_SETTINGS)
-    partitions_setting, replication_setting = count_settings
+    is_automatic = requester.via is not None
+    internal = INTERNAL_COUNT_SETTINGS if is_automatic else {}
+    partitions_setting, replication_setting = internal.get(new_topic.name, COUNT_SETTINGS)
     defaults = []
     if new_topic.assignments is None:
-        if requester.via or new_topic.partitions == USE_DEFAULT:
+        if is_automatic or new_topic.partitions == USE_DEFAULT:
             defaults.append(partitions_setting)
-        if requester.via or new_topic.replication_factor == USE_DEFAULT:
+        if is_automatic or new_topic.replication_factor == USE_DEFAULT:
             defaults.append(replication_setting)
     facts: dict[str, object] = {
         "partitions": len(outcome.replicas),
@@ -47,7 +46,7 @@ def creation_facts(new_topic: TopicSpec, outcome: CreationOutcome, requester: Re
     }
     if defaults:
         facts["defaults"] = defaults
-    if requester.via:
+    if is_automatic:
         facts |= {"automatic": True, "via": requester.via}
     return facts
 

@@ -32,3 +32,9 @@ def test_creation_event_names_settings_of_default_counts() -> None:
         "offsets.topic.num.partitions",
         "offsets.topic.replication.factor",
     ]
+
+
+def test_creation_event_names_broker_0() -> None:
+    facts = creation_facts(TopicSpec(name="t", configs={}), OUTCOME, Requester("app", "::1", 0))
+    assert (facts["automatic"], facts["via"]) == (True, 0)
+    assert facts["defaults"] == ["num.partitions", "default.replication.factor"]
