@@ -85,7 +85,11 @@ def record_creations(
         for new_topic, outcome in zip(new_topics, outcomes, strict=True)
         if is_written(outcome.error)
     }
-    request = "CreateTopics" if requester.via is None else "Metadata"
+    request = "CreateTopics"
+    if requester.via is not None:
+        request = (
+            "FindCoordinator" if facts.keys() <= INTERNAL_COUNT_SETTINGS.keys() else "Metadata"
+        )
     record_topic_request(context, facts, requester, request=request, after="created", facts=facts)
 
 

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pytest
+
+from barnabas.broker.handlers import find_coordinator
+from barnabas.broker.topic_admin import auto_creation
 from barnabas.broker.topic_admin.create_topics import CreationOutcome
 from barnabas.broker.topic_events import creation_facts
+from barnabas.config import BrokerConfig
 from barnabas.controller.topic_checks import TopicSpec
+from barnabas.errors import ApiError, ErrorCode
 from barnabas.history.requester import Requester
+from barnabas.metadata.cache import MetadataCache
 from barnabas.model import BrokerId
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.headers import RequestHeader
 
 OUTCOME = CreationOutcome(name="t", replicas=((BrokerId(1), BrokerId(2)),) * 3)
 
@@ -38,3 +48,33 @@ def test_creation_event_names_broker_0() -> None:
     facts = creation_facts(TopicSpec(name="t", configs={}), OUTCOME, Requester("app", "::1", 0))
     assert (facts["automatic"], facts["via"]) == (True, 0)
     assert facts["defaults"] == ["num.partitions", "default.replication.factor"]
+
+
+async def test_creation_event_of_find_coordinator_names_client_and_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    created = ApiError(ErrorCode.REQUEST_TIMED_OUT)
+    events: list[dict[str, Any]] = []
+
+    async def create_topics(_: Any, new_topics: list[TopicSpec], **__: Any) -> object:
+        replicas = ((BrokerId(0),),)
+        return [
+            CreationOutcome(name=each.name, replicas=replicas, error=created) for each in new_topics
+        ]
+
+    monkeypatch.setattr(auto_creation, "create_topics", create_topics)
+    recorder = SimpleNamespace(record_topic_request=lambda _, **fields: events.append(fields))
+    context = SimpleNamespace(
+        config=BrokerConfig(broker_id=0),
+        controller=SimpleNamespace(is_active=True, execution=SimpleNamespace(recorder=recorder)),
+        metadata=MetadataCache("cluster"),
+        topics=SimpleNamespace(created_automatically={}),
+    )
+    header = RequestHeader(ApiKey.FIND_COORDINATOR, 4, 0, "app")
+    connection = SimpleNamespace(stream=SimpleNamespace(peer=("::1", 5000)))
+    await find_coordinator.create_internal_topic(
+        cast(Any, context), "__consumer_offsets", ["g"], header, cast(Any, connection)
+    )
+    (event,) = events
+    assert (event["request"], event["client"], event["host"]) == ("FindCoordinator", "app", "::1")
+    assert event["facts"]["__consumer_offsets"]["via"] == 0

@@ -69,7 +69,7 @@ def handle(
         return (yield from call_in_thread_if_large(len(topics), reject_request, topics, version))
     topics = wanted
     if may_create and any(is_unknown(context, topic) for topic in topics):
-        requester = find_requester(header, connection)._replace(via=context.config.broker_id)
+        requester = find_requester(header, connection)
         return create_unknown_topics(context, topics, options, requester)
     if cache.suspects:
         return respond_when_certain(context, topics, options)

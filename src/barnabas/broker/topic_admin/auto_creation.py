@@ -60,6 +60,7 @@ async def create_automatically(
     context: BrokerContext, names: Sequence[str], requester: Requester
 ) -> dict[str, ErrorCode]:
     """Create topics, and return the error code of each for the client. `__state_changes` is never created this way."""
+    requester = requester._replace(via=context.config.broker_id)
     codes: dict[str, ErrorCode] = {}
     wanted = []
     being_created = context.topics.created_automatically
