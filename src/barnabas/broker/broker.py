@@ -236,8 +236,7 @@ class BrokerServer:
     ) -> None:
         """Wait until the controller has announced this broker and all its partitions, or until the timeout.
 
-        After the timeout the broker serves clients all the same. For a partition without a log here, a client gets a
-        retriable error.
+        After the timeout the broker serves clients all the same. They get retriable errors for missing partitions.
         """
 
         def is_ready() -> bool:

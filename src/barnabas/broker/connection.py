@@ -96,7 +96,7 @@ class MemoryBudget:
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
-        self.holders: dict[Connection, None] = {}
+        self.holders: dict[Connection, None] = {}  # connections with reserved memory
         self.waiting: dict[Connection, int] = {}
         """Requested bytes by connection. The connection that has waited longest comes first."""
         self.pending_responses = 0
@@ -234,9 +234,9 @@ class Connection:
         self.capacity = IDLE_BUFFER_BYTES
         self.data = bytearray(self.capacity)
         self.view = memoryview(self.data)
-        self.start = 0
-        self.end = 0
-        self.offered_bytes = 0
+        self.start = 0  # of the first frame that is not served yet
+        self.end = 0  # of the received bytes
+        self.offered_bytes = 0  # size of the last result of buffer()
         self.frame_bytes_last = 4
         self.reserved_bytes = 0
         self.reserved_at = 0.0
@@ -249,9 +249,9 @@ class Connection:
         self.queued_bytes = 0
         self.closing_reason: str | None = None
         """Why the connection is closed after its pending responses are sent."""
-        self.is_draining = False
+        self.is_draining = False  # responses wait until the client reads
         self.waits_for_memory = False
-        self.was_filled = False
+        self.was_filled = False  # the last read filled the offered bytes
         self.is_closed = False
 
     # ---- Receiver

@@ -17,7 +17,7 @@ from barnabas.wire.messages.fetch import NO_DIVERGENCE, DivergingEpoch, FetchReq
 from barnabas.world.ports import FileSlice
 
 ONE_BATCH_SINCE = 3  # the first batch is complete even if it is larger than the limits
-MAGIC_2_SINCE = 4  # older versions require an older batch format, which no log has
+MAGIC_2_SINCE = 4  # older versions require an older batch format
 TOPIC_IDS_SINCE = 13
 ZSTD_SINCE = 10
 STORAGE_ERROR_SINCE = 6  # older clients do not retry KAFKA_STORAGE_ERROR
@@ -226,7 +226,7 @@ class PartitionReader:
         return name or ""
 
     def find_divergence(self, entry: FetchEntry, partition: Partition) -> DivergingEpoch:
-        """Return where the log of the reader diverges from this log. Older versions send no last fetched epoch (-1)."""
+        """Return where the reader's log diverges from this one. Checked only with a last fetched epoch (not -1)."""
         if entry.last_fetched_epoch < 0:
             return NO_DIVERGENCE
         epoch, end = partition.end_offset_for(entry.last_fetched_epoch)

@@ -186,7 +186,7 @@ class FetchSessions:
     def evict(self, now: float, for_follower: bool) -> bool:
         """Close the least recently used session, of a consumer if possible. Return False if it is not evictable.
 
-        An idle session is evictable. For a follower, a consumer session in use is evictable too.
+        Idle sessions are evictable. To open a follower's session, a consumer session in use is evictable too.
         """
         oldest = min(
             self.sessions.values(),

@@ -75,7 +75,7 @@ class LazyGroups:
         """Load the groups of the partitions that this broker leads, now that clients are served."""
         self.is_open = True
         if any(partition.leader == partition.broker_id for partition in self.changed.values()):
-            self.tasks.start("build-groups", self.create_soon())
+            self.tasks.start("create-groups", self.create_soon())
 
     async def create_soon(self) -> None:
         """Create the components in a task of its own, since the imports take a while."""
@@ -95,7 +95,7 @@ class LazyGroups:
             from barnabas.groups.expiry import delete_offsets_of_partitions
 
             work = delete_offsets_of_partitions(self.components.coordinator, partitions)
-            self.tasks.start("forget-offsets", work)
+            self.tasks.start("delete-offsets", work)
 
     async def stop(self) -> None:
         await self.tasks.stop()

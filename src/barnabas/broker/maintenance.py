@@ -109,7 +109,7 @@ async def apply_retention(replicas: ReplicaManager, clock: Clock) -> None:
             replicas.fail(partition, error)
             continue
         if removed:
-            logger.info("retention partition=%s segments=%d", partition, removed)
+            logger.info("deleted old segments partition=%s segments=%d", partition, removed)
             partition.notify()
 
 

@@ -85,11 +85,9 @@ def record_creations(
         for new_topic, outcome in zip(new_topics, outcomes, strict=True)
         if is_written(outcome.error)
     }
-    request = "CreateTopics"
-    if requester.via is not None:
-        request = (
-            "FindCoordinator" if facts.keys() <= INTERNAL_COUNT_SETTINGS.keys() else "Metadata"
-        )
+    request = "FindCoordinator" if facts.keys() <= INTERNAL_COUNT_SETTINGS.keys() else "Metadata"
+    if requester.via is None:
+        request = "CreateTopics"
     record_topic_request(context, facts, requester, request=request, after="created", facts=facts)
 
 

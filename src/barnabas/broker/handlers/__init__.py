@@ -1,4 +1,1 @@
-"""Request handlers, one module per API: ApiKey.ELECT_LEADERS is handled by `elect_leaders.handle`.
-
-Several handlers share controller_queue, current_leader and registry_offsets.
-"""
+"""Request handlers, one module per API, and modules they share: controller_queue, current_leader, registry_offsets."""

@@ -40,8 +40,8 @@ def handle(
     waits: list[PendingPartition] = []
     results: Results = []
     for topic in request.topics:
-        topic_results: list[DeleteRecordsPartitionResult] = []
-        results.append(topic_results)
+        outcomes: list[DeleteRecordsPartitionResult] = []
+        results.append(outcomes)
         yield None
         for wanted in topic.partitions:
             yield None
@@ -50,18 +50,17 @@ def handle(
                 partition = context.replicas.find(topic.name, index)
                 offset = delete_before(partition, wanted.offset)
             except ApiError as error:
-                topic_results.append(DeleteRecordsPartitionResult(index, error_code=error.code))
+                outcomes.append(DeleteRecordsPartitionResult(index, error_code=error.code))
                 continue
             except StorageError as error:
                 context.replicas.fail(context.replicas.find(topic.name, index), error)
                 code = ErrorCode.KAFKA_STORAGE_ERROR
-                topic_results.append(DeleteRecordsPartitionResult(index, error_code=code))
+                outcomes.append(DeleteRecordsPartitionResult(index, error_code=code))
                 continue
             low_watermark = partition.low_watermark()
             if low_watermark < offset:
-                position = len(topic_results)
-                waits.append(PendingPartition(partition, offset, len(results) - 1, position))
-            topic_results.append(DeleteRecordsPartitionResult(index, low_watermark=low_watermark))
+                waits.append(PendingPartition(partition, offset, len(results) - 1, len(outcomes)))
+            outcomes.append(DeleteRecordsPartitionResult(index, low_watermark=low_watermark))
     if waits:
         return wait_for_followers(request, results, waits)
     size = len(results) + sum(map(len, results))
@@ -71,7 +70,7 @@ def handle(
 
 
 def delete_before(partition: Partition, offset: int) -> int:
-    """Advance the log start offset and return it. An offset of -1 stands for the high watermark."""
+    """Advance the log start offset to `offset`. Return `offset`, or the high watermark if it is -1."""
     partition.require_leader(-1)
     if partition.topic in INTERNAL_TOPICS:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is an internal topic")
@@ -132,7 +131,7 @@ def build_delete_records_response(
 ) -> DeleteRecordsResponse:
     return DeleteRecordsResponse(
         topics=tuple(
-            DeleteRecordsTopicResult(name=topic.name, partitions=tuple(topic_results))
-            for topic, topic_results in zip(request.topics, results, strict=True)
+            DeleteRecordsTopicResult(name=topic.name, partitions=tuple(outcomes))
+            for topic, outcomes in zip(request.topics, results, strict=True)
         )
     )

@@ -52,9 +52,9 @@ async def handle(
             names.append(name)
         await turns.yield_if_due()
     outcomes = await delete_topics(context.topics, names, timeout_ms=request.timeout_ms)
-    done = await in_thread_if_large(len(outcomes), select_written, outcomes)
+    written = await in_thread_if_large(len(outcomes), select_written, outcomes)
     record_topic_request(
-        context, done, requester, request="DeleteTopics", after="marked for deletion"
+        context, written, requester, request="DeleteTopics", after="marked for deletion"
     )
     results = []
     for topic, found in zip(wanted, resolved, strict=True):
@@ -74,10 +74,9 @@ def find_request_error(
     if not context.controller.is_active:
         return ApiError(ErrorCode.NOT_CONTROLLER)
     if not context.config.delete_topic_enable:
-        has_code = version >= DISABLED_SINCE
-        return ApiError(
-            ErrorCode.TOPIC_DELETION_DISABLED if has_code else ErrorCode.INVALID_REQUEST
-        )
+        if version < DISABLED_SINCE:
+            return ApiError(ErrorCode.INVALID_REQUEST)
+        return ApiError(ErrorCode.TOPIC_DELETION_DISABLED)
     if any(topic.name is not None and topic.topic_id != ZERO_ID for topic in wanted):
         return ApiError(
             ErrorCode.INVALID_REQUEST, "a topic has both a name and an id; send one of them"

@@ -38,9 +38,7 @@ async def handle(
         if removed:
             context.topics.forget({topic for topic, _ in removed if topic not in metadata.topics})
             context.lazy_groups.partitions_deleted(removed)
-            logger.info(
-                "removed deleted partitions=%d controller=%d", len(removed), request.controller_id
-            )
+            logger.info("removed partitions=%d controller=%d", len(removed), request.controller_id)
     if known:
         context.replicas.tasks.start("deleted-topics", drop_deleted_topics(context, known))
     return UpdateMetadataResponse()

@@ -27,7 +27,7 @@ POLL_SECONDS = (0.05, 0.25)
 async def find_lost_logs(
     registry: RegistryClient, logs: LogManager, broker_id: BrokerId, *, wait_s: float
 ) -> dict[tuple[str, int], UUID]:
-    """Return the topic ids of the partitions that have this broker in their ISR and no log on it.
+    """Return the topic id of each partition that has this broker in its ISR and no log on it.
 
     Waits up to `wait_s` for the controller to elect other leaders. Partitions with this broker as their only replica
     are not included: no other broker has their records.

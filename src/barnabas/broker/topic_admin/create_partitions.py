@@ -50,7 +50,7 @@ async def create_partitions(
 ) -> dict[str, ApiError | None]:
     """Add partitions, and return the error of each topic, or None. Each topic may occur only once.
 
-    Raises RegistryError if the registry cannot be read, ApiError without a controller or with missing racks.
+    Raises RegistryError if the registry cannot be read. Raises ApiError without a controller, or if racks are missing.
     """
     # As in Kafka, racks are checked first, even if the client assigns the replicas.
     check_racks(tuple(topics.metadata.brokers.values()))
@@ -141,10 +141,8 @@ def with_added_partitions(
         assignments=None if assignments is None else [each.broker_ids for each in assignments],
         brokers=tuple(topics.metadata.brokers.values()),
     )
-    new = {
+    partitions = dict(current.partitions) | {
         index: znodes.ReplicaAssignment(replicas=replicas)
         for index, replicas in enumerate(added, len(current.partitions))
     }
-    return znodes.TopicAssignment(
-        topic_id=current.topic_id, partitions={**current.partitions, **new}
-    )
+    return znodes.TopicAssignment(topic_id=current.topic_id, partitions=partitions)

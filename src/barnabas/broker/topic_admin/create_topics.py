@@ -70,10 +70,7 @@ class RegistryState(NamedTuple):
 async def create_topics(
     topics: Topics, new_topics: Sequence[TopicSpec], *, timeout_ms: int, validate_only: bool = False
 ) -> list[CreationOutcome]:
-    """Create topics, and return the outcomes in request order.
-
-    Raises RegistryError if the registry cannot be read, ApiError if there is no controller.
-    """
+    """Create topics. Return the outcomes in request order. Raises RegistryError, or ApiError without a controller."""
     registry = await read_registry(topics)
     outcomes = []
     for index, new_topic in enumerate(new_topics):

@@ -116,7 +116,7 @@ async def test_logs_are_not_adopted_while_other_brokers_are_registered(
     assert "other brokers are registered ids=2" in caplog.text
 
 
-async def test_logs_without_topic_are_set_aside(registry: RegistryClient, logs: LogManager) -> None:
+async def test_logs_without_topic_are_renamed(registry: RegistryClient, logs: LogManager) -> None:
     await registry.create("/brokers/topics/orders", encode_assignment({0: (9,)}))
     await rename_stray_logs(registry, logs)
     assert log_names(logs) == ["orders-0"], (
