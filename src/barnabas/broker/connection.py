@@ -350,6 +350,7 @@ class Connection:
             self.memory.add_unsent(self, size_in_memory(responses))
 
     def next_frame(self) -> memoryview | None:
+        """Return the next complete frame. If there is none, prepare the buffer for the rest of it and return None."""
         start = self.start
         available = self.end - start
         if available < 4:

@@ -40,7 +40,6 @@ class Listeners:
         budget = config.queued_max_request_bytes
         self.memory = MemoryBudget(DEFAULT_BUFFERED_BYTES_MAX if budget < 0 else budget)
         self.listening: list[Listener] = []
-        # A dict keeps insertion order; a set would be visited in memory-address order.
         self.connections: dict[Connection, None] = {}
         self.per_ip: dict[str, int] = {}
         self.per_ip_overrides = dict(config.max_connections_per_ip_overrides)

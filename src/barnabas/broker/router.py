@@ -198,25 +198,25 @@ class Router:
     def __init__(self, context: BrokerContext) -> None:
         self.context = context
         self.background = Background()
-        # A dict keeps insertion order; a set would be visited in memory-address order.
         self.running: dict[asyncio.Task[Any], None] = {}
 
     def serve(self, frame: memoryview, connection: Connection) -> ServeResult:
-        repeated = connection.produces.find(frame)
-        if repeated is not None:
-            batch = connection.produces.batch(frame, repeated.is_flexible)
+        """Serve one frame. Produce and Fetch requests like an earlier one on this connection take a faster path."""
+        repeated_produce = connection.produces.find(frame)
+        if repeated_produce is not None:
+            batch = connection.produces.batch(frame, repeated_produce.is_flexible)
             if batch is not None:
                 correlation_id: int = CORRELATION_ID.unpack_from(frame, 4)[0]
                 try:
                     response = handle_repeated_produce(
-                        self.context, repeated, batch, correlation_id, connection
+                        self.context, repeated_produce, batch, correlation_id, connection
                     )
                 except (ApiError, LargeBatch):
                     pass  # served by the general path below
                 else:
                     if response is None or isinstance(response, list):
                         return response
-                    header = repeated.header._replace(correlation_id=correlation_id)
+                    header = repeated_produce.header._replace(correlation_id=correlation_id)
                     return PendingResponse(
                         response, partial(frame_response, ROUTES[PRODUCE], header)
                     )
