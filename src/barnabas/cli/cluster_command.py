@@ -16,7 +16,7 @@ from barnabas.cli.options import (
     bootstrap_option,
     completions,
     output_option,
-    servers_option,
+    servers_text,
     timeout_option,
 )
 from barnabas.client.cluster import Cluster
@@ -38,14 +38,14 @@ def cluster_command(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def servers_hint() -> str:
-    """Return ` -b HOST:PORT` for the commands in hints, or an empty text if they reach the same brokers without it."""
-    return servers_option(click.get_current_context().params["bootstrap_servers"])
+    """Return ` -b HOST:PORT` for commands in hints, or an empty text if they need no option to reach these brokers."""
+    return servers_text(click.get_current_context().params["bootstrap_servers"])
 
 
 def complete_names(
     list_names: Callable[[Cluster], Iterable[str]],
 ) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """Return a shell completion. It has no candidates if no broker can be reached."""
+    """Return a shell completion function for these names. It completes nothing if no broker can be reached."""
 
     def complete(
         context: click.Context, _parameter: click.Parameter, incomplete: str

@@ -50,11 +50,11 @@ COMMANDS = {
         "Kafka's kafka-configs command, with the same options and output.",
     ),
 }
-"""Command → its module in barnabas.cli and the name in it, and its line in the help."""
+"""Command → (`module:attribute` in barnabas.cli, help line)."""
 
 
 class RootGroup(LazyGroup):
-    """The group of all commands. Its help needs no import of any command."""
+    """The group of all commands. It shows its help without importing a command."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -66,10 +66,9 @@ class RootGroup(LazyGroup):
         if logging.lastResort is not None:
             # Commands that configure no logging print warnings of the client through this handler.
             logging.lastResort.setFormatter(PrintableFormatter())
-        # Caught here because click would report it as a failure.
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:
+        except BrokenPipeError:  # click would report it as a failure
             from barnabas.cli.terminal.exit_codes import discard_output
 
             raise click.exceptions.Exit(discard_output()) from None
@@ -100,7 +99,7 @@ def cli() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command and exit with its code. Every failure becomes a few lines on standard error."""
+    """Run a command and exit with its code. Standard error gets a few lines for a failure, a traceback for a bug."""
     try:
         code = run_command(arguments)
     except Exception:  # noqa: BLE001 - a bug in Barnabas

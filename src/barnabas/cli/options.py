@@ -55,10 +55,10 @@ master_option = click.option(
 )
 
 
-def servers_option(servers: str) -> str:
-    """Return ` -b HOST:PORT` for the commands in hints, or an empty text if the default reaches the same brokers."""
-    known = os.environ.get(SERVERS_VARIABLE) or DEFAULT_SERVERS
-    return "" if servers == known else f" -b {servers}"
+def servers_text(servers: str) -> str:
+    """Return ` -b HOST:PORT` for commands in hints, or an empty text if `servers` is the default."""
+    default = os.environ.get(SERVERS_VARIABLE) or DEFAULT_SERVERS
+    return "" if servers == default else f" -b {servers}"
 
 
 def parse_overrides(texts: tuple[str, ...]) -> dict[str, str]:
@@ -72,7 +72,7 @@ def parse_overrides(texts: tuple[str, ...]) -> dict[str, str]:
 
 
 def completions(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
-    """Return the names that start with `incomplete`, without those that are not printable."""
+    """Return the names that start with `incomplete`, except unprintable ones."""
     return [
         CompletionItem(name) for name in names if name.startswith(incomplete) and name.isprintable()
     ]

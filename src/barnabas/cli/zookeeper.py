@@ -57,7 +57,7 @@ def zookeeper(nodes: str, data: Path, port: int) -> None:
 
 
 def check_nodes(servers: ZooKeeperServers) -> None:
-    """Report each node that has ended, once. Raises when none is left."""
+    """Report each node that has ended, once. Raises RegistryError when none is left."""
     for node in servers.collect_ended():
         print_note(f"ZooKeeper node {node} has ended; see {servers.log_path(node)}")
     if not servers.running:
@@ -65,14 +65,14 @@ def check_nodes(servers: ZooKeeperServers) -> None:
 
 
 def zookeeper_banner(servers: ZooKeeperServers) -> str:
-    where = servers.connect_string
+    connect = servers.connect_string
     return f"""\
-{up_line(f"ZooKeeper is up: {plural(len(servers.nodes), 'node')}", where, printable(str(servers.data)))}
+{up_line(f"ZooKeeper is up: {plural(len(servers.nodes), 'node')}", connect, printable(str(servers.data)))}
 
-  Brokers   barnabas up --brokers 3 --zookeeper {where}
+  Brokers   barnabas up --brokers 3 --zookeeper {connect}
             barnabas broker server.properties \\
-              --override zookeeper.connect={where}
+              --override zookeeper.connect={connect}
 
-  Registry  barnabas registry ls / --zookeeper {where}
+  Registry  barnabas registry ls / --zookeeper {connect}
 
 Ctrl-C stops it; the data stays."""

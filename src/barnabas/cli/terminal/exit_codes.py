@@ -2,9 +2,9 @@
 
     0     success                      1     the request failed, or no broker could be reached
     2     wrong usage or setting       130   SIGINT          143   SIGTERM
-                                       141   the reader of standard output closed it
+    75    a broker was stuck           141   the reader of standard output closed it
 
-`up`, `broker` and `zookeeper` run until a signal stops them, and then exit with 0.
+`up`, `broker` and `zookeeper` run until a signal stops them. They exit with 0 after a clean shutdown.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ def report_failure(
 
 
 def report_crash() -> int:
-    """Print the traceback of the current exception, escaped because it may quote names, and return the exit code."""
+    """Print the traceback of the current exception, with escaped control characters, and return the exit code."""
     print_note(*traceback.format_exc().rstrip("\n").split("\n"))
     return FAILED
 
 
 def show_usage_error(error: click.ClickException) -> None:
     """Print what click prints, with the quoted parts of the command line escaped."""
-    # Escaped before click composes its lines: afterwards a newline of a quoted word looks like one of click's.
+    # Escaped before click adds its own newlines, which must not be escaped.
     error.message = printable(error.message, LINE_MAX)  # type: ignore[misc]
     text = io.StringIO()
     error.show(text)
@@ -59,9 +59,9 @@ def show_usage_error(error: click.ClickException) -> None:
 
 
 def discard_output() -> int:
-    """Return the exit code for a closed pipe, as in `barnabas consume … | head`.
+    """Redirect closed standard output (`barnabas consume … | head`) to /dev/null, and return the exit code.
 
-    Standard output now goes nowhere: otherwise Python reports the error again when it flushes at exit.
+    Otherwise Python would report the closed pipe again when it flushes at exit.
     """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return OUTPUT_CLOSED

@@ -39,7 +39,7 @@ HINTS = {
 
 
 class ErrorWithHint(ApiError):
-    """An error with a hint from the command that failed."""
+    """An error with its own message and hint, instead of the hint for its code."""
 
     def __init__(self, error: ApiError, message: str, hint: str) -> None:
         super().__init__(error.code, message)
@@ -56,7 +56,7 @@ def explain(error: BarnabasError) -> str:
         tried = [f"{CONTINUATION}{printable(f'{address}: {why}')}" for address, why in error.tried]
         hint = "start a cluster with `barnabas up`, or name one with -b HOST:PORT"
         return "".join(["error: no broker answers; tried", *tried, f"\nhint:  {hint}"])
-    # Only a continuation keeps its newline: a name with a newline cannot start a line of its own.
+    # Newlines are escaped, except in CONTINUATION: a name with a newline cannot forge a line.
     parts = str(error).split(CONTINUATION)
     lines = [f"error: {CONTINUATION.join(printable(part, LINE_MAX) for part in parts)}"]
     if isinstance(error, ErrorWithHint):
@@ -74,5 +74,5 @@ def suggest_names(name: str, names: Iterable[str], otherwise: str) -> str:
 
 def similar_names(name: str, names: Iterable[str]) -> list[str]:
     """Return up to three similar names, ignoring case."""
-    by_lower = {found.lower(): found for found in sorted(names)}
+    by_lower = {known.lower(): known for known in sorted(names)}
     return [by_lower[near] for near in get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)]

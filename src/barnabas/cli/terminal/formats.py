@@ -4,7 +4,7 @@ r"""Formats and filters of consumed records, with kcat's format letters.
     %t topic   %p partition     %o offset                 %% a percent sign          \n \r \t \\ \0 \x41
 
 The size of a missing key or value is -1. A pipe gets the raw bytes, as with kcat. On a terminal, control characters are
-escaped, because anyone may have written the record: in names all of them, in keys and values all but newlines and tabs.
+escaped, because records are untrusted input. Keys, values and header values keep newlines and tabs; names do not.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ TEMPLATE_PART = re.compile(r"%(.?)|((?:[^%\\]|\\.|\\$)+)", re.DOTALL)
 """A format letter, or text in which a backslash may escape the next character."""
 ESCAPES = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"0": b"\0", b"\\": b"\\"}
 UNESCAPED = "\n\t" + "".join(map(chr, range(0xDCA0, 0xDD00)))
-"""Not escaped in keys and values: newlines, tabs, and bytes A0 to FF that are not UTF-8. A terminal may execute bytes
-80 to 9F as C1 controls."""
+"""Not escaped in keys and values: newlines, tabs, and invalid UTF-8 bytes A0 to FF, which surrogateescape decodes to
+U+DCA0 to U+DCFF. Bytes 80 to 9F are escaped, because a terminal may interpret them as C1 control characters."""
 
 
 def compile_format(template: str, *, for_terminal: bool = False) -> Formatter:
-    """Return a function from record to bytes. Raises ConfigError for an unknown letter."""
-    content = escape_content if for_terminal else raw_content
-    named: Callable[[str], bytes] = escape_name if for_terminal else str.encode
+    """Return a function that formats a record as bytes. Raises ConfigError for an unknown letter."""
+    encode_content = escape_content if for_terminal else raw_content
+    encode_name: Callable[[str], bytes] = escape_name if for_terminal else str.encode
     letters: dict[str, Formatter] = {
-        "s": lambda record: content(record.value),
+        "s": lambda record: encode_content(record.value),
         "S": lambda record: size_text(record.value),
-        "k": lambda record: content(record.key),
+        "k": lambda record: encode_content(record.key),
         "K": lambda record: size_text(record.key),
         "h": lambda record: b",".join(
-            named(name) + b"=" + content(value) for name, value in record.headers
+            encode_name(name) + b"=" + encode_content(value) for name, value in record.headers
         ),
         "T": lambda record: b"%d" % record.timestamp,
-        "t": lambda record: named(record.topic),
+        "t": lambda record: encode_name(record.topic),
         "p": lambda record: b"%d" % record.partition,
         "o": lambda record: b"%d" % record.offset,
         "%": lambda record: b"%",
@@ -70,7 +70,7 @@ def constant(content: bytes) -> Formatter:
 
 
 def unescape_bytes(text: str) -> bytes:
-    r"""Return the bytes of a delimiter or format in which \n, \t and \x1f may be written."""
+    r"""Replace the escapes \n \r \t \0 \\ and \x1f in a delimiter or format. Return the result as UTF-8."""
     return re.sub(
         rb"\\(x[0-9a-fA-F]{1,2}|[nrt0\\])",
         lambda found: ESCAPES.get(found[1]) or bytes([int(found[1][1:], 16)]),

@@ -4,9 +4,9 @@ A command builds one document (dicts, lists, strings, numbers, booleans, None) a
 that `--output` selects. The keys of the document are stable, the text is not. Tables are at most 100 columns wide; the
 widest column is cut first.
 
-Commands print through this module only, because it escapes names from outside (see barnabas/printable.py). `show`
-prints results, `print_lines` other lines on standard output, `print_note` and `confirm_deletion` write to standard
-error. JSON and YAML are not escaped.
+Commands print through this module only: it escapes control characters in untrusted text (see barnabas/printable.py).
+`show` prints results, `print_lines` prints other lines on standard output. `print_note` and `confirm_deletion` write to
+standard error. JSON and YAML have the escapes of their format instead.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ class OutputFormat(StrEnum):
     YAML = "yaml"
 
 
-def show(output: OutputFormat, document: Any, text: Callable[[Any], str]) -> None:
-    write_out(f"{render(output, document, text)}\n".encode())
+def show(output: OutputFormat, document: Any, to_text: Callable[[Any], str]) -> None:
+    write_out(f"{render(output, document, to_text)}\n".encode())
 
 
-def render(output: OutputFormat, document: Any, text: Callable[[Any], str]) -> str:
-    """Return the output. `text` gets the document with all strings escaped."""
+def render(output: OutputFormat, document: Any, to_text: Callable[[Any], str]) -> str:
+    """Return the output. `to_text` gets the document with all strings escaped."""
     match output:
         case OutputFormat.TEXT:
-            lines = text(printable_document(document)).split("\n")
+            lines = to_text(printable_document(document)).split("\n")
             return "\n".join(map(printable, lines))
         case OutputFormat.JSON:
             return to_json(document, indent=2)
@@ -55,12 +55,12 @@ def render(output: OutputFormat, document: Any, text: Callable[[Any], str]) -> s
 
 
 def show_or_watch(
-    watch: bool, output: OutputFormat, load: Callable[[], Any], text: Callable[[Any], str]
+    watch: bool, output: OutputFormat, load: Callable[[], Any], to_text: Callable[[Any], str]
 ) -> None:
     """Print a document once, or every two seconds: in place on a terminal, one after the other in a pipe."""
     while True:
         document = load()
-        page = render(output, document, text)
+        page = render(output, document, to_text)
         if watch and sys.stdout.isatty():
             page = CLEAR_SCREEN + page
         elif watch and output is OutputFormat.YAML:
@@ -104,7 +104,7 @@ def write_out(data: bytes) -> None:
 
 
 def raise_if_reader_gone() -> None:
-    """Raise BrokenPipeError if standard output was closed, even while there is nothing to write, as `tail -f` does."""
+    """Raise BrokenPipeError if the reader closed standard output. For commands that wait for data, like `tail -f`."""
     if hasattr(select, "poll"):
         reader = select.poll()
         reader.register(sys.stdout.fileno(), 0)
@@ -122,7 +122,7 @@ def print_warning(text: str) -> None:
 
 
 def confirm_deletion(question: str, *, yes: bool) -> None:
-    """Ask before a deletion, unless `--yes` was given. Exits with 1 if the answer is no."""
+    """Ask before a deletion, unless `--yes` was given. Exits with 1 if the answer is no, fails without a terminal."""
     if yes:
         return
     if not sys.stdin.isatty():
@@ -142,7 +142,7 @@ def format_table(
     width: int | None = WIDTH,
     null: str = "None",
 ) -> str:
-    """Return a table. Columns of numbers, some of which may be missing, are right-aligned.
+    """Return a table. Columns of numbers are right-aligned, even if some are None.
 
     >>> print(format_table(["topic", "partitions"], [["orders", 6], ["a", 12]]))
     TOPIC   PARTITIONS
@@ -166,7 +166,7 @@ def format_table(
 
 
 def shrink_columns(widths: list[int], width: int) -> None:
-    """Shrink the widest columns until all fit, none below eight characters."""
+    """Shrink the widest columns, in place, until the table fits. No column gets narrower than eight characters."""
     while sum(widths) + len(GAP) * (len(widths) - 1) > width and max(widths) > 8:
         widths[widths.index(max(widths))] -= 1
 
@@ -180,15 +180,15 @@ def is_number(cell: object) -> bool:
 
 
 def wrap(text: str, indent: int) -> str:
-    """Wrap at `WIDTH`, with the second and later lines indented. Longer words stay whole for copying."""
+    """Wrap at `WIDTH`, with the second and later lines indented. Words are never broken, so that they can be copied."""
     return textwrap.fill(
         text, WIDTH, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
     )
 
 
-def up_line(what: str, addresses: str, data: object) -> str:
+def up_line(title: str, addresses: str, data: object) -> str:
     """Return `Barnabas is up: 1 broker at HOST:PORT, data in DIR`, on as many lines as needed."""
-    line = f"{what} at {addresses}"
+    line = f"{title} at {addresses}"
     if len(line) > WIDTH:
         line = wrap(line.replace(",", ", "), indent=2)
     whole = f"{line}, data in {data}"
@@ -209,13 +209,13 @@ def number_ranges(numbers: Sequence[int]) -> str:
     >>> number_ranges([0, 1, 2, 5, 7, 8])
     '0-2,5,7-8'
     """
-    found: list[list[int]] = []
+    ranges: list[list[int]] = []
     for number in numbers:
-        if found and found[-1][-1] + 1 == number:
-            found[-1] = [found[-1][0], number]
+        if ranges and ranges[-1][-1] + 1 == number:
+            ranges[-1] = [ranges[-1][0], number]
         else:
-            found.append([number])
-    return ",".join("-".join(map(str, run)) for run in found)
+            ranges.append([number])
+    return ",".join("-".join(map(str, run)) for run in ranges)
 
 
 # ---- JSON and YAML --------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ def to_json(
 
 
 def to_yaml(value: Any) -> str:
-    """Return plain data as YAML that any YAML reader can read. PyYAML would be a dependency for these few lines."""
+    """Return plain data as YAML. PyYAML would be a dependency for these few lines."""
     if isinstance(value, dict) and value:
         return "\n".join(yaml_entry(str(key), inner) for key, inner in value.items())
     if isinstance(value, list | tuple) and value:

@@ -1,4 +1,4 @@
-"""Rows of Spark as a table, JSON or CSV. Each row is one line of JSON, for pipes."""
+"""Rows of Spark as text: a table, JSON (one object per line) or CSV."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TABLE_ROWS_MAX = 1000
 
 
 def json_value(value: Any) -> Any:
-    """Return a value that JSON can hold. Bytes become text, with backslash escapes if they are not UTF-8."""
+    """Return a value that JSON can represent. Bytes become text, with backslash escapes if they are not UTF-8."""
     match value:
         case None | bool() | int() | float() | str():
             return value
@@ -37,47 +37,47 @@ def json_value(value: Any) -> Any:
             return str(value)
 
 
-def with_utc_offsets(kinds: Sequence[Any], rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
-    """Add the offset from UTC to timestamps. `kinds` are Spark's types of the columns.
+def with_utc_offsets(types: Sequence[Any], rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
+    """Add the offset from UTC to timestamps. `types` are Spark's types of the columns.
 
-    Spark returns an instant as a naive local time. A timestamp_ntz looks the same and stays unchanged.
+    Spark returns a timestamp and a timestamp_ntz as the same naive datetime. A timestamp_ntz stays unchanged.
     """
-    if not any(holds_instants(kind) for kind in kinds):
+    if not any(has_timestamps(column) for column in types):
         return [tuple(row) for row in rows]
     return [
-        tuple(with_offset(kind, value) for kind, value in zip(kinds, row, strict=True))
+        tuple(with_offset(column, value) for column, value in zip(types, row, strict=True))
         for row in rows
     ]
 
 
-def holds_instants(kind: Any) -> bool:
-    return '"timestamp"' in kind.json()
+def has_timestamps(spark_type: Any) -> bool:
+    return '"timestamp"' in spark_type.json()
 
 
-def with_offset(kind: Any, value: Any) -> Any:
-    if value is None or not holds_instants(kind):
+def with_offset(spark_type: Any, value: Any) -> Any:
+    if value is None or not has_timestamps(spark_type):
         return value
-    match kind.typeName():
+    match spark_type.typeName():
         case "timestamp":
             return value.astimezone()
         case "array":
-            return [with_offset(kind.elementType, inner) for inner in value]
+            return [with_offset(spark_type.elementType, inner) for inner in value]
         case "map":
             return {
-                with_offset(kind.keyType, key): with_offset(kind.valueType, inner)
+                with_offset(spark_type.keyType, key): with_offset(spark_type.valueType, inner)
                 for key, inner in value.items()
             }
         case "struct":
             return {
                 field.name: with_offset(field.dataType, inner)
-                for field, inner in zip(kind.fields, value, strict=True)
+                for field, inner in zip(spark_type.fields, value, strict=True)
             }
         case _:
             return value
 
 
 def table_cell(value: Any) -> Any:
-    """Return a value for a table or CSV: nested values become JSON."""
+    """Return a value for a table or CSV: nested values and booleans become JSON, None an empty text."""
     value = json_value(value)
     if isinstance(value, dict | list | bool):
         return to_json(value)
@@ -104,7 +104,7 @@ def table_text(
     more: bool = False,
     width: int | None = WIDTH,
 ) -> bytes:
-    """Return a table, cut to `width` if given. Null is shown as NULL, unlike an empty string."""
+    """Return a table, cut to `width` if given, and the number of rows. `more`: these are only the first rows."""
     shown = format_table(
         names,
         [[None if value is None else table_cell(value) for value in row] for row in rows],

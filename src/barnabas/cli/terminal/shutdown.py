@@ -11,7 +11,7 @@ import click
 
 
 class ShutdownSignals:
-    """Signal handlers of the event loop. Must be created in the main thread, while the loop runs."""
+    """Handlers for SIGINT and SIGTERM on the running event loop. Must be created in the main thread."""
 
     def __init__(self, on_second: Callable[[int], None] | None = None) -> None:
         """`on_second` is called on a second signal, with the exit code of the command."""
@@ -31,7 +31,7 @@ class ShutdownSignals:
         self.requested.set()
 
     async def run_until_requested(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work`. If a signal comes first, cancel it and exit the command as interrupted."""
+        """Run `work`. On a signal before its end, cancel it and raise Exit with the code of the signal."""
         working = asyncio.ensure_future(work)
         requested = asyncio.ensure_future(self.requested.wait())
         try:

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM for commands without an event loop: both end the command cleanly, with exit codes 130 and 143."""
+"""SIGINT and SIGTERM for commands without an event loop: raised as exceptions (exit codes 130 and 143), or recorded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Terminated(SystemExit):
-    """SIGTERM. Not a KeyboardInterrupt, after which the prompt of `barnabas spark` continues."""
+    """Raised on SIGTERM. After a KeyboardInterrupt, the prompt of `barnabas spark` would continue."""
 
     def __init__(self) -> None:
         super().__init__(128 + signal.SIGTERM)
@@ -27,14 +27,14 @@ def raise_at_once(number: int, _frame: FrameType | None) -> None:
 def raise_on_signals() -> None:
     """Raise KeyboardInterrupt on SIGINT and Terminated on SIGTERM.
 
-    This also replaces PySpark's handler, which calls Java in the middle of another call to Java.
+    This also replaces PySpark's handler, which may call Java during another call to Java.
     """
     for number in SIGNALS:
         signal.signal(number, raise_at_once)
 
 
 class SignalRecorder:
-    """Records a signal instead of raising: an exception must not interrupt a call to Java."""
+    """Records a signal instead of raising an exception, which must not interrupt a call to Java."""
 
     def __init__(self) -> None:
         self.number: int | None = None

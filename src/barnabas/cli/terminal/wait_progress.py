@@ -24,7 +24,7 @@ INTERVAL_S = 0.25
 REQUEST_TIMEOUT_S = 2.0
 
 DescribeRemaining = Callable[[Cluster], str]
-"""Returns a description of what is still missing, or an empty text."""
+"""Returns what is still missing, or an empty text if nothing is."""
 
 
 @contextmanager
@@ -35,8 +35,8 @@ def show_progress_while(cluster: Cluster, describe: DescribeRemaining) -> Iterat
         return
     line = ProgressLine(sys.stderr)
     done = threading.Event()
-    second = cluster.with_new_connections(timeout_s=REQUEST_TIMEOUT_S)
-    arguments = (second, describe, line, done)
+    polling = cluster.with_new_connections(timeout_s=REQUEST_TIMEOUT_S)
+    arguments = (polling, describe, line, done)
     thread = threading.Thread(target=show_until_done, args=arguments, daemon=True)
     thread.start()
     try:
