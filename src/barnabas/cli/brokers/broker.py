@@ -37,10 +37,10 @@ logger = logging.getLogger("barnabas.broker")
     "overrides",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Setting that overrides the file; repeatable.",
+    help="Setting that overrides CONFIG; repeatable.",
 )
 def broker(config: Path, overrides: tuple[str, ...]) -> None:
-    """Run one broker with the settings of a server.properties file.
+    """Run one broker. CONFIG is a server.properties file.
 
     \b
     Exit codes:
@@ -53,7 +53,9 @@ def broker(config: Path, overrides: tuple[str, ...]) -> None:
     log_to_stderr(logging.INFO)
     raise_descriptor_limit()
     interpreter.tune_interpreter()
-    settings, warnings = load_broker_config(read_file(config), parse_overrides(overrides))
+    settings, warnings = load_broker_config(
+        read_properties_file(config), parse_overrides(overrides)
+    )
     for warning in warnings:
         print_note(f"warning: {warning}")
     if settings.broker_id < 0:
@@ -77,13 +79,13 @@ async def run_broker(settings: BrokerConfig) -> None:
 
 
 async def open_broker_registry(settings: BrokerConfig) -> EmbeddedRegistry | ZooKeeperRegistry:
-    """Connect to the ensemble of zookeeper.connect, or open an embedded registry, which no other process can use."""
+    """Return the ZooKeeper of zookeeper.connect, or open an embedded registry, which no other process can use."""
     if settings.zookeeper_connect is not None:
         # Imported here because a broker with an embedded registry does not need Kazoo.
         from barnabas.world.registry.zookeeper import ZooKeeperRegistry
 
         timeout_ms = settings.zookeeper_connection_timeout_ms
-        logger.info("ZooKeeper connect=%s", settings.zookeeper_connect)
+        logger.info("connecting to ZooKeeper connect=%s", settings.zookeeper_connect)
         return ZooKeeperRegistry(
             settings.zookeeper_connect,
             connection_timeout_ms=(
@@ -108,7 +110,7 @@ async def open_broker_registry(settings: BrokerConfig) -> EmbeddedRegistry | Zoo
     return registry
 
 
-def read_file(path: Path) -> dict[str, str]:
+def read_properties_file(path: Path) -> dict[str, str]:
     try:
         return parse_properties(path.read_text(encoding="iso-8859-1"), str(path))
     except OSError as error:

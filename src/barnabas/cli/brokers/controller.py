@@ -20,7 +20,7 @@ from barnabas.history.event import read_event
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import TopicPartition
 
-LAST_EVENTS = 100
+LAST_EVENTS = 100  # read from the end of the history
 
 HINT = (
     "`barnabas brokers list` shows which brokers are alive; one of them is elected within moments"
@@ -47,16 +47,16 @@ def show_controller(
 
 def controller_document(cluster: Cluster) -> dict[str, Any]:
     view = cluster.refresh([])
-    found = view.brokers.get(view.controller)
+    broker = view.brokers.get(view.controller)
     return {
-        "controller": None if found is None else found.id,
-        **address_fields(found),
-        "epoch": None if found is None else read_controller_epoch(cluster, found.id),
+        "controller": None if broker is None else broker.id,
+        **address_fields(broker),
+        "epoch": None if broker is None else read_controller_epoch(cluster, broker.id),
     }
 
 
 def read_controller_epoch(cluster: Cluster, controller_id: int) -> int | None:
-    """Return the epoch of the last event. None if there is no history, or if another controller recorded it."""
+    """Return the epoch of the last event in the history. None without events, or if another controller recorded it."""
     try:
         if STATE_CHANGES not in cluster.refresh([STATE_CHANGES]).topics:
             return None

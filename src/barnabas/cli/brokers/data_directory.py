@@ -1,7 +1,7 @@
 """Checks of the data directory of `barnabas up` before a cluster is started on it.
 
 <data>/registry/registry.db      present if the cluster has an embedded registry
-<data>/broker-<id>.properties    present if the brokers were processes with a ZooKeeper, which it names
+<data>/broker-<id>.properties    present if the cluster has a ZooKeeper: the settings of one broker
 <data>/zookeeper/                present if `up --with-zookeeper` started that ZooKeeper
 <data>/broker-<id>/              the logs of one broker
 """
@@ -32,7 +32,7 @@ def broker_ids_in(data: Path) -> list[int]:
 
 
 def check_registry(data: Path, *, with_zookeeper: bool) -> None:
-    """Raise ConfigError if the data belongs to a cluster with another registry. Creates nothing."""
+    """Raise ConfigError if the data belongs to a cluster with the other kind of registry, or has lost its registry."""
     if not broker_ids_in(data):
         return
     has_registry = (data / REGISTRY_DIRECTORY).is_dir()
@@ -64,21 +64,23 @@ def has_cluster_id(data: Path) -> bool:
 def absent_brokers_warning(
     data: Path, running: Collection[int], zookeeper: str | None
 ) -> str | None:
-    """Return a warning if brokers with data here do not run, or None if all run."""
-    kept = broker_ids_in(data)
-    if set(kept) <= set(running):
+    """Return a warning if brokers with data in this directory are not running, else None."""
+    ids = broker_ids_in(data)
+    if set(ids) <= set(running):
         return None
     try:
         with open_source(str(data), zookeeper) as registry:
-            count = count_without_leader(registry, running)
+            count = count_offline_partitions(registry, running)
     except BarnabasError:
-        count = 0  # only the text of a warning depends on it; the cluster reports its own errors
+        count = 0  # not known; the brokers report the error themselves
     offline = f"{plural(count, 'partition')} {'is' if count == 1 else 'are'} offline"
     missing = offline if count else "some replicas are missing"
-    return f"this data has {format_broker_ids(kept)}; {missing} until they run: add --brokers {kept[-1]}"
+    return (
+        f"this data has {format_broker_ids(ids)}; {missing} until they run: add --brokers {ids[-1]}"
+    )
 
 
-def count_without_leader(registry: RegistrySource, running: Collection[int]) -> int:
+def count_offline_partitions(registry: RegistrySource, running: Collection[int]) -> int:
     """Count the partitions without a running in-sync replica."""
     count = 0
     for topic in registry.children(TOPICS):

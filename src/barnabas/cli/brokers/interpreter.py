@@ -12,10 +12,10 @@ from itertools import count
 
 SWITCH_SECONDS = 0.0005
 MALLOC_OPTIONS = {-8: 1, -3: 256 * 1024, -1: 128 * 1024}
-"""M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of glibc. Setting the last two keeps glibc from raising them."""
+"""M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of glibc, which raises the last two unless they are set."""
 FULL_SCAN_INTERVAL = 100
-"""One in this many full garbage collections scans all objects, which takes 0.5 s for a million objects."""
-FULL_COLLECTION = 2
+"""Every 100th full garbage collection scans all objects, also frozen ones: 0.5 s for a million objects."""
+OLDEST_GENERATION = 2
 
 
 def tune_interpreter() -> None:
@@ -36,7 +36,7 @@ def shorten_switch_interval() -> None:
 def return_memory() -> None:
     """Let glibc return the memory of large buffers to the system as soon as they are freed.
 
-    By default it keeps up to 32 MB of each, and one heap for each thread.
+    By default glibc keeps freed blocks of up to 32 MB, in several heaps for the threads.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:  # other C libraries do not have it
@@ -45,16 +45,16 @@ def return_memory() -> None:
 
 
 def freeze_after_collections() -> None:
-    """Exclude objects that survived a full garbage collection from later ones.
+    """Exclude objects that survived a full garbage collection from later collections.
 
     Ten thousand partitions are a million objects that live as long as their broker. A full collection scans all of them
-    and blocks the event loop: it took a quarter of the time of a controller failover. Few objects here are part of
-    cycles, and all others are freed without a collection.
+    and blocks the event loop: it took a quarter of the time of a controller failover. Few objects are part of cycles;
+    reference counting frees all others.
     """
     collections = count(1)
 
     def on_collection(phase: str, info: dict[str, int]) -> None:
-        if info["generation"] != FULL_COLLECTION:
+        if info["generation"] != OLDEST_GENERATION:
             return
         if phase == "stop":
             gc.freeze()

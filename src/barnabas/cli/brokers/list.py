@@ -1,4 +1,4 @@
-"""`barnabas brokers list`: the brokers of the cluster, and the partitions that each leads and holds."""
+"""`barnabas brokers list`: the brokers of the cluster, with their numbers of leaders and replicas."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def brokers() -> None:
 def list_brokers(
     watch: bool, bootstrap_servers: str, timeout_s: float, output: OutputFormat
 ) -> None:
-    """List the brokers, with the controller and the numbers of partitions that each leads and holds.
+    """List the brokers: the controller, and how many partitions each broker leads and has a replica of.
 
     A broker that is down is listed as long as partitions are assigned to it.
     """

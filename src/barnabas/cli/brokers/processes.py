@@ -28,11 +28,11 @@ from barnabas.tasks import in_thread
 from barnabas.world.network import HeldPort
 from barnabas.world.watchdog import STUCK_EXIT_CODE
 
-READY_SECONDS = 60.0
-LOOK_SECONDS = 0.05
-REPORT_SECONDS = 1.0
-ZOOKEEPER_LOOK_SECONDS = 0.5
-STOP_SECONDS = 60.0
+READY_TIMEOUT_SECONDS = 60.0
+READY_CHECK_SECONDS = 0.05
+REPORT_INTERVAL_SECONDS = 1.0
+ZOOKEEPER_CHECK_SECONDS = 0.5
+STOP_TIMEOUT_SECONDS = 60.0
 RESTARTS_MAX = 5
 RESTARTS_PERIOD_SECONDS = 600.0
 FIRST_BACK_OFF_SECONDS = 1.0
@@ -41,7 +41,7 @@ LIBC = ctypes.CDLL(None)
 
 
 class BrokerProcesses:
-    """`await start()`, use `bootstrap_servers`, `await stop()`. Must be started from the main thread."""
+    """Brokers as child processes. `await start()`, in the main thread; use `bootstrap_servers`; `await stop()`."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class BrokerProcesses:
         self.session_timeout_s = config.zookeeper_session_timeout_ms / 1000
         self.ports: dict[int, HeldPort] = {}
         self.running: dict[int, Process] = {}
-        self.watching: list[asyncio.Task[None]] = []
+        self.watchers: list[asyncio.Task[None]] = []
 
     @property
     def registry_option(self) -> str:
@@ -82,11 +82,11 @@ class BrokerProcesses:
             self.data, broker_id, port, brokers=len(self.ids), settings=settings
         )
 
-    def file(self, broker_id: int, kind: str) -> Path:
+    def path(self, broker_id: int, kind: str) -> Path:
         return self.data / f"broker-{broker_id}.{kind}"
 
     async def start(self) -> None:
-        """Return when every broker's metadata shows all brokers and a controller."""
+        """Start the brokers. Returns when the metadata of every broker shows all brokers and a controller."""
         try:
             self.data.mkdir(parents=True, exist_ok=True)
             if self.servers is not None:
@@ -95,54 +95,54 @@ class BrokerProcesses:
             for number, broker_id in enumerate(self.ids):
                 self.ports[broker_id] = HeldPort(HOST, self.port + number if self.port else 0)
             for broker_id in self.ids:
-                await self.start_one(broker_id)
+                await self.start_broker(broker_id)
             await self.wait_until_ready()
         except BaseException:
             await self.stop()
             raise
         for broker_id in self.running:
-            self.watching.append(asyncio.create_task(self.watch(broker_id)))
+            self.watchers.append(asyncio.create_task(self.watch(broker_id)))
         if self.servers is not None:
-            self.watching.append(asyncio.create_task(self.watch_zookeeper(self.servers)))
+            self.watchers.append(asyncio.create_task(self.watch_zookeeper(self.servers)))
 
-    async def start_one(self, broker_id: int) -> None:
+    async def start_broker(self, broker_id: int) -> None:
         properties = self.properties(broker_id, self.ports[broker_id].port)
-        config = self.file(broker_id, "properties")
+        config = self.path(broker_id, "properties")
         config.write_text(properties_text(properties), encoding="ascii")
-        with self.file(broker_id, "log").open("ab") as log:
+        with self.path(broker_id, "log").open("ab") as log:
             self.running[broker_id] = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "barnabas.cli.main", "broker", str(config)),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C reaches only this process, which stops the brokers in order
-                preexec_fn=die_with(os.getpid()),
+                preexec_fn=die_with_parent(os.getpid()),
             )
 
     async def wait_until_ready(self) -> None:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + READY_SECONDS
-        report_at = loop.time() + REPORT_SECONDS
+        deadline = loop.time() + READY_TIMEOUT_SECONDS
+        report_at = loop.time() + REPORT_INTERVAL_SECONDS
         reported: set[int] = set()
         while not await asyncio.to_thread(self.is_ready):
             for broker_id, process in self.running.items():
                 if process.returncode is not None:
-                    raise self.did_not_start(broker_id, process.returncode)
+                    raise self.start_error(broker_id, process.returncode)
             if loop.time() > deadline:
-                why = f"the brokers did not form a cluster within {READY_SECONDS:g} s; see {self.data}/broker-*.log"
+                why = f"the brokers formed no cluster within {READY_TIMEOUT_SECONDS:g} s; see {self.data}/broker-*.log"
                 raise ApiError(ErrorCode.REQUEST_TIMED_OUT, why)
             if loop.time() > report_at:
-                report_at += REPORT_SECONDS
+                report_at += REPORT_INTERVAL_SECONDS
                 self.report_waiting(reported)
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(READY_CHECK_SECONDS)
 
     def report_waiting(self, reported: set[int]) -> None:
-        """Print the last log line of each broker if it is a warning, once: it names what the broker waits for."""
+        """Print the last log line of each broker once, if it is a warning: it says what the broker waits for."""
         for broker_id in self.ids:
             last = self.log_lines(broker_id)[-1:]
             if broker_id not in reported and last and " WARNING " in last[0]:
                 reported.add(broker_id)
-                log = self.file(broker_id, "log")
+                log = self.path(broker_id, "log")
                 print_note(f"still starting: broker {broker_id}: {last[0]} (see {log})")
 
     def is_ready(self) -> bool:
@@ -158,7 +158,7 @@ class BrokerProcesses:
                 return False
         return True
 
-    def controller(self) -> int | None:
+    def find_controller(self) -> int | None:
         from barnabas.client.cluster import Cluster
 
         try:
@@ -167,32 +167,32 @@ class BrokerProcesses:
         except (ApiError, ConfigError):  # no broker answers, or none was started
             return None
 
-    def did_not_start(self, broker_id: int, code: int) -> ApiError:
+    def start_error(self, broker_id: int, code: int) -> ApiError:
         from barnabas.cli.terminal.failure import ErrorWithHint
 
         error = ApiError(ErrorCode.BROKER_NOT_AVAILABLE)
         why = f"broker {broker_id} {exit_text(code)}: {failure_reason(self.log_lines(broker_id))}"
-        return ErrorWithHint(error, why, f"see {self.file(broker_id, 'log')}")
+        return ErrorWithHint(error, why, f"see {self.path(broker_id, 'log')}")
 
     def log_lines(self, broker_id: int) -> list[str]:
-        return self.file(broker_id, "log").read_text(errors="backslashreplace").splitlines()
+        return self.path(broker_id, "log").read_text(errors="backslashreplace").splitlines()
 
     async def watch(self, broker_id: int) -> None:
         code = await self.running[broker_id].wait()
         restarts = RestartBackoff()
         while code == STUCK_EXIT_CODE:
             delay_s = restarts.next_delay(asyncio.get_running_loop().time())
-            print_note(stuck_text(broker_id, delay_s, self.file(broker_id, "log")))
+            print_note(stuck_text(broker_id, delay_s, self.path(broker_id, "log")))
             if delay_s is None:
                 break
             await asyncio.sleep(delay_s)
             try:
-                await self.start_one(broker_id)
+                await self.start_broker(broker_id)
             except OSError as error:
                 print_note(f"cannot restart broker {broker_id}: {error}")
                 break
             code = await self.running[broker_id].wait()
-        config = self.file(broker_id, "properties")
+        config = self.path(broker_id, "properties")
         restart = f"`barnabas broker {config}` restarts it"
         # After a clean shutdown the controller knows at once; after a crash when the session times out.
         within = f"within {self.session_timeout_s:g} s (zookeeper.session.timeout.ms)"
@@ -202,13 +202,13 @@ class BrokerProcesses:
     async def watch_zookeeper(self, servers: ZooKeeperServers) -> None:
         while True:
             for node, code in servers.collect_ended().items():
-                where = f"--data {servers.data} --port {servers.ports[node - 1]}"
+                options = f"--data {servers.data} --port {servers.ports[node - 1]}"
                 print_note(
                     f"ZooKeeper {exit_text(code)}; the brokers continue with their metadata, but topics and leaders "
-                    f"cannot change without it. `barnabas zookeeper {where}` restarts it "
+                    f"cannot change without it. `barnabas zookeeper {options}` restarts it "
                     f"(see {servers.log_path(node)})"
                 )
-            await asyncio.sleep(ZOOKEEPER_LOOK_SECONDS)
+            await asyncio.sleep(ZOOKEEPER_CHECK_SECONDS)
 
     def kill(self, _exit_code: int) -> None:
         """Kill all brokers after a second signal. They recover at their next start."""
@@ -219,11 +219,11 @@ class BrokerProcesses:
 
     async def stop(self) -> None:
         """Stop all brokers, the controller last: it takes part in the controlled shutdown of the others."""
-        for task in self.watching:
+        for task in self.watchers:
             task.cancel()
-        # One of them may be restarting a broker.
-        await asyncio.gather(*self.watching, return_exceptions=True)
-        last = await asyncio.to_thread(self.controller)
+        # A watcher may be restarting a broker.
+        await asyncio.gather(*self.watchers, return_exceptions=True)
+        last = await asyncio.to_thread(self.find_controller)
         await terminate([process for broker, process in self.running.items() if broker != last])
         await terminate([process for broker, process in self.running.items() if broker == last])
         for held in self.ports.values():
@@ -235,7 +235,7 @@ class BrokerProcesses:
 
 
 class RestartBackoff:
-    """Back-off for restarts of one broker: each delay is twice the one before, and the number is limited."""
+    """Back-off for restarts of one broker: delays double, up to RESTARTS_MAX times in RESTARTS_PERIOD_SECONDS."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
@@ -262,12 +262,12 @@ def stuck_text(broker_id: int, delay_s: float | None, log: Path) -> str:
 
 
 async def terminate(processes: list[Process]) -> None:
-    """Send SIGTERM and wait; kill those that do not end in time."""
+    """Send SIGTERM and wait; kill processes that do not end within STOP_TIMEOUT_SECONDS."""
     for process in processes:
         if process.returncode is None:
             process.terminate()
     try:
-        async with asyncio.timeout(STOP_SECONDS):
+        async with asyncio.timeout(STOP_TIMEOUT_SECONDS):
             for process in processes:
                 await process.wait()
     except TimeoutError:
@@ -277,8 +277,8 @@ async def terminate(processes: list[Process]) -> None:
                 await process.wait()
 
 
-def die_with(parent: int) -> Callable[[], None]:
-    """Return the function that a child calls before exec: the kernel then kills it when this process ends."""
+def die_with_parent(parent: int) -> Callable[[], None]:
+    """Return a function for a child to call before exec. The kernel then kills the child when `parent` ends."""
 
     def request_death_signal() -> None:
         LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -301,15 +301,15 @@ def exit_text(code: int) -> str:
 def failure_reason(log: Sequence[str]) -> str:
     """Return the error at the end of a broker's log, or else its last line.
 
-    >>> failure_reason(["... INFO starting", "error: no room", "hint:  make some"])
-    'no room'
+    >>> failure_reason(["... INFO starting", "error: disk full", "hint:  delete files"])
+    'disk full'
     """
     errors = [line.removeprefix("error: ") for line in log[-2:] if line.startswith("error: ")]
     return errors[-1] if errors else log[-1] if log else "its log is empty"
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
-    """Return the text of a Java properties file: backslashes are doubled, non-ASCII characters escaped."""
+    """Return the text of a Java properties file. Backslashes are doubled, non-ASCII characters escaped."""
     return "".join(f"{key}={escape_property(value)}\n" for key, value in properties.items())
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 RunnableCluster: TypeAlias = "InThisProcess | BrokerProcesses"
 DEFAULT_PORT = 9092
 BOOTSTRAP_ADDRESSES = 3  # in the commands of the banner
-LONGEST_OPTION = 50
+OPTION_LENGTH_MAX = 50  # a longer option starts a new line of the banner
 
 
 @click.command()
@@ -72,7 +72,7 @@ LONGEST_OPTION = 50
 @click.option(
     "--zookeeper",
     metavar="HOST:PORT[/CHROOT]",
-    help="Use this ensemble; each broker then runs in its own process.",
+    help="Use this ZooKeeper; each broker then runs in its own process.",
 )
 @click.option(
     "--with-zookeeper",
@@ -104,21 +104,19 @@ def up(
         )
     wanted = list({topic.name: topic for topic in map(parse_topic_option, topics)}.values())
     settings = parse_overrides(overrides)
-    where = data.absolute()
-    check_registry(where, with_zookeeper=bool(zookeeper or with_zookeeper))
+    data = data.absolute()
+    check_registry(data, with_zookeeper=bool(zookeeper or with_zookeeper))
     cluster: RunnableCluster
     if zookeeper or with_zookeeper:
         from barnabas.cli.brokers.processes import BrokerProcesses
 
-        cluster = BrokerProcesses(where, zookeeper, brokers=brokers, port=port, settings=settings)
+        cluster = BrokerProcesses(data, zookeeper, brokers=brokers, port=port, settings=settings)
     else:
         cluster = InThisProcess(
-            InProcessCluster(
-                where, brokers=brokers, port=port, settings=settings, ends_process=True
-            )
+            InProcessCluster(data, brokers=brokers, port=port, settings=settings, ends_process=True)
         )
-    # The directory is locked before any file in it is used: another process may run on it.
-    with hold_lock(where, "this data directory"):
+    # The directory is locked before any file in it is used: another process may use it.
+    with hold_lock(data, "this data directory"):
         asyncio.run(run_cluster(cluster, wanted))
 
 
@@ -147,7 +145,7 @@ class InThisProcess:
     async def stop(self) -> None:
         await asyncio.to_thread(self.cluster.stop)
 
-    kill = None  # `stop` waits for no other process; a second signal could only lose data that is being written
+    kill = None  # `stop` waits for no other process, so a second signal has no effect
 
 
 async def run_cluster(cluster: RunnableCluster, wanted: Sequence[NewTopic]) -> None:
@@ -213,12 +211,12 @@ Ctrl-C stops it; the data stays."""
 
 
 def break_if_long(option: str) -> str:
-    """Return the option, after a line break if it is long. The shell accepts both forms."""
-    return option if len(option) <= LONGEST_OPTION else f"\\\n              {option}"
+    """Return the option, after an escaped line break if it is long."""
+    return option if len(option) <= OPTION_LENGTH_MAX else f"\\\n              {option}"
 
 
 def parse_topic_option(text: str) -> NewTopic:
-    """Parse `orders:6:1`; partitions and replicas are optional."""
+    """Parse `orders:6:1`; partitions and replicas are optional and then -1, the broker's default."""
     from barnabas.client.admin import NewTopic
 
     name, *numbers = text.split(":")

@@ -25,18 +25,18 @@ def delete_groups(
     cluster: Cluster, names: tuple[str, ...], yes: bool, dry_run: bool, output: OutputFormat
 ) -> None:
     """Delete groups with all their offsets. The groups must have no members."""
-    doomed = list(dict.fromkeys(names))
+    groups = list(dict.fromkeys(names))
     admin = GroupAdmin(cluster)
-    for name in doomed:
+    for name in groups:
         reject_if_active(find_group(admin, name), ONLY_EMPTY_GROUPS)
     if not dry_run:
-        confirm_deletion(f"Delete {', '.join(doomed)} with all offsets?", yes=yes)
-        for name, error in admin.delete_groups(doomed).items():
+        confirm_deletion(f"Delete {', '.join(groups)} with all offsets?", yes=yes)
+        for name, error in admin.delete_groups(groups).items():
             if error is not None:
                 # A member may have joined while the prompt was open.
                 reject_if_active(admin.describe_group(name), ONLY_EMPTY_GROUPS)
                 raise error
-    document = {"groups": doomed, "deleted": not dry_run, "dry_run": dry_run}
+    document = {"groups": groups, "deleted": not dry_run, "dry_run": dry_run}
     show(output, document, deleted_groups_text)
 
 

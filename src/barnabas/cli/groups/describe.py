@@ -58,15 +58,15 @@ def describe_group(cluster: Cluster, admin: GroupAdmin, name: str) -> dict[str, 
 def end_offsets(
     cluster: Cluster, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Return the end offset of each partition, without partitions of deleted topics and those without a leader."""
+    """Return the end offset of each partition. Partitions of deleted topics or without a leader are left out."""
     wanted = sorted(partitions)
     view = cluster.refresh(sorted({partition.topic for partition in wanted}))
-    found = []
+    led = []
     for partition in wanted:
         with suppress(ApiError):
             view.leader(partition)
-            found.append(partition)
-    return latest_offsets(cluster, found)
+            led.append(partition)
+    return latest_offsets(cluster, led)
 
 
 def group_document(
@@ -132,33 +132,33 @@ def group_text(group: dict[str, Any]) -> str:
     facts += [f"lag {group['lag']:,}"] if group["lag"] is not None else []
     lines = [f"group {group['group']}: {', '.join(facts)}"]
     lines.append(f"  coordinator {group['coordinator']}")
-    short = short_member_ids(group["members"])
+    ids = short_member_ids(group["members"])
     if group["offsets"]:
-        lines.append(offsets_table(group, short))
+        lines.append(offsets_table(group, ids))
     if group["members"]:
-        lines += ["", members_table(group, short)]
+        lines += ["", members_table(group, ids)]
     return "\n".join(lines)
 
 
-def offsets_table(group: dict[str, Any], short: dict[str, str]) -> str:
+def offsets_table(group: dict[str, Any], ids: dict[str, str]) -> str:
     keys = ["topic", "partition", "committed", "end", "lag"]
     rows = [
-        [*(offset[key] for key in keys), short.get(offset["member_id"], "")]
+        [*(offset[key] for key in keys), ids.get(offset["member_id"], "")]
         for offset in group["offsets"]
     ]
     return format_table([*keys, "member"], rows, null="-")
 
 
-def members_table(group: dict[str, Any], short: dict[str, str]) -> str:
+def members_table(group: dict[str, Any], ids: dict[str, str]) -> str:
     rows = [
-        [short[member["member_id"]], member["client_id"], member["host"], partitions_text(member)]
+        [ids[member["member_id"]], member["client_id"], member["host"], partitions_text(member)]
         for member in group["members"]
     ]
     return format_table(["member", "client", "host", "partitions"], rows)
 
 
 def short_member_ids(members: list[dict[str, Any]]) -> dict[str, str]:
-    """Shorten the member ids: remove the client id, and the end of the random part if the rest is unique.
+    """Return member id → its random part, cut after the first dash if unique; or the instance id of a static member.
 
     barnabas-0b8d1c77-… and barnabas-91e2f0aa-…  →  0b8d1c77 and 91e2f0aa
     """

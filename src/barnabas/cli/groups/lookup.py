@@ -1,4 +1,4 @@
-"""Groups by name: completion, lookup, and the checks that a group exists and has no members."""
+"""Lookup of groups by name, name completion, and checks that a group exists and has no members."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def group_names(admin: GroupAdmin) -> list[str]:
 
 
 def reject_empty_name(option: str, name: str) -> None:
-    """Reject an empty group name: offsets can be committed for it, but no member can join it."""
+    """Raise ConfigError for an empty group name: offsets can be committed for it, but no member can join it."""
     if not name:
         raise ConfigError(option, "a group's name has at least one character")
 
@@ -41,7 +41,7 @@ def unknown_group_error(name: str, names: list[str]) -> ApiError:
 
 
 def reject_if_active(view: GroupView, why: str) -> None:
-    """Raise an error that names the members, unless the group has none.
+    """Raise NON_EMPTY_GROUP, with the members in the hint, if the group is not empty.
 
     error: NON_EMPTY_GROUP: group billing is Stable with 2 members: only a group without members can be deleted
     hint:  stop its consumers (barnabas at 10.0.0.7, loader at 10.0.0.8), then run this again; …

@@ -1,11 +1,11 @@
-"""`barnabas groups reset`: resets committed offsets. Without --execute it only shows the change.
+"""`barnabas groups reset`: reset committed offsets. Without --execute, only show the change.
 
     barnabas groups reset billing --to-earliest --all-topics
     barnabas groups reset billing --shift-by -100 --topic orders:0,2 --execute
     barnabas groups reset billing --to-datetime 2024-05-01T08:00 --topic orders --execute
 
 An offset out of range becomes the nearest one in range. The group must have no members: they would overwrite the new
-offsets with their next commit. A group that does not exist yet is created by the reset.
+offsets with their next commit. With --topic, the reset creates a group that does not exist yet.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ TOPIC_SPEC = re.compile(r"(?P<topic>[^:]+)(?::(?P<partitions>\d{1,9}(?:,\d{1,9})
 ONLY_WITHOUT_MEMBERS = "offsets can only be reset while the group has no members"
 
 Target = Start | int
-"""A position, or a number of records to move from the committed offset; negative numbers move back."""
+"""A position, or a number to add to the committed offset; a negative number moves it back."""
 
 
 class OffsetReset(NamedTuple):
     partition: TopicPartition
     before: int | None
     after: int
-    wanted: int
+    requested: int
     """The requested offset, which may be out of range."""
 
 
@@ -56,14 +56,14 @@ class OffsetReset(NamedTuple):
 @click.option("--to-earliest", is_flag=True, help="To the oldest record.")
 @click.option("--to-latest", is_flag=True, help="To the end: only new records.")
 @click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
-@click.option("--shift-by", type=int, metavar="N", help="N records forward, or back (-10).")
+@click.option("--shift-by", type=int, metavar="N", help="N records forward; if negative, back.")
 @click.option(
     "--to-datetime",
     metavar="TIME",
-    help="To the first record at or after 2024-05-01T08:00 (local, or with Z or +02:00).",
+    help="To the first record at or after TIME: 2024-05-01T08:00 (local), or with Z or +02:00.",
 )
 @click.option(
-    "--by-duration", metavar="TIME", help="To the first record of the last 1h, 1d12h, or PT1H30M."
+    "--by-duration", metavar="TIME", help="To the first record of the last 1h, 1d12h or PT1H30M."
 )
 @click.option(
     "--topic",
@@ -73,7 +73,7 @@ class OffsetReset(NamedTuple):
     help="A topic, or some partitions of it; repeatable.",
 )
 @click.option(
-    "--all-topics", is_flag=True, help="All partitions with a committed offset of the group."
+    "--all-topics", is_flag=True, help="All partitions for which the group has a committed offset."
 )
 @click.option(
     "--execute", is_flag=True, help="Apply the change. Without this option it is only shown."
@@ -107,7 +107,7 @@ def reset(
     )
     if bool(topics) == all_topics:
         raise ConfigError("--topic", "choose the partitions with --topic T[:P,…] or --all-topics")
-    wanted = [parse_topic_partitions(text) for text in topics]
+    specs = [parse_topic_partitions(text) for text in topics]
     admin = GroupAdmin(cluster)
     view = find_group(admin, name) if all_topics else admin.describe_group(name)
     reject_if_active(view, ONLY_WITHOUT_MEMBERS)
@@ -115,15 +115,15 @@ def reset(
         partition: found.offset for partition, found in admin.committed_offsets(name).items()
     }
     if all_topics:
-        # Offsets of deleted topics expire later.
-        topics_left = cluster.refresh(None).topics
-        chosen = {partition for partition in committed if partition.topic in topics_left}
+        # Offsets of deleted topics are ignored; they expire later.
+        existing = cluster.refresh(None).topics
+        chosen = {partition for partition in committed if partition.topic in existing}
     else:
-        chosen = {found for spec in wanted for found in find_partitions(cluster, *spec)}
-    moves = plan_resets(cluster, name, target, sorted(chosen), committed)
-    if execute and moves:
-        admin.set_offsets(name, {move.partition: move.after for move in moves})
-    show(output, reset_document(name, moves, execute), reset_text)
+        chosen = {found for spec in specs for found in find_partitions(cluster, *spec)}
+    resets = plan_resets(cluster, name, target, sorted(chosen), committed)
+    if execute and resets:
+        admin.set_offsets(name, {each.partition: each.after for each in resets})
+    show(output, reset_document(name, resets, execute), reset_text)
 
 
 def require_one_target(targets: Mapping[str, Target | None]) -> Target:
@@ -141,7 +141,7 @@ def parse_datetime(text: str) -> FromTime:
 
 
 def parse_time_ago(text: str, now: int) -> FromTime:
-    """Parse 1h30m, or PT1H30M as in Kafka's own tool."""
+    """Parse 1h30m, or PT1H30M as in kafka-consumer-groups. Return the time that long before `now`, in ms."""
     plain = re.sub("[PT]", "", text).lower() if ISO_DURATION.fullmatch(text) else text
     if not DURATION.fullmatch(plain):
         raise ConfigError("--by-duration", f"{text!r} is not a duration; try 1h, 1d12h or PT1H30M")
@@ -168,16 +168,16 @@ def plan_resets(
     committed: Mapping[TopicPartition, int],
 ) -> list[OffsetReset]:
     if isinstance(target, int):
-        wanted = shift_offsets(group, partitions, committed, target)
+        requested = shift_offsets(group, partitions, committed, target)
     else:
-        wanted = resolve_starts(cluster, dict.fromkeys(partitions, target))
+        requested = resolve_starts(cluster, dict.fromkeys(partitions, target))
     first, end = earliest_offsets(cluster, partitions), latest_offsets(cluster, partitions)
     return [
         OffsetReset(
             partition,
             committed.get(partition),
-            min(max(wanted[partition], first[partition]), end[partition]),
-            wanted[partition],
+            min(max(requested[partition], first[partition]), end[partition]),
+            requested[partition],
         )
         for partition in partitions
     ]
@@ -196,19 +196,19 @@ def shift_offsets(
     return {partition: committed[partition] + count for partition in partitions}
 
 
-def reset_document(group: str, moves: Sequence[OffsetReset], executed: bool) -> dict[str, Any]:
+def reset_document(group: str, resets: Sequence[OffsetReset], executed: bool) -> dict[str, Any]:
     return {
         "group": group,
         "executed": executed,
         "offsets": [
             {
-                "topic": move.partition.topic,
-                "partition": move.partition.partition,
-                "before": move.before,
-                "after": move.after,
-                "asked_for": move.wanted,
+                "topic": each.partition.topic,
+                "partition": each.partition.partition,
+                "before": each.before,
+                "after": each.after,
+                "asked_for": each.requested,
             }
-            for move in moves
+            for each in resets
         ],
     }
 

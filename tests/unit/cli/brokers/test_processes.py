@@ -63,7 +63,7 @@ def test_stuck_message_tells_whether_broker_is_restarted() -> None:
 class AlwaysStuck(BrokerProcesses):
     """Broker processes that end at once with exit code 75."""
 
-    async def start_one(self, broker_id: int) -> None:
+    async def start_broker(self, broker_id: int) -> None:
         code = f"raise SystemExit({STUCK_EXIT_CODE})"
         self.running[broker_id] = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
 
@@ -73,7 +73,7 @@ async def test_broker_that_is_always_stuck_is_not_restarted_forever(
 ) -> None:
     monkeypatch.setattr(broker_processes, "FIRST_BACK_OFF_SECONDS", 0.001)
     cluster = AlwaysStuck(tmp_path, "127.0.0.1:1", brokers=1)
-    await cluster.start_one(1)
+    await cluster.start_broker(1)
     await cluster.watch(1)
     lines = capsys.readouterr().err.splitlines()
     assert [" restarting it in " in line for line in lines] == [
