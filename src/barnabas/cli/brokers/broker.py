@@ -53,9 +53,7 @@ def broker(config: Path, overrides: tuple[str, ...]) -> None:
     log_to_stderr(logging.INFO)
     raise_descriptor_limit()
     interpreter.tune_interpreter()
-    settings, warnings = load_broker_config(
-        read_properties_file(config), parse_overrides(overrides)
-    )
+    settings, warnings = load_broker_config(read_properties(config), parse_overrides(overrides))
     for warning in warnings:
         print_note(f"warning: {warning}")
     if settings.broker_id < 0:
@@ -110,7 +108,7 @@ async def open_broker_registry(settings: BrokerConfig) -> EmbeddedRegistry | Zoo
     return registry
 
 
-def read_properties_file(path: Path) -> dict[str, str]:
+def read_properties(path: Path) -> dict[str, str]:
     try:
         return parse_properties(path.read_text(encoding="iso-8859-1"), str(path))
     except OSError as error:

@@ -16,7 +16,7 @@ NOT_FOUND_HINT = "see `barnabas topics list`; the history keeps events for seven
 
 
 def require_history(cluster: Cluster, name: str | None = None) -> None:
-    """Raise an error that says why there is no history. A topic that does not exist either is reported first."""
+    """Raise an ApiError with the reason if there is no history. If topic `name` does not exist either, it says that."""
     view = cluster.refresh(None)
     if STATE_CHANGES in view.topics:
         return
@@ -36,7 +36,7 @@ def require_history(cluster: Cluster, name: str | None = None) -> None:
 
 
 def history_setting(cluster: Cluster) -> str | None:
-    """Return the value of the setting, or None for brokers that do not have it."""
+    """Return the value of SETTING on one broker, or None if the broker does not have it, as in Apache Kafka."""
     broker = min(cluster.view.brokers)
     for entry in Admin(cluster).describe_broker_configs(broker):
         if entry.name == SETTING:
@@ -45,7 +45,7 @@ def history_setting(cluster: Cluster) -> str | None:
 
 
 def report_no_events(cluster: Cluster, name: str, start: Start) -> None:
-    """Report that a topic has no events. Raises if the topic does not exist."""
+    """Print that a topic has no events. Raises ApiError if the topic does not exist."""
     find_topic(cluster, name, else_hint=NOT_FOUND_HINT)
     period = "in the last seven days" if isinstance(start, Beginning) else "since that time"
     print_note(f"no events of {name} {period}")

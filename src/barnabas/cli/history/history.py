@@ -7,7 +7,7 @@
       08:00:00.140  broker 3 answered LeaderAndIsr #19: done
 
 The events come from the topic `__state_changes`. It may contain an event more than once, and events of a broker that
-was down are published late. The command shows each event once, ordered by (epoch, sequence).
+was down are published late. The command shows each event once, ordered by (epoch, sequence); --follow appends new ones.
 """
 
 from __future__ import annotations

@@ -8,11 +8,11 @@ from barnabas.cli.history.timeline import Event
 from barnabas.cli.terminal.output import join_numbers, wrap
 
 LEADER_LOSS_CAUSES = ("BrokersChanged", "LogDirFailed", "ControlledShutdown", "RequestAnswered")
-"""Causes for which a partition loses its leader."""
+"""Prefixes of the causes for which a partition loses its leader."""
 
 
 class Narrator:
-    """Formats events as text. It keeps the last leader and ISR of each partition, to show what changed.
+    """Formats events as text. It remembers the last leader and ISR of each partition, to show what changed.
 
     The strings of the events must be printable (see barnabas/printable.py).
     """
@@ -20,7 +20,7 @@ class Narrator:
     def __init__(self, topic: str) -> None:
         self.topic = topic
         self.heading: tuple[object, ...] = ()
-        self.known: dict[int, Event] = {}
+        self.last_states: dict[int, Event] = {}  # partition → its last leader and ISR
 
     def lines(self, events: list[Event]) -> Iterator[str]:
         for run in group_replica_events(events):
@@ -56,43 +56,43 @@ class Narrator:
         if event.get("result") == "failed":
             return f"{name}: {state_name(event['before'])} → {state_name(event['after'])}"
         before, after = state_name(event["before"]), state_name(event["after"])
-        known = self.known.get(partition)
-        self.learn(event)
+        last = self.last_states.get(partition)
+        self.remember(event)
         if after == "new":
             assigned = event.get("replicas", [])
             noun = "broker" if len(assigned) == 1 else "brokers"
             return f"{name}: new, on {noun} {join_numbers(assigned)}"
         if after == "online":
             state = "online, " if before != "online" else ""
-            return f"{name}: {state}{leader_text(event, known)}, {isr_text(event, known)}"
+            return f"{name}: {state}{leader_text(event, last)}, {isr_text(event, last)}"
         if after == "offline":
             # A topic that is being deleted goes offline while its leaders are alive.
-            if known is None or not str(event.get("cause")).startswith(LEADER_LOSS_CAUSES):
+            if last is None or not str(event.get("cause")).startswith(LEADER_LOSS_CAUSES):
                 return f"{name}: offline"
-            return f"{name}: offline, lost its leader {known['leader']}"
-        self.known.pop(partition, None)
+            return f"{name}: offline, lost its leader {last['leader']}"
+        self.last_states.pop(partition, None)
         return f"{name}: removed"
 
-    def learn(self, event: Event) -> None:
-        """Keep leader and ISR. While there is no leader, keep the last one."""
+    def remember(self, event: Event) -> None:
+        """Remember leader and ISR. While there is no leader, remember the last one."""
         if "leader" in event:
-            before = self.known.get(event["partition"])
-            leads = event["leader"] if event["leader"] >= 0 or before is None else before["leader"]
-            self.known[event["partition"]] = {"leader": leads, "isr": event["isr"]}
+            last = self.last_states.get(event["partition"])
+            leader = event["leader"] if event["leader"] >= 0 or last is None else last["leader"]
+            self.last_states[event["partition"]] = {"leader": leader, "isr": event["isr"]}
 
     def replicas(self, run: list[Event]) -> str:
         """Return `replicas 0 on 2,3,1; 1 on 3,1,2: online`, or `replica 0 on 2 (ISR 3,1, no leader): offline`."""
         by_partition: dict[int, list[int]] = {}
-        left: dict[int, str] = {}
+        isr_texts: dict[int, str] = {}
         for event in run:
             by_partition.setdefault(event["partition"], []).append(event["replica"])
             if "isr" in event:
                 ending = "" if event["leader"] >= 0 else ", no leader"
-                left[event["partition"]] = f" (ISR {join_numbers(event['isr'])}{ending})"
-                self.learn(event)
+                isr_texts[event["partition"]] = f" (ISR {join_numbers(event['isr'])}{ending})"
+                self.remember(event)
         where = "; ".join(
-            f"{partition} on {join_numbers(on)}{left.get(partition, '')}"
-            for partition, on in by_partition.items()
+            f"{partition} on {join_numbers(brokers)}{isr_texts.get(partition, '')}"
+            for partition, brokers in by_partition.items()
         )
         noun = "replica" if len(run) == 1 else "replicas"
         event = run[0]
@@ -105,20 +105,20 @@ class Narrator:
         kind = str(event["id"]).partition(" ")[0]
         if "answers" not in event:
             number = event["sequence"] - event.get("part", 1) + 1
-            return f"{kind} #{number} to broker {event['to']}: {self.about(event)}"
+            return f"{kind} #{number} to broker {event['to']}: {self.request_content(event)}"
         result = "done" if event["result"] == "done" else f"failed, {event.get('why')}"
-        mine = [
+        own_errors = [
             f"{item} {code}"
             for item, code in event.get("errors", {}).items()
             if item.rpartition("-")[0] == self.topic
         ]
-        if mine:
-            result += f" ({', '.join(mine)})"
+        if own_errors:
+            result += f" ({', '.join(own_errors)})"
         if event.get("known_already"):
             result += f", {event['known_already']} already known"
         return f"broker {event['to']} answered {kind} #{event['answers']}: {result}"
 
-    def about(self, event: Event) -> str:
+    def request_content(self, event: Event) -> str:
         ranges = str(event["topics"][self.topic])
         text = f"partition {ranges}" if ranges.isdigit() else f"partitions {ranges}"
         if "partitions" in event and (len(event["topics"]) > 1 or "parts" in event):
@@ -145,22 +145,21 @@ def is_same_change(one: Event, other: Event) -> bool:
     return all(one.get(key) == other.get(key) for key in keys)
 
 
-def leader_text(event: Event, known: Event | None) -> str:
+def leader_text(event: Event, last: Event | None) -> str:
     now = f"leader {event['leader']} in epoch {event['leader_epoch']}"
-    if known is not None and known["leader"] != event["leader"]:
-        now += f" after {known['leader']}"
+    if last is not None and last["leader"] != event["leader"]:
+        now += f" after {last['leader']}"
     return f"{now}, unclean: it was not in sync" if event.get("unclean") else now
 
 
-def isr_text(event: Event, known: Event | None) -> str:
+def isr_text(event: Event, last: Event | None) -> str:
     now = f"ISR {join_numbers(event['isr'])}"
-    if known is None or known["isr"] == event["isr"]:
+    if last is None or last["isr"] == event["isr"]:
         return now
-    lost = [broker for broker in known["isr"] if broker not in event["isr"]]
-    came = [broker for broker in event["isr"] if broker not in known["isr"]]
-    change = [f"without {join_numbers(lost)}"] * bool(lost) + [
-        f"now with {join_numbers(came)}"
-    ] * bool(came)
+    left = [broker for broker in last["isr"] if broker not in event["isr"]]
+    joined = [broker for broker in event["isr"] if broker not in last["isr"]]
+    change = [f"without {join_numbers(left)}"] if left else []
+    change += [f"now with {join_numbers(joined)}"] if joined else []
     return f"{now} ({', '.join(change)})" if change else now
 
 

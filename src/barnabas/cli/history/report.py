@@ -117,7 +117,7 @@ def nothing_to_report(why: str) -> ApiError:
 
 
 def read_and_analyse(spark: SparkSession, servers: str) -> tuple[Analysis, datetime]:
-    """Return the analysis and its time, which is never before the last event, even if the local clock is late."""
+    """Return the analysis and its time: now, or the time of the last event if the local clock is behind."""
     from barnabas.history.analysis import analyse
     from barnabas.history.reader import distinct_events, read_records
 
@@ -142,7 +142,7 @@ def read_and_analyse(spark: SparkSession, servers: str) -> tuple[Analysis, datet
 
 
 def write_parquet(tables: dict[str, Table], target: Path) -> None:
-    """Write the tables on this machine; the tasks may have run elsewhere."""
+    """Write the tables on this machine, because Spark's tasks may run on others."""
     import pyarrow.parquet
 
     try:

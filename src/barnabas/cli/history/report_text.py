@@ -18,7 +18,7 @@ from barnabas.history.words import (
 )
 
 ROWS_MAX = 20
-"""Rows per table."""
+"""Maximum rows per table."""
 
 
 def report_text(document: Document) -> str:
@@ -153,6 +153,6 @@ def steps_text(steps: list[Row]) -> str:
 def titled_table(
     title: str, heads: list[str], rows: list[list[Any]], count: int, which: str
 ) -> str:
-    """Return a table under its title; the title says if rows were left out."""
+    """Return a table under its title. If rows were left out, the title says which of `count` rows are shown."""
     more = f" (the {len(rows)} {which} of {count:,})" if count > len(rows) else ""
     return f"{title}{more}\n{format_table(heads, rows)}"

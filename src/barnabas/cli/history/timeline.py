@@ -22,31 +22,32 @@ class TopicEvents:
         self.events: dict[tuple[int, int], Event] = {}
         self.elections: dict[tuple[int, int], Event] = {}
         self.requests: set[tuple[int, int]] = set()
+        """(epoch, sequence of the first part) of each request about the topic. Responses refer to it."""
         self.malformed = 0
         """Number of records that are not events and were skipped."""
 
     def add(self, records: Iterable[ConsumedRecord]) -> list[Event]:
-        """Add the events about this topic and return the new ones."""
-        found = []
+        """Add the events of this topic and the elections. Return those that are new, in the order of the records."""
+        added = []
         for record in records:
             event = read_event(record.value)
             if event is None:
                 self.malformed += 1
                 continue
             is_known = event.key in self.events or event.key in self.elections
-            kept = None if is_known else self.events_like(event)
-            if kept is None:
+            target = None if is_known else self.target_for(event)
+            if target is None:
                 continue
             fields = fields_of(record.value)
             if fields is None:
                 self.malformed += 1
                 continue
-            kept[event.key] = fields
-            found.append(fields)
-        return found
+            target[event.key] = fields
+            added.append(fields)
+        return added
 
-    def events_like(self, event: AnyEvent) -> dict[tuple[int, int], Event] | None:
-        """Return the mapping that an event belongs to, or None for an event about other topics."""
+    def target_for(self, event: AnyEvent) -> dict[tuple[int, int], Event] | None:
+        """Return the dict to which an event belongs, or None for an event of other topics."""
         if isinstance(event, ControllerEvent):
             return self.elections
         if not isinstance(event, RequestEvent):

@@ -5,5 +5,5 @@
     kafka-configs   config_options.py  configs.py ┬─► configs_by_protocol.py
                                                   └─► configs_by_zookeeper.py
 
-Standard output is that of Kafka 3.9. With --zookeeper it is that of Kafka 2.8, the last release with this option.
+Standard output is that of Kafka 3.9. With --zookeeper it is that of Kafka 2.8, the last kafka-topics with this option.
 """

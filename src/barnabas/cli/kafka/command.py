@@ -26,28 +26,28 @@ CLIENT_ID = "barnabas-kafka-command"
 
 
 class KafkaCommand(click.Command):
-    """Click command that parses no arguments: Kafka's commands parse them in their own way."""
+    """Click command that leaves its arguments to `parse_options`, because Kafka's rules differ from click's."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.params = {"arguments": tuple(args)}
         return []
 
 
-def run_tool(
+def run_kafka_command(
     arguments: Sequence[str],
     *,
     known: Sequence[Option],
     about: str,
-    about_nothing: str,
+    brief: str,
     run: Callable[[ParsedOptions], int],
 ) -> int:
     """Run a command and return its exit code. Errors that `run` raises become lines on standard error.
 
-    `about` is the first line of --help, `about_nothing` that of the usage if there are no arguments.
+    `about` is the first line of --help, `brief` the first line of the usage if there are no arguments.
     """
     try:
         if not arguments:
-            raise WrongUsage(about_nothing)
+            raise WrongUsage(brief)
         options = parse_options(known, arguments)
         if options.has("help"):
             raise WrongUsage(about)
@@ -67,9 +67,6 @@ def run_tool(
 def print_hint(error: BarnabasError) -> None:
     if hint := find_hint(error):
         print_note(f"hint:  {hint}")
-
-
-# ---- client
 
 
 def connect_client(options: ParsedOptions) -> Cluster:
@@ -97,7 +94,7 @@ def read_client_settings(path: str | None) -> dict[str, str]:
 
 
 def read_properties(path: str | None) -> dict[str, str]:
-    """Return the properties of a file, or none without a path."""
+    """Return the properties of a file, or no properties if `path` is None."""
     if path is None:
         return {}
     try:
@@ -107,6 +104,7 @@ def read_properties(path: str | None) -> dict[str, str]:
 
 
 def parse_milliseconds(settings: dict[str, str], name: str, default_s: float) -> float:
+    """Return the setting in seconds."""
     text = settings.get(name, "").strip()
     if not text:
         return default_s

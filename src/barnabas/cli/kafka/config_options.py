@@ -25,7 +25,7 @@ TOPICS, CLIENTS, USERS, BROKERS, IPS = "topics", "clients", "users", "brokers", 
 LOGGERS, CLIENT_METRICS = "broker-loggers", "client-metrics"
 ENTITY_TYPES = (TOPICS, CLIENTS, USERS, BROKERS, IPS, LOGGERS, CLIENT_METRICS)
 ZOOKEEPER_ENTITY_TYPES = (TOPICS,)
-"""Entity types whose settings brokers of Barnabas read from ZooKeeper. Kafka also keeps those of brokers and users."""
+"""Entity types allowed with --zookeeper: brokers of Barnabas read only the settings of topics from ZooKeeper."""
 
 ENTITY_OPTIONS = {
     "topic": TOPICS,
@@ -73,7 +73,7 @@ OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Entities:
-    """Entities selected by the command line: their types and names. The name "" is the default of a type."""
+    """Types and names of the selected entities. The name "" (DEFAULT_NAME) is the default of a type."""
 
     types: tuple[str, ...]
     names: tuple[str, ...]
@@ -99,7 +99,7 @@ def entity_types(options: ParsedOptions) -> tuple[str, ...]:
 def entity_names(options: ParsedOptions) -> tuple[str, ...]:
     named = [
         DEFAULT_NAME if option == "entity-default" else value or ""
-        for option, value in options.found
+        for option, value in options.pairs
         if option in ("entity-name", "entity-default")
     ]
     return (
@@ -128,9 +128,9 @@ def check_options(options: ParsedOptions) -> Entities:
 
 
 def check_types(options: ParsedOptions, types: Sequence[str]) -> None:
-    twice = [kind for index, kind in enumerate(types) if kind in types[:index]]
-    if twice:
-        raise RequestRejected(f"Duplicate entity type(s) specified: {','.join(twice)}")
+    duplicates = [kind for index, kind in enumerate(types) if kind in types[:index]]
+    if duplicates:
+        raise RequestRejected(f"Duplicate entity type(s) specified: {','.join(duplicates)}")
     by_zookeeper = options.has("zookeeper") and not options.has("bootstrap-server")
     allowed = ZOOKEEPER_ENTITY_TYPES if by_zookeeper else ENTITY_TYPES
     how = "--zookeeper" if by_zookeeper else "--bootstrap-server or --bootstrap-controller"
@@ -187,8 +187,7 @@ def check_broker_ids(entities: Entities) -> None:
 
 
 def check_alteration(options: ParsedOptions, entities: Entities) -> None:
-    kinds = {USERS, CLIENTS, BROKERS, IPS}
-    if kinds & set(entities.types):
+    if {USERS, CLIENTS, BROKERS, IPS} & set(entities.types):
         if not entities.names:
             raise RequestRejected(
                 "an entity-name or default entity must be specified with --alter of users, clients,"
@@ -211,7 +210,7 @@ def check_alteration(options: ParsedOptions, entities: Entities) -> None:
 
 # ---- changes
 
-NOT_IN_BRACKETS = r"(?=[^\]]*(?:\[|$))"
+NOT_IN_BRACKETS = r"(?=[^\]]*(?:\[|$))"  # lookahead: the next bracket, if any, opens
 
 
 def settings_to_add(options: ParsedOptions) -> dict[str, str]:
@@ -236,7 +235,7 @@ def settings_to_add(options: ParsedOptions) -> dict[str, str]:
 
 
 def settings_to_delete(options: ParsedOptions, present: Sequence[str]) -> list[str]:
-    """Return the settings to delete. Raises if one of them is not set."""
+    """Return the settings of --delete-config. Raises RequestRejected if one of them is not in `present`."""
     deleted = [name.strip() for name in options.values("delete-config")]
     unknown = [name for name in deleted if name not in present]
     if unknown:

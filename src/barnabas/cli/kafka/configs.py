@@ -12,7 +12,7 @@ from barnabas.cli.kafka.command import (
     KafkaCommand,
     connect_client,
     print_hint,
-    run_tool,
+    run_kafka_command,
 )
 from barnabas.cli.kafka.config_options import ABOUT, OPTIONS, check_options
 from barnabas.cli.kafka.failures import (
@@ -27,7 +27,8 @@ from barnabas.cli.kafka.topic_settings import INVALID_CONFIGURATION
 from barnabas.cli.terminal.output import print_lines, print_note
 from barnabas.errors import BarnabasError
 
-ONE_LINE_EXCEPTIONS = (ILLEGAL_ARGUMENT, INVALID_CONFIGURATION, MULTIPLE_ARGUMENTS)
+MESSAGE_ONLY = (ILLEGAL_ARGUMENT, INVALID_CONFIGURATION, MULTIPLE_ARGUMENTS)
+"""Exceptions of which Kafka's command prints only the message."""
 ZOOKEEPER_WARNING = (
     "Warning: --zookeeper is deprecated and will be removed in a future version of Kafka.",
     "Use --bootstrap-server instead to specify a broker to connect to.",
@@ -36,11 +37,11 @@ ZOOKEEPER_WARNING = (
 
 @click.command("kafka-configs", cls=KafkaCommand)
 def kafka_configs(arguments: Sequence[str]) -> None:
-    code = run_tool(
+    code = run_kafka_command(
         arguments,
         known=OPTIONS,
         about=ABOUT,
-        about_nothing=ABOUT,
+        brief=ABOUT,
         run=lambda options: run_configs_and_report(options, arguments),
     )
     raise click.exceptions.Exit(code)
@@ -50,8 +51,8 @@ def run_configs_and_report(options: ParsedOptions, arguments: Sequence[str]) -> 
     try:
         change_or_describe(options)
     except BarnabasError as error:
-        is_long = isinstance(error, RequestRejected) and error.exception not in ONE_LINE_EXCEPTIONS
-        if isinstance(error, CommandFailed) and not is_long:
+        prints_name = isinstance(error, RequestRejected) and error.exception not in MESSAGE_ONLY
+        if isinstance(error, CommandFailed) and not prints_name:
             raise
         print_note(f"Error while executing config command with args '{' '.join(arguments)}'")
         print_note(f"{exception_name(error)}: {error_message(error)}")

@@ -59,6 +59,8 @@ CANNOT_CHANGE_HINT = (
 
 
 class BrokerConfigs:
+    """The actions of kafka-configs, as requests to brokers."""
+
     def __init__(self, cluster: Cluster, options: ParsedOptions, entities: Entities) -> None:
         self.cluster = cluster
         self.options = options
@@ -144,7 +146,7 @@ class BrokerConfigs:
             raise_if(result.error_code, result.error_message)
 
     def ask(self, kind: str, name: str, request: Message, response: type[R]) -> R:
-        """Send a request about the settings of a broker to that broker, and any other request to any broker."""
+        """Send a request about a broker or its loggers to that broker, and any other request to any broker."""
         if kind == TOPICS or name == DEFAULT_NAME:
             return self.cluster.ask_any(request, response)
         brokers = self.cluster.refresh([]).brokers
@@ -159,7 +161,7 @@ class BrokerConfigs:
 
 
 def is_dynamic(entry: DescribeConfigsResourceResult, kind: str, name: str) -> bool:
-    """Return whether the setting was set dynamically for this topic or broker."""
+    """Return whether the setting was set dynamically for this entity. All settings of loggers count as dynamic."""
     if kind == LOGGERS:
         return True
     source = ConfigSource.TOPIC_CONFIG

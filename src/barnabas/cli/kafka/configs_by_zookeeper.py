@@ -1,4 +1,4 @@
-"""kafka-configs with --zookeeper: reads and writes the settings of topics in their znodes, without a broker.
+"""kafka-configs with --zookeeper: reads and writes the settings of topics in znodes, without a broker.
 
 A change writes /config/topics/<t>, and a notification for the brokers in /config/changes.
 """

@@ -30,14 +30,14 @@ class PartitionDescription:
     leader: int | None
     replicas: Sequence[int]
     isr: Sequence[int]
-    move: OngoingPartitionReassignment | None = None
+    reassignment: OngoingPartitionReassignment | None = None
 
     @property
     def replication_factor(self) -> int:
         """Number of replicas, without those that are being added."""
-        move = self.move
-        if move is not None and {*move.adding_replicas, *move.removing_replicas} & {*self.replicas}:
-            return len(move.replicas) - len(move.adding_replicas)
+        ongoing = self.reassignment
+        if ongoing and {*ongoing.adding_replicas, *ongoing.removing_replicas} & {*self.replicas}:
+            return len(ongoing.replicas) - len(ongoing.adding_replicas)
         return len(self.replicas)
 
     @property
@@ -77,9 +77,9 @@ def partition_line(
         f"\tLeader: {'none' if shown.leader is None else shown.leader}"
         f"\tReplicas: {join_numbers(shown.replicas)}\tIsr: {join_numbers(shown.isr)}"
     )
-    if shown.move is not None:
-        line += f"\tAdding Replicas: {join_numbers(shown.move.adding_replicas)}"
-        line += f"\tRemoving Replicas: {join_numbers(shown.move.removing_replicas)}"
+    if shown.reassignment is not None:
+        line += f"\tAdding Replicas: {join_numbers(shown.reassignment.adding_replicas)}"
+        line += f"\tRemoving Replicas: {join_numbers(shown.reassignment.removing_replicas)}"
     return line + elr + ("\tMarkedForDeletion: true" if topic.marked_for_deletion else "")
 
 
@@ -88,7 +88,7 @@ def java_text(value: str | None) -> str:
 
 
 class DescribeReport:
-    """Filter of partitions and topics. Without an option of REPORTS, all are shown. `alive` are the live brokers."""
+    """Selects the lines of --describe. Without one of the REPORTS, it selects all. `alive` are the live brokers."""
 
     def __init__(self, options: ParsedOptions, alive: Collection[int]) -> None:
         self.filters = [name for name in REPORTS if options.has(name)]
@@ -106,17 +106,17 @@ class DescribeReport:
             lines += [
                 partition_line(topic, each, elr=elr)
                 for each in topic.partitions
-                if not self.filters or self.shows(each, min_isr)
+                if not self.filters or self.matches(each, min_isr)
             ]
         return lines
 
-    def shows(self, shown: PartitionDescription, min_isr: int | None) -> bool:
+    def matches(self, shown: PartitionDescription, min_isr: int | None) -> bool:
         in_sync = len(shown.isr)
-        matches = {
+        conditions = {
             "under-replicated-partitions": shown.is_under_replicated,
             "unavailable-partitions": shown.leader is None or shown.leader not in self.alive,
             "under-min-isr-partitions": shown.leader is None
             or (min_isr is not None and in_sync < min_isr),
             "at-min-isr-partitions": in_sync == min_isr,
         }
-        return any(matches[name] for name in self.filters)
+        return any(conditions[name] for name in self.filters)

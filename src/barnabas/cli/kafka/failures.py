@@ -1,11 +1,11 @@
 """Output of Kafka's commands when they fail. Without I/O.
 
     InvalidCommandLine   the command line cannot be parsed         one line on standard error
-    WrongUsage           options exclude or require each other     that line, and all options
-    RequestRejected      the tool rejects the request itself       a line on standard output, and a log line
-    ApiError             the cluster rejects the request           the same
+    WrongUsage           options exclude or require each other     one line and all options on standard error
+    RequestRejected      the command itself rejects the request    kafka-topics: a line on standard output, a log line
+    ApiError             the cluster rejects the request           kafka-configs: one or two lines on standard error
 
-Scripts look for the names of Kafka's exceptions in the log of a tool, so the log line uses them. A hint follows.
+The log line contains the name of Kafka's exception, because scripts look for it. A hint may follow.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DEFAULT_MESSAGES = {
 
 
 class CommandFailed(BarnabasError):
-    """A command fails without a response of the cluster."""
+    """Failure that the command itself detects, without a response of the cluster."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -55,7 +55,7 @@ class WrongUsage(CommandFailed):
 
 
 class RequestRejected(CommandFailed):
-    """The tool rejects the request; `exception` is the name of Kafka's exception."""
+    """The command rejects the request. `exception` is the name of Kafka's exception."""
 
     def __init__(self, message: str, exception: str = ILLEGAL_ARGUMENT) -> None:
         super().__init__(message)
@@ -78,7 +78,7 @@ def error_message(error: BarnabasError) -> str:
 
 
 def exception_name(error: BarnabasError) -> str:
-    """Return the name of Kafka's exception: `org.apache.kafka.common.errors.TopicExistsException`."""
+    """Return the name of Kafka's exception, such as `org.apache.kafka.common.errors.TopicExistsException`."""
     if isinstance(error, ApiError):
         derived = error.code.name.title().replace("_", "") + "Exception"
         return f"{API_ERRORS}.{EXCEPTION_NAMES.get(error.code, derived)}"

@@ -5,7 +5,7 @@
     --delete-config a,b                                    two values, if the option takes a list
     words without an option, and values of flags           are ignored
 
-An option must be written in full. An option may be repeated; `ParsedOptions.value` rejects one with several values.
+Option names cannot be abbreviated. An option may be repeated, unless the command needs a single value.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FIRST_COLUMN_MAX = 36
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option. `takes` describes its value; a flag has none."""
+    """An option. `takes` describes its value for the help, and is None for a flag."""
 
     name: str
     about: str
@@ -44,17 +44,18 @@ COMMON_OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class ParsedOptions:
-    """Options of a command line, in its order."""
+    """(name, value) pairs in the order of the command line. The value of a flag is None."""
 
-    found: tuple[tuple[str, str | None], ...]
+    pairs: tuple[tuple[str, str | None], ...]
 
     def has(self, name: str) -> bool:
-        return any(name == each for each, _ in self.found)
+        return any(name == each for each, _ in self.pairs)
 
     def values(self, name: str) -> list[str]:
-        return [value for each, value in self.found if each == name and value is not None]
+        return [value for each, value in self.pairs if each == name and value is not None]
 
     def value(self, name: str) -> str | None:
+        """Return the only value, or None. Raises RequestRejected for several."""
         values = self.values(name)
         if len(values) > 1:
             raise RequestRejected(

@@ -1,6 +1,6 @@
 """Options of kafka-topics, their checks, and the topic they request. Without I/O.
 
-Values are parsed when they are needed, in Kafka's order: of two mistakes, the one that Kafka reports is reported.
+Values are parsed only when needed, in Kafka's order. Of several mistakes, the one that Kafka reports is reported.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from barnabas.cli.kafka.options import (
 from barnabas.cli.kafka.topic_settings import FORMAT_VERSION, check_topic_settings
 
 ABOUT = "This tool helps to create, delete, describe, or change a topic."
-ABOUT_NOTHING = "Create, delete, describe, or change a topic."
+ABOUT_BRIEF = "Create, delete, describe, or change a topic."
 
 OPTIONS = (
     *COMMON_OPTIONS,
@@ -40,14 +40,12 @@ OPTIONS = (
     Option("delete", "Delete topics."),
     Option(
         "topic",
-        "The topic. Except with --create: a regular expression, or several separated by commas; "
+        "Topic name. Except with --create: one or more regular expressions, separated by commas; "
         r"write a literal dot as \.",
         "topic",
     ),
     Option("topic-id", "The id of the topic to describe.", "topic id"),
-    Option(
-        "partitions", "New total number of partitions; default: the cluster's default.", "number"
-    ),
+    Option("partitions", "Total number of partitions; default: the cluster's default.", "number"),
     Option(
         "replication-factor",
         "Replicas of each partition; default: the cluster's default.",
@@ -64,7 +62,7 @@ OPTIONS = (
     Option("if-exists", "Alter, delete or describe a topic only if it exists."),
     Option("if-not-exists", "Create a topic only if it does not exist."),
     Option("disable-rack-aware", "With --zookeeper, ignore racks when replicas are assigned."),
-    Option("exclude-internal", "Leave out internal topics from --list and --describe."),
+    Option("exclude-internal", "Exclude internal topics from --list and --describe."),
     Option("under-replicated-partitions", "Describe only under-replicated partitions."),
     Option("unavailable-partitions", "Describe only partitions without a live leader."),
     Option(
@@ -190,22 +188,22 @@ def parse_replica_assignment(text: str) -> tuple[tuple[int, ...], ...]:
     """Parse `0:1:2,1:2:0`: partition 0 on brokers 0, 1 and 2, partition 1 on brokers 1, 2 and 0."""
     if not text:
         return ()
-    placed: list[tuple[int, ...]] = []
+    assignment: list[tuple[int, ...]] = []
     for number, part in enumerate(text.rstrip(",").split(",")):
         brokers = tuple(parse_broker(broker.strip()) for broker in part.rstrip(":").split(":"))
-        twice = [str(broker) for broker, count in Counter(brokers).items() if count > 1]
-        if twice:
+        duplicates = [str(broker) for broker, count in Counter(brokers).items() if count > 1]
+        if duplicates:
             raise RequestRejected(
-                f"Partition replica lists may not contain duplicate entries: {','.join(twice)}",
+                f"Partition replica lists may not contain duplicate entries: {','.join(duplicates)}",
                 "org.apache.kafka.server.common.AdminCommandFailedException",
             )
-        placed.append(brokers)
-        if len(brokers) != len(placed[0]):
+        assignment.append(brokers)
+        if len(brokers) != len(assignment[0]):
             raise RequestRejected(
                 f"Partition {number} has different replication factor: {list(brokers)}",
                 "org.apache.kafka.server.common.AdminOperationException",
             )
-    return tuple(placed)
+    return tuple(assignment)
 
 
 def parse_broker(text: str) -> int:
@@ -215,7 +213,7 @@ def parse_broker(text: str) -> int:
 
 
 def parse_config_options(pairs: Iterable[str]) -> dict[str, str]:
-    """Parse and validate settings. The last value of a name takes precedence."""
+    """Parse and validate `name=value` settings. If a name is repeated, its last value is used."""
     configs = {}
     for pair in pairs:
         parts = re.split(r"\s*=\s*", pair)

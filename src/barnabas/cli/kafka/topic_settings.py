@@ -1,4 +1,4 @@
-"""Checks of a topic's settings before any request, with the messages of Kafka's tools. Without I/O.
+"""Checks of a topic's settings before any request, with the messages of Kafka's commands. Without I/O.
 
 config/topic.py declares the settings and their allowed values. This module has only Kafka's error messages.
 """
@@ -33,13 +33,13 @@ def check_topic_settings(configs: Mapping[str, str]) -> None:
         for name, declared in TOPIC_SETTINGS.items()
         if name in configs
     }
-    least = values.get(MIN_LAG, TOPIC_SETTINGS[MIN_LAG].default)
-    most = values.get(MAX_LAG, TOPIC_SETTINGS[MAX_LAG].default)
-    assert isinstance(least, int)
-    assert isinstance(most, int)
-    if least > most:
+    min_lag = values.get(MIN_LAG, TOPIC_SETTINGS[MIN_LAG].default)
+    max_lag = values.get(MAX_LAG, TOPIC_SETTINGS[MAX_LAG].default)
+    assert isinstance(min_lag, int)
+    assert isinstance(max_lag, int)
+    if min_lag > max_lag:
         raise RequestRejected(
-            f"conflict topic config setting {MIN_LAG} ({least}) > {MAX_LAG} ({most})",
+            f"conflict topic config setting {MIN_LAG} ({min_lag}) > {MAX_LAG} ({max_lag})",
             INVALID_CONFIGURATION,
         )
 
@@ -65,7 +65,7 @@ def parse_setting(declared: Setting, text: str) -> Value:
 
 
 def rule_error(declared: Setting, value: Value) -> RequestRejected:
-    """Return Kafka's error for a value that breaks a rule. The text of the rule (`ValueCheck.allowed`) selects it."""
+    """Return Kafka's error for a value that breaks a rule. The text of the rule determines the message."""
     allowed = declared.check.allowed
     if declared.check is RELEASE:
         return invalid_value_error(declared, value, f"Version {value} is not a valid version")

@@ -13,13 +13,13 @@ from barnabas.cli.kafka.command import (
     KafkaCommand,
     connect_client,
     print_hint,
-    run_tool,
+    run_kafka_command,
 )
 from barnabas.cli.kafka.failures import error_message, log_line
 from barnabas.cli.kafka.options import ParsedOptions
 from barnabas.cli.kafka.topic_options import (
     ABOUT,
-    ABOUT_NOTHING,
+    ABOUT_BRIEF,
     ONLY_ID_WARNING,
     OPTIONS,
     require_action,
@@ -32,8 +32,8 @@ LOGGER = "org.apache.kafka.tools.TopicCommand"
 
 @click.command("kafka-topics", cls=KafkaCommand)
 def kafka_topics(arguments: Sequence[str]) -> None:
-    code = run_tool(
-        arguments, known=OPTIONS, about=ABOUT, about_nothing=ABOUT_NOTHING, run=run_action
+    code = run_kafka_command(
+        arguments, known=OPTIONS, about=ABOUT, brief=ABOUT_BRIEF, run=run_action
     )
     raise click.exceptions.Exit(code)
 

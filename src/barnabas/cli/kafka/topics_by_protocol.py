@@ -46,6 +46,8 @@ MIN_ISR = "min.insync.replicas"
 
 
 class BrokerTopics:
+    """The actions of kafka-topics, as requests to brokers."""
+
     def __init__(self, cluster: Cluster, options: ParsedOptions) -> None:
         self.cluster = cluster
         self.admin = Admin(cluster)
@@ -124,6 +126,7 @@ class BrokerTopics:
         return matching_topics(self.options, ((view.name, view.is_internal) for view in topics))
 
     def existing_names(self) -> list[str]:
+        """Return the matching names. Raises RequestRejected if no topic matches, unless --if-exists is given."""
         names = self.names()
         text = self.options.value("topic")
         if text and not names and not self.options.has("if-exists"):
@@ -149,15 +152,15 @@ class BrokerTopics:
         if not views:
             return
         configs = self.admin.describe_topic_configs([view.name for view in views])
-        moves = self.moves(views)
+        reassignments = self.list_reassignments(views)
         report = DescribeReport(self.options, self.cluster.view.brokers)
         for view in views:
             entries = configs[view.name]
-            shown = topic_description(view, entries, moves)
+            shown = topic_description(view, entries, reassignments)
             print_lines(*report.lines(shown, min_isr=min_isr(entries)), keep=SEPARATOR)
 
-    def moves(self, views: Sequence[TopicView]) -> Reassignments:
-        """Return the partitions that are being reassigned; none if the brokers cannot list them."""
+    def list_reassignments(self, views: Sequence[TopicView]) -> Reassignments:
+        """Return the ongoing reassignments. Empty if the brokers cannot list them."""
         topics = tuple(
             ListPartitionReassignmentsTopic(
                 name=view.name, partition_indexes=tuple(each.partition for each in view.partitions)
@@ -165,19 +168,19 @@ class BrokerTopics:
             for view in views
         )
         try:
-            answer = self.cluster.ask_controller(
+            response = self.cluster.ask_controller(
                 ListPartitionReassignmentsRequest(topics=topics),
                 ListPartitionReassignmentsResponse,
                 codes=lambda found: [found.error_code],
             )
-            raise_if(answer.error_code, answer.error_message)
+            raise_if(response.error_code, response.error_message)
         except ApiError as error:
             if error.code not in CANNOT_LIST_REASSIGNMENTS:
                 raise
             return {}
         return {
             TopicPartition(topic.name, each.partition_index): each
-            for topic in answer.topics
+            for topic in response.topics
             for each in topic.partitions
         }
 
@@ -197,7 +200,7 @@ def raise_first(outcomes: Sequence[TopicOutcome]) -> None:
 
 
 def topic_description(
-    view: TopicView, entries: Sequence[ConfigEntry], moves: Reassignments
+    view: TopicView, entries: Sequence[ConfigEntry], reassignments: Reassignments
 ) -> TopicDescription:
     return TopicDescription(
         name=view.name,
@@ -208,7 +211,7 @@ def topic_description(
                 leader=None if each.leader == NO_LEADER else each.leader,
                 replicas=each.replicas,
                 isr=each.isr,
-                move=moves.get(TopicPartition(view.name, each.partition)),
+                reassignment=reassignments.get(TopicPartition(view.name, each.partition)),
             )
             for each in view.partitions
         ],

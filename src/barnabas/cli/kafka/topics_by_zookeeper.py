@@ -78,7 +78,7 @@ KEYS_WARNING = (
     "WARNING: If partitions are increased for a topic that has a key, the partition logic or"
     " ordering of the messages will be affected"
 )
-EFFECT_AT_RESTART = "note: saved; brokers of Barnabas apply it when they restart"
+EFFECT_AT_RESTART = "note: saved; brokers of Barnabas apply the change when they restart"
 RACKS_HINT = (
     "Not all brokers have rack information. Add --disable-rack-aware in command line to make"
     " replica assignment without rack information."
@@ -90,6 +90,8 @@ def run_topics_on_znodes(connect: str, options: ParsedOptions, action: str) -> N
 
 
 class ZookeeperTopics:
+    """The actions of kafka-topics, on znodes. `connect` is the connect string, for errors."""
+
     def __init__(self, session: RegistrySession, options: ParsedOptions, connect: str) -> None:
         self.session = session
         self.options = options
@@ -172,7 +174,7 @@ class ZookeeperTopics:
                     "The number of partitions for a topic can only be increased. Topic"
                     f" {name} currently has {size} partitions, {count} would not be an increase.",
                 )
-            # The list starts with the existing partitions. If it has no others, it is ignored.
+            # The list starts with the existing partitions. Without new partitions, it is ignored.
             assignments = requested.assignment[size:] or None
             try:
                 return check_added_partitions(
@@ -250,8 +252,8 @@ class ZookeeperTopics:
             id=topic.topic_id,
             partitions=await asyncio.gather(
                 *(
-                    read_partition(number, held.replicas)
-                    for number, held in topic.partitions.items()
+                    read_partition(number, assigned.replicas)
+                    for number, assigned in topic.partitions.items()
                 )
             ),
             configs=list(settings.items()),

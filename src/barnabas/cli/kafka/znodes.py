@@ -1,7 +1,7 @@
-"""Access to the znodes of a cluster without a broker, as in Kafka's tools before 3.0.
+"""Access to the znodes of a cluster without a broker, as in Kafka's commands before 3.0.
 
 The controller learns of changes through its watches. If another client changes a znode between the read and the write,
-the change is read again and the write retried.
+the znode is read again and the write is retried.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CONNECTION_TIMEOUT_MS = 10_000
 
 
 def run_in_session(connect: str, work: Callable[[RegistrySession], Awaitable[T]]) -> T:
-    """Run `work` in a new session. A missing chroot is not created: the connect string is wrong then."""
+    """Run `work` in a new session. A missing chroot is not created: it means that the connect string is wrong."""
     from barnabas.world.registry.zookeeper import ZooKeeperRegistry
 
     async def run() -> T:
@@ -53,11 +53,11 @@ async def children_or_empty(session: RegistrySession, path: str) -> list[str]:
 
 
 async def registered_brokers(session: RegistrySession) -> list[Broker]:
-    async def one(number: int) -> Broker | None:
+    async def read(number: int) -> Broker | None:
         found = await get_or_none(session, znodes.broker_path(number))
         return None if found is None else znodes.decode_broker(number, found[0])
 
-    found = await asyncio.gather(*(one(number) for number in await registered_broker_ids(session)))
+    found = await asyncio.gather(*(read(number) for number in await registered_broker_ids(session)))
     return [broker for broker in found if broker is not None]
 
 
@@ -107,7 +107,7 @@ async def create_topic_znodes(
     replicas: Sequence[Sequence[BrokerId]],
     configs: Mapping[str, str],
 ) -> None:
-    """Write settings and assignment in one transaction. Raises TOPIC_ALREADY_EXISTS if another client was faster."""
+    """Write settings and assignment in one transaction. Raises TOPIC_ALREADY_EXISTS if the topic exists."""
     assignment = TopicAssignment(
         topic_id=uuid4(),
         partitions={
@@ -128,15 +128,16 @@ async def create_topic_znodes(
 async def change_settings(
     session: RegistrySession, name: str, change: Callable[[dict[str, str]], Mapping[str, str]]
 ) -> None:
-    """Change the settings of a topic, and write the notification for the brokers."""
-    note = Create(
+    """Replace the settings of a topic by `change(settings)`, and write the notification for the brokers."""
+    notification = Create(
         path=znodes.CONFIG_CHANGE_PREFIX,
         data=znodes.encode_config_change(f"topics/{name}"),
         sequential=True,
     )
     while True:
         before, version = await read_settings(session, name)
-        if await write_with_settings(session, settings_write(name, change(before), version), note):
+        settings = settings_write(name, change(before), version)
+        if await write_with_settings(session, settings, notification):
             return
 
 
@@ -150,12 +151,12 @@ def settings_write(name: str, configs: Mapping[str, str], version: int | None) -
 async def write_with_settings(
     session: RegistrySession, settings: Create | SetData, other: Create
 ) -> bool:
-    """Write both or neither. Returns False if the settings changed since they were read."""
+    """Write both or neither. Returns False if another client changed the settings since they were read."""
     try:
         await session.multi([settings, other])
     except MultiFailed as failed:
-        overtaken = NodeExists if isinstance(settings, Create) else (BadVersion, NoNode)
-        if failed.index == 0 and isinstance(failed.error, overtaken):
+        conflict = NodeExists if isinstance(settings, Create) else (BadVersion, NoNode)
+        if failed.index == 0 and isinstance(failed.error, conflict):
             return False
         raise failed.error from None
     return True

@@ -22,7 +22,7 @@ MOVING = PartitionDescription(
     leader=1,
     replicas=(3, 1),
     isr=(1,),
-    move=OngoingPartitionReassignment(4, (3, 1), (3,), (1,)),
+    reassignment=OngoingPartitionReassignment(4, (3, 1), (3,), (1,)),
 )
 TOPIC = TopicDescription(
     name="t",

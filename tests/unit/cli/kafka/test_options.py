@@ -38,7 +38,7 @@ def test_next_word_is_always_the_value() -> None:
 
 def test_stray_words_and_flag_values_are_ignored() -> None:
     found = parse("stray", "--list=yes", "-", "--", "--topic", "orders")
-    assert found.found == (("list", None),)
+    assert found.pairs == (("list", None),)
 
 
 def test_list_option_collects_several_values() -> None:
