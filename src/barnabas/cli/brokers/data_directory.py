@@ -65,8 +65,8 @@ def absent_brokers_warning(
     data: Path, running: Collection[int], zookeeper: str | None
 ) -> str | None:
     """Return a warning if brokers with data in this directory are not running, else None."""
-    ids = broker_ids_in(data)
-    if set(ids) <= set(running):
+    broker_ids = broker_ids_in(data)
+    if set(broker_ids) <= set(running):
         return None
     try:
         with open_source(str(data), zookeeper) as registry:
@@ -75,9 +75,7 @@ def absent_brokers_warning(
         count = 0  # not known; the brokers report the error themselves
     offline = f"{plural(count, 'partition')} {'is' if count == 1 else 'are'} offline"
     missing = offline if count else "some replicas are missing"
-    return (
-        f"this data has {format_broker_ids(ids)}; {missing} until they run: add --brokers {ids[-1]}"
-    )
+    return f"this data has {format_broker_ids(broker_ids)}; {missing} until they run: add --brokers {broker_ids[-1]}"
 
 
 def count_offline_partitions(registry: RegistrySource, running: Collection[int]) -> int:

@@ -59,8 +59,6 @@ CANNOT_CHANGE_HINT = (
 
 
 class BrokerConfigs:
-    """The actions of kafka-configs, as requests to brokers."""
-
     def __init__(self, cluster: Cluster, options: ParsedOptions, entities: Entities) -> None:
         self.cluster = cluster
         self.options = options

@@ -46,8 +46,6 @@ MIN_ISR = "min.insync.replicas"
 
 
 class BrokerTopics:
-    """The actions of kafka-topics, as requests to brokers."""
-
     def __init__(self, cluster: Cluster, options: ParsedOptions) -> None:
         self.cluster = cluster
         self.admin = Admin(cluster)

@@ -90,8 +90,6 @@ def run_topics_on_znodes(connect: str, options: ParsedOptions, action: str) -> N
 
 
 class ZookeeperTopics:
-    """The actions of kafka-topics, on znodes. `connect` is the connect string, for errors."""
-
     def __init__(self, session: RegistrySession, options: ParsedOptions, connect: str) -> None:
         self.session = session
         self.options = options

@@ -3,8 +3,8 @@ r"""`barnabas consume`: read records of a topic to standard output, in order wit
     barnabas consume orders                           new records, until interrupted
     barnabas consume orders -e                        all existing records, then stop
     barnabas consume orders -O @-1h -f '%T %k: %s\n'  the last hour, then new records
-    barnabas consume orders -O -10 -o json | jq .     ten from each partition's end, one JSON object per line
-    barnabas consume orders --group billing           as a member of a group, which shares the partitions
+    barnabas consume orders -O -10 -o json | jq .     the last ten of each partition, then new ones, as JSON lines
+    barnabas consume orders --group billing           as a member of a group, whose members share the partitions
 
 A pipe gets the raw bytes. On a terminal, control characters are escaped. A member of a group commits the offsets of
 records that were written to standard output, about every second and at the end. On Ctrl-C and SIGTERM it leaves the
@@ -76,7 +76,9 @@ if TYPE_CHECKING:
     help="Share the partitions with the other members of this group, and resume from its committed "
     "offsets; -O applies only without a committed offset.",
 )
-@click.option("-c", "--count", type=click.IntRange(min=1), help="Stop after N records.")
+@click.option(
+    "-c", "--count", type=click.IntRange(min=1), metavar="N", help="Stop after N records."
+)
 @click.option(
     "-e", "--exit", "stop_at_end", is_flag=True, help="Stop at the end of all partitions."
 )
@@ -118,30 +120,30 @@ def consume(
     # With -e, a start at the end would read nothing.
     start = parse_start(offset or ("beginning" if stop_at_end else "end"), now_ms())
     write = record_formatter(output, template, key_delimiter, delimiter)
-    wanted = [compile_filter(expression) for expression in filters]
+    compiled = [compile_filter(expression) for expression in filters]
     if group is not None and partitions:
         raise ConfigError(
             "--partition", "cannot be combined with --group: its members share all partitions"
         )
-    assigned = find_partitions(cluster, topic, partitions)
+    chosen = find_partitions(cluster, topic, partitions)
     if group is not None:
         with join_group(cluster, group, topic, start) as member:
-            for batch in filtered_batches(member, stop_at_end, count, wanted, member.processed):
+            for batch in filtered_batches(member, stop_at_end, count, compiled, member.processed):
                 write_out(b"".join([write(record) for record in batch]))
         return
-    starts = clamp_offsets(cluster, dict.fromkeys(assigned, start))
-    # If retention overtakes the consumer, it continues with the oldest record that is left.
+    starts = clamp_offsets(cluster, dict.fromkeys(chosen, start))
     watched_topics = () if partitions or stop_at_end else (topic,)
+    # With `reset`, the consumer continues with the oldest record if retention deleted the next one.
     consumer = Consumer(cluster, starts, reset=Beginning(), watched_topics=watched_topics)
     if isinstance(start, End) and not stop_at_end and sys.stderr.isatty():
         print_note(f"waiting for new records of {topic}; -O beginning reads existing records")
-    for batch in filtered_batches(consumer, stop_at_end, count, wanted):
+    for batch in filtered_batches(consumer, stop_at_end, count, compiled):
         write_out(b"".join([write(record) for record in batch]))
 
 
 @contextmanager
 def join_group(cluster: Cluster, group: str, topic: str, start: Start) -> Iterator[GroupConsumer]:
-    """Join the group, and leave it at the end. If retention overtakes it, it continues with the oldest record left."""
+    """Join the group, and leave it at the end. Without a committed offset, read from `start`."""
     # Imported here because a consumer without a group does not need them.
     from barnabas.cli.groups.lookup import reject_empty_name
     from barnabas.client.group_consumer import GroupConsumer
@@ -165,7 +167,7 @@ def join_group(cluster: Cluster, group: str, topic: str, start: Start) -> Iterat
 
 
 class RecordSource(Protocol):
-    """A consumer, alone or in a group."""
+    """A Consumer or a GroupConsumer."""
 
     @property
     def at_end(self) -> bool: ...
@@ -176,22 +178,22 @@ def filtered_batches(
     source: RecordSource,
     stop_at_end: bool,
     count: int | None,
-    wanted: list[Filter],
-    written: Callable[[Sequence[ConsumedRecord] | None], None] = lambda _: None,
+    filters: list[Filter],
+    on_written: Callable[[Sequence[ConsumedRecord] | None], None] = lambda _: None,
 ) -> Iterator[list[ConsumedRecord]]:
     """Yield the records of each poll that match all filters, up to `count` in total.
 
-    After each batch, `written` is called with the records that are done, or with None for all polled records.
+    After each batch, `on_written` is called with the processed records, or with None for all polled records.
     """
     while not (stop_at_end and source.at_end):
         polled = source.poll(1.0)
-        found = [record for record in polled if all(matches(record) for matches in wanted)]
+        found = [record for record in polled if all(matches(record) for matches in filters)]
         if count is not None:
             found = found[:count]
             count -= len(found)
         if found:
             yield found
-        written(polled[: polled.index(found[-1]) + 1] if found and count == 0 else None)
+        on_written(polled[: polled.index(found[-1]) + 1] if found and count == 0 else None)
         if count == 0:
             return
         raise_if_reader_gone()
@@ -200,18 +202,20 @@ def filtered_batches(
 def clamp_offsets(
     cluster: Cluster, starts: dict[TopicPartition, Start]
 ) -> dict[TopicPartition, Start]:
-    """Move a plain offset into the range of each partition. Raise OFFSET_OUT_OF_RANGE if it is in the range of none."""
-    wanted = {found: start for found, start in starts.items() if isinstance(start, FromOffset)}
-    if not wanted:
+    """Move a start offset into the range of each partition. Raise OFFSET_OUT_OF_RANGE if it is in the range of none."""
+    offsets = {
+        each: start.offset for each, start in starts.items() if isinstance(start, FromOffset)
+    }
+    if not offsets:
         return starts
-    first, end = earliest_offsets(cluster, wanted), latest_offsets(cluster, wanted)
-    if not any(first[found] <= start.offset <= end[found] for found, start in wanted.items()):
-        (partition, start), *_ = wanted.items()
-        why = f"{partition} has offsets {first[partition]} to {end[partition]}, not {start.offset}"
+    first, end = earliest_offsets(cluster, offsets), latest_offsets(cluster, offsets)
+    if not any(first[each] <= offset <= end[each] for each, offset in offsets.items()):
+        (partition, offset), *_ = offsets.items()
+        why = f"{partition} has offsets {first[partition]} to {end[partition]}, not {offset}"
         raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
     moved = {
-        found: FromOffset(min(max(start.offset, first[found]), end[found]))
-        for found, start in wanted.items()
+        each: FromOffset(min(max(offset, first[each]), end[each]))
+        for each, offset in offsets.items()
     }
     return {**starts, **moved}
 

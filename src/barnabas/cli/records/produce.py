@@ -1,10 +1,9 @@
 r"""`barnabas produce`: write the lines of standard input or of files as records.
 
-    Options are those of kcat: -K is the delimiter of key and value, -k one key for all records, -D the record
-    delimiter, -H a header, -p the partition, -z the codec, -Z writes an empty value as null. Delimiters may be
-    written as \t, \n, \x1f.
+Options are those of kcat: -K is the delimiter of key and value, -k one key for all records, -D the record delimiter,
+-H a header, -p the partition, -z the codec; -Z turns empty keys and values into null. \t, \n, \x1f work in delimiters.
 
-Records are sent as soon as the input pauses. By default the command prints nothing.
+Records are sent as soon as the input pauses. By default the command prints nothing on standard output.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ SplitKey = Callable[[bytes], tuple[bytes | None, bytes | None]]
 @click.command()
 @click.argument("topic", shell_complete=complete_topics)
 @click.argument("files", nargs=-1, type=click.File("rb"))
-@click.option("-K", "--key-delimiter", metavar="TEXT", help="Each record is KEY, this text, VALUE.")
+@click.option("-K", "--key-delimiter", metavar="TEXT", help="Each line is KEY, this text, VALUE.")
 @click.option("-k", "--key", metavar="TEXT", help="One key for all records.")
 @delimiter_option
 @click.option(
@@ -61,6 +60,7 @@ SplitKey = Callable[[bytes], tuple[bytes | None, bytes | None]]
     type=click.Choice([codec.name.lower() for codec in Compression]),
     default="none",
     show_default=True,
+    help="Compression codec.",
 )
 @click.option(
     "--acks",
@@ -92,8 +92,8 @@ def produce(
     """
     if key is not None and key_delimiter is not None:
         raise ConfigError("--key", "cannot be combined with --key-delimiter")
-    end = unescape_bytes(delimiter)
-    if not end:
+    separator = unescape_bytes(delimiter)
+    if not separator:
         raise ConfigError("--delimiter", "cannot be empty")
     split = key_splitter(key, key_delimiter, empty_is_null)
     header_pairs = parse_headers(headers)
@@ -103,8 +103,8 @@ def produce(
     producer = Producer(cluster, acks=ACKS[acks], compression=Compression[compression.upper()])
     progress = ProduceProgress(topic, dry_run, input_size(files))
     try:
-        for records in (found for source in sources for found in split_records(source, end)):
-            progress.read += len(records)
+        for records in (found for source in sources for found in split_records(source, separator)):
+            progress.records_read += len(records)
             for record in records:
                 record_key, value = split(record)
                 if dry_run:
@@ -115,7 +115,7 @@ def produce(
                         topic, value, key=record_key, headers=header_pairs, partition=partition
                     )
             progress.add_sent(producer.flush())
-            progress.update(sum(map(len, records)) + len(records) * len(end))
+            progress.update(sum(map(len, records)) + len(records) * len(separator))
     except BaseException as error:
         progress.add_sent(producer.sent)
         if isinstance(error, KeyboardInterrupt) and not progress.outstanding:
@@ -128,37 +128,34 @@ def produce(
         show(output, progress.document(), produced_text)
 
 
-def split_records(source: BinaryIO, end: bytes) -> Iterator[list[bytes]]:
-    """Yield the complete records of each chunk of input as it arrives.
-
-    A last record without its delimiter counts, like the last line of a file.
-    """
+def split_records(source: BinaryIO, separator: bytes) -> Iterator[list[bytes]]:
+    """Yield the complete records of each chunk of input as it arrives. The last record may lack its separator."""
     rest = b""
     read = getattr(source, "read1", source.read)
     while chunk := read(CHUNK_BYTES):
-        *whole, rest = (rest + chunk).split(end)
+        *complete, rest = (rest + chunk).split(separator)
         if len(rest) > RECORD_BYTES_MAX:
             raise ConfigError("--delimiter", f"does not occur in {RECORD_BYTES_MAX} bytes of input")
-        if whole:
-            yield whole
+        if complete:
+            yield complete
     if rest:
         yield [rest]
 
 
 def key_splitter(key: str | None, delimiter: str | None, empty_is_null: bool) -> SplitKey:
-    def null(content: bytes | None) -> bytes | None:
+    def to_null(content: bytes | None) -> bytes | None:
         return None if empty_is_null and not content else content
 
     if delimiter is None:
         fixed = None if key is None else key.encode()
-        return lambda record: (null(fixed), null(record))
+        return lambda record: (to_null(fixed), to_null(record))
     between = unescape_bytes(delimiter)
     if not between:
         raise ConfigError("--key-delimiter", "cannot be empty")
 
     def split(record: bytes) -> tuple[bytes | None, bytes | None]:
         before, found, after = record.partition(between)
-        return (null(before), null(after)) if found else (None, null(record))
+        return (to_null(before), to_null(after)) if found else (None, to_null(record))
 
     return split
 
@@ -175,21 +172,21 @@ def parse_headers(pairs: tuple[str, ...]) -> tuple[tuple[str, bytes | None], ...
 
 
 class ProduceProgress:
-    """Counts and offsets of the written records; on a terminal also the progress line."""
+    """Counts and offsets of the sent records by partition, and the progress line if standard error is a terminal."""
 
     def __init__(self, topic: str, dry_run: bool, bytes_expected: int | None = None) -> None:
         self.topic = topic
         self.dry_run = dry_run
         self.bytes_expected = bytes_expected
         self.bytes_read = 0
-        self.read = 0
+        self.records_read = 0
         self.counts: dict[int, int] = {}
-        self.first: dict[int, int] = {}
-        self.last: dict[int, int] = {}
+        self.first_offsets: dict[int, int] = {}
+        self.last_offsets: dict[int, int] = {}
         self.line = ProgressLine(sys.stderr) if sys.stderr.isatty() else None
 
     @property
-    def total(self) -> int:
+    def records_sent(self) -> int:
         return sum(self.counts.values())
 
     def add_sent(self, batches: list[SentBatch]) -> None:
@@ -197,49 +194,48 @@ class ProduceProgress:
             number = batch.partition.partition
             self.counts[number] = self.counts.get(number, 0) + batch.count
             if batch.base_offset >= 0:
-                self.first.setdefault(number, batch.base_offset)
-                self.last[number] = batch.base_offset + batch.count - 1
+                self.first_offsets.setdefault(number, batch.base_offset)
+                self.last_offsets[number] = batch.base_offset + batch.count - 1
 
-    def update(self, bytes_read: int) -> None:
-        self.bytes_read += bytes_read
+    def update(self, bytes_added: int) -> None:
+        self.bytes_read += bytes_added
         if self.line is not None:
-            self.line.show(progress_text(self.total, self.bytes_read, self.bytes_expected))
+            self.line.show(progress_text(self.records_sent, self.bytes_read, self.bytes_expected))
 
     def finish(self) -> None:
         if self.line is not None:
             self.line.erase()
             verb = "would write" if self.dry_run else "wrote"
             topic = printable(self.topic, NAME_MAX)
-            print_note(f"{verb} {plural(self.total, 'record')} to {topic}")
+            print_note(f"{verb} {plural(self.records_sent, 'record')} to {topic}")
 
     @property
     def outstanding(self) -> int:
-        return self.read - self.total
+        return self.records_read - self.records_sent
 
     def report_failure(self) -> None:
-        """Report how many records were acknowledged, so that the user can retry.
+        """Print how many records were acknowledged.
 
-        Unconfirmed records may have been written: those whose response was lost, or that were in flight together with
-        a rejected batch.
+        The others may have been written too, if a response was lost or another batch in flight was rejected.
         """
         if self.dry_run:
             return
         if self.line is not None:
             self.line.erase()
-        done = f"{plural(self.total, 'record')} acknowledged by {self.topic}"
+        done = f"{plural(self.records_sent, 'record')} acknowledged by {self.topic}"
         print_note(f"{done}; {self.outstanding:,} failed or unconfirmed")
 
     def document(self) -> dict[str, Any]:
         return {
             "topic": self.topic,
             "dry_run": self.dry_run,
-            "records": self.total,
+            "records": self.records_sent,
             "partitions": [
                 {
                     "partition": number,
                     "records": count,
-                    "first_offset": self.first.get(number),
-                    "last_offset": self.last.get(number),
+                    "first_offset": self.first_offsets.get(number),
+                    "last_offset": self.last_offsets.get(number),
                 }
                 for number, count in sorted(self.counts.items())
             ],
@@ -247,7 +243,7 @@ class ProduceProgress:
 
 
 def progress_text(records: int, bytes_read: int, bytes_expected: int | None) -> str:
-    """Return `[####····]  52%  12,000 records`, or the count alone for a pipe, which has no known size."""
+    """Return `[####····]  52%  12,000 records`, or only the count if the size of the input is not known."""
     counted = plural(records, "record")
     if not bytes_expected:
         return counted
@@ -257,10 +253,10 @@ def progress_text(records: int, bytes_read: int, bytes_expected: int | None) -> 
 
 
 def input_size(files: tuple[BinaryIO, ...]) -> int | None:
-    """Return the total size, if all input comes from regular files."""
+    """Return the total size in bytes, or None if there are no files or not all are regular files."""
     stats = [os.fstat(file.fileno()) for file in files]
-    whole = bool(stats) and all(stat.S_ISREG(found.st_mode) for found in stats)
-    return sum(found.st_size for found in stats) if whole else None
+    is_known = bool(stats) and all(stat.S_ISREG(found.st_mode) for found in stats)
+    return sum(found.st_size for found in stats) if is_known else None
 
 
 def produced_text(document: dict[str, Any]) -> str:

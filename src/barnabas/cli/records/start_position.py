@@ -1,10 +1,10 @@
-"""Parser for start positions of the command line.
+"""Parser for the start positions of --offset.
 
 beginning, earliest      the oldest record                   end, latest       new records only
 1234                     that offset                         -10               ten records before the end
-@1700000000000           the first at or after that millisecond
-@-1h, @-90s, @-1d12h     the first at or after that long ago: ms s m h d w
-@2024-05-01T08:00        the first at or after that time; local unless it ends in Z or +02:00
+@1700000000000           the first record at or after that time, in ms since 1970
+@-1h, @-90s, @-1d12h     the first record at or after that long ago; units are ms s m h d w
+@2024-05-01T08:00        the first record at or after that time; local unless it ends in Z or +02:00
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def parse_start(text: str, now_ms: int) -> Start:
 
 
 def parse_time(text: str, now_ms: int, option: str = "--offset") -> int:
+    """Parse a time as above, without @. Return ms since 1970. Raises ConfigError for `option`."""
     if re.fullmatch(r"\d{1,18}", text):
         return int(text)
     if text.startswith("-") and DURATION.fullmatch(text[1:]):
@@ -51,5 +52,5 @@ def parse_time(text: str, now_ms: int, option: str = "--offset") -> int:
 
 
 def duration_ms(text: str) -> int:
-    """Return the length of a text that matches DURATION."""
+    """Return the milliseconds of a text that matches DURATION."""
     return sum(int(count) * UNIT_MS[unit] for count, unit in DURATION_PART.findall(text))

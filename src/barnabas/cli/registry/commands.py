@@ -72,13 +72,13 @@ def registry() -> None:
 @stat_option
 def get(path: str, data: str, zookeeper: str | None, output: OutputFormat, with_stat: bool) -> None:
     """Show the data of a node."""
-    with open_registry(data, zookeeper) as found:
-        content_bytes, stat = found.get(path)
+    with open_registry(data, zookeeper) as source:
+        content_bytes, stat = source.get(path)
     content = content_bytes.decode("utf-8", "backslashreplace")
     document: dict[str, Any] = {"path": path, "data": content or None}
     if with_stat:
         document["stat"] = stat_document(stat)
-    # zkCli shows null for nodes without data.
+    # Like zkCli, show null for a node without data.
     ending = f"\n{stat_text(stat)}" if with_stat else ""
     if output is OutputFormat.TEXT and not sys.stdout.isatty():
         # A pipe gets the raw data, as with records.
@@ -100,12 +100,12 @@ def ls(
     recursive: bool,
 ) -> None:
     """List the children of a node."""
-    with open_registry(data, zookeeper) as found:
-        _, stat = found.get(path)
+    with open_registry(data, zookeeper) as source:
+        _, stat = source.get(path)
         if recursive:
-            show(output, list(walk_paths(found, path)), "\n".join)
+            show(output, list(walk_paths(source, path)), "\n".join)
             return
-        document: dict[str, Any] = {"path": path, "children": found.children(path)}
+        document: dict[str, Any] = {"path": path, "children": source.children(path)}
     if with_stat:
         document["stat"] = stat_document(stat)
     ending = f"\n{stat_text(stat)}" if with_stat else ""
@@ -116,21 +116,21 @@ def ls(
 @registry_options
 def show_stat(path: str, data: str, zookeeper: str | None, output: OutputFormat) -> None:
     """Show the stat of a node: transactions, times, versions and sizes."""
-    with open_registry(data, zookeeper) as found:
-        _, stat = found.get(path)
+    with open_registry(data, zookeeper) as source:
+        _, stat = source.get(path)
     show(output, stat_document(stat), lambda _: stat_text(stat))
 
 
 @registry.command()
 @registry_options
-@click.option("--count", type=click.IntRange(min=1), help="Stop after N changes.")
+@click.option("--count", type=click.IntRange(min=1), metavar="N", help="Stop after N changes.")
 def watch(
     path: str, data: str, zookeeper: str | None, output: OutputFormat, count: int | None
 ) -> None:
     """Watch a node and its descendants for changes, until Ctrl-C."""
     try:
-        with open_registry(data, zookeeper) as found:
-            for number, change in enumerate(found.follow(path)):
+        with open_registry(data, zookeeper) as source:
+            for number, change in enumerate(source.follow(path)):
                 if change is None:
                     print_note(f"Watching {path}; Ctrl-C stops.")
                 else:
@@ -158,12 +158,12 @@ class RegistryUsageError(RegistryFailure):
 @contextmanager
 def open_registry(data: str, zookeeper: str | None) -> Iterator[RegistrySource]:
     """Open the registry in the data directory or in a ZooKeeper. Errors become one line on standard error."""
-    named = click.get_current_context().get_parameter_source("data")
-    if zookeeper is not None and named is ParameterSource.COMMANDLINE:
+    origin = click.get_current_context().get_parameter_source("data")
+    if zookeeper is not None and origin is ParameterSource.COMMANDLINE:
         raise RegistryUsageError("--data cannot be combined with --zookeeper")
     try:
-        with open_source(data, zookeeper) as found:
-            yield found
+        with open_source(data, zookeeper) as source:
+            yield source
     except BadPath as error:
         raise RegistryUsageError(str(error)) from error
     except NoNode as error:
@@ -174,11 +174,11 @@ def open_registry(data: str, zookeeper: str | None) -> Iterator[RegistrySource]:
         raise RegistryFailure(str(error)) from error
 
 
-def walk_paths(found: RegistrySource, path: str) -> Iterator[str]:
-    """Yield the path and those of all descendants, each before its children."""
+def walk_paths(source: RegistrySource, path: str) -> Iterator[str]:
+    """Yield the path and the paths of all its descendants, parents first."""
     yield path
-    for name in found.children(path):
-        yield from walk_paths(found, f"{path.rstrip('/')}/{name}")
+    for name in source.children(path):
+        yield from walk_paths(source, f"{path.rstrip('/')}/{name}")
 
 
 # ---- output
@@ -203,20 +203,20 @@ def stat_document(stat: ZnodeStat) -> dict[str, int | str]:
 def stat_text(stat: ZnodeStat) -> str:
     shown = stat_document(stat)
     shown |= {name: f"{shown[name]:#x}" for name in ("cZxid", "mZxid", "pZxid")}
-    shown |= {"ctime": date(stat.ctime_ms), "mtime": date(stat.mtime_ms)}
+    shown |= {"ctime": format_time(stat.ctime_ms), "mtime": format_time(stat.mtime_ms)}
     return "\n".join(f"{name} = {value}" for name, value in shown.items())
 
 
-def date(time_ms: int) -> str:
+def format_time(time_ms: int) -> str:
     """Return the local time in the format of zkCli: `Wed Nov 22 01:30:19 PST 2017`."""
     return time.strftime("%a %b %d %H:%M:%S %Z %Y", time.localtime(time_ms / 1000))
 
 
 def change_line(change: ZnodeChange, output: OutputFormat) -> str:
     moment = datetime.fromtimestamp(change.time_ms / 1000, UTC)
-    written = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    time_text = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     if output is OutputFormat.TEXT:
-        return f"{written} {change.kind} {change.path}"
-    document = {"time": written, "zxid": change.zxid, "kind": change.kind, "path": change.path}
+        return f"{time_text} {change.kind} {change.path}"
+    document = {"time": time_text, "zxid": change.zxid, "kind": change.kind, "path": change.path}
     line = to_json(document, separators=(",", ":"))
     return f"--- {line}" if output is OutputFormat.YAML else line

@@ -1,7 +1,7 @@
 """Sources of the registry commands: the files of an embedded registry, or a ZooKeeper.
 
-The files can be read while a broker runs and while none does, and they hold every change. A ZooKeeper reports only new
-changes, through watches that fire once: two changes of one node within a round trip are reported as one.
+The files can be read whether or not a broker runs, and contain every change. A ZooKeeper reports changes by watches
+that fire only once: if a node changes twice within a round trip, only one change is reported.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CONNECTION_TIMEOUT_MS = 10_000
 
 
 class ZnodeChange(NamedTuple):
-    """Change of a node. `kind` is created, changed or deleted; `zxid` is None if the registry does not report it."""
+    """Change of a node. `kind` is created, changed or deleted. `zxid` is None for deletions in a ZooKeeper."""
 
     zxid: int | None
     time_ms: int
@@ -75,7 +75,7 @@ def open_reader(data: str) -> Reader:
 
 
 def zookeeper_connect(data: Path) -> str | None:
-    """Return the ZooKeeper ensemble of the brokers of this data directory, if they used one."""
+    """Return zookeeper.connect of the brokers of this data directory, or None if they used no ZooKeeper."""
     from barnabas.config.properties import parse_properties
 
     for path in sorted(data.glob("broker-*.properties")):
@@ -89,6 +89,8 @@ def zookeeper_connect(data: Path) -> str | None:
 
 
 class FilesSource:
+    """Files of an embedded registry. `get` and `children` read a snapshot from the time of opening."""
+
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
         self.tree: Tree = reader.tree()
@@ -146,13 +148,13 @@ class ZooKeeperSource:
 
 
 class TreeWatch:
-    """Watches on every node at and beneath a path. Comparing versions shows what each event means."""
+    """Watches on all nodes at and beneath a path. After an event, the versions of its node show what changed."""
 
     def __init__(self, session: RegistrySession) -> None:
         self.session = session
         self.versions: dict[str, tuple[int, int]] = {}  # czxid and mzxid of each node
         self.events: list[WatchEvent] = []
-        self.more = asyncio.Event()
+        self.has_events = asyncio.Event()
 
     async def begin(self, path: str) -> None:
         await self.session.get(path)
@@ -162,8 +164,8 @@ class TreeWatch:
         """Wait for changes. Returns at least one, in the order of the events."""
         found: list[ZnodeChange] = []
         while not found:
-            await self.more.wait()
-            self.more.clear()
+            await self.has_events.wait()
+            self.has_events.clear()
             events, self.events = self.events, []
             for event in events:
                 found += await self.compare(event.path)
@@ -171,10 +173,10 @@ class TreeWatch:
 
     def on_event(self, event: WatchEvent) -> None:
         self.events.append(event)
-        self.more.set()
+        self.has_events.set()
 
     async def compare(self, path: str) -> list[ZnodeChange]:
-        """Compare a node with its last version and set its watches again; descend into new children."""
+        """Return the changes of a node since its last version, and of new children. Sets the watches again."""
         stat = await self.session.exists(path, self.on_event)
         if stat is None:
             return self.forget(path)

@@ -1,7 +1,7 @@
 """Translation of Spark's errors: the cause in a few lines, without stack traces of Java and Python.
 
 An error that Barnabas raises in a Python worker of Spark arrives as text: its traceback is part of the message of a
-Java exception. Errors of Spark, py4j and Java are recognised by their text too.
+Java exception. Errors of Spark and Java are recognised by their text too.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ JAVA_ENDED = (
 
 
 def translate(error: Exception, topics: Iterable[str]) -> BarnabasError:
-    """Return the failure as an error that the command line can show."""
+    """Return the failure as an error that the command line can show. `topics` are suggested for an unknown table."""
     text = str(error).strip()
     if has_java_ended(error, text):
         return QueryFailed(JAVA_ENDED)
     condition = error_condition(error, text)
     if condition.startswith("TABLE_OR_VIEW_NOT_FOUND"):
         return unknown_table_error(text, topics)
-    if ours := python_cause(text):
-        return ours
+    if cause := python_cause(text):
+        return cause
     lines = message_lines(java_cause(text))
     if condition.startswith(SQL_ERROR_PREFIXES):
         return ConfigError("SQL", CONTINUATION.join(lines[:LINES_MAX]))
@@ -82,14 +82,14 @@ def error_condition(error: Exception, text: str) -> str:
 def unknown_table_error(text: str, topics: Iterable[str]) -> BarnabasError:
     found = re.search(r"table or view (.+?) cannot be found", text)
     name = found[1].replace("`.`", ".").strip("`") if found else "?"
-    known = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+    error = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
     near = similar_names(name, topics)
     hint = (
         "did you mean " + " or ".join(quote_topic(topic) for topic in near) + "?"
         if near
         else "`barnabas topics list` shows all topics"
     )
-    return ErrorWithHint(known, f"there is no topic {name!r}", hint)
+    return ErrorWithHint(error, f"there is no topic {name!r}", hint)
 
 
 def python_cause(text: str) -> BarnabasError | None:
@@ -100,7 +100,7 @@ def python_cause(text: str) -> BarnabasError | None:
     if not found:
         return None
     cause = next((match for match in found if match["kind"]), found[-1])
-    # Not for UnreachableBrokers, a subclass: the cluster is down, and no setting is wrong.
+    # Not for its subclass UnreachableBrokers: the cluster is down, but no setting is wrong.
     if cause["kind"] == ConfigError.__name__:
         key, _, why = cause["message"].partition(": ")
         return ConfigError(key, why or "cannot be used")
@@ -108,7 +108,7 @@ def python_cause(text: str) -> BarnabasError | None:
 
 
 def java_cause(text: str) -> str:
-    """Return the message of the innermost Java exception, if PySpark did not extract it."""
+    """Return the message of the innermost Java exception, or `text` if PySpark has extracted a message."""
     if not text.startswith("An error occurred while calling"):
         return text
     found = [match["message"] for match in JAVA_ERROR.finditer(text)]
@@ -116,7 +116,7 @@ def java_cause(text: str) -> str:
 
 
 def message_lines(text: str) -> list[str]:
-    """Return the message without its label, SQL state and Java stack; the marked query is kept."""
+    """Return the lines of the message and of the quoted query, without label, SQL state and Java stack."""
     text = STATE.sub(" ", LABEL.sub("", NOISE.sub("", text)))
     text = re.sub(r"\s*== SQL.*==", "\n", text)
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]

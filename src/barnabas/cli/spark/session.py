@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 def spark_session(
     master: str | None, bootstrap_servers: str, *, app_name: str, short: bool
 ) -> Iterator[SparkSession]:
-    # py4j logs every interrupted call to the root logger before it raises.
+    """Run a Spark session. `short` is for jobs of a few seconds (see barnabas/spark/launcher.py)."""
+    # py4j logs every interrupted call to the root logger before it raises; this keeps it off the terminal.
     logging.getLogger().addHandler(logging.NullHandler())
     from barnabas.spark.installation import NOT_INSTALLED
     from barnabas.spark.launcher import session
@@ -46,7 +47,7 @@ def spark_session(
                     master,
                     app_name=app_name,
                     bootstrap_servers=bootstrap_servers,
-                    # Otherwise a table creates a warehouse in the current directory, which no later session finds.
+                    # Otherwise `create table` would leave a warehouse in the current directory.
                     config={"spark.sql.warehouse.dir": warehouse},
                     short=short,
                 )
@@ -56,7 +57,7 @@ def spark_session(
         try:
             yield spark
         except BaseException:
-            # The error message gets a line of its own. Java ends with this process.
+            # End the progress line before the error message. Java ends with this process.
             stop_progress()
             raise
         with suppress(Exception):
@@ -80,7 +81,7 @@ def translate_errors(topics: list[str]) -> Iterator[None]:
 
 @contextmanager
 def defer_signals() -> Iterator[None]:
-    """Raise a signal only when Spark has started; a second one as soon as Java can be reached.
+    """Raise the exception of a signal only after Spark has started; after a second signal, once Python reaches the JVM.
 
     A JVM that is abandoned while it starts may run for ever, or print a stack trace to the terminal later. Once Python
     is connected to the JVM, the JVM ends with this process.
@@ -108,7 +109,7 @@ def defer_signals() -> Iterator[None]:
 
 @contextmanager
 def unmask_interrupts() -> Iterator[None]:
-    """Raise the original interrupt if PySpark's cleanup failed and raised another error instead."""
+    """Raise the original interrupt if PySpark's cleanup replaced it by another error."""
     try:
         yield
     except Exception as error:

@@ -18,7 +18,7 @@ from barnabas.progress_line import progress_paused
 from barnabas.spark.tables import register_topics
 
 TABLES_MAX = 100
-"""Each table delays the prompt by a tenth of a second."""
+"""Topics that become tables at the start. Each delays the prompt by a tenth of a second."""
 
 
 @click.command()
@@ -44,33 +44,33 @@ def spark(
             register_topics(session, topics[:TABLES_MAX], bootstrap_servers)
 
         def topic(name: str) -> Any:
-            """Return a topic as a DataFrame."""
+            """Return a topic as a DataFrame, and create its table."""
             register_topics(session, [name], bootstrap_servers)
             return session.table(f"`{name}`")
 
-        names = {
+        namespace = {
             "__name__": "__main__",
             "spark": session,
             "sc": session.sparkContext,
             "topic": topic,
         }
         if command is not None:
-            run_code(command, names, topics)
+            run_code(command, namespace, topics)
             return
         print_note(*banner(session.version, topics))
-        run_prompt(names)
+        run_prompt(namespace)
 
 
-def run_code(command: str, names: dict[str, Any], topics: list[str]) -> None:
-    """Run the code. Python errors are shown with a traceback, errors of Spark without the Java stack trace."""
+def run_code(command: str, namespace: dict[str, Any], topics: list[str]) -> None:
+    """Run the code. A Python error prints a traceback and exits with 1. Errors of Spark are translated and raised."""
     from pyspark.errors import PySparkException
 
     try:
-        exec(compile(command, "<command>", "exec"), names)
+        exec(compile(command, "<command>", "exec"), namespace)
     except PySparkException as error:
         raise translate(error, topics) from None
     except Exception:  # noqa: BLE001 - whatever the code raises
-        code.InteractiveInterpreter(names).showtraceback()
+        code.InteractiveInterpreter(namespace).showtraceback()
         raise click.exceptions.Exit(1) from None
 
 
@@ -80,38 +80,38 @@ def banner(version: str, topics: list[str]) -> list[str]:
     ]
     if len(topics) > TABLES_MAX:
         lines.append(
-            f"{plural(len(topics), 'topic')}: the first {TABLES_MAX} are tables, others after topic(NAME)."
+            f"{plural(len(topics), 'topic')}: the first {TABLES_MAX} are tables; topic(NAME) adds another."
         )
     return lines
 
 
-def run_prompt(names: dict[str, Any]) -> None:
+def run_prompt(namespace: dict[str, Any]) -> None:
     try:
         import readline
         import rlcompleter
     except ImportError:
         pass
     else:
-        readline.set_completer(rlcompleter.Completer(names).complete)
+        readline.set_completer(rlcompleter.Completer(namespace).complete)
         readline.parse_and_bind("tab: complete")
     if not sys.stdin.isatty():
         sys.ps1, sys.ps2 = "", ""
-    Prompt(names).interact(banner="", exitmsg="")
+    Prompt(namespace).interact(banner="", exitmsg="")
 
 
 class Prompt(code.InteractiveConsole):
     """Python prompt that pauses the progress line while the user types."""
 
-    def __init__(self, names: dict[str, Any]) -> None:
-        super().__init__(names)
-        self.context = names["sc"]
+    def __init__(self, namespace: dict[str, Any]) -> None:
+        super().__init__(namespace)
+        self.context = namespace["sc"]
 
     def raw_input(self, prompt: str = "") -> str:
         with progress_paused():
             return super().raw_input(prompt)
 
     def showtraceback(self) -> None:
-        """Show an error. An interruption cancels Spark's jobs and is shown without a traceback."""
+        """Show an error. A KeyboardInterrupt cancels Spark's jobs and is shown without a traceback."""
         with progress_paused():
             if not isinstance(sys.exception(), KeyboardInterrupt):
                 super().showtraceback()

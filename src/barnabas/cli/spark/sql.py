@@ -1,7 +1,7 @@
 """`barnabas sql`: run a Spark SQL query over the topics of a cluster, as a batch or as a stream.
 
-Only topics that the query mentions become tables, because each costs time. Errors that need no Spark (no broker, a name
-that needs backquotes, a path that exists) are reported before Spark starts.
+Only topics that the query mentions become tables, because each table costs time. Errors that need no Spark (no broker,
+a name that needs backquotes, a path that exists) are reported before Spark starts.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 ROWS_AT_A_TIME = 1000
-LOOK_INTERVAL_S = 0.2
+CHECK_INTERVAL_S = 0.2
 CHECKPOINT = "_checkpoint"
-"""Below the target directory; readers of Parquet ignore names that start with an underscore."""
+"""Directory in the target directory. Readers of Parquet ignore names that start with an underscore."""
 
 
 class SqlOutput(StrEnum):
@@ -68,7 +68,7 @@ class SqlOutput(StrEnum):
     type=click.Choice(["beginning", "end"]),
     default="beginning",
     show_default=True,
-    help="Where a stream starts in its topics.",
+    help="Start position of a stream in its topics.",
 )
 @click.option(
     "-o",
@@ -76,10 +76,10 @@ class SqlOutput(StrEnum):
     type=click.Choice([form.value for form in SqlOutput]),
     default=SqlOutput.TABLE.value,
     show_default=True,
-    help="A table, one line per row, or Parquet files.",
+    help="table is for people; json and csv: one line per row; parquet: files in --to.",
 )
 @click.option(
-    "--to", "target", type=click.Path(path_type=Path), help="Directory for Parquet files."
+    "--to", "target", type=click.Path(path_type=Path), help="Directory for the files of -o parquet."
 )
 @master_option
 @bootstrap_option
@@ -118,8 +118,8 @@ def sql(
         topics = sorted(cluster.refresh(None).topics)
     if name := find_unquoted_topic(query, topics):
         raise ConfigError("SQL", f"dashes and dots need backquotes: write {quote_topic(name)}")
-    named = partial(spark_session, master, bootstrap_servers, app_name="barnabas sql")
-    with named(short=not follow) as spark, translate_errors(topics):
+    open_session = partial(spark_session, master, bootstrap_servers, app_name="barnabas sql")
+    with open_session(short=not follow) as spark, translate_errors(topics):
         register_topics(
             spark,
             topics if lists_tables(query) else topics_in(query, topics),
@@ -150,7 +150,7 @@ def lists_tables(query: str) -> bool:
 
 
 def csv_for_stdout(rows: Iterable[Sequence[Any]]) -> bytes:
-    """Return CSV lines: exact for a pipe, with escaped control characters for a terminal."""
+    """Return CSV lines. Control characters are escaped on a terminal, but not in a pipe."""
     lines = csv_lines(rows)
     return escape_content(lines) if sys.stdout.isatty() else lines
 
@@ -184,7 +184,7 @@ def run_batch(rows: DataFrame, form: SqlOutput, target: Path | None) -> None:
         case SqlOutput.JSON | SqlOutput.CSV:
             if form is SqlOutput.CSV:
                 print_out(csv_for_stdout([names]))
-            # One partition after the other, because the result may be of any size.
+            # Fetched partition by partition, because the result may be larger than the memory.
             iterator = rows.toLocalIterator(prefetchPartitions=True)
             while piece := list(islice(iterator, ROWS_AT_A_TIME)):
                 print_out(row_lines(rows, form, piece))
@@ -197,7 +197,7 @@ def row_lines(frame: DataFrame, form: SqlOutput, rows: list[Any]) -> bytes:
 
 
 def table_width() -> int | None:
-    """Return the width of a table: cut on a terminal, unlimited in a pipe."""
+    """Return the maximum width of a table. None in a pipe: unlimited."""
     return WIDTH if sys.stdout.isatty() else None
 
 
@@ -223,7 +223,7 @@ def start_to_files(rows: DataFrame, target: Path, query_text: str) -> StreamingQ
     try:
         return writer.option("checkpointLocation", str(checkpoint)).start()
     except BaseException:
-        # Nothing was written yet, so that a corrected query may use the directory.
+        # Nothing was written yet, so a corrected query may use the directory.
         if is_new:
             unclaim(checkpoint)
         raise
@@ -247,12 +247,12 @@ def start_in_supported_mode(
     if form is SqlOutput.CSV:
         print_out(csv_for_stdout([rows.columns]))
     for mode in modes:
-        write_this = partial(write, is_whole=mode == "complete")
+        write_this = partial(write, is_complete=mode == "complete")
         writer = rows.writeStream.outputMode(mode).foreachBatch(write_this)
         try:
             return writer.option("checkpointLocation", str(scratch / mode)).start()
         except AnalysisException as error:
-            # The message is Spark's, whose conditions for this differ between releases.
+            # The message is compared because Spark's error condition differs between releases.
             if mode == modes[-1] or "output mode" not in str(error).lower():
                 raise
     raise AssertionError("the last mode returns or raises")
@@ -264,15 +264,15 @@ def write_batch(
     batch: DataFrame,
     _number: int,
     *,
-    is_whole: bool,
+    is_complete: bool,
 ) -> None:
-    """Write a micro-batch. Spark calls this from its own thread and hides our exceptions, so they are recorded."""
+    """Write a micro-batch. Spark calls this in its own thread and hides exceptions, so failed writes are recorded."""
     try:
         found = batch.collect()
         if not found:
             return
         if form is SqlOutput.TABLE:
-            in_place = CLEAR_SCREEN.encode() if is_whole and sys.stdout.isatty() else b""
+            in_place = CLEAR_SCREEN.encode() if is_complete and sys.stdout.isatty() else b""
             print_out(in_place + table_text(batch.columns, found, width=table_width()))
         else:
             print_out(row_lines(batch, form, found))
@@ -283,7 +283,7 @@ def write_batch(
 
 def wait_for_stream(query: StreamingQuery, failures: list[BaseException]) -> None:
     signals = SignalRecorder()
-    while not signals.wait(LOOK_INTERVAL_S) and query.isActive:
+    while not signals.wait(CHECK_INTERVAL_S) and query.isActive:
         pass
     with suppress(Exception):
         query.stop()

@@ -25,35 +25,35 @@ SHOWN_MAX = 200
 
 
 def check_is_query(query: str) -> None:
-    """Raise ConfigError for other statements. The message names the commands to use instead."""
-    begins = SPACE_OR_COMMENT.sub("", query, count=1)
-    if not begins:
+    """Raise ConfigError unless the text is a query. The message names the commands for other statements."""
+    statement = SPACE_OR_COMMENT.sub("", query, count=1)
+    if not statement:
         raise ConfigError("SQL", "the query is empty")
-    first = re.match(r"\w*", begins)
+    first = re.match(r"\w*", statement)
     word = first[0].lower() if first else ""
-    is_query = word in QUERY_WORDS or begins.startswith("(")
-    if is_query and not INSERT.search(STRING_OR_COMMENT.sub(" ", begins)):
+    is_query = word in QUERY_WORDS or statement.startswith("(")
+    if is_query and not INSERT.search(STRING_OR_COMMENT.sub(" ", statement)):
         return
     raise ConfigError(
         "SQL",
-        f"{'insert' if is_query else word or begins[0]!r}: only queries are supported here; a query starts with "
+        f"{'insert' if is_query else word or statement[0]!r}: only queries are supported here; a query starts with "
         f"{', '.join(QUERY_WORDS[:-1])} or {QUERY_WORDS[-1]}. To write records use `barnabas produce`, for other "
         "statements `barnabas spark` or PySpark",
     )
 
 
 def normalise_query(query: str) -> str:
-    """Return the query without differences in white space and the last semicolon."""
+    """Return the query with single spaces, and without a last semicolon."""
     return " ".join(query.strip().rstrip(";").split())
 
 
 def check_same_query(checkpoint: Path, query: str) -> None:
-    """Raise ConfigError if the checkpoint belongs to another query. Old checkpoints have no such file."""
+    """Raise ConfigError if the checkpoint belongs to another query. A checkpoint without QUERY_FILE is accepted."""
     try:
-        began = (checkpoint / QUERY_FILE).read_text("utf-8", "replace")
+        stored = (checkpoint / QUERY_FILE).read_text("utf-8", "replace")
     except FileNotFoundError:
         return
-    shown = normalise_query(began)
+    shown = normalise_query(stored)
     if shown != normalise_query(encodable(query)):
         shown = shown if len(shown) <= SHOWN_MAX else shown[: SHOWN_MAX - 1] + "…"
         raise ConfigError(
@@ -62,7 +62,7 @@ def check_same_query(checkpoint: Path, query: str) -> None:
 
 
 def claim(checkpoint: Path, query: str) -> bool:
-    """Write the query to a new checkpoint. Returns False if the checkpoint has one already."""
+    """Write the query to a new checkpoint. Returns False if the checkpoint already has a query."""
     path = checkpoint / QUERY_FILE
     if path.exists():
         return False

@@ -1,7 +1,7 @@
 """`barnabas topics alter`: add partitions to a topic, and warn about its keys.
 
-A key maps to the partition `hash % count`. With another count most keys map to another partition: if three partitions
-become four, a quarter of the keys stay, those whose hash has the same remainder for both counts.
+A key maps to the partition `hash % count`. With another count, most keys map to another partition. If three partitions
+become four, only a quarter of the keys stay: those whose hash has the same remainder for both counts.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def missing_leaders_text(cluster: Cluster, name: str, count: int) -> str:
 
 
 def explain_rejection(error: ApiError, cluster: Cluster, request: NewPartitions) -> ApiError:
-    """Return the error, with a hint for timeouts and invalid counts."""
+    """Return the error; with a hint for a timeout or an invalid count."""
     if error.code is ErrorCode.REQUEST_TIMED_OUT:
         why = missing_leaders_text(cluster, request.name, request.count) or "the request timed out"
         command = f"`barnabas topics describe {request.name}{servers_hint()}`"
@@ -100,7 +100,7 @@ def altered_document(name: str, before: int, after: int, *, dry_run: bool) -> di
 
 
 def keys_moved_percent(before: int, after: int) -> int:
-    """Return the share of evenly distributed hashes that have another remainder.
+    """Return the percentage of evenly distributed keys that map to another partition.
 
     >>> keys_moved_percent(3, 6), keys_moved_percent(3, 4)
     (50, 75)

@@ -38,7 +38,7 @@ from barnabas.errors import ConfigError, ErrorCode
 @click.option(
     "--replica-assignment",
     metavar="0:1:2,1:2:0",
-    help="Brokers of each partition, the preferred leader first; replaces the two numbers.",
+    help="Brokers of each partition, the preferred leader first; instead of the two numbers above.",
 )
 @click.option("--if-not-exists", is_flag=True, help="Succeed without a change if the topic exists.")
 @dry_run_option
@@ -96,8 +96,8 @@ def created_text(document: dict[str, Any]) -> str:
     verb = "would create" if document["dry_run"] else "created"
     shape = ""
     if document["partitions"] is not None:
-        copies = document["replication_factor"]
-        shape = f": {plural(document['partitions'], 'partition')}, replication factor {copies}"
+        factor = document["replication_factor"]
+        shape = f": {plural(document['partitions'], 'partition')}, replication factor {factor}"
     return f"{verb} topic {document['topic']}{shape}"
 
 

@@ -1,9 +1,9 @@
 """`barnabas topics delete`: asks for confirmation, deletes, and waits until no live broker holds a replica.
 
 DeleteTopics returns when the topic has left the metadata. Each broker deletes its replicas a moment later, when it gets
-the controller's request. DescribeLogDirs shows which brokers still hold some, on any Kafka cluster. A broker that is
-not alive keeps its replicas until it is back, and the name stays taken until then. The command does not wait for that
-broker but reports it.
+the controller's request. DescribeLogDirs, which every Kafka cluster supports, shows which brokers still have replicas.
+A broker that is not alive keeps its replicas until it is back, and the name cannot be reused until then. The command
+does not wait for that broker but reports it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ INTERNAL_TOPIC_WARNINGS = {
     "consumers then start at the position of their auto.offset.reset.",
     STATE_CHANGES: f"deleting {STATE_CHANGES} deletes the history of all topics.",
 }
-"""Internal topics whose deletion loses more than their records → the warning."""
+"""Internal topic → the warning before its deletion."""
 
 Holders = Mapping[str, Sequence[int]]
 """Topic → brokers that have a replica of it."""
@@ -64,18 +64,18 @@ def delete(
     output: OutputFormat,
 ) -> None:
     """Delete topics with all their records."""
-    doomed = find_topics(cluster, names, if_exists)
-    left_on = dead_holders(doomed, cluster.view.brokers)
-    for topic in doomed:
+    topics = find_topics(cluster, names, if_exists)
+    left_on = dead_holders(topics, cluster.view.brokers)
+    for topic in topics:
         if topic.name in INTERNAL_TOPIC_WARNINGS:
             print_warning(INTERNAL_TOPIC_WARNINGS[topic.name])
-    if not dry_run and doomed:
-        texts = [f"{each.name} ({plural(len(each.partitions), 'partition')})" for each in doomed]
+    if not dry_run and topics:
+        texts = [f"{each.name} ({plural(len(each.partitions), 'partition')})" for each in topics]
         confirm_deletion(f"Delete {', '.join(texts)} with all records?", yes=yes)
         deadline = Deadline(cluster.timeout_s)
-        with show_progress_while(cluster, lambda seen: remaining_text(seen, doomed)):
-            delete_all(cluster, doomed, if_exists)
-            held = wait_until_removed(cluster, doomed, deadline)
+        with show_progress_while(cluster, lambda seen: remaining_text(seen, topics)):
+            delete_all(cluster, topics, if_exists)
+            held = wait_for_removal(cluster, topics, deadline)
         left_on = {name: sorted({*left_on[name], *held.get(name, ())}) for name in left_on}
     show(output, deleted_document(names, left_on, dry_run=dry_run), deleted_topics_text)
 
@@ -92,18 +92,18 @@ def find_topics(cluster: Cluster, names: tuple[str, ...], if_exists: bool) -> li
     return found
 
 
-def dead_holders(doomed: Sequence[TopicView], alive: Mapping[Any, object]) -> Holders:
-    """Return the brokers with a replica that are not alive."""
+def dead_holders(topics: Sequence[TopicView], alive: Mapping[Any, object]) -> Holders:
+    """Return topic → brokers that have a replica but are not alive."""
     return {
         topic.name: sorted(
             {broker for each in topic.partitions for broker in each.replicas if broker not in alive}
         )
-        for topic in doomed
+        for topic in topics
     }
 
 
-def delete_all(cluster: Cluster, doomed: Sequence[TopicView], if_exists: bool) -> None:
-    for outcome in Admin(cluster).delete_topics([topic.name for topic in doomed]):
+def delete_all(cluster: Cluster, topics: Sequence[TopicView], if_exists: bool) -> None:
+    for outcome in Admin(cluster).delete_topics([topic.name for topic in topics]):
         error = outcome.error
         if error and not (if_exists and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
             raise error
@@ -112,17 +112,17 @@ def delete_all(cluster: Cluster, doomed: Sequence[TopicView], if_exists: bool) -
 # ---- remaining replicas --------------------------------------------------------------------------------------
 
 
-def wait_until_removed(first: Cluster, doomed: Sequence[TopicView], deadline: Deadline) -> Holders:
-    """Wait until no live broker holds a replica. Return the brokers that still do at the deadline."""
-    with first.with_new_connections(timeout_s=REQUEST_TIMEOUT_S) as cluster:
-        left = list(doomed)
-        backoff = Backoff(*PAUSE_S, random=cluster.random)
-        while held := find_holders(cluster, left):
+def wait_for_removal(cluster: Cluster, topics: Sequence[TopicView], deadline: Deadline) -> Holders:
+    """Wait until no live broker has a replica. Return the brokers that still have one at the deadline."""
+    with cluster.with_new_connections(timeout_s=REQUEST_TIMEOUT_S) as polling:
+        left = list(topics)
+        backoff = Backoff(*PAUSE_S, random=polling.random)
+        while held := find_holders(polling, left):
             if deadline.passed:
                 return held
             with suppress(ApiError):
-                now = cluster.refresh(None).topics
-                # Another id is that of a new topic with the same name, which has replicas of its own.
+                now = polling.refresh(None).topics
+                # A topic with another id is a new topic with the same name. Its replicas stay.
                 left = [topic for topic in left if now.get(topic.name, topic).id == topic.id]
             pause(backoff.next_s())
     return {}
@@ -131,37 +131,37 @@ def wait_until_removed(first: Cluster, doomed: Sequence[TopicView], deadline: De
 def find_holders(cluster: Cluster, topics: Sequence[TopicView]) -> dict[str, list[int]]:
     """Return topic → registered brokers with a replica.
 
-    A broker that does not answer counts as a holder of all its replicas. A broker that refuses to answer is ignored.
+    A broker that does not answer counts as having all its replicas. A broker that rejects the request is ignored.
     """
     found: dict[str, list[int]] = {}
     for broker in sorted(cluster.refresh([]).brokers) if topics else ():
-        given = [
+        assigned = [
             TopicPartition(topic.name, each.partition)
             for topic in topics
             for each in topic.partitions
             if broker in each.replicas
         ]
-        for name in held_topics(cluster, broker, given) if given else ():
+        for name in topics_on(cluster, broker, assigned) if assigned else ():
             found.setdefault(name, []).append(broker)
     return found
 
 
-def held_topics(cluster: Cluster, broker: BrokerId, given: Sequence[TopicPartition]) -> list[str]:
-    """Return the topics of which the broker still holds a replica; `given` are the replicas assigned to it."""
+def topics_on(cluster: Cluster, broker: BrokerId, assigned: Sequence[TopicPartition]) -> list[str]:
+    """Return the topics of which the broker still has a replica. `assigned` are the replicas assigned to it."""
     try:
-        directories = Admin(cluster).log_dirs([broker], given)[broker]
+        directories = Admin(cluster).log_dirs([broker], assigned)[broker]
     except ApiError as error:
-        return sorted({topic for topic, _ in given}) if error.code.retriable else []
+        return sorted({topic for topic, _ in assigned}) if error.code.retriable else []
     return sorted({topic.name for directory in directories for topic in directory.topics})
 
 
-def remaining_text(cluster: Cluster, doomed: Sequence[TopicView]) -> str:
+def remaining_text(cluster: Cluster, topics: Sequence[TopicView]) -> str:
     """Return `deleting orders: still on brokers 1 and 2`, or an empty text when nothing is left."""
-    known = sorted({topic.name for topic in doomed} & cluster.refresh(None).topics.keys())
-    if held := find_holders(cluster, doomed):
-        brokers = sorted({broker for on in held.values() for broker in on})
-        what = next(iter(held)) if len(held) == 1 else plural(len(held), "topic")
-        return f"deleting {what}: still on {name_brokers(brokers)}"
+    known = sorted({topic.name for topic in topics} & cluster.refresh(None).topics.keys())
+    if held := find_holders(cluster, topics):
+        brokers = sorted({broker for holders in held.values() for broker in holders})
+        subject = next(iter(held)) if len(held) == 1 else plural(len(held), "topic")
+        return f"deleting {subject}: still on {name_brokers(brokers)}"
     return f"deleting {', '.join(known)}: still in the metadata" if known else ""
 
 

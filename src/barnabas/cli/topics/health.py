@@ -23,41 +23,41 @@ def diagnose(
     missing = [broker for broker in partition.replicas if broker not in partition.isr]
     if not missing:
         return None
-    gone = [broker for broker in missing if broker not in alive]
-    behind = [broker for broker in missing if broker in alive]
+    dead = [broker for broker in missing if broker not in alive]
+    lagging = [broker for broker in missing if broker in alive]
     reasons = []
-    if gone:
-        reasons.append(f"{brokers_are(gone)} not alive")
-    if behind:
-        reasons.append(f"{brokers_are(behind)} alive and catching up with the leader")
+    if dead:
+        reasons.append(f"{brokers_are(dead)} not alive")
+    if lagging:
+        reasons.append(f"{brokers_are(lagging)} alive and catching up with the leader")
     if len(partition.isr) < min_insync_replicas:
-        copies = f"{len(partition.isr)} in sync, min.insync.replicas={min_insync_replicas}"
-        reasons.append(f"writes with acks=all are rejected ({copies})")
+        counts = f"{len(partition.isr)} in sync, min.insync.replicas={min_insync_replicas}"
+        reasons.append(f"writes with acks=all are rejected ({counts})")
     return "; ".join(reasons)
 
 
 def explain_no_leader(partition: PartitionView, alive: Collection[int]) -> str:
-    waiting = [broker for broker in partition.isr if broker in alive]
-    if waiting:
-        return f"{brokers_are(waiting)} in sync and alive; the controller has not elected yet"
+    eligible = [broker for broker in partition.isr if broker in alive]
+    if eligible:
+        return f"{brokers_are(eligible)} in sync and alive; the controller has not elected a leader yet"
     if not partition.isr:
         return "no replica is in sync"
     if len(partition.isr) == 1:
         return f"the only in-sync replica, on {name_brokers(partition.isr)}, is not alive"
-    return f"all in-sync replicas, on {name_brokers(partition.isr)}, are not alive"
+    return f"none of the in-sync replicas, on {name_brokers(partition.isr)}, is alive"
 
 
 def suggest_next_step(
     topic: str, partitions: Sequence[PartitionView], alive: Collection[int], servers: str = ""
 ) -> str:
-    """Return the most useful step for the worst problem. `servers` is the option of the commands: ` -b HOST:PORT`."""
-    look = f"`barnabas brokers list{servers}` shows the live brokers"
+    """Return the next step for the worst problem. `servers` is empty or the option ` -b HOST:PORT` for the commands."""
+    list_step = f"`barnabas brokers list{servers}` shows the live brokers"
     for partition in partitions:
         in_sync = partition.isr
         if partition.is_offline and in_sync and not any(broker in alive for broker in in_sync):
-            return f"restart {name_brokers(in_sync)}; {look}"
+            return f"restart {name_brokers(in_sync)}; {list_step}"
     if any(broker not in alive for partition in partitions for broker in partition.replicas):
-        return look
+        return list_step
     return f"`barnabas topics history {topic}{servers}` shows what happened"
 
 

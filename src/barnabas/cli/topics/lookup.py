@@ -1,4 +1,4 @@
-"""Topics by name: completion, lookup, and errors for unknown and rejected names."""
+"""Lookup of topics by name, name completion, and errors for unknown and rejected names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from barnabas.errors import ApiError, ErrorCode
 from barnabas.metadata.topic_names import check_topic_name
 from barnabas.model import TopicPartition
 
-COLLISION_HINT = "metric names have '_' instead of '.'; choose a name with another difference"
+COLLISION_HINT = "choose another name: topic names must not differ only in '.' and '_'"
 
 complete_topics = complete_names(lambda cluster: sorted(cluster.refresh(None).topics))
 
@@ -26,7 +26,7 @@ def find_topic(cluster: Cluster, name: str, *, else_hint: str | None = None) -> 
 
 
 def find_partitions(cluster: Cluster, topic: str, numbers: Sequence[int]) -> list[TopicPartition]:
-    """Return the given partitions of a topic, or all if there are none. Raises ApiError if one does not exist."""
+    """Return these partitions of a topic, or all if `numbers` is empty. Raises ApiError if one does not exist."""
     view = find_topic(cluster, topic)
     chosen = numbers or [found.partition for found in view.partitions]
     partitions = [TopicPartition(topic, number) for number in dict.fromkeys(chosen)]

@@ -92,7 +92,7 @@ def test_failure_reports_acknowledged_and_unconfirmed_records(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     progress = ProduceProgress("orders", dry_run=False)
-    progress.read = 1_200
+    progress.records_read = 1_200
     progress.add_sent([SentBatch(TopicPartition("orders", 0), 10, 1_000)])
     progress.report_failure()
     captured = capsys.readouterr()

@@ -39,12 +39,12 @@ def partition(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> P
         (
             partition(NO_LEADER, (1, 2), (1, 2)),
             set(),
-            "no leader: all in-sync replicas, on brokers 1 and 2, are not alive",
+            "no leader: none of the in-sync replicas, on brokers 1 and 2, is alive",
         ),
         (
             partition(NO_LEADER, (1, 2), (2,)),
             {1, 2},
-            "no leader: broker 2 is in sync and alive; the controller has not elected yet",
+            "no leader: broker 2 is in sync and alive; the controller has not elected a leader yet",
         ),
         (partition(NO_LEADER, (1,), ()), {1}, "no leader: no replica is in sync"),
     ],
