@@ -158,17 +158,17 @@ def members_table(group: dict[str, Any], ids: dict[str, str]) -> str:
 
 
 def short_member_ids(members: list[dict[str, Any]]) -> dict[str, str]:
-    """Return member id → its random part, cut after the first dash if unique; or the instance id of a static member.
+    """Return member id → instance id, or the random part of the member id, cut at its first dash if all stay unique.
 
     barnabas-0b8d1c77-… and barnabas-91e2f0aa-…  →  0b8d1c77 and 91e2f0aa
     """
-    rests = {
-        member["member_id"]: member["instance_id"]
-        or member["member_id"].removeprefix(f"{member['client_id']}-")
-        for member in members
-    }
-    firsts = {member_id: rest.partition("-")[0] for member_id, rest in rests.items()}
-    return firsts if len(set(firsts.values())) == len(firsts) else rests
+    long, short = {}, {}
+    for member in members:
+        member_id, instance_id = member["member_id"], member["instance_id"]
+        random_part = member_id.removeprefix(f"{member['client_id']}-")
+        long[member_id] = instance_id or random_part
+        short[member_id] = instance_id or random_part.partition("-")[0]
+    return short if len(set(short.values())) == len(short) else long
 
 
 def partitions_text(member: dict[str, Any]) -> str:

@@ -76,8 +76,11 @@ def test_member_ids_are_shortened_while_unique() -> None:
         {"member_id": f"c-same-{end}", "client_id": "c", "instance_id": None} for end in ("1", "2")
     ]
     assert short_member_ids(same) == {"c-same-1": "same-1", "c-same-2": "same-2"}
-    named = [{"member_id": "x-1", "client_id": "c", "instance_id": "worker"}]
-    assert short_member_ids(named) == {"x-1": "worker"}
+
+
+def test_instance_id_of_static_member_is_not_shortened() -> None:
+    static = [{"member_id": "web-1-0b8d", "client_id": "c", "instance_id": "web-1"}]
+    assert short_member_ids(static) == {"web-1-0b8d": "web-1"}
 
 
 def test_consecutive_partitions_are_shown_as_ranges() -> None:
