@@ -32,7 +32,7 @@ timeout_option = click.option(
     default=30.0,
     show_default=True,
     metavar="SECONDS",
-    help="Give up after this time.",
+    help="Time limit for a request, including retries.",
 )
 output_option = click.option(
     "-o",

@@ -102,7 +102,7 @@ def up(
         raise ConfigError(
             "--port", f"{brokers} brokers need {brokers} ports from {port} on; the highest is 65535"
         )
-    wanted = list({topic.name: topic for topic in map(parse_topic_option, topics)}.values())
+    new_topics = list({topic.name: topic for topic in map(parse_topic_option, topics)}.values())
     settings = parse_overrides(overrides)
     data = data.absolute()
     check_registry(data, with_zookeeper=bool(zookeeper or with_zookeeper))
@@ -117,7 +117,7 @@ def up(
         )
     # The directory is locked before any file in it is used: another process may use it.
     with hold_lock(data, "this data directory"):
-        asyncio.run(run_cluster(cluster, wanted))
+        asyncio.run(run_cluster(cluster, new_topics))
 
 
 class InThisProcess:
@@ -145,23 +145,23 @@ class InThisProcess:
     async def stop(self) -> None:
         await asyncio.to_thread(self.cluster.stop)
 
-    kill = None  # `stop` waits for no other process, so a second signal has no effect
+    kill = None  # a second signal has no effect: it could only lose data that is being written
 
 
-async def run_cluster(cluster: RunnableCluster, wanted: Sequence[NewTopic]) -> None:
+async def run_cluster(cluster: RunnableCluster, topics: Sequence[NewTopic]) -> None:
     for warning in cluster.warnings:
         print_note(f"warning: {warning}")
     shutdown = ShutdownSignals(on_second=cluster.kill)
     await shutdown.run_until_requested(cluster.start())
     try:
-        if wanted:
-            await asyncio.to_thread(create_missing_topics, cluster.bootstrap_servers, wanted)
+        if topics:
+            await asyncio.to_thread(create_missing_topics, cluster.bootstrap_servers, topics)
         absent = await asyncio.to_thread(
             absent_brokers_warning, cluster.data, cluster.ids, cluster.zookeeper
         )
         if absent:
             print_note(f"warning: {absent}")
-        print_lines(*cluster_banner(cluster, wanted[0].name if wanted else "greetings").split("\n"))
+        print_lines(*cluster_banner(cluster, topics[0].name if topics else "greetings").split("\n"))
         await shutdown.requested.wait()
         print_note("stopping ...")
     finally:
@@ -170,13 +170,13 @@ async def run_cluster(cluster: RunnableCluster, wanted: Sequence[NewTopic]) -> N
         raise click.exceptions.Exit(shutdown.exit_code)
 
 
-def create_missing_topics(servers: str, wanted: Sequence[NewTopic]) -> None:
+def create_missing_topics(servers: str, topics: Sequence[NewTopic]) -> None:
     from barnabas.cli.topics.lookup import explain_rejected_name
     from barnabas.client.admin import Admin
     from barnabas.client.cluster import Cluster as Client
 
     with Client(servers) as client:
-        for outcome in Admin(client).create_topics(wanted):
+        for outcome in Admin(client).create_topics(topics):
             if outcome.error and outcome.error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise explain_rejected_name(outcome.error, outcome.name)
 

@@ -88,7 +88,7 @@ def java_text(value: str | None) -> str:
 
 
 class DescribeReport:
-    """Selects the lines of --describe. Without one of the REPORTS, it selects all. `alive` are the live brokers."""
+    """Selects the lines of --describe that the options request. `alive` are the ids of the live brokers."""
 
     def __init__(self, options: ParsedOptions, alive: Collection[int]) -> None:
         self.filters = [name for name in REPORTS if options.has(name)]

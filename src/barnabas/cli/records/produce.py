@@ -12,6 +12,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any, BinaryIO
 
 import click
@@ -39,7 +40,7 @@ SplitKey = Callable[[bytes], tuple[bytes | None, bytes | None]]
 @click.command()
 @click.argument("topic", shell_complete=complete_topics)
 @click.argument("files", nargs=-1, type=click.File("rb"))
-@click.option("-K", "--key-delimiter", metavar="TEXT", help="Each line is KEY, this text, VALUE.")
+@click.option("-K", "--key-delimiter", metavar="TEXT", help="Each record is KEY, this text, VALUE.")
 @click.option("-k", "--key", metavar="TEXT", help="One key for all records.")
 @delimiter_option
 @click.option(
@@ -92,18 +93,19 @@ def produce(
     """
     if key is not None and key_delimiter is not None:
         raise ConfigError("--key", "cannot be combined with --key-delimiter")
-    separator = unescape_bytes(delimiter)
-    if not separator:
+    delimiter_bytes = unescape_bytes(delimiter)
+    if not delimiter_bytes:
         raise ConfigError("--delimiter", "cannot be empty")
     split = key_splitter(key, key_delimiter, empty_is_null)
     header_pairs = parse_headers(headers)
     sources = files or (sys.stdin.buffer,)
+    chunks = (split_records(source, delimiter_bytes) for source in sources)
     # An unknown topic is rejected before any input is read: `produce` never creates topics.
     find_partitions(cluster, topic, () if partition is None else (partition,))
     producer = Producer(cluster, acks=ACKS[acks], compression=Compression[compression.upper()])
     progress = ProduceProgress(topic, dry_run, input_size(files))
     try:
-        for records in (found for source in sources for found in split_records(source, separator)):
+        for records in chain.from_iterable(chunks):
             progress.records_read += len(records)
             for record in records:
                 record_key, value = split(record)
@@ -115,7 +117,7 @@ def produce(
                         topic, value, key=record_key, headers=header_pairs, partition=partition
                     )
             progress.add_sent(producer.flush())
-            progress.update(sum(map(len, records)) + len(records) * len(separator))
+            progress.update(sum(map(len, records)) + len(records) * len(delimiter_bytes))
     except BaseException as error:
         progress.add_sent(producer.sent)
         if isinstance(error, KeyboardInterrupt) and not progress.outstanding:
@@ -128,12 +130,12 @@ def produce(
         show(output, progress.document(), produced_text)
 
 
-def split_records(source: BinaryIO, separator: bytes) -> Iterator[list[bytes]]:
-    """Yield the complete records of each chunk of input as it arrives. The last record may lack its separator."""
+def split_records(source: BinaryIO, delimiter: bytes) -> Iterator[list[bytes]]:
+    """Yield the complete records of each chunk of input as it arrives. The last record needs no delimiter."""
     rest = b""
     read = getattr(source, "read1", source.read)
     while chunk := read(CHUNK_BYTES):
-        *complete, rest = (rest + chunk).split(separator)
+        *complete, rest = (rest + chunk).split(delimiter)
         if len(rest) > RECORD_BYTES_MAX:
             raise ConfigError("--delimiter", f"does not occur in {RECORD_BYTES_MAX} bytes of input")
         if complete:
@@ -214,10 +216,7 @@ class ProduceProgress:
         return self.records_read - self.records_sent
 
     def report_failure(self) -> None:
-        """Print how many records were acknowledged.
-
-        The others may have been written too, if a response was lost or another batch in flight was rejected.
-        """
+        """Print how many records were acknowledged. Unconfirmed ones may have been written: a response may be lost."""
         if self.dry_run:
             return
         if self.line is not None:
