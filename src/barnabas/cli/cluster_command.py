@@ -45,7 +45,7 @@ def servers_hint() -> str:
 def complete_names(
     list_names: Callable[[Cluster], Iterable[str]],
 ) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """Return a shell completion function for these names. It completes nothing if no broker can be reached."""
+    """Return a shell completion function for the names from `list_names`. It completes nothing if no broker answers."""
 
     def complete(
         context: click.Context, _parameter: click.Parameter, incomplete: str
