@@ -26,7 +26,7 @@ COMMANDS = {
     "consume": ("records.consume:consume", "Read records of a topic to standard output."),
     "groups": (
         "groups.commands:groups",
-        "List, describe and delete consumer groups, reset their offsets.",
+        "List, describe and delete consumer groups, and reset their offsets.",
     ),
     "sql": ("spark.sql:sql", "Query topics with Spark SQL, once or as a stream."),
     "spark": ("spark.shell:spark", "Open a PySpark shell with the topics as tables."),
@@ -34,12 +34,12 @@ COMMANDS = {
         "history.report:lifecycle",
         "Report on topics: creations, leadership, outages, deletions.",
     ),
-    "up": ("brokers.up:up", "Start a cluster on this machine."),
+    "up": ("brokers.up:up", "Start a cluster on this machine and run it until Ctrl-C."),
     "broker": ("brokers.broker:broker", "Run one broker."),
-    "zookeeper": ("zookeeper:zookeeper", "Start a ZooKeeper on this machine."),
+    "zookeeper": ("zookeeper:zookeeper", "Start a ZooKeeper and run it until Ctrl-C."),
     "registry": (
         "registry.commands:registry",
-        "Inspect the registry, which holds the cluster metadata.",
+        "Inspect the registry: the znodes with the cluster metadata.",
     ),
     "kafka-topics": (
         "kafka.topics:kafka_topics",
@@ -90,7 +90,7 @@ class RootGroup(LazyGroup):
 @click.group(
     cls=RootGroup,
     modules={name: f"barnabas.cli.{module}" for name, (module, _) in COMMANDS.items()},
-    epilog='Completion of commands and topic names: eval "$(_BARNABAS_COMPLETE=bash_source barnabas)"',
+    epilog='To enable completion in bash: eval "$(_BARNABAS_COMPLETE=bash_source barnabas)"',
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(barnabas.__version__, prog_name="barnabas")

@@ -37,10 +37,10 @@ CHECK_INTERVAL_S = 0.5
     default=DEFAULT_PORT,
     type=click.IntRange(0, 65533),
     show_default=True,
-    help="Port of the first node; the others count up from it. 0 chooses free ports.",
+    help="Port of the first node; the others count up from it. 0: the system chooses free ports.",
 )
 def zookeeper(nodes: str, data: Path, port: int) -> None:
-    """Start a ZooKeeper on this machine, from the jars in PySpark."""
+    """Start a ZooKeeper on this machine, from the jars in PySpark, and run it until Ctrl-C."""
     servers = ZooKeeperServers(data, int(nodes), port)
     signals = SignalRecorder()
     try:

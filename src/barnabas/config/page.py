@@ -25,7 +25,9 @@ names the allowed values.
 - [Settings without effect](#settings-without-effect) are all other settings of Kafka 3.9, so that a
   file written for Kafka works unchanged. They are validated, and one warning at startup lists them.
   The form `listener.name.<name>.<setting>` is accepted too.
-- Any other name is an error.
+- Settings of Kafka's plugins are accepted without effect: `super.users`,
+  `allow.everyone.if.no.acl.found`, `config.providers` and names that start with `authorizer.`,
+  `config.providers.`, `metrics.context.`, `rlmm.` or `rsm.`. Any other name is an error.
 
 `—` means that a setting has no default.
 """
@@ -58,10 +60,10 @@ Connections, requests and sessions have limits, so that one client cannot exhaus
 | --- | --- |
 | buffer of an idle connection | 16 KiB |
 | buffer of a busy connection | 256 KiB |
-| a larger request, until it is answered | `socket.request.max.bytes`; 1 MiB if not Produce or from a controller |
+| a larger request, until it is answered | Produce and controller requests: `socket.request.max.bytes`; others: 1 MiB |
 | larger requests on all connections | `queued.max.request.bytes`; -1 means 128 MiB |
-| large requests decoded or encoded at the same time | 2 |
-| a response, without records | 32 MiB |
+| large requests decoded or encoded at the same time | 2 of clients and 2 of brokers (including Fetch) |
+| a response, not counting fetched records | 32 MiB |
 | responses not yet read by clients | 64 MiB on all connections |
 | decompressed records of a batch during validation | 32 MiB, one large batch at a time |
 | produce requests that wait for replicas | 64 per connection, 10,000 in total |

@@ -28,7 +28,7 @@ def brokers() -> None:
 def list_brokers(
     watch: bool, bootstrap_servers: str, timeout_s: float, output: OutputFormat
 ) -> None:
-    """List the brokers: the controller, and how many partitions each broker leads and has a replica of.
+    """List the brokers: which one is controller, and the number of leaders and replicas on each.
 
     A broker that is down is listed as long as partitions are assigned to it.
     """

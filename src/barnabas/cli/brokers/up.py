@@ -53,13 +53,13 @@ OPTION_LENGTH_MAX = 50  # a longer option starts a new line of the banner
     default=DEFAULT_PORT,
     type=click.IntRange(0, 65535),
     show_default=True,
-    help="Port of the first broker; the others count up from it. 0 lets the system choose.",
+    help="Port of the first broker; the others count up from it. 0: the system chooses free ports.",
 )
 @click.option(
     "--topic",
     "topics",
     multiple=True,
-    metavar="NAME:PARTITIONS:REPLICAS",
+    metavar="NAME[:PARTITIONS[:REPLICAS]]",
     help="Create this topic if it does not exist; repeatable.",
 )
 @click.option(
@@ -90,7 +90,7 @@ def up(
     with_zookeeper: bool,
     verbose: bool,
 ) -> None:
-    """Start a cluster on this machine."""
+    """Start a cluster on this machine and run it until Ctrl-C."""
     log_to_stderr(logging.INFO if verbose else logging.WARNING)
     raise_descriptor_limit()
     interpreter.tune_interpreter()
@@ -226,7 +226,7 @@ def parse_topic_option(text: str) -> NewTopic:
             raise ValueError
     except ValueError:
         raise ConfigError(
-            "--topic", f"'{text}' is not NAME:PARTITIONS:REPLICAS, as in orders:6:1"
+            "--topic", f"'{text}' is not NAME[:PARTITIONS[:REPLICAS]], as in orders:6:1"
         ) from None
     partitions, replicas = [*counts, *[-1, -1]][:2]
     return NewTopic(name=name, partitions=partitions, replication_factor=replicas)

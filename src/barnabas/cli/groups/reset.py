@@ -60,10 +60,13 @@ class OffsetReset(NamedTuple):
 @click.option(
     "--to-datetime",
     metavar="TIME",
-    help="To the first record at or after TIME: 2024-05-01T08:00 (local), or with Z or +02:00.",
+    help="To the first record at or after 2024-05-01T08:00 (local time, unless it ends in Z or "
+    "+02:00).",
 )
 @click.option(
-    "--by-duration", metavar="TIME", help="To the first record of the last 1h, 1d12h or PT1H30M."
+    "--by-duration",
+    metavar="DURATION",
+    help="To the first record of the last 1h, 1d12h or PT1H30M.",
 )
 @click.option(
     "--topic",

@@ -67,7 +67,8 @@ def report(
     timeout_s: float,
     output: OutputFormat,
 ) -> None:
-    """Analyse the history: creation times, outages, leader moves, slow steps, stuck deletions and controllers.
+    """Analyse the history: creation times, outages, leader moves, slow steps, stuck deletions and controller changes.
+    Needs Spark.
 
     \b
     barnabas lifecycle report

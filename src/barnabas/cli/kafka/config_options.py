@@ -56,7 +56,7 @@ OPTIONS = (
     Option("describe", "Show settings."),
     Option("alter", "Change settings."),
     Option("all", "Also show settings that are not set explicitly."),
-    Option("entity-type", "Entity type: topics, brokers, or another of Kafka's types.", "type"),
+    Option("entity-type", "Entity type: topics, brokers or broker-loggers. Kafka's other types are rejected.", "type"),
     Option("entity-name", "Topic name or broker id.", "name"),
     Option("entity-default", "The default for all entities of the type."),
     *(Option(name, f"Short for --entity-type {of} --entity-name.", "name") for name, of in ENTITY_OPTIONS.items()),

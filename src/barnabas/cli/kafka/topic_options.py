@@ -45,7 +45,11 @@ OPTIONS = (
         "topic",
     ),
     Option("topic-id", "The id of the topic to describe.", "topic id"),
-    Option("partitions", "Total number of partitions; default: the cluster's default.", "number"),
+    Option(
+        "partitions",
+        "Number of partitions (with --alter: the new total); default with --create: the cluster's default.",
+        "number",
+    ),
     Option(
         "replication-factor",
         "Replicas of each partition; default: the cluster's default.",
@@ -57,7 +61,9 @@ OPTIONS = (
         "partition 0, also with --alter.",
         "brokers",
     ),
-    Option("config", "A setting of the new topic, as retention.ms=1000; repeatable.", "name=value"),
+    Option(
+        "config", "A setting of the new topic, such as retention.ms=1000; repeatable.", "name=value"
+    ),
     Option("delete-config", "With --zookeeper and --alter, a setting to delete.", "name"),
     Option("if-exists", "Alter, delete or describe a topic only if it exists."),
     Option("if-not-exists", "Create a topic only if it does not exist."),

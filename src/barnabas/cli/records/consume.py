@@ -67,7 +67,8 @@ if TYPE_CHECKING:
     "--offset",
     show_default="end; with -e, beginning",
     metavar="WHERE",
-    help="beginning, end, 1234, -10 (from the end), @1700000000000 (ms), @-1h, @2024-05-01T08:00",
+    help="Where to start: beginning, end, 1234, -10 (from the end), @1700000000000 (ms), @-1h, "
+    "@2024-05-01T08:00.",
 )
 @click.option(
     "-g",
@@ -87,7 +88,7 @@ if TYPE_CHECKING:
     "--format",
     "template",
     metavar="TEXT",
-    help="As in kcat: %t %p %o %T %k %K %s %S %h, \\n \\t. "
+    help="Output format, as in kcat: %t %p %o %T %k %K %s %S %h, \\n \\t. "
     "Control characters are escaped on a terminal, raw in a pipe.",
 )
 @click.option(

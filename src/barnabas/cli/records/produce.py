@@ -40,7 +40,12 @@ SplitKey = Callable[[bytes], tuple[bytes | None, bytes | None]]
 @click.command()
 @click.argument("topic", shell_complete=complete_topics)
 @click.argument("files", nargs=-1, type=click.File("rb"))
-@click.option("-K", "--key-delimiter", metavar="TEXT", help="Each record is KEY, this text, VALUE.")
+@click.option(
+    "-K",
+    "--key-delimiter",
+    metavar="TEXT",
+    help="Text between key and value in each input record.",
+)
 @click.option("-k", "--key", metavar="TEXT", help="One key for all records.")
 @delimiter_option
 @click.option(

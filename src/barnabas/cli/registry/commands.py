@@ -51,7 +51,7 @@ def registry_options(command: Command) -> Command:
         click.option(
             "--zookeeper",
             metavar="HOST:PORT,…",
-            help="Read this ZooKeeper instead, as in zookeeper.connect.",
+            help="Read from this ZooKeeper instead of --data; the format is that of zookeeper.connect.",
         ),
         click.argument("path", default="/"),
     ):
@@ -64,7 +64,7 @@ stat_option = click.option("-s", "with_stat", is_flag=True, help="Also show the 
 
 @click.group()
 def registry() -> None:
-    """Inspect the znode tree, which holds the cluster metadata."""
+    """Inspect the registry: the znodes with the cluster metadata."""
 
 
 @registry.command()

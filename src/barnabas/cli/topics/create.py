@@ -38,7 +38,8 @@ from barnabas.errors import ConfigError, ErrorCode
 @click.option(
     "--replica-assignment",
     metavar="0:1:2,1:2:0",
-    help="Brokers of each partition, the preferred leader first; instead of the two numbers above.",
+    help="Brokers of each partition, the preferred leader first; not with --partitions or "
+    "--replication-factor.",
 )
 @click.option("--if-not-exists", is_flag=True, help="Succeed without a change if the topic exists.")
 @dry_run_option

@@ -15,11 +15,13 @@ from barnabas.client.view import TopicView
 
 
 @click.command("list")
-@click.option("--internal/--no-internal", default=False, help="Whether to list internal topics.")
+@click.option(
+    "--internal/--no-internal", default=False, help="Also list internal topics; default: no."
+)
 @watch_option
 @cluster_command
 def list_topics(cluster: Cluster, internal: bool, watch: bool, output: OutputFormat) -> None:
-    """List all topics and their state."""
+    """List the topics and their state."""
 
     def load() -> dict[str, Any]:
         found = Admin(cluster).list_topics()
