@@ -222,7 +222,7 @@ PRODUCE: tuple[Step, ...] = (
         for magic in (0, 1)
         for version in (0, 1, 2)
     ),
-    ask("produce: what became of old messages", fetch("old", {0: 0}), 12),
+    ask("produce: fetch the old messages", fetch("old", {0: 0}), 12),
     ask("produce: where it ended", list_offsets("p", -1)),
 )
 

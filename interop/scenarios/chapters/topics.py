@@ -91,7 +91,9 @@ QUIRKS = {
     "an unknown broker": new_topic("new", -1, -1, assignments={0: (77,)}),
     "a negative broker": new_topic("new", -1, -1, assignments={0: (-1,)}),
     "no replicas at all": new_topic("new", -1, -1, assignments={0: ()}),
-    "ids that add up": new_topic("new", -1, -1, assignments={-1: (1,), 0: (1,), 3: (1,)}),
+    "partition ids with the right sum": new_topic(
+        "new", -1, -1, assignments={-1: (1,), 0: (1,), 3: (1,)}
+    ),
 }
 TWICE = CreatableTopic(
     "new", -1, -1, (CreatableReplicaAssignment(0, (1,)), CreatableReplicaAssignment(0, (1,)))
@@ -102,13 +104,13 @@ STEPS: tuple[Step, ...] = (
     *(ask(f"create: name {what}", create(new_topic(name))) for what, name in BAD_NAMES.items()),
     *(ask(f"create: {what}", create(topic)) for what, topic in REFUSED.items()),
     *(
-        ask(f"create, only checking: {what}", create(topic, validate_only=True))
+        ask(f"create, validate only: {what}", create(topic, validate_only=True))
         for what, topic in {**REFUSED, **QUIRKS, **TOO_MANY, **ACCEPTED}.items()
     ),
     ask("create: a partition assigned twice", create(TWICE)),
     *(ask(f"create: {what}", create(topic)) for what, topic in ACCEPTED.items()),
     ask("create: what exists", create(new_topic("three"))),
-    ask("create: what exists, only checking", create(new_topic("three"), validate_only=True)),
+    ask("create: what exists, validate only", create(new_topic("three"), validate_only=True)),
     ask("create: what exists, with bad counts", create(new_topic("three", 0, 9))),
     ask("create: a name that collides", create(new_topic("a_b"))),
     ask("create: the same topic twice", create(new_topic("twin"), new_topic("twin", 2))),

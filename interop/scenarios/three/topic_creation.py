@@ -86,9 +86,9 @@ REFUSED = {
 
 # Validated only: Kafka would create them, and some would never have a leader.
 QUIRKS = {
-    "a broker nobody knows": assigned("new", (1, 77)),
-    "only brokers nobody knows": assigned("new", (77, 78)),
-    "partitions that add up": new_topic(
+    "an unknown broker": assigned("new", (1, 77)),
+    "only unknown brokers": assigned("new", (77, 78)),
+    "partition ids with the right sum": new_topic(
         "new", -1, -1, assignments={-1: (1, 2), 0: (2, 3), 3: (3, 1)}
     ),
 }
