@@ -31,10 +31,10 @@ faults: $(READY)            ## fault tests for half an hour: kill brokers and cu
 interop: $(READY)           ## comparison with Apache Kafka, which Maven downloads once; skipped if that is not possible
 	@$(BIN)/python -m interop
 
-check: $(READY)             ## format, lint, types, unit and architecture tests; about a minute
+check: $(READY)             ## check format, lint and types, run unit and architecture tests; about a minute
 	@$(MAKE) --no-print-directory -j2 lint unit
 
-# Two targets at a time, because each keeps one core busy.
+# These targets run two at a time, because each keeps one core busy.
 lint: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
@@ -49,7 +49,7 @@ failures: $(READY)
 features: $(READY)
 	$(BIN)/pytest tests $(addprefix --ignore=,tests/unit tests/architecture $(FAILURES))
 
-trained: $(READY)           # makes Spark start faster; the tests also work without it
+trained: $(READY)           # write the class-data archive, which makes Spark start faster; tests also work without it
 	@$(BIN)/python -m barnabas.spark.training || true
 
 bench: $(READY)             ## benchmarks of one broker: tables, JSON and plots in benchmarks/results

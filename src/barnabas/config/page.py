@@ -25,9 +25,8 @@ names the allowed values.
 - [Settings without effect](#settings-without-effect) are all other settings of Kafka 3.9, so that a
   file written for Kafka works unchanged. They are validated, and one warning at startup lists them.
   The form `listener.name.<name>.<setting>` is accepted too.
-- Settings of Kafka's plugins are accepted without effect: `super.users`,
-  `allow.everyone.if.no.acl.found`, `config.providers` and names that start with `authorizer.`,
-  `config.providers.`, `metrics.context.`, `rlmm.` or `rsm.`. Any other name is an error.
+- Settings of Kafka's plugins, such as `super.users` or names that start with `authorizer.`, are also
+  accepted without effect. Any other name is an error.
 
 `—` means that a setting has no default.
 """
