@@ -129,7 +129,7 @@ class FrameDriver:
         )
 
     def frame(self, request: Message, response: type[Message]) -> bytes:
-        return self.connection.protocol.request(request, response).data
+        return self.connection.protocol.encode_request(request, response).data
 
 
 def run_produce_and_fetch(broker: BenchmarkBroker, load: Load) -> tuple[Cost, Cost]:

@@ -305,7 +305,7 @@ class CommitDriver:
         request = offset_commit_request(group_id, offsets_of(partitions))
         response = self.connection.exchange(request, OffsetCommitResponse)
         raise_commit_error(response)
-        self.frame = self.connection.protocol.request(request, OffsetCommitResponse).data
+        self.frame = self.connection.protocol.encode_request(request, OffsetCommitResponse).data
         self.socket = use_kernel_timeouts(self.connection.stream)
         self.socket.sendall(self.frame)
         self.expected = self.receive()

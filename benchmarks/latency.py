@@ -80,7 +80,7 @@ class RecordProducer:
     def __init__(self, broker: BenchmarkBroker, batch: bytes, acks: int) -> None:
         self.connection = BlockingConnection.open(*broker.address, client_id="benchmark")
         self.socket = use_kernel_timeouts(self.connection.stream)
-        self.frame = self.connection.protocol.request(
+        self.frame = self.connection.protocol.encode_request(
             produce_request(0, batch, acks), ProduceResponse
         ).data
         self.buffer = memoryview(bytearray(MB))
@@ -116,7 +116,7 @@ class RecordConsumer:
             min_bytes=1,
             topics=(FetchTopic(topic_id=self.topic_id, partitions=(partition,)),),
         )
-        self.socket.sendall(self.connection.protocol.request(request, FetchResponse).data)
+        self.socket.sendall(self.connection.protocol.encode_request(request, FetchResponse).data)
 
     def read(self, due: list[float], now: float) -> None:
         pending = self.pending
@@ -124,7 +124,7 @@ class RecordConsumer:
         size = 4 + int.from_bytes(pending[:4], "big")
         if len(pending) < max(8, size):
             return
-        response = self.connection.protocol.response(memoryview(bytes(pending[4:]))).message
+        response = self.connection.protocol.decode_response(memoryview(bytes(pending[4:]))).message
         pending.clear()
         assert isinstance(response, FetchResponse)
         partition = response.responses[0].partitions[0]

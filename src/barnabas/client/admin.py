@@ -1,6 +1,6 @@
 """Admin client: topics, configs, log directories, offsets and the cluster.
 
-An error of one topic among several is returned in the topic's outcome. An error of the whole request is raised.
+Methods that create or delete topics return the error of each topic in its TopicOutcome. All other errors are raised.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class NewPartitions(Struct, frozen=True, kw_only=True):
 
 
 class TopicOutcome(Struct, frozen=True, kw_only=True):
-    """Result for one topic. The id and the numbers are set only if the topic was created."""
+    """Result for one topic. Only `create_topics` sets the id and the numbers."""
 
     name: str
     error: ApiError | None = None
@@ -96,6 +96,8 @@ class TopicOutcome(Struct, frozen=True, kw_only=True):
 
 
 class ConfigEntry(Struct, frozen=True, kw_only=True):
+    """One setting. `value` is None if it is sensitive, or has no value."""
+
     name: str
     value: str | None
     source: ConfigSource
@@ -128,8 +130,8 @@ class Admin:
                 if deletion_deadline.passed:
                     break
                 pause(backoff.next_s())
-            again = [topic for topic in topics if topic.name in waiting]
-            later = self.create_topics_once(again, validate_only=validate_only)
+            retried = [topic for topic in topics if topic.name in waiting]
+            later = self.create_topics_once(retried, validate_only=validate_only)
             outcomes = replace_outcomes(outcomes, later)
         return outcomes
 
@@ -161,7 +163,7 @@ class Admin:
     def create_partitions(
         self, topics: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> list[TopicOutcome]:
-        """Add partitions to topics. INVALID_PARTITIONS if a topic already has that many or more."""
+        """Add partitions to topics. A topic that already has `count` or more gets the error INVALID_PARTITIONS."""
         response = self.cluster.ask_controller(
             CreatePartitionsRequest(
                 topics=tuple(to_create_partitions_topic(topic) for topic in topics),
@@ -175,9 +177,9 @@ class Admin:
             TopicOutcome(name=topic.name, error=error_of(topic.error_code, topic.error_message))
             for topic in response.results
         ]
-        declined = topics_not_handled(outcomes)
-        again = [topic for topic in topics if topic.name in declined]
-        later = self.create_partitions(again, validate_only=validate_only) if again else []
+        not_handled = topics_not_handled(outcomes)
+        retried = [topic for topic in topics if topic.name in not_handled]
+        later = self.create_partitions(retried, validate_only=validate_only) if retried else []
         return replace_outcomes(outcomes, later)
 
     def delete_topics(self, names: Sequence[str]) -> list[TopicOutcome]:
@@ -195,15 +197,15 @@ class Admin:
             )
             for topic in response.responses
         ]
-        again = sorted(topics_not_handled(outcomes))
-        return replace_outcomes(outcomes, self.delete_topics(again) if again else [])
+        retried = sorted(topics_not_handled(outcomes))
+        return replace_outcomes(outcomes, self.delete_topics(retried) if retried else [])
 
     def list_topics(self) -> list[TopicView]:
         view = self.cluster.retry(lambda: self.cluster.refresh(None), refresh=False)
         return [view.topics[name] for name in sorted(view.topics)]
 
     def describe_topics(self, names: Sequence[str]) -> list[TopicView]:
-        """Raises ApiError for the first topic that does not exist."""
+        """Fetch the metadata of topics, in this order. Raises ApiError for the first topic that does not exist."""
         for name in names:
             self.cluster.topic(name)
         view = self.cluster.refresh(names)
@@ -218,7 +220,7 @@ class Admin:
         return parse_describe_configs(self.cluster.ask_any(request, DescribeConfigsResponse))
 
     def describe_broker_configs(self, broker: BrokerId) -> list[ConfigEntry]:
-        """Ask the broker itself: a broker knows only its own configs."""
+        """Return the settings of a broker. Only that broker knows them."""
         resource = DescribeConfigsResource(ResourceType.BROKER, str(broker))
         request = DescribeConfigsRequest(resources=(resource,))
         response = self.cluster.ask(broker, request, DescribeConfigsResponse)
@@ -236,7 +238,7 @@ class Admin:
         brokers: Iterable[BrokerId] | None = None,
         partitions: Iterable[TopicPartition] | None = None,
     ) -> dict[BrokerId, tuple[DescribeLogDirsResult, ...]]:
-        """Describe the log directories by broker. None means all brokers, and all partitions."""
+        """Return the log directories of each broker, with these partitions. None means all."""
         targets = sorted(self.cluster.refresh([]).brokers) if brokers is None else list(brokers)
         topics = None
         if partitions is not None:
@@ -260,7 +262,7 @@ class Admin:
         return list_offsets(self.cluster, timestamps)
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Delete the records below each offset; -1 deletes all. Returns the new log start offsets."""
+        """Delete the records below each offset; -1: below the high watermark. Returns the low watermarks."""
 
         def ask(
             connection: BlockingConnection, led: list[TopicPartition]
@@ -285,8 +287,7 @@ class Admin:
 
 
 def topics_not_handled(outcomes: Sequence[TopicOutcome]) -> set[str]:
-    """Return the topics with NOT_CONTROLLER. The controller changed during the request, and the new one must be
-    asked."""
+    """Return the topics with the error NOT_CONTROLLER. They must be sent to the new controller."""
     return {
         outcome.name
         for outcome in outcomes
@@ -311,7 +312,7 @@ def topics_being_deleted(outcomes: Sequence[TopicOutcome]) -> set[str]:
 def replace_outcomes(
     outcomes: Sequence[TopicOutcome], later: Sequence[TopicOutcome]
 ) -> list[TopicOutcome]:
-    """Return `outcomes` with those of the same topics in `later` in their place."""
+    """Return `outcomes`, in which those in `later` replace the outcomes of the same topics."""
     by_name = {outcome.name: outcome for outcome in later}
     return [by_name.get(outcome.name, outcome) for outcome in outcomes]
 
@@ -339,6 +340,7 @@ def to_create_partitions_topic(topic: NewPartitions) -> CreatePartitionsTopic:
 
 
 def parse_describe_configs(response: DescribeConfigsResponse) -> dict[str, list[ConfigEntry]]:
+    """Return the settings by topic name or broker id. Raises ApiError for the first error in the response."""
     found = {}
     for result in response.results:
         raise_if(result.error_code, result.error_message or result.resource_name)

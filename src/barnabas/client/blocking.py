@@ -1,7 +1,7 @@
 """Connections of the blocking client: one socket per broker. No other module of `client/` uses `socket` or `time`.
 
-A connection that fails or times out is closed, so that a late response cannot be taken for the next one. Errors of the
-operating system become ApiError: NETWORK_EXCEPTION for a lost connection, REQUEST_TIMED_OUT for a missing response.
+A connection that fails or times out is closed, because a response may have been read only in part. Methods raise
+ApiError: REQUEST_TIMED_OUT if no response arrives in time, NETWORK_EXCEPTION for any other failure of the connection.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REQUEST_TIMEOUT_S = 30.0
 
 
 class Deadline:
-    """A point in time, measured with the monotonic clock."""
+    """The point in time `seconds` from now, on the monotonic clock."""
 
     def __init__(self, seconds: float) -> None:
         self.at = time.monotonic() + seconds
@@ -113,7 +113,7 @@ class BlockingConnection:
         timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> int:
         """Send a request. Returns its correlation id, for `receive`."""
-        encoded = self.protocol.request(request, response, max_version=max_version)
+        encoded = self.protocol.encode_request(request, response, max_version=max_version)
         try:
             self.stream.settimeout(timeout_s)
             self.stream.sendall(encoded.data)
@@ -128,8 +128,8 @@ class BlockingConnection:
         """Wait for the response to a request that was sent with `send`."""
         deadline = Deadline(timeout_s)
         while correlation_id not in self.unclaimed:
-            found, message = self.read_response(deadline)
-            self.unclaimed[found] = message
+            received_id, message = self.read_response(deadline)
+            self.unclaimed[received_id] = message
         answer = self.unclaimed.pop(correlation_id)
         assert isinstance(answer, response)
         return answer
@@ -137,10 +137,10 @@ class BlockingConnection:
     def read_response(self, deadline: Deadline) -> DecodedResponse:
         try:
             size = frame_size(self.read_exactly(4, deadline))
-            return self.protocol.response(memoryview(self.read_exactly(size, deadline)))
+            return self.protocol.decode_response(memoryview(self.read_exactly(size, deadline)))
         except TimeoutError:
             self.close()
-            why = f"{self.address} did not answer in time"
+            why = f"{self.address} did not respond in time"
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, why) from None
         except (OSError, RemoteWireError) as error:
             self.close()

@@ -30,6 +30,7 @@ R = TypeVar("R", bound=Message)
 BACKOFF_S_MIN = 0.05
 BACKOFF_S_MAX = 1.0
 TOPIC_LOOKUP_TIMEOUT_S = 0.5
+"""Limit for retries when `Cluster.topic` fetches the metadata of a topic."""
 UNKNOWN_TOPIC_TIMEOUT_S = 2.0
 """Limit for retries of UNKNOWN_TOPIC_OR_PARTITION. A broker may learn of a new topic or a moved partition late, but a
 mistyped topic should fail soon."""
@@ -61,8 +62,7 @@ class Cluster:
         self.connect_timeout_s = min(connect_timeout_s, timeout_s)
         self.view = ClusterView()
         self.connections: dict[tuple[str, int], BlockingConnection] = {}
-        # Only for the jitter of the backoff.
-        self.random = Random()
+        self.random = Random()  # for the jitter of the backoff
 
     def __enter__(self) -> Self:
         return self
@@ -76,11 +76,10 @@ class Cluster:
         self.connections.clear()
 
     def with_new_connections(self, *, timeout_s: float) -> Cluster:
-        """Return a client of the same cluster with its own connections, for example after an interrupt in the middle
-        of a response."""
+        """Return a client of the same cluster that shares no connections with this one."""
         known = [f"{broker.host}:{broker.port}" for broker in self.view.brokers.values()]
-        first = [f"{host}:{port}" for host, port in self.bootstrap]
-        return Cluster([*first, *known], client_id=self.client_id, timeout_s=timeout_s)
+        bootstrap = [f"{host}:{port}" for host, port in self.bootstrap]
+        return Cluster([*bootstrap, *known], client_id=self.client_id, timeout_s=timeout_s)
 
     @property
     def broker_timeout_ms(self) -> int:
@@ -90,25 +89,27 @@ class Cluster:
     # ---- connections ----------------------------------------------------------------------------------------------
 
     def connection(self, broker: BrokerId) -> BlockingConnection:
+        """Return the connection to a known broker; open it if necessary. Raises ApiError."""
         known = self.view.brokers.get(broker)
         if known is None:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not in the cluster")
         return self.connect(known.host, known.port)
 
     def connect(self, host: str, port: int) -> BlockingConnection:
+        """Return the shared connection to this address; open it if necessary. Raises ApiError."""
         connection = self.connections.get((host, port))
         if connection is None or not connection.is_open:
             connection = self.connections[host, port] = self.open_connection(host, port)
         return connection
 
     def open_connection(self, host: str, port: int) -> BlockingConnection:
-        """Open a connection that the caller must close."""
+        """Open a connection that is not shared. The caller must close it."""
         return BlockingConnection.open(
             host, port, client_id=self.client_id, timeout_s=self.connect_timeout_s
         )
 
     def any_connection(self, avoid: Container[str] = ()) -> BlockingConnection:
-        """Return an open connection, or connect to the first reachable broker: known brokers, then bootstrap servers.
+        """Return any open connection, or connect to a broker: first known brokers, then bootstrap servers.
 
         Skips the addresses in `avoid`. Raises Unreachable if no other broker can be reached.
         """
@@ -129,7 +130,7 @@ class Cluster:
     # ---- metadata -------------------------------------------------------------------------------------------------
 
     def refresh(self, topics: Iterable[str] | None = None) -> ClusterView:
-        """Fetch the metadata of these topics from any broker. None means all topics, an empty list means none."""
+        """Fetch the metadata of the brokers and of these topics (None: all topics). Returns the updated view."""
         request = MetadataRequest(
             topics=None
             if topics is None
@@ -143,9 +144,9 @@ class Cluster:
     def ask_first_reachable(
         self, request: Message, response: type[R], *, max_version: int | None = None
     ) -> R:
-        """Send the request to one broker after the other until one responds.
+        """Send the request to one broker after another until one responds.
 
-        Raises the network error of the first broker if none does.
+        If none does, raises the network error of the first broker.
         """
         failed_brokers: dict[str, ApiError] = {}
         while True:
@@ -240,21 +241,21 @@ class Cluster:
         waiting = list(partitions)
 
         def attempt() -> None:
-            failed: ApiError | None = None
+            failure: ApiError | None = None
             for leader, led in self.by_leader(waiting).items():
                 try:
                     answers = list(ask(self.connection(leader), led))
                 except ApiError as error:
-                    failed = prefer_fatal(failed, error)
+                    failure = prefer_fatal(failure, error)
                     continue
                 for partition, answer in answers:
                     if isinstance(answer, ApiError):
-                        failed = prefer_fatal(failed, answer)
+                        failure = prefer_fatal(failure, answer)
                     else:
                         done[partition] = answer
             waiting[:] = [partition for partition in waiting if partition not in done]
-            if failed is not None:
-                raise failed
+            if failure is not None:
+                raise failure
             if waiting:
                 raise ApiError(
                     ErrorCode.UNKNOWN_SERVER_ERROR, f"the response has no result for {waiting[0]}"
@@ -281,29 +282,29 @@ class Cluster:
         refresh: bool = True,
         topics: Callable[[], Sequence[str]] = tuple,
     ) -> T:
-        """Call `attempt` until it succeeds, raises an error that is not retriable, or the deadline is near.
+        """Call `attempt` until it succeeds. Raises its error if that is not retriable, or if the deadline is too near.
 
-        After an error that suggests stale metadata, the metadata of `topics()` is refreshed before the next attempt,
+        After an error that suggests stale metadata, the metadata of `topics()` is refreshed before every later attempt,
         unless `refresh` is false.
         """
         deadline = deadline or Deadline(self.timeout_s)
         backoff = self.new_backoff()
-        stale = False
-        unknown: Deadline | None = None
+        is_stale = False
+        unknown_deadline: Deadline | None = None
         while True:
             try:
-                if stale and refresh:
+                if is_stale and refresh:
                     self.refresh(topics())
                 return attempt()
             except ApiError as error:
-                first_contact = isinstance(error, Unreachable) and not self.view.brokers
-                if first_contact or not error.code.retriable or deadline.left_s() < backoff.delay_s:
+                is_first = isinstance(error, Unreachable) and not self.view.brokers
+                if is_first or not error.code.retriable or deadline.left_s() < backoff.delay_s:
                     raise
                 if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    unknown = unknown or Deadline(UNKNOWN_TOPIC_TIMEOUT_S)
-                    if unknown.passed:
+                    unknown_deadline = unknown_deadline or Deadline(UNKNOWN_TOPIC_TIMEOUT_S)
+                    if unknown_deadline.passed:
                         raise
-                stale = stale or error.code.refresh_metadata
+                is_stale = is_stale or error.code.refresh_metadata
             pause(backoff.next_s())
 
     def new_backoff(self) -> Backoff:

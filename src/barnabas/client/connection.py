@@ -1,10 +1,10 @@
-"""A connection from one broker to another, over the Network port of the World.
+"""A connection from one broker to another, over the `Network` interface of world/ports.py.
 
     connection = await BrokerConnection.open(network, host, port, client_id="broker-1-controller", timeout_s=10)
     response = await connection.exchange(LeaderAndIsrRequest(...), LeaderAndIsrResponse, timeout_s=30)
 
 There is no ApiVersions exchange: the brokers of a cluster support the same versions. A timed-out exchange closes the
-connection, so that a late response cannot be taken for the next one.
+connection. A broker responds in request order, so the next responses would be late too.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ExchangeInterrupted(Exception):
 class BrokerConnection:
     """The client end of a stream. Implements `Receiver` of world/ports.py.
 
-    `reason` is why the connection closed, or None while it is open.
+    `reason` is why the connection closed, or None while it is open. `data[:end]` is the received part of a response.
     """
 
     def __init__(self, client_id: str) -> None:
@@ -51,7 +51,7 @@ class BrokerConnection:
     async def open(
         cls, network: Network, host: str, port: int, *, client_id: str, timeout_s: float
     ) -> BrokerConnection:
-        """Connect. Raises ConnectionError, also after `timeout_s`."""
+        """Connect. Raises ConnectionError if that fails or takes longer than `timeout_s`."""
         connection = cls(client_id)
 
         def accept(stream: Stream) -> BrokerConnection:
@@ -71,7 +71,7 @@ class BrokerConnection:
 
     @property
     def is_receiving(self) -> bool:
-        """Whether a response has arrived in part."""
+        """Whether part of a response has arrived."""
         return self.end > 0
 
     async def exchange(
@@ -85,12 +85,14 @@ class BrokerConnection:
     ) -> R:
         """Send a request and wait for its response.
 
-        Raises ConnectionError if the connection is closed or fails. Raises TimeoutError after `timeout_s` and closes
-        the connection. `body` is the already encoded request, in its newest version.
+        Raises ConnectionError if the connection is closed or fails, TimeoutError after `timeout_s`, and
+        ExchangeInterrupted. `body` is the already encoded request, in its newest version.
         """
         if self.reason is not None or self.stream is None:
             raise ConnectionError(self.reason or "not connected")
-        encoded = self.protocol.request(request, response, max_version=max_version, body=body)
+        encoded = self.protocol.encode_request(
+            request, response, max_version=max_version, body=body
+        )
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Message] = loop.create_future()
         self.waiting[encoded.correlation_id] = future
@@ -131,30 +133,30 @@ class BrokerConnection:
         start = 0
         try:
             while self.end - start >= SIZE_BYTES:
-                wanted = SIZE_BYTES + frame_size(self.data[start : start + SIZE_BYTES])
-                if self.end - start < wanted:
-                    self.make_room(start, wanted)
+                total = SIZE_BYTES + frame_size(self.data[start : start + SIZE_BYTES])
+                if self.end - start < total:
+                    self.compact_buffer(start, total)
                     return
                 # The records of a response must stay valid when the next response arrives. A response that fills the
-                # buffer takes the buffer over; any other is copied.
-                frame = memoryview(self.data)[start + SIZE_BYTES : start + wanted]
-                if wanted == len(self.data):
+                # buffer keeps it, and the connection gets a new one. Any other response is copied.
+                frame = memoryview(self.data)[start + SIZE_BYTES : start + total]
+                if total == len(self.data):
                     self.data, self.end = bytearray(BUFFER_BYTES), 0
                 else:
                     frame = memoryview(bytes(frame))
-                    start += wanted
+                    start += total
                 self.handle_response(frame)
         except RemoteWireError as error:
             self.close(str(error))
             return
-        self.make_room(start, BUFFER_BYTES)
+        self.compact_buffer(start, BUFFER_BYTES)
 
-    def make_room(self, start: int, wanted: int) -> None:
-        """Move the partial frame at `start` to the front of a buffer that holds `wanted` bytes.
+    def compact_buffer(self, start: int, min_capacity: int) -> None:
+        """Move the partial frame at `start` to the beginning of the buffer.
 
-        A larger buffer than necessary is replaced by one of BUFFER_BYTES.
+        The capacity becomes `min_capacity`, or BUFFER_BYTES if that is larger.
         """
-        capacity = max(wanted, BUFFER_BYTES)
+        capacity = max(min_capacity, BUFFER_BYTES)
         if not start and capacity == len(self.data):
             return
         rest = self.data[start : self.end]
@@ -164,7 +166,7 @@ class BrokerConnection:
         self.end = len(rest)
 
     def handle_response(self, frame: memoryview) -> None:
-        decoded = self.protocol.response(frame)
+        decoded = self.protocol.decode_response(frame)
         future = self.waiting.pop(decoded.correlation_id, None)
         if future is not None and not future.done():
             future.set_result(decoded.message)
@@ -181,7 +183,7 @@ class BrokerConnection:
         for future in waiting.values():
             if not future.done():
                 future.set_exception(error(reason))
-                future.exception()  # marks it as retrieved: its waiter may be cancelled
+                future.exception()  # else asyncio logs it as never retrieved if the waiter was cancelled
 
 
 def fail_with_timeout(future: asyncio.Future[Message], timeout_s: float) -> None:

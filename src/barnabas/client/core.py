@@ -1,7 +1,7 @@
 """The client side of the Kafka protocol for one connection, without the socket.
 
-    request(message)  ─► (correlation id, bytes to send)
-    response(frame)   ─► (correlation id, message)
+    encode_request(message)  ─► (correlation id, bytes to send)
+    decode_response(frame)   ─► (correlation id, message)
 
 The first exchange is ApiVersions. `set_versions` stores the broker's version ranges. Every later request uses the
 highest version that both sides support. Responses are matched to requests by correlation id.
@@ -71,7 +71,7 @@ class ClientProtocol:
             api.api_key: range(api.min_version, api.max_version + 1) for api in response.api_keys
         }
 
-    def request(
+    def encode_request(
         self,
         message: Message,
         response: type[Message] | None,
@@ -79,10 +79,10 @@ class ClientProtocol:
         max_version: int | None = None,
         body: bytes | None = None,
     ) -> EncodedRequest:
-        """Encode a request. Raises ApiError UNSUPPORTED_VERSION if there is no common version.
+        """Encode a request, with its 4-byte size. Raises ApiError UNSUPPORTED_VERSION if there is no common version.
 
         `response` is None if the broker sends no response (Produce with acks=0). `body` is the already encoded message;
-        its version must be the one that is negotiated here.
+        its version must be the one that `negotiate_version` returns.
         """
         version = negotiate_version(type(message), self.versions, max_version)
         self.last_correlation_id = correlation_id = (
@@ -98,9 +98,8 @@ class ClientProtocol:
             correlation_id, b"".join([FRAME_SIZE.pack(sum(map(len, parts))), *parts])
         )
 
-    def response(self, frame: memoryview) -> DecodedResponse:
-        """Decode the response in a frame, without its 4-byte size. Raises RemoteWireError for an unknown
-        correlation id."""
+    def decode_response(self, frame: memoryview) -> DecodedResponse:
+        """Decode a response without its 4-byte size. Raises RemoteWireError if it is invalid or matches no request."""
         if len(frame) < CORRELATION.size:
             raise RemoteWireError(f"a response of {len(frame)} bytes is too short")
         (correlation_id,) = CORRELATION.unpack_from(frame)

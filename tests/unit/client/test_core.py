@@ -37,7 +37,7 @@ def conversation_with(versions: dict[int, tuple[int, int]]) -> ClientProtocol:
 
 
 def test_request_is_framed_with_header() -> None:
-    sent = conversation_with({3: (0, 12)}).request(ALL_TOPICS, MetadataResponse)
+    sent = conversation_with({3: (0, 12)}).encode_request(ALL_TOPICS, MetadataResponse)
     (size,) = struct.unpack_from(">i", sent.data)
     assert size == len(sent.data) - 4
     header, _ = decode_request_header(memoryview(sent.data)[4:])
@@ -45,47 +45,49 @@ def test_request_is_framed_with_header() -> None:
 
 
 def test_api_versions_is_sent_in_version_3() -> None:
-    sent = ClientProtocol("me").request(API_VERSIONS_REQUEST, ApiVersionsResponse)
+    sent = ClientProtocol("me").encode_request(API_VERSIONS_REQUEST, ApiVersionsResponse)
     header, _ = decode_request_header(memoryview(sent.data)[4:])
     assert (header.api_key, header.api_version) == (18, 3)
 
 
 def test_unsupported_api_versions_is_answered_in_version_0() -> None:
     protocol = ClientProtocol("me")
-    sent = protocol.request(API_VERSIONS_REQUEST, ApiVersionsResponse)
+    sent = protocol.encode_request(API_VERSIONS_REQUEST, ApiVersionsResponse)
     refusal = ApiVersionsResponse(
         error_code=35, api_keys=(ApiVersion(api_key=18, min_version=0, max_version=2),)
     )
     frame = struct.pack(">i", sent.correlation_id) + encode(refusal, 0)
-    found, message = protocol.response(memoryview(frame))
+    found, message = protocol.decode_response(memoryview(frame))
     assert found == sent.correlation_id
     assert message == refusal
 
 
 def test_responses_are_matched_by_correlation_id() -> None:
     protocol = conversation_with({3: (0, 8)})
-    first = protocol.request(ALL_TOPICS, MetadataResponse).correlation_id
-    second = protocol.request(ALL_TOPICS, MetadataResponse).correlation_id
+    first = protocol.encode_request(ALL_TOPICS, MetadataResponse).correlation_id
+    second = protocol.encode_request(ALL_TOPICS, MetadataResponse).correlation_id
     for correlation_id in (second, first):
         answer = MetadataResponse(controller_id=correlation_id)
         frame = struct.pack(">i", correlation_id) + encode(answer, 8)
-        assert protocol.response(memoryview(frame)) == (correlation_id, answer)
+        assert protocol.decode_response(memoryview(frame)) == (correlation_id, answer)
 
 
 def test_unexpected_response_is_rejected() -> None:
     protocol = conversation_with({3: (0, 8)})
     with pytest.raises(RemoteWireError, match="was not sent"):
-        protocol.response(memoryview(struct.pack(">i", 99)))
+        protocol.decode_response(memoryview(struct.pack(">i", 99)))
     with pytest.raises(RemoteWireError):
-        protocol.response(memoryview(b"\0"))
+        protocol.decode_response(memoryview(b"\0"))
 
 
 @given(st.binary(max_size=60), st.integers(0, 12))
 def test_random_bytes_are_decoded_or_rejected(data: bytes, version: int) -> None:
     protocol = conversation_with({3: (0, version)})
-    sent = protocol.request(MetadataRequest(topics=()), MetadataResponse)
+    sent = protocol.encode_request(MetadataRequest(topics=()), MetadataResponse)
     with contextlib.suppress(RemoteWireError):
-        found, _ = protocol.response(memoryview(struct.pack(">i", sent.correlation_id) + data))
+        found, _ = protocol.decode_response(
+            memoryview(struct.pack(">i", sent.correlation_id) + data)
+        )
         assert found == sent.correlation_id
 
 
@@ -121,4 +123,4 @@ def test_unknown_error_code_is_still_an_error() -> None:
 def test_correlation_id_wraps_to_positive() -> None:
     protocol = conversation_with({3: (0, 8)})
     protocol.last_correlation_id = 0x7FFF_FFFF
-    assert protocol.request(ALL_TOPICS, MetadataResponse).correlation_id == 1
+    assert protocol.encode_request(ALL_TOPICS, MetadataResponse).correlation_id == 1
