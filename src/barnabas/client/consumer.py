@@ -3,9 +3,9 @@
     consumer = Consumer(cluster, {TopicPartition("orders", 0): Beginning()})
     for record in consumer.records(): ...
 
-At most one Fetch per leader is in flight. Responses are handled in order of arrival, so a slow leader does not delay
-the others, and neither does a partition without a leader. There are no fetch sessions. The isolation level is
-read_uncommitted.
+Each leader gets one Fetch for all its partitions that have no Fetch in flight. Responses are handled in order of
+arrival. A slow leader, or a partition without a leader, does not delay the others. There are no fetch sessions. The
+isolation level is read_uncommitted.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ Start = Beginning | End | FromOffset | FromEnd | FromTime
 def resolve_starts(
     cluster: Cluster, starts: Mapping[TopicPartition, Start]
 ) -> dict[TopicPartition, int]:
-    """Return the offset of each start position, with at most one lookup for each kind of position."""
+    """Return the start offset of each partition. Makes at most three lookups: by time, latest and earliest."""
 
     def partitions_with(*kinds: type[Start]) -> list[TopicPartition]:
         return [partition for partition, start in starts.items() if isinstance(start, kinds)]
@@ -126,9 +126,9 @@ class PendingFetch(Struct, frozen=True):
 
 
 class Consumer:
-    """`reset` is the start position after OFFSET_OUT_OF_RANGE; None raises the error.
+    """Consumer of the partitions in `starts`. Partitions added later to `watched_topics` are read from their beginning.
 
-    Partitions that are added later to `watched_topics` are read from their beginning.
+    `reset` is the start position after OFFSET_OUT_OF_RANGE; with None, that error is raised.
     """
 
     def __init__(
@@ -174,13 +174,14 @@ class Consumer:
             del self.high_watermarks[partition]
 
     def records(self, *, stop_at_end: bool = False) -> Iterator[ConsumedRecord]:
-        """Yield records without end; with `stop_at_end`, until the end of every partition."""
+        """Yield records forever; with `stop_at_end`, until every partition is read to its end."""
         while not (stop_at_end and self.at_end):
             yield from self.poll(1.0)
 
     def poll(self, timeout_s: float) -> list[ConsumedRecord]:
-        """Return new records, in order per partition, and advance the positions. Empty after the timeout.
+        """Return new records, in order per partition, and advance the positions.
 
+        Returns an empty list after the timeout or a retriable error.
         Raises ApiError if the error is not retriable, or if retries fail for the cluster's timeout.
         """
         if self.watched_topics and self.next_partition_check.passed:
@@ -199,7 +200,7 @@ class Consumer:
         return found
 
     def refresh_metadata(self) -> None:
-        """Refresh metadata after an error or to find new partitions. Retriable errors are left to the next poll."""
+        """Refresh the metadata of the assigned topics. Retriable errors are ignored: a later poll refreshes again."""
         self.next_refresh = Deadline(BACKOFF_S_MAX)
         try:
             self.cluster.refresh(sorted({partition.topic for partition in self.positions}))
@@ -216,6 +217,7 @@ class Consumer:
                 self.positions.setdefault(TopicPartition(topic, found.partition), 0)
 
     def fetch(self, deadline: Deadline) -> list[ConsumedRecord]:
+        """Send the Fetch requests that are due, and return the records of the responses that arrive first."""
         failure = self.send_fetches()
         if failure is not None and not self.in_flight:
             raise failure
@@ -243,12 +245,12 @@ class Consumer:
         return consumed
 
     def ready_fetches(self, deadline: Deadline) -> list[PendingFetch]:
-        """Return the fetches whose response has arrived or is arriving, at most one per connection."""
+        """Return the fetches whose response has arrived or is arriving. Waits for one until the deadline."""
         unclaimed = [
             fetch for fetch in self.in_flight if fetch.correlation_id in fetch.connection.unclaimed
         ]
         if unclaimed:
-            # Another request on the connection has read the response already. The socket may stay silent.
+            # These responses were read while waiting for another one. The socket may have no more data.
             return unclaimed
         ready = wait_readable([fetch.connection for fetch in self.in_flight], deadline.left_s())
         # A broker responds in request order, so the response belongs to the oldest fetch of the connection.
@@ -321,6 +323,7 @@ class Consumer:
     def handle_partition(
         self, partition: TopicPartition, data: PartitionData
     ) -> list[ConsumedRecord]:
+        """Return the records of a partition and advance its position. Raises ApiError."""
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and self.reset is not None:
             self.positions |= resolve_starts(self.cluster, {partition: self.reset})
             return []

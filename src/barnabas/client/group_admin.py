@@ -46,6 +46,8 @@ class MemberView(NamedTuple):
 
 
 class GroupView(NamedTuple):
+    """`assignor` is empty unless the group is Stable. `coordinator` is host:port."""
+
     group_id: str
     state: str
     protocol_type: str

@@ -7,7 +7,7 @@
     orders has 5 partitions, members a and b                 range: a 0 1 2, b 3 4
     c joins; cooperative-sticky had a 0 1 2 and b 3 4        2 is revoked from a; the next rebalance assigns it to c
 
-cooperative-sticky takes two rebalances, rarely three if subscriptions differ. Members keep reading the partitions they
+cooperative-sticky takes two rebalances, rarely three if subscriptions differ. Members go on reading the partitions they
 keep. The coordinator chooses an assignor that all members support.
 """
 
@@ -45,14 +45,14 @@ def assign_range(members: Sequence[MemberSubscription], counts: PartitionCounts)
         members, key=lambda each: (each.instance_id is None, each.instance_id or each.member_id)
     )
     for topic in sorted(counts):
-        readers = [each.member_id for each in in_order if topic in each.subscription.topics]
-        if not readers:
+        subscribers = [each.member_id for each in in_order if topic in each.subscription.topics]
+        if not subscribers:
             continue
-        least, remainder = divmod(counts[topic], len(readers))
+        share, remainder = divmod(counts[topic], len(subscribers))
         start = 0
-        for index, reader in enumerate(readers):
-            end = start + least + (index < remainder)
-            assignments[reader] += [TopicPartition(topic, number) for number in range(start, end)]
+        for index, member in enumerate(subscribers):
+            end = start + share + (index < remainder)
+            assignments[member] += [TopicPartition(topic, number) for number in range(start, end)]
             start = end
     return assignments
 
@@ -60,6 +60,7 @@ def assign_range(members: Sequence[MemberSubscription], counts: PartitionCounts)
 def assign_cooperative_sticky(
     members: Sequence[MemberSubscription], counts: PartitionCounts
 ) -> Assignments:
+    # A partition that changes its owner is left out until the next rebalance.
     owners = current_owners(members, counts)
     balanced = balance(members, counts, owners)
     return {
@@ -77,16 +78,16 @@ ASSIGNORS: dict[str, Callable[[Sequence[MemberSubscription], PartitionCounts], A
 def current_owners(
     members: Sequence[MemberSubscription], counts: PartitionCounts
 ) -> dict[TopicPartition, str]:
-    """Return the current owner of each partition.
+    """Return the member that owns each partition.
 
-    If several members claim a partition, the one with the latest generation owns it. If they have the same generation,
-    the partition has no owner.
+    If several members claim a partition, the one with the latest generation owns it. If two have that generation, the
+    partition has no owner.
     """
     claims: dict[TopicPartition, list[tuple[int, str]]] = {}
     for member, subscription, _ in members:
         for partition in flatten(subscription.owned_partitions):
-            wanted = partition.topic in subscription.topics
-            if wanted and partition.partition < counts.get(partition.topic, 0):
+            is_subscribed = partition.topic in subscription.topics
+            if is_subscribed and partition.partition < counts.get(partition.topic, 0):
                 claims.setdefault(partition, []).append((subscription.generation_id, member))
     owners = {}
     for partition, claimants in claims.items():
@@ -108,15 +109,15 @@ def balance(
     assignments: Assignments = {member: [] for member in member_ids}
     for partition, owner in sorted(owners.items()):
         assignments[owner].append(partition)
-    readers = {
+    subscribers = {
         topic: [member for member in member_ids if topic in topics[member]] for topic in counts
     }
     # Topics with few subscribers come first, while these members still have a small load.
-    for topic in sorted(counts, key=lambda topic: (len(readers[topic]), topic)):
-        for number in range(counts[topic] if readers[topic] else 0):
+    for topic in sorted(counts, key=lambda topic: (len(subscribers[topic]), topic)):
+        for number in range(counts[topic] if subscribers[topic] else 0):
             if (partition := TopicPartition(topic, number)) not in owners:
-                least = min(readers[topic], key=lambda member: len(assignments[member]))
-                assignments[least].append(partition)
+                least_loaded = min(subscribers[topic], key=lambda member: len(assignments[member]))
+                assignments[least_loaded].append(partition)
     while (move := find_move(assignments, topics, owners)) is not None:
         source, target, index = move
         assignments[target].append(assignments[source].pop(index))
@@ -129,17 +130,18 @@ def find_move(
     """Return a move (source, target, index in the source's list) that improves the balance, or None.
 
     The source has at least two partitions more than the target. The target is subscribed to the partition's topic.
-    Partitions without an owner are preferred. Each move reduces the imbalance, so the moves end.
+    Partitions without an owner are moved first. Each move reduces the imbalance, so the number of moves is finite.
     """
     by_load = sorted(assignments, key=lambda member: len(assignments[member]))
     for source in reversed(by_load):
         for target in by_load:
             if len(assignments[source]) - len(assignments[target]) < 2:
                 break
-            held = assignments[source]
-            movable = [at for at, each in enumerate(held) if each.topic in topics[target]]
+            partitions = assignments[source]
+            movable = [at for at, each in enumerate(partitions) if each.topic in topics[target]]
             if movable:
-                return source, target, max(movable, key=lambda at: (held[at] not in owners, at))
+                best = max(movable, key=lambda at: (partitions[at] not in owners, at))
+                return source, target, best
     return None
 
 

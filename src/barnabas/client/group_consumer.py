@@ -14,7 +14,7 @@ too. Otherwise records that arrive while no member runs would be skipped.
 `close` leaves the group at once.
 
 With `cooperative-sticky` as its only assignor, a member keeps reading during a rebalance and revokes only the
-partitions that other members get. With any other assignor it revokes all partitions first.
+partitions that other members get. Otherwise it revokes all its partitions before it joins a rebalance.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ REBALANCE_ERRORS = frozenset(
         ErrorCode.REBALANCE_IN_PROGRESS,
     }
 )
-"""Another member may own the partitions already. It reads the uncommitted records again."""
+"""Errors of a commit during a rebalance. Another member may own the partitions already; it rereads their records."""
 
 PartitionsCallback = Callable[[list[TopicPartition]], None]
 
@@ -82,11 +82,11 @@ def ignore_partitions(_: list[TopicPartition]) -> None:
 
 
 class GroupConsumer:
-    """`start` is the position in a partition without a committed offset (default: End). `reset` is the position if the
-    committed offset is out of range (default: Beginning). `commit_s` is the commit interval; None disables automatic
-    commits.
+    """Consumer that is a member of a group. `start` is the position in a partition without a committed offset
+    (default: End), `reset` the position after OFFSET_OUT_OF_RANGE (default: Beginning). `commit_s` is the commit
+    interval in seconds; None disables automatic commits.
 
-    `on_assigned` is called with the added partitions, `on_revoked` with partitions before they are given up, and
+    `on_assigned` is called with the added partitions, `on_revoked` with partitions before they are revoked, and
     `on_lost` with partitions that another member may own already.
     """
 
@@ -128,9 +128,9 @@ class GroupConsumer:
         )
         self.to_commit: dict[TopicPartition, int] = {}
         self.new_assignment: list[TopicPartition] | None = None
-        """An assignment that is not applied yet."""
+        """The assignment from the last SyncGroup, until it is applied."""
         self.assigned_counts: dict[str, int] = {}
-        """Partition counts of the last assignment that this member made as leader."""
+        """Partition counts on which this member, as leader, based the last assignment."""
         self.initial_counts: dict[str, int] = {}
         """Partition counts of the topics when this member first saw them."""
         self.link = CoordinatorLink(cluster, group_id)
@@ -223,7 +223,7 @@ class GroupConsumer:
             self.backoff.reset()
 
     def disconnect(self) -> None:
-        """Close the connection to the coordinator. A member without an assignment must join again."""
+        """Close the connection to the coordinator. A member that waits for its assignment must join again."""
         self.link.disconnect()
         self.is_joining = False
         if self.member.state is MemberState.JOINED:
@@ -253,6 +253,7 @@ class GroupConsumer:
                 self.maintain_membership()
 
     def maintain_membership(self) -> None:
+        """Commit, look for new partitions, and send a heartbeat, each if it is due."""
         if self.commit_s is not None and self.next_commit.passed:
             self.commit_processed()
         if self.member.is_leader and self.next_partition_check.passed:
@@ -292,17 +293,17 @@ class GroupConsumer:
 
     def apply_assignment(self, new_assignment: list[TopicPartition]) -> None:
         """Revoke and add partitions. Requests that can fail come first, so that a retry starts from the same state."""
-        before = self.consumer.positions
-        added = [partition for partition in new_assignment if partition not in before]
-        revoked = [partition for partition in before if partition not in new_assignment]
+        current = self.consumer.positions
+        added = [partition for partition in new_assignment if partition not in current]
+        revoked = [partition for partition in current if partition not in new_assignment]
         committed = self.fetch_committed(added)
         uncommitted = [partition for partition in added if partition not in committed]
-        started = self.start_offsets(uncommitted)
+        starts = self.start_offsets(uncommitted)
         self.revoke(revoked)
-        kept = {partition: before[partition] for partition in before if partition in new_assignment}
-        self.consumer.assign({**kept, **committed, **started})
+        kept = {each: offset for each, offset in current.items() if each in new_assignment}
+        self.consumer.assign({**kept, **committed, **starts})
         if self.commit_s is not None:
-            self.to_commit |= started
+            self.to_commit |= starts
         self.new_assignment = None
         self.on_assigned(added)
         if revoked:
@@ -315,14 +316,14 @@ class GroupConsumer:
         )
         if not isinstance(self.start, FromOffset):
             return found
-        # The offset may be out of range in some partitions.
+        # The same offset may be out of range in some partitions.
         first = earliest_offsets(self.cluster, partitions)
         end = latest_offsets(self.cluster, partitions)
         return {each: min(max(at, first[each]), end[each]) for each, at in found.items()}
 
     def start_position(self, partition: TopicPartition) -> Start:
-        """Return the start position of a partition without an offset. A partition added after this member started is
-        read from its beginning."""
+        """Return the start position of a partition without a committed offset. A partition added after this member
+        first saw the topic is read from its beginning."""
         count = self.initial_counts.get(partition.topic)
         if count is None:
             count = len(self.cluster.topic(partition.topic).partitions)
@@ -360,7 +361,7 @@ class GroupConsumer:
     # ---- offsets --------------------------------------------------------------------------------------------------
 
     def fetch_committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the committed offsets of those partitions that have one."""
+        """Return the committed offset of each partition that has one."""
         if not partitions:
             return {}
         request = offset_fetch_request(self.member.group_id, partitions, require_stable=True)
@@ -393,8 +394,8 @@ class GroupConsumer:
         )
 
     def commit_processed(self) -> None:
-        """Commit the processed records. Retriable errors are ignored: a later commit covers these offsets, or the next
-        owner of the partition reads the records again."""
+        """Commit the offsets of processed records, unless `commit_s` is None. Retriable errors and REBALANCE_ERRORS are
+        ignored: a later commit covers these offsets, or the next owner of the partition rereads the records."""
         self.next_commit = Deadline(self.commit_s or 0)
         if self.commit_s is None or not self.to_commit:
             return
@@ -425,7 +426,7 @@ class GroupConsumer:
                 self.commit_and_leave(cluster, reason)
 
     def commit_and_leave(self, cluster: Cluster, reason: str) -> None:
-        """Commit and leave, ignoring errors. Without a LeaveGroup the session of the member times out."""
+        """Commit and leave, ignoring errors. If LeaveGroup fails, the member stays until its session times out."""
         if self.to_commit and self.commit_s is not None:
             with suppress(ApiError):
                 ask_coordinator(

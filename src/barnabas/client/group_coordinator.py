@@ -1,4 +1,4 @@
-"""The coordinator of a group: finding it, and sending requests to it.
+"""The coordinator of a group: lookup, and requests to it.
 
 The coordinator is the leader of a partition of __consumer_offsets, so it can move to another broker. A broker that is
 not the coordinator returns NOT_COORDINATOR, and the client looks up the coordinator again.
@@ -23,7 +23,7 @@ from barnabas.wire.messages.find_coordinator import (
 R = TypeVar("R", bound=Message)
 
 SINGLE_KEY_VERSION = 3
-"""The last version of FindCoordinator with a single group."""
+"""The last version of FindCoordinator with a single key."""
 COORDINATOR_ERRORS = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -31,7 +31,7 @@ COORDINATOR_ERRORS = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-"""The request had no effect. Find the coordinator again and retry."""
+"""After one of these errors the request had no effect. The client looks up the coordinator again and retries."""
 
 
 def find_coordinator(cluster: Cluster, group_id: str) -> tuple[str, int]:
@@ -82,9 +82,9 @@ class InFlightRequest(NamedTuple):
 
 
 class CoordinatorLink:
-    """A member's connection to its coordinator, with at most one request of `send` in flight.
+    """A member's connection to its coordinator. At most one request sent with `send` is in flight.
 
-    The connection is not shared, because a JoinGroup can take minutes and would delay all requests after it.
+    The connection is not shared, because a JoinGroup can take minutes and would delay the requests after it.
     """
 
     def __init__(self, cluster: Cluster, group_id: str) -> None:
@@ -105,7 +105,7 @@ class CoordinatorLink:
         self.in_flight = InFlightRequest(response, correlation_id, Deadline(response_timeout_s))
 
     def poll_response(self) -> Message | None:
-        """Return the response if it has arrived. Raises ApiError REQUEST_TIMED_OUT after the response timeout."""
+        """Return the response, or None if it has not arrived yet. Raises ApiError REQUEST_TIMED_OUT if it is late."""
         in_flight, connection = self.in_flight, self.connection
         if in_flight is None or connection is None:
             return None

@@ -4,8 +4,8 @@
        ▲                        │                        │
        └────────────────────────┴────────────────────────┘   the group rebalances, or has removed this member
 
-The coordinator answers JoinGroup when all members have joined, or after the rebalance timeout. It names one member the
-leader, which sends the assignment with its SyncGroup. A member that becomes UNJOINED still owns its partitions. The
+The coordinator answers JoinGroup when all members have joined, or after the rebalance timeout. It makes one member the
+leader, which sends all assignments with its SyncGroup. A member that becomes UNJOINED still owns its partitions. The
 caller decides when to revoke them. If `has_lost_partitions` is set, it is too late to commit: the coordinator may have
 assigned the partitions to other members already.
 """

@@ -35,9 +35,9 @@ class GroupOffset(NamedTuple):
 def offset_fetch_request(
     group_id: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
 ) -> OffsetFetchRequest:
-    """Build an OffsetFetch of at most SINGLE_GROUP_VERSION. `partitions=None` requests all partitions with an offset.
+    """Build an OffsetFetch for versions up to SINGLE_GROUP_VERSION. `partitions=None` requests all committed offsets.
 
-    A consumer that starts at these offsets needs `require_stable`: the broker then waits for pending commits.
+    `require_stable` prevents stale offsets while a commit is pending: Barnabas waits, Kafka returns a retriable error.
     """
     topics = None
     if partitions is not None:

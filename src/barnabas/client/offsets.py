@@ -1,4 +1,4 @@
-"""Offset lookup with ListOffsets: log start, log end, and the first offset at or after a timestamp."""
+"""Offset lookup with ListOffsets: log start offset, high watermark, and the first offset at or after a timestamp."""
 
 from __future__ import annotations
 

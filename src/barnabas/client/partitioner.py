@@ -1,7 +1,7 @@
 """Kafka's default partitioner.
 
-The partition of a record with a key is murmur2(key) modulo the number of partitions, as in every Kafka client. Records
-without a key go to one partition until its batch is full, and then to another. This makes batches large.
+The partition of a record with a key is murmur2(key) modulo the number of partitions, as in Kafka's Java client. Records
+without a key go to one partition until its batch is full or sent, and then to another. This makes batches large.
 """
 
 from __future__ import annotations
@@ -49,6 +49,6 @@ class StickyPartitioner:
         return current
 
     def switch(self, topic: str, available: list[int]) -> None:
-        """Switch the topic to another available partition at random, after a full batch."""
+        """Switch the topic to another available partition at random."""
         others = [partition for partition in available if partition != self.current.get(topic)]
         self.current[topic] = self.random.choice(others or available)

@@ -42,6 +42,7 @@ BATCH_BYTES = 512 << 10
 """Maximum size of a batch. Well below the default of message.max.bytes; larger batches are hardly faster."""
 BUFFER_BYTES = 8 << 20
 RECORD_OVERHEAD = 24
+"""Estimated bytes of a record besides key, value and headers."""
 METADATA_MAX_AGE_S = 300.0
 SEQUENCE_MAX = 0x7FFF_FFFF
 
@@ -49,7 +50,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class SentBatch(NamedTuple):
-    """An acknowledged batch. `base_offset` is -1 if the broker did not return it (acks=0, or a duplicate batch)."""
+    """A batch that was acknowledged, or sent with acks=0. `base_offset` is -1 for acks=0 and for a duplicate batch."""
 
     partition: TopicPartition
     base_offset: int
@@ -57,7 +58,7 @@ class SentBatch(NamedTuple):
 
 
 class PendingBatch(NamedTuple):
-    """A batch to send. `build` encodes it when the producer knows its id, epoch and sequence."""
+    """A batch to send. `build` encodes it, once producer id, epoch and sequence are known."""
 
     count: int  # type: ignore[assignment]  # hides tuple.count
     build: Callable[..., bytes]
@@ -86,9 +87,9 @@ class RecordBuffer(Struct):
 
 
 class Producer:
-    """`acks` is -1 (all), 1 or 0. `idempotent=None` means: if acks is -1 and the cluster supports it.
+    """Producer of a cluster. `acks` is -1 (all), 1 or 0. A context manager, which flushes on exit without an exception.
 
-    A context manager; leaving it without an exception flushes.
+    `idempotent=None` enables idempotence if acks is -1 and the cluster supports it.
     """
 
     def __init__(
@@ -114,6 +115,7 @@ class Producer:
         self.buffered_bytes = 0
         self.sent: list[SentBatch] = []
         self.identity: tuple[int, int] | None = None
+        """Producer id and epoch."""
         self.sequences: dict[TopicPartition, int] = {}
         self.metadata_max_age_s = metadata_max_age_s
         self.next_refresh = Deadline(metadata_max_age_s)
@@ -146,8 +148,8 @@ class Producer:
         buffer = self.buffers.get(target)
         if buffer is None:
             buffer = self.buffers[target] = RecordBuffer()
-        at = now_ms() if timestamp is None else timestamp
-        is_new_batch = buffer.add(at, key, value, headers, size)
+        timestamp = now_ms() if timestamp is None else timestamp
+        is_new_batch = buffer.add(timestamp, key, value, headers, size)
         if is_new_batch and key is None and partition is None:
             self.sticky.switch(topic, available_partitions(self.cluster.topic(topic)))
         self.buffered_bytes += size
@@ -168,7 +170,7 @@ class Producer:
         return TopicPartition(topic, self.sticky.choose(topic, lambda: available_partitions(view)))
 
     def flush(self) -> list[SentBatch]:
-        """Send all buffered records. Returns the batches acknowledged since the last flush."""
+        """Send all buffered records. Returns the batches sent since the last flush."""
         self.send_buffers()
         sent, self.sent = self.sent, []
         return sent
@@ -224,6 +226,7 @@ class Producer:
     def produce(
         self, connection: BlockingConnection, batches: dict[TopicPartition, bytes]
     ) -> Iterator[tuple[TopicPartition, int | ApiError]]:
+        """Send one Produce request. Yields the base offset (-1 if unknown) or the error of each partition."""
         request = ProduceRequest(
             acks=self.acks,
             timeout_ms=self.cluster.broker_timeout_ms,
@@ -244,8 +247,8 @@ class Producer:
         for topic in response.responses:
             for result in topic.partition_responses:
                 partition = TopicPartition(topic.name, result.index)
-                # An earlier attempt wrote the batch, but its response was lost.
                 if result.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                    # An earlier attempt wrote the batch, but its response was lost.
                     yield partition, -1
                     continue
                 message = f"{partition}: {result.error_message or 'rejected by the leader'}"
@@ -254,11 +257,11 @@ class Producer:
     def ensure_identity(self) -> tuple[int, int]:
         """Return the producer id and epoch, or (-1, -1) without idempotence. Fetches them on the first call."""
         if self.identity is None:
-            wanted = self.idempotent
-            if wanted is None:
-                offered = self.cluster.any_connection().supports(InitProducerIdRequest)
-                wanted = self.acks == ACKS_ALL and offered
-            self.identity = self.init_producer_id() if wanted else (-1, -1)
+            idempotent = self.idempotent
+            if idempotent is None:
+                is_supported = self.cluster.any_connection().supports(InitProducerIdRequest)
+                idempotent = self.acks == ACKS_ALL and is_supported
+            self.identity = self.init_producer_id() if idempotent else (-1, -1)
         return self.identity
 
     def init_producer_id(self) -> tuple[int, int]:

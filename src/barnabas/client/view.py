@@ -59,7 +59,7 @@ class ClusterView(Struct, frozen=True, kw_only=True):
     """Requested topics for which the broker returned an error."""
 
     def topic(self, name: str) -> TopicView:
-        """Raises ApiError if the topic is not in the view."""
+        """Return a topic. If it is not in the view, raises its error, or UNKNOWN_TOPIC_OR_PARTITION."""
         if name in self.topics:
             return self.topics[name]
         unknown = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name}")
@@ -85,14 +85,14 @@ class ClusterView(Struct, frozen=True, kw_only=True):
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)
 
     def merge(self, newer: ClusterView) -> ClusterView:
-        """Return `newer` with the topics of this view that `newer` does not cover."""
+        """Return `newer`, with the topics of this view that `newer` has neither as a topic nor as an error."""
         covered = newer.topics.keys() | newer.errors.keys()
         kept = {name: topic for name, topic in self.topics.items() if name not in covered}
         return replace(newer, topics={**kept, **newer.topics})
 
 
 def parse_metadata(response: MetadataResponse) -> ClusterView:
-    """Convert a Metadata response. Topics without a name are left out."""
+    """Convert a Metadata response. Topics without a name (unknown topic ids) are left out."""
     topics = [topic for topic in response.topics if topic.name is not None]
     return ClusterView(
         cluster_id=response.cluster_id,
