@@ -5,8 +5,8 @@ The files of an API carry its name. ApiKey.ELECT_LEADERS, for example:
     wire/messages/elect_leaders.py      its schema: ElectLeadersRequest, ElectLeadersResponse
     broker/handlers/elect_leaders.py    its handler, which broker/router.py calls
 
-Versions are those of Kafka 3.9, from 0 on where 3.9 has them: some clients silently lose features when a minimum is
-raised. Message classes are imported on first use, so that a short command does not load messages that it never sends.
+Versions are those of Kafka 3.9, with all old ones: some clients silently lose features if the minimum version rises.
+Message classes are imported on first use, so that a short command does not load messages that it never sends.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ApiKey(IntEnum):
-    """Every API of Kafka 3.9, whether Barnabas knows its messages or not."""
+    """Every API of Kafka 3.9. KNOWN_APIS has those whose messages Barnabas can encode and decode."""
 
     PRODUCE = 0
     FETCH = 1
@@ -121,8 +121,9 @@ class Api(NamedTuple):
     key: ApiKey
     versions: range
     flexible_since: int
-    """The first version with compact sizes and tagged fields."""
+    """The first version with compact sizes and tagged fields; above the last version if none has them."""
     is_served: bool = True
+    """False if only the client side of Barnabas uses it."""
 
     @property
     def name(self) -> str:
@@ -189,14 +190,12 @@ KNOWN_APIS: dict[int, Api] = {
         Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, range(1), 0, is_served=False),
     )
 }
-"""Every API whose messages can be encoded and decoded."""
-
 APIS: dict[int, Api] = {key: api for key, api in KNOWN_APIS.items() if api.is_served}
 """The APIs that a broker serves. ApiVersions advertises them, so each must have a handler."""
 
 
 class ApiMessage(Struct, frozen=True, kw_only=True):
-    """Base of the requests and responses. Key and versions come from the table, by the name of the module."""
+    """Base of the requests and responses. Key and versions come from KNOWN_APIS, by the name of the module."""
 
     API_KEY: ClassVar[int]
     VERSIONS: ClassVar[range]
@@ -215,5 +214,5 @@ API_NAMES: dict[int, str] = {
 
 
 def api_name(key: int) -> str:
-    """Return the name of an API for log lines, also of an unknown one."""
+    """Return the name of an API for log lines; for an unknown key, such as 999, Api999."""
     return API_NAMES.get(key, f"Api{key}")

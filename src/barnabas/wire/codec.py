@@ -5,15 +5,15 @@
     replica_id: Annotated[Int32, Until(14)] = -1                up to and including version 14
     name: Annotated[str | None, NullableSince(10)]              null is allowed from version 10 on
     cluster_id: Annotated[str | None, Since(12), Tag(0)] = None a tagged field, not sent if it has its default
-    topics: Annotated[tuple[Topic, ...], Since(6), Essential]   an error, if set, in a version without this field
+    topics: Annotated[tuple[Topic, ...], Since(6), Essential]   if it is set, versions without it cannot be encoded
 
 From FLEXIBLE_SINCE on, sizes and counts are varints of n + 1, and every struct ends with tagged fields. Unknown tags
-are skipped. A message is an ApiMessage (apis.py) with keyword arguments. The structs inside it are NamedTuples.
+are skipped. A message is an ApiMessage (apis.py) with keyword arguments. Most structs inside it are NamedTuples.
 
 Invariants:
 
-- Bytes fields are returned as memoryviews of the input, without a copy. The input must live as long as they do.
-- Bytes after a message are not an error.
+- Bytes fields are returned as memoryviews of the input, without a copy. The input must not change while they are used.
+- Trailing bytes after a message are ignored.
 - Decoding raises RemoteWireError only. Sizes and counts are checked against the remaining bytes before memory is
   allocated for them.
 - Encoding raises LocalWireError for a value that does not fit its field.
@@ -169,7 +169,7 @@ def encode_struct(value: Any, version: int, flexible: bool) -> list[bytes]:
 
 
 def encode_versioned(value: Any, version: int) -> bytes:
-    """Return the two bytes of the version and the struct, in a version that is not flexible."""
+    """Return the version (2 bytes) and the struct in this version, which is not flexible."""
     return VERSION.pack(version) + b"".join(encode_struct(value, version, flexible=False))
 
 
@@ -207,11 +207,12 @@ def count_elements(value: Any, limit: int) -> int:
 
 
 def decode(cls: type[M], version: int, data: memoryview | bytes, at: int = 0) -> M:
+    """Return the message that begins at position `at`. Raises RemoteWireError."""
     return decode_from(cls, version, data, at)[0]
 
 
 def decode_from(cls: type[M], version: int, data: memoryview | bytes, at: int = 0) -> tuple[M, int]:
-    """Return the message and the position after it."""
+    """Return the message that begins at position `at`, and the position after it. Raises RemoteWireError."""
     if version not in cls.VERSIONS:
         raise RemoteWireError(f"{cls.__name__} has no version {version}")
     try:
@@ -269,7 +270,7 @@ class StructLayout(NamedTuple):
     absent: dict[str, Any]
     """Fields that this version does not have, with their defaults."""
     essential: list[str]
-    """The absent fields that must not be dropped: encoding another value than the default is an error."""
+    """The absent fields marked Essential: encoding a value other than the default is an error."""
 
 
 @cache

@@ -50,7 +50,7 @@ def decode_request_header(data: memoryview) -> tuple[RequestHeader, int]:
     """Return the header and the position of the body.
 
     An unknown key or version is not an error: the header then has no client id, and the body begins at the end of the
-    data. The caller answers (UNSUPPORTED_VERSION in a version 0 body for ApiVersions) or closes the connection.
+    data. The caller must check `is_served`. Raises RemoteWireError for an invalid header.
     """
     try:
         api_key, api_version, correlation_id = FIXED.unpack_from(data)

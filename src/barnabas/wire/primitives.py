@@ -1,8 +1,8 @@
 """Codecs of the protocol's primitive types: plain or compact, nullable or not.
 
 A reader takes the data and a position, and returns the value and the position after it. It checks sizes and counts
-against the remaining bytes before it allocates memory for them. At the end of the data it may raise struct.error or
-IndexError, and for invalid UTF-8 UnicodeDecodeError. The callers (codec.py, headers.py, fast/) turn these into
+against the remaining bytes before it allocates memory for them. It may raise struct.error or IndexError if the data
+ends too early, and UnicodeDecodeError for invalid UTF-8. The callers (codec.py, headers.py, fast/) turn these into
 RemoteWireError.
 """
 
@@ -93,7 +93,7 @@ def read_size32(data: memoryview, at: int) -> tuple[int, int]:
 def size_functions(
     flexible: bool, short: bool = False
 ) -> tuple[ReadSize, Callable[[int], bytes], int]:
-    """Return the reader, the writer and the minimum bytes of a size."""
+    """Return the reader, the writer and the minimum bytes of a size. `short` means 2 bytes instead of 4."""
     if flexible:
         return read_compact_size, compact_size, 1
     return (read_size16, INT16.pack, 2) if short else (read_size32, INT32.pack, 4)
@@ -102,7 +102,7 @@ def size_functions(
 def read_count(
     data: memoryview, at: int, flexible: bool, element_min_bytes: int
 ) -> tuple[int, int]:
-    """Read the element count of an array that cannot be null."""
+    """Read the element count of an array that cannot be null. Rejects a count that the data is too short for."""
     count, at = read_compact_size(data, at) if flexible else read_size32(data, at)
     if count < 0 or count * element_min_bytes > len(data) - at:
         raise RemoteWireError(f"array at {at} has {count} elements, data has {len(data)} bytes")
@@ -237,9 +237,9 @@ Pack = Callable[[tuple[Any, ...]], bytes]
 
 @cache
 def short_array_functions(letter: str, flexible: bool) -> tuple[tuple[Unpack, ...], Pack]:
-    """Return a reader per length, and a writer, of short arrays of numbers.
+    """Return a reader for each length up to SHORT_ARRAY_MAX, and a writer, of arrays of numbers.
 
-    The writer caches: the replica lists of thousands of partitions are often equal.
+    The writer has a cache, because many partitions have equal replica lists.
     """
     _, pack_size, _ = size_functions(flexible)
 

@@ -1,7 +1,7 @@
 """Hand-written codecs of Produce, Fetch and Metadata, the messages that limit a broker's throughput.
 
-Each function has a counterpart in codec.py. It must produce the same bytes and reject the same input; the tests compare
-the two in all versions. Rare cases (unknown tags, record errors, leader hints) are delegated to codec.py.
+Each codec must produce the same bytes as codec.py and reject the same input; the tests compare the two in all versions.
+Rare cases (tagged partitions, record errors, leader hints) are delegated to codec.py.
 """
 
 from barnabas.wire.fast.fetch_request import decode_fetch
@@ -13,8 +13,8 @@ from barnabas.wire.fast.produce import (
     decode_small_produce,
     encode_produce_response,
 )
-from barnabas.wire.fast.repeated import RepeatedProduce, RepeatedProduces
 from barnabas.wire.fast.repeated_fetch import PartitionFetchResult, RepeatedFetch, RepeatedFetches
+from barnabas.wire.fast.repeated_produce import RepeatedProduce, RepeatedProduces
 
 __all__ = [
     "FetchedPartition",

@@ -54,7 +54,7 @@ build_fetch_request = make_builder(
 
 
 class FetchShape(NamedTuple):
-    """Layout of a version: the numbers before the topics, and those of one partition."""
+    """Layout of a version: the numbers before the topics (`head`), and those of one partition (`row`)."""
 
     head: struct.Struct
     before: tuple[int, ...]
@@ -62,7 +62,8 @@ class FetchShape(NamedTuple):
     after: tuple[int, ...]
     """Defaults of the head fields that this version lacks at the end."""
     row: struct.Struct
-    partitions: Callable[[Any], list[FetchPartition]]
+    build_partitions: Callable[[Any], list[FetchPartition]]
+    """Builds the partitions from unpacked rows. Skips rows with tags."""
     read_tags: ReadStep
 
 
@@ -71,20 +72,21 @@ def fetch_shape(version: int) -> FetchShape:
     layout = build_struct_layout(FetchRequest, version, flexible=True)
     head = [field.codec.letter for field in layout.plain if field.name in FETCH_HEAD_FIELDS]
     first, *others = FETCH_HEAD_FIELDS
-    row, partitions = partition_rows(version)
+    row, build_partitions = partition_rows(version)
     return FetchShape(
         head=struct.Struct(">" + "".join(head)),
         before=tuple(layout.absent[name] for name in (first,) if name in layout.absent),
         after=tuple(layout.absent[name] for name in others if name in layout.absent),
         row=struct.Struct(row),
-        partitions=partitions,
+        build_partitions=build_partitions,
         read_tags=make_tags_reader(layout.tagged),
     )
 
 
 def partition_rows(version: int) -> tuple[str, Callable[[Any], list[FetchPartition]]]:
+    """Return the struct format of a row, and `FetchShape.build_partitions`."""
     make, none = new_tuple, ZERO_ID
-    if version >= 12:  # a row with tags is skipped, so that the caller sees a different count
+    if version >= 12:
         return ">iiqiqiB", lambda rows: [
             make(FetchPartition, (index, epoch, offset, fetched, start, size, none))
             for index, epoch, offset, fetched, start, size, tags in rows
@@ -118,7 +120,7 @@ def decode_fetch(version: int, data: memoryview, at: int = 0) -> FetchRequest:
 
 
 def read_fetch(version: int, data: memoryview, at: int) -> FetchRequest | None:
-    """Return None if a partition has tags: rows then have different sizes."""
+    """Decode a request. Returns None if a partition has tags: rows then have different sizes."""
     shape = fetch_shape(version)
     flexible = version >= 12
     topic_min_bytes = 18 if version >= 13 else 3 if flexible else 6
@@ -130,7 +132,7 @@ def read_fetch(version: int, data: memoryview, at: int) -> FetchRequest | None:
         topic, topic_id, at = read_fetch_topic(version, data, at)
         rows, at = read_count(data, at, flexible, row.size)
         end = at + rows * row.size
-        partitions = shape.partitions(row.iter_unpack(data[at:end]))
+        partitions = shape.build_partitions(row.iter_unpack(data[at:end]))
         if len(partitions) != rows:
             return None
         at = skip_tags(data, end) if flexible else end
@@ -146,8 +148,8 @@ def read_fetch(version: int, data: memoryview, at: int) -> FetchRequest | None:
         at = shape.read_tags(data, at, values)
     if version < 15:
         values += (NOT_A_REPLICA,) if flexible else (None, NOT_A_REPLICA)
-    made: FetchRequest = build_fetch_request(values)
-    return made
+    request: FetchRequest = build_fetch_request(values)
+    return request
 
 
 def read_fetch_topic(version: int, data: memoryview, at: int) -> tuple[str, UUID, int]:

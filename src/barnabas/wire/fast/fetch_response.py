@@ -27,7 +27,7 @@ from barnabas.world.ports import Part
 class FetchedPartition(NamedTuple):
     """PartitionData whose records are parts to send unchanged: buffers, or slices of files.
 
-    `size` is the number of bytes in all `parts`. It is trusted.
+    `size` is the number of bytes in all `parts`. The encoder does not check it.
     """
 
     partition_index: int
@@ -93,7 +93,7 @@ def encode_fetch_response(
                 if flexible:
                     pending += (
                         b"\x00"
-                        if partition[9:] == NO_TAGS
+                        if partition[9:] == DEFAULT_TAGS
                         else pack_partition_tags(version, partition)
                     )
             if flexible:
@@ -146,7 +146,7 @@ def pack_aborted(aborted: tuple[AbortedTransaction, ...] | None, flexible: bool)
     return size(len(aborted)) + b"".join([struct.pack(row, *each) for each in aborted])
 
 
-NO_TAGS = (NO_DIVERGENCE, LEADER_UNKNOWN, NO_SNAPSHOT)
+DEFAULT_TAGS = (NO_DIVERGENCE, LEADER_UNKNOWN, NO_SNAPSHOT)
 
 
 def pack_partition_tags(version: int, partition: FetchedPartition) -> bytes:

@@ -67,7 +67,7 @@ def pack_partition(version: int, partition: MetadataResponsePartition) -> bytes:
     error_code, index, leader, epoch, replicas, isr, offline = partition
     counts = len(replicas), len(isr), len(offline)
     if version >= 9:
-        if max(counts) > 126:
+        if max(counts) > 126:  # the size takes more than one byte
             return b"".join(encode_struct(partition, version, flexible=True))
         counts = counts[0] + 1, counts[1] + 1, counts[2] + 1
     pack = partition_struct(version, *map(len, (replicas, isr, offline)))

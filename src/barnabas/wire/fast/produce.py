@@ -8,10 +8,7 @@ from functools import cache
 from typing import Any
 
 from barnabas.errors import LocalWireError, RemoteWireError
-from barnabas.wire.codec import (
-    encode,
-    encode_struct,
-)
+from barnabas.wire.codec import encode, encode_struct
 from barnabas.wire.messages.current_leader import LEADER_UNKNOWN, NodeEndpoint
 from barnabas.wire.messages.produce import (
     PartitionProduceData,
@@ -41,7 +38,6 @@ read_compact_nullable = string_codec(flexible=True, nullable=True).read
 ACKS_TIMEOUT = struct.Struct(">hi")
 INDEX_SIZE = struct.Struct(">ii")
 
-
 SMALL_PARTITIONS_MAX = 1000
 PARTITIONS_MAX = 50_000
 
@@ -58,10 +54,8 @@ def decode_small_produce(version: int, data: memoryview, at: int = 0) -> Produce
 def decode_produce(
     version: int, data: memoryview, at: int = 0, partitions_max: int = PARTITIONS_MAX
 ) -> ProduceRequest:
-    """Decode a request. Records are views of `data`. Raises ManyPartitions above `partitions_max`.
-
-    Topics count as partitions.
-    """
+    """Decode a request. Records are views of `data`. Raises ManyPartitions above `partitions_max`, and RemoteWireError
+    above PARTITIONS_MAX. Each topic counts as a partition."""
     if version not in ProduceRequest.VERSIONS:
         raise RemoteWireError(f"ProduceRequest has no version {version}")
     try:
@@ -162,14 +156,15 @@ PARTITION_STRUCTS = {
     5: struct.Struct(">ihqq"),
     8: struct.Struct(">ihqqq"),
     9: struct.Struct(">ihqqqih"),  # no record errors, no error message
-    12: struct.Struct(">ihqqqBBB"),  # the same, compact, and no tags
+    12: struct.Struct(">ihqqqBBB"),  # likewise, in a flexible version, and no tags
 }
+"""By the first version that has another layout."""
 
 
 @cache
 def partition_packer(version: int) -> Callable[[PartitionProduceResponse], bytes]:
-    """Return the encoder of a partition without record errors, error message and leader hint."""
-    pack = next(shape for below, shape in PARTITION_STRUCTS.items() if version < below).pack
+    """Return the encoder of a partition that equals NO_DETAILS after its offsets."""
+    pack = next(shape for end, shape in PARTITION_STRUCTS.items() if version < end).pack
     if version < 2:
         return lambda partition: pack(*partition[:3])
     if version < 5:
@@ -181,7 +176,8 @@ def partition_packer(version: int) -> Callable[[PartitionProduceResponse], bytes
     return lambda partition: pack(*partition[:5], 1, 0, 0)
 
 
-PLAIN_PARTITION = ((), None, LEADER_UNKNOWN)
+NO_DETAILS = ((), None, LEADER_UNKNOWN)
+"""The last fields of a partition without record errors, error message and leader hint."""
 
 
 def encode_produce_response(
@@ -207,7 +203,7 @@ def encode_produce_response(
         for name, partitions in responses:
             parts += (pack_name(name, flexible), pack_size(len(partitions)))
             for partition in partitions:
-                if partition[5:] == PLAIN_PARTITION:
+                if partition[5:] == NO_DETAILS:
                     parts.append(pack(partition))
                 else:
                     parts += encode_struct(partition, version, flexible)

@@ -2,10 +2,10 @@
 
     key, version | correlation id | … topic | partition, epoch | fetch offset | …, bytes | partition … | tags
                    ──────────────                                ────────────
-                        set to zero; the rest is compared with that of an earlier request
+                   set to zero; then the whole request is compared with an earlier one
 
-A repeated request is not decoded again, and most of its response is prepared. This applies to consumers without a fetch
-session, which send all their partitions in every request. Requests with a session are short.
+A repeated request is not decoded again, and most of its response is encoded in advance. This applies to consumers
+without a fetch session, which send all their partitions in every request. Requests in a session are short anyway.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from barnabas.wire.messages.fetch import FetchRequest
 from barnabas.wire.primitives import INT32, compact_size, read_count, skip_tags
 from barnabas.world.ports import Part
 
-SINCE = 11  # the first version with preferred_read_replica; its partitions have all numbers
+SINCE = 11  # the first version with preferred_read_replica; later ones have the same numbers per partition
 FLEXIBLE_SINCE = 12
 OFFSET_IN_ROW = 8
 PARTITIONS_MAX = 64
@@ -55,28 +55,32 @@ class PartitionFetchResult(NamedTuple):
 
 
 class RepeatedFetch:
-    """A Fetch request without its offsets, and a template of its response."""
+    """A masked Fetch request, and the constant parts of its response.
+
+    `between` has the bytes before the numbers of each partition, `end` those after the last partition. `no_aborted` is
+    the encoded count of aborted transactions.
+    """
 
     __slots__ = (
         "between",
         "end",
+        "masked_frame",
         "max_bytes",
         "min_bytes",
         "no_aborted",
         "pack",
         "pack_size",
         "partitions",
-        "template",
     )
 
     def __init__(
         self,
-        template: bytes,
+        masked_frame: bytes,
         header: RequestHeader,
         request: FetchRequest,
         partitions: list[RepeatedPartition],
     ) -> None:
-        self.template = template
+        self.masked_frame = masked_frame
         self.partitions = partitions
         self.min_bytes = request.min_bytes
         self.max_bytes = request.max_bytes
@@ -86,7 +90,7 @@ class RepeatedFetch:
         self.pack_size = compact_size if flexible else INT32.pack
         aborted = () if request.isolation_level == 1 else None
         self.no_aborted = (0 if flexible else -1) if aborted is None else (1 if flexible else 0)
-        # Encode a response with one byte per partition, and remove the numbers before that byte.
+        # Encode a response with one byte of records per partition, and remove the numbers before that byte.
         topics = [
             FetchedTopic(
                 topic.topic,
@@ -108,6 +112,7 @@ class RepeatedFetch:
         self.end = b"".join(heads[len(partitions) :])
 
     def offsets(self, frame: memoryview) -> list[int]:
+        """Return the fetch offset of each partition."""
         unpack = OFFSET.unpack_from
         return [unpack(frame, partition[5])[0] for partition in self.partitions]
 
@@ -138,7 +143,7 @@ class RepeatedFetch:
 
 
 class RepeatedFetches:
-    """The last repeated Fetch request of one connection."""
+    """The Fetch request that one connection repeats."""
 
     __slots__ = ("candidate", "known", "size")
 
@@ -147,31 +152,33 @@ class RepeatedFetches:
         self.size = 0
         """Frame size of the last request on the normal path. A request of another size is not compared."""
         self.candidate = b""
+        """The last masked request on the normal path. If the next one equals it, that one becomes `known`."""
 
     def find(self, frame: memoryview) -> RepeatedFetch | None:
+        """Return the earlier request that this one repeats, or None."""
         known = self.known
-        if known is None or len(frame) != len(known.template):
+        if known is None or len(frame) != len(known.masked_frame):
             return None
-        return known if mask_frame(frame, known.partitions) == known.template else None
+        return known if mask_frame(frame, known.partitions) == known.masked_frame else None
 
     def learn(
         self, frame: memoryview, at: int, header: RequestHeader, request: FetchRequest
     ) -> None:
-        """Store this request if it qualifies for the fast path and equals the one before. Its body begins at `at`."""
+        """Store this request if it qualifies for the fast path and repeats the last one. Its body begins at `at`."""
         if len(frame) != self.size or len(frame) > FRAME_BYTES_MAX:
             self.size, self.candidate = len(frame), b""
             return
         if not is_repeatable_fetch(header, request):
             return
         partitions = locate_offsets(frame, at, header.api_version, request)
-        template = mask_frame(frame, partitions)
-        if partitions and template == self.candidate:
-            self.known = RepeatedFetch(template, header, request, partitions)
-        self.candidate = template
+        masked_frame = mask_frame(frame, partitions)
+        if partitions and masked_frame == self.candidate:
+            self.known = RepeatedFetch(masked_frame, header, request, partitions)
+        self.candidate = masked_frame
 
 
 def is_repeatable_fetch(header: RequestHeader, request: FetchRequest) -> bool:
-    """Return whether a request is from a consumer without a session and without a rack."""
+    """Return whether a request qualifies for the fast path: from a consumer, without session, rack or duplicates."""
     return (
         header.api_version >= SINCE
         and request.replica_id < 0
@@ -196,12 +203,12 @@ def is_repeatable_fetch(header: RequestHeader, request: FetchRequest) -> bool:
 
 def mask_frame(frame: memoryview, partitions: list[RepeatedPartition]) -> bytes:
     """Return the frame with correlation id and fetch offsets set to zero."""
-    template = bytearray(frame)
-    template[4:8] = ZERO_CORRELATION_ID
+    masked = bytearray(frame)
+    masked[4:8] = ZERO_CORRELATION_ID
     for each in partitions:
         at = each[5]
-        template[at : at + 8] = ZERO_OFFSET
-    return bytes(template)
+        masked[at : at + 8] = ZERO_OFFSET
+    return bytes(masked)
 
 
 def locate_offsets(
@@ -209,7 +216,7 @@ def locate_offsets(
 ) -> list[RepeatedPartition]:
     """Return the partitions of a decoded request with the positions of their fetch offsets.
 
-    Returns no partitions if one has tags: rows then have different sizes.
+    Returns an empty list if a partition has tags: rows then have different sizes.
     """
     shape, flexible = fetch_shape(version), version >= FLEXIBLE_SINCE
     found = []

@@ -5,12 +5,12 @@ from __future__ import annotations
 from enum import IntEnum
 
 UNKNOWN_BROKER_EPOCH = -1
-"""Broker epoch of a request in a version without that field. It is never rejected as stale."""
+"""Broker epoch of a request in a version without that field. Barnabas rejects it as stale; Kafka accepts it."""
 
 LEADER_DURING_DELETE = -2
 """The leader of a partition whose topic is being deleted."""
 EPOCH_DURING_DELETE = -2
-"""The leader epoch of such a partition. It is greater than any other epoch."""
+"""The leader epoch of such a partition in StopReplica. It is never rejected as stale."""
 
 
 class LeaderRecoveryState(IntEnum):

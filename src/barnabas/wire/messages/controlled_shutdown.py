@@ -1,4 +1,4 @@
-"""ControlledShutdown: a broker asks the controller to move its leaderships away before it stops.
+"""ControlledShutdown: before it stops, a broker asks the controller to elect other leaders for its partitions.
 
 The response has the partitions that the broker still leads. The broker retries until there are none, or gives up.
 """

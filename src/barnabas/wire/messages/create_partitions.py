@@ -1,4 +1,4 @@
-"""CreatePartitions: more partitions for topics that exist."""
+"""CreatePartitions: adds partitions to existing topics."""
 
 from __future__ import annotations
 

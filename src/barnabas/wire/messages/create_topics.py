@@ -1,4 +1,4 @@
-"""CreateTopics: new topics with their partitions, replicas and settings."""
+"""CreateTopics: creates topics with their partitions, replicas and settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class CreatableTopicConfig(NamedTuple):
 
 
 class CreatableTopic(NamedTuple):
-    """`num_partitions` and `replication_factor` are -1 for the broker's defaults, and if there are `assignments`."""
+    """`num_partitions` and `replication_factor` are -1 for the broker's defaults, and must be -1 with `assignments`."""
 
     name: str
     num_partitions: Int32

@@ -1,4 +1,4 @@
-"""DeleteRecords: moves the start offset of a log up."""
+"""DeleteRecords: deletes the records below an offset, by advancing the log start offset."""
 
 from __future__ import annotations
 

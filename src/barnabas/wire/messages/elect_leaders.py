@@ -13,7 +13,7 @@ from barnabas.wire.codec import Essential, Int8, Int16, Int32, Since
 
 
 class ElectionType(IntEnum):
-    """PREFERRED: the first replica, if it is in sync. UNCLEAN: one that is not in sync, if no in-sync one is alive."""
+    """PREFERRED elects the first replica, if it is in sync. UNCLEAN elects a live one, if no in-sync one is alive."""
 
     PREFERRED = 0
     UNCLEAN = 1

@@ -63,7 +63,7 @@ class FetchRequest(ApiMessage, frozen=True, kw_only=True):
 
 
 class DivergingEpoch(NamedTuple):
-    """The epoch and end offset to which a follower with another log must truncate. Kafka calls it EpochEndOffset."""
+    """The epoch and end offset to which a follower with a diverging log truncates. Kafka calls it EpochEndOffset."""
 
     epoch: Int32 = -1
     end_offset: Int64 = -1

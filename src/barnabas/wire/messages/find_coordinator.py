@@ -1,4 +1,4 @@
-"""FindCoordinator: the coordinator of a group or a transactional id. Several keys from version 4 on."""
+"""FindCoordinator: the coordinator of a group or a transactional id. Requests have several keys from version 4 on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heartbeat: keeps a member in its group. The response reports a rebalance."""
+"""Heartbeat: keeps a member in its group. An error in the response reports a rebalance."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """JoinGroup: a member joins its group, or rejoins it in a rebalance.
 
-The metadata of members and, in SyncGroup, their assignments are bytes that only members interpret. Those of consumers
-are in wire/consumer_protocol.py.
+The metadata of members and, in SyncGroup, their assignments are bytes that only members interpret. The format that
+consumers use is in wire/consumer_protocol.py.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class JoinGroupResponseMember(NamedTuple):
 
 
 class JoinGroupResponse(ApiMessage, frozen=True, kw_only=True):
-    """Only the leader gets the members. Before version 7 an unknown protocol is an empty name."""
+    """Only the leader gets the members. `protocol_name` is null without a protocol; before version 7 it is empty."""
 
     throttle_time_ms: Annotated[Int32, Since(2)] = 0
     error_code: Int16 = 0

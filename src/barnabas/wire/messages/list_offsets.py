@@ -1,4 +1,4 @@
-"""ListOffsets: the offset of a log at its start, at its end or at a timestamp."""
+"""ListOffsets: the log start offset, the high watermark, or the first offset at or after a timestamp."""
 
 from __future__ import annotations
 

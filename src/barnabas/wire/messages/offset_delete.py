@@ -1,4 +1,4 @@
-"""OffsetDelete: deletes committed offsets of a consumer group. Its response has the topics of OffsetCommit."""
+"""OffsetDelete: deletes committed offsets of a consumer group. The topics of its response are as in OffsetCommit."""
 
 from __future__ import annotations
 

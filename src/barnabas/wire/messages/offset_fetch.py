@@ -19,7 +19,7 @@ class OffsetFetchRequestTopic(NamedTuple):
 class OffsetFetchRequestGroup(NamedTuple):
     """`topics=None` requests all committed offsets of the group.
 
-    Member id and epoch belong to the newer group protocol, which is not supported.
+    Member id and epoch belong to the group protocol of KIP-848, which is not supported.
     """
 
     group_id: str
@@ -59,7 +59,7 @@ class OffsetFetchResponseGroup(NamedTuple):
 
 
 class OffsetFetchResponse(ApiMessage, frozen=True, kw_only=True):
-    """Versions 0 and 1 have no error of the group: it is repeated for every partition."""
+    """Versions 0 and 1 have no error code for the group: each partition has it."""
 
     throttle_time_ms: Annotated[Int32, Since(3)] = 0
     topics: Annotated[tuple[OffsetFetchResponseTopic, ...], Until(7), Essential] = ()

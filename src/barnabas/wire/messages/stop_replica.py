@@ -1,7 +1,7 @@
 """StopReplica: the controller stops replicas on a broker, and optionally deletes their logs.
 
-Version 0 has a flat list of partitions, versions 1 and 2 group them by topic. `delete_partitions` applies to the whole
-request there. From version 3 on each partition has a state with its leader epoch, so that stale requests are rejected.
+Version 0 has a flat list of partitions, versions 1 and 2 group them by topic. Their `delete_partitions` applies to the
+whole request. From version 3 on each partition has a leader epoch, so that stale requests are rejected.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """UpdateMetadata: the controller sends a broker the contents of its metadata cache.
 
 Partitions are a flat list with topic names up to version 4, and grouped by topic from version 5 on. A broker has one
-address in version 0, one per security protocol up to version 2, and one per listener from version 3 on.
+address in version 0, one per security protocol in versions 1 and 2, and one per listener from version 3 on.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class UpdateMetadataRequest(ApiMessage, frozen=True, kw_only=True):
     controller_id: Int32
     is_kraft_controller: Annotated[Bool, Since(8), Essential] = False
     type: Annotated[Int8, Since(8), Tag(0), Essential] = 0
-    """As in LeaderAndIsr."""
+    """See LeaderAndIsrRequest.type."""
     controller_epoch: Int32
     broker_epoch: Annotated[Int64, Since(5)] = UNKNOWN_BROKER_EPOCH
     ungrouped_partition_states: Annotated[

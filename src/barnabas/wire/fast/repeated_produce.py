@@ -4,8 +4,8 @@
     ────────────                    ───────────────────────────────────────────
          these bytes are compared with those of an earlier request
 
-A repeated request is not decoded again, and its response is packed in one call, since only three offsets differ.
-Requests with several partitions, transactions or old versions take the normal path.
+A repeated request is not decoded again. Its response is packed in one call: only base offset, log append time and log
+start offset differ. Requests with several partitions, a transactional id or an old version take the normal path.
 """
 
 from __future__ import annotations
@@ -22,17 +22,20 @@ from barnabas.wire.messages.produce import (
 )
 from barnabas.wire.primitives import uvarint
 
-SINCE = 5  # the first version whose response has all three offsets
+SINCE = 5  # the first version whose response has all three numbers
 FLEXIBLE_SINCE = 9
 SHAPES_MAX = 256
 NO_TAGS = b"\x00\x00\x00"  # of the partition, the topic and the request
 
 SIZE = struct.Struct(">i")
-OFFSETS = struct.Struct(">qqq")
+NUMBERS = struct.Struct(">qqq")
 
 
 class RepeatedProduce:
-    """A Produce request for one partition without its batch, and a template of its response."""
+    """A Produce request for one partition without its batch, and its response without the three numbers.
+
+    `size` is the size field of the response. `start` and `end` are the bytes before and after the numbers.
+    """
 
     __slots__ = (
         "acks",
@@ -61,9 +64,9 @@ class RepeatedProduce:
             [TopicProduceResponse(topic.name, (PartitionProduceResponse(index, 0, *sentinels),))],
         )
         whole = encode_response_header(ApiKey.PRODUCE, version, 0)[4:] + body
-        at = whole.index(OFFSETS.pack(*sentinels))
+        at = whole.index(NUMBERS.pack(*sentinels))
         self.start = whole[:at]
-        self.end = whole[at + OFFSETS.size :]
+        self.end = whole[at + NUMBERS.size :]
         self.size = 4 + len(whole)
         self.response_struct = struct.Struct(f">ii{len(self.start)}sqqq{len(self.end)}s")
 
@@ -92,11 +95,12 @@ class RepeatedProduces:
         """Position of the batch size in the last request. It depends on the length of the topic name."""
 
     def find(self, frame: memoryview) -> RepeatedProduce | None:
+        """Return the earlier request that this one repeats, or None."""
         at = self.size_at
         return self.shapes.get(bytes(frame[:4]) + bytes(frame[8:at])) if at else None
 
     def batch(self, frame: memoryview, is_flexible: bool) -> memoryview | None:
-        """Return the batch of a request that `find` has matched, or None if its size does not match the frame."""
+        """Return the batch of a request that `find` has matched, or None if size or tags do not match."""
         at = self.size_at
         try:
             if is_flexible:
