@@ -32,8 +32,7 @@ BACKOFF_S_MAX = 1.0
 TOPIC_LOOKUP_TIMEOUT_S = 0.5
 """Limit for retries when `Cluster.topic` fetches the metadata of a topic."""
 UNKNOWN_TOPIC_TIMEOUT_S = 2.0
-"""Limit for retries of UNKNOWN_TOPIC_OR_PARTITION. A broker may learn of a new topic or a moved partition late, but a
-mistyped topic should fail soon."""
+"""Limit for retries of UNKNOWN_TOPIC_OR_PARTITION. A broker may learn of a topic late, but a typo should fail soon."""
 
 
 class Unreachable(ApiError):
@@ -144,10 +143,7 @@ class Cluster:
     def ask_first_reachable(
         self, request: Message, response: type[R], *, max_version: int | None = None
     ) -> R:
-        """Send the request to one broker after another until one responds.
-
-        If none does, raises the network error of the first broker.
-        """
+        """Send the request to one broker after another until one responds. If none does, raises the first error."""
         failed_brokers: dict[str, ApiError] = {}
         while True:
             try:

@@ -152,10 +152,7 @@ class BrokerConnection:
         self.compact_buffer(start, BUFFER_BYTES)
 
     def compact_buffer(self, start: int, min_capacity: int) -> None:
-        """Move the partial frame at `start` to the beginning of the buffer.
-
-        The capacity becomes `min_capacity`, or BUFFER_BYTES if that is larger.
-        """
+        """Move the partial frame at `start` to the beginning of a buffer of `min_capacity`, at least BUFFER_BYTES."""
         capacity = max(min_capacity, BUFFER_BYTES)
         if not start and capacity == len(self.data):
             return

@@ -114,16 +114,14 @@ class ClientProtocol:
 
 
 def is_unsupported_version(frame: memoryview, at: int) -> bool:
-    """Whether an ApiVersions response has the error UNSUPPORTED_VERSION. The broker then encodes it in version 0,
-    which every client can decode."""
+    """Whether an ApiVersions response has the error UNSUPPORTED_VERSION. It is then encoded in version 0."""
     return frame[at : at + 2] == struct.pack(">h", ErrorCode.UNSUPPORTED_VERSION)
 
 
 def negotiate_version(
     request: type[Message], versions: Mapping[int, range], max_version: int | None = None
 ) -> int:
-    """Return the highest version that this client and the broker support, at most `max_version`. Raises ApiError
-    UNSUPPORTED_VERSION if there is none."""
+    """Return the highest common version up to `max_version`. Raises ApiError UNSUPPORTED_VERSION if there is none."""
     ours = request.VERSIONS
     highest = ours[-1] if max_version is None else min(ours[-1], max_version)
     if request is ApiVersionsRequest and not versions:
@@ -160,8 +158,7 @@ def build_topics(
 
 
 def error_of(code: int, message: str | None = None) -> ApiError | None:
-    """Convert the error code of a response to an ApiError, or None for 0. An unknown code becomes
-    UNKNOWN_SERVER_ERROR."""
+    """Return the ApiError of an error code; None for 0, and UNKNOWN_SERVER_ERROR for an unknown code."""
     if not code:
         return None
     try:

@@ -293,14 +293,14 @@ class GroupConsumer:
 
     def apply_assignment(self, new_assignment: list[TopicPartition]) -> None:
         """Revoke and add partitions. Requests that can fail come first, so that a retry starts from the same state."""
-        current = self.consumer.positions
-        added = [partition for partition in new_assignment if partition not in current]
-        revoked = [partition for partition in current if partition not in new_assignment]
+        old_positions = self.consumer.positions
+        added = [partition for partition in new_assignment if partition not in old_positions]
+        revoked = [partition for partition in old_positions if partition not in new_assignment]
         committed = self.fetch_committed(added)
         uncommitted = [partition for partition in added if partition not in committed]
         starts = self.start_offsets(uncommitted)
         self.revoke(revoked)
-        kept = {each: offset for each, offset in current.items() if each in new_assignment}
+        kept = {each: offset for each, offset in old_positions.items() if each in new_assignment}
         self.consumer.assign({**kept, **committed, **starts})
         if self.commit_s is not None:
             self.to_commit |= starts
@@ -322,8 +322,7 @@ class GroupConsumer:
         return {each: min(max(at, first[each]), end[each]) for each, at in found.items()}
 
     def start_position(self, partition: TopicPartition) -> Start:
-        """Return the start position of a partition without a committed offset. A partition added after this member
-        first saw the topic is read from its beginning."""
+        """Return `start`, or Beginning for a partition that was added after this member first saw the topic."""
         count = self.initial_counts.get(partition.topic)
         if count is None:
             count = len(self.cluster.topic(partition.topic).partitions)

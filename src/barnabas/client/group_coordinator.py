@@ -35,8 +35,7 @@ COORDINATOR_ERRORS = frozenset(
 
 
 def find_coordinator(cluster: Cluster, group_id: str) -> tuple[str, int]:
-    """Return host and port of the coordinator, without retries. Raises ApiError COORDINATOR_NOT_AVAILABLE if there is
-    none."""
+    """Return host and port of the coordinator, without retries. Raises ApiError, such as COORDINATOR_NOT_AVAILABLE."""
     found = cluster.ask_first_reachable(
         FindCoordinatorRequest(key=group_id, key_type=CoordinatorType.GROUP),
         FindCoordinatorResponse,

@@ -59,8 +59,7 @@ class MemberState(Enum):
 
 
 class GroupMembership:
-    """Builds the requests of one member and handles the responses. `on_…` methods raise ApiError for errors that
-    rejoining does not solve."""
+    """Builds the requests of one member and handles the responses. `on_…` methods raise ApiError."""
 
     def __init__(
         self,

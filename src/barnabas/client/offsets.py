@@ -37,8 +37,7 @@ def earliest_offsets(
 def latest_offsets(
     cluster: Cluster, partitions: Iterable[TopicPartition], *, committed: bool = False
 ) -> dict[TopicPartition, int]:
-    """Return the high watermarks. With `committed`, return the last stable offsets: the start of the first open
-    transaction, if there is one."""
+    """Return the high watermarks or, with `committed`, the last stable offsets."""
     timestamps = dict.fromkeys(partitions, LATEST_TIMESTAMP)
     return offset_values(list_offsets(cluster, timestamps, committed=committed))
 

@@ -237,10 +237,7 @@ Pack = Callable[[tuple[Any, ...]], bytes]
 
 @cache
 def short_array_functions(letter: str, flexible: bool) -> tuple[tuple[Unpack, ...], Pack]:
-    """Return a reader for each length up to SHORT_ARRAY_MAX, and a writer, of arrays of numbers.
-
-    The writer has a cache, because many partitions have equal replica lists.
-    """
+    """Return a reader for each length up to SHORT_ARRAY_MAX, and a cached writer: many replica lists are equal."""
     _, pack_size, _ = size_functions(flexible)
 
     @lru_cache(CACHED_ARRAYS_MAX)

@@ -55,11 +55,7 @@ class PartitionFetchResult(NamedTuple):
 
 
 class RepeatedFetch:
-    """A masked Fetch request, and the constant parts of its response.
-
-    `between` has the bytes before the numbers of each partition, `end` those after the last partition. `no_aborted` is
-    the encoded count of aborted transactions.
-    """
+    """A masked Fetch request, and its response without the numbers and the records of the partitions."""
 
     __slots__ = (
         "between",
@@ -112,7 +108,6 @@ class RepeatedFetch:
         self.end = b"".join(heads[len(partitions) :])
 
     def offsets(self, frame: memoryview) -> list[int]:
-        """Return the fetch offset of each partition."""
         unpack = OFFSET.unpack_from
         return [unpack(frame, partition[5])[0] for partition in self.partitions]
 

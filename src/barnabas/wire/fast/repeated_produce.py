@@ -32,10 +32,7 @@ NUMBERS = struct.Struct(">qqq")
 
 
 class RepeatedProduce:
-    """A Produce request for one partition without its batch, and its response without the three numbers.
-
-    `size` is the size field of the response. `start` and `end` are the bytes before and after the numbers.
-    """
+    """A Produce request for one partition without its batch, and its response without the three numbers."""
 
     __slots__ = (
         "acks",
