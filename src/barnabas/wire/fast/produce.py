@@ -163,7 +163,7 @@ PARTITION_STRUCTS = {
 
 @cache
 def partition_packer(version: int) -> Callable[[PartitionProduceResponse], bytes]:
-    """Return the encoder of a partition that equals NO_DETAILS after its offsets."""
+    """Return the encoder of a partition whose last fields equal NO_DETAILS."""
     pack = next(shape for end, shape in PARTITION_STRUCTS.items() if version < end).pack
     if version < 2:
         return lambda partition: pack(*partition[:3])

@@ -101,15 +101,15 @@ class RepeatedFetch:
             for topic in request.topics
         ]
         parts, _ = encode_fetch_response(version, topics)
-        numbers = len(self.pack(0, 0, 0, 0, 0, 0, 0)) + len(self.pack_size(1))
+        numbers_size = len(self.pack(0, 0, 0, 0, 0, 0, 0)) + len(self.pack_size(1))
         heads = [part for part in parts[0::2] if isinstance(part, bytes)]
-        self.between = [head[:-numbers] for head in heads[: len(partitions)]]
+        self.between = [head[:-numbers_size] for head in heads[: len(partitions)]]
         self.between[0] = encode_response_header(ApiKey.FETCH, version, 0)[4:] + self.between[0]
         self.end = b"".join(heads[len(partitions) :])
 
     def offsets(self, frame: memoryview) -> list[int]:
         unpack = OFFSET.unpack_from
-        return [unpack(frame, partition[5])[0] for partition in self.partitions]
+        return [unpack(frame, partition[5])[0] for partition in self.partitions]  # 5: offset_at
 
     def encode_response(self, frame: memoryview, results: list[PartitionFetchResult]) -> list[Part]:
         """Return the parts to send: those of `encode_fetch_response`, with size and response header."""
@@ -147,7 +147,7 @@ class RepeatedFetches:
         self.size = 0
         """Frame size of the last request on the normal path. A request of another size is not compared."""
         self.candidate = b""
-        """The last masked request on the normal path. If the next one equals it, that one becomes `known`."""
+        """The last masked request on the normal path. If the next request equals it, that request becomes `known`."""
 
     def find(self, frame: memoryview) -> RepeatedFetch | None:
         """Return the earlier request that this one repeats, or None."""
@@ -201,7 +201,7 @@ def mask_frame(frame: memoryview, partitions: list[RepeatedPartition]) -> bytes:
     masked = bytearray(frame)
     masked[4:8] = ZERO_CORRELATION_ID
     for each in partitions:
-        at = each[5]
+        at = each[5]  # offset_at; faster by index
         masked[at : at + 8] = ZERO_OFFSET
     return bytes(masked)
 

@@ -59,7 +59,7 @@ class OffsetFetchResponseGroup(NamedTuple):
 
 
 class OffsetFetchResponse(ApiMessage, frozen=True, kw_only=True):
-    """Versions 0 and 1 have no error code for the group: each partition has it."""
+    """Versions 0 and 1 have no error code for the group: each partition has the error."""
 
     throttle_time_ms: Annotated[Int32, Since(3)] = 0
     topics: Annotated[tuple[OffsetFetchResponseTopic, ...], Until(7), Essential] = ()
