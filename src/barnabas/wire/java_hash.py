@@ -1,4 +1,4 @@
-"""Java's String.hashCode, with which Kafka maps groups to partitions of __consumer_offsets and partitions to fetchers."""
+"""Java's String.hashCode, by which Kafka maps groups to partitions of __consumer_offsets and partitions to fetchers."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def size_functions(
 def read_count(
     data: memoryview, at: int, flexible: bool, element_min_bytes: int
 ) -> tuple[int, int]:
-    """Read the element count of an array that cannot be null. Raises RemoteWireError if the data is too short for it."""
+    """Read the element count of an array that cannot be null. Raises RemoteWireError if the data is too short."""
     count, at = read_compact_size(data, at) if flexible else read_size32(data, at)
     if count < 0 or count * element_min_bytes > len(data) - at:
         raise RemoteWireError(f"array at {at} has {count} elements, data has {len(data)} bytes")

@@ -1,8 +1,8 @@
 """AlterPartition: a leader asks the controller to change the ISR of its partitions.
 
 Topics have names up to version 1 and ids from version 2 on. The proposed ISR is a list of broker ids up to version 2.
-From version 3 on the list also has the epoch of each broker at its last fetch, so that the controller can reject a broker
-that has restarted since.
+From version 3 on the list also has the epoch of each broker at its last fetch, so that the controller can reject a
+broker that has restarted since.
 """
 
 from __future__ import annotations
