@@ -1,6 +1,6 @@
-"""Offset commits that are in the log and wait for its replicas.
+"""Offset commits that are in the log and wait for replication.
 
-    complete_when_replicated   waits for the replicas, then applies the commit, or discards it on failure
+    complete_when_replicated   applies the commit when it is replicated, or discards it on failure
     wait_until_stable          waits until no relevant commit is pending (OffsetFetch with `require_stable`)
 
 A commit is completed even if its client has disconnected: it is in the log, and the next coordinator would load it.
@@ -24,12 +24,12 @@ class PendingCommits:
         self.store = store
         self.tasks = Tasks()
         self.completion_events: dict[GroupOffsets, asyncio.Event] = {}
-        """Set when a commit of these offsets ends. An entry exists only while a request waits for it."""
+        """A waiting request creates the event of its group. The next commit that ends sets and removes the event."""
 
     def complete_when_replicated(
         self, offsets: GroupOffsets, commits: Commits, appended: AppendResult
     ) -> asyncio.Future[ErrorCode]:
-        """Return a future of the error code for the client. Cancelling the future does not cancel the commit."""
+        """Start a task and return a future of the error code. Cancelling the future does not cancel the commit."""
         result: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         self.tasks.start("commit", self.wait_and_complete(offsets, commits, appended, result))
         return result
@@ -63,7 +63,7 @@ class PendingCommits:
     async def wait_until_stable(
         self, offsets: GroupOffsets, is_unstable: Callable[[], bool]
     ) -> None:
-        """Return when `is_unstable` returns False, or after offsets.commit.timeout.ms."""
+        """Return when `is_unstable()`, checked after each commit, is False, or after offsets.commit.timeout.ms."""
         timeout_s = self.store.config.offsets_commit_timeout_ms / 1000
         try:
             async with asyncio.timeout(timeout_s):

@@ -2,8 +2,8 @@
 
     request, expired timer, completed append ─► group_events.py (pure) ─► responses, timers, appends to the log
 
-A request that has to wait is a future and is resolved once. A lost connection does not change the group: a member that
-waits for a rebalance stays a member until its session expires.
+A request that has to wait gets a future, which is resolved exactly once. A lost connection does not change the group: a
+member that waits for a rebalance stays a member until its session expires.
 
 Groups are loaded when this broker starts to lead their partition of __consumer_offsets, and dropped when it stops:
 `add_loaded_group`, `drop_partition`.
@@ -67,10 +67,10 @@ class GroupCoordinator:
         self.random = random
         self.groups: dict[str, Group] = {}
         self.partitions: dict[str, int] = {}
-        """Partition of __consumer_offsets by group id. Kept here since the topic may be deleted before its groups."""
+        """Partition of __consumer_offsets by group id. Stored, because the topic may be deleted before its groups."""
         self.timers = Timers(self.expire_timer)
         self.waiting: dict[Ticket, asyncio.Future[Any]] = {}
-        """Requests without a response."""
+        """Futures of the requests that have no response yet."""
         self.last_ticket = 0
         self.commits = PendingCommits(store)
         self.tasks = Tasks()
@@ -78,12 +78,12 @@ class GroupCoordinator:
 
     # ---- groups of this broker
 
-    def find(self, group_id: str, *, may_be_empty: bool = False) -> Group | None:
-        """Return the group, or None. Raises ApiError unless this broker coordinates it.
+    def find(self, group_id: str, *, allow_empty_id: bool = False) -> Group | None:
+        """Return the group, or None if it does not exist.
 
-        `may_be_empty` allows the empty group id.
+        Raises ApiError if this broker does not coordinate it now, or if the id is empty, unless `allow_empty_id`.
         """
-        if not group_id and not may_be_empty:
+        if not group_id and not allow_empty_id:
             raise ApiError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
         if self.is_stopping:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is stopping")
@@ -98,9 +98,9 @@ class GroupCoordinator:
             )
         return self.groups.get(group_id)
 
-    def find_or_create(self, group_id: str, *, may_be_empty: bool = False) -> Group:
-        """Return the group, or create an empty one, as for a consumer that commits without being a member."""
-        group = self.find(group_id, may_be_empty=may_be_empty)
+    def find_or_create(self, group_id: str, *, allow_empty_id: bool = False) -> Group:
+        """Return the group, or create one without members. A consumer may commit offsets without being a member."""
+        group = self.find(group_id, allow_empty_id=allow_empty_id)
         if group is None:
             group = Group(group_id=group_id, state_since_ms=self.clock.now_ms())
             self.add(group, self.store.partition_for(group_id))
@@ -117,7 +117,7 @@ class GroupCoordinator:
 
     def drop_partition(self, partition: int) -> None:
         """Drop the groups of a partition that this broker no longer leads."""
-        for group_id in [each for each, of in self.partitions.items() if of == partition]:
+        for group_id in [name for name, index in self.partitions.items() if index == partition]:
             self.end(self.groups[group_id], ErrorCode.NOT_COORDINATOR)
 
     def end(self, group: Group, code: ErrorCode) -> None:
@@ -133,7 +133,7 @@ class GroupCoordinator:
         await self.tasks.stop()
         await self.commits.tasks.stop()
 
-    # ---- requests of members
+    # ---- requests of members; a response that has to wait is returned as a future
 
     def join(
         self, group_id: str, event: JoinEvent
@@ -154,11 +154,11 @@ class GroupCoordinator:
             group = self.find_or_create(group_id)
         name = event.client_id if event.instance_id is None else event.instance_id
         new_id = UUID(int=self.random.getrandbits(128), version=4)
-        with_id = event._replace(new_member_id=f"{name}-{new_id}")
-        answer: JoinGroupResponse | asyncio.Future[JoinGroupResponse] = self.request_response(
-            group, group_events.handle_join, with_id
+        event = event._replace(new_member_id=f"{name}-{new_id}")
+        response: JoinGroupResponse | asyncio.Future[JoinGroupResponse] = self.handle_request(
+            group, group_events.handle_join, event
         )
-        return answer
+        return response
 
     def sync(
         self, group_id: str, event: SyncEvent
@@ -166,17 +166,17 @@ class GroupCoordinator:
         try:
             group = self.find(group_id)
         except ApiError as error:
-            # A rebalance is lost while the group is loaded, so the member must rejoin. Old clients do not handle
-            # COORDINATOR_LOAD_IN_PROGRESS in SyncGroup.
+            # A rebalance in progress is not in the log, so the member must rejoin after the load. Old clients do not
+            # handle COORDINATOR_LOAD_IN_PROGRESS in SyncGroup.
             is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             code = ErrorCode.REBALANCE_IN_PROGRESS if is_loading else error.code
             return SyncGroupResponse(error_code=code)
         if group is None:
             return SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
-        answer: SyncGroupResponse | asyncio.Future[SyncGroupResponse] = self.request_response(
+        response: SyncGroupResponse | asyncio.Future[SyncGroupResponse] = self.handle_request(
             group, group_events.handle_sync, event
         )
-        return answer
+        return response
 
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int
@@ -184,6 +184,7 @@ class GroupCoordinator:
         try:
             group = self.find(group_id)
         except ApiError as error:
+            # Sessions start after the load, so the member is not checked yet.
             is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             return ErrorCode.NONE if is_loading else error.code
         if group is None:
@@ -197,15 +198,15 @@ class GroupCoordinator:
             self.apply(group, GroupTransition.restart_session, member)
 
     def leave(self, group_id: str, members: Iterable[MemberIdentity]) -> list[ErrorCode]:
-        """Return one error code per member. Raises ApiError if this broker does not coordinate the group."""
+        """Remove members. Return one error code per member. Raises ApiError as `find` does."""
         group = self.find(group_id)
         if group is None:
             return [ErrorCode.UNKNOWN_MEMBER_ID for _ in members]
         return self.apply(group, group_events.handle_leave, members)
 
     def delete(self, group_id: str) -> None:
-        """Delete the group and its offsets. Raises ApiError if it has members or cannot be deleted."""
-        group = self.find(group_id, may_be_empty=True)
+        """Delete the group and its offsets. Raises ApiError if it is unknown, has members or cannot be deleted."""
+        group = self.find(group_id, allow_empty_id=True)
         if group is None:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r} does not exist")
         if group.state is not GroupState.EMPTY:
@@ -216,24 +217,24 @@ class GroupCoordinator:
     def delete_offsets(self, group: Group, partitions: Sequence[TopicPartition]) -> None:
         """Delete offsets by appending tombstones. Delete the group too if it is empty and has no other offsets.
 
-        Does not wait for replicas. Raises ApiError if a tombstone cannot be written; then the group is unchanged here.
+        Does not wait for replicas. If a tombstone cannot be appended, raises ApiError; the group stays as it is.
         """
         offsets = group.offsets
-        left = (offsets.committed.keys() | offsets.pending.keys()) - set(partitions)
-        is_last = group.state is GroupState.EMPTY and not left
+        remaining = (offsets.committed.keys() | offsets.pending.keys()) - set(partitions)
+        deletes_group = group.state is GroupState.EMPTY and not remaining
         records = [offset_tombstone(group.group_id, *partition) for partition in partitions]
-        if is_last and group.generation > 0:
+        if deletes_group and group.generation > 0:  # generation 0 has no group record
             records.append(group_tombstone(group.group_id))
-        written_at = 0
+        log_offset = 0
         try:
             for start in range(0, len(records), TOMBSTONES_PER_BATCH):
-                some = records[start : start + TOMBSTONES_PER_BATCH]
-                appended = self.store.begin_append(group.group_id, some, acks=ACKS_LEADER)
-                written_at = appended.first_offset
+                batch = records[start : start + TOMBSTONES_PER_BATCH]
+                appended = self.store.begin_append(group.group_id, batch, acks=ACKS_LEADER)
+                log_offset = appended.first_offset
         except ApiError as error:
             raise translate_error(error, GROUP_ERROR_CODES) from error
-        offsets.remove(partitions, written_at)
-        if is_last:
+        offsets.remove(partitions, log_offset)
+        if deletes_group:
             self.end(group, ErrorCode.UNKNOWN_MEMBER_ID)
 
     # ---- events and effects
@@ -241,24 +242,24 @@ class GroupCoordinator:
     def apply(
         self,
         group: Group,
-        event: Callable[Concatenate[GroupTransition, P], R],
+        event_function: Callable[Concatenate[GroupTransition, P], R],
         *arguments: P.args,
         **options: P.kwargs,
     ) -> R:
-        """Run one event function on the group and execute its effects."""
+        """Run an event function of group_events.py, execute its effects and return its result."""
         transition = GroupTransition(group, self.config, self.clock.now_ms())
-        result = event(transition, *arguments, **options)
+        result = event_function(transition, *arguments, **options)
         self.execute_effects(transition)
         return result
 
-    def request_response(
-        self, group: Group, event: Callable[[GroupTransition, E, Ticket], None], request: E
+    def handle_request(
+        self, group: Group, event_function: Callable[[GroupTransition, E, Ticket], None], event: E
     ) -> Any:
         """Run an event function that answers a ticket. Return the response or a future of it."""
         self.last_ticket += 1
         ticket = Ticket(self.last_ticket)
         future = self.waiting[ticket] = asyncio.get_running_loop().create_future()
-        self.apply(group, event, request, ticket)
+        self.apply(group, event_function, event, ticket)
         return future.result() if future.done() else future
 
     def execute_effects(self, transition: GroupTransition) -> None:
@@ -282,19 +283,19 @@ class GroupCoordinator:
     def expire_timer(self, group: Group, timer: Timer) -> None:
         self.apply(group, group_events.expire_timer, timer)
 
-    def store_group(self, group: Group, store: StoreGroup) -> None:
-        record = group_metadata_record(group.group_id, store.snapshot)
+    def store_group(self, group: Group, effect: StoreGroup) -> None:
+        record = group_metadata_record(group.group_id, effect.snapshot)
         try:
             appended = self.store.begin_append(group.group_id, [record])
         except ApiError as error:
             # Deferred, since the effects of the current event are not all executed yet.
-            asyncio.get_running_loop().call_soon(self.finish_store, group, store, error)
+            asyncio.get_running_loop().call_soon(self.finish_store, group, effect, error)
         else:
             name = f"store-group-{group.group_id}"
-            self.tasks.start(name, self.wait_until_replicated(group, store, appended))
+            self.tasks.start(name, self.wait_until_replicated(group, effect, appended))
 
     async def wait_until_replicated(
-        self, group: Group, store: StoreGroup, appended: AppendResult
+        self, group: Group, effect: StoreGroup, appended: AppendResult
     ) -> None:
         # Stays set on an unexpected exception, so that the members get an error instead of waiting.
         error: ApiError | None = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -304,9 +305,9 @@ class GroupCoordinator:
         except ApiError as api_error:
             error = api_error
         finally:
-            self.finish_store(group, store, error)
+            self.finish_store(group, effect, error)
 
-    def finish_store(self, group: Group, store: StoreGroup, error: ApiError | None) -> None:
+    def finish_store(self, group: Group, effect: StoreGroup, error: ApiError | None) -> None:
         if group.state is GroupState.DEAD:
             return
         code = ErrorCode.NONE
@@ -314,4 +315,4 @@ class GroupCoordinator:
             error = translate_error(error, GROUP_ERROR_CODES)
             code = error.code
             logger.warning("cannot store group=%s error=%s", group.group_id, error)
-        self.apply(group, group_events.finish_store, store, code)
+        self.apply(group, group_events.finish_store, effect, code)

@@ -1,7 +1,7 @@
 """Timers of all groups that a broker coordinates.
 
 Most timers never expire, because each heartbeat restarts a session timer. Therefore a restart only updates the deadline
-and keeps the scheduled call. If the deadline is later when the call runs, the call is scheduled again for the deadline.
+and keeps the scheduled call. If the deadline has moved when the call runs, the call is scheduled again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Timers:
         """Expire the timer, or schedule the next check if its deadline was moved."""
         loop = asyncio.get_running_loop()
         deadline = self.running[group][timer]
-        # Compares with the scheduled time: the loop may call slightly early, by the resolution of its clock.
+        # Compares with the scheduled time, not with the clock: the loop may call slightly early.
         if deadline.at > deadline.handle.when():
             deadline.handle = loop.call_at(deadline.at, self.check, group, timer)
             return

@@ -1,12 +1,12 @@
-"""Deletion of committed offsets that expired or whose topic was deleted, and of groups without offsets.
+"""Deletion of committed offsets that expired or whose topic was deleted, and of empty groups without offsets.
 
-    group without members           all offsets, when the last member left offsets.retention.minutes ago
-    group that never had members    each offset committed offsets.retention.minutes ago
-    stable group of consumers       the same, but only offsets of topics that no member subscribes to
+    group without members           all offsets, offsets.retention.minutes after the last member left
+    group that never had members    each offset, offsets.retention.minutes after its commit
+    stable group of consumers       each offset, also after its commit, if no member subscribes to the topic
     any other group                 no offsets
-    deleted topic                   its offsets, at once
+    deleted topic                   its offsets in all groups, immediately
 
-A commit of an old client may carry its own expiry time. Each deletion appends tombstones. An empty group is deleted
+A commit of an old client may have its own expiry time. Each deletion appends tombstones. An empty group is deleted
 with its last offset. Tombstones do not wait for replicas: the next coordinator would expire the same offsets.
 """
 
@@ -29,16 +29,16 @@ MINUTE_MS = 60_000
 DAY_SECONDS = 86_400.0  # upper bound of the check interval
 
 
-def expired_offsets(group: Group, now_ms: int, retention_ms: int) -> list[TopicPartition]:
+def expired_partitions(group: Group, now_ms: int, retention_ms: int) -> list[TopicPartition]:
+    """Return the partitions whose committed offset has expired."""
     if group.protocol_type is None:
         return group.offsets.expired(now_ms, retention_ms)
     if group.state is GroupState.EMPTY:
         # The state began when the last member left.
         return group.offsets.expired(now_ms, retention_ms, since_ms=group.state_since_ms)
-    topics = group.topics
-    is_known = group.protocol_type == PROTOCOL_TYPE and topics is not None
-    if group.state is GroupState.STABLE and is_known:
-        return group.offsets.expired(now_ms, retention_ms, kept=topics or ())
+    is_consumer_group = group.protocol_type == PROTOCOL_TYPE
+    if group.state is GroupState.STABLE and is_consumer_group and group.topics is not None:
+        return group.offsets.expired(now_ms, retention_ms, kept_topics=group.topics)
     return []
 
 
@@ -60,10 +60,10 @@ async def expire_once(coordinator: GroupCoordinator) -> None:
     async for group in coordinated_groups(coordinator):
         # A pending member is about to join, so the empty group must not be deleted.
         if not group.pending_members:
-            expired = expired_offsets(group, now_ms, retention_ms)
+            expired = expired_partitions(group, now_ms, retention_ms)
             deleted += try_delete_offsets(coordinator, group, expired)
     if deleted:
-        logger.info("expired offsets=%d", deleted)
+        logger.info("deleted expired offsets=%d", deleted)
 
 
 async def delete_offsets_of_partitions(
@@ -72,27 +72,27 @@ async def delete_offsets_of_partitions(
     """Delete the committed offsets of deleted partitions from all groups."""
     deleted = 0
     async for group in coordinated_groups(coordinator):
-        if found := group.offsets.among(partitions):
-            deleted += try_delete_offsets(coordinator, group, found)
+        if known := group.offsets.known_partitions(partitions):
+            deleted += try_delete_offsets(coordinator, group, known)
     if deleted:
-        logger.info("removed offsets=%d of deleted partitions=%d", deleted, len(partitions))
+        logger.info("deleted offsets=%d of deleted partitions=%d", deleted, len(partitions))
 
 
 async def coordinated_groups(coordinator: GroupCoordinator) -> AsyncIterator[Group]:
-    """Iterate over the groups of this broker. Yields to other tasks, which may drop groups meanwhile."""
+    """Iterate over the groups of this broker. Other tasks run in between and may drop groups, which are skipped."""
     store = coordinator.store
     turns = Turns()
     for group_id, group in list(coordinator.groups.items()):
         await turns.yield_if_due()
-        is_known = coordinator.groups.get(group_id) is group
-        if is_known and store.is_led(store.partition_for(group_id)):
+        is_current = coordinator.groups.get(group_id) is group
+        if is_current and store.is_led(store.partition_for(group_id)):
             yield group
 
 
 def try_delete_offsets(
     coordinator: GroupCoordinator, group: Group, partitions: Sequence[TopicPartition]
 ) -> int:
-    """Delete offsets and return their number, or 0 if the tombstones cannot be written. The next run retries."""
+    """Delete offsets, as `delete_offsets` does. Return the number of offsets, or 0 if they cannot be deleted."""
     try:
         coordinator.delete_offsets(group, partitions)
     except ApiError as error:

@@ -29,7 +29,7 @@ from barnabas.groups.records import GroupMetadataValue, MemberSnapshot
 from barnabas.wire.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 
 Ticket = NewType("Ticket", int)
-"""Identifies a JoinGroup or SyncGroup request. Each one is answered exactly once, now or later."""
+"""Identifies a JoinGroup or SyncGroup request. Each request is answered exactly once, immediately or later."""
 
 
 class GroupState(StrEnum):
@@ -75,7 +75,7 @@ class GroupMember(Struct, kw_only=True, eq=False):
     """In order of preference, most preferred first."""
     assignment: bytes = b""
     is_new: bool = False
-    """It has never received a join response, so it does not send heartbeats yet."""
+    """The member has not received a join response yet, so it does not send heartbeats."""
     join: Ticket | None = None
     """JoinGroup request that waits for the end of the rebalance."""
     sync: Ticket | None = None
@@ -85,11 +85,12 @@ class GroupMember(Struct, kw_only=True, eq=False):
         return next(each.metadata for each in self.protocols if each.name == protocol)
 
     def vote(self, candidates: frozenset[str]) -> str:
+        """Return the protocol in `candidates` that the member prefers."""
         return next(each.name for each in self.protocols if each.name in candidates)
 
 
 class InitialDelay(NamedTuple):
-    """Waiting time of the first rebalance for more members: the running delay, and the maximum that may follow it."""
+    """Time that the first rebalance waits for more members: the current delay, and the time left for further delays."""
 
     delay_ms: int
     remaining_ms: int
@@ -111,7 +112,7 @@ class Group(Struct, kw_only=True, eq=False):
     static_members: dict[str, str] = field(default_factory=dict)
     """Member ids by instance id."""
     pending_members: dict[str, None] = field(default_factory=dict)
-    """Member ids that were sent with MEMBER_ID_REQUIRED and have not joined yet. A rebalance waits for them."""
+    """Member ids that clients got with MEMBER_ID_REQUIRED and have not used to join. A rebalance waits for them."""
     unsynced: dict[str, None] = field(default_factory=dict)
     """Members of this generation that have not sent SyncGroup."""
     joined_count: int = 0
@@ -204,7 +205,7 @@ class Group(Struct, kw_only=True, eq=False):
             self.leader = next(iter(self.members), None)
 
     def rename_static(self, instance_id: str, member_id: str) -> None:
-        """Give a static member a new id. It keeps its position, its assignment and its role as group leader."""
+        """Give a static member a new member id. It keeps its position, its assignment and its role as group leader."""
         previous_id = self.static_members[instance_id]
         member = self.members[previous_id]
         member.member_id = member_id
@@ -252,7 +253,7 @@ class Group(Struct, kw_only=True, eq=False):
     # ---- protocols
 
     def supports(self, protocol_type: str, protocols: tuple[AssignmentProtocol, ...]) -> bool:
-        """Return whether a member with these protocols shares one of them with all current members."""
+        """Return whether a client can join: all members must share its protocol type and one of its protocols."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type and protocols)
         return protocol_type == self.protocol_type and any(
@@ -260,7 +261,7 @@ class Group(Struct, kw_only=True, eq=False):
         )
 
     def choose_protocol(self) -> str:
-        """Return the protocol with the most votes, of those that all members support. On a tie the first vote wins."""
+        """Return the protocol with the most votes, of those that all members support. The first vote breaks a tie."""
         size = len(self.members)
         candidates = frozenset(
             name for name, count in self.protocol_counts.items() if count == size
@@ -289,7 +290,7 @@ class Group(Struct, kw_only=True, eq=False):
             return None
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Return True also if the subscription is unknown, so that no offset in use is deleted."""
+        """Return whether a member subscribes to the topic. True if unknown, so that no offset in use is deleted."""
         return self.topics is None or topic in self.topics
 
     # ---- validation of requests
@@ -307,7 +308,7 @@ class Group(Struct, kw_only=True, eq=False):
     def generation_error(
         self, member_id: str, instance_id: str | None, generation: int
     ) -> ErrorCode:
-        """Return NONE for a member of the current generation."""
+        """Return NONE for a member of the current generation, else the error."""
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         code = self.member_error(member_id, instance_id)
@@ -318,7 +319,7 @@ class Group(Struct, kw_only=True, eq=False):
     def commit_error(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Return NONE if the offset commit is allowed.
 
-        Members may commit unless they wait for their assignment. Other clients may commit only to an empty group.
+        Members may commit, except while they wait for an assignment. Other clients may commit only to an empty group.
         """
         if self.state is not GroupState.DEAD and generation < 0:
             if self.state is GroupState.EMPTY:

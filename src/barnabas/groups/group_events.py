@@ -1,7 +1,7 @@
 """Events of a group: requests of its members, expired timers, completed appends to the log, loading and unloading.
 
-Each function takes a GroupTransition, changes its group and adds effects. Each ticket is answered exactly once, by the
-same event or by a later one of the same group. Checks are in Kafka's order, which determines the error a client gets.
+Each function takes a GroupTransition, changes its group and adds effects. Each ticket is answered exactly once, by
+the same event or by a later event of the group. Checks are in Kafka's order, which determines the error a client gets.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from barnabas.groups.rebalance import (
     expire_join_timer,
     join_response,
     remove_member,
-    remove_pending,
+    remove_pending_member,
     send_assignments,
     start_rebalance,
     sync_response,
@@ -81,7 +81,7 @@ class SyncEvent(NamedTuple):
 
 def handle_join(transition: GroupTransition, event: JoinEvent, ticket: Ticket) -> None:
     group = transition.group
-    if not has_room_for(transition, event.member_id):
+    if not fits_max_size(transition, event.member_id):
         group.remove(event.member_id)
         transition.cancel_timer(session_timer(event.member_id))
         transition.reject_join(ticket, ErrorCode.GROUP_MAX_SIZE_REACHED)
@@ -105,10 +105,10 @@ def handle_join(transition: GroupTransition, event: JoinEvent, ticket: Ticket) -
     try_complete_join(transition)
 
 
-def has_room_for(transition: GroupTransition, member_id: str) -> bool:
-    """Return whether the member fits into group.max.size.
+def fits_max_size(transition: GroupTransition, member_id: str) -> bool:
+    """Return whether the group stays within group.max.size if this member joins.
 
-    During a rebalance only members that have joined count. If the limit was lowered, the last to join are rejected.
+    During a rebalance only members that have joined count. So if the limit was lowered, the last to join are rejected.
     """
     group, members_max = transition.group, transition.config.group_max_size
     if group.state in (GroupState.EMPTY, GroupState.DEAD):
@@ -179,9 +179,9 @@ def rejoin(
 def update_member(
     transition: GroupTransition, member: GroupMember, event: JoinEvent, ticket: Ticket
 ) -> None:
-    """Update the member, and let it wait for the end of the rebalance.
+    """Update the member. Its join, `ticket`, waits for the end of the rebalance.
 
-    An older waiting join of the member is rejected: its connection is most likely lost.
+    A previous join of the member that still waits is rejected: its connection is most likely lost.
     """
     group = transition.group
     group.update_member(
@@ -203,7 +203,7 @@ def replace_static_member(
     In a stable group it keeps its assignment, and no rebalance starts unless the chosen protocol changes.
     """
     group = transition.group
-    leader_before = group.leader
+    previous_leader = group.leader
     member = group.members[group.static_members[instance_id]]
     previous = copy(member)
     transition.reject_join(group.pop_join(member), ErrorCode.FENCED_INSTANCE_ID, previous.member_id)
@@ -224,7 +224,7 @@ def replace_static_member(
             generation=group.generation,
             instance_id=instance_id,
             member_id=event.new_member_id,
-            leader_before=leader_before,
+            previous_leader=previous_leader,
             supports_skip_assignment=event.supports_skip_assignment,
             previous=previous,
         )
@@ -262,7 +262,7 @@ def wait_for_assignment(
     transition.answer_sync(member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync = ticket
     mark_synced(transition, member)
-    # A generation has one assignment: if the leader sends another, it waits for the first one to be stored.
+    # A generation has one assignment. Another one from the leader is ignored while the first is being stored.
     if group.leader == member.member_id and not group.is_storing:
         group.is_storing = True
         assignments = {each: event.assignments.get(each, b"") for each in group.members}
@@ -274,10 +274,12 @@ def wait_for_assignment(
 
 
 def mark_synced(transition: GroupTransition, member: GroupMember) -> None:
-    """Remove the member from `unsynced`. Cancel the sync timer after the last one."""
+    """Remove the member from `unsynced`. If it was the last one, cancel the sync timer."""
     unsynced = transition.group.unsynced
-    if unsynced.pop(member.member_id, ()) is None and not unsynced:
-        transition.cancel_timer(SYNC_TIMER)
+    if member.member_id in unsynced:
+        del unsynced[member.member_id]
+        if not unsynced:
+            transition.cancel_timer(SYNC_TIMER)
 
 
 # ---- heartbeats and leaving
@@ -303,14 +305,14 @@ def handle_leave(transition: GroupTransition, members: Iterable[MemberIdentity])
 def remove_leaving_member(
     transition: GroupTransition, member_id: str, instance_id: str | None, reason: str | None
 ) -> ErrorCode:
-    """Remove a member, by its id or by its instance id alone, which admin clients use. The group must not be Dead."""
+    """Remove a member by its id. Admin clients send only its instance id. The group must not be Dead."""
     group = transition.group
     if not member_id:
         member_id = group.static_members.get(instance_id or "", "")
         if not member_id:
             return ErrorCode.UNKNOWN_MEMBER_ID
     elif member_id in group.pending_members:
-        remove_pending(transition, member_id)
+        remove_pending_member(transition, member_id)
         return ErrorCode.NONE
     else:
         code = group.member_error(member_id, instance_id)
@@ -332,7 +334,7 @@ def expire_timer(transition: GroupTransition, timer: Timer) -> None:
     elif timer.kind is TimerKind.SYNC:
         remove_unsynced_members(transition)
     elif timer.member_id in group.pending_members:
-        remove_pending(transition, timer.member_id)
+        remove_pending_member(transition, timer.member_id)
     elif timer.member_id in group.members:
         expire_session(transition, group.members[timer.member_id])
 
@@ -340,8 +342,8 @@ def expire_timer(transition: GroupTransition, timer: Timer) -> None:
 def expire_session(transition: GroupTransition, member: GroupMember) -> None:
     """Remove the member, unless it waits for a response, which restarts its session. A new member is always removed.
 
-    The reason is logged only if this starts a rebalance. A new member, whose timer is longer than its session timeout,
-    exists only during a rebalance.
+    `session_timeout_ms` in the reason is wrong for a new member (NEW_MEMBER_JOIN_TIMEOUT_MS), but then not logged: new
+    members exist only during a rebalance, and the reason is logged only if a rebalance starts.
     """
     if member.is_new or (member.join is None and member.sync is None):
         remove_member(
@@ -367,9 +369,9 @@ def remove_unsynced_members(transition: GroupTransition) -> None:
 # ---- stored groups
 
 
-def finish_store(transition: GroupTransition, store: StoreGroup, code: ErrorCode) -> None:
-    """Continue after a StoreGroup effect. `code` is NONE if all replicas have it. The group may have changed since."""
-    purpose = store.purpose
+def finish_store(transition: GroupTransition, effect: StoreGroup, code: ErrorCode) -> None:
+    """Continue after a StoreGroup effect. `code` is NONE if it was stored. The group may have changed meanwhile."""
+    purpose = effect.purpose
     if isinstance(purpose, AssignmentPurpose):
         finish_assignment(transition, purpose, code)
     elif isinstance(purpose, StaticRejoinPurpose):
@@ -394,7 +396,7 @@ def finish_assignment(
 def finish_static_rejoin(
     transition: GroupTransition, purpose: StaticRejoinPurpose, code: ErrorCode
 ) -> None:
-    """Answer the join of a static member, unless a rebalance has started since. Its end answers the join then."""
+    """Answer the join of a static member, unless a rebalance has started: then the end of the rebalance answers it."""
     group = transition.group
     member = group.members.get(purpose.member_id)
     if (
@@ -407,20 +409,20 @@ def finish_static_rejoin(
     ticket = group.pop_join(member)
     if code is not ErrorCode.NONE:
         revert_static_member(transition, member, purpose)
-        answer = JoinGroupResponse(
+        response = JoinGroupResponse(
             error_code=code,
             generation_id=group.generation,
             protocol_type=group.protocol_type,
             protocol_name=group.protocol,
-            leader=purpose.leader_before or "",
+            leader=purpose.previous_leader or "",
         )
     elif purpose.supports_skip_assignment:
-        answer = join_response(group, member, skips_assignment=group.leader == member.member_id)
+        response = join_response(group, member, skip_assignment=group.leader == member.member_id)
     else:
         # An older client that is named as leader would send an assignment, which a stable group does not accept.
-        # Name the previous leader, so that it acts as an ordinary member.
-        answer = join_response(group, member, leader=purpose.leader_before)
-    transition.answer(ticket, answer)
+        # So the response names the previous leader, and the client acts as an ordinary member.
+        response = join_response(group, member, leader=purpose.previous_leader)
+    transition.answer(ticket, response)
     transition.restart_session(member)
 
 

@@ -1,10 +1,10 @@
-"""Effects of one event on one group.
+"""GroupTransition: one event of a group, and its effects.
 
 The coordinator passes a GroupTransition to an event function (group_events.py). The function changes the group and adds
 effects in the order in which the coordinator must execute them. Nothing here waits, sends or reads a clock.
 
     Answer                   answer a waiting JoinGroup or SyncGroup request
-    SetTimer, CancelTimer    a session timer per member, and one join and one sync timer; SetTimer replaces the delay
+    SetTimer, CancelTimer    a session timer per member, a join timer, a sync timer; SetTimer restarts a running timer
     StoreGroup               append to __consumer_offsets; the coordinator then calls `group_events.finish_store`
 """
 
@@ -26,11 +26,11 @@ from barnabas.wire.messages.sync_group import SyncGroupResponse
 
 class TimerKind(Enum):
     SESSION = auto()
-    """Per member: time until its next heartbeat. For a pending member id: time until it joins."""
+    """Per member: maximum time until its next heartbeat. For a pending member id: maximum time until it joins."""
     JOIN = auto()
-    """Time for all members to join, in PreparingRebalance."""
+    """Maximum time until all members have joined, in PreparingRebalance."""
     SYNC = auto()
-    """Time for all members of a generation to send SyncGroup."""
+    """Maximum time until all members of a generation have sent SyncGroup."""
 
 
 class Timer(NamedTuple):
@@ -45,31 +45,31 @@ SYNC_TIMER = Timer(TimerKind.SYNC)
 
 
 class AssignmentPurpose(NamedTuple):
-    """Store the assignment of the group leader. It is sent to the members when it is stored."""
+    """Store the assignments that the group leader sent, by member id. Then send each member its assignment."""
 
     generation: int
     assignments: Mapping[str, bytes]
 
 
 class StaticRejoinPurpose(NamedTuple):
-    """Store the new member id of a static member that rejoined a stable group. Its join is answered then.
+    """Store the new member id of a static member that rejoined a stable group. Then answer its join.
 
-    `previous` is a copy of the member before it rejoined. It is restored if its new member id cannot be stored.
+    `previous` is a copy of the member before it rejoined. It is restored if the new member id cannot be stored.
     """
 
     generation: int
     instance_id: str
     member_id: str
-    leader_before: str | None
+    previous_leader: str | None
     supports_skip_assignment: bool
     previous: GroupMember
 
 
 class StoreGroup(NamedTuple):
-    """Store the snapshot. `purpose` determines what follows; None stores that the last member left.
+    """Store the snapshot. `purpose` determines what follows. It is None if the last member left.
 
-    A failure to store an empty group is ignored. The next coordinator would then load the previous generation, whose
-    members time out.
+    In that case a failure is ignored. The next coordinator would then load the previous generation, whose members time
+    out.
     """
 
     snapshot: GroupMetadataValue
@@ -94,14 +94,14 @@ Effect = Answer | SetTimer | CancelTimer | StoreGroup
 
 
 class GroupTransition(Struct, eq=False):
-    """An event for one group at `now_ms`, with the effects that it has."""
+    """One event of `group` at `now_ms`, and its effects."""
 
     group: Group
     config: BrokerConfig
     now_ms: int
     effects: list[Effect] = field(default_factory=list)
     log_events: list[tuple[str, str]] = field(default_factory=list)
-    """Event and key=value facts of each line that the coordinator logs for this group."""
+    """Event and key=value facts of each log line. The coordinator adds the group and the generation."""
 
     def move_to(self, state: GroupState) -> None:
         group = self.group

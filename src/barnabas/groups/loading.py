@@ -7,7 +7,7 @@ A background task loads one partition at a time. Files are read in a thread. Rec
 short steps. Meanwhile clients get COORDINATOR_LOAD_IN_PROGRESS and retry. Nothing is appended to the partition before
 it is loaded. Compaction may run: if it replaces a segment during a read, the read is repeated.
 
-Barnabas writes no transactions, but a log may have offsets of a transaction. They count only if it was committed.
+Barnabas writes no transactions, but a log may contain offsets of transactions. Only committed transactions count.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ REPAIR_RETRY_SECONDS = 1.0
 
 
 class LatestRecords:
-    """Last value and log offset of each key. Values are decoded after the last read, since most are replaced."""
+    """Last value of each key, and the base offset of its batch. Values are decoded later, since most are replaced."""
 
     def __init__(self) -> None:
         self.latest: dict[bytes, tuple[bytes, int]] = {}
@@ -61,7 +61,7 @@ class LatestRecords:
         """Records of open transactions, by producer id."""
 
     def add(self, record: Record, header: BatchHeader) -> None:
-        """Raises RemoteWireError if the key is missing or invalid."""
+        """Add a record of the batch. Raises RemoteWireError if the key is missing or invalid."""
         key = record.key
         if key is None:
             raise RemoteWireError("record without a key")
@@ -96,18 +96,18 @@ class DecodedGroups:
         """One string object per topic name, which all groups share."""
 
     def add(self, key: bytes, value: bytes, log_offset: int) -> None:
-        """Raises RemoteWireError if the record cannot be decoded."""
-        found = read_key(key)
-        if isinstance(found, GroupMetadataKey):
-            self.snapshots[found.group_id] = read_group(value)
-        elif found is not None:
-            group_id, topic, index = found
+        """Decode and add a record. Raises RemoteWireError if it cannot be decoded."""
+        decoded_key = read_key(key)
+        if isinstance(decoded_key, GroupMetadataKey):
+            self.snapshots[decoded_key.group_id] = read_group(value)
+        elif decoded_key is not None:
+            group_id, topic, index = decoded_key
             partition = TopicPartition(self.topics.setdefault(topic, topic), index)
-            self.offsets[group_id].load(partition, read_offset(value), log_offset)
+            self.offsets[group_id].put(partition, read_offset(value), log_offset)
         else:
             raise RemoteWireError("unknown key version")
 
-    def all(self, now_ms: int) -> Iterator[Group]:
+    def groups(self, now_ms: int) -> Iterator[Group]:
         for group_id in self.snapshots | self.offsets:
             snapshot = self.snapshots.get(group_id)
             yield Group.restore(group_id, snapshot, self.offsets[group_id], now_ms)
@@ -126,7 +126,7 @@ class GroupLoader:
         self.replicas = store.replicas
         self.buffer_bytes = store.config.offsets_load_buffer_size
         self.loads: dict[int, PartitionLoad] = {}
-        """Loads by partition: waiting ones, and the one in progress."""
+        """Loads that wait or are in progress, by partition index."""
         self.wake = asyncio.Event()
 
     def leadership_changed(self, partition: Partition) -> None:
@@ -172,12 +172,12 @@ class GroupLoader:
 
     async def load(self, load: PartitionLoad) -> None:
         loop = asyncio.get_running_loop()
-        began = loop.time()
+        started_at = loop.time()
         partition = load.partition
-        found = await decode_groups(await self.read_records(load), partition)
+        decoded = await decode_groups(await self.read_records(load), partition)
         turns = Turns(RECORDS_PER_YIELD)
         groups = offsets = 0
-        for group in found.all(self.store.clock.now_ms()):
+        for group in decoded.groups(self.store.clock.now_ms()):
             await turns.yield_if_due()
             if not self.is_current(load):
                 return
@@ -192,11 +192,11 @@ class GroupLoader:
                 partition.leader_epoch,
                 groups,
                 offsets,
-                loop.time() - began,
+                loop.time() - started_at,
             )
 
     async def read_records(self, load: PartitionLoad) -> LatestRecords:
-        """Read the whole log. Retry a damaged batch, which may be repaired from another replica, and then skip it."""
+        """Read the whole log. Retry after a damaged batch, which may be repaired from a replica; finally skip it."""
         partition = load.partition
         backoff = Backoff(
             REPAIR_RETRY_SECONDS, REPAIR_RETRY_SECONDS, random=Random(partition.broker_id)
@@ -217,16 +217,17 @@ class GroupLoader:
         while offset < log.log_end_offset and self.is_current(load):
             reached = offset
             try:
-                found = log.read(offset, self.buffer_bytes, log.log_end_offset)
-                if not found.slices:
+                log_read = log.read(offset, self.buffer_bytes, log.log_end_offset)
+                if not log_read.slices:
                     break
-                data = await read_slice(log.disk, found)
+                data = await read_slice(log.disk, log_read)
                 if data is None:
                     continue
                 reached, is_damaged = await self.add_batches(contents, partition, data, offset)
                 if is_damaged or reached == offset:
-                    at = found.slices[0].position
-                    raise CorruptBatch(slice_path(found), "the checksum does not match", at)
+                    at = log_read.slices[0].position
+                    problem = "a checksum does not match" if is_damaged else "invalid batch header"
+                    raise CorruptBatch(slice_path(log_read), problem, at)
             except CorruptBatch as error:
                 if not skip_damaged:
                     raise
@@ -238,7 +239,7 @@ class GroupLoader:
     async def add_batches(
         self, contents: LatestRecords, partition: Partition, data: bytes, offset: int
     ) -> tuple[int, bool]:
-        """Add the records of all batches in `data`. Return the next offset, and whether a batch is damaged."""
+        """Add the records of the batches in `data`. Return the next offset to read, and whether a batch is damaged."""
         turns = Turns(RECORDS_PER_YIELD)
         view = memoryview(data)
         is_damaged = False
@@ -273,10 +274,10 @@ def log_skipped_record(partition: Partition, offset: int, error: RemoteWireError
     logger.error("group record skipped partition=%s offset=%d error=%s", partition, offset, error)
 
 
-async def read_slice(disk: Disk, found: LogRead) -> bytes | None:
+async def read_slice(disk: Disk, log_read: LogRead) -> bytes | None:
     """Read the bytes in a thread. Return None if compaction replaced the segment meanwhile."""
-    path = slice_path(found)
-    (part,) = found.slices
+    path = slice_path(log_read)
+    (part,) = log_read.slices
 
     def read() -> bytes:
         file = disk.for_thread().open(path)
@@ -288,24 +289,24 @@ async def read_slice(disk: Disk, found: LogRead) -> bytes | None:
     try:
         data = await in_thread(read)
     except StorageError:
-        if slice_path(found) == path:
+        if slice_path(log_read) == path:
             raise
         return None
-    return data if slice_path(found) == path else None
+    return data if slice_path(log_read) == path else None
 
 
-def slice_path(found: LogRead) -> str:
-    return found.slices[0].file.path
+def slice_path(log_read: LogRead) -> str:
+    return log_read.slices[0].file.path
 
 
 def complete_batches(view: memoryview) -> Iterator[tuple[int, BatchHeader]]:
-    """Return position and header of each batch, up to the first invalid header."""
+    """Yield the position and header of each complete batch, up to the first invalid header."""
     with suppress(RemoteWireError):
         yield from batch_headers(view)
 
 
 def decode_batch(batch: memoryview, header: BatchHeader) -> Iterable[Record]:
-    """Return the records of a batch. Log an error and stop at a record that cannot be decoded."""
+    """Yield the records of a batch. At a record that cannot be decoded, log an error and stop."""
     try:
         yield from records(batch)
     except RemoteWireError as error:

@@ -3,7 +3,7 @@
     begin ─► (appended, replicated) ─► complete     the commit is visible
                                     └► fail         the commit is discarded
 
-Of two commits for a partition the one with the larger log offset wins, in whichever order they complete. A partition
+Of two commits for a partition the one with the larger log offset wins, in whichever order they complete. An offset
 with a pending commit does not expire.
 """
 
@@ -40,7 +40,7 @@ class GroupOffsets:
     def complete(self, commits: Commits, log_offset: int) -> None:
         """Apply pending commits, which are in the log at `log_offset`."""
         for partition, value in commits.items():
-            self.load(partition, value, log_offset)
+            self.put(partition, value, log_offset)
             self.remove_pending(partition)
 
     def fail(self, commits: Commits) -> None:
@@ -48,13 +48,13 @@ class GroupOffsets:
             self.remove_pending(partition)
 
     def remove_pending(self, partition: TopicPartition) -> None:
-        left = self.pending.pop(partition) - 1
-        if left:
-            self.pending[partition] = left
+        remaining = self.pending.pop(partition) - 1
+        if remaining:
+            self.pending[partition] = remaining
         elif partition not in self.committed:
             self.log_offsets.pop(partition, None)
 
-    def load(self, partition: TopicPartition, value: OffsetCommitValue, log_offset: int) -> None:
+    def put(self, partition: TopicPartition, value: OffsetCommitValue, log_offset: int) -> None:
         """Set the committed offset, unless the current one has a larger log offset."""
         if self.log_offsets.get(partition, -1) <= log_offset:
             self.committed[partition] = value
@@ -63,14 +63,14 @@ class GroupOffsets:
     # ---- deleting
 
     def remove(self, partitions: Iterable[TopicPartition], log_offset: int) -> None:
-        """Remove offsets whose tombstones are at `log_offset`. Pending commits with a smaller one are ignored."""
+        """Remove offsets whose tombstones are at `log_offset`. Pending commits at smaller log offsets are ignored."""
         for partition in partitions:
             self.committed.pop(partition, None)
             self.log_offsets.pop(partition, None)
             if partition in self.pending:
                 self.log_offsets[partition] = log_offset
 
-    def among(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+    def known_partitions(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
         """Return those of `partitions` that have a committed offset or a pending commit."""
         return [each for each in partitions if each in self.committed or each in self.pending]
 
@@ -80,17 +80,17 @@ class GroupOffsets:
         retention_ms: int,
         *,
         since_ms: int = NO_TIMESTAMP,
-        kept: Collection[str] = (),
+        kept_topics: Collection[str] = (),
     ) -> list[TopicPartition]:
         """Return the partitions whose offset has expired.
 
-        The retention time starts at `since_ms`, when the last member left the group. Without it, the retention time
-        starts at each commit. Offsets of the topics in `kept` do not expire.
+        The retention time starts at `since_ms`, when the last member left the group; by default at each commit. A
+        commit with an expiry timestamp expires then. Offsets of the topics in `kept_topics` do not expire.
         """
         return [
             partition
             for partition, value in self.committed.items()
-            if partition.topic not in kept
+            if partition.topic not in kept_topics
             and partition not in self.pending
             and is_expired(value, now_ms, retention_ms, since_ms)
         ]

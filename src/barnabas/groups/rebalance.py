@@ -5,8 +5,8 @@
     complete_join       removes members that did not rejoin, elects a leader, chooses a protocol, answers all joins
     send_assignments    sends every member its assignment, or an error
 
-The first rebalance of an empty group waits `group.initial.rebalance.delay.ms`. The delay is repeated while members
-join, up to the largest rebalance timeout of the members. So consumers that start together share one generation.
+The first rebalance of an empty group waits `group.initial.rebalance.delay.ms`. While members join, the delay repeats,
+in total up to their largest rebalance timeout. So consumers that start together share one generation.
 """
 
 from __future__ import annotations
@@ -125,9 +125,9 @@ def elect_leader(group: Group) -> bool:
 
 
 def join_response(
-    group: Group, member: GroupMember, *, leader: str | None = None, skips_assignment: bool = False
+    group: Group, member: GroupMember, *, leader: str | None = None, skip_assignment: bool = False
 ) -> JoinGroupResponse:
-    """Return the join response for a member of the current generation. Only the leader gets the list of members."""
+    """Return the response to a join. Only the leader gets the list of members. `leader` overrides the group leader."""
     assert group.protocol is not None
     leader = group.leader if leader is None else leader
     members = tuple(
@@ -139,7 +139,7 @@ def join_response(
         protocol_type=group.protocol_type,
         protocol_name=group.protocol,
         leader=leader or "",
-        skip_assignment=skips_assignment,
+        skip_assignment=skip_assignment,
         member_id=member.member_id,
         members=members,
     )
@@ -148,9 +148,9 @@ def join_response(
 def send_assignments(
     transition: GroupTransition, assignments: Mapping[str, bytes], code: ErrorCode = ErrorCode.NONE
 ) -> None:
-    """Set all assignments and answer the waiting SyncGroup requests.
+    """Set the assignments of all members and answer the waiting SyncGroup requests, with `code` if it is an error.
 
-    Session timers of these members restart, since they did not have to send heartbeats while they waited.
+    The sessions of the waiting members restart, since members do not have to send heartbeats while they wait.
     """
     group = transition.group
     for member in group.members.values():
@@ -185,7 +185,7 @@ def remove_member(transition: GroupTransition, member: GroupMember, reason: str)
         try_complete_join(transition)
 
 
-def remove_pending(transition: GroupTransition, member_id: str) -> None:
+def remove_pending_member(transition: GroupTransition, member_id: str) -> None:
     transition.group.remove(member_id)
     transition.cancel_timer(session_timer(member_id))
     try_complete_join(transition)

@@ -1,13 +1,13 @@
 """Keys and values of `__consumer_offsets`, in Kafka's format.
 
-    key    version 0, 1  group, topic, partition      value  0-4  offset, leader epoch, metadata, commit timestamp
-    key    version 2     group                        value  0-4  generation, protocol, leader, members
+    key versions 0, 1    group, topic, partition    value versions 0-4    offset, leader epoch, metadata, timestamp
+    key version 2        group                      value versions 0-4    generation, protocol, leader, members
 
-Both start with a two-byte version. The version of a key determines its type. The fields are encoded as in a protocol
-message without a header. A null value is a tombstone: it deletes the key.
+Keys and values start with a two-byte version. The version of a key determines its type. The fields are encoded as in a
+protocol message without a header. A null value is a tombstone: it deletes the key.
 
-Written versions are the newest that every Kafka broker since 2.3 can read: keys 1 and 2, value 3. A commit of an old
-client with its own retention time has value 1, the only version with an expiry timestamp.
+Barnabas writes the newest versions that every Kafka broker since 2.3 can read: key versions 1 and 2, value version 3.
+A commit of an old client with its own retention time gets value version 1, the only one with an expiry timestamp.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ KeyValue = tuple[bytes, bytes | None]
 S = TypeVar("S")
 
 Bytes = Annotated[bytes, Blob()]
-"""Decoded as a view of the record. `read_group` copies it, so that the record itself can be freed."""
+"""Decoded as a view of the record. `read_group` copies the bytes, so that the record can be freed."""
 
 
 class OffsetCommitKey(NamedTuple):
@@ -124,7 +124,7 @@ def group_key(group_id: str) -> bytes:
 
 
 def read_key(key: bytes) -> OffsetCommitKey | GroupMetadataKey | None:
-    """Return None for an unknown version, as a newer broker may write it."""
+    """Decode a key. Return None for an unknown version, which a newer broker may write. Raises RemoteWireError."""
     version = read_version(key)
     if version in OFFSET_KEY_VERSIONS:
         return decode_fields(OffsetCommitKey, version, key)
@@ -142,7 +142,7 @@ def read_group(value: bytes) -> GroupMetadataValue:
     group = decode_fields(GroupMetadataValue, version, value)
     members = tuple(
         member._replace(
-            # Version 0 has one timeout for both.
+            # Version 0 has one timeout for session and rebalance.
             rebalance_timeout_ms=member.rebalance_timeout_ms
             if version > 0
             else member.session_timeout_ms,

@@ -1,11 +1,11 @@
 """Appends group state to `__consumer_offsets`.
 
-The hash of a group id determines its partition; all brokers and clients compute the same one. The leader of this
-partition is the coordinator of the group. An append is complete when all in-sync replicas have it
-(`offsets.commit.required.acks`). The next leader then loads it (loading.py).
+The hash of a group id determines its partition, and all brokers compute the same one. The leader of this partition is
+the coordinator of the group. By default, an append is complete when all in-sync replicas have it
+(`offsets.commit.required.acks`), so that the next leader can load it (loading.py).
 
-    led        the partition is led here, and the coordinator has loaded its groups
-    loading    the partition is led here, and its groups are being loaded
+    led        partitions that this broker leads, and whose groups the coordinator has loaded
+    loading    partitions that this broker leads, and whose groups are being loaded
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ COMMIT_ERROR_CODES = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }
-"""Error codes of a produce request to the error codes of an offset commit."""
+"""Error code of a failed append → error code of the offset commit."""
 GROUP_ERROR_CODES = COMMIT_ERROR_CODES | {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
 }
-"""Error codes of a produce request to the error codes of a rebalance."""
+"""Error code of a failed append → error code of JoinGroup, SyncGroup or DeleteGroups."""
 
 
 class AppendResult(NamedTuple):
@@ -90,7 +90,7 @@ class GroupStore:
     def is_led(self, partition: int) -> bool:
         """Return whether this broker is the coordinator of the groups in `partition`.
 
-        False after this broker lost its registration, until a controller confirms it. A new leader may exist by then,
+        False from the end of a registry session until the next LeaderAndIsr request. Another broker may lead by then,
         and the offsets here would be stale. Without followers no other broker can be the leader.
         """
         return partition in self.led and (
@@ -103,7 +103,7 @@ class GroupStore:
     def begin_append(
         self, group_id: str, records: Sequence[KeyValue], *, acks: int | None = None
     ) -> AppendResult:
-        """Append without waiting for replicas. Raises ApiError with the error code of a produce request."""
+        """Append without waiting for replicas. Raises ApiError with the error code that a produce request would get."""
         acks = self.acks if acks is None else acks
         partition = self.replicas.find(CONSUMER_OFFSETS, self.partition_for(group_id))
         now_ms = self.clock.now_ms()
@@ -125,7 +125,7 @@ class GroupStore:
         return AppendResult(info.first_offset, waits)
 
     async def wait_for(self, appended: AppendResult) -> None:
-        """Wait until the replicas have the records.
+        """Wait until the append is complete.
 
         Raises ApiError with REQUEST_TIMED_OUT after offsets.commit.timeout.ms; the records stay in the log.
         """

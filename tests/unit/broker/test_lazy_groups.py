@@ -112,7 +112,7 @@ async def test_offsets_of_deleted_topic_are_removed(node: Node) -> None:
     offsets = group.offsets
     gone, kept = TopicPartition(TOPIC, 0), TopicPartition("other", 0)
     for partition in (gone, kept):
-        offsets.load(partition, OffsetCommitValue(5), 0)
+        offsets.put(partition, OffsetCommitValue(5), 0)
     state = UpdateMetadataPartitionState(partition_index=0, leader=-2)
     topic = UpdateMetadataTopicState(TOPIC, uuid4(), (state,))
     await node.update_metadata(

@@ -273,7 +273,7 @@ async def test_group_without_members_is_created_for_offsets(
 async def test_empty_group_id_is_allowed_only_where_kafka_allows_it(
     coordinator: GroupCoordinator,
 ) -> None:
-    assert coordinator.find("", may_be_empty=True) is None
+    assert coordinator.find("", allow_empty_id=True) is None
     with pytest.raises(ApiError, match="INVALID_GROUP_ID"):
         coordinator.find("")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.groups.expiry import expired_offsets
+from barnabas.groups.expiry import expired_partitions
 from barnabas.groups.group import Group, GroupState
 from barnabas.groups.offsets import GroupOffsets
 from barnabas.groups.records import OffsetCommitValue
@@ -19,7 +19,7 @@ def group(state: GroupState, *, since_ms: int, protocol_type: str | None) -> Gro
     """Group whose offsets were committed at time 0."""
     offsets = GroupOffsets()
     for partition in (SUBSCRIBED, UNSUBSCRIBED):
-        offsets.load(partition, OffsetCommitValue(5, -1, "", 0), 0)
+        offsets.put(partition, OffsetCommitValue(5, -1, "", 0), 0)
     return Group(
         group_id="app",
         state=state,
@@ -31,25 +31,25 @@ def group(state: GroupState, *, since_ms: int, protocol_type: str | None) -> Gro
 
 def test_offsets_of_empty_group_expire_together_after_last_member_left() -> None:
     empty = group(GroupState.EMPTY, since_ms=10 * HOUR_MS, protocol_type="consumer")
-    assert expired_offsets(empty, 11 * HOUR_MS - 1, HOUR_MS) == []
-    assert expired_offsets(empty, 11 * HOUR_MS, HOUR_MS) == [SUBSCRIBED, UNSUBSCRIBED]
+    assert expired_partitions(empty, 11 * HOUR_MS - 1, HOUR_MS) == []
+    assert expired_partitions(empty, 11 * HOUR_MS, HOUR_MS) == [SUBSCRIBED, UNSUBSCRIBED]
 
 
 def test_unknown_empty_time_falls_back_to_commit_time() -> None:
     empty = group(GroupState.EMPTY, since_ms=-1, protocol_type="consumer")
-    assert expired_offsets(empty, HOUR_MS - 1, HOUR_MS) == []
-    assert expired_offsets(empty, HOUR_MS, HOUR_MS) == [SUBSCRIBED, UNSUBSCRIBED]
+    assert expired_partitions(empty, HOUR_MS - 1, HOUR_MS) == []
+    assert expired_partitions(empty, HOUR_MS, HOUR_MS) == [SUBSCRIBED, UNSUBSCRIBED]
 
 
 def test_offsets_of_simple_consumer_expire_by_commit_time() -> None:
     simple = group(GroupState.EMPTY, since_ms=10 * HOUR_MS, protocol_type=None)
-    assert expired_offsets(simple, HOUR_MS, HOUR_MS) == [SUBSCRIBED, UNSUBSCRIBED]
+    assert expired_partitions(simple, HOUR_MS, HOUR_MS) == [SUBSCRIBED, UNSUBSCRIBED]
 
 
 def test_only_unsubscribed_offsets_of_stable_group_expire() -> None:
     stable = group(GroupState.STABLE, since_ms=0, protocol_type="consumer")
     stable.topics = frozenset({"read"})
-    assert expired_offsets(stable, HOUR_MS, HOUR_MS) == [UNSUBSCRIBED]
+    assert expired_partitions(stable, HOUR_MS, HOUR_MS) == [UNSUBSCRIBED]
 
 
 @pytest.mark.parametrize(
@@ -66,4 +66,4 @@ def test_offsets_do_not_expire_while_subscriptions_are_unknown(
 ) -> None:
     unclear = group(state, since_ms=0, protocol_type=protocol_type)
     unclear.topics = topics
-    assert expired_offsets(unclear, 100 * HOUR_MS, HOUR_MS) == []
+    assert expired_partitions(unclear, 100 * HOUR_MS, HOUR_MS) == []

@@ -36,18 +36,20 @@ async def test_thousand_groups_take_less_than_10_mb() -> None:
     )
     tracemalloc.start()
     try:
-        groups = DecodedGroups()
+        decoded = DecodedGroups()
         for number in range(GROUPS):
             name = f"group-{number}"
             member = MemberSnapshot(f"client-{number}", subscription=subscription)
             snapshot = GroupMetadataValue("consumer", 1, "range", member.member_id, 0, (member,))
-            groups.add(*require_value(group_metadata_record(name, snapshot)), number)
+            decoded.add(*require_value(group_metadata_record(name, snapshot)), number)
             for partition in range(PARTITIONS):
                 offset = OffsetCommitValue(number, 0, "", 1_700_000_000_000)
-                groups.add(*require_value(offset_record(name, "orders", partition, offset)), number)
-        for group in groups.all(now_ms=0):
+                decoded.add(
+                    *require_value(offset_record(name, "orders", partition, offset)), number
+                )
+        for group in decoded.groups(now_ms=0):
             coordinator.add_loaded_group(group, 0)
-        del groups
+        del decoded
         gc.collect()
         used, _ = tracemalloc.get_traced_memory()
     finally:

@@ -64,7 +64,7 @@ def test_offset_removed_during_commit_stays_removed() -> None:
     offsets = GroupOffsets()
     commits = {ONE: at(5)}
     offsets.begin(commits)
-    assert offsets.among([ONE, TWO]) == [ONE]
+    assert offsets.known_partitions([ONE, TWO]) == [ONE]
     offsets.remove([ONE], 11)
     offsets.begin(later := {ONE: at(1)})
     offsets.complete(commits, 10)
@@ -87,7 +87,7 @@ def test_offsets_without_group_expire_by_commit_time() -> None:
 
 def test_subscribed_topics_do_not_expire() -> None:
     offsets = committed({ONE: at(5), OTHER: at(5)})
-    assert offsets.expired(9 * DAY_MS, DAY_MS, kept={"orders"}) == [OTHER]
+    assert offsets.expired(9 * DAY_MS, DAY_MS, kept_topics={"orders"}) == [OTHER]
 
 
 def test_explicit_expire_timestamp_applies() -> None:

@@ -35,7 +35,7 @@ def handle(
 def build_described_group(context: BrokerContext, group_id: str, operations: int) -> DescribedGroup:
     """Return the description of a group. As in Kafka, a group that does not exist is Dead, without an error."""
     try:
-        group = context.groups.find(group_id, may_be_empty=True)
+        group = context.groups.find(group_id, allow_empty_id=True)
     except ApiError as error:
         return DescribedGroup(error.code, group_id)
     if group is None:

@@ -128,13 +128,13 @@ def is_longer(text: str, length_max: int) -> bool:
 def find_group_for_commit(context: BrokerContext, request: OffsetCommitRequest) -> Group:
     coordinator = context.groups
     generation = request.generation_id_or_member_epoch
-    group = coordinator.find(request.group_id, may_be_empty=True)
+    group = coordinator.find(request.group_id, allow_empty_id=True)
     if group is None:
         if generation >= 0:
             raise ApiError(
                 ErrorCode.ILLEGAL_GENERATION, f"group '{request.group_id}' does not exist"
             )
-        group = coordinator.find_or_create(request.group_id, may_be_empty=True)
+        group = coordinator.find_or_create(request.group_id, allow_empty_id=True)
     code = group.commit_error(request.member_id, request.group_instance_id, generation)
     if code is not ErrorCode.NONE:
         raise ApiError(code)

@@ -69,8 +69,7 @@ def delete_offsets(context: BrokerContext, request: OffsetDeleteRequest) -> Work
                 codes[each] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
     allowed = [each for each in known if codes[each] is ErrorCode.NONE]
     if allowed:
-        found = group.offsets.among(allowed)
-        context.groups.delete_offsets(group, found)
+        context.groups.delete_offsets(group, group.offsets.known_partitions(allowed))
     return codes
 
 

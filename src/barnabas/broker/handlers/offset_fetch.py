@@ -110,7 +110,7 @@ def fetch_offsets_of_group(
 ) -> Work[OffsetFetchResponseGroup]:
     """Return the offsets of a group: those of `topics`, or all if None. `require_stable`: see find_stable."""
     try:
-        group = context.groups.find(group_id, may_be_empty=True)
+        group = context.groups.find(group_id, allow_empty_id=True)
     except ApiError as error:
         return OffsetFetchResponseGroup(group_id, (), error.code)
     if group is None or group.state is GroupState.DEAD:
