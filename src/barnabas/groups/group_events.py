@@ -346,11 +346,9 @@ def expire_session(transition: GroupTransition, member: GroupMember) -> None:
     members exist only during a rebalance, and the reason is logged only if a rebalance starts.
     """
     if member.is_new or (member.join is None and member.sync is None):
-        remove_member(
-            transition,
-            member,
-            f"session of member {member.member_id} expired after {member.session_timeout_ms} ms",
-        )
+        timeout_ms = member.session_timeout_ms
+        reason = f"session of member {member.member_id} expired after {timeout_ms} ms"
+        remove_member(transition, member, reason)
 
 
 def remove_unsynced_members(transition: GroupTransition) -> None:

@@ -57,11 +57,7 @@ class AppendResult(NamedTuple):
 
 class GroupStore:
     def __init__(
-        self,
-        config: BrokerConfig,
-        replicas: ReplicaManager,
-        metadata: MetadataCache,
-        clock: Clock,
+        self, config: BrokerConfig, replicas: ReplicaManager, metadata: MetadataCache, clock: Clock
     ) -> None:
         self.config = config
         self.replicas = replicas

@@ -24,9 +24,9 @@ LOCK_PAUSE_S = 0.01
 
 
 def acquire_lock(directory: str, what: str) -> int:
-    """Lock the directory and return the descriptor that holds the lock. Raises DirectoryLocked if it is locked.
+    """Lock the directory and return the descriptor that owns the lock, for `release_lock`.
 
-    `what` names the directory in the error message.
+    Raises DirectoryLocked if another process has the lock. `what` names the directory in that error.
     """
     path = str(Path(directory, LOCK_FILE))
     try:
@@ -44,7 +44,7 @@ def acquire_lock(directory: str, what: str) -> int:
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 os.close(descriptor)
                 raise StorageError(path, f"cannot be locked: {error.strerror}") from error
-        # `is_locked` in another process holds the lock for a moment.
+        # Retry, because `is_locked` in another process takes the lock for a moment.
         time.sleep(backoff.next_s())
     holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
     os.close(descriptor)
@@ -60,7 +60,7 @@ def release_lock(descriptor: int) -> None:
 
 
 def is_locked(directory: str) -> bool:
-    """Return whether a process holds the lock of this directory."""
+    """Return whether a process has locked this directory. False if there is no lock file."""
     try:
         descriptor = os.open(Path(directory, LOCK_FILE), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -76,7 +76,7 @@ def is_locked(directory: str) -> bool:
 
 @contextmanager
 def hold_lock(directory: Path, what: str) -> Iterator[None]:
-    """Hold the lock of a directory in a `with` block. Creates the directory if it is missing."""
+    """Lock a directory for a `with` block. Creates the directory if it is missing."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:

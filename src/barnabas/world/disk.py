@@ -1,13 +1,13 @@
 """The real disk. It turns every OSError into StorageError, OutOfSpace or DirectoryLocked.
 
-A log has thousands of files, of which few are in use. So a `RealFile` is a name, a size and, while it is in use, a
+A broker has thousands of files, of which few are in use. So a `RealFile` is a name, a size and, while it is in use, a
 descriptor. At most `descriptors` are open; opening another one closes that of an idle file (`close_idle_files`). Sizes
-are kept in memory, and writes go to an explicit position. A partial write is truncated; if that fails too, the next
-write overwrites it.
+are kept in memory, and writes go to an explicit position. A partial write is truncated; if the truncation fails too,
+the next write overwrites it.
 
 fsync runs in a few threads, on duplicates of the descriptors, so that a descriptor can be closed at any time. The same
-threads do the last close of a large removed file. Other code that works on files in a thread, such as the log cleaner,
-uses its own disk (`for_thread`).
+threads close large removed files, because that is slow (`unlink`). Other code that works on files in a thread, such as
+the log cleaner, uses its own disk (`for_thread`).
 """
 
 # Paths are strings, as in ports.py: creating thousands of Path objects per second would be slow.
@@ -35,14 +35,14 @@ THREAD_DESCRIPTORS = 16
 THREADS = 4
 DUPLICATES_MAX = 2 * THREADS
 """Limit of duplicated descriptors: a slow disk must not take one for every file that waits for fsync."""
-LARGE_BYTES = 1 << 20
+LARGE_BYTES = 1 << 20  # a removed file of this size is closed in a thread
 PARTS_MAX = 512  # below IOV_MAX everywhere
 
 sync_data = getattr(os, "fdatasync", os.fsync)
 
 
 class RealFile:
-    """One file of a RealDisk. `touched` is set by each use, for `RealDisk.close_idle_files`."""
+    """One file of a RealDisk. Each use sets `touched`, and `RealDisk.close_idle_files` clears it."""
 
     __slots__ = ("descriptor", "disk", "known_size", "path", "touched")
 
@@ -124,7 +124,7 @@ class RealFile:
         return self.descriptor
 
     def close(self) -> None:
-        """Close the file for good: it is not reopened, because its name may belong to another file by then."""
+        """Close the file permanently. It cannot be reopened, because its name may belong to another file by then."""
         descriptor, self.descriptor = self.descriptor, CLOSED
         if descriptor >= 0:
             self.disk.open_files.pop(self, None)
@@ -142,19 +142,19 @@ class RealLock:
 
 
 class ReplaceState:
-    """Orders the replacements of one file: only the last requested one may be the last written one.
+    """Orders the replacements of one file, so that the last requested one wins.
 
-    `count` is the number of requests. A writer holds `writing`.
+    `count` is the number of requests so far. A thread has `write_lock` while it writes.
     """
 
     def __init__(self) -> None:
         self.count = 0
-        self.writing = Lock()
+        self.write_lock = Lock()
 
 
 class RealDisk:
     def __init__(self, descriptors: int = DESCRIPTORS) -> None:
-        # The other half of the process's descriptors is for sockets.
+        # Files may use half of the process's descriptors. The other half is for sockets.
         allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         if allowed != resource.RLIM_INFINITY:
             descriptors = max(16, min(descriptors, allowed // 2))
@@ -163,10 +163,10 @@ class RealDisk:
         self.duplicates = asyncio.Semaphore(DUPLICATES_MAX)
         self.threads: ThreadPoolExecutor | None = None
         self.replace_states: dict[str, ReplaceState] = {}
-        """By path, for the files that are also replaced in threads (`prepare_replace`)."""
+        """By path; only files that are also replaced in threads (`prepare_replace`)."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Open or create a file. An existing file gets its descriptor on first use."""
+        """Open or create a file. Without `create`, its descriptor is opened on first use."""
         with storage_errors(path):
             if not create:
                 return RealFile(self, path, NO_DESCRIPTOR, os.stat(path).st_size)
@@ -186,9 +186,9 @@ class RealDisk:
             return file.descriptor
 
     def close_idle_files(self) -> None:
-        """Close descriptors until there is room for another one, by the second-chance algorithm.
+        """Close descriptors until another one may be opened, by the second-chance algorithm.
 
-        Starts with the file that has been open longest. A file used since the last pass moves to the end instead.
+        Starts with the oldest entry. A file that was used since it was last visited moves to the end and stays open.
         """
         while len(self.open_files) >= self.descriptors:
             file = next(iter(self.open_files))
@@ -234,7 +234,7 @@ class RealDisk:
             self.write_and_rename(path, data, sync=sync)
             return
         state.count += 1
-        with state.writing:
+        with state.write_lock:
             self.write_and_rename(path, data, sync=sync)
 
     def prepare_replace(self, path: str) -> Callable[[bytes], None]:
@@ -243,7 +243,7 @@ class RealDisk:
         number = state.count
 
         def replace(data: bytes) -> None:
-            with state.writing:
+            with state.write_lock:
                 if state.count == number:
                     self.write_and_rename(path, data, sync=False)
 
@@ -292,9 +292,9 @@ class RealDisk:
                 os.rmdir(directory)
 
     def unlink(self, path: str) -> None:
-        """Remove a name immediately, and free the contents of a large file in a thread.
+        """Remove a name immediately, and free the blocks of a large file in a thread.
 
-        The kernel frees blocks and cached pages when the last descriptor is closed, which takes long for a large file.
+        The kernel frees blocks and cached pages when the last descriptor is closed, which is slow for a large file.
         """
         descriptor = NO_DESCRIPTOR
         if os.lstat(path).st_size >= LARGE_BYTES:
@@ -310,7 +310,7 @@ class RealDisk:
         with storage_errors(path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            # flock belongs to an open file, so it also excludes a second broker in this process.
+            # A flock belongs to the open file, not to the process: it also excludes a second broker in this process.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(descriptor)

@@ -1,8 +1,8 @@
 """An event loop in its own thread.
 
-The loop can be halted between two callbacks and resumed later, like a process with SIGSTOP and SIGCONT. While it is
-halted, nothing runs on it, no socket is read and no timer fires. Input waits in the kernel or in the queue of the loop.
-Overdue timers fire when it resumes.
+The loop can be halted between two callbacks and resumed later, like a process with SIGSTOP and SIGCONT. While the loop
+is halted, no callback runs, no socket is read and no timer fires. Input waits in the kernel or in the queue of the
+loop. Overdue timers fire after the loop is resumed.
 
 All methods may be called from any other thread.
 """
@@ -25,23 +25,24 @@ class LoopThread:
         self.loop: asyncio.AbstractEventLoop
         self.main: asyncio.Task[None] | None
         self.ending: asyncio.Event
-        self.gate: threading.Event | None = None
-        self.first: Callable[[], object] | None = None
+        self.gate: threading.Event | None = None  # blocks the halted loop until it is set
+        self.first: Callable[[], object] | None = None  # called first when the loop resumes
         started: Future[None] = Future()
 
-        async def live() -> None:
+        async def main() -> None:
             self.loop = asyncio.get_running_loop()
             self.main = asyncio.current_task()
             self.ending = asyncio.Event()
             started.set_result(None)
             await self.ending.wait()
 
-        # A daemon thread does not keep a program running that does not call `end()`.
-        self.thread = threading.Thread(target=lambda: asyncio.run(live()), name=name, daemon=True)
+        # A daemon thread, so that a program that does not call `end()` can still exit.
+        self.thread = threading.Thread(target=lambda: asyncio.run(main()), name=name, daemon=True)
         self.thread.start()
         started.result()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start a coroutine on the loop and return a future of its result."""
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -77,7 +78,7 @@ class LoopThread:
         blocked.wait()
 
     def resume(self, first: Callable[[], object] | None = None) -> None:
-        """Resume the loop. `first` runs before everything that has been waiting."""
+        """Resume the loop. `first` is called before all callbacks that wait on the loop."""
         gate, self.gate = self.gate, None
         if gate is not None:
             self.first = first

@@ -6,9 +6,9 @@ file. `sendfile` sends a fetched batch without reading it into this process.
 Two rules protect the other connections. A turn of the loop sends at most `TURN_BYTES` for one stream. A slice of a file
 that is not in the page cache is first read by a thread, because `sendfile` would block the loop while the disk reads.
 
-The requests of a client that pipelines are served in one turn, and their responses are sent together at its end: waking
-the client costs as much as serving a request. A read that fills its buffer indicates more input. Otherwise a further
-read is tried in every eighth turn (PROBE_TURNS), and then in each turn for as long as it succeeds.
+Pipelined requests of a client are served in one turn of the loop. Their responses are sent together at its end, because
+waking the client costs as much as serving a request. A stream reads again after a read that fills its buffer. After a
+shorter read it reads again only in every eighth turn (PROBE_TURNS), and then in each turn until a read finds nothing.
 """
 
 from __future__ import annotations
@@ -86,13 +86,13 @@ class SocketStream:
         self.is_reading = False
         self.is_writing = False
         self.is_closed = False
-        self.is_corked = False
-        self.expects_more = False
+        self.is_corked = False  # during on_readable: responses are queued until its end
+        self.expects_more = False  # read again after a read that did not fill the buffer
         self.turns = 0
-        self.must_report_drained = False
-        self.cold_read: asyncio.Future[None] | None = None
+        self.must_report_drained = False  # a send has returned False
+        self.cold_read: asyncio.Future[None] | None = None  # reads a slice into the page cache
         self.resident_slice: FileSlice | None = None
-        """Rest of a slice that was in the page cache when sending it began."""
+        """Unsent rest of a slice that was found in the page cache."""
         self.resident_until = 0.0
         """Loop time until which `resident_slice` is assumed to be in the page cache."""
 
@@ -159,7 +159,7 @@ class SocketStream:
         return False
 
     def flush(self) -> bool:
-        """Send as much as the socket accepts now. Returns True if nothing is left."""
+        """Send what the socket accepts now, about TURN_BYTES at most. Return True if nothing is left to send."""
         budget = TURN_BYTES
         pending = self.pending
         try:
@@ -187,7 +187,7 @@ class SocketStream:
         return True
 
     def send_buffers(self) -> int:
-        """Send the buffers before the next large slice in one call. Returns 0 if the socket accepts no more."""
+        """Send the parts before the next large slice in one call. Return 0 if the socket accepts no more."""
         pending = self.pending
         gathered: list[bytes | bytearray | memoryview] = []
         more = 0
@@ -201,19 +201,19 @@ class SocketStream:
             if len(gathered) == GATHER_PARTS:
                 break
         sent = self.sock.sendmsg(gathered, (), more)
-        left = sent
+        remaining = sent
         for part in gathered:
             size = len(part)
-            if left < size:
-                if left:
-                    pending[0] = memoryview(part)[left:]
+            if remaining < size:
+                if remaining:
+                    pending[0] = memoryview(part)[remaining:]
                 return 0
-            left -= size
+            remaining -= size
             pending.popleft()
-        return max(sent, 1)
+        return max(sent, 1)  # not 0 if all parts were empty
 
     def send_slice(self, part: FileSlice) -> int:
-        """Send up to TURN_BYTES. Returns 0 if the socket accepts no more, or if a thread must read the file first."""
+        """Send up to TURN_BYTES. Return 0 if the socket accepts no more, or if a thread must read the file first."""
         file, position, size = part
         if position < 0:
             raise StorageError(file.path, "negative position", position)
@@ -241,9 +241,9 @@ class SocketStream:
 
     def start_cold_read(self, descriptor: int, position: int, size: int) -> None:
         """Read the slice into the page cache in a thread, through a duplicate: `descriptor` may be closed meanwhile."""
-        copy = os.dup(descriptor)
+        duplicate = os.dup(descriptor)
         self.cold_read = self.loop.run_in_executor(
-            self.network.cold_readers, read_through, copy, position, size
+            self.network.cold_readers, read_into_cache, duplicate, position, size
         )
         self.cold_read.add_done_callback(self.on_cold_read_done)
         if self.is_writing:
@@ -275,7 +275,7 @@ class SocketStream:
     def close(self, reason: str) -> None:
         if self.is_corked and self.pending:
             self.is_corked = False
-            self.flush()  # responses sent before the reason to close; may close the stream itself
+            self.flush()  # sends the responses queued so far; on an error it closes the stream itself
         if self.is_closed:
             return
         self.is_closed = True
@@ -285,14 +285,14 @@ class SocketStream:
         self.pending.clear()
         self.sock.close()
         del self.network.streams[self]
-        # Break the reference cycle of stream and receiver, so that both are freed without a garbage collection.
+        # Break the reference cycle of stream and receiver, so that both are freed without the garbage collector.
         receiver, self.receiver = self.receiver, None
         if receiver is not None:
             receiver.closed(reason)
 
 
 class SocketListener:
-    """A listening socket that passes accepted streams to `accept` until it is closed."""
+    """A listening socket. `accept` returns the receiver of each new stream, or None to refuse it."""
 
     def __init__(
         self,
@@ -327,7 +327,7 @@ class SocketListener:
                 sock.close()
                 self.network.count_refused(peer[0])
                 continue
-            stream = self.network.stream(sock, (peer[0], peer[1]))
+            stream = self.network.add_stream(sock, (peer[0], peer[1]))
             receiver = self.accept(stream)
             if receiver is None:
                 stream.close("refused")
@@ -349,15 +349,15 @@ class SocketListener:
 
 
 class SocketNetwork:
-    """TCP on this machine. A buffer size of -1 lets the kernel choose and adapt it."""
+    """Real TCP sockets. A buffer size of -1 lets the kernel choose and adapt the size."""
 
     def __init__(self, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1) -> None:
         self.send_buffer_bytes = send_buffer_bytes
         self.receive_buffer_bytes = receive_buffer_bytes
         self.cold_readers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="cold-read")
-        self.descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        self.streams_max = max(self.descriptors // 2 - OTHER_DESCRIPTORS, 1)
-        if self.descriptors == resource.RLIM_INFINITY:
+        self.descriptor_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self.streams_max = max(self.descriptor_limit // 2 - OTHER_DESCRIPTORS, 1)
+        if self.descriptor_limit == resource.RLIM_INFINITY:
             self.streams_max = sys.maxsize
         # Open listeners and streams, oldest first.
         self.listeners: dict[SocketListener, None] = {}
@@ -376,7 +376,7 @@ class SocketNetwork:
     def drop(self) -> None:
         """Close every socket, as the kernel does for a crashed process.
 
-        Queued parts are discarded, and no new connections are possible in either direction.
+        Queued parts are discarded. No new connections are possible, neither incoming nor outgoing.
         """
         self.is_dropped = True
         for listener in list(self.listeners):
@@ -388,7 +388,7 @@ class SocketNetwork:
         if self.is_dropped:
             raise ConnectionError("this broker was killed")
 
-    def stream(self, sock: socket.socket, peer: tuple[str, int]) -> SocketStream:
+    def add_stream(self, sock: socket.socket, peer: tuple[str, int]) -> SocketStream:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # Detects a peer that disappears without closing the connection.
@@ -400,7 +400,7 @@ class SocketNetwork:
         return stream
 
     def is_full(self) -> bool:
-        """Return whether all descriptors for connections are in use. The other half is reserved for files."""
+        """Return whether all descriptors for connections are in use: half of the limit; the rest is for files."""
         return len(self.streams) >= self.streams_max
 
     def count_refused(self, host: str) -> None:
@@ -411,7 +411,7 @@ class SocketNetwork:
             logger.warning(
                 "refusing connection peer=%s descriptor_limit=%d (ulimit -n; half is for files) refused=%d",
                 host,
-                self.descriptors,
+                self.descriptor_limit,
                 self.streams_refused,
             )
 
@@ -442,7 +442,7 @@ class SocketNetwork:
         except asyncio.CancelledError:
             sock.close()
             raise
-        stream = self.stream(sock, (host, port))
+        stream = self.add_stream(sock, (host, port))
         stream.start(accept(stream))
         return stream
 
@@ -451,8 +451,8 @@ class HeldPort:
     """A TCP port that stays reserved while its broker is not running, until `release()`.
 
     A killed broker restarts on the port that its clients know. Meanwhile the system could assign that port to an
-    outgoing connection, even to a client's own attempt to reach the broker, which would then connect to itself. A bound
-    socket that never listens reserves the port. Connections to it are refused, and a broker may bind and listen on the
+    outgoing connection. A client that tries to reach the broker could even get the port and connect to itself. A bound
+    socket that never listens reserves the port: connections to it are refused, but a broker can bind and listen on the
     same port.
     """
 
@@ -468,7 +468,7 @@ class HeldPort:
 def bind(
     host: str, port: int, receive_buffer_bytes: int = -1, *, is_listening: bool = False
 ) -> socket.socket:
-    """Return a bound socket. Raises AddressInUse."""
+    """Return a bound socket. Raises AddressInUse, for every reason that prevents it."""
     sock: socket.socket | None = None
     try:
         family, kind, _, _, address = socket.getaddrinfo(
@@ -518,12 +518,12 @@ def is_resident(descriptor: int, position: int) -> bool:
     except BlockingIOError:
         return False
     except OSError:
-        return True  # the file system does not support RWF_NOWAIT: assume that it is fast
+        return True  # the file system does not support RWF_NOWAIT: assume that the read is fast
     return True
 
 
-def read_through(descriptor: int, position: int, size: int) -> None:
-    """Read a range into the page cache and close the descriptor."""
+def read_into_cache(descriptor: int, position: int, size: int) -> None:
+    """Read a range of the file into the page cache, and close the descriptor."""
     scratch = bytearray(min(size, 256 * 1024))
     end = position + size
     try:

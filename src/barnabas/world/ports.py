@@ -4,8 +4,8 @@ A broker is built as `Broker(config, world)` and uses these protocols only. The 
 package. A simulation passes its own implementations on virtual time and runs the same broker.
 
 Sleeps and timers are not included: code takes them from the running asyncio loop, which a simulation replaces as a
-whole. Implementations do not raise OSError, KazooException or sqlite3.Error. They raise StorageError or RegistryError,
-or call `closed()` on the receiver of a stream.
+whole. Implementations translate OSError, KazooException and sqlite3.Error. They raise StorageError, RegistryError,
+AddressInUse or ConnectionError, or call `closed()` on the receiver of a stream.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Clock(Protocol):
 class File(Protocol):
     """One open file.
 
-    Its descriptor may be closed and reopened at any time, since thousands of files share a bounded number of
-    descriptors. So the result of `fileno()` must not be kept across a turn of the loop.
+    Its descriptor may be closed and reopened at any time, since thousands of files share a limited number of
+    descriptors. So the result of `fileno()` is valid only until the end of the current turn of the loop.
     """
 
     @property
@@ -69,7 +69,8 @@ class DirectoryLock(Protocol):
 class Disk(Protocol):
     """Files and directories. Paths are absolute strings. Raises StorageError, and OutOfSpace for a full disk."""
 
-    def open(self, path: str, *, create: bool = False) -> File: ...
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open a file. With `create`, create it if it does not exist."""
 
     def exists(self, path: str) -> bool: ...
 
@@ -88,9 +89,9 @@ class Disk(Protocol):
         """Replace a file atomically: write `<path>.tmp`, fsync it if `sync`, rename it to `path`."""
 
     def prepare_replace(self, path: str) -> Callable[[bytes], None]:
-        """Return a `replace_bytes` without fsync, to be called once, in a thread.
+        """Return a function that replaces the file without fsync. It must be called once, in a thread.
 
-        The call does nothing if a later `replace_bytes` or `prepare_replace` for the same path has been made.
+        It does nothing if `replace_bytes` or `prepare_replace` has been called again for this path.
         """
 
     def make_directory(self, path: str) -> None:
@@ -115,7 +116,7 @@ class Disk(Protocol):
     def for_thread(self) -> Disk:
         """Return a disk with the same files and its own descriptors, for work in a thread.
 
-        Only one thread at a time may use it. The caller closes the files that it opens there.
+        Only one thread at a time may use it. The caller must close the files that it opens.
         """
 
     def sync_now(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
@@ -159,7 +160,7 @@ class Stream(Protocol):
     def peer(self) -> tuple[str, int]: ...
 
     def send(self, parts: Sequence[Part]) -> bool:
-        """Queue these parts. The stream owns them from now on.
+        """Queue these parts. The caller must not change them any more.
 
         Returns False if the peer reads too slowly; the sender should then wait for `drained()`.
         """
@@ -257,8 +258,8 @@ Op = Create | SetData | Delete | CheckVersion
 class SessionState(StrEnum):
     """State of a registry session.
 
-    CONNECTED: the ephemeral nodes exist. SUSPENDED: they may be gone; do nothing that depends on them. EXPIRED: they
-    and the watches are gone; the session is unusable, connect again.
+    CONNECTED: the ephemeral nodes exist. SUSPENDED: they may be deleted; do nothing that depends on them. EXPIRED: they
+    and the watches are deleted; open a new session.
     """
 
     CONNECTED = "connected"
@@ -269,8 +270,9 @@ class SessionState(StrEnum):
 class RegistrySession(Protocol):
     """One client of the znode tree.
 
-    Watches are one-shot and belong to the session. They are called on the loop, when the change can be read. Raises
-    NoNode, NodeExists, BadVersion, NotEmpty, NoChildrenForEphemerals, BadPath and RegistrySessionExpired.
+    Watches are one-shot and belong to the session. They are called on the loop, before the session can read the change.
+    Version -1 matches every version. Methods raise NoNode, NodeExists, BadVersion, NotEmpty, NoChildrenForEphemerals,
+    BadPath and RegistrySessionExpired.
     """
 
     @property
@@ -315,7 +317,7 @@ class RegistrySession(Protocol):
         """End the session. Its ephemeral nodes are deleted immediately."""
 
     async def abandon(self) -> None:
-        """Drop the session as if this client had crashed. It gets no more events, and expires after its timeout."""
+        """Drop the session as if the client had crashed. It gets no more events and expires after its timeout."""
 
 
 class Registry(Protocol):

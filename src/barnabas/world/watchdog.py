@@ -3,13 +3,13 @@
 A broker whose loop is stuck serves no requests but keeps its partitions, because the thread of the ZooKeeper client
 still sends heartbeats. Only the end of the process ends the session, so that other brokers take over the partitions.
 
-The thread posts a heartbeat to the loop at every tick, unless the last one is still unanswered. It counts only time
-during which it ran itself: SIGSTOP, a suspended machine and a starved container stop both threads. So the time before a
-late tick is ignored.
+At every tick the thread posts a heartbeat to the loop, unless the last one is still unanswered. It counts only time
+during which the thread itself ran: SIGSTOP, a suspended machine and a starved container stop both threads. So the time
+before a late tick is ignored.
 
-Limit: a C call that holds the interpreter lock also stops this thread, and looks like SIGSTOP. The timer of
-`faulthandler` does not need the interpreter lock, but it counts the time of a SIGSTOP and would end a resumed process
-immediately. Its exit code is always 1, and a process has only one such timer. So it is not used.
+Limit: a C call that holds the interpreter lock also stops this thread, which looks like SIGSTOP. The timer of
+`faulthandler` would still run, but it is not used: it also counts the time of a SIGSTOP and would end a resumed process
+immediately. Its exit code is always 1, and a process has only one such timer.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ class StallMeter:
         self.stuck_s = max(stuck_s, STUCK_SECONDS_MIN)
         self.last_tick = now
         self.silent_s = 0.0
-        """How long the heartbeat has been unanswered."""
+        """Time for which the current heartbeat has been unanswered."""
         self.is_stalled = False
         self.is_stuck = False
         self.stalls = 0
-        """Number of heartbeats that took STALL_SECONDS or longer."""
+        """Number of heartbeats that were unanswered for STALL_SECONDS or longer."""
         self.last_stall_s = 0.0
         self.longest_stall_s = 0.0
-        """Longest time that a heartbeat took, including those shorter than a stall."""
+        """Longest time until a heartbeat was answered, also if it is shorter than a stall."""
 
     def tick(self, now: float, answered_at: float | None) -> Verdict:
-        """Return the verdict. STALLED, STUCK and RECOVERED are returned once per stall.
+        """Return the state of the loop. STALLED, STUCK and RECOVERED are returned once per stall.
 
         `answered_at` is None while the heartbeat is unanswered.
         """
@@ -123,15 +123,12 @@ class LoopWatchdog:
         self.meter.restart(self.answered_at)
         arguments = (asyncio.get_running_loop(), threading.get_ident())
         self.thread = threading.Thread(
-            target=self.run,
-            args=arguments,
-            name=f"barnabas-watchdog-{self.broker_id}",
-            daemon=True,
+            target=self.run, args=arguments, name=f"barnabas-watchdog-{self.broker_id}", daemon=True
         )
         self.thread.start()
 
     def stop(self) -> None:
-        """Idempotent."""
+        """Stop watching. Idempotent."""
         thread, self.thread = self.thread, None
         if thread is not None:
             self.stopping.set()
@@ -151,14 +148,14 @@ class LoopWatchdog:
 
     # ---- on the watchdog's thread
 
-    def run(self, loop: asyncio.AbstractEventLoop, loop_thread: int) -> None:
+    def run(self, loop: asyncio.AbstractEventLoop, loop_thread_id: int) -> None:
         while not self.stopping.wait(TICK_SECONDS):
             now = time.monotonic()
             answered_at = self.answered_at
             if self.is_suspended or not loop.is_running():
                 self.meter.restart(now)
             else:
-                self.handle_verdict(self.meter.tick(now, answered_at), loop_thread)
+                self.handle_verdict(self.meter.tick(now, answered_at), loop_thread_id)
             if answered_at is not None:
                 self.answered_at = None
                 try:
@@ -166,12 +163,12 @@ class LoopWatchdog:
                 except RuntimeError:  # the loop is closed
                     return
 
-    def handle_verdict(self, verdict: Verdict, loop_thread: int) -> None:
+    def handle_verdict(self, verdict: Verdict, loop_thread_id: int) -> None:
         if verdict is Verdict.STALLED:
             log(
                 logging.WARNING,
                 f"event loop stalled broker={self.broker_id} seconds={self.meter.silent_s:.1f}",
-                stack_of(loop_thread),
+                stack_of(loop_thread_id),
             )
         elif verdict is Verdict.RECOVERED:
             log(
@@ -180,25 +177,25 @@ class LoopWatchdog:
                 f"stalls={self.stalls} longest_s={self.longest_stall_s:.1f}",
             )
         elif verdict is Verdict.STUCK and self.ends_process:
-            last = log(
+            log_thread = log(
                 logging.CRITICAL,
                 f"event loop stuck broker={self.broker_id} seconds={self.meter.silent_s:.1f} "
                 f"limit_s={self.meter.stuck_s:g} exit_code={STUCK_EXIT_CODE}: ending this process, so that other "
                 "brokers take over its partitions",
-                stack_of(loop_thread),
+                stack_of(loop_thread_id),
             )
-            last.join(LAST_LOG_SECONDS)
+            log_thread.join(LAST_LOG_SECONDS)
             os._exit(STUCK_EXIT_CODE)
 
 
-def stack_of(thread: int) -> str:
+def stack_of(thread_id: int) -> str:
     """Return the Python stack of a running thread, innermost call last."""
-    frame = sys._current_frames().get(thread)
+    frame = sys._current_frames().get(thread_id)
     return "" if frame is None else "".join(traceback.format_stack(frame)).rstrip()
 
 
 def log(level: int, message: str, stack: str | None = None) -> threading.Thread:
-    """Log from a new thread: the stuck loop may hold the lock of a log handler whose pipe is full."""
+    """Log from a new thread and return it. The stuck loop may hold the lock of a log handler whose pipe is full."""
     record = logger.makeRecord(logger.name, level, "", 0, message, (), None, sinfo=stack)
     thread = threading.Thread(target=emit, args=(record,), daemon=True)
     thread.start()

@@ -22,7 +22,7 @@ async def embedded(path: str | None) -> AsyncIterator[Setup]:
         return await registry.connect(SESSION_TIMEOUT_MS)
 
     async def expire(session: RegistrySession) -> None:
-        await registry.end(cast(EmbeddedSession, session))
+        await registry.end_session(cast(EmbeddedSession, session))
 
     yield Setup(registry=registry, connect=connect, expire=expire)
     await registry.close()

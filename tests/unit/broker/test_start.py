@@ -49,7 +49,7 @@ class BrokerStand:
 
     def expire_sessions(self) -> bool:
         for session in list(self.registry.sessions.values()):
-            self.registry.end(session)
+            self.registry.end_session(session)
             self.ended += 1
         return False
 

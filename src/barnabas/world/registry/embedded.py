@@ -5,14 +5,14 @@
     watches, then the result  ◄── mailbox ◄───────┘         one mailbox per event loop
 
 Invariant: no client sees a change before it is durable, and all clients see changes in the same order. A call is
-applied to the tree immediately. Its result or error, also that of a read, is returned later: when every transaction in
-the tree at that time is durable, and the watches that these transactions fired have been called. So a session receives
-an event before it can read the new data, as in ZooKeeper. If no transaction is in flight, a read returns immediately.
+applied to the tree immediately. Its result or error is returned later, also that of a read: when every transaction in
+the tree at the time of the call is durable, and its watches have been called. So a session receives an event before it
+can read the new data, as in ZooKeeper. If no transaction is in flight, a read returns immediately.
 
-With `path=None` nothing is stored and no thread runs. Order and timing of results are the same.
+With `path=None` nothing is stored and no thread runs. Results are returned in the same order.
 
-Sessions end with their process. The next process that opens the directory deletes their ephemeral nodes. Clients in the
-process send no heartbeats. The code that kills or halts a client calls `abandon` or `count_down`, which starts the
+Sessions end with their process. The next process that opens the directory deletes their ephemeral nodes. Clients here
+send no heartbeats. The code that kills or halts a client calls `abandon` or `count_down`, which starts the
 session timeout.
 
 A failed commit ends the registry: sessions expire, and every further call raises the StorageError of that commit.
@@ -67,14 +67,14 @@ class EmbeddedRegistry:
         self.watches: SharedWatches[EmbeddedSession] = SharedWatches()
         self.sessions: dict[int, EmbeddedSession] = {}
         self.mailboxes: dict[asyncio.AbstractEventLoop, Mailbox] = {}
-        self.in_flight: deque[tuple[int, list[WatchCall]]] = deque()  # with their zxid
-        self.sent = self.durable = 0  # the zxid of the last transaction in flight, and on the disk
+        self.in_flight: deque[tuple[int, list[WatchCall]]] = deque()  # zxid and fired watches
+        self.sent = self.durable = 0  # zxid of the last queued and of the last durable transaction
         self.writer: Writer | None = None
         self.failure: StorageError | None = None
         self.closed = False
 
     async def open(self) -> None:
-        """Load the tree from the disk, as `connect` does otherwise. Raises DirectoryLocked or StorageError."""
+        """Load the tree from the disk, unless `connect` has done so. Raises DirectoryLocked or StorageError."""
         if self.path is None:
             return
         with self.lock:
@@ -84,7 +84,7 @@ class EmbeddedRegistry:
                 # Imported here: a registry in memory does not need SQLite.
                 from barnabas.world.registry.writer import Writer
 
-                self.writer = Writer(self.path, self.committed)
+                self.writer = Writer(self.path, self.on_committed)
                 self.writer.start(self.clock.now_ms())
             writer = self.writer
         try:
@@ -108,9 +108,9 @@ class EmbeddedRegistry:
             if self.closed:
                 raise RegistryError("", "the registry is closed")
             mailbox = self.mailboxes.setdefault(loop, Mailbox(loop, self.durable))
-            # This transaction is not written: every later write of the session has a higher zxid.
-            began = self.tree.apply([], session=0, now_ms=self.clock.now_ms())
-            session_id = SESSION_ID_MARK | began.zxid
+            # An empty transaction reserves a zxid. It is not written: every write of the session has a larger zxid.
+            reserved = self.tree.apply([], session=0, now_ms=self.clock.now_ms())
+            session_id = SESSION_ID_MARK | reserved.zxid
             session = EmbeddedSession(self, mailbox, session_id, session_timeout_ms)
             self.sessions[session_id] = session
         return session
@@ -118,7 +118,7 @@ class EmbeddedRegistry:
     def abandon(self, session: EmbeddedSession) -> None:
         """Treat the client of a session as crashed: it gets no more events, and the session expires after its timeout.
 
-        Call it on a loop that keeps running; that of the client may be closed.
+        Call it on a loop that keeps running; the loop of the client may be closed.
         """
         with self.lock:
             if session.id not in self.sessions or session.state is SessionState.SUSPENDED:
@@ -131,7 +131,7 @@ class EmbeddedRegistry:
     def count_down(self, session: EmbeddedSession) -> None:
         """Treat the client of a session as halted: start the session timeout, which `revive` cancels.
 
-        Events for the client are queued meanwhile. Call it on a loop that keeps running.
+        Events for the client are queued meanwhile. Call it on a loop that keeps running, unlike that of the client.
         """
         if session.countdown is None:
             loop = asyncio.get_running_loop()
@@ -147,14 +147,14 @@ class EmbeddedRegistry:
         """Expire a session. May be called from any thread."""
         with self.lock:
             if session.id in self.sessions:
-                self.finish(session, notify=True)
+                self.remove_session(session, notify=True)
 
     def expire_abandoned(self) -> None:
         """Expire all abandoned sessions without waiting for their timeouts. May be called from any thread."""
         with self.lock:
             for session in list(self.sessions.values()):
                 if session.state is SessionState.SUSPENDED:
-                    self.finish(session, notify=False)
+                    self.remove_session(session, notify=False)
 
     async def close(self) -> None:
         """End all sessions, wait until that is durable, and release the directory."""
@@ -163,7 +163,7 @@ class EmbeddedRegistry:
         self.closed = True
         with self.lock:
             for session in list(self.sessions.values()):
-                self.finish(session, notify=True)
+                self.remove_session(session, notify=True)
             mailbox = self.mailboxes.get(asyncio.get_running_loop())
         if self.writer is not None:
             await asyncio.wrap_future(self.writer.stop())
@@ -173,20 +173,20 @@ class EmbeddedRegistry:
     # ---- for sessions
 
     def apply(self, session: EmbeddedSession, ops: Sequence[Op]) -> Transaction:
-        """Apply a transaction to the tree and queue it for the writer. The caller holds the lock."""
+        """Apply a transaction to the tree and queue it for the writer. The caller must hold the lock."""
         transaction = self.tree.apply(ops, session=session.id, now_ms=self.clock.now_ms())
         self.send(transaction)
         return transaction
 
-    def end(self, session: EmbeddedSession, *, notify: bool = True) -> asyncio.Future[None]:
-        """End a session. The future is done when the deletion of its ephemeral nodes is durable."""
+    def end_session(self, session: EmbeddedSession, *, notify: bool = True) -> asyncio.Future[None]:
+        """End a session, and call its listeners if `notify`. The future is done when the end is durable."""
         with self.lock:
             if session.id in self.sessions:
-                self.finish(session, notify=notify)
+                self.remove_session(session, notify=notify)
             return session.mailbox.wait_for(self.sent)
 
-    def finish(self, session: EmbeddedSession, *, notify: bool) -> None:
-        """End a session: reject its calls, drop its watches, delete its ephemeral nodes. The caller holds the lock."""
+    def remove_session(self, session: EmbeddedSession, *, notify: bool) -> None:
+        """Reject its calls, drop its watches and delete its ephemeral nodes. The caller must hold the lock."""
         session.state = SessionState.EXPIRED
         if notify:
             self.post(session.mailbox, session.on_expired)
@@ -204,7 +204,7 @@ class EmbeddedRegistry:
 
     # ---- from the writer
 
-    def committed(self, zxid: int, failure: StorageError | None) -> None:
+    def on_committed(self, zxid: int, failure: StorageError | None) -> None:
         """Called on the writer's thread: all transactions up to `zxid` are durable, or the commit failed."""
         with self.lock:
             if failure is None:
@@ -220,7 +220,7 @@ class EmbeddedRegistry:
             self.sessions.clear()
 
     def deliver(self, zxid: int) -> None:
-        """Pass the transactions that are durable now to every loop, in order. The caller holds the lock."""
+        """Pass the transactions that are durable now to every loop, in order. The caller must hold the lock."""
         self.durable = zxid
         batch: list[tuple[int, list[WatchCall]]] = []
         while self.in_flight and self.in_flight[0][0] <= zxid:
@@ -243,7 +243,7 @@ class Mailbox:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, settled: int) -> None:
         self.loop = loop
-        self.settled = settled
+        self.settled = settled  # zxid up to which all watches have been called
         self.waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self.failure: StorageError | None = None
 
@@ -356,7 +356,7 @@ class EmbeddedSession:
 
     async def close(self) -> None:
         if self.state is not SessionState.SUSPENDED:  # an abandoned session expires by its timeout
-            await self.registry.end(self, notify=False)
+            await self.registry.end_session(self, notify=False)
 
     async def abandon(self) -> None:
         self.registry.abandon(self)

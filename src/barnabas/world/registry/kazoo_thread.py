@@ -38,27 +38,27 @@ class Inbox:
         self.loop = loop
         self.lock = threading.Lock()
         self.waiting: list[tuple[Callable[..., None], tuple[object, ...]]] = []
-        self.is_loop_called = False
+        self.is_scheduled = False
 
     def put(self, callback: Callable[..., None], *arguments: object) -> None:
         with self.lock:
             self.waiting.append((callback, arguments))
-            if self.is_loop_called:
+            if self.is_scheduled:
                 return
-            self.is_loop_called = True
+            self.is_scheduled = True
         with contextlib.suppress(RuntimeError):  # the loop is closed
-            self.loop.call_soon_threadsafe(self.empty)
+            self.loop.call_soon_threadsafe(self.run_calls)
 
-    def empty(self) -> None:
+    def run_calls(self) -> None:
         with self.lock:
             waiting, self.waiting = self.waiting, []
-            self.is_loop_called = False
+            self.is_scheduled = False
         for callback, arguments in waiting:
             callback(*arguments)
 
 
 class OneThreadHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """Kazoo handler that runs every callback immediately on the connection thread, and opens the connections."""
+    """Kazoo handler that opens connections, and runs every callback immediately on the connection thread."""
 
     # Kazoo calls back directly, without a queue, if its handler is not running.
     running = False
@@ -69,16 +69,16 @@ class OneThreadHandler(SequentialThreadingHandler):  # type: ignore[misc]
         self.connect_timeout_s = connect_timeout_s
         self.sleep_func = self.sleep
         self.is_over = False
-        self.refusal = ""
-        """Reason why the last connection attempt failed."""
+        self.connect_error = ""
+        """Reason why the last connection attempt failed; empty if it succeeded."""
         self.connection: BufferedSocket | None = None
         self.on_result: Callable[[Any], None] | None = None
 
     def start(self) -> None:
-        """Start no worker threads."""
+        """Do nothing: there are no worker threads."""
 
     def stop(self) -> None:
-        """Stop no worker threads."""
+        """Do nothing: there are no worker threads."""
 
     def dispatch_callback(self, callback: Any) -> None:
         callback.func(*callback.args)
@@ -114,9 +114,9 @@ class OneThreadHandler(SequentialThreadingHandler):  # type: ignore[misc]
         try:
             connected = super().create_connection(*arguments, **options)
         except OSError as error:
-            self.refusal = (error.strerror or reason(error)).lower()
+            self.connect_error = (error.strerror or reason(error)).lower()
             raise
-        self.refusal = ""
+        self.connect_error = ""
         self.connection = BufferedSocket(connected)
         return self.connection
 
@@ -158,9 +158,9 @@ class OneThreadHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 class BufferedSocket:
-    """Socket with a read buffer. Kazoo reads a few bytes at a time.
+    """Socket with a read buffer, because kazoo reads a few bytes at a time.
 
-    The buffer saves two system calls per response. After each one the thread would wait for the interpreter lock.
+    The buffer saves two system calls per response. After each call the thread would wait for the interpreter lock.
     """
 
     def __init__(self, connected: socket.socket) -> None:

@@ -1,8 +1,8 @@
 """Read access to the database of an embedded registry from another process.
 
-The reader never writes. It holds the lock only for the moment in which it tests it. Every read is a consistent snapshot
-of the tree. While no process has the registry open, ephemeral nodes are hidden: their sessions have ended, and the next
-start removes them.
+The reader never writes. It takes the lock of the directory only for a moment, to test whether a process has it. Every
+read is a consistent snapshot of the tree. While no process has the registry open, ephemeral nodes are hidden: their
+sessions have ended, and the next start removes them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from barnabas.world.registry.tree import Tree
 
 
 class PastChange(NamedTuple):
-    """A recorded change of a node. `kind` is created, changed or deleted."""
+    """A recorded change of a node. `number` counts all changes. `kind` is created, changed or deleted."""
 
     number: int
     zxid: int
@@ -36,7 +36,7 @@ class PastChange(NamedTuple):
 
 
 class Reader:
-    """An open registry database. Raises StorageError."""
+    """An open registry database. All methods raise StorageError."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
@@ -58,6 +58,7 @@ class Reader:
             return read_tree(self.database, self.path, ephemerals=is_locked(self.directory))
 
     def last_change(self) -> int:
+        """Return the number of the last change; 0 if there is none."""
         with sqlite_errors(self.path):
             row = self.database.execute("SELECT max(number) FROM change").fetchone()
         return row[0] or 0

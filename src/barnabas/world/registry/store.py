@@ -1,7 +1,7 @@
 """The files of an embedded registry: a SQLite database of znodes, and a lock file.
 
     <directory>/registry.db     tables: znode (the current tree), change (the last CHANGES_KEPT changes, for readers
-                                that follow them), state (the zxid of the last transaction)
+                                that poll for them), state (the zxid of the last transaction)
     <directory>/.lock           locked with flock while the registry is open; contains the pid of the holder
 
 All functions block and must be called on one thread. `commit` returns when its transactions are durable. The database
@@ -71,7 +71,7 @@ class Store:
             return read_tree(self.database, self.path)
 
     def commit(self, transactions: Sequence[Transaction]) -> None:
-        """Make all transactions durable. Raises StorageError, and then none of them is."""
+        """Make all transactions durable. If it raises StorageError, none of them is durable."""
         if not transactions:
             return
         with sqlite_errors(self.path):
@@ -138,14 +138,14 @@ def read_tree(database: sqlite3.Connection, path: str, *, ephemerals: bool = Tru
     zxid = rows[0][-1]
     names = child_names(row[0] for row in rows)
     nodes = {row[0]: Node._make((*row[1:-1], len(names.get(row[0], ())))) for row in rows}
-    for above in (ROOT, *names):
-        if above not in nodes:
-            raise StorageError(path, f"is corrupt ({above} is missing); {NEXT_STEP}")
+    for parent in (ROOT, *names):
+        if parent not in nodes:
+            raise StorageError(path, f"is corrupt ({parent} is missing); {NEXT_STEP}")
     return Tree(nodes, zxid)
 
 
 def write_transactions(database: sqlite3.Connection, transactions: Sequence[Transaction]) -> None:
-    # Every new child changes its parent: write only the last version of each node.
+    # Write only the last version of each node: every new child changes its parent.
     touched: dict[str, Node | None] = {}
     for transaction in transactions:
         touched.update(transaction.touched)

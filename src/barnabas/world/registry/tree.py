@@ -35,13 +35,13 @@ ROOT = "/"
 ANY_VERSION = -1
 
 is_ordinary_path = re.compile(r"(?:/[A-Za-z0-9_][A-Za-z0-9._-]*)+").fullmatch
-"""Matches nearly every valid path in one call: a new controller reads tens of thousands of paths."""
+"""Matches nearly every valid path in one call. Speed matters: a new controller reads tens of thousands of paths."""
 
 K = TypeVar("K")
 
 
 class Node(NamedTuple):
-    """One znode. Immutable: a transaction replaces nodes, so a draft can be discarded."""
+    """One znode. Immutable, so that a draft can be discarded. `owner` is the session of an ephemeral node, or 0."""
 
     data: bytes
     czxid: int
@@ -96,7 +96,7 @@ class Tree:
     def __init__(self, nodes: Mapping[str, Node] | None = None, zxid: int = 0) -> None:
         self.zxid = zxid
         self.nodes = dict(nodes or {ROOT: Node(b"", 0, 0, 0, 0, 0)})
-        self.names = child_names(self.nodes)
+        self.names = child_names(self.nodes)  # names of the children by path
         self.ephemerals: dict[int, set[str]] = {}
         """Paths by the id of the session that owns them."""
         for path, node in self.nodes.items():
@@ -201,16 +201,16 @@ class Draft:
         check_path(op.path + "0" if op.sequential else op.path)
         if op.path == ROOT and not op.sequential:
             raise NodeExists(ROOT)
-        above = parent_of(op.path)
-        parent = self.find(above)
+        parent_path = parent_of(op.path)
+        parent = self.find(parent_path)
         if parent is None:
-            raise NoNode(op.path, f"its parent {above} does not exist")
+            raise NoNode(op.path, f"its parent {parent_path} does not exist")
         path = f"{op.path}{parent.creations:010d}" if op.sequential else op.path
         if self.find(path) is not None:
             raise NodeExists(path)
         if parent.owner:
             raise NoChildrenForEphemerals(path)
-        self.touched[above] = parent._replace(
+        self.touched[parent_path] = parent._replace(
             pzxid=self.zxid, creations=parent.creations + 1, num_children=parent.num_children + 1
         )
         self.touched[path] = Node(
@@ -238,10 +238,11 @@ class Draft:
         node = self.expect(op.path, op.version)
         if node.num_children:
             raise NotEmpty(op.path)
-        above = parent_of(op.path)
-        parent = self.find(above)
+        parent_path = parent_of(op.path)
+        parent = self.find(parent_path)
         assert parent is not None, f"{op.path} has no parent"
-        self.touched[above] = parent._replace(pzxid=self.zxid, num_children=parent.num_children - 1)
+        remaining = parent.num_children - 1
+        self.touched[parent_path] = parent._replace(pzxid=self.zxid, num_children=remaining)
         self.touched[op.path] = None
         self.changes.append(NodeChange(WatchKind.DELETED, op.path))
 
@@ -284,7 +285,7 @@ def check_path(path: str) -> None:
 
 
 def is_allowed_character(code: int) -> bool:
-    """Reject control and private characters, and those beyond the basic plane: ZooKeeper uses UTF-16."""
+    """Return False for control, surrogate and private-use characters, and from U+FFF0 on, as ZooKeeper does."""
     return 0x1F < code < 0x7F or 0x9F < code < 0xD800 or 0xF8FF < code < 0xFFF0
 
 
@@ -300,6 +301,6 @@ def child_names(paths: Iterable[str]) -> dict[str, set[str]]:
     names: dict[str, set[str]] = {}
     for path in paths:
         if path != ROOT:
-            above, _, name = path.rpartition("/")
-            names.setdefault(above or ROOT, set()).add(name)
+            parent_path, _, name = path.rpartition("/")
+            names.setdefault(parent_path or ROOT, set()).add(name)
     return names

@@ -1,10 +1,10 @@
-"""One-shot watches by path: those of all sessions of the embedded registry, and those of one ZooKeeper session.
+"""One-shot watches by path: of all sessions of the embedded registry, or of one ZooKeeper session.
 
     data watch  (set by get and exists)   fires when its node is created, changed or deleted
     child watch (set by children)         fires when a child is created or deleted, or the node is deleted
 
 A deletion therefore fires the data and child watches of the node, and the child watches of its parent. A watch that is
-set several times for one path fires once, also if it is set as data and child watch and the node is deleted.
+set several times for one path fires once, even if it is both a data and a child watch of a deleted node.
 
 This module calls no watches: it removes them and returns them in the order in which they must be called.
 """
@@ -34,7 +34,7 @@ class WatchTable(Generic[W]):
         self.child.setdefault(path, {})[watch] = None
 
     def take(self, kind: WatchKind, path: str) -> dict[W, None]:
-        """Remove and return the watches of this event."""
+        """Remove and return the watches that this event fires."""
         watches: dict[W, None] = {}
         if kind is not WatchKind.CHILDREN:
             watches |= self.data.pop(path, {})
@@ -56,7 +56,7 @@ class SharedWatches(WatchTable[tuple[S, Watch]]):
                     del table[path]
 
     def fire(self, changes: Sequence[NodeChange]) -> list[tuple[S, Watch, WatchEvent]]:
-        """Remove and return the watches of these changes, in the order of the changes."""
+        """Remove and return the watches that these changes fire, in the order of the changes."""
         fired: list[tuple[S, Watch, WatchEvent]] = []
         for kind, path in changes:
             events = [WatchEvent(kind, path)]
@@ -78,7 +78,7 @@ class ArmedWatches(WatchTable[Watch]):
     def __init__(self) -> None:
         super().__init__()
         self.absent: set[str] = set()
-        """Paths with data watches but without a node. It holds for all watches of a path: a change removes them all."""
+        """Paths with data watches whose node does not exist. A change removes the path and all its data watches."""
 
     def arm_data(self, path: str, watch: Watch, exists: bool) -> None:
         self.add_data(path, watch)

@@ -1,8 +1,7 @@
 """The writer thread of the embedded registry, the only thread that uses its database.
 
-It opens the store, and then commits all transactions that were queued since its last commit together. While an fsync
-runs, further transactions are queued. So a busy registry needs one fsync for many transactions, and an idle one commits
-each transaction without delay.
+The thread opens the store. Each commit then takes all transactions that were queued during the previous commit. So a
+busy registry needs one fsync for many transactions, and an idle one commits each transaction without delay.
 """
 
 from __future__ import annotations
@@ -17,10 +16,7 @@ from barnabas.world.registry.tree import Transaction, Tree
 
 
 class Writer:
-    """The thread, its queue and its results.
-
-    `on_committed(zxid, failure)` is called on the thread after each commit.
-    """
+    """The thread and its queue. It calls `on_committed(last_zxid, failure)` after each commit."""
 
     def __init__(self, directory: str, on_committed: Callable[[int, StorageError | None], None]):
         self.directory = directory
@@ -36,8 +32,7 @@ class Writer:
         """Start the thread. `opened` gets the tree without the ephemeral nodes of the previous process."""
         for future in (self.opened, self.closed):
             future.set_running_or_notify_cancel()  # a running future cannot be cancelled
-        # A daemon thread does not keep a program running that does not call close(). Acknowledged transactions are
-        # on the disk.
+        # A daemon thread, so that a program that does not call close() can still exit. Nothing acknowledged is lost.
         threading.Thread(
             target=self.run, args=(now_ms,), name="registry-writer", daemon=True
         ).start()
@@ -74,7 +69,7 @@ class Writer:
             self.closed.set_result(None)
 
     def take(self) -> list[Transaction]:
-        """Wait for transactions and return all that are queued. Returns none when stopped and empty."""
+        """Wait for transactions and return all that are queued. Return an empty list if the thread must end."""
         with self.wake:
             while not self.queued and not self.stopping:
                 self.wake.wait()

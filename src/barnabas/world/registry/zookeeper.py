@@ -1,11 +1,11 @@
 """The registry in a ZooKeeper ensemble, through kazoo. The code on kazoo's threads is in kazoo_thread.py.
 
 When the connection is lost, unanswered requests are sent again on the next connection of the session, any number of
-times. So a request may fail because its earlier attempt succeeded (NodeExists, BadVersion). The caller must check.
+times. So a request may fail because an earlier attempt succeeded (NodeExists, BadVersion). The caller must check this.
 
-Watches survive a lost connection, as ports.py promises, although ZooKeeper and kazoo drop them. The session keeps its
-own table of watches. On a new connection it first reads each watched path again. A watch whose node changed since the
-last transaction seen on the old connection fires; the others are set again. Other requests are sent after that.
+ZooKeeper and kazoo drop watches when the connection is lost. The session keeps them in its own table. On a new
+connection it first reads each watched path again. A watch whose node changed since the last transaction seen on the old
+connection fires; the others are set again. The session sends other requests only after that.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class ZooKeeperRegistry:
 def connect_attempt_s(share_s: float) -> float:
     """Return the timeout of one connection attempt. `share_s` is the session timeout divided by the number of servers.
 
-    It is short enough for further attempts before the session expires.
+    The timeout is short enough for further attempts before the session expires.
 
     >>> connect_attempt_s(18.0), connect_attempt_s(2.0), connect_attempt_s(0.5)
     (6.0, 1.0, 0.5)
@@ -145,7 +145,7 @@ def connect_attempt_s(share_s: float) -> float:
 
 
 class Call(Struct, eq=False):
-    """A request in flight. `connection` is the number of its connection; `arm` is called with a successful result."""
+    """A request in flight on connection number `connection`. `arm` is called with its result if it succeeds."""
 
     future: asyncio.Future[Any]
     connection: int
@@ -181,7 +181,7 @@ class ZooKeeperSession:
 
         self.ready = asyncio.Event()
         """Set while connected with all watches armed: requests may be sent. Also set at the end, to wake waiters."""
-        self.connection = 0  # number of connections lost so far
+        self.connection = 0  # number of the current connection, from 0
         self.slots = asyncio.Semaphore(registry.in_flight_max)
         self.calls: dict[Call, None] = {}
 
@@ -318,6 +318,7 @@ class ZooKeeperSession:
         is_read: bool = False,
         arm: Callable[[Any], None] | None = None,
     ) -> Any:
+        """Send a request once and return its response. Raises ConnectionLoss and other errors of kazoo."""
         if self.state is SessionState.EXPIRED:
             raise self.expired_error()
         call = Call(self.loop.create_future(), self.connection, is_read, arm)
@@ -338,8 +339,8 @@ class ZooKeeperSession:
         elif result.exception is not None:
             call.future.set_exception(result.exception)
         elif call.is_read and call.connection != self.connection:
-            # The request was sent on the next connection, before its watches were armed again. Its result may include
-            # a change whose event has not been delivered yet.
+            # Kazoo sent the request on the next connection, before the watches were set again. The result may include a
+            # change whose event has not been delivered yet.
             call.future.set_exception(ConnectionLoss())
         else:
             if call.arm is not None:
@@ -363,7 +364,7 @@ class ZooKeeperSession:
             watch(event)
 
     async def arm_again(self) -> None:
-        """Read every watched path on the new connection, and fire the watches of those that changed meanwhile."""
+        """Set all watches again on the new connection, and fire those whose node changed meanwhile."""
         since = self.unarmed_since
         assert since is not None
         hook = self.on_event_in_thread
@@ -452,9 +453,9 @@ class ZooKeeperSession:
     # ---- start and end
 
     async def connect_failure(self) -> str:
-        """Return the reason for the missing connection, as far as it is known."""
-        if self.handler.refusal:
-            return self.handler.refusal
+        """Return why there is no connection, or `no answer` if the reason is unknown."""
+        if self.handler.connect_error:
+            return self.handler.connect_error
         # Kazoo does not report which host it could not resolve.
         for host, port in self.kazoo.hosts:
             try:
@@ -469,14 +470,14 @@ class ZooKeeperSession:
         if not root or await self.exists(ROOT) is not None:
             return
         missing = [root]
-        while (above := parent_of(missing[0])) != ROOT:
-            missing.insert(0, above)
+        while (parent := parent_of(missing[0])) != ROOT:
+            missing.insert(0, parent)
         for path in missing:
             with suppress(NodeExists):
                 await self.perform(path, partial(self.kazoo.create_async, path, None))
 
     async def close(self) -> None:
-        """Close the session on the server if connected. Otherwise abandon it, and it times out."""
+        """Close the session on the server. Without a connection, abandon it, and it expires after its timeout."""
         if self.state is not SessionState.CONNECTED:
             await self.abandon()
             return

@@ -100,12 +100,9 @@ class MultiRead:
 
     @staticmethod
     def deserialize(data: bytes, at: int) -> list[tuple[bytes, ZnodeStat] | int]:
-        """Return the data and stat of each node, or the code of an error."""
-        header, stat, number = (
-            serialization.multiheader_struct,
-            serialization.stat_struct,
-            serialization.int_struct,
-        )
+        """Return per node its data and stat, or an error code."""
+        header, stat = serialization.multiheader_struct, serialization.stat_struct
+        number = serialization.int_struct
         found: list[tuple[bytes, ZnodeStat] | int] = []
         while True:
             kind, is_end, _ = header.unpack_from(data, at)
@@ -155,7 +152,7 @@ class Chroot:
     def results(self, ops: Sequence[Op], answers: Sequence[Any]) -> list[str | ZnodeStat | None]:
         """Return the results of a transaction. Raises MultiFailed if it failed."""
         for index, answer in enumerate(answers):
-            # The other operations of a failed transaction have these two errors: rolled back, or not tried.
+            # Only one operation has the real error. The others have one of these two: rolled back, or not tried.
             if isinstance(answer, Exception) and not isinstance(
                 answer, RolledBackError | RuntimeInconsistency
             ):
@@ -186,7 +183,7 @@ def check_request_size(ops: Sequence[Op]) -> None:
 
 
 def null_if_empty(data: bytes) -> bytes | None:
-    """Return null for empty data, as Kafka does."""
+    """Return None for empty data: Kafka also writes null."""
     return bytes(data) or None
 
 
