@@ -1,7 +1,7 @@
 """Offset commits that are in the log and wait for replication.
 
     complete_when_replicated   applies the commit when it is replicated, or discards it on failure
-    wait_until_stable          waits until no relevant commit is pending (OffsetFetch with `require_stable`)
+    wait_until_stable          waits for pending commits, for OffsetFetch with `require_stable`
 
 A commit is completed even if its client has disconnected: it is in the log, and the next coordinator would load it.
 """

@@ -130,7 +130,7 @@ class GroupLoader:
         self.wake = asyncio.Event()
 
     def leadership_changed(self, partition: Partition) -> None:
-        """Called when this broker becomes leader of a partition, stays leader in a new epoch, or stops leading."""
+        """Called when this broker becomes leader of a partition, stays leader in a new epoch, or stops being leader."""
         store, index = self.store, partition.index
         if partition.leader == partition.broker_id and not partition.is_offline:
             load = self.loads.get(index)
@@ -167,7 +167,7 @@ class GroupLoader:
                     self.store.led[partition.index] = None
 
     def is_current(self, load: PartitionLoad) -> bool:
-        """Return False if the partition is no longer led here, or if a later load replaced this one."""
+        """Return False if this broker no longer leads the partition, or if a later load replaced this one."""
         return self.loads.get(load.partition.index) is load
 
     async def load(self, load: PartitionLoad) -> None:

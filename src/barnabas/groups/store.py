@@ -49,7 +49,7 @@ GROUP_ERROR_CODES = COMMIT_ERROR_CODES | {
 
 
 class AppendResult(NamedTuple):
-    """Result of an append. `waits` is empty if it is complete at once, as on a leader without followers."""
+    """Result of an append. `waits` is empty if the append is already complete, as on a leader without followers."""
 
     first_offset: int
     waits: list[Awaitable[None]]
@@ -87,7 +87,7 @@ class GroupStore:
         """Return whether this broker is the coordinator of the groups in `partition`.
 
         False from the end of a registry session until the next LeaderAndIsr request. Another broker may lead by then,
-        and the offsets here would be stale. Without followers no other broker can be the leader.
+        and the offsets in this broker would be stale. Without followers no other broker can be the leader.
         """
         return partition in self.led and (
             self.replicas.is_known_to_controller
@@ -141,6 +141,6 @@ def translate_error(error: ApiError, codes: Mapping[ErrorCode, ErrorCode]) -> Ap
 
 
 def partition_of(group_id: str, partitions: int) -> int:
-    """Return the partition of a group, out of `partitions`. Equal to Kafka's GroupMetadataManager.partitionFor."""
+    """Return the partition of a group, from 0 to `partitions` - 1, as in Kafka's GroupMetadataManager.partitionFor."""
     value = java_string_hash(group_id)
     return 0 if value == INT_MIN else abs(value) % partitions

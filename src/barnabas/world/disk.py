@@ -28,15 +28,15 @@ from threading import Lock
 from barnabas.errors import DirectoryLocked, OutOfSpace, StorageError, reason
 from barnabas.world.ports import Buffer, DirectoryLock, File
 
-NO_DESCRIPTOR = -1
-CLOSED = -2
+NO_DESCRIPTOR = -1  # not open; the next use reopens the file
+CLOSED = -2  # closed permanently
 DESCRIPTORS = 2048
 THREAD_DESCRIPTORS = 16
 THREADS = 4
 DUPLICATES_MAX = 2 * THREADS
 """Limit of duplicated descriptors: a slow disk must not take one for every file that waits for fsync."""
 LARGE_BYTES = 1 << 20  # a removed file of this size is closed in a thread
-PARTS_MAX = 512  # below IOV_MAX everywhere
+PARTS_MAX = 512  # per system call; below IOV_MAX on every system
 
 sync_data = getattr(os, "fdatasync", os.fsync)
 

@@ -46,9 +46,12 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop and return its result."""
         return self.submit(work).result()
 
     def call(self, work: Callable[[], T]) -> T:
+        """Call a function on the loop and return its result."""
+
         async def call() -> T:
             return work()
 

@@ -3,8 +3,8 @@
 Raw non-blocking sockets save copies. `recv_into` reads a produced batch into a buffer from which it is written to its
 file. `sendfile` sends a fetched batch without reading it into this process.
 
-Two rules protect the other connections. A turn of the loop sends at most `TURN_BYTES` for one stream. A slice of a file
-that is not in the page cache is first read by a thread, because `sendfile` would block the loop while the disk reads.
+Two rules protect the other connections. A turn of the loop sends only about `TURN_BYTES` for one stream. A thread
+first reads file slices that are not in the page cache, because `sendfile` would otherwise block the loop.
 
 Pipelined requests of a client are served in one turn of the loop. Their responses are sent together at its end, because
 waking the client costs as much as serving a request. A stream reads again after a read that fills its buffer. After a
@@ -32,7 +32,7 @@ logger = logging.getLogger("barnabas.network")
 
 SENDFILE_BYTES_MIN = 16 * 1024  # below this, copying costs less than a second system call
 TURN_BYTES = 4 * 1024 * 1024
-GATHER_PARTS = 512  # the kernel takes at most 1024 per call
+GATHER_PARTS = 512  # per system call; the kernel accepts at most 1024
 ACCEPTS_PER_TURN = 64
 BACKLOG = 512
 DESCRIPTORS_MAX = 1 << 20
@@ -43,7 +43,7 @@ PROBE_TURNS = 8
 CORKED_PARTS_MAX = 64
 RESIDENT_SECONDS = 0.1  # data found in the page cache is assumed to stay there for this time
 
-PROBE = bytearray(1)
+ONE_BYTE = bytearray(1)
 
 
 class SocketStream:
@@ -514,7 +514,7 @@ def raise_descriptor_limit() -> None:
 def is_resident(descriptor: int, position: int) -> bool:
     """Return whether this byte can be read without waiting for the disk."""
     try:
-        os.preadv(descriptor, [PROBE], position, os.RWF_NOWAIT)
+        os.preadv(descriptor, [ONE_BYTE], position, os.RWF_NOWAIT)
     except BlockingIOError:
         return False
     except OSError:

@@ -281,7 +281,8 @@ class RegistrySession(Protocol):
     @property
     def state(self) -> SessionState: ...
 
-    def on_state(self, listener: Callable[[SessionState], None]) -> None: ...
+    def on_state(self, listener: Callable[[SessionState], None]) -> None:
+        """Call `listener` on the loop after each change of the state."""
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, ZnodeStat]: ...
 

@@ -27,9 +27,9 @@ logger = logging.getLogger("barnabas.watchdog")
 
 TICK_SECONDS = 0.5
 STALL_SECONDS = 1.0
-LATE_TICK_SECONDS = 1.0
+LATE_TICK_SECONDS = 1.0  # after a longer pause, this thread itself was stopped
 STUCK_SECONDS_MIN = 2 * STALL_SECONDS
-LAST_LOG_SECONDS = 1.0
+LAST_LOG_SECONDS = 1.0  # time to write the log line before the process ends
 STUCK_EXIT_CODE = 75
 """EX_TEMPFAIL of sysexits.h: a temporary failure; the supervisor should restart the process. No other exit uses it."""
 
@@ -38,9 +38,9 @@ class Verdict(Enum):
     """Result of a tick."""
 
     RUNNING = auto()
-    STALLED = auto()
-    RECOVERED = auto()
-    STUCK = auto()
+    STALLED = auto()  # no answer for STALL_SECONDS
+    RECOVERED = auto()  # answered after a stall
+    STUCK = auto()  # no answer for `stuck_s`
 
 
 class StallMeter:

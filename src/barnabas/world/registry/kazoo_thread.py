@@ -68,7 +68,7 @@ class OneThreadHandler(SequentialThreadingHandler):  # type: ignore[misc]
         super().__init__()
         self.connect_timeout_s = connect_timeout_s
         self.sleep_func = self.sleep
-        self.is_over = False
+        self.is_over = False  # the session has ended
         self.connect_error = ""
         """Reason why the last connection attempt failed; empty if it succeeded."""
         self.connection: BufferedSocket | None = None
@@ -121,7 +121,7 @@ class OneThreadHandler(SequentialThreadingHandler):  # type: ignore[misc]
         return self.connection
 
     def sleep(self, seconds: float) -> None:
-        """Sleep between two connection attempts."""
+        """Sleep between two connection attempts. Raises RetryFailedError to stop them if the session has ended."""
         if self.is_over:
             raise RetryFailedError("the session has ended")
         time.sleep(seconds)

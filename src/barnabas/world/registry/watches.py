@@ -4,7 +4,7 @@
     child watch (set by children)         fires when a child is created or deleted, or the node is deleted
 
 A deletion therefore fires the data and child watches of the node, and the child watches of its parent. A watch that is
-set several times for one path fires once, even if it is both a data and a child watch of a deleted node.
+set several times for a path fires once, also if it is a data watch and a child watch of a deleted node.
 
 This module calls no watches: it removes them and returns them in the order in which they must be called.
 """

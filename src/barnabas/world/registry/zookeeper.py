@@ -89,7 +89,7 @@ class ZooKeeperRegistry:
         self.hosts, self.host_count, self.chroot = parse_connect_string(connect_string)
         self.connection_timeout_ms = connection_timeout_ms
         self.in_flight_max = min(in_flight_max, IN_FLIGHT_MAX)
-        self.has_multi_read = True
+        self.has_multi_read = True  # until a server rejects the request
         self.create_chroot = create_chroot
         self.sessions: list[ZooKeeperSession] = []
 
@@ -174,7 +174,7 @@ class ZooKeeperSession:
             logger=kazoo_logger,
         )
         self.kazoo.add_listener(self.on_state_in_thread)
-        self.credentials: tuple[int, bytes] = (0, b"")
+        self.credentials: tuple[int, bytes] = (0, b"")  # session id and password
         self.state = SessionState.SUSPENDED
         self.listeners: list[Callable[[SessionState], None]] = []
         self.ended: asyncio.Future[None] | None = None
@@ -182,7 +182,7 @@ class ZooKeeperSession:
         self.ready = asyncio.Event()
         """Set while connected with all watches armed: requests may be sent. Also set at the end, to wake waiters."""
         self.connection = 0  # number of the current connection, from 0
-        self.slots = asyncio.Semaphore(registry.in_flight_max)
+        self.slots = asyncio.Semaphore(registry.in_flight_max)  # one per request in flight
         self.calls: dict[Call, None] = {}
 
         self.watches = ArmedWatches()
