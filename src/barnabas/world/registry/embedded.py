@@ -186,7 +186,7 @@ class EmbeddedRegistry:
             return session.mailbox.wait_for(self.sent)
 
     def remove_session(self, session: EmbeddedSession, *, notify: bool) -> None:
-        """Reject its calls, drop its watches and delete its ephemeral nodes. The caller must hold the lock."""
+        """Remove a session, its watches and ephemeral nodes, and reject its calls. The caller must hold the lock."""
         session.state = SessionState.EXPIRED
         if notify:
             self.post(session.mailbox, session.on_expired)
