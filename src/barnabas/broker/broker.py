@@ -134,7 +134,7 @@ class BrokerServer:
             clock=world.clock,
             network=world.network,
             metadata=metadata,
-            control=control,
+            registration=control,
             config=config,
         )
         controller = self.controller = Controller(

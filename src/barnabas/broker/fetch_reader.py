@@ -137,11 +137,13 @@ class PartitionReader:
             if found.first_incomplete and self.version >= ONE_BATCH_SINCE:
                 # A partial batch is useless: a later response contains the complete batch.
                 slices, size, has_unsent_batch = (), 0, True
-            if found.unchecked is not None:
+            if found.unchecked_segment is not None:
                 # The batch is sent after its checksum is verified. Watchers of the partition are notified then.
                 self.has_unchecked_batch = True
                 integrity = self.context.replicas.integrity
-                integrity.check_before_fetch(partition, found.unchecked, found.slices[0].position)
+                integrity.check_before_fetch(
+                    partition, found.unchecked_segment, found.slices[0].position
+                )
                 slices, size, has_unsent_batch, is_from_closed_segment = (), 0, True, False
             if size and self.version < MAGIC_2_SINCE:
                 raise ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)

@@ -66,7 +66,7 @@ def run_every(tasks: Tasks, name: str, delay_ms: int, period_ms: int, work: Work
 
 async def checkpoint(logs: LogManager, name: str) -> None:
     """Write the checkpoints in a thread: while the disk is busy, renaming a file can take tens of milliseconds."""
-    for directory, path, offsets in logs.gather(name):
+    for directory, path, offsets in logs.checkpoint_contents(name):
         replace = logs.disk.prepare_replace(path)
         with logs.guard(directory):
             await in_thread(write_offsets, replace, offsets)
@@ -81,7 +81,7 @@ async def flush_due(replicas: ReplicaManager) -> None:
     now_ms = replicas.clock.now_ms()
     async for chunk in in_chunks(tuple(replicas.partitions.values()), FLUSH_CHECKS_PER_TURN):
         for partition in chunk:
-            if not partition.is_offline and partition.log.flush_due(now_ms):
+            if not partition.is_offline and partition.log.is_flush_due(now_ms):
                 replicas.flush(partition)
 
 

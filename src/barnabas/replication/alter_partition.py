@@ -39,6 +39,8 @@ RESPONSE_TIMEOUT_SECONDS = 30.0
 
 
 class RegisteredBroker(Protocol):
+    """This broker, with the epoch of its current registration."""
+
     broker_epoch: BrokerEpoch
 
 
@@ -60,13 +62,13 @@ class IsrProposals:
         broker_id: BrokerId,
         network: Network,
         metadata: MetadataCache,
-        control: RegisteredBroker,
+        registration: RegisteredBroker,
         listener: str,
     ) -> None:
         self.broker_id = broker_id
         self.network = network
         self.metadata = metadata
-        self.control = control
+        self.registration = registration
         self.listener = listener
         self.waiting: dict[tuple[UUID, int], Proposal] = {}
         self.has_waiting = asyncio.Event()
@@ -102,7 +104,7 @@ class IsrProposals:
         try:
             connection = await self.connect()
             request = build_alter_partition_request(
-                self.broker_id, self.control.broker_epoch, list(sent.values())
+                self.broker_id, self.registration.broker_epoch, list(sent.values())
             )
             response = await self.send(connection, request)
         except (ConnectionError, TimeoutError, RemoteWireError) as error:
@@ -127,7 +129,7 @@ class IsrProposals:
     async def send(
         self, connection: BrokerConnection, request: AlterPartitionRequest
     ) -> AlterPartitionResponse:
-        """Send the request, and abort it if the controller changes: the old one may hang."""
+        """Send the request, and abort it if the controller changes: the old controller may not respond."""
 
         async def close_when_replaced() -> None:
             def is_replaced() -> bool:
@@ -199,7 +201,7 @@ class IsrProposals:
 def build_alter_partition_request(
     broker_id: BrokerId, broker_epoch: int, proposals: Sequence[Proposal]
 ) -> AlterPartitionRequest:
-    """Build the request. Each replica has the broker epoch in which it caught up, so that a restart is detected."""
+    """Build the request. It has the broker epoch of each replica's last fetch: the controller thus detects restarts."""
     topics: dict[UUID, list[AlterPartitionPartition]] = {}
     for partition, change in proposals:
         topics.setdefault(partition.topic_id, []).append(

@@ -2,18 +2,19 @@
 
     include changed partitions ─► Fetch (waits at the leader) ─► append, partition by partition ─► …
 
-The records of a response are appended before the next fetch is sent. So a follower has all records below the offset it
-fetches, which leaders rely on. If the topic's flush.messages requires it, they are flushed by then.
+A fetcher appends the records of a response before it sends the next fetch. So a follower has all records below the
+offset that it fetches, which leaders rely on. If flush.messages requires it, these records are also flushed by then.
 
 All partitions of a fetcher share an incremental fetch session. A request includes only partitions whose offset changed.
 An idle fetcher sends one small request per replica.fetch.wait.max.ms, regardless of its number of partitions.
 
-A fetch that waits at the leader cannot include a partition that is added later. After a short delay it is interrupted,
-and the session continues over another connection. So the followers of a new leader start fetching at once.
+When a partition is added while a fetch waits at the leader, the fetcher interrupts the fetch after a short delay. The
+session continues over another connection. So the followers of a new leader start fetching at once.
 
-A partition that fails is delayed for replica.fetch.backoff.ms while others continue. It is stopped until the next
-LeaderAndIsr if the leader has a newer epoch or the disk failed. A throttled partition (quota.py) that is not in sync is
-delayed while its quota is exceeded.
+After an error, a partition is delayed while others continue: from 20 ms on for an error that is expected while metadata
+propagates, else for replica.fetch.backoff.ms. It is stopped until the next LeaderAndIsr if the leader has a newer epoch
+or an append failed; a corrupt batch or a full disk only delays it. A throttled partition (quota.py) that is not in sync
+is delayed while the quota is exceeded.
 """
 
 from __future__ import annotations
@@ -62,12 +63,12 @@ BYTES_PER_YIELD = 1 << 20
 """Bytes to append before other tasks run."""
 INTERRUPT_DELAY_SECONDS = 0.02
 FIRST_RETRY_SECONDS = 0.02
-"""Short: usually the leader is about to receive the metadata that this broker already has."""
+"""Short: usually the leader receives the metadata that this broker has within milliseconds."""
 RETRY_FACTOR = 4.0
 NO_SESSION = 0
-FIRST_EPOCH = 0
-EPOCH_MAX = 0x7FFF_FFFF
-TRANSIENT_ERRORS = frozenset(
+FIRST_SESSION_EPOCH = 0
+SESSION_EPOCH_MAX = 0x7FFF_FFFF
+EXPECTED_ERRORS = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.UNKNOWN_LEADER_EPOCH,
@@ -77,9 +78,10 @@ TRANSIENT_ERRORS = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-"""Expected while metadata propagates: leader and follower do not receive a change at the same time."""
+"""Normal while metadata propagates: leader and follower do not receive a change at the same time."""
 
-Key = tuple[UUID, int]
+PartitionKey = tuple[UUID, int]
+"""Topic id and partition index."""
 
 
 class PartitionFetchState:
@@ -98,17 +100,17 @@ class PartitionFetchState:
     def __init__(self, partition: Partition, backoff: Backoff) -> None:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
-        self.key: Key = (partition.topic_id, partition.index)
+        self.key: PartitionKey = (partition.topic_id, partition.index)
         self.fetch_offset = -1
         """Offset of the last fetch; -1 before the first."""
         self.is_in_sync = False
-        """After the last response our log reached the leader's high watermark."""
+        """Whether the log reached the leader's high watermark with the last response."""
         self.backoff = backoff
         self.timer: asyncio.TimerHandle | None = None
-        """Ends the delay; None while the partition is active."""
+        """Timer that ends the delay; None while the partition is active."""
 
 
-class FetcherReplicas(Protocol):
+class FetcherReplicaManager(Protocol):
     """The part of ReplicaManager that a fetcher uses."""
 
     broker_id: BrokerId
@@ -123,45 +125,45 @@ class FetcherReplicas(Protocol):
 
 
 class Fetcher:
-    """Copies partitions from the broker `source`. Calls `on_failed` with a partition that it stops fetching."""
+    """Copies partitions from the broker `leader`. Calls `on_failed` to remove a partition that cannot be fetched."""
 
     def __init__(
         self,
-        source: BrokerId,
-        number: int,
+        leader: BrokerId,
+        fetcher_id: int,
         *,
-        replicas: FetcherReplicas,
+        replica_manager: FetcherReplicaManager,
         network: Network,
-        control: RegisteredBroker,
+        registration: RegisteredBroker,
         on_failed: Callable[[Iterable[TopicPartition]], None],
     ) -> None:
-        self.replicas = replicas
+        self.replica_manager = replica_manager
         self.network = network
-        self.control = control
-        self.config = replicas.config
+        self.registration = registration
+        self.config = replica_manager.config
         self.backoff_s = self.config.replica_fetch_backoff_ms / 1000
         self.timeout_s = self.config.replica_socket_timeout_ms / 1000
         self.on_failed = on_failed
-        self.source = source
-        self.client_id = f"broker-{self.replicas.broker_id}-fetcher-{number}"
+        self.leader = leader
+        self.client_id = f"broker-{self.replica_manager.broker_id}-fetcher-{fetcher_id}"
         self.partitions: dict[TopicPartition, PartitionFetchState] = {}
-        self.active: dict[Key, PartitionFetchState] = {}
+        self.active: dict[PartitionKey, PartitionFetchState] = {}
         """Partitions that are not delayed."""
-        self.to_include: dict[Key, None] = {}
+        self.to_include: dict[PartitionKey, None] = {}
         """Active partitions to include in the next request of the session."""
-        self.to_forget: dict[Key, None] = {}
+        self.to_forget: dict[PartitionKey, None] = {}
         """Partitions to remove from the session with the next request."""
         self.session_id = NO_SESSION
-        self.session_epoch = FIRST_EPOCH
+        self.session_epoch = FIRST_SESSION_EPOCH
         self.connection: BrokerConnection | None = None
         self.has_work = asyncio.Event()
         self.is_in_flight = False
         """A fetch waits for its response."""
         self.interruption: asyncio.TimerHandle | None = None
         self.has_session_slot = True
-        """The leader opened a session at the last fetch."""
+        """False if the leader opened no session at the last fetch."""
         self.is_stopped = False
-        self.random = Random(f"{self.client_id}-{source}")
+        self.random = Random(f"{self.client_id}-{leader}")
         self.backoff = self.new_backoff()
 
     def add(self, partition: Partition) -> None:
@@ -180,6 +182,7 @@ class Fetcher:
                 state.timer.cancel()
 
     def activate(self, state: PartitionFetchState, is_urgent: bool = False) -> None:
+        """Include the partition in the next fetch. If `is_urgent`, soon interrupt a fetch in flight."""
         state.timer = None
         self.active[state.key] = state
         self.to_include[state.key] = None
@@ -198,7 +201,7 @@ class Fetcher:
     def delay(
         self, state: PartitionFetchState, seconds: float | None = None, *, is_urgent: bool = False
     ) -> None:
-        """Exclude the partition from fetches for `seconds`, or replica.fetch.backoff.ms."""
+        """Exclude the partition from fetches for `seconds`; None: for replica.fetch.backoff.ms."""
         if self.active.get(state.key) is state:
             self.deactivate(state)
             seconds = self.backoff_s if seconds is None else seconds
@@ -206,10 +209,10 @@ class Fetcher:
             state.timer = loop.call_later(seconds, self.activate, state, is_urgent)
 
     def stop_partition(self, state: PartitionFetchState) -> None:
-        """Stop fetching the partition until the next LeaderAndIsr."""
+        """Log this and call `on_failed`, which removes the partition until the next LeaderAndIsr."""
         tp = TopicPartition(state.partition.topic, state.partition.index)
         if self.partitions.get(tp) is state:
-            logger.info("stopped fetching partition=%s source=%d", tp, self.source)
+            logger.info("stopped fetching partition=%s leader=%d", tp, self.leader)
             self.on_failed((tp,))
 
     def stop(self) -> None:
@@ -246,30 +249,30 @@ class Fetcher:
             self.connection.interrupt("more partitions to fetch")
 
     def resume_session(self) -> None:
-        """Continue the session over a new connection: the leader has received the interrupted request."""
+        """Continue the session over a new connection, with the next epoch: the leader has processed the current one."""
         self.disconnect("interrupted")
-        if self.session_epoch != FIRST_EPOCH:
-            self.continue_session(self.session_id)
+        if self.session_epoch != FIRST_SESSION_EPOCH:
+            self.update_session(self.session_id)
             self.include_uncommitted()
 
     def include_uncommitted(self) -> None:
-        """Include partitions whose high watermark is below their end.
+        """Include partitions whose high watermark is below their log end offset.
 
-        The lost response may have contained a new high watermark. Lost records are sent again anyway.
+        The lost response may have contained a new high watermark. The leader sends lost records again anyway.
         """
         for key, state in self.active.items():
             if state.partition.log.high_watermark < state.partition.log.log_end_offset:
                 self.to_include[key] = None
 
     def handle_connection_error(self, error: Exception) -> None:
-        """Close the connection after a failure. The next one opens a new session."""
+        """Close the connection and drop the session after a failure. The next fetch opens a new session."""
         self.disconnect(reason(error))
         self.forget_session()
         if self.is_stopped:
             return
-        logger.info("cannot fetch source=%d reason=%s", self.source, reason(error))
+        logger.info("cannot fetch leader=%d reason=%s", self.leader, reason(error))
         if self.backoff.failures == 0 and isinstance(error, ConnectionError):
-            self.replicas.metadata.mark_suspect(self.source)
+            self.replica_manager.metadata.mark_suspect(self.leader)
 
     async def fetch_once(self) -> None:
         self.delay_throttled()
@@ -287,17 +290,17 @@ class Fetcher:
             self.is_in_flight = False
         if response.error_code != ErrorCode.NONE:
             code = ErrorCode(response.error_code)
-            if self.session_epoch == FIRST_EPOCH:
+            if self.session_epoch == FIRST_SESSION_EPOCH:
                 raise ConnectionError(f"the leader rejected a full fetch: {code.name}")
-            logger.info("fetch session lost source=%d error=%s", self.source, code.name)
+            logger.info("fetch session lost leader=%d error=%s", self.leader, code.name)
             self.forget_session()
             return
         self.backoff.reset()
-        self.continue_session(response.session_id)
+        self.update_session(response.session_id)
         await self.process_response(connection, response)
 
     def delay_throttled(self) -> None:
-        quota = self.replicas.follower_quota
+        quota = self.replica_manager.follower_quota
         if quota is None:
             return
         wait_ms = quota.wait_ms()
@@ -308,7 +311,7 @@ class Fetcher:
 
     def is_throttled(self, partition: Partition) -> bool:
         replicas = partition.log.config.follower_replication_throttled_replicas
-        return is_throttled(replicas, partition.index, self.replicas.broker_id)
+        return is_throttled(replicas, partition.index, self.replica_manager.broker_id)
 
     async def connect(self) -> BrokerConnection:
         if self.connection is not None:
@@ -317,9 +320,9 @@ class Fetcher:
             self.connection = None  # closed by the leader between two fetches
             self.forget_session()
         listener = self.config.inter_broker_listener
-        endpoint = self.replicas.metadata.endpoint_of(self.source, listener)
+        endpoint = self.replica_manager.metadata.endpoint_of(self.leader, listener)
         if endpoint is None:
-            raise ConnectionError(f"broker {self.source} has no known address")
+            raise ConnectionError(f"broker {self.leader} has no known address")
         self.connection = await BrokerConnection.open(
             self.network,
             endpoint.host,
@@ -337,11 +340,11 @@ class Fetcher:
     # ---- the session
 
     def forget_session(self) -> None:
-        """Drop the session. The next request includes all partitions and opens a new one."""
+        """Drop the session. The next request includes all active partitions and opens a new session."""
         self.session_id = NO_SESSION
-        self.session_epoch = FIRST_EPOCH
+        self.session_epoch = FIRST_SESSION_EPOCH
 
-    def continue_session(self, session_id: int) -> None:
+    def update_session(self, session_id: int) -> None:
         self.has_session_slot = session_id != NO_SESSION
         if session_id == NO_SESSION:
             self.forget_session()
@@ -349,12 +352,12 @@ class Fetcher:
             self.session_id = session_id
             self.session_epoch = 1
         else:
-            self.session_epoch = 1 if self.session_epoch == EPOCH_MAX else self.session_epoch + 1
+            self.session_epoch = self.session_epoch % SESSION_EPOCH_MAX + 1
 
     def next_request(self) -> FetchRequest:
-        included: Iterable[Key] = self.to_include
+        included: Iterable[PartitionKey] = self.to_include
         forgotten = self.to_forget
-        if self.session_epoch == FIRST_EPOCH:
+        if self.session_epoch == FIRST_SESSION_EPOCH:
             included, forgotten = self.active, {}
         topics: dict[UUID, list[FetchPartition]] = {}
         for key in included:
@@ -377,9 +380,11 @@ class Fetcher:
         self.to_include = {}
         self.to_forget = {}
         # The first fetch does not wait at the leader: an interruption would lose the session id.
-        is_opening = self.session_epoch == FIRST_EPOCH and self.has_session_slot
+        is_opening = self.session_epoch == FIRST_SESSION_EPOCH and self.has_session_slot
         return FetchRequest(
-            replica_state=FetchReplicaState(self.replicas.broker_id, self.control.broker_epoch),
+            replica_state=FetchReplicaState(
+                self.replica_manager.broker_id, self.registration.broker_epoch
+            ),
             max_wait_ms=0 if is_opening else self.config.replica_fetch_wait_max_ms,
             min_bytes=self.config.replica_fetch_min_bytes,
             max_bytes=self.config.replica_fetch_response_max_bytes,
@@ -408,7 +413,7 @@ class Fetcher:
                 if data.error_code == ErrorCode.NONE:
                     appended += self.process_partition(state, data)
                     if data.records and needs_flush(state.partition):
-                        flushes.append(self.replicas.flush(state.partition))
+                        flushes.append(self.replica_manager.flush(state.partition))
                 else:
                     await self.handle_error(connection, state, ErrorCode(data.error_code))
                 if appended > BYTES_PER_YIELD:
@@ -433,7 +438,7 @@ class Fetcher:
         except StorageError as error:
             logger.error("cannot write partition=%s error=%s", partition, error)
             self.stop_partition(state)
-            self.replicas.fail(partition, error)
+            self.replica_manager.fail(partition, error)
         except ApiError as error:
             logger.error("cannot append partition=%s error=%s", partition, error)
             if error.code is ErrorCode.CORRUPT_MESSAGE:
@@ -450,9 +455,9 @@ class Fetcher:
         size = 0
         if data.records:
             size = log.append_as_follower(
-                memoryview(data.records), self.replicas.clock.now_ms()
+                memoryview(data.records), self.replica_manager.clock.now_ms()
             ).size
-            quota = self.replicas.follower_quota
+            quota = self.replica_manager.follower_quota
             if quota is not None and self.is_throttled(state.partition):
                 quota.record(size)
         state.is_in_sync = log.log_end_offset >= data.high_watermark
@@ -483,11 +488,11 @@ class Fetcher:
                 offset,
                 log.high_watermark,
             )
-        log.truncate_to(offset, self.replicas.clock.now_ms())
+        log.truncate_to(offset, self.replica_manager.clock.now_ms())
         logger.info(
             "truncated diverging log partition=%s leader=%d leader_epoch=%d leader_end=%d to=%d",
             partition,
-            self.source,
+            self.leader,
             leader_epoch,
             leader_end,
             offset,
@@ -500,11 +505,11 @@ class Fetcher:
     async def handle_error(
         self, connection: BrokerConnection, state: PartitionFetchState, code: ErrorCode
     ) -> None:
-        is_transient = code in TRANSIENT_ERRORS
+        is_expected = code in EXPECTED_ERRORS
         logger.log(
-            logging.INFO if is_transient else logging.WARNING,
+            logging.INFO if is_expected else logging.WARNING,
             "fetch failed leader=%d error=%s partition=%s",
-            self.source,
+            self.leader,
             code.name,
             state.partition,
         )
@@ -518,10 +523,10 @@ class Fetcher:
                     self.delay(state)
             except StorageError as error:
                 self.stop_partition(state)
-                self.replicas.fail(state.partition, error)
+                self.replica_manager.fail(state.partition, error)
         elif code is ErrorCode.FENCED_LEADER_EPOCH:
             self.stop_partition(state)  # the leader has a newer epoch
-        elif is_transient:
+        elif is_expected:
             self.delay(state, state.backoff.next_s(), is_urgent=True)
         else:
             self.delay(state)
@@ -529,13 +534,13 @@ class Fetcher:
     async def reset_offset(self, connection: BrokerConnection, state: PartitionFetchState) -> None:
         """After OFFSET_OUT_OF_RANGE, truncate the log to the leader's end, or restart it at the leader's start."""
         log = state.partition.log
-        now_ms = self.replicas.clock.now_ms()
+        now_ms = self.replica_manager.clock.now_ms()
         leader_end = await self.list_offset(connection, state, LATEST_TIMESTAMP)
         if self.active.get(state.key) is not state:
             return
         if leader_end < log.log_end_offset:
             logger.warning(
-                "truncating to leader end partition=%s end=%d leader_end=%d",
+                "truncating to leader end partition=%s log_end=%d leader_end=%d",
                 state.partition,
                 log.log_end_offset,
                 leader_end,
@@ -547,7 +552,7 @@ class Fetcher:
                 return
             if leader_start > log.log_end_offset:
                 logger.warning(
-                    "restarting log at leader start partition=%s end=%d leader_start=%d",
+                    "restarting log at leader start partition=%s log_end=%d leader_start=%d",
                     state.partition,
                     log.log_end_offset,
                     leader_start,
@@ -565,7 +570,7 @@ class Fetcher:
         )
         response = await connection.exchange(
             ListOffsetsRequest(
-                replica_id=self.replicas.broker_id,
+                replica_id=self.replica_manager.broker_id,
                 topics=(ListOffsetsTopic(name=state.partition.topic, partitions=(query,)),),
             ),
             ListOffsetsResponse,
@@ -580,10 +585,9 @@ class Fetcher:
 
 
 def needs_flush(partition: Partition) -> bool:
-    """Return whether flush.messages requires a flush before the next fetch.
+    """Return whether flush.messages requires a flush before the next fetch, which confirms the records to the leader.
 
-    The next fetch confirms the appended records to the leader, which may then acknowledge them. Check this also after a
-    failed append, since part of the records may be in the log.
+    Call this also after a failed append, since part of the records may be in the log.
     """
     log = partition.log
     return log.unflushed_messages >= log.flush_messages and not partition.is_offline

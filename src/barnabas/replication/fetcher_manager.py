@@ -14,49 +14,52 @@ from barnabas.tasks import Tasks
 from barnabas.world.ports import Network
 
 if TYPE_CHECKING:
-    from barnabas.replication.fetcher import Fetcher, FetcherReplicas
+    from barnabas.replication.fetcher import Fetcher, FetcherReplicaManager
 
 
 class FetcherManager:
     def __init__(
-        self, replicas: FetcherReplicas, network: Network, control: RegisteredBroker
+        self,
+        replica_manager: FetcherReplicaManager,
+        network: Network,
+        registration: RegisteredBroker,
     ) -> None:
-        self.replicas = replicas
+        self.replica_manager = replica_manager
         self.network = network
-        self.control = control
+        self.registration = registration
         self.fetchers: dict[tuple[BrokerId, int], Fetcher] = {}
         self.by_partition: dict[TopicPartition, Fetcher] = {}
         self.tasks = Tasks()
 
     def add(self, partitions: Iterable[Partition]) -> None:
-        now_ms = self.replicas.clock.now_ms()
-        fetchers_per_leader = max(self.replicas.config.num_replica_fetchers, 1)
+        now_ms = self.replica_manager.clock.now_ms()
+        fetchers_per_leader = max(self.replica_manager.config.num_replica_fetchers, 1)
         for partition in partitions:
             tp = TopicPartition(partition.topic, partition.index)
             try:
                 follower.prepare_log(partition.log, now_ms)
             except StorageError as error:
-                self.replicas.fail(partition, error)
+                self.replica_manager.fail(partition, error)
                 continue
-            number = follower.select_fetcher(*tp, fetchers_per_leader)
-            key = (partition.leader, number)
+            fetcher_id = follower.select_fetcher(*tp, fetchers_per_leader)
+            key = (partition.leader, fetcher_id)
             fetcher = self.fetchers.get(key)
             if fetcher is None:
                 fetcher = self.fetchers[key] = self.new_fetcher(*key)
-                self.tasks.start(f"fetcher-{key[0]}-{number}", fetcher.run())
+                self.tasks.start(f"fetcher-{key[0]}-{fetcher_id}", fetcher.run())
             fetcher.add(partition)
             self.by_partition[tp] = fetcher
 
-    def new_fetcher(self, source: BrokerId, number: int) -> Fetcher:
+    def new_fetcher(self, leader: BrokerId, fetcher_id: int) -> Fetcher:
         # Imported on first use: a broker that follows nothing starts faster without it.
         from barnabas.replication.fetcher import Fetcher
 
         return Fetcher(
-            source,
-            number,
-            replicas=self.replicas,
+            leader,
+            fetcher_id,
+            replica_manager=self.replica_manager,
             network=self.network,
-            control=self.control,
+            registration=self.registration,
             on_failed=self.remove,
         )
 

@@ -22,11 +22,11 @@ def truncation_offset(
 ) -> int:
     """Return the offset to truncate to.
 
-    `leader_epoch` is the leader's largest epoch up to ours, and ends at `leader_end` in the leader's log.
+    `leader_epoch` is the leader's largest epoch up to the last epoch of our log. It ends at `leader_end` in its log.
 
-    Example: our epochs are 1 from 0 and 3 from 20, and our log ends at 30. The leader has epoch 1 from 0 and 2 from 10.
-    It returns epoch 2, end 25. Our epoch 1 ends at 20: truncate to 20. The next fetch has epoch 1, and the leader
-    returns epoch 1, end 10: truncate to 10.
+    Example: our epochs are 1 from 0 and 3 from 20, and our log ends at 30. The leader has epoch 1 from 0, 2 from 10 and
+    4 from 25. It returns epoch 2, end 25. Our epoch 1 ends at 20: truncate to 20. The next fetch has epoch 1, and the
+    leader returns epoch 1, end 10: truncate to 10.
     """
     own_epoch, own_end = epochs.end_offset_for(leader_epoch, log_end)
     if own_end == UNDEFINED:

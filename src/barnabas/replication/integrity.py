@@ -43,7 +43,7 @@ EMPTY_RESPONSES_MAX = 10
 TIMEOUT_SECONDS = 30.0
 
 
-class IntegrityReplicas(Protocol):
+class IntegrityReplicaManager(Protocol):
     """The part of ReplicaManager that `Integrity` uses."""
 
     partitions: dict[tuple[str, int], Partition]
@@ -57,8 +57,10 @@ class IntegrityReplicas(Protocol):
 
 
 class Integrity:
-    def __init__(self, replicas: IntegrityReplicas, network: Network, tasks: Tasks) -> None:
-        self.replicas = replicas
+    def __init__(
+        self, replica_manager: IntegrityReplicaManager, network: Network, tasks: Tasks
+    ) -> None:
+        self.replica_manager = replica_manager
         self.network = network
         self.tasks = tasks
         self.in_progress: dict[Segment, None] = {}
@@ -84,30 +86,30 @@ class Integrity:
         partition.notify_end()
 
     async def check(self, partition: Partition, segment: Segment, position: int) -> None:
-        """Check bytes from `position` in a thread. The result is ignored if the log was truncated meanwhile."""
+        """Check bytes from `position` in a thread. The result is ignored if the log was truncated or repaired."""
         log = partition.log
         revision, end_offset = log.revision, segment_end_offset(log, segment)
         try:
-            found = await in_thread(
+            result = await in_thread(
                 lambda: checking.verify_batches(
                     log.disk.for_thread(), segment, position, end_offset=end_offset
                 )
             )
         except StorageError as error:
-            if self.holds(partition, segment):
-                self.replicas.fail(partition, error)
+            if self.has_segment(partition, segment):
+                self.replica_manager.fail(partition, error)
             return
-        if not self.holds(partition, segment) or log.revision != revision:
+        if not self.has_segment(partition, segment) or log.revision != revision:
             return
-        checking.record_check(segment, found)
-        if found.fault != checking.NO_FAULT:
-            fault = CorruptBatch(segment.log.path, "the checksum does not match", found.fault)
+        checking.record_check(segment, result)
+        if result.fault != checking.NO_FAULT:
+            fault = CorruptBatch(segment.log.path, "the checksum does not match", result.fault)
             self.report_segment(partition, segment, fault)
 
-    def holds(self, partition: Partition, segment: Segment) -> bool:
+    def has_segment(self, partition: Partition, segment: Segment) -> bool:
         return (
             not partition.is_offline
-            and self.replicas.holds(partition)
+            and self.replica_manager.holds(partition)
             and segment in partition.log.segments
         )
 
@@ -116,18 +118,18 @@ class Integrity:
         loop = asyncio.get_running_loop()
         began = loop.time()
         while bytes_per_second > 0:
-            for partition in list(self.replicas.partitions.values()):
+            for partition in list(self.replica_manager.partitions.values()):
                 for segment in list(partition.log.segments):
                     await self.scrub_segment(partition, segment, bytes_per_second)
             await asyncio.sleep(SCRUB_PAUSE_SECONDS)
             if loop.time() - began > WEEK_SECONDS:
                 began = loop.time()
-                for partition in self.replicas.partitions.values():
+                for partition in self.replica_manager.partitions.values():
                     mark_unchecked(partition.log)
 
     async def scrub_segment(self, partition: Partition, segment: Segment, rate: int) -> None:
         while (start := checking.next_to_check(segment)) is not None:
-            if segment in self.in_progress or not self.holds(partition, segment):
+            if segment in self.in_progress or not self.has_segment(partition, segment):
                 return
             self.in_progress[segment] = None
             await self.check_and_notify(partition, segment, start)
@@ -165,9 +167,9 @@ class Integrity:
     async def repair(self, partition: Partition, segment: Segment) -> None:
         """Retry until the segment is repaired or no longer in the log."""
         backoff = Backoff(*RETRY_SECONDS, random=Random(partition.broker_id))
-        while self.holds(partition, segment):
+        while self.has_segment(partition, segment):
             if segment is partition.log.segments.active:
-                partition.log.roll(self.replicas.clock.now_ms())
+                partition.log.roll(self.replica_manager.clock.now_ms())
             for broker in self.sources(partition):
                 try:
                     if await self.copy_segment(partition, segment, broker):
@@ -180,34 +182,34 @@ class Integrity:
                             *(broker, partition, reason(error)),
                         )
                 except StorageError as error:
-                    self.replicas.fail(partition, error)
+                    self.replica_manager.fail(partition, error)
             await backoff.wait()
         self.damaged.pop(segment, None)
 
     def sources(self, partition: Partition) -> Iterator[BrokerId]:
-        """Return the live replicas to copy from, the leader first, since it has all committed records."""
+        """Yield the live replicas to copy from. The leader is first, since it has all committed records."""
         others = [broker for broker in partition.replicas if broker != partition.broker_id]
         for broker in sorted(others, key=lambda broker: broker != partition.leader):
-            if self.replicas.metadata.is_alive(broker):
+            if self.replica_manager.metadata.is_alive(broker):
                 yield broker
 
     async def copy_segment(self, partition: Partition, segment: Segment, broker: BrokerId) -> bool:
         """Replace the segment by a copy from `broker`. Return False if this is not possible now.
 
-        Only committed segments are copied. Raises StorageError, or an error of the connection.
+        Only committed segments are copied. Raises StorageError, ConnectionError, TimeoutError or RemoteWireError.
         """
         log = partition.log
         is_possible = (
             segment_end_offset(log, segment) <= log.high_watermark and not log.is_rewritten
         )
-        if not self.holds(partition, segment) or not is_possible:
+        if not self.has_segment(partition, segment) or not is_possible:
             return False
-        endpoint = self.replicas.metadata.endpoint_of(
-            broker, self.replicas.config.inter_broker_listener
+        endpoint = self.replica_manager.metadata.endpoint_of(
+            broker, self.replica_manager.config.inter_broker_listener
         )
         if endpoint is None:
             raise ConnectionError(f"broker {broker} has no known address")
-        repair = Repair(log, segment, now_ms=self.replicas.clock.now_ms())
+        repair = Repair(log, segment, now_ms=self.replica_manager.clock.now_ms())
         log.is_rewritten = True
         connection: BrokerConnection | None = None
         try:
@@ -220,9 +222,9 @@ class Integrity:
             )
             await fetch_segment(connection, partition, repair)
             replacement = await in_thread(repair.finish)
-            if not repair.is_still_wanted or not self.holds(partition, segment):
+            if not repair.is_applicable or not self.has_segment(partition, segment):
                 return False
-            if not put_in_place(log, replacement, self.replicas.clock.now_ms()):
+            if not put_in_place(log, replacement, self.replica_manager.clock.now_ms()):
                 return False
             log.revision += 1  # operations that failed because of this segment may be retried
         finally:
@@ -231,7 +233,7 @@ class Integrity:
             if connection is not None:
                 connection.close("done")
         logger.info(
-            "repaired partition=%s offsets=%d..%d from=%d",
+            "repaired segment partition=%s offsets=%d..%d broker=%d",
             partition,
             segment.base_offset,
             repair.end_offset,
@@ -263,16 +265,16 @@ async def fetch_segment(connection: BrokerConnection, partition: Partition, repa
             FetchResponse,
             timeout_s=TIMEOUT_SECONDS,
         )
-        found = [data for topic in response.responses for data in topic.partitions]
-        code = response.error_code or (found[0].error_code if found else 0)
+        parts = [data for topic in response.responses for data in topic.partitions]
+        code = response.error_code or (parts[0].error_code if parts else 0)
         if code:
             raise ConnectionError(f"fetch failed with {ErrorCode(code).name}")
-        if not found or not found[0].records:
-            empty_responses += 1  # it may be checking its own copy first
+        if not parts or not parts[0].records:
+            empty_responses += 1  # the replica may be checking its own copy first
             if empty_responses > EMPTY_RESPONSES_MAX:
                 raise ConnectionError(f"no records at offset {repair.next_offset}")
             continue
-        await in_thread(repair.add_batches, memoryview(found[0].records))
+        await in_thread(repair.add_batches, memoryview(parts[0].records))
 
 
 def segment_end_offset(log: Log, segment: Segment) -> int:

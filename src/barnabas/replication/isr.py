@@ -44,7 +44,7 @@ class FollowerSession(Protocol):
 
 
 class FollowerState:
-    """State of one follower at its leader. Times are loop times in ms."""
+    """What the leader knows of one follower. Times are loop times in ms."""
 
     __slots__ = (
         "broker_epoch",
@@ -69,7 +69,10 @@ class FollowerState:
     def begin_epoch(
         self, *, now_ms: float, leader_end: int, is_in_sync: bool, was_leading: bool
     ) -> None:
-        """Reset for a new leader epoch. Members of the ISR count as caught up now, others as never caught up."""
+        """Reset for a new leader epoch. Members of the ISR count as caught up now, others as never caught up.
+
+        `was_leading`: this broker also led the previous epoch, so the reported offsets are still valid.
+        """
         self.last_caught_up_ms = now_ms if is_in_sync else LONG_AGO_MS
         # The follower must report its offset again: it may have restarted with fewer records.
         self.session = None
@@ -93,8 +96,8 @@ class FollowerState:
     ) -> None:
         """Record a fetch of `offset`: the follower has all records below it.
 
-        `leader_end` is the leader's log end offset before the read. A follower that has reached the leader's end of
-        the previous fetch counts as caught up at that time. Otherwise steady appends would keep it out of the ISR.
+        `leader_end` is the leader's log end offset before the read. A follower that has reached the leader's end as of
+        the previous fetch was caught up at that fetch. Without this rule, steady appends would keep it out of the ISR.
         """
         if offset >= leader_end:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
@@ -131,8 +134,8 @@ def replicated_end(
 ) -> int:
     """Return the offset below which all relevant replicas have the records.
 
-    A live follower that is caught up counts before it joins the ISR. Otherwise the high watermark of a single leader
-    would stay ahead of it, and it could never join.
+    A live follower that is caught up counts before it joins the ISR. Otherwise the high watermark of a leader without
+    other in-sync replicas would always be ahead of the follower, which could never join.
     """
     end = leader_end
     for broker, follower in followers.items():

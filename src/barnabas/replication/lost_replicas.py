@@ -35,12 +35,12 @@ class LostReplicas:
         self.broker_id = broker_id
         self.metadata = metadata
         self.logs = logs
-        self.topics: dict[tuple[str, int], UUID] = {}
+        self.topic_ids: dict[tuple[str, int], UUID] = {}
         """Topic id by lost partition. A later topic of the same name has another id and is not lost."""
 
     def register(self, lost: dict[tuple[str, int], UUID]) -> None:
-        """Set the lost partitions found at the start. A restart finds them again, unless they were copied meanwhile."""
-        self.topics = lost
+        """Set the lost partitions. The next start finds them again, unless their records were copied by then."""
+        self.topic_ids = lost
         for tp in lost:
             logger.error(
                 "records lost partition=%s: this broker was in sync and its log is missing. Another replica must lead;"
@@ -53,8 +53,11 @@ class LostReplicas:
             self.logs.unmark_blank_directories()
 
     def must_reject(self, tp: TopicPartition, topic_id: UUID, leader: int) -> bool:
-        """Return whether to reject a LeaderAndIsr. If another live broker leads, the records are copied from it."""
-        if self.topics[tp] == topic_id and (
+        """Return whether to reject a LeaderAndIsr for a lost partition.
+
+        If not, the partition is no longer lost: its records are copied from another live leader, or the topic is new.
+        """
+        if self.topic_ids[tp] == topic_id and (
             leader == self.broker_id or not self.metadata.is_alive(leader)
         ):
             return True
@@ -62,16 +65,16 @@ class LostReplicas:
         return False
 
     def remove(self, tp: TopicPartition) -> None:
-        if self.topics.pop(tp, None) is not None and not self.topics:
+        if self.topic_ids.pop(tp, None) is not None and not self.topic_ids:
             self.logs.unmark_blank_directories()
 
     async def request_assignments(self, request: Callable[[], None]) -> None:
         """Call `request` when a lost partition has a new leader, so that the controller sends LeaderAndIsr again.
 
-        The controller sends none for a replica that has rejected one.
+        The controller does not send it again by itself to a replica that has rejected it.
         """
         backoff = Backoff(*RETRY_SECONDS, random=Random(self.broker_id))
-        while self.topics:
+        while self.topic_ids:
             if await self.metadata.wait_until(self.has_new_leader, CHECK_SECONDS):
                 request()
                 await backoff.wait()
@@ -83,5 +86,5 @@ class LostReplicas:
             and (state := topics[topic].partitions.get(index)) is not None
             and state.leader != self.broker_id
             and self.metadata.is_alive(state.leader)
-            for topic, index in self.topics
+            for topic, index in self.topic_ids
         )

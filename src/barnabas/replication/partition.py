@@ -6,9 +6,10 @@
 All in-sync replicas have the records below the high watermark (isr.py). It never decreases while this broker leads,
 since consumers may have read up to it. A follower takes the high watermark of its leader, up to its own log end.
 
-Requests wait in two ways. A *watcher* is called once when the partition changes: fetches of consumers when the high
-watermark moves, and fetches of followers when the log grows. A *promise* is a future that resolves when the high
-watermark reaches an offset (acks=all).
+Requests wait in two ways. A *watcher* is a callback that is called once: for fetches of consumers when the high
+watermark advances, for fetches of followers when the log grows (`end_watchers`), and for DeleteRecords when the log
+start offset of a follower changes (`start_watchers`). A *promise* is a future that resolves when the high watermark
+reaches an offset (acks=all).
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class LeaderContext(Struct, frozen=True, kw_only=True):
     lag_max_ms: float = 30_000.0
     is_alive: Callable[[BrokerId], bool] = lambda _: True
     is_known_to_controller: Callable[[], bool] = lambda: True
-    """Whether a controller has confirmed this broker since it registered. If not, another broker may be the leader."""
+    """Whether a controller has sent LeaderAndIsr since this broker registered. If not, another broker may lead."""
     propose: Callable[[Partition, IsrChange], None] = lambda _, __: None
     """Sends an ISR change to the controller."""
 
@@ -136,8 +137,7 @@ class Partition:
         """
         if partition_epoch < self.partition_epoch:
             return False
-        # If epochs were skipped, another broker may have led meanwhile, and followers may have truncated records that
-        # they had reported.
+        # If an epoch was skipped, another broker may have led in it, and followers may have truncated reported records.
         was_leading = self.leader == self.broker_id and leader_epoch == self.leader_epoch + 1
         is_new_epoch = leader_epoch > self.leader_epoch
         self.set_assignment(replicas, leader_epoch, partition_epoch)
@@ -174,7 +174,7 @@ class Partition:
         replicas: tuple[BrokerId, ...],
         partition_epoch: ZnodeVersion,
     ) -> bool:
-        """Become a follower. Return False if there is no new leader epoch, so that a running fetcher may continue."""
+        """Become a follower. Return True if the leader epoch is new, so that a new fetch must start."""
         if partition_epoch < self.partition_epoch:
             return False
         is_new_epoch = leader_epoch > self.leader_epoch
@@ -203,7 +203,7 @@ class Partition:
         self.replicas = replicas
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
-        self.pending = None  # this assignment is newer than any response to it
+        self.pending = None  # the assignment is newer than any response to the change
 
     def require_leader(self, current_leader_epoch: int) -> None:
         """Raise ApiError unless this broker leads the partition, in `current_leader_epoch` if that is not -1."""
@@ -230,11 +230,11 @@ class Partition:
             and self.leader == self.broker_id
             and not self.context.is_known_to_controller()
         ):
-            # A stale end of a former leader would look to a consumer like a truncated log.
+            # The log end offset of a former leader may be stale. A consumer would take it for a truncation.
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def end_offset_for(self, epoch: int) -> tuple[int, int]:
-        """Return (epoch, end offset) of the largest epoch up to `epoch`, or (-1, -1) if it is unknown."""
+        """Return (epoch, end offset) of the largest epoch up to `epoch` (LeaderEpochs.end_offset_for)."""
         return self.log.epochs.end_offset_for(epoch, self.log.log_end_offset)
 
     # ---- ISR
@@ -361,11 +361,14 @@ class Partition:
             self.isr = isr
             self.partition_epoch = ZnodeVersion(partition_epoch)
             logger.info(
-                "isr changed partition=%s isr=%s epoch=%d", self, list(isr), partition_epoch
+                "isr changed partition=%s isr=%s partition_epoch=%d",
+                self,
+                list(isr),
+                partition_epoch,
             )
         else:
             logger.info(
-                "isr change rejected partition=%s code=%d then=%s", self, code, outcome.value
+                "isr change rejected partition=%s code=%d outcome=%s", self, code, outcome.value
             )
         if outcome in (IsrChangeOutcome.COMMIT, IsrChangeOutcome.REVERT):
             self.pending = None
@@ -377,8 +380,8 @@ class Partition:
     def propose_next_expansion(self) -> None:
         """Propose adding a follower that caught up while another change was pending.
 
-        A follower that no longer fetches is not added. It may have reached the high watermark, which does not advance
-        while there are too few in-sync replicas.
+        A follower that no longer fetches is not added, even if it has reached the high watermark: with too few in-sync
+        replicas the high watermark does not advance.
         """
         for broker, follower in self.followers.items():
             if self.pending is None and broker not in self.isr and follower.session is not None:
@@ -417,7 +420,8 @@ class Partition:
     ) -> AppendInfo:
         """Append one batch with a valid header. The caller must flush the partition if it `waits_for_flush`.
 
-        Raises ApiError, or LargeBatch with nothing done: call `log.validator.prepare` in a thread first.
+        Raises ApiError. Raises LargeBatch before any change: then call `log.validator.prepare` in a thread, and append
+        with Validation.DONE.
         """
         if self.is_offline or self.leader != self.broker_id:
             self.require_leader(-1)
@@ -441,7 +445,7 @@ class Partition:
                 # Another leader may have the missing batch, and some producers do not recover from this error.
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER) from error
             raise
-        if not info.duplicate:
+        if not info.is_duplicate:
             if log.log_end_offset - log.flush_state.recovery_point >= log.flush_messages:
                 self.waits_for_flush = True
             if self.followers:
@@ -526,14 +530,14 @@ class Partition:
     def resolve_promises(self) -> None:
         reached = self.log.high_watermark
         needed = min(self.log.config.min_insync_replicas, max(len(self.replicas), 1))
-        is_enough = len(self.maximal_isr) >= needed
+        has_enough = len(self.maximal_isr) >= needed
         waiting = []
         for end_offset, future in self.promises:
             if future.done():
                 continue
             if end_offset > reached:
                 waiting.append((end_offset, future))
-            elif is_enough:
+            elif has_enough:
                 future.set_result(None)
             else:
                 future.set_exception(ApiError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))

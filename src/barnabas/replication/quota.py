@@ -1,11 +1,11 @@
 """Rate limit for throttled replicas, in bytes per second over the last few time windows.
 
-    quota 100 bytes/s     0 s: 300 bytes     1 s: 300 bytes/s     2 s: 150     3 s: 100, more may be copied
+    quota 100 bytes/s, 300 bytes sent at 0 s     rate at 1 s: 300 bytes/s     2 s: 150     3 s: 100, more may be sent
 
 A replica that catches up can use all disk and network bandwidth. So an operator lists throttled replicas in the topic
 config and sets two rates per broker: for leaders that send to listed followers, and for listed followers that fetch.
-Only replicas that are not in sync are throttled. Others would leave the ISR. A transfer is never cut: it may exceed the
-rate, and then the next one waits.
+In-sync replicas are never throttled: they would leave the ISR. A transfer is never cut: it may exceed the rate, and
+then the next transfer waits.
 
 The first window counts with its full length. Otherwise the rate of the first bytes would be infinite.
 """
@@ -32,7 +32,7 @@ class Window:
 
 
 class ReplicationQuota:
-    """Counts transferred bytes and compares them with the rate. `now_ms` is its clock."""
+    """Counts transferred bytes and compares them with the rate. `now_ms` returns a monotonic time."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class ReplicationQuota:
         return self.wait_ms() > 0
 
     def wait_ms(self) -> float:
-        """Return the time until the next transfer may start, or 0 if it may start now."""
+        """Return the time in ms until the next transfer may start, or 0 if it may start now."""
         now = self.now_ms()
         self.drop_old_windows(now)
         if not self.windows:
@@ -96,7 +96,7 @@ def create_quota(
 
 
 def is_throttled(replicas: tuple[str, ...], partition: int, broker: int) -> bool:
-    """Return whether a topic's list of throttled replicas has this one, as `*` or `partition:broker`."""
+    """Return whether `replicas`, the topic's list of throttled replicas, is `*` or has `partition:broker`."""
     if not replicas:
         return False
     return replicas == ALL_REPLICAS or any(

@@ -4,7 +4,7 @@
                                               ─► Partition.follow    opens the log, starts a fetcher
     StopReplica  ─► stop_replicas             ─► stops the fetcher; to delete: removes the partition and its log
 
-Only LeaderAndIsr adds a partition. A partition that is not here but in the metadata cache is on other brokers.
+Only LeaderAndIsr adds a partition. Partitions that only the metadata cache has are on other brokers.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class ReplicaManager:
         *,
         network: Network,
         metadata: MetadataCache,
-        control: RegisteredBroker,
+        registration: RegisteredBroker,
         config: BrokerConfig,
     ) -> None:
         self.broker_id = broker_id
@@ -95,9 +95,9 @@ class ReplicaManager:
         self.lost = LostReplicas(broker_id, metadata, logs)
         self.tasks = Tasks()
         self.integrity = Integrity(self, network, self.tasks)
-        self.fetchers = FetcherManager(self, network, control)
+        self.fetchers = FetcherManager(self, network, registration)
         self.proposals = IsrProposals(
-            broker_id, network, metadata, control, config.inter_broker_listener
+            broker_id, network, metadata, registration, config.inter_broker_listener
         )
         self.is_known_to_controller = True
         """False from the end of a registry session until the first LeaderAndIsr of the next one."""
@@ -132,7 +132,7 @@ class ReplicaManager:
         self.tasks.start("epochs", self.save_epochs())
         rate = self.config.barnabas_scrub_bytes_per_second
         self.tasks.start("scrub", self.integrity.scrub(rate))
-        if self.lost.topics:
+        if self.lost.topic_ids:
             self.tasks.start("lost", self.lost.request_assignments(self.report_log_dir_failure))
 
     async def stop(self) -> None:
@@ -148,18 +148,18 @@ class ReplicaManager:
         return partition
 
     def missing_partition_error(self, topic: str, index: int) -> ApiError:
-        if (topic, index) in self.offline or (topic, index) in self.lost.topics:
+        if (topic, index) in self.offline or (topic, index) in self.lost.topic_ids:
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory is offline")
         if self.metadata.has_partition(topic, index):
             return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def has_all_assigned_partitions(self) -> bool:
-        """Return whether LeaderAndIsr was received for all partitions that the metadata assigns to this broker."""
+        """Return whether LeaderAndIsr was received for all partitions of this broker in the metadata cache."""
         return all(
             (topic.name, index) in self.partitions
             or (topic.name, index) in self.offline
-            or (topic.name, index) in self.lost.topics
+            or (topic.name, index) in self.lost.topic_ids
             for topic in self.metadata.topics.values()
             for index, state in topic.partitions.items()
             if self.broker_id in state.replicas
@@ -239,12 +239,14 @@ class ReplicaManager:
         epoch = NO_EPOCH
         if tp in self.offline or (partition is not None and partition.is_offline):
             return ErrorCode.KAFKA_STORAGE_ERROR, False
-        if tp in self.lost.topics and self.lost.must_reject(tp, topic_id, state.leader):
+        if tp in self.lost.topic_ids and self.lost.must_reject(tp, topic_id, state.leader):
             return ErrorCode.KAFKA_STORAGE_ERROR, False
         if partition is not None:
             epoch = partition.leader_epoch
             if topic_id not in (ZERO_ID, partition.topic_id) and partition.topic_id != ZERO_ID:
-                logger.error("topic id does not match partition=%s id=%s", tp, partition.topic_id)
+                logger.error(
+                    "topic id does not match partition=%s topic_id=%s", tp, partition.topic_id
+                )
                 return ErrorCode.INCONSISTENT_TOPIC_ID, False
         if state.leader_epoch > epoch:
             if self.broker_id in state.replicas:
@@ -261,7 +263,7 @@ class ReplicaManager:
             if topic_id == ZERO_ID != partition.topic_id and state.leader != self.broker_id:
                 return ErrorCode.NONE, False
         logger.debug(
-            "stale leader epoch partition=%s epoch=%d own=%d", tp, state.leader_epoch, epoch
+            "stale leader epoch partition=%s leader_epoch=%d own=%d", tp, state.leader_epoch, epoch
         )
         return ErrorCode.STALE_CONTROLLER_EPOCH, False
 
@@ -301,7 +303,7 @@ class ReplicaManager:
             self.unsaved[partition] = None
             self.has_unsaved.set()
         logger.debug(
-            "leading partition=%s epoch=%d start=%d isr=%s",
+            "leading partition=%s leader_epoch=%d start=%d isr=%s",
             tp,
             state.leader_epoch,
             partition.epoch_start_offset,
@@ -355,7 +357,7 @@ class ReplicaManager:
     def get_or_create_log(self, tp: TopicPartition, topic_id: UUID, config: TopicConfig) -> Log:
         """Return the log of the topic with this id, or create it.
 
-        A log of a deleted topic with the same name may exist after a power loss. It is set aside for inspection.
+        A log of a deleted topic with the same name may exist after a power loss. It is renamed to *-stray.
         """
         log = self.logs.get(tp)
         if log is not None and log.topic_id is not None and is_damaged_copy(log.topic_id, topic_id):
@@ -368,9 +370,9 @@ class ReplicaManager:
             log.assign_topic_id(topic_id)
         if log is not None and log.topic_id not in (None, topic_id) and topic_id != ZERO_ID:
             logger.warning(
-                "setting aside log of a deleted topic partition=%s id=%s", tp, log.topic_id
+                "log of a deleted topic, renaming it partition=%s topic_id=%s", tp, log.topic_id
             )
-            self.logs.set_aside(tp)
+            self.logs.rename_to_stray(tp)
             log = None
         if log is None:
             return self.logs.create_log(tp, topic_id, config, self.clock.now_ms())
@@ -396,7 +398,7 @@ class ReplicaManager:
     def can_save_at_once(self, new_leaders: int) -> bool:
         """Count new leaders, and return whether their epochs may be saved before LeaderAndIsr is answered.
 
-        Considers all new leaders of this second, because a controller may send many requests, and unsaved epochs.
+        All new leaders of the current second count, because a controller may send many requests; so do unsaved epochs.
         """
         now = asyncio.get_running_loop().time()
         since, count = self.recently_led
@@ -420,6 +422,7 @@ class ReplicaManager:
         self.has_unsaved.clear()
 
     def holds(self, partition: Partition) -> bool:
+        """Return whether the partition was neither deleted nor replaced."""
         return self.partitions.get((partition.topic, partition.index)) is partition
 
     # ---- StopReplica
@@ -436,7 +439,7 @@ class ReplicaManager:
                 errors[tp] = ErrorCode.KAFKA_STORAGE_ERROR
             elif partition is not None and is_fenced(state.leader_epoch, partition.leader_epoch):
                 logger.warning(
-                    "StopReplica has a stale leader epoch partition=%s epoch=%d",
+                    "StopReplica has a stale leader epoch partition=%s leader_epoch=%d",
                     tp,
                     state.leader_epoch,
                 )
@@ -465,7 +468,7 @@ class ReplicaManager:
         return errors
 
     def stop_replica(self, tp: TopicPartition, *, delete: bool) -> None:
-        """Fail waiting requests. Without `delete` the partition stays here until the next LeaderAndIsr."""
+        """Fail waiting requests. Without `delete` the partition and its log stay until the next LeaderAndIsr."""
         if delete:
             self.lost.remove(tp)
         partition = self.partitions.get(tp)

@@ -1,4 +1,4 @@
-"""The batches in a fetch response, as a follower appends them: verified, and grouped into append sets.
+"""Batches of a fetch response, which a follower verifies and appends in append sets.
 
 An append set is a run of batches that go into the same segment with one write.
 """
@@ -24,7 +24,7 @@ NOTHING_APPENDED = FollowerAppend(-1, -1, 0)
 
 
 def verified_headers(data: memoryview) -> list[BatchHeader]:
-    """Headers of the complete batches in `data`. ApiError if a checksum is wrong or the offsets do not ascend.
+    """Return the headers of the complete batches. Raises ApiError for a wrong checksum or offsets that do not ascend.
 
     The checksums are verified so that damage on the wire or on the leader's disk is not copied.
     """
@@ -45,10 +45,10 @@ def verified_headers(data: memoryview) -> list[BatchHeader]:
     return headers
 
 
-def first_set(headers: Sequence[BatchHeader], room: int) -> tuple[int, int]:
-    """Number and total bytes of the batches in the first append set: all that fit into `room`, and at least one."""
+def first_set(headers: Sequence[BatchHeader], max_bytes: int) -> tuple[int, int]:
+    """Return number and size of the batches in the first append set: up to `max_bytes`, but at least one batch."""
     count, size = 1, headers[0].size
-    while count < len(headers) and size + headers[count].size <= room:
+    while count < len(headers) and size + headers[count].size <= max_bytes:
         size += headers[count].size
         count += 1
     return count, size

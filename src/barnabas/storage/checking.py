@@ -1,17 +1,16 @@
 """Checksum verification of a segment before its bytes are sent.
 
-Batches that this broker appended since its start, or that a recovery read, are verified already. After a clean start
-the rest of a segment, up to `Segment.unchecked_to`, is not. It is verified before it is sent, one megabyte ahead of the
-reader, and the result is kept:
+Batches that this broker appended or recovered since its start are already verified. Older bytes of a segment, up to
+`Segment.unchecked_to`, are verified before they are sent, in steps of 1 MiB. The result is stored in the segment:
 
     0            checked_from            checked_to              unchecked_to       size
     │·················│▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓│·························│▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓│
                        verified                   not verified yet     written since the start
 
-`faults` are the positions of corrupt batches, which are never sent. Only one verified range is kept, because readers
+`faults` are the positions of corrupt batches, which are never sent. Only one verified range is stored, because readers
 move forward; a reader at another position causes another check. A checksum does not cover the base offset and the
-leader epoch of a batch. The offset must fit its neighbours; the epoch is trusted. Positions are bytes in the `.log`
-file.
+leader epoch of a batch. Offsets must ascend from batch to batch; the epoch is trusted. Positions are bytes in the
+`.log` file.
 """
 
 from __future__ import annotations
@@ -50,13 +49,15 @@ def verify_batches(
             if header.next_offset > end_offset:
                 return CheckResult(start, position, position)
             if position - start >= size:
-                return CheckResult(start, position)  # the batch before fits this one
+                return CheckResult(
+                    start, position
+                )  # the offsets of the previous batch end before this one
             last_at, last_floor = position, floor
             end, floor = position + header.size, header.next_offset
         if end == limit:
             return CheckResult(start, end)
         if next(source.checked_batches(last_floor, start=end), None) is not None:
-            # Valid except for its offset, so the batch before covers too many offsets.
+            # This batch is valid except for its offset: the previous batch covers too many offsets.
             end = last_at
         return CheckResult(start, end, end)
     finally:
@@ -64,7 +65,7 @@ def verify_batches(
 
 
 def sendable(segment: Segment, position: int, size: int) -> tuple[int, Segment | None]:
-    """Number of bytes that may be sent, and the segment if they must be checked first. Raises CorruptBatch."""
+    """Return how many of `size` bytes to send, and the segment if they must be checked first. Raises CorruptBatch."""
     if position in segment.faults:
         raise CorruptBatch(segment.log.path, "the checksum does not match", position)
     if segment.checked_from <= position < segment.checked_to:
@@ -72,23 +73,23 @@ def sendable(segment: Segment, position: int, size: int) -> tuple[int, Segment |
     return size, segment
 
 
-def record_check(segment: Segment, found: CheckResult) -> None:
+def record_check(segment: Segment, result: CheckResult) -> None:
     """Store the result of a check. Called on the event loop."""
-    if found.fault != NO_FAULT:
-        segment.faults = (*segment.faults, found.fault)
-    if segment.checked_from <= found.start <= segment.checked_to:
-        segment.checked_to = max(segment.checked_to, found.end)
-    elif found.start <= segment.checked_from <= found.end:
-        segment.checked_from = found.start
-        segment.checked_to = max(segment.checked_to, found.end)
+    if result.fault != NO_FAULT:
+        segment.faults = (*segment.faults, result.fault)
+    if segment.checked_from <= result.start <= segment.checked_to:
+        segment.checked_to = max(segment.checked_to, result.end)
+    elif result.start <= segment.checked_from <= result.end:
+        segment.checked_from = result.start
+        segment.checked_to = max(segment.checked_to, result.end)
     else:
-        segment.checked_from, segment.checked_to = found.start, found.end
+        segment.checked_from, segment.checked_to = result.start, result.end
     if segment.checked_from == 0 and segment.checked_to >= segment.unchecked_to:
         segment.unchecked_to = 0
 
 
 def next_to_check(segment: Segment) -> int | None:
-    """Position at which a check of the whole segment continues; None if it is complete or has met a fault."""
+    """Return the position at which a check of the whole segment continues. None if it is complete or found a fault."""
     if segment.unchecked_to == 0 or segment.faults:
         return None
     return segment.checked_to if segment.checked_from == 0 else 0

@@ -1,8 +1,9 @@
 """Validation of checkpointed values against the log on disk.
 
 A checkpoint has no checksum, so a flipped bit can turn one number into another. Each value is compared with the
-segments and, where there is one, with a second file that holds the same fact. If they disagree, the value that keeps
-more records is used. Kafka deletes a log whose checkpointed start is beyond its end; here the records stay.
+segments and, if possible, with a second file, such as the leader epochs. If they disagree, the value that keeps more
+records is used. Kafka deletes the records of a log whose checkpointed start is beyond its end. Barnabas does so only if
+the leader epochs confirm that start.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from barnabas.storage.segment import Segment
 logger = logging.getLogger(__name__)
 
 PERHAPS_CLEANED = LONG_MAX
-"""`cleaned_to` of a log whose line in a damaged checkpoint may be lost: holes in it are normal."""
+"""`cleaned_to` of a log without a line in a damaged checkpoint. It may be compacted, so missing offsets are normal."""
 
 
-def warn_checkpoint(directory: str, name: str, value: int, problem: str, using: int) -> None:
+def warn_checkpoint(directory: str, name: str, value: int, problem: str, used: int) -> None:
     logger.warning(
-        "checkpoint does not fit the log file=%s log=%s value=%d problem=%s using=%d",
-        name,
+        "implausible checkpoint value log=%s file=%s value=%d used=%d problem=%s",
         directory,
+        name,
         value,
+        used,
         problem,
-        using,
     )
 
 
@@ -40,37 +41,43 @@ def usable_log_start(
     *,
     epochs: LeaderEpochs | None,
     high_watermark: int,
-    clean: bool,
+    was_clean_shutdown: bool,
 ) -> int:
-    """The log start offset to use before anything is deleted. `epochs` is None if its file is not readable."""
+    """Return the log start offset to use: `value`, or an earlier one if `value` is implausible.
+
+    Called before recovery. `epochs` is None if the epoch file is unusable.
+    """
     if value == 0:
         return 0
     first_base = segments[0].base_offset if segments else 0
-    using, problem = first_base, None
+    used, problem = first_base, None
     if not any(segment.size for segment in segments):
         # There is no record to compare with. The high watermark is never below the log start offset.
-        if value > max(high_watermark, segments[-1].base_offset if segments else 0):
-            problem = f"beyond the high watermark {high_watermark} of an empty log"
-    elif value > segments[-1].base_offset and value > (end := end_of_headers(segments[-1])):
-        # If the epochs agree, the end of the log was lost, and all that is left of it had been deleted.
+        limit = max(high_watermark, segments[-1].base_offset if segments else 0)
+        if value > limit:
+            problem = f"beyond {limit}, the high watermark or last base offset of an empty log"
+    elif value > segments[-1].base_offset and value > (end := end_offset_by_headers(segments[-1])):
+        # If the leader epochs also start at `value`, it is right: the log lost its end, and the remaining records are
+        # below the log start offset.
         if epochs is None or epochs.starts[0] != value:
             problem = f"beyond the log end {end}"
     elif epochs is not None and epochs.starts[0] < value and first_base < value:
-        # When a log start moves, the first epoch moves along with it, in its own file.
+        # Advancing the log start offset also advances the start of the first leader epoch, in the epoch file.
         problem = f"the first leader epoch starts at {epochs.starts[0]}"
-        using = max(first_base, epochs.starts[0])
+        used = max(first_base, epochs.starts[0])
     if problem is None:
-        if clean and value < first_base:  # After a crash an old checkpoint is normal.
+        # After a crash an old checkpoint is normal. The caller raises a value that is too low.
+        if was_clean_shutdown and value < first_base:
             warn_checkpoint(
                 directory, checkpoints.LOG_START, value, "before the first segment", first_base
             )
         return value
-    warn_checkpoint(directory, checkpoints.LOG_START, value, problem, using)
-    return using
+    warn_checkpoint(directory, checkpoints.LOG_START, value, problem, used)
+    return used
 
 
-def end_of_headers(segment: Segment) -> int:
-    """The end offset of a segment by its batch headers. With checksums it may turn out to be lower."""
+def end_offset_by_headers(segment: Segment) -> int:
+    """Return the end offset by the batch headers. Checksums are not verified, so the valid end may be lower."""
     segment.load_entries()
     assert segment.offsets is not None
     end = segment.base_offset
@@ -84,19 +91,19 @@ def end_of_headers(segment: Segment) -> int:
 
 
 def usable_high_watermark(
-    directory: str, value: int, log_start: int, log_end: int, *, clean: bool
+    directory: str, value: int, log_start: int, log_end: int, *, was_clean_shutdown: bool
 ) -> int:
-    """As in Kafka, between log start and log end."""
-    using = max(log_start, min(value, log_end))
+    """Return the high watermark to use: as in Kafka, `value` clamped to the range from log start to log end."""
+    used = max(log_start, min(value, log_end))
     if value > log_end:
-        warn_checkpoint(directory, checkpoints.HIGH_WATERMARK, value, "beyond the log end", using)
-    elif clean and 0 < value < log_start:
-        warn_checkpoint(directory, checkpoints.HIGH_WATERMARK, value, "before the log start", using)
-    return using
+        warn_checkpoint(directory, checkpoints.HIGH_WATERMARK, value, "beyond the log end", used)
+    elif was_clean_shutdown and 0 < value < log_start:
+        warn_checkpoint(directory, checkpoints.HIGH_WATERMARK, value, "before the log start", used)
+    return used
 
 
 def usable_cleaned_to(directory: str, value: int, log_end: int) -> int:
-    """If the value is after the log end offset, the next cleaning starts at the beginning of the log, as in Kafka."""
+    """Return `value`, or NEVER_CLEANED if it is beyond the log end: the next cleaning then reads the whole log."""
     if value <= log_end:
         return value
     if value != PERHAPS_CLEANED:
@@ -107,9 +114,9 @@ def usable_cleaned_to(directory: str, value: int, log_end: int) -> int:
 
 
 def epochs_agree(epochs: LeaderEpochs, active: Segment, *, last_epoch: int, log_start: int) -> bool:
-    """Whether the epochs that begin in the active segment, and the last one, are those of its batches.
+    """Return whether the epochs that begin in the active segment, and the last epoch, match its batches.
 
-    Only the active segment is read: its index is in memory. `last_epoch` is that of the last batch, -1 if unknown.
+    Only the active segment is read: its index is in memory. `last_epoch` is the epoch of the last batch, -1 if unknown.
     """
     if last_epoch >= 0 and epochs.latest != last_epoch:
         return False
@@ -125,10 +132,10 @@ def epochs_agree(epochs: LeaderEpochs, active: Segment, *, last_epoch: int, log_
             before = active.find(start - 1) if start > active.base_offset else None
             if (
                 before is not None
-                and before.header.base_offset < start  # otherwise there is a hole before `start`
+                and before.header.base_offset < start  # false if offsets are missing before `start`
                 and before.header.partition_leader_epoch >= epoch
             ):
                 return False
     except CorruptBatch:
-        return True  # Not a fault of the epochs; recovery or a read reports it.
+        return True  # the epochs may be right; recovery or a read reports the corrupt batch
     return True

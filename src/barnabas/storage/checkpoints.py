@@ -54,7 +54,7 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 class OffsetCheckpoint(NamedTuple):
-    """The usable lines of a checkpoint. `problem` describes the first damage, None if there is none."""
+    """The usable lines of a checkpoint. `problem` describes the first damage; None: there is none."""
 
     offsets: dict[TopicPartition, int]
     problem: str | None = None
@@ -63,7 +63,7 @@ class OffsetCheckpoint(NamedTuple):
 def decode_offsets(data: bytes) -> OffsetCheckpoint:
     """Decode every valid line, and ignore the others. An empty file, as Kafka creates it, has no lines.
 
-    Of two values for one partition the smaller is used: with it the broker checks or keeps more, never less.
+    Of two values for one partition the smaller is used: the broker then verifies or keeps more records.
     """
     if not data:
         return OffsetCheckpoint({})
@@ -99,7 +99,7 @@ def decode_line(line: str) -> tuple[TopicPartition, int] | None:
 
 
 def parse_number(text: str) -> int | None:
-    """A decimal number from 0 to 2**63 - 1, None for anything else."""
+    """Return a decimal number from 0 to 2**63 - 1, or None for any other text."""
     if not (text.isascii() and text.isdecimal()) or len(text) > len(str(LONG_MAX)):
         return None
     number = int(text)
@@ -107,7 +107,7 @@ def parse_number(text: str) -> int | None:
 
 
 def quote(text: str) -> str:
-    """Text of a damaged file, short and printable."""
+    """Return text of a damaged file, short and printable."""
     return repr(text if len(text) <= QUOTE_MAX else text[:QUOTE_MAX] + "...")
 
 
@@ -130,20 +130,19 @@ def read_offsets(disk: Disk, path: str) -> OffsetCheckpoint:
 
 
 def check_meta_properties(disk: Disk, directory: str, *, broker_id: int, cluster_id: str) -> None:
-    """Write meta.properties into a new directory. StorageError if the file exists and names another broker or
-    cluster."""
+    """Write meta.properties if it is missing or incomplete. StorageError if it names another broker or cluster."""
     path = f"{directory}/{META_PROPERTIES}"
     if disk.exists(path):
         found = decode_properties(read_head(disk, path, PROPERTIES_MAX))
         for key, ours in (("cluster.id", cluster_id), ("broker.id", str(broker_id))):
             theirs = found.get(key)
             if theirs is not None and theirs != ours:
-                back = "set broker.id to " + theirs
+                advice = "set broker.id to " + theirs
                 if key == "cluster.id":  # not a setting: it is stored in the registry
-                    back = "use the registry or ZooKeeper of that cluster"
+                    advice = "use the registry or ZooKeeper of that cluster"
                 raise StorageError(
                     path,
-                    f"this directory belongs to {key} {theirs}, this broker has {ours}: {back}, "
+                    f"this directory belongs to {key} {theirs}, this broker has {ours}: {advice}, "
                     "set log.dirs to another directory, or remove this one if its data is not needed",
                 )
         if "cluster.id" in found and "broker.id" in found:
@@ -170,7 +169,7 @@ def encode_partition_metadata(topic_id: UUID) -> bytes:
 
 
 def decode_partition_metadata(data: bytes) -> UUID | None:
-    """None if the file has no valid topic id."""
+    """Return the topic id, or None if the file has no valid one."""
     for line in data.decode(errors="replace").splitlines():
         key, _, value = line.partition(":")
         if key.strip() == "topic_id":
@@ -182,7 +181,7 @@ def decode_partition_metadata(data: bytes) -> UUID | None:
 
 
 def is_damaged_copy(found: UUID, expected: UUID) -> bool:
-    """Whether `found` is `expected` with a few damaged bits, and not the id of another topic.
+    """Return whether `found` is `expected` with a few damaged bits, and not the id of another topic.
 
     Two random ids differ in about 61 of 122 bits. The chance that they differ in 16 or fewer is below 1 in 10**16.
     """

@@ -4,15 +4,15 @@
     00000000000000000812.log  ┼─► 00000000000000000000.log.cleaned ─► ┤ 00000000000000000812.log.deleted
                               ┘        (and its two indexes)          └ 00000000000000000000.log
 
-`Cleaning.steps` runs in a thread, one short step at a time. It reads files of closed segments, which do not change, and
-writes files that no one else uses. `put_in_place` runs on the event loop and only renames. If the log was truncated,
+`Cleaning.steps` runs in a thread, one short step at a time. It reads closed segments, which do not change, and writes
+files that nothing else uses. `put_in_place` runs on the event loop and only renames files. If the log was truncated,
 deleted or taken offline in between (`Cleaning.applies_to`), the output is discarded. Readers of an old segment are not
 interrupted: its file is renamed, and removed after file.delete.delay.ms.
 
-A crash leaves one of these files. recovery.py completes or undoes the replacement, as Kafka does:
+A crash may leave these files. recovery.py completes or undoes the replacement, as Kafka does:
 
     .cleaned            partly or completely written      removed: all old segments still exist
-    .swap               complete and on disk              replaces the old segments that it covers
+    .swap               complete and on disk              replaces the old segments in its range
     .deleted            replaced                          removed
 
 This relies, as in Kafka, on renames in one directory surviving a crash in the order in which they were made.
@@ -42,9 +42,9 @@ logger = logging.getLogger(__name__)
 
 STEP_BYTES = 256 << 10
 STEP_RECORDS = 200
-"""Limits of one step: about two milliseconds of CPU time, for records of any size."""
+"""Limits of one step: about 2 ms of CPU time, for records of any size."""
 BYTES_PER_KEY = 160
-"""Memory that a key with its offset takes in the map, measured."""
+"""Measured memory of a key and its offset in the map."""
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -75,14 +75,14 @@ class Replacement(Struct, frozen=True, kw_only=True):
 
 
 Step = int | Replacement
-"""Number of bytes read and written, or a segment for `put_in_place`."""
+"""Number of bytes read and written, or a complete output for `put_in_place`."""
 
 
 def collect_facts(log: Log) -> LogFacts:
     with_times = compaction.needs_timestamps(log.config)
     closed, active = log.segments[:-1], log.segments.active
     if closed and active.size == 0:
-        # Keep the last record of a log: some readers stop only after a record with the offset before the end.
+        # Keep the last record of a log: some readers stop only when they get the record before the log end offset.
         active = closed.pop()
     return LogFacts(
         closed=[facts_of_segment(segment, with_times) for segment in closed],
@@ -107,18 +107,18 @@ def facts_of_segment(segment: Segment, with_times: bool) -> SegmentFacts:
 
 
 def stable_offset(log: Log) -> int:
-    begun = (producer.transaction_first_offset for producer in log.producers.by_id.values())
-    return min((log.watermark, *(offset for offset in begun if offset >= 0)))
+    starts = (producer.transaction_first_offset for producer in log.producers.by_id.values())
+    return min((log.watermark, *(offset for offset in starts if offset >= 0)))
 
 
 class Cleaning:
     """One compaction of one log. Created on the event loop; `steps` runs in a thread."""
 
-    def __init__(self, log: Log, found: CleanableRange, limits: Limits, *, now_ms: int) -> None:
+    def __init__(self, log: Log, cleanable: CleanableRange, limits: Limits, *, now_ms: int) -> None:
         self.log = log
         self.config = log.config
         self.revision = log.revision
-        self.found = found
+        self.cleanable = cleanable
         self.limits = limits
         self.now_ms = now_ms
         self.disk = log.disk.for_thread()
@@ -126,7 +126,7 @@ class Cleaning:
         self.segments = [
             segment
             for segment in log.segments[:-1]
-            if segment.base_offset < found.first_uncleanable
+            if segment.base_offset < cleanable.first_uncleanable
         ]
         self.last_offset_of = {
             producer_id: producer.batches[-1].last_offset
@@ -134,12 +134,12 @@ class Cleaning:
             if producer.batches
         }
         self.latest: dict[bytes, int] = {}
-        self.cleaned_to = found.first_dirty
-        """Offset up to which the log is compacted after this round. Final when all keys are read."""
+        self.cleaned_to = cleanable.first_dirty
+        """Offset up to which the log is compacted after this cleaning. Final when all keys are read."""
         self.stats = CleaningStats()
 
     def applies_to(self, log: Log | None) -> bool:
-        """Whether the output may still replace segments of `log`."""
+        """Return whether the output may still replace segments of `log`."""
         return log is self.log and log.revision == self.revision and log.config.compacts
 
     # ---- in a thread ------------------------------------------------------------------------------------------
@@ -159,17 +159,19 @@ class Cleaning:
             for segment in self.segments
             if segment.base_offset < self.cleaned_to
         ]
-        for group in compaction.group_segments(facts, self.config, self.found.first_uncleanable):
+        for group in compaction.group_segments(
+            facts, self.config, self.cleanable.first_uncleanable
+        ):
             old = tuple(by_base[each.base_offset] for each in group)
             yield from self.rewrite(old, survival)
             yield Replacement(old=old, base_offset=old[0].base_offset)
 
     def read_keys(self) -> Iterator[int]:
-        """Collect the last offset of each key in the dirty part, or in as much of it as the map has room for."""
+        """Collect the last offset of each key in the dirty part. Stops when the map is full. Yields bytes read."""
         latest, keys_max = self.latest, self.limits.keys_max
-        first_dirty = self.found.first_dirty
+        first_dirty = self.cleanable.first_dirty
         bases = [segment.base_offset for segment in self.segments]
-        ends = [*bases[1:], self.found.first_uncleanable][: len(bases)]
+        ends = [*bases[1:], self.cleanable.first_uncleanable][: len(bases)]
         for segment, end in zip(self.segments, ends, strict=True):
             if end <= first_dirty:
                 continue
@@ -191,7 +193,7 @@ class Cleaning:
             yield done
 
     def rewrite(self, old: Sequence[Segment], survival: Survival) -> Iterator[int]:
-        """Write the surviving records of these segments into `.cleaned` files, and fsync them."""
+        """Write the surviving records of these segments to `.cleaned` files, and fsync them. Yields bytes."""
         target = SegmentOutput(
             self.disk, self.log.directory, old[0].base_offset, self.config, self.now_ms
         )
@@ -199,11 +201,11 @@ class Cleaning:
             done = records = 0
             for segment in old:
                 for header, batch in self.batches(segment):
-                    left = clean_batch(batch, header, survival)
-                    if left is not None:
-                        new = read_header(left)
-                        target.add(left, new)
-                        self.stats.records_kept += new.count
+                    cleaned = clean_batch(batch, header, survival)
+                    if cleaned is not None:
+                        new_header = read_header(cleaned)
+                        target.add(cleaned, new_header)
+                        self.stats.records_kept += new_header.count
                     done += header.size
                     records += header.count
                     self.stats.records_read += header.count
@@ -223,8 +225,8 @@ class Cleaning:
         yield done
 
     def batches(self, segment: Segment) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Every batch of a closed segment, with verified checksum: a corrupt batch must not get a valid checksum by
-        being rewritten. CorruptBatch if there is one."""
+        """Yield every batch of a closed segment. Raises CorruptBatch for a wrong checksum: a rewritten batch would get
+        a valid one."""
         source = Segment(self.disk, segment.path, segment.base_offset)
         position = 0
         try:
@@ -239,7 +241,7 @@ class Cleaning:
             raise CorruptBatch(segment.path + ".log", "the checksum does not match", position)
 
     def index_bytes(self, segment: Segment) -> int:
-        """Size of the larger of its two indexes."""
+        """Return the size of the larger of its two indexes."""
         sizes = [0]
         for suffix, entry in ((".index", OFFSET_ENTRY), (".timeindex", TIME_ENTRY)):
             with suppress(StorageError):
@@ -256,9 +258,9 @@ class Cleaning:
 
 
 def put_in_place(log: Log, replacement: Replacement, now_ms: int) -> bool:
-    """Replace the old segments by the `.cleaned` files. Returns False if not all of them are still in the log."""
+    """Replace the old segments by the `.cleaned` files. Return False if an old segment is no longer in the log."""
     old = replacement.old
-    if not log.segments.holds_run(old):
+    if not log.segments.has_run(old):
         return False
     disk, path = log.disk, segment_path(log.directory, replacement.base_offset)
     rename_all(disk, path, CLEANED, SWAP)
@@ -268,11 +270,11 @@ def put_in_place(log: Log, replacement: Replacement, now_ms: int) -> bool:
             segment.rename_deleted(keep_snapshot=keeps_snapshot)
         rename_all(disk, path, SWAP, "")
     except OutOfSpace as error:
-        # Only a restart can complete the renames, so the directory must go offline as for a broken disk.
+        # Only a restart can complete the renames, so this counts as a disk failure and takes the directory offline.
         raise StorageError(error.path, error.why) from error
     interval = log.config.index_interval_bytes
-    fresh = Segment(disk, path, replacement.base_offset, index_interval=interval, now_ms=now_ms)
-    log.replace_segments(old, fresh, now_ms)
+    segment = Segment(disk, path, replacement.base_offset, index_interval=interval, now_ms=now_ms)
+    log.replace_segments(old, segment, now_ms)
     return True
 
 

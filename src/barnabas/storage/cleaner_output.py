@@ -1,7 +1,7 @@
 """Output of a compaction or a repair: a segment in `.cleaned` files that will replace others.
 
-At most one exists per log, because the names would clash (`Log.is_rewritten`). Written in a thread, through its own
-disk.
+A log has at most one writer of such files, because names could clash (`Log.is_rewritten`). It runs in a thread, with
+its own Disk.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FILES = (".log", ".index", ".timeindex")
 
 
 class SegmentOutput:
-    """Batches are buffered by `add` until `write`."""
+    """A segment in `.cleaned` files. `add` buffers batches until `write`."""
 
     def __init__(
         self, disk: Disk, directory: str, base_offset: int, config: TopicConfig, now_ms: int
@@ -54,7 +54,7 @@ class SegmentOutput:
             self.waiting, self.waiting_bytes = [], 0
 
     def finish(self, modified_ms: int) -> None:
-        """Fsync everything, and give the log file the modification time of the segment that it replaces."""
+        """Write and fsync everything, and set the modification time of the log file."""
         self.write()
         self.disk.sync_now([self.segment.log])
         self.segment.write_indexes(CLEANED, sync=True)

@@ -2,12 +2,12 @@
 
     log start        first dirty              first uncleanable     high watermark   log end
        ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓│░░░░░░░░░░░░░░░░░░░░░░░░░░░░│··························│
-       cleaned before      cleaned now                  not yet: too young, not replicated, or active
+       cleaned before      cleaned now                  not yet: too young, not committed, or active
 
-A cleaning reads the keys of the dirty part. It then copies everything before the end of that part, without the records
-that have a later record with the same key there. The log with the largest share of dirty bytes is cleaned first.
-Offsets never change: a removed record leaves a hole. compaction_batches.py decides about records, cleaner.py does the
-work.
+A cleaning reads the keys of the dirty part. It then copies the log up to the end of that part, without the records that
+have a later record with the same key in the dirty part. The log with the largest share of dirty bytes is cleaned first.
+Offsets never change: the offset of a removed record is missing. compaction_batches.py decides about records, cleaner.py
+does the work.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LONG_MAX = 2**63 - 1
 
 
 class SegmentFacts(NamedTuple):
-    """One closed segment. The timestamps are needed only if the topic sets a compaction lag."""
+    """One closed segment. The timestamps are set only if the topic sets a compaction lag."""
 
     base_offset: int
     size: int
@@ -41,7 +41,7 @@ class LogFacts(Struct, frozen=True, kw_only=True):
     log_start_offset: int
     log_end_offset: int
     stable_offset: int
-    """Below it no transaction is open, and every record is on all in-sync replicas."""
+    """Offset below which no transaction is open and every record is committed."""
     cleaned_to: int = NEVER_CLEANED
 
 
@@ -53,7 +53,7 @@ class CleanableRange(Struct, frozen=True, kw_only=True):
     clean_bytes: int
     dirty_bytes: int
     is_overdue: bool
-    """It has a record older than max.compaction.lag.ms."""
+    """Whether it has a record older than max.compaction.lag.ms."""
 
     @property
     def dirty_ratio(self) -> float:
@@ -91,7 +91,7 @@ def find_cleanable(log: LogFacts, config: TopicConfig, now_ms: int) -> Cleanable
 
 
 def segments_from(log: LogFacts, offset: int) -> list[SegmentFacts]:
-    """The closed segment that holds `offset`, and the closed segments after it."""
+    """Return the closed segment with `offset`, and the closed segments after it."""
     if offset >= log.active_base:
         return []
     at = bisect_right(log.closed, offset, key=lambda each: each.base_offset) - 1
@@ -113,16 +113,15 @@ def needs_timestamps(config: TopicConfig) -> bool:
 def group_segments(
     segments: Sequence[SegmentFacts], config: TopicConfig, first_uncleanable: int
 ) -> list[list[SegmentFacts]]:
-    """Runs of segments that fit into one. Their sizes before the cleaning count, because the sizes after it are not
-    known yet; the next cleaning can merge further."""
-    found: list[list[SegmentFacts]] = []
+    """Return runs of segments that fit into one segment, by their sizes before the cleaning."""
+    groups: list[list[SegmentFacts]] = []
     for at, segment in enumerate(segments):
         end = segments[at + 1].base_offset if at + 1 < len(segments) else first_uncleanable
-        if found and fits_group(found[-1], segment, end - 1, config):
-            found[-1].append(segment)
+        if groups and fits_group(groups[-1], segment, end - 1, config):
+            groups[-1].append(segment)
         else:
-            found.append([segment])
-    return found
+            groups.append([segment])
+    return groups
 
 
 def fits_group(

@@ -5,13 +5,13 @@ last record of a key survives, even a tombstone: a reader that started earlier m
 that keeps a tombstone stores a delete horizon in the batch, delete.retention.ms from then on. A cleaning after that
 time removes the tombstone.
 
-    attribute 6 set: base timestamp = delete horizon; timestamp deltas count from it, so the timestamps do not change
+    attribute bit 6 set: base timestamp = delete horizon; the deltas are relative to it, so the timestamps do not change
 
 Base offset, last offset, producer, sequence, leader epoch and codec of a batch do not change. A batch without surviving
-records is removed, unless it is the last one of its producer: a retry of it must be recognised as a duplicate.
+records is removed, unless it is the last batch of its producer: a retry of it must be recognised as a duplicate.
 
-Batches of transactions are kept unchanged. It is not known here which of them were aborted, and an aborted record must
-not replace a committed one.
+Batches of transactions are kept unchanged. The cleaner does not know which of them were aborted, and an aborted record
+must not replace a committed one.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ FINGERPRINT_BYTES = 16
 
 
 class Survival(Struct, frozen=True, kw_only=True):
-    """The facts by which one cleaning decides about records."""
+    """The facts by which a cleaning selects the records that survive."""
 
     latest: Mapping[bytes, int]
     """Fingerprint of a key → its last offset in the part that was read."""
     mapped_to: int
-    """End offset of that part. Records at or after it survive."""
+    """End offset of the part that was read. Records at or after it survive."""
     now_ms: int
     delete_retention_ms: int
     last_offset_of: Mapping[int, int]
@@ -72,14 +72,14 @@ class RecordSpan(NamedTuple):
 
 
 def fingerprint(key: bytes) -> bytes:
-    """A key, or a 128-bit hash of a longer one. This limits the memory that a key takes in a map."""
+    """Return a short key itself, or a 128-bit hash of a longer key. This limits the memory of a key in the map."""
     if len(key) < FINGERPRINT_BYTES:
         return key
     return blake2b(key, digest_size=FINGERPRINT_BYTES).digest()
 
 
 def find_keys(batch: memoryview, header: BatchHeader) -> Iterator[tuple[int, bytes]]:
-    """Offset and fingerprint of each record that may replace earlier ones."""
+    """Yield offset and key fingerprint of each record that may replace earlier ones."""
     found = None if is_kept_whole(header) else decode_spans(batch, header)
     if found is not None:
         base = header.base_offset
@@ -93,7 +93,7 @@ def is_kept_whole(header: BatchHeader) -> bool:
 
 
 def decode_spans(batch: memoryview, header: BatchHeader) -> tuple[bytes, list[RecordSpan]] | None:
-    """The decompressed records; None if they are not readable. Such a batch is kept unchanged."""
+    """Return the decompressed records and their spans, or None if they are unreadable: the batch is then kept."""
     try:
         packed = batch[HEADER_SIZE : header.size]
         if header.compression:
@@ -109,7 +109,7 @@ def decode_spans(batch: memoryview, header: BatchHeader) -> tuple[bytes, list[Re
 
 
 def find_spans(body: bytes, count: int) -> Iterator[RecordSpan]:
-    """The records of `body`. One-byte varints, which nearly all are, are decoded inline: this runs for every record."""
+    """Yield the records of `body`. One-byte varints, the most common ones, are decoded inline for speed."""
     at = 0
     for _ in range(count):
         start = at
@@ -134,7 +134,7 @@ def find_spans(body: bytes, count: int) -> Iterator[RecordSpan]:
 
 
 def clean_batch(batch: memoryview, header: BatchHeader, survival: Survival) -> Buffer | None:
-    """The batch without the removed records: itself, a smaller one, or None if none survive."""
+    """Return the batch without the removed records: `batch` itself, a smaller one, or None if no record survives."""
     if header.base_offset >= survival.mapped_to or is_kept_whole(header):
         return batch
     found = decode_spans(batch, header)
@@ -176,7 +176,7 @@ def select_survivors(
     found: list[RecordSpan], header: BatchHeader, survival: Survival
 ) -> list[RecordSpan]:
     base, latest, end = header.base_offset, survival.latest, survival.mapped_to
-    # After the delete horizon every reader that needs the tombstones has seen them.
+    # Readers had delete.retention.ms to read the tombstones.
     removes_tombstones = header.has_delete_horizon and header.base_timestamp <= survival.now_ms
     kept = []
     for span in found:
@@ -191,13 +191,13 @@ def select_survivors(
 
 
 def shift_timestamp(body: bytes, span: RecordSpan, shift: int) -> bytes:
-    """The record with its timestamp delta relative to another base timestamp."""
+    """Return the record with `shift` added to its timestamp delta, since the base timestamp changes."""
     content = b"\0" + varint(span.timestamp_delta + shift) + body[span.rest_at : span.end]
     return varint(len(content)) + content
 
 
 def strip_records(header: BatchHeader) -> bytes:
-    """The header alone, which keeps the producer's last sequence number. Without codec and delete horizon."""
+    """Return an empty batch, which keeps the producer's last sequence number. Without codec and delete horizon."""
     return rebuild_batch(
         header,
         b"",

@@ -1,8 +1,8 @@
 """Leader epochs of one log: pairs (epoch, start offset), both strictly ascending.
 
-A follower that restarts asks its leader for the end offset of its last epoch and truncates its log there. So the epochs
-must always match the log: they are truncated with it, and their file is on disk before the recovery point advances past
-the records.
+A leader compares the last epoch of a follower with its own epochs, and the follower truncates its log where the two
+differ. So the epochs must always match the log: they are truncated with it, and their file is on disk before the
+recovery point advances past the records.
 
     leader-epoch-checkpoint      "0", the number of pairs, then one "epoch offset" line each
 """
@@ -25,7 +25,7 @@ class LeaderEpochs:
         self.epochs: list[int] = []
         self.starts: list[int] = []
         self.latest = UNDEFINED
-        """The last epoch, in a field because every append compares with it."""
+        """The last epoch, or -1. A field, because every append compares with it."""
         self.unsaved = False
         for epoch, start in entries or ():
             self.assign(epoch, start)
@@ -36,8 +36,8 @@ class LeaderEpochs:
         return list(zip(self.epochs, self.starts, strict=True))
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Start `epoch` at `start_offset`. Removes entries that contradict it, which are later epochs and those that
-        start at or after `start_offset`: the records of those leaders are no longer in the log."""
+        """Start `epoch` at `start_offset`. Removes later epochs, and epochs that start at or after `start_offset`: the
+        records of those leaders are no longer in the log."""
         if epoch < 0 or (epoch == self.latest and start_offset >= self.starts[-1]):
             return
         while self.epochs and (self.epochs[-1] >= epoch or self.starts[-1] >= start_offset):
@@ -49,7 +49,7 @@ class LeaderEpochs:
         self.unsaved = True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(epoch, end offset) of the largest epoch at or below `epoch`; (-1, -1) if it is unknown.
+        """Return (epoch, end offset) of the largest epoch up to `epoch`, or (-1, -1) if `epoch` is -1 or too new.
 
         Entries (2, 0) (4, 100), log end 150:  4 → (4, 150)   3 → (2, 100)   1 → (1, 0)   5 → (-1, -1).
         """
@@ -63,7 +63,7 @@ class LeaderEpochs:
         return self.epochs[after - 1], self.starts[after]
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch that wrote this offset, -1 if unknown."""
+        """Return the epoch in which this offset was written, or -1 if unknown."""
         at = bisect_right(self.starts, offset) - 1
         return self.epochs[at] if at >= 0 else UNDEFINED
 
@@ -76,7 +76,7 @@ class LeaderEpochs:
         self.latest = self.epochs[-1] if self.epochs else UNDEFINED
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Remove epochs that ended before `start_offset`; the one that spans it starts there now."""
+        """Remove epochs that ended at or before `start_offset`. The epoch of `start_offset` now starts there."""
         keep = bisect_right(self.starts, start_offset) - 1
         if keep < 0:
             return
@@ -99,7 +99,7 @@ class LeaderEpochs:
 
 
 def decode_epochs(data: bytes) -> LeaderEpochs:
-    """ValueError if these bytes are not a complete checkpoint. An empty file, as Kafka creates it, has no epochs."""
+    """Raises ValueError if `data` is not a complete checkpoint. An empty file, as Kafka creates it, has no epochs."""
     if not data:
         return LeaderEpochs()
     lines = data.decode("ascii").split("\n")
@@ -113,7 +113,7 @@ def decode_epochs(data: bytes) -> LeaderEpochs:
         if epoch is None or start is None or epoch > EPOCH_MAX:
             raise ValueError(f"bad line {quote(line)}")
         entries.append((epoch, start))
-    history = LeaderEpochs(entries)
-    if history.entries != entries:
-        raise ValueError("epochs and start offsets do not ascend together")
-    return history
+    epochs = LeaderEpochs(entries)
+    if epochs.entries != entries:
+        raise ValueError("epochs or start offsets do not ascend")
+    return epochs

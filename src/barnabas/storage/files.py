@@ -1,8 +1,8 @@
 """Paths of the files of a log, and bounded reads of the small ones.
 
 A damaged file system can leave a checkpoint or a snapshot of many gigabytes. Such a file is never read completely: each
-kind has a limit far above any valid file, and a reader gets only the bytes before it. A truncated file then fails the
-checks of its format.
+kind of file has a limit far above any valid size, and only the bytes up to it are read. They then fail the checks of
+the file's format.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ SNAPSHOT_MAX = 16 << 20
 PROPERTIES_MAX = 64 << 10
 """meta.properties and partition.metadata."""
 INDEX_MAX = 16 << 20
-"""An index file, unless its segment can need more. Kafka allocates segment.index.bytes ahead, by default 10 MiB."""
+"""An index file, unless a larger one is valid for its segment. Kafka preallocates 10 MiB by default."""
 
 
 def segment_path(directory: str, base_offset: int) -> str:
-    """The path that all files of a segment share, without their suffix."""
+    """Return the common path of the files of a segment, without suffix."""
     return f"{directory}/{base_offset:020d}"
 
 
 def parent(directory: str) -> str:
-    """The directory that holds this one: the log directory, if it is that of a log."""
+    """Return the parent directory. For the directory of a log this is the log directory."""
     return directory.rpartition("/")[0]
 
 
 def read_head(disk: Disk, path: str, limit: int) -> bytes:
-    """The first `limit` bytes of a file."""
+    """Return the first `limit` bytes of a file."""
     if disk.size(path) <= limit:
         return disk.read_bytes(path)
     logger.warning("file is too large, reading only its beginning path=%s limit=%d", path, limit)

@@ -2,8 +2,8 @@
 
     begin() ─► Flush ─► the caller fsyncs it outside the event loop ─► end() advances the recovery point
 
-Appends continue during a flush and belong to the next one. Flushes may overlap, so `begin` changes no counter; each
-Flush carries the counters as of its start, and `end` advances to them.
+Appends continue during a flush and belong to the next one. Flushes may overlap, so `begin` changes no counter: each
+Flush has the values as of its start, and `end` advances the counters to them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ class Flush(NamedTuple):
     directories: tuple[str, ...]
     up_to_offset: int
     paths_taken: int
+    """Value of `FlushState.paths_synced` after this flush."""
     directory_changes: int
 
 
@@ -50,7 +51,7 @@ class FlushState:
         """Wall-clock time of the first append after the start of the last flush."""
         self.unsynced_paths: list[str] = []
         self.paths_synced = 0
-        """Number of paths ever removed from the head of `unsynced_paths`."""
+        """Number of paths that were synced and removed from `unsynced_paths` so far."""
         self.directory_changes = 0
         """Number of times that files in the directory were created, renamed or removed."""
         self.directory_synced = 0
@@ -110,7 +111,7 @@ class FlushState:
             self.directory_synced = self.directory_changes
 
     def truncate(self, log_end_offset: int) -> bool:
-        """Lower the recovery point to the end of a truncated log. Returns False if it was not higher."""
+        """Lower the recovery point to the end of a truncated log. Return False if it was not higher."""
         if self.recovery_point <= log_end_offset:
             return False
         self.recovery_point = log_end_offset

@@ -26,8 +26,8 @@ from barnabas.world.ports import File
 OFFSET_ENTRY = Struct(">ii")
 TIME_ENTRY = Struct(">qi")
 MAX_RELATIVE_OFFSET = 2**31 - 1
-SWAP = sys.byteorder == "little"
-SEARCH_BLOCK = 256  # entries; a range of this size is read at once
+IS_LITTLE_ENDIAN = sys.byteorder == "little"
+SEARCH_BLOCK = 256  # a range of up to this number of entries is read at once
 first_field = itemgetter(0)
 
 
@@ -49,7 +49,7 @@ class OffsetEntries:
         return len(self.offsets)
 
     def append(self, offset: int, position: int) -> None:
-        """`offset` is relative to the segment's base offset and larger than all before."""
+        """Add an entry. `offset` is relative to the segment's base offset and larger than all earlier ones."""
         if self.offsets is NO_INTS:
             self.offsets, self.positions = array("i"), array("i")
         self.offsets.append(offset)
@@ -66,7 +66,7 @@ class OffsetEntries:
         del self.positions[keep:]
 
     def is_valid(self, log_size: int) -> bool:
-        """Whether both columns strictly ascend and point into the log. No entry has position 0."""
+        """Return whether offsets and positions strictly ascend and point into the log. No entry has position 0."""
         return (
             is_strictly_ascending(self.offsets, at_least=0)
             and is_strictly_ascending(self.positions, at_least=1)
@@ -77,7 +77,7 @@ class OffsetEntries:
         words = array("i", bytes(8 * len(self.offsets)))
         words[0::2] = self.offsets
         words[1::2] = self.positions
-        if SWAP:
+        if IS_LITTLE_ENDIAN:
             words.byteswap()
         return words.tobytes()
 
@@ -86,7 +86,7 @@ class OffsetEntries:
         entries = cls()
         words = array("i")
         words.frombytes(data)
-        if SWAP:
+        if IS_LITTLE_ENDIAN:
             words.byteswap()
         entries.offsets = words[0::2]
         entries.positions = words[1::2]
@@ -116,7 +116,7 @@ class TimeEntries:
             self.offsets.append(offset)
 
     def floor_entry(self, timestamp: int) -> tuple[int, int] | None:
-        """The last entry at or before `timestamp`."""
+        """Return the last entry (timestamp, relative offset) at or before `timestamp`, or None."""
         at = bisect_right(self.timestamps, timestamp) - 1
         return (self.timestamps[at], self.offsets[at]) if at >= 0 else None
 
@@ -145,7 +145,7 @@ class TimeEntries:
 
 
 def find_floor_entry(file: File, layout: Struct, key: int) -> tuple[int, int] | None:
-    """The greatest entry of an index file whose first field is at most `key`."""
+    """Return the last entry of an index file whose first field is at most `key`, or None."""
     size = layout.size
     low, high = 0, file.size() // size
     while high - low > SEARCH_BLOCK:
@@ -171,7 +171,7 @@ def last_entry(file: File, layout: Struct) -> tuple[int, int] | None:
 
 
 def strip_zero_tail(data: bytes, entry_size: int) -> bytes | None:
-    """The entries of an index file without trailing zero entries; None if the last entry is incomplete."""
+    """Return the entries of an index file without trailing zero entries, or None if the last entry is incomplete."""
     if len(data) % entry_size:
         return None
     used = len(data.rstrip(b"\0"))

@@ -11,10 +11,10 @@
 Order of effects in an append: validate, write the batch with one call, change memory. A write that fails leaves the log
 unchanged, so appends succeed again when the disk recovers. A leader validates every record of a batch
 (batch/validation.py) and then writes the batch as it was received, except for the fields that it stamps into the
-header: base offset, leader epoch and, if the topic says so, the log append time.
+header: base offset, leader epoch and, if the topic uses it, the log append time.
 
 Order of effects in a truncation: segment files, all of memory, then the files that describe the log. Only the last step
-needs room on the disk. If it fails, memory and segments agree and the log remains usable. In particular the producer
+needs free disk space. If it fails, memory and segments agree and the log remains usable. In particular the producer
 state never contains a removed batch: a retry of that batch would be acknowledged as a duplicate.
 
 No method waits for an fsync, except a truncation, `purge` and a clean `close`. recovery.py opens an existing log.
@@ -54,14 +54,14 @@ new_tuple: Callable[..., Any] = tuple.__new__
 
 
 class AppendInfo(NamedTuple):
-    """The result of a leader's append. `log_append_time` is -1 if the topic uses create time, except for a duplicate:
-    then it is the timestamp of the first copy, as in Kafka."""
+    """The result of a leader's append. `log_append_time` is -1 if the topic uses create time. For a duplicate it is the
+    timestamp of the first copy, as in Kafka."""
 
     first_offset: int
     last_offset: int
     log_append_time: int
     log_start_offset: int
-    duplicate: bool = False
+    is_duplicate: bool = False
 
 
 class Log:
@@ -76,7 +76,6 @@ class Log:
         "flush_messages",
         "flush_state",
         "is_rewritten",
-        "log_append_time",
         "log_end_offset",
         "log_start_offset",
         "on_truncated",
@@ -87,6 +86,7 @@ class Log:
         "saved_end",
         "segments",
         "topic_id",
+        "uses_log_append_time",
         "validator",
         "watermark",
     )
@@ -113,21 +113,21 @@ class Log:
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.watermark = log_start_offset
-        """The high watermark. Code that may pass an offset outside the log sets `high_watermark` instead."""
+        """The high watermark. If a new value may be outside the log, set `high_watermark` instead, which clamps it."""
         self.epochs = epochs
         self.producers = producers
         self.producer_expiration_ms = producer_expiration_ms
         self.topic_id = topic_id
         self.on_truncated: Callable[[], None] | None = None
-        """Called when the recovery point was lowered: the checkpoint on disk is too high then."""
+        """Called after a truncation that lowered the recovery point: the checkpoint on disk is then too high."""
         self.saved_end = -1
-        """The log end offset for which the active segment's indexes and the producer state are in files."""
+        """Log end offset as of which the active segment's indexes and the producer state were written to files."""
         self.cleaned_to = NEVER_CLEANED
         """Offset up to which the log has been compacted. Checkpointed."""
         self.is_rewritten = False
         """A compaction or a repair is writing a replacement for segments of this log."""
         self.revision = 0
-        """Number of truncations and repairs. Work on a segment in a thread is void if it changed meanwhile."""
+        """Number of truncations and repairs. If it changes while a thread works on a segment, the result is ignored."""
         self.use_config(config)
 
     @classmethod
@@ -167,10 +167,10 @@ class Log:
         return log
 
     def use_config(self, config: TopicConfig) -> None:
-        """Apply settings, also while the log is open. Precomputes the values that every append needs."""
+        """Apply the topic's settings, at any time. Precomputes the values that every append needs."""
         self.config = config
         self.flush_messages = config.flush_messages
-        self.log_append_time = config.message_timestamp_type == "LogAppendTime"
+        self.uses_log_append_time = config.message_timestamp_type == "LogAppendTime"
         self.validator = BatchValidator(config)
         self.roll_policy = RollPolicy(config, self.directory)
         for segment in self.segments:
@@ -190,7 +190,7 @@ class Log:
 
     @high_watermark.setter
     def high_watermark(self, offset: int) -> None:
-        """Clamped to the range from log start offset to log end offset."""
+        """Set the high watermark, clamped to the range from log start offset to log end offset."""
         self.watermark = max(self.log_start_offset, min(offset, self.log_end_offset))
 
     @property
@@ -206,7 +206,7 @@ class Log:
         return self.log_end_offset - self.flush_state.recovery_point
 
     def next_segment_offset(self, offset: int) -> int:
-        """Base offset of the first segment that begins after `offset`; the log end offset if there is none."""
+        """Return the base offset of the first segment that begins after `offset`, or else the log end offset."""
         bases = self.segments.bases
         at = bisect_right(bases, offset)
         return bases[at] if at < len(bases) else self.log_end_offset
@@ -225,8 +225,8 @@ class Log:
         """Assign offsets to a batch whose header and checksum are valid, and write it. `batch` is stamped in place,
         unless the topic requires another codec.
 
-        Raises ApiError, or LargeBatch with nothing done. A duplicate is not written again; the result carries the
-        offsets of the first copy.
+        A duplicate is not written again; the result has the offsets of the first copy. Raises ApiError, StorageError,
+        or LargeBatch before any change.
         """
         if validation is not Validation.DONE:
             is_limited = validation is Validation.IF_SMALL
@@ -236,11 +236,11 @@ class Log:
             written = self.producers.check(header)
             if written is not None:
                 offsets = written.first_offset, written.last_offset, written.timestamp
-                return AppendInfo(*offsets, self.log_start_offset, duplicate=True)
+                return AppendInfo(*offsets, self.log_start_offset, is_duplicate=True)
         first = self.log_end_offset
         last = first + header[6]
         appended_at = NO_TIMESTAMP
-        if self.log_append_time:
+        if self.uses_log_append_time:
             stamp_log_append_time(batch, 0, now_ms)
             timestamp = appended_at = now_ms
         stamp(batch, 0, first, header[1], leader_epoch)
@@ -266,7 +266,10 @@ class Log:
         return info
 
     def append_as_follower(self, data: memoryview, now_ms: int = 0) -> FollowerAppend:
-        """Append complete batches with the offsets that the leader assigned. An incomplete last batch is ignored."""
+        """Append complete batches with the offsets that the leader assigned. An incomplete last batch is ignored.
+
+        Raises ApiError for invalid data, or StorageError. Batches before the failure may be in the log.
+        """
         headers = append_sets.verified_headers(data)
         if not headers:
             return append_sets.NOTHING_APPENDED
@@ -274,15 +277,17 @@ class Log:
         if first.base_offset < self.log_end_offset:
             self.begin_inside_batch(first, now_ms)
         while headers:
-            room = self.roll_policy.room_in(self.segments.active)
-            count, size = append_sets.first_set(headers, room)
+            max_bytes = self.roll_policy.bytes_until_roll(self.segments.active)
+            count, size = append_sets.first_set(headers, max_bytes)
             self.append_set(data[at : at + size], headers[:count], now_ms)
             at, headers = at + size, headers[count:]
         return FollowerAppend(first.base_offset, self.log_end_offset - 1, at)
 
     def begin_inside_batch(self, first: BatchHeader, now_ms: int) -> None:
-        """Start an empty log before its log start offset: the leader's log starts inside a batch after DeleteRecords,
-        and a follower that fetches from that offset gets the whole batch."""
+        """Move the end of an empty log back to the start of batch `first`, which contains the log start offset.
+
+        After DeleteRecords the leader's log may start inside a batch. A fetch from that offset gets the whole batch.
+        """
         end = self.log_end_offset
         if self.size_bytes or first.last_offset < end:
             why = f"the log ends at {end}, the batch begins at {first.base_offset}"
@@ -295,10 +300,10 @@ class Log:
         largest = max(headers, key=lambda header: header.max_timestamp)
         for header in headers:
             if header.partition_leader_epoch > self.epochs.latest:
-                # In a log that starts inside a batch, the first epoch starts with the log (checkpoint_validation.py).
+                # In a log that starts inside a batch, the first epoch starts at the log start offset.
                 epoch_start = max(header.base_offset, self.log_start_offset)
                 self.assign_epoch(header.partition_leader_epoch, epoch_start)
-        self.save_epochs()  # a truncation may have found no room for the file
+        self.save_epochs()  # a truncation on a full disk may not have saved them
         segment, timestamp = self.segments.active, largest.max_timestamp
         if self.roll_policy.is_due(segment, size, timestamp, last_offset, now_ms):
             segment = self.roll(now_ms, base_offset=headers[0].base_offset)
@@ -324,9 +329,10 @@ class Log:
     def read(
         self, offset: int, max_bytes: int, upper_bound: int, at_least_one: bool = True
     ) -> LogRead:
-        """Read the batch that holds `offset` and following ones, up to `upper_bound`, from one segment.
+        """Read the batch with `offset` and the following ones, up to offset `upper_bound`, from one segment.
 
-        `max_bytes` may cut the last batch. `at_least_one`: the first batch is complete even if it is larger.
+        `max_bytes` may cut the last batch. `at_least_one`: the first batch is complete even if it is larger. Raises
+        ApiError if `offset` is not in the log.
         """
         end = self.log_end_offset
         if not self.log_start_offset <= offset <= end:
@@ -338,7 +344,7 @@ class Log:
         return self.segments.read(offset, max_bytes, bound, at_least_one)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record with this timestamp or a later one."""
+        """Return the first record with this timestamp or a later one, or None."""
         return timestamps.find_first_at_or_after(self.segments, timestamp, self.log_start_offset)
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
@@ -347,9 +353,9 @@ class Log:
     def segment_base_offsets_newest_first(
         self, timestamp: int, max_count: int, now_ms: int
     ) -> list[int]:
-        """Offsets for ListOffsets v0: the base offsets of segments last modified at or before `timestamp`.
+        """Return offsets for ListOffsets v0: the base offsets of segments last modified at or before `timestamp`.
 
-        -1: all of them and the log end offset. -2: the log start offset alone.
+        For timestamp -1: all base offsets and the log end offset. For -2: only the log start offset.
         """
         begins = [
             (max(each.base_offset, self.log_start_offset), self.disk.modified_ms(each.log.path))
@@ -367,24 +373,24 @@ class Log:
     # ---- roll -------------------------------------------------------------------------------------------------
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
-        """Close the active segment and begin a new one. If the disk fails, the active segment stays active."""
+        """Close the active segment, and return a new one. If the disk fails, the active segment stays active."""
         active = self.segments.active
         base = self.log_end_offset if base_offset is None else base_offset
         if active.size == 0 and active.base_offset == base:
             return active
-        fresh = self.new_segment(base, now_ms)
+        segment = self.new_segment(base, now_ms)
         try:
             written = [active.log.path, *active.write_indexes()]
             if self.log_end_offset == base:
                 written.append(self.take_snapshot())
         except StorageError:
-            fresh.close()
-            self.disk.remove(fresh.log.path)
+            segment.close()
+            self.disk.remove(segment.log.path)
             raise
         active.free_entries()
         self.flush_state.add_files(*written)
-        self.segments.add_active(fresh)
-        return fresh
+        self.segments.add_active(segment)
+        return segment
 
     def new_segment(self, base_offset: int, now_ms: int) -> Segment:
         interval = self.config.index_interval_bytes
@@ -393,7 +399,7 @@ class Log:
         )
 
     def take_snapshot(self) -> str:
-        """Write the producer state as of the log end offset. Returns the path of the file."""
+        """Write the producer state as of the log end offset. Return the path of the file."""
         return snapshots.write_snapshot(
             self.disk, self.directory, self.log_end_offset, self.producers
         )
@@ -401,7 +407,7 @@ class Log:
     # ---- leader epochs ----------------------------------------------------------------------------------------
 
     def begin_epoch(self, epoch: int) -> None:
-        """Start an epoch as the leader, in memory. `save_epochs` must follow, at the latest with the first record:
+        """Start an epoch as the leader, in memory. The first append saves it, unless `save_epochs` was called before:
         an epoch without records need not survive a restart."""
         self.epochs.assign(epoch, self.log_end_offset)
 
@@ -420,8 +426,8 @@ class Log:
 
     # ---- flush ------------------------------------------------------------------------------------------------
 
-    def flush_due(self, now_ms: int) -> bool:
-        """Whether flush.messages or flush.ms requires a flush, or a closed segment is not on disk."""
+    def is_flush_due(self, now_ms: int) -> bool:
+        """Return whether flush.messages or flush.ms requires a flush, or a closed segment is not on disk."""
         unflushed = self.unflushed_messages
         return unflushed > 0 and (
             self.recovery_point < self.segments.active.base_offset
@@ -438,7 +444,7 @@ class Log:
     # ---- truncate ---------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int, now_ms: int = 0) -> bool:
-        """Remove all records from `offset` on, and a batch that spans it. Returns False if there were none.
+        """Remove the batch with `offset` and all batches after it. Return False if there were none.
 
         Durable on return: if a removed file reappeared after a crash, its old records would follow the new ones.
         """
@@ -467,7 +473,7 @@ class Log:
     def truncate_fully_and_start_at(
         self, offset: int, *, log_start_offset: int | None = None, now_ms: int = 0
     ) -> None:
-        """Remove all records; the next one gets `offset`."""
+        """Remove all records. The next record gets `offset`; `log_start_offset` may be higher (begin_inside_batch)."""
         self.revision += 1
         self.epochs.clear()
         self.producers = Producers()
@@ -480,7 +486,7 @@ class Log:
         self.finish_truncation()
 
     def finish_truncation(self) -> None:
-        """Adapt the rest of memory to the new log end offset, then sync, then write files."""
+        """Adjust the other fields to the new log end offset, then sync, then write files."""
         end = self.log_end_offset
         self.saved_end = -1
         self.epochs.truncate_from_end(end)
@@ -496,7 +502,8 @@ class Log:
     def advance_log_start(self, offset: int) -> bool:
         """Delete records before `offset`: DeleteRecords, retention, or the leader's log start offset on a follower.
 
-        Retention later deletes the segments before it. Returns False if the log starts at or after `offset` already.
+        Retention later deletes the segments before it. Returns False if the log already starts at or after `offset`.
+        Raises ApiError if `offset` is above the high watermark.
         """
         if offset > self.watermark:
             why = f"{offset} is beyond the high watermark {self.watermark}"
@@ -505,13 +512,13 @@ class Log:
             return False
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
-        # Retention must work on a full disk, and an old file has too many epochs, not too few.
+        # Retention must work on a full disk. The old file is harmless: it has too many epochs, not too few.
         with suppress(OutOfSpace):
             self.save_epochs()
         return True
 
     def delete_old_segments(self, now_ms: int) -> int:
-        """Apply retention. Returns the number of deleted segments; `purge` removes their files later."""
+        """Apply retention. Return the number of deleted segments; `purge` removes their files later."""
         segments = self.segments
         reasons = retention.reasons_to_delete(
             segments,
@@ -525,7 +532,7 @@ class Log:
             try:
                 self.roll(now_ms)
             except OutOfSpace:
-                reasons.pop()  # deleting the others makes room
+                reasons.pop()  # deleting the others frees disk space
         if not reasons:
             return 0
         count = len(reasons)
@@ -538,16 +545,16 @@ class Log:
         segments.delete_first(count, now_ms + self.config.file_delete_delay_ms)
         return count
 
-    def replace_segments(self, old: Sequence[Segment], fresh: Segment, now_ms: int) -> None:
-        """Put a rewritten segment in the place of closed ones, whose files have been renamed."""
-        self.segments.replace_run(old, fresh, now_ms + self.config.file_delete_delay_ms)
+    def replace_segments(self, old: Sequence[Segment], replacement: Segment, now_ms: int) -> None:
+        """Replace closed segments, whose files have been renamed, by a rewritten one."""
+        self.segments.replace_run(old, replacement, now_ms + self.config.file_delete_delay_ms)
         self.flush_state.add_directory_change()
 
     def purge(self, now_ms: int) -> None:
         """Remove the files of deleted segments whose delay is over.
 
-        Oldest first, and each removal is on disk before the next one. A crash that restored the first file and not
-        the second would leave a hole, and recovery truncates the log at a hole.
+        Oldest first, and each removal is on disk before the next one. If a crash restored the first file without the
+        second, offsets would be missing between segments, and recovery would truncate the log there.
         """
         deleted = self.segments.deleted
         while deleted and deleted[0][0] <= now_ms:
@@ -575,7 +582,7 @@ class Log:
         self.segments.close()
 
     def save_active(self) -> None:
-        """Write the indexes of the active segment and the producer state, which a start would have to rebuild."""
+        """Write the indexes of the active segment and the producer state, so that a start need not rebuild them."""
         if self.segments.active.size:
             self.flush_state.add_files(*self.segments.active.write_indexes())
             self.flush_state.add_files(self.take_snapshot())

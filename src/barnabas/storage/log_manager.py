@@ -8,8 +8,8 @@
               orders-0/  orders-1/       one log each (log.py)
               orders-2.<32 hex>-delete/  a deleted log, removed after its delay
 
-A directory that fails goes offline with all its logs; the others stay online (`offline` holds the errors). A start
-fails only if no directory is usable, or if one is locked by another process or belongs to another broker.
+A directory that fails goes offline with all its logs; the others stay online (`offline` has the errors). A start fails
+only if no directory is usable, or if one is locked by another process or belongs to another broker.
 """
 
 from __future__ import annotations
@@ -39,30 +39,30 @@ from barnabas.world.ports import DirectoryLock, Disk
 logger = logging.getLogger(__name__)
 
 DELETE = "-delete"
-SET_ASIDE = ("-future", "-stray")
+IGNORED_SUFFIXES = ("-future", "-stray")
 NAME_MAX = 255
 CLEAN_MARK = b'{"version":0,"brokerEpoch":-1}'
 
 
 def inner_log_start(log: Log) -> int | None:
-    """The log start offset, None if the log starts with its first segment: the file name has the offset then."""
+    """Return the log start offset, or None if the log starts with its first segment, whose file name has the offset."""
     start = log.log_start_offset
     return start if start > log.segments[0].base_offset else None
 
 
 def cleaned_offset(log: Log) -> int | None:
-    """Also of logs whose topic is no longer compacted: they have holes, which recovery must accept."""
+    """Return the offset also if the topic is no longer compacted: recovery must accept missing offsets below it."""
     return log.cleaned_to if log.cleaned_to != NEVER_CLEANED else None
 
 
 CHECKPOINTED: dict[str, Callable[[Log], int | None]] = {
-    # May be stored late, never early. After a crash, an older value makes recovery read more than necessary.
+    # May be stored late, never early. With an older value recovery reads more than necessary.
     checkpoints.RECOVERY_POINT: lambda log: log.recovery_point,
     checkpoints.HIGH_WATERMARK: lambda log: log.watermark,
     checkpoints.LOG_START: inner_log_start,
     checkpoints.CLEANED_TO: cleaned_offset,
 }
-"""The offset of a log in each checkpoint file, None if the file has no line for it."""
+"""Checkpoint file → function that returns the offset of a log in it, or None for no line."""
 
 
 class LogDirInfo(Struct, frozen=True, kw_only=True):
@@ -101,7 +101,7 @@ class LogManager:
         self.on_offline: Callable[[list[TopicPartition], StorageError], None] | None = None
         """Called with the partitions of a directory that goes offline."""
         self.pending_removals: list[tuple[int, str]] = []
-        """(time in ms from which it may be removed, directory of a deleted log)."""
+        """Pairs (due_ms, directory of a deleted log). The directory may be removed at `due_ms` or later."""
         self.blank: dict[str, None] = {}
         """Directories that were empty at the start: new ones, or ones on a replaced disk."""
         self.locks: dict[str, DirectoryLock] = {}
@@ -114,7 +114,7 @@ class LogManager:
     # ---- loading ----------------------------------------------------------------------------------------------
 
     def lock_used(self) -> None:
-        """Lock the directories that exist. New ones are not created yet."""
+        """Lock the directories that have a lock file from an earlier run. Creates nothing."""
         for directory in self.directories:
             if self.disk.exists(f"{directory}/{checkpoints.LOCK}"):
                 self.lock(directory)
@@ -142,7 +142,10 @@ class LogManager:
             raise next(iter(self.offline.values()))
 
     def claim(self, directory: str, *, broker_id: int, cluster_id: str) -> None:
-        """Create and lock a directory. It goes offline if that fails; StorageError if it belongs to another broker."""
+        """Create and lock a directory. It goes offline if it cannot be created.
+
+        Raises StorageError if it is locked, or belongs to another broker or cluster.
+        """
         try:
             if not self.disk.exists(directory):
                 self.disk.make_directory(directory)
@@ -165,7 +168,7 @@ class LogManager:
             self.locks[directory] = self.disk.lock(f"{directory}/{checkpoints.LOCK}")
 
     def mark_blank_directories(self) -> None:
-        """Mark the blank directories, so that the next start treats them as blank although they have files then."""
+        """Mark the blank directories, so that the next start treats them as blank although they have files."""
         for directory in self.blank:
             self.disk.replace_bytes(f"{directory}/{checkpoints.BLANK}", b"")
 
@@ -180,7 +183,7 @@ class LogManager:
         mark = f"{directory}/{checkpoints.CLEAN_SHUTDOWN}"
         clean = disk.exists(mark)
         if clean:
-            # Removed on disk before anything is written: after a crash from here on, the mark would be false.
+            # Removed on disk before anything is written: from here on, a shutdown may not be clean.
             disk.remove(mark)
             disk.sync_now([], [directory])
         recovery_points, high_watermarks, log_starts, cleaned = (
@@ -204,7 +207,7 @@ class LogManager:
                 disk,
                 path,
                 config_of(partition.topic),
-                clean=clean,
+                was_clean_shutdown=clean,
                 recovery_point=recovery_points.offsets.get(partition, 0),
                 log_start_offset=log_starts.offsets.get(partition, 0),
                 high_watermark=high_watermarks.offsets.get(partition, 0),
@@ -229,7 +232,7 @@ class LogManager:
     def create_log(
         self, partition: TopicPartition, topic_id: UUID | None, config: TopicConfig, now_ms: int = 0
     ) -> Log:
-        """The log of this partition. A new one is created in the directory with the fewest logs."""
+        """Return the log of this partition. A new log is created in the directory with the fewest logs."""
         log = self.logs.get(partition)
         if log is not None:
             return log
@@ -258,16 +261,16 @@ class LogManager:
         """Rename the directory of a log now, and remove it after file.delete.delay.ms."""
         log = self.logs.get(partition)
         if log is not None:
-            path = self.move_away(partition, DELETE)
+            path = self.rename_log(partition, DELETE)
             self.pending_removals.append((now_ms + log.config.file_delete_delay_ms, path))
 
-    def set_aside(self, partition: TopicPartition) -> None:
-        """Rename the directory of a log that must not be served: its topic is deleted, or has another id. The files
-        stay for the operator; the broker does not touch them again."""
+    def rename_to_stray(self, partition: TopicPartition) -> None:
+        """Rename the directory of a log whose topic is deleted, or has another id, to *-stray. The broker then ignores
+        it; the operator may inspect or remove it."""
         if partition in self.logs:
-            self.move_away(partition, "-stray")
+            self.rename_log(partition, "-stray")
 
-    def move_away(self, partition: TopicPartition, suffix: str) -> str:
+    def rename_log(self, partition: TopicPartition, suffix: str) -> str:
         log = self.logs.pop(partition)
         log.close(clean=False)
         directory = parent(log.directory)
@@ -275,7 +278,7 @@ class LogManager:
         path = f"{directory}/{partition.topic[: NAME_MAX - len(tail)]}{tail}"
         with self.guard(directory, silent=False):
             self.disk.rename(log.directory, path)
-        logger.info("moved log away from=%s to=%s", log.directory, path)
+        logger.info("renamed log from=%s to=%s", log.directory, path)
         return path
 
     def describe(self) -> list[LogDirInfo]:
@@ -302,7 +305,7 @@ class LogManager:
     # ---- periodic work ------------------------------------------------------------------------------------------
 
     def purge(self, now_ms: int) -> Iterator[None]:
-        """Remove the files of deleted segments whose delay is over. Yields after each log, for a pause."""
+        """Remove the files of deleted segments whose delay is over. Yields after each log, so that others can run."""
         for tp, log in [(tp, log) for tp, log in self.logs.items() if log.segments.deleted]:
             if self.logs.get(tp) is log:
                 with self.guard(parent(log.directory)):
@@ -310,15 +313,15 @@ class LogManager:
                 yield
 
     def pop_due_removals(self, now_ms: int) -> Iterator[str]:
-        """The directories of deleted logs whose delay is over. The caller must remove each of them."""
+        """Yield the directories of deleted logs whose delay is over. The caller must remove each of them."""
         for due in [each for each in self.pending_removals if each[0] <= now_ms]:
             self.pending_removals.remove(due)
             yield due[1]
 
-    def gather(
+    def checkpoint_contents(
         self, name: str, directories: Collection[str] | None = None
     ) -> Iterator[CheckpointContent]:
-        """The content of one checkpoint file per directory that is online, or of those in `directories`."""
+        """Yield the content of checkpoint file `name` for each online directory, or only for those in `directories`."""
         offset_of = CHECKPOINTED[name]
         for directory in self.directories:
             if directory not in self.offline and (directories is None or directory in directories):
@@ -332,8 +335,8 @@ class LogManager:
     def checkpoint(
         self, name: str, directories: Collection[str] | None = None, *, sync: bool = False
     ) -> None:
-        for each in self.gather(name, directories):
-            # A caller that requires `sync` relies on the file, so it gets the error.
+        for each in self.checkpoint_contents(name, directories):
+            # A caller that sets `sync` relies on the file, so errors are raised.
             with self.guard(each.directory, silent=not sync):
                 data = checkpoints.encode_offsets(each.offsets)
                 self.disk.replace_bytes(each.path, data, sync=sync)
@@ -350,7 +353,7 @@ class LogManager:
     def guard(self, directory: str, *, silent: bool = True) -> Iterator[None]:
         """Take the directory offline if the body raises StorageError, and reraise it unless `silent`.
 
-        A full disk does not take it offline: its logs are readable, and there may be room again later.
+        A full disk does not take it offline: its logs are readable, and disk space may become free later.
         """
         try:
             yield
@@ -372,16 +375,16 @@ class LogManager:
             return
         logger.error("log directory is offline path=%s error=%s", directory, error)
         self.offline[directory] = error
-        gone = self.close_logs(directory)
+        closed = self.close_logs(directory)
         if self.on_offline is not None:
-            self.on_offline(gone, error)
+            self.on_offline(closed, error)
 
     def close_logs(self, directory: str) -> list[TopicPartition]:
-        gone = self.logs_in(directory)
-        for partition, log in gone:
+        logs = self.logs_in(directory)
+        for partition, log in logs:
             del self.logs[partition]
             log.close(clean=False)
-        return [partition for partition, _ in gone]
+        return [partition for partition, _ in logs]
 
     def shutdown(self) -> None:
         """Close every log cleanly, and write the clean-shutdown mark into each directory without an error."""
@@ -409,8 +412,8 @@ class LogManager:
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:
-    """`orders-eu-7` is partition 7 of orders-eu. None if it is not the name of a log's directory."""
-    if name.endswith(SET_ASIDE):
+    """Return partition 7 of topic orders-eu for `orders-eu-7`. None if this is not the name of a log's directory."""
+    if name.endswith(IGNORED_SUFFIXES):
         return None
     topic, dash, partition = name.rpartition("-")
     if not topic or not dash or not partition.isdecimal():

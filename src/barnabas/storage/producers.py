@@ -82,8 +82,10 @@ class Producers:
         self.by_id: dict[int, ProducerState] = {}
 
     def check(self, header: BatchHeader) -> ProducedBatch | None:
-        """Check a batch before the append: None if it is in sequence, the first copy if it is a duplicate, else
-        ApiError."""
+        """Check a batch before the append. Return None if it is in sequence, or the first copy if it is a duplicate.
+
+        Raises ApiError otherwise.
+        """
         producer = self.by_id.get(header.producer_id)
         if producer is None:
             return None
@@ -100,7 +102,7 @@ class Producers:
             )
             raise ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, why)
         if epoch < producer.epoch:
-            why = f"producer {header.producer_id} has epoch {epoch}, {producer.epoch} was seen"
+            why = f"producer {header.producer_id} has epoch {epoch}, older than {producer.epoch}"
             raise ApiError(ErrorCode.INVALID_PRODUCER_EPOCH, why)
         if sequence != 0:
             why = f"producer {header.producer_id} begins epoch {epoch} with {sequence}, not with 0"
@@ -134,7 +136,7 @@ class Producers:
             producer.transaction_first_offset = first_offset
 
     def record_marker(self, header: BatchHeader, coordinator_epoch: int) -> None:
-        """Record the end of a transaction: the epoch stays, the sequence numbers of a new epoch begin at 0."""
+        """Record a transaction marker. If it begins a new producer epoch, sequence numbers restart at 0."""
         producer = self.by_id.get(header.producer_id)
         if producer is None:
             producer = self.by_id[header.producer_id] = ProducerState(header.producer_epoch)
@@ -150,8 +152,8 @@ class Producers:
     def expire(self, monotonic_ms: int, expiration_ms: int) -> None:
         """Remove producers without an open transaction that were idle for `expiration_ms`.
 
-        Called periodically. Idle time counts from the first check that finds a producer inactive or newly loaded, so a
-        producer lives up to one check interval longer than `expiration_ms`.
+        Called periodically. Idle time counts from the last check that found the producer active or newly loaded, so it
+        never expires earlier than `expiration_ms` after its last batch.
         """
         expired: list[int] = []
         for producer_id, producer in self.by_id.items():
@@ -181,7 +183,7 @@ class Producers:
 
 
 def decode_snapshot(data: bytes) -> Producers:
-    """ValueError if these bytes are not a complete, valid snapshot."""
+    """Raises ValueError if `data` is not a complete, valid snapshot."""
     head = SNAPSHOT_HEAD.size
     if len(data) < head + SNAPSHOT_COUNT.size:
         raise ValueError("too short for a producer snapshot")
@@ -211,7 +213,7 @@ def decode_snapshot(data: bytes) -> Producers:
 
 
 def last_sequence(first: int, delta: int) -> int:
-    """Sequence numbers run from 0 to 2³¹ − 1 and wrap around."""
+    """Return the last sequence number of a batch. Sequence numbers run from 0 to 2³¹ − 1 and wrap around."""
     return (first + delta) % (SEQUENCE_MAX + 1)
 
 

@@ -1,4 +1,4 @@
-"""Recovery: open an existing log in whatever state a crash or a copy left it.
+"""Recovery: open an existing log after any kind of shutdown, crash or copy.
 
 Result: the log has every batch that was fsynced and no invalid byte, and its indexes, leader epochs and producer state
 match the batches.
@@ -11,11 +11,11 @@ the beginning of the segment that holds the recovery point. This includes the ac
     trusted        read               truncated here    removed
                          recovery point
 
-Checkpointed offsets are hints. If one does not fit the log, a warning is logged and the log on disk wins: no record is
-removed only because of a checkpoint (checkpoint_validation.py).
+Checkpointed offsets are hints. If one does not match the log, a warning is logged and the log on disk is trusted: no
+record is removed only because of a checkpoint (checkpoint_validation.py).
 
-The log ends at the first torn, corrupt or missing byte. Records after it were never acknowledged as durable, and
-consumers would not notice a hole in the offsets. In a log that is or was compacted, holes are normal.
+The log ends at the first incomplete, corrupt or missing batch. Records after it were never acknowledged as durable, and
+consumers would not notice the missing offsets. In a log that is or was compacted, missing offsets are normal.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ class RecoveryState(Struct):
     producers: Producers
     next_offset: int
     written: list[str]
+    """Paths of files to flush."""
     last_epoch: int = leader_epochs.UNDEFINED
+    """Leader epoch of the last batch."""
     is_truncated: bool = False
 
 
@@ -66,7 +68,7 @@ def open_log(
     directory: str,
     config: TopicConfig,
     *,
-    clean: bool,
+    was_clean_shutdown: bool,
     recovery_point: int,
     log_start_offset: int,
     now_ms: int,
@@ -74,27 +76,27 @@ def open_log(
     cleaned_to: int = NEVER_CLEANED,
     producer_expiration_ms: int = EXPIRATION_MS,
 ) -> Log:
-    """Open a log. The offsets are checkpointed values; `clean`: the last shutdown was clean."""
+    """Open a log. The offsets are checkpointed values. Raises StorageError."""
     finish_interrupted_compaction(disk, directory)
     drop_orphan_indexes(disk, directory)
     segments = list(find_segments(disk, directory, config, now_ms))
-    epochs, epochs_known = load_epochs(disk, directory)
+    epochs, are_epochs_known = load_epochs(disk, directory)
     log_start_offset = checkpoint_validation.usable_log_start(
         directory,
         segments,
         log_start_offset,
-        epochs=epochs if epochs_known else None,
+        epochs=epochs if are_epochs_known else None,
         high_watermark=high_watermark,
-        clean=clean,
+        was_clean_shutdown=was_clean_shutdown,
     )
     drop_deleted(segments, log_start_offset)
-    if not epochs_known and any(segment.size for segment in segments):
+    if not are_epochs_known and any(segment.size for segment in segments):
         epochs = epochs_from_batches(segments)
     written: list[str] = []
     producers: Producers | None = None
     end, last_epoch = log_start_offset, leader_epochs.UNDEFINED
     if segments:
-        tail = find_valid_end(segments[-1]) if clean else None
+        tail = find_valid_end(segments[-1]) if was_clean_shutdown else None
         if tail is not None:
             end, last_epoch = tail
         else:
@@ -105,11 +107,11 @@ def open_log(
                 epochs,
                 recovery_point=recovery_point,
                 log_start_offset=log_start_offset,
-                holes_below=LONG_MAX if config.compacts else cleaned_to,
+                gaps_below=LONG_MAX if config.compacts else cleaned_to,
             )
             if recovered.next_offset < recovery_point:
-                # Earlier segments are checked when they are read. A check now would truncate the log at a corrupt
-                # batch, which can be repaired from another replica.
+                # Earlier segments are not read now: recovery would truncate the log at a corrupt batch. They are
+                # checked before they are sent, and a corrupt batch is then repaired from another replica.
                 problem = f"beyond the log end {recovered.next_offset}"
                 base = segments[0].base_offset
                 checkpoint_validation.warn_checkpoint(
@@ -153,7 +155,7 @@ def open_log(
         epochs, active, last_epoch=last_epoch, log_start=start
     ):
         path = f"{directory}/{leader_epochs.FILE_NAME}"
-        logger.warning("leader epochs do not fit the log, rebuilding path=%s", path)
+        logger.warning("leader epochs do not match the log, rebuilding path=%s", path)
         epochs = epochs_from_batches(segments)
         epochs.truncate_from_end(end)
     epochs.truncate_from_start(start)
@@ -164,14 +166,16 @@ def open_log(
         segments,
         log_start_offset=start,
         log_end_offset=end,
-        recovery_point=end if clean and not written else max(start, min(recovery_point, end)),
+        recovery_point=end
+        if was_clean_shutdown and not written
+        else max(start, min(recovery_point, end)),
         epochs=epochs,
         producers=producers,
         topic_id=load_topic_id(disk, directory),
         producer_expiration_ms=producer_expiration_ms,
     )
     log.watermark = checkpoint_validation.usable_high_watermark(
-        directory, high_watermark, start, end, clean=clean
+        directory, high_watermark, start, end, was_clean_shutdown=was_clean_shutdown
     )
     log.cleaned_to = checkpoint_validation.usable_cleaned_to(directory, cleaned_to, end)
     log.save_epochs()
@@ -179,7 +183,7 @@ def open_log(
         log.flush_state.add_files(*written)
         log.flush_state.add_directory()
         log.flush_state.unflushed_since_ms = now_ms
-    elif clean:
+    elif was_clean_shutdown:
         log.saved_end = end
     return log
 
@@ -195,9 +199,12 @@ def recover_segments(
     *,
     recovery_point: int,
     log_start_offset: int,
-    holes_below: int,
+    gaps_below: int,
 ) -> RecoveryState:
-    """Read from the recovery point on, at least the last segment. Truncates `segments` at the first invalid byte."""
+    """Read from the recovery point on, at least the last segment. Truncate `segments` at the first invalid byte.
+
+    Offsets may be missing between segments below `gaps_below`.
+    """
     first = floor_index(segments, recovery_point)
     base = segments[first].base_offset
     # Later snapshots may contain batches that are lost.
@@ -214,17 +221,17 @@ def recover_segments(
     for at in range(first, len(segments)):
         segment = segments[at]
         expected = state.next_offset
-        misplaced = segment.base_offset < expected or (
-            segment.base_offset > expected and segment.base_offset > holes_below
+        is_misplaced = segment.base_offset < expected or (
+            segment.base_offset > expected and segment.base_offset > gaps_below
         )
-        if at > first and (misplaced or state.is_truncated):
+        if at > first and (is_misplaced or state.is_truncated):
             logger.warning(
                 "removing segments after the end of the valid log log=%s offset=%d",
                 directory,
                 expected,
             )
-            for gone in segments[at:]:
-                gone.remove_files()
+            for removed in segments[at:]:
+                removed.remove_files()
             del segments[at:]
             state.is_truncated = True
             break
@@ -273,7 +280,7 @@ def recover_segment(segment: Segment, state: RecoveryState) -> None:
 
 
 def reject_old_format(segment: Segment) -> None:
-    """StorageError if the segment has messages of format 0 or 1, which must not be removed as invalid bytes.
+    """Raise StorageError if the segment has messages of format 0 or 1: they must not be truncated as invalid bytes.
 
     They begin with int64 offset, int32 size, crc32 of the rest, int8 magic.
     """
@@ -291,7 +298,7 @@ def reject_old_format(segment: Segment) -> None:
 
 
 def find_valid_end(segment: Segment) -> tuple[int, int] | None:
-    """After a clean shutdown: the log end offset, and the epoch of the last batch or -1.
+    """Return the log end offset after a clean shutdown, and the epoch of the last batch or -1.
 
     None if the file does not end with a complete batch with a valid checksum.
     """
@@ -343,7 +350,7 @@ def finish_interrupted_compaction(disk: Disk, directory: str) -> None:
             disk.remove(f"{directory}/{name}")
         elif name.endswith(SWAP):
             base = base_offset_of(name)
-            # The compaction was not finished if it still had to replace segments at or before this one.
+            # The compaction was not finished if an output at or before this one is still `.cleaned`.
             if base is None or (oldest_cleaned is not None and base >= oldest_cleaned):
                 disk.remove(f"{directory}/{name}")
             else:
@@ -353,7 +360,7 @@ def finish_interrupted_compaction(disk: Disk, directory: str) -> None:
 
 
 def finish_swap(disk: Disk, directory: str, swaps: list[str]) -> None:
-    """Replace every segment whose base offset is in the range of the swap files."""
+    """Complete a replacement: remove segments whose base offset is in the range of the swap files, and rename those."""
     low: int | None = None
     high = 0
     for name in swaps:
@@ -370,14 +377,14 @@ def finish_swap(disk: Disk, directory: str, swaps: list[str]) -> None:
             base = base_offset_of(name)
             if not name.endswith(SWAP) and base is not None and low <= base < high:
                 disk.remove(f"{directory}/{name}")
-        # If one of them reappeared beside its replacement, the log would be truncated there.
+        # If a removed segment reappeared beside its replacement, the log would be truncated there.
         disk.sync_now([], [directory])
     for name in swaps:
         disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
 
 
 def drop_deleted(segments: list[Segment], log_start_offset: int) -> None:
-    """Remove segments that end before the log start offset: they were deleted, and their files not yet purged."""
+    """Remove segments that end at or before the log start offset: they were deleted, but not yet purged."""
     while len(segments) > 1 and segments[1].base_offset <= log_start_offset:
         segments.pop(0).remove_files()
 
@@ -392,7 +399,7 @@ def drop_orphan_indexes(disk: Disk, directory: str) -> None:
 
 
 def load_epochs(disk: Disk, directory: str) -> tuple[LeaderEpochs, bool]:
-    """The leader epochs, and whether they are known: not if the file is missing, empty or corrupt."""
+    """Return the leader epochs, and whether they are known: False if the file is missing, empty or corrupt."""
     path = f"{directory}/{leader_epochs.FILE_NAME}"
     if disk.exists(path):
         try:

@@ -1,8 +1,8 @@
 """Repair of a corrupt segment with the batches that another replica has at the same offsets.
 
 The log is not truncated, so a follower stays in sync and a leader stays the leader. Only offsets below the high
-watermark are copied, where all replicas have the same records. One replica may have compacted more than another, which
-makes no difference to readers.
+watermark are copied, where all replicas have the same records. One replica may have compacted more than another, but
+readers do not notice this.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Repair:
         return self.next_offset >= self.end_offset
 
     @property
-    def is_still_wanted(self) -> bool:
+    def is_applicable(self) -> bool:
         log = self.log
         return log.revision == self.revision and self.segment in log.segments[:-1]
 
     def add_batches(self, data: memoryview) -> None:
-        """Add batches from `next_offset` on. RemoteWireError if they are corrupt or cross a segment boundary."""
+        """Add batches from `next_offset` on. Raises RemoteWireError if one is corrupt or crosses a segment boundary."""
         for position, header in batch_headers(data):
             if self.is_complete or header.base_offset >= self.end_offset:
                 self.next_offset = self.end_offset

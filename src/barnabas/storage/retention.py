@@ -1,4 +1,4 @@
-"""Which segments of a log retention deletes: by age, by size, and before the log start offset.
+"""Retention: selects the segments of a log to delete, by age, by size, or before the log start offset.
 
 Segments are deleted oldest first, up to the first one that must stay. No segment with a record at or after the high
 watermark is deleted. The active segment may be deleted too, unless it is empty.
@@ -19,10 +19,10 @@ def reasons_to_delete(
     log_end_offset: int,
     now_ms: int,
 ) -> list[str]:
-    """One reason for each of the first segments, in order. The segments after them stay."""
-    is_limited = "delete" in config.cleanup_policy
-    by_size = is_limited and config.retention_bytes >= 0
-    by_age = is_limited and config.retention_ms >= 0
+    """Return one reason for each segment to delete, oldest first. The segments after them stay."""
+    has_retention = "delete" in config.cleanup_policy
+    by_size = has_retention and config.retention_bytes >= 0
+    by_age = has_retention and config.retention_ms >= 0
     reasons: list[str] = []
     bytes_after = segments.size_bytes
     for segment, end_offset in zip(segments, [*segments.bases[1:], log_end_offset], strict=True):

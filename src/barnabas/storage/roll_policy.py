@@ -1,4 +1,4 @@
-"""When a log closes its active segment and begins a new one: segment.bytes, segment.ms and segment.index.bytes."""
+"""Decides when a log rolls its active segment, by segment.bytes, segment.ms and segment.index.bytes."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class RollPolicy:
     def is_due(
         self, segment: Segment, size: int, timestamp: int, last_offset: int, now_ms: int
     ) -> bool:
-        """Whether to roll before `size` bytes, up to `last_offset`, are appended to the active segment.
+        """Return whether to roll before an append of `size` bytes, `timestamp` and `last_offset`.
 
-        The age of an empty segment counts from its first append if it was created without a time.
+        The age of a segment that was created without a time counts from its first append.
         """
         if segment.size == 0:
             segment.created_ms = segment.created_ms or now_ms
@@ -48,7 +48,7 @@ class RollPolicy:
             or (segment.offsets is not None and len(segment.offsets) >= self.entries_max)
         )
 
-    def room_in(self, segment: Segment) -> int:
-        """Bytes that fit before the next roll: into this segment, or into a new one if this one is full."""
-        room = self.segment_bytes - segment.size
-        return room if room > 0 else self.segment_bytes
+    def bytes_until_roll(self, segment: Segment) -> int:
+        """Return the number of bytes that fit into this segment, or into a new one if this one is full."""
+        free = self.segment_bytes - segment.size
+        return free if free > 0 else self.segment_bytes

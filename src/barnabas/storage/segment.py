@@ -47,10 +47,10 @@ SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 DELETED = ".deleted"
 HEADER_WINDOW = 4096
 TIMES_CHECKED_MAX = 1000
-"""Batches after the last entry of a time index that are compared with it. Usually there are few: timestamps ascend."""
+"""Number of batches after the last time entry that are compared with it. Usually there are few: timestamps ascend."""
 CHECK_WINDOW = 4 << 20
 UNINDEXED_MAX = 4 << 20
-"""Bytes that may follow the last index entry, besides index.interval.bytes: a follower's append set has one entry."""
+"""Bytes that may follow the last index entry, in addition to index.interval.bytes: an append set has only one entry."""
 
 
 class BatchPosition(NamedTuple):
@@ -92,7 +92,7 @@ class Segment:
         index_interval: int = 0,
         now_ms: int = 0,
     ) -> None:
-        """`path` is that of all its files, without suffix. `log` is opened there if it is None."""
+        """`path` is the common path of its files, without suffix. If `log` is None, the log file is opened."""
         self.disk = disk
         self.path = path
         self.log = disk.open(path + ".log") if log is None else log
@@ -108,11 +108,11 @@ class Segment:
         self.times: TimeEntries | None = None
         self.index_file: File | None = None
         self.time_file: File | None = None
-        # The part that was not verified since the start, and the result of checks in it (checking.py).
+        # Positions of the bytes that were not verified since the start, and the results of checks (checking.py).
         self.unchecked_to = self.checked_from = self.checked_to = 0
         self.faults: tuple[int, ...] = ()
         self.suffix = ""
-        """Suffix of all its files after another segment took over their names, such as `.deleted`."""
+        """Added to the names of all its files when a replacement takes over these names, such as `.deleted`."""
 
     @classmethod
     def create(
@@ -122,7 +122,7 @@ class Segment:
         log = disk.open(path + ".log", create=True)
         if log.size():
             log.truncate(0)
-        # Kafka creates them at once too. Here they are empty until the segment is closed.
+        # As in Kafka, the index files exist from the start. They are empty until the segment is closed.
         for suffix in (".index", ".timeindex"):
             disk.open(path + suffix, create=True).close()
         segment = cls(
@@ -142,7 +142,7 @@ class Segment:
         largest_timestamp: int,
         largest_timestamp_offset: int,
     ) -> None:
-        """Append one append set. The file is written before memory changes: if that fails, nothing has changed."""
+        """Append one append set. The file is written first: if that fails, nothing has changed."""
         position = self.size
         self.log.append((data,))
         self.size = position + size
@@ -165,7 +165,7 @@ class Segment:
             self.times.append_if_later(self.largest_timestamp, self.largest_timestamp_offset - base)
 
     def write_indexes(self, suffix: str = "", *, sync: bool = False) -> tuple[str, str]:
-        """Write the entries, with the largest timestamp as the last time entry, to files. Returns their paths."""
+        """Write the entries to files, with the largest timestamp as the last time entry. Return the paths."""
         assert self.offsets is not None and self.times is not None, "the segment is closed"
         if self.largest_timestamp > NO_TIMESTAMP:
             self.times.append_if_later(
@@ -192,7 +192,7 @@ class Segment:
                 self.rebuild_indexes()
 
     def truncate(self, offset: int, now_ms: int) -> None:
-        """Truncate before the batch that holds `offset`. The indexes are in memory afterwards."""
+        """Remove the batch with `offset` and all batches after it. The indexes are in memory afterwards."""
         found = self.find(offset)
         self.load_timestamps()
         self.load_entries()
@@ -227,7 +227,7 @@ class Segment:
     # ---- finding ----------------------------------------------------------------------------------------------
 
     def find(self, offset: int) -> BatchPosition | None:
-        """The first batch whose last offset is `offset` or later."""
+        """Return the first batch whose last offset is `offset` or later, or None. Raises CorruptBatch."""
         start = self.floor_position(offset)
         try:
             return self.scan_to(offset, start)
@@ -248,7 +248,7 @@ class Segment:
         return None
 
     def headers(self, start: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of every batch from `start` on, without checksums. Raises CorruptBatch."""
+        """Yield position and header of every batch from `start` on. Checksums are not verified. Raises CorruptBatch."""
         position, size = start, self.size
         window, window_at = b"", 0
         floor = self.base_offset
@@ -260,15 +260,15 @@ class Segment:
                 if len(window) < HEADER_SIZE:
                     raise CorruptBatch(self.log.path, "a batch header is cut short", position)
             header = read_header(window, at)
-            is_here = is_plausible(header, floor) and header.last_offset <= offset_max
-            if not is_here or position + header.size > size:
-                raise CorruptBatch(self.log.path, "there is no batch", position)
+            is_batch = is_plausible(header, floor) and header.last_offset <= offset_max
+            if not is_batch or position + header.size > size:
+                raise CorruptBatch(self.log.path, "no valid batch header", position)
             yield position, header
             floor = header.next_offset
             position += header.length + LOG_OVERHEAD
 
     def floor_position(self, offset: int) -> int:
-        """Position from which to scan for `offset`."""
+        """Return the position from which to scan for `offset`."""
         relative = offset - self.base_offset
         if self.offsets is not None:
             return self.offsets.floor_position(relative)
@@ -276,7 +276,7 @@ class Segment:
         return entry[1] if entry else 0
 
     def floor_position_of_time(self, timestamp: int) -> int:
-        """A position before which every batch is older than `timestamp`."""
+        """Return a position before which every batch is older than `timestamp`."""
         entry = self.floor_time_entry(timestamp - 1)
         if entry is not None and not self.is_time_entry_right(*entry):
             logger.warning("time index is broken, rebuilding it path=%s", self.path + ".timeindex")
@@ -307,26 +307,26 @@ class Segment:
         return last_entry(self.open_indexes()[1], TIME_ENTRY)
 
     def first_batch_timestamp(self) -> int:
-        """Timestamp from which segment.ms counts."""
+        """Return the timestamp from which segment.ms counts."""
         if self.first_timestamp == NOT_LOADED:
             first = next(self.headers(), None)
             self.first_timestamp = first[1].max_timestamp if first else NO_TIMESTAMP
         return self.first_timestamp
 
     def retention_timestamp_ms(self) -> int:
-        """Time from which retention.ms counts: the largest timestamp, or the file's modification time without one."""
+        """Return the time from which retention.ms counts: the largest timestamp, or the file's modification time."""
         self.load_timestamps()
         if self.largest_timestamp >= 0:
             return self.largest_timestamp
         return self.disk.modified_ms(self.log.path)
 
     def next_offset(self) -> int:
-        """The offset after the last record."""
+        """Return the offset after the last record."""
         last = self.last_batch()
         return last.header.next_offset if last else self.base_offset
 
     def last_batch(self) -> BatchPosition | None:
-        """Scans from the last index entry."""
+        """Return the last batch, or None. Scans from the last index entry."""
         last = None
         start = self.floor_position(self.base_offset + MAX_RELATIVE_OFFSET) if self.size else 0
         for position, header in self.headers(start):
@@ -338,9 +338,9 @@ class Segment:
     def checked_batches(
         self, next_offset: int, window_bytes: int = CHECK_WINDOW, *, start: int = 0
     ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-        """Position, header and bytes of every batch, up to the first that is torn, corrupt or out of order.
+        """Yield position, header and bytes of every batch from `start` on. Checksums are verified.
 
-        The valid part ends with the last batch that is yielded.
+        Ends before the first incomplete, corrupt or out-of-order batch. `next_offset` is the lowest valid offset.
         """
         position, size = start, self.size
         window, window_at = memoryview(b""), 0
@@ -369,15 +369,15 @@ class Segment:
         return memoryview(self.log.read(position, min(size, self.size - position)))
 
     def rebuild_indexes(self) -> None:
-        """Rebuild the indexes from the batch headers: in files, or in memory for the active segment."""
-        active = self.offsets is not None
+        """Rebuild the indexes from the batch headers: in memory for the active segment, else in files."""
+        is_active = self.offsets is not None
         self.begin_rebuild()
         try:
             for position, header in self.headers():
                 self.index_batch(position, header)
         except CorruptBatch as error:
             logger.error("segment is corrupt, later records in it cannot be read error=%s", error)
-        if not active:
+        if not is_active:
             self.write_indexes()
             self.free_entries()
 
@@ -403,7 +403,7 @@ class Segment:
     # ---- files ------------------------------------------------------------------------------------------------
 
     def open_indexes(self) -> tuple[File, File]:
-        """The index files of a closed segment. On first use they are checked, and rebuilt if they are not valid."""
+        """Return the index files of a closed segment. On first use they are checked, and rebuilt if invalid."""
         if self.index_file is None or self.time_file is None:
             entries = self.stored_entries()
             if entries is None:
@@ -417,7 +417,7 @@ class Segment:
         return self.index_file, self.time_file
 
     def stored_entries(self) -> tuple[OffsetEntries, TimeEntries] | None:
-        """The entries in the index files; None if a file is missing, corrupt, or wrongly empty."""
+        """Return the entries in the index files, or None if a file is missing or does not match the log file."""
         index = self.read_index(".index", OFFSET_ENTRY.size)
         times = self.read_index(".timeindex", TIME_ENTRY.size)
         if index is None or times is None:
@@ -429,17 +429,17 @@ class Segment:
             return None
 
     def read_index(self, suffix: str, entry_size: int) -> bytes | None:
-        """The bytes of the entries in an index file; None if it is missing or its size is impossible."""
+        """Return the bytes of the entries in an index file, or None if it is missing or its size is impossible."""
         path = self.path + suffix
         if not self.disk.exists(path):
             return None
-        most = self.size // max(self.index_interval, HEADER_SIZE) + 2
-        if self.disk.size(path) > max(INDEX_MAX, most * entry_size):
+        entries_max = self.size // max(self.index_interval, HEADER_SIZE) + 2
+        if self.disk.size(path) > max(INDEX_MAX, entries_max * entry_size):
             return None
         return strip_zero_tail(self.disk.read_bytes(path), entry_size)
 
     def are_entries_valid(self, offsets: OffsetEntries, times: TimeEntries) -> bool:
-        """Compare the entries with each other, with two batch headers, and with the headers after the last entry."""
+        """Return whether the entries ascend, and match the first batch, the last timed batch and later batches."""
         if not (offsets.is_valid(self.size) and times.is_valid()):
             return False
         first = next(self.headers(), None)
@@ -459,9 +459,9 @@ class Segment:
         return self.is_tail_indexed(offsets, times.timestamps[-1])
 
     def is_tail_indexed(self, offsets: OffsetEntries, largest_timestamp: int) -> bool:
-        """Whether no batch after the last offset entry has a timestamp above the time index, or is far from the entry.
+        """Return False if an index lost its last entries: retention could delete the segment early, or reads be slow.
 
-        Otherwise an index lost its last entries: retention would delete the segment too early, or reads would be slow.
+        In this case a batch after the last offset entry is newer than `largest_timestamp`, or far after that entry.
         """
         start = offsets.positions[-1] if offsets else 0
         second = None
@@ -489,7 +489,7 @@ class Segment:
         self.index_file = self.time_file = None
 
     def remove_index_files(self) -> None:
-        """Remove index files that are older than the entries in memory."""
+        """Remove the index files, which are older than the entries in memory."""
         self.close_index_files()
         for suffix in (".index", ".timeindex"):
             self.disk.remove(self.path + suffix)
@@ -499,8 +499,8 @@ class Segment:
         self.log.close()
 
     def rename_deleted(self, *, keep_snapshot: bool) -> None:
-        """Rename all files, so that another segment can take over their names. Readers of the log file are not
-        interrupted. An earlier segment with the same names may still exist as `.deleted`, hence the numbers."""
+        """Rename all files to `.deleted`, so that a replacement can take over their names. Readers of the log file are
+        not interrupted. A number makes the suffix unique while files of an earlier replacement exist."""
         self.suffix, number = DELETED, 0
         while self.disk.exists(self.path + ".log" + self.suffix):
             number += 1
@@ -519,12 +519,12 @@ class Segment:
 
 
 def floor_index(segments: Sequence[Segment], offset: int) -> int:
-    """Index of the segment that holds `offset`; 0 if all of them begin after it."""
+    """Return the index of the segment with `offset`, or 0 if all segments begin after it."""
     return max(bisect_right(segments, offset, key=lambda each: each.base_offset) - 1, 0)
 
 
 def is_plausible(header: BatchHeader, floor: int) -> bool:
-    """Whether this may be a batch header, without its checksum. `floor` is the lowest valid offset."""
+    """Return whether this may be a batch header. The checksum is not verified; `floor` is the lowest valid offset."""
     return (
         header.magic == MAGIC
         and header.length >= LENGTH_MIN

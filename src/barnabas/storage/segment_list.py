@@ -1,11 +1,11 @@
-"""The segments of one log, by base offset, and the deleted ones whose files still exist.
+"""The segments of one log, by base offset, and the deleted segments whose files still exist.
 
     deleted            closed                     active
     [···] [···]        [▓▓▓▓] [▓▓▓▓▓▓] [▓▓▓▓]     [▓▓▓───►
 
-Reads at the end of the log find their batch in `tail`, others with a binary search in `bases` and the index of the
-segment. A deleted segment leaves the list at once. Its files remain for file.delete.delay.ms, because responses may
-still be sent from them.
+A read at the end of the log finds its batch in `tail`. Other reads use a binary search in `bases` and the index of the
+segment. A deleted segment is removed from the list at once. Its files remain for file.delete.delay.ms, because
+responses may still be sent from them.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ TAIL_BATCHES_MAX = 128
 
 
 class LogRead(NamedTuple):
-    """Bytes to send. `first_incomplete`: the size limit cuts even the first batch, so none can be decoded."""
+    """Bytes to send, in `slices` of files. `first_incomplete`: not even the first batch is complete."""
 
     slices: tuple[FileSlice, ...]
     size: int
     first_incomplete: bool = False
-    unchecked: Segment | None = None
-    """Set if these bytes were not verified since the start. They must not be sent before `checking.verify_batches`."""
+    unchecked_segment: Segment | None = None
+    """Their segment if the bytes were not verified since the start: `checking.verify_batches` must do so first."""
 
 
 NOTHING = LogRead((), 0)
@@ -40,7 +40,7 @@ NOTHING = LogRead((), 0)
 class Tail:
     """Positions of the last batches in the active segment: reads at the end of the log need no index and no disk.
 
-    Invariant: from the first batch in it to the end of the log, no offset is missing.
+    Invariant: no offset is missing between its first batch and the end of the log.
     """
 
     __slots__ = ("offsets", "positions")
@@ -59,7 +59,7 @@ class Tail:
             del self.positions[: TAIL_BATCHES_MAX // 2]
 
     def find(self, offset: int, end_position: int) -> tuple[int, int] | None:
-        """Start and end position of the batch that holds `offset`; None if it is before the first batch in here.
+        """Return the start and end position of the batch with `offset`, or None if `offset` is before the tail.
 
         `end_position` is the end of the last batch.
         """
@@ -75,8 +75,10 @@ class Tail:
 
 
 class SegmentList(Sequence[Segment]):
-    """Never empty. Invariants: `bases` are the base offsets, ascending; `active` is the last segment; `closed_bytes`
-    is the size of all others."""
+    """Segments of one log, ascending by base offset; never empty.
+
+    Invariants: `bases` are their base offsets, `active` is the last one, `closed_bytes` is the size of all others.
+    """
 
     __slots__ = (
         "active",
@@ -95,10 +97,10 @@ class SegmentList(Sequence[Segment]):
         self.active = segments[-1]
         self.closed_bytes = sum(segment.size for segment in segments[:-1])
         self.deleted: list[tuple[int, Segment]] = []
-        """(time in ms from which its files may be removed, segment), in order of deletion."""
+        """Pairs (due_ms, segment) in order of deletion. The files may be removed at `due_ms` or later."""
         self.tail = Tail()
-        """Of the active segment."""
-        # The last result of `limit_of`. Valid until segments are added, removed, replaced or truncated.
+        """Last batches of the active segment."""
+        # The last result of `find_limit`. Valid until segments are added, removed, replaced or truncated.
         self.bound_offset = NO_BOUND
         self.bound_position = 0
 
@@ -124,9 +126,12 @@ class SegmentList(Sequence[Segment]):
     # ---- reading ----------------------------------------------------------------------------------------------
 
     def read(
-        self, offset: int, max_bytes: int, bound: int | None, at_least_one: bool = True
+        self, offset: int, max_bytes: int, upper_bound: int | None, at_least_one: bool = True
     ) -> LogRead:
-        """Read as `Log.read` does. `offset` is in the log; `bound` is None if it is at or after the log end offset."""
+        """Read from the batch with `offset`, within one segment, up to offset `upper_bound` (None: to the log end).
+
+        `max_bytes` may cut the last batch. `at_least_one`: the first batch is complete even if it is larger.
+        """
         segment = self.active
         in_tail = self.tail.find(offset, segment.size)
         if in_tail is not None:
@@ -137,21 +142,21 @@ class SegmentList(Sequence[Segment]):
                 return NOTHING
             segment, (position, header) = found
             batch_end = position + header.size
-        limit = segment.size if bound is None else self.limit_of(segment, bound)
+        limit = segment.size if upper_bound is None else self.find_limit(segment, upper_bound)
         wanted = max_bytes
         if wanted < batch_end - position and at_least_one:
             wanted = batch_end - position
         size = min(wanted, limit - position)
         if size <= 0:
             return NOTHING
-        unchecked = None
+        unchecked_segment = None
         if position < segment.unchecked_to:
-            size, unchecked = checking.sendable(segment, position, size)
+            size, unchecked_segment = checking.sendable(segment, position, size)
         part = FileSlice(segment.log, position, size)
-        return LogRead((part,), size, position + size < batch_end, unchecked)
+        return LogRead((part,), size, position + size < batch_end, unchecked_segment)
 
     def find(self, offset: int) -> tuple[Segment, BatchPosition] | None:
-        """The first batch whose last offset is `offset` or later."""
+        """Return the first batch whose last offset is `offset` or later, and its segment, or None."""
         at = bisect_right(self.bases, offset) - 1
         while at < len(self.segments):
             segment = self.segments[at]
@@ -161,10 +166,10 @@ class SegmentList(Sequence[Segment]):
             at += 1
         return None
 
-    def limit_of(self, segment: Segment, bound: int) -> int:
-        """Position in `segment` of the first batch with records at or after offset `bound`; its size if there is none.
+    def find_limit(self, segment: Segment, bound: int) -> int:
+        """Return the position in `segment` of the first batch with records at or after offset `bound`, else its size.
 
-        A lookup in the index is remembered: consumers that wait for new records all pass the same high watermark.
+        The last index lookup is cached, since consumers that wait for new records all pass the same high watermark.
         """
         if bound <= segment.base_offset:
             return 0
@@ -191,7 +196,7 @@ class SegmentList(Sequence[Segment]):
         self.bound_offset = NO_BOUND
 
     def delete_first(self, count: int, due_ms: int) -> None:
-        """Take the first `count` segments, all of them closed, out of the log."""
+        """Remove the first `count` segments, all closed, from the list. Their files may be removed at `due_ms`."""
         for segment in self.segments[:count]:
             self.closed_bytes -= segment.size
             self.deleted.append((due_ms, segment))
@@ -199,27 +204,27 @@ class SegmentList(Sequence[Segment]):
         del self.bases[:count]
         self.bound_offset = NO_BOUND
 
-    def holds_run(self, run: Sequence[Segment]) -> bool:
-        """Whether these segments are closed, and consecutive here."""
+    def has_run(self, run: Sequence[Segment]) -> bool:
+        """Return whether these segments are in the list, consecutive and closed."""
         if run[0] not in self.segments:
             return False
         first = self.segments.index(run[0])
         return self.segments[first : first + len(run)] == list(run) and run[-1] is not self.active
 
-    def replace_run(self, run: Sequence[Segment], fresh: Segment, due_ms: int) -> None:
-        """Put `fresh` in the place of a run of closed segments. Precondition: `holds_run(run)`."""
+    def replace_run(self, run: Sequence[Segment], replacement: Segment, due_ms: int) -> None:
+        """Replace a run of closed segments. Precondition: `has_run(run)`."""
         first = self.segments.index(run[0])
-        self.segments[first : first + len(run)] = [fresh]
-        self.bases[first : first + len(run)] = [fresh.base_offset]
-        self.closed_bytes += fresh.size - sum(segment.size for segment in run)
+        self.segments[first : first + len(run)] = [replacement]
+        self.bases[first : first + len(run)] = [replacement.base_offset]
+        self.closed_bytes += replacement.size - sum(segment.size for segment in run)
         self.deleted += [(due_ms, segment) for segment in run]
         self.bound_offset = NO_BOUND
 
     def truncate(self, offset: int, now_ms: int) -> None:
-        """Remove the batch that holds `offset` and everything after it, on disk. Needs no room there.
+        """Remove the batch with `offset` and everything after it, also on disk. Needs no free disk space.
 
-        The segment that holds `offset` becomes the active one, with its indexes in memory. Precondition: the first
-        segment begins at or before `offset`.
+        The segment with `offset` becomes the active one, with its indexes in memory. Precondition: the first segment
+        begins at or before `offset`.
         """
         keep = bisect_right(self.bases, offset)
         for segment in self.segments[keep:]:
@@ -236,11 +241,11 @@ class SegmentList(Sequence[Segment]):
     # ---- all files --------------------------------------------------------------------------------------------
 
     def with_deleted(self) -> list[Segment]:
-        """Every segment that has files."""
+        """Return all segments that have files."""
         return [*self.segments, *(segment for _, segment in self.deleted)]
 
     def remove_files(self) -> None:
-        """Remove every file. The list is invalid until `start_over`."""
+        """Remove the files of all segments. The list is invalid until `start_over`."""
         for segment in self.with_deleted():
             segment.remove_files()
         self.deleted.clear()

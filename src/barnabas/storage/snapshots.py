@@ -38,7 +38,7 @@ def list_snapshots(disk: Disk, directory: str) -> list[int]:
 def rebuild_producers(
     disk: Disk, directory: str, segments: Sequence[Segment], *, log_start_offset: int, end: int
 ) -> Producers:
-    """The producer state as of offset `end`: the newest valid snapshot up to it, then the batches after it."""
+    """Return the producer state as of offset `end`: the newest valid snapshot, then the batches after it."""
     producers, start = load_newest_snapshot(disk, directory, log_start_offset, end)
     for segment in segments[floor_index(segments, start) :]:
         if segment.base_offset >= end or segment.size == 0:
@@ -46,7 +46,9 @@ def rebuild_producers(
         try:
             replay_segment(producers, segment, start, end)
         except CorruptBatch as error:
-            logger.error("segment is corrupt, producers in it may be unknown error=%s", error)
+            logger.error(
+                "segment is corrupt, some producers in it are not restored error=%s", error
+            )
     return producers
 
 
@@ -61,7 +63,7 @@ def replay_segment(producers: Producers, segment: Segment, start: int, end: int)
 
 
 def load_newest_snapshot(disk: Disk, directory: str, low: int, high: int) -> tuple[Producers, int]:
-    """The last valid snapshot between these offsets, and its offset. Removes corrupt ones."""
+    """Return the last valid snapshot between these offsets and its offset, or none and `low`. Removes corrupt ones."""
     for offset in sorted(list_snapshots(disk, directory), reverse=True):
         if low <= offset <= high:
             path = segment_path(directory, offset) + SUFFIX

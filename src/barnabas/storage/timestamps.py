@@ -1,7 +1,7 @@
 """Offsets by timestamp, for ListOffsets.
 
-A time index finds the append set in which a timestamp was first reached; the records of its batches are then read.
-Timestamps need not ascend with offsets: "the first record" means the one with the lowest offset.
+The time index gives the position from which to scan batch headers; the records of matching batches are then read.
+Timestamps need not ascend with offsets: "the first record" means the record with the lowest offset.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def find_first_at_or_after(
 
 
 def find_largest(segments: Sequence[Segment]) -> TimestampOffset | None:
-    """The record with the largest timestamp; the first one of several."""
+    """Return the record with the largest timestamp, the first of several equal ones, or None for an empty log."""
     best: Segment | None = None
     for segment in segments:
         segment.load_timestamps()
@@ -50,9 +50,9 @@ def find_largest(segments: Sequence[Segment]) -> TimestampOffset | None:
             best = segment
     if best is None:
         return None
-    # If no record has a timestamp, all are equal and the first is the largest.
-    untimed = best.largest_timestamp < 0
-    found = best.find(best.base_offset if untimed else best.largest_timestamp_offset)
+    # If no record has a timestamp, the first record is returned.
+    is_untimed = best.largest_timestamp < 0
+    found = best.find(best.base_offset if is_untimed else best.largest_timestamp_offset)
     if found is None:
         return None
     record = max(load_records(best, *found), key=lambda record: record.timestamp)

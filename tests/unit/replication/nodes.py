@@ -154,7 +154,7 @@ class Node:
             FixedClock(),
             network=self.network,
             metadata=self.metadata,
-            control=self.control,
+            registration=self.control,
             config=self.config,
         )
         self.context = BrokerContext(

@@ -53,7 +53,7 @@ def reopen(
         disk or log.disk,
         log.directory,
         log.config,
-        clean=clean,
+        was_clean_shutdown=clean,
         recovery_point=recovery_point,
         log_start_offset=log.log_start_offset if log_start_offset is None else log_start_offset,
         now_ms=NOW_MS,

@@ -184,7 +184,7 @@ def check_log(log: Log, partition: TopicPartition, restart: int, label: str) -> 
     log.delete_old_segments(oldest + SMALL.retention_ms - 1)
     assert set(range(start, RECORDS)) <= set(contents(log)), label
     retried = produce(log, 14, b"from a producer")
-    assert (retried.duplicate, retried.first_offset) == (True, 71), label
+    assert (retried.is_duplicate, retried.first_offset) == (True, 71), label
     assert log.epochs.latest == 2, label
     assert append(log, b"more", epoch=2).first_offset == end, label
     assert contents(log)[end] == b"more", label

@@ -42,9 +42,9 @@ def read_checked(log: Log, offset: int) -> bytes:
     """Read as a fetch does: unchecked data is checked first."""
     while True:
         read = log.read(offset, 700, log.log_end_offset)
-        if read.unchecked is None:
+        if read.unchecked_segment is None:
             return b"".join(part.file.read(part.position, part.size) for part in read.slices)
-        segment = read.unchecked
+        segment = read.unchecked_segment
         at = log.segments.index(segment)
         end_offset = (
             log.segments.bases[at + 1] if segment is not log.segments.active else log.log_end_offset
@@ -78,7 +78,7 @@ def test_segments_are_checked_once_after_clean_start() -> None:
     assert all(segment.unchecked_to == segment.size for segment in log.segments)
     assert len(read_everything(log)) == RECORDS
     assert all(segment.unchecked_to == 0 for segment in log.segments)
-    assert log.read(0, 700, RECORDS).unchecked is None
+    assert log.read(0, 700, RECORDS).unchecked_segment is None
 
 
 def test_data_written_or_recovered_by_this_process_is_trusted() -> None:
@@ -86,15 +86,15 @@ def test_data_written_or_recovered_by_this_process_is_trusted() -> None:
     log = new_log(disk, CONFIG)
     for number in range(RECORDS):
         append(log, b"%d" % number * 20)
-    assert [log.read(offset, 700, RECORDS).unchecked for offset in range(RECORDS)] == (
+    assert [log.read(offset, 700, RECORDS).unchecked_segment for offset in range(RECORDS)] == (
         [None] * RECORDS
     )
     again = reopen(log)
     assert all(segment.unchecked_to == 0 for segment in again.segments)
     later = reopen_checked(stopped_log(forgetful_disk()))
     append(later, b"new")
-    assert later.read(RECORDS, 700, RECORDS + 1).unchecked is None
-    assert later.read(RECORDS - 1, 700, RECORDS + 1).unchecked is later.segments.active
+    assert later.read(RECORDS, 700, RECORDS + 1).unchecked_segment is None
+    assert later.read(RECORDS - 1, 700, RECORDS + 1).unchecked_segment is later.segments.active
 
 
 @pytest.mark.parametrize("seed", range(200))

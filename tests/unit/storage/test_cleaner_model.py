@@ -157,7 +157,7 @@ def reopen(disk: Disk, log: Log) -> Log:
         disk,
         log.directory,
         CONFIG,
-        clean=False,
+        was_clean_shutdown=False,
         recovery_point=log.recovery_point,
         log_start_offset=log.log_start_offset,
         cleaned_to=log.cleaned_to,

@@ -345,7 +345,7 @@ def test_truncation_on_full_disk_forgets_removed_batch(disk: ForgetfulDisk) -> N
         log.truncate_to(1)
     assert (log.log_end_offset, log.high_watermark) == (1, 1)
     disk.capacity_bytes = None
-    assert not produce(log, 1, b"b").duplicate
+    assert not produce(log, 1, b"b").is_duplicate
     assert contents(reopen(log)) == {0: b"a", 1: b"b"}
     assert reopen(log).epochs.entries == log.epochs.entries
 
@@ -555,9 +555,9 @@ def test_recovery_point_advances_when_flush_ends(
 ) -> None:
     log = new_log(disk, settings(flush_messages=2))
     append(log, b"a")
-    assert not log.flush_due(NOW_MS)
+    assert not log.is_flush_due(NOW_MS)
     append(log, b"b")
-    assert log.flush_due(NOW_MS)
+    assert log.is_flush_due(NOW_MS)
     pending = log.begin_flush()
     append(log, b"c")
     assert log.recovery_point == 0
@@ -587,20 +587,20 @@ def test_overlapping_flushes_respect_truncation(disk: ForgetfulDisk) -> None:
 
 def test_time_and_closed_segments_make_flush_due(disk: ForgetfulDisk) -> None:
     log = new_log(disk, settings(flush_ms=1000))
-    assert not log.flush_due(NOW_MS + 9999)
+    assert not log.is_flush_due(NOW_MS + 9999)
     append(log, b"a")
-    assert not log.flush_due(NOW_MS + 999)
-    assert log.flush_due(NOW_MS + 1000)
+    assert not log.is_flush_due(NOW_MS + 999)
+    assert log.is_flush_due(NOW_MS + 1000)
     flush(log)
-    assert not log.flush_due(NOW_MS + 9999)
+    assert not log.is_flush_due(NOW_MS + 9999)
     log = new_log(disk, settings(segment_bytes=400), "/data/rolled-0")
     append(log, b"x" * 150)
-    assert not log.flush_due(NOW_MS)
+    assert not log.is_flush_due(NOW_MS)
     append(log, b"x" * 150)
     append(log, b"x" * 150)
-    assert log.flush_due(NOW_MS)
+    assert log.is_flush_due(NOW_MS)
     flush(log)
-    assert not log.flush_due(NOW_MS)
+    assert not log.is_flush_due(NOW_MS)
 
 
 def test_high_watermark_stays_within_the_log(disk: ForgetfulDisk) -> None:

@@ -129,10 +129,10 @@ def test_long_name_fits_when_deleted(tmp_path: Path) -> None:
     manager.release()
 
 
-def test_log_set_aside_is_not_opened(disk: ForgetfulDisk) -> None:
+def test_stray_log_is_not_opened(disk: ForgetfulDisk) -> None:
     manager = start_manager(disk)
     append(manager.create_log(ORDERS, TOPIC_ID, SMALL, NOW_MS), b"a")
-    manager.set_aside(ORDERS)
+    manager.rename_to_stray(ORDERS)
     manager.shutdown()
     assert start_manager(disk).logs == {}
     assert any(name.endswith("-stray") for name in disk.list(A))
@@ -282,7 +282,7 @@ def test_copied_log_directory_opens_elsewhere(tmp_path: Path) -> None:
     shutil.rmtree(here)
     copied = start_manager(disk, str(there))
     assert contents(copied.logs[ORDERS]) == expected
-    assert produce(copied.logs[ORDERS], 49, b"49" * 20).duplicate
+    assert produce(copied.logs[ORDERS], 49, b"49" * 20).is_duplicate
     copied.shutdown()
     disk.close()
 

@@ -60,7 +60,7 @@ class LogModel(RuleBasedStateMachine):
     @rule(batch=values)
     def produce(self, batch: list[bytes]) -> None:
         info = builders.produce(self.log, self.sequence, *batch, producer=self.producer)
-        assert (info.duplicate, info.first_offset) == (False, self.end)
+        assert (info.is_duplicate, info.first_offset) == (False, self.end)
         self.last_produced = self.sequence, batch, info.first_offset
         self.sequence += len(batch)
         self.record_batch(self.end, batch, NOW_MS)
@@ -71,7 +71,7 @@ class LogModel(RuleBasedStateMachine):
         if self.last_produced is not None and self.last_produced[2] >= self.start:
             sequence, batch, offset = self.last_produced
             info = builders.produce(self.log, sequence, *batch, producer=self.producer)
-            assert (info.duplicate, info.first_offset) == (True, offset)
+            assert (info.is_duplicate, info.first_offset) == (True, offset)
 
     @rule()
     def begin_epoch(self) -> None:

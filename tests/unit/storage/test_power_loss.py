@@ -85,7 +85,7 @@ def test_flushed_records_survive_crash_of_random_workload(seed: int) -> None:
                 log.delete_old_segments(NOW_MS)
                 acknowledged.start = log.log_start_offset
                 log.purge(NOW_MS)
-        if log.flush_due(NOW_MS) and random.random() < 0.7:
+        if log.is_flush_due(NOW_MS) and random.random() < 0.7:
             flush(log)
             acknowledged.flushed_to = log.log_end_offset
         checkpointed = random.choice([0, log.recovery_point])
@@ -120,7 +120,7 @@ def test_flushed_retry_is_recognised_after_power_loss(seed: int) -> None:
             flush(log)
             after = reopen(log, disk=disk.crash(Random(seed)), recovery_point=log.recovery_point)
             again = produce(after, sequence, b"%d" % sequence * 10)
-            assert (again.duplicate, again.first_offset) == (True, offsets[sequence])
+            assert (again.is_duplicate, again.first_offset) == (True, offsets[sequence])
 
 
 @pytest.mark.parametrize("seed", range(20))

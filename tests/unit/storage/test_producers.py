@@ -178,7 +178,7 @@ def test_duplicate_returns_its_offsets_and_is_not_written() -> None:
     log = new_log(forgetful_disk())
     sent = [produce(log, at, b"%d" % at) for at in range(5)]
     again = produce(log, 2, b"2")
-    assert again.duplicate
+    assert again.is_duplicate
     assert again[:2] == sent[2][:2]
     assert contents(log) == {at: b"%d" % at for at in range(5)}
 
@@ -196,7 +196,7 @@ def test_snapshots_are_kept_for_existing_segments() -> None:
     log.close(clean=True)
     assert set(snapshots.list_snapshots(disk, DIRECTORY)) <= {*log.segments.bases, 20}
     again = reopen(log, clean=True)
-    assert produce(again, 19, b"x" * 100).duplicate
+    assert produce(again, 19, b"x" * 100).is_duplicate
 
 
 def test_producer_may_continue_after_its_records_are_deleted() -> None:
@@ -206,6 +206,6 @@ def test_producer_may_continue_after_its_records_are_deleted() -> None:
         produce(log, at, b"x")
     log.high_watermark = 5
     assert log.delete_old_segments(10**15) == 1
-    assert not produce(log, 5, b"x").duplicate
+    assert not produce(log, 5, b"x").is_duplicate
     log.close(clean=True)
-    assert not produce(reopen(log, clean=True), 6, b"x").duplicate
+    assert not produce(reopen(log, clean=True), 6, b"x").is_duplicate

@@ -317,7 +317,7 @@ def test_empty_log_starts_at_checkpoint_below_high_watermark(
                 disk,
                 directory,
                 log.config,
-                clean=False,
+                was_clean_shutdown=False,
                 recovery_point=0,
                 log_start_offset=50,
                 high_watermark=high_watermark,
@@ -392,10 +392,10 @@ def test_retry_is_recognised_after_restart(
         snapshots.remove_snapshots(disk, DIRECTORY, lambda _: True)
     again = reopen(log, clean=clean)
     retried = produce(again, 39, b"39" * 20)
-    assert retried.duplicate
+    assert retried.is_duplicate
     assert (retried.first_offset, retried.last_offset) == (sent.first_offset, sent.last_offset)
     assert again.log_end_offset == 40
-    assert not produce(again, 40, b"next").duplicate
+    assert not produce(again, 40, b"next").is_duplicate
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -418,7 +418,7 @@ def test_retry_is_recognised_after_restart_with_other_clock(
             disk,
             log.directory,
             SMALL,
-            clean=clean,
+            was_clean_shutdown=clean,
             recovery_point=0,
             log_start_offset=0,
             now_ms=NOW_MS + days * 86_400_000,
@@ -426,7 +426,7 @@ def test_retry_is_recognised_after_restart_with_other_clock(
         log.expire_producers(1_000_000)
         log.expire_producers(1_000_000 + log.producer_expiration_ms - 1)
         retried = produce(log, 19, b"19" * 20)
-        assert (retried.duplicate, retried.first_offset, log.log_end_offset) == (True, 19, 20)
+        assert (retried.is_duplicate, retried.first_offset, log.log_end_offset) == (True, 19, 20)
         log.close(clean=clean)
 
 
@@ -439,7 +439,7 @@ def test_batch_lost_to_torn_write_may_be_sent_again(
     log.segments.active.log.truncate(log.segments.active.size - 1)
     again = reopen(log)
     info = produce(again, 1, b"b")
-    assert (info.duplicate, info.first_offset) == (False, 1)
+    assert (info.is_duplicate, info.first_offset) == (False, 1)
 
 
 def test_flush_makes_snapshots_durable(disk: ForgetfulDisk) -> None:

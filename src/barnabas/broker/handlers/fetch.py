@@ -119,7 +119,7 @@ def handle_repeated_fetch(
                 results.append(PartitionFetchResult(bound, log.log_start_offset, (), 0))
                 continue
             found = log.read(offset, min(max_bytes, bytes_left), bound, bytes_left == bytes_max)
-            if found.first_incomplete or found.unchecked is not None:
+            if found.first_incomplete or found.unchecked_segment is not None:
                 return None
             bytes_left = max(bytes_left - found.size, 0)
             results.append(

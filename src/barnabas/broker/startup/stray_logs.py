@@ -111,7 +111,7 @@ async def rename_stray_logs(registry: RegistryClient, logs: LogManager) -> None:
         for tp in partitions:
             if known is not None and tp.partition not in known:
                 logger.warning("renaming stray log to *-stray partition=%s", tp)
-                logs.set_aside(tp)
+                logs.rename_to_stray(tp)
 
 
 async def read_partitions(registry: RegistryClient, name: str) -> frozenset[int] | None:
