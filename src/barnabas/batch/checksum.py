@@ -1,8 +1,7 @@
 """CRC-32C, the checksum of record batches, from the package `crc32c`.
 
-The `__init__` of that package reads its own version with `importlib.metadata`, which imports zipfile, csv and the
-e-mail parser: a tenth of the start time of a broker. So only the compiled module of the package is loaded. If it is
-not found, the whole package is imported.
+The `__init__` of that package imports `importlib.metadata`, which takes a tenth of the start time of a broker. So only
+the compiled module of the package is loaded. If it is not found, the whole package is imported.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""The five codecs of a record batch, in the framings Kafka's clients use.
+"""The compression codecs of record batches, in the formats that Kafka's clients use.
 
     gzip     the gzip format, possibly several members
-    snappy   "xerial" blocks: a 16-byte header, then (length, raw snappy)*. A single raw block is read as well,
-             because librdkafka sends one
-    lz4      the LZ4 frame format. Blocks are written independent of each other: the Java client reads no others
+    snappy   "xerial" format: a 16-byte header, then (length, raw snappy block)*. A single raw block without header is
+             accepted too: librdkafka sends this
+    lz4      the LZ4 frame format with independent blocks: the Java client cannot read linked blocks
     zstd     zstd frames, with or without the content size in their header
 
 Compressed data is not trusted: a few bytes can expand to gigabytes. A size that the sender claims is checked before
-memory is allocated for it. The output stops at the smaller of `limit` and RATIO_MAX times the input.
+memory is allocated for it. The output is limited to `limit` bytes, and to RATIO_MAX times the input or 16 MiB.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class LimitExceeded(DecompressionError):
 
 
 class Compression(IntEnum):
-    """The low three bits of a batch's attributes."""
+    """Codec in the low three bits of a batch's attributes."""
 
     NONE = 0
     GZIP = 1
@@ -42,7 +42,7 @@ class Compression(IntEnum):
     ZSTD = 4
 
 
-# Repetitive logs compress by a factor of 1000. A higher ratio is a decompression bomb, except for small outputs.
+# Repetitive logs compress by a factor of 1000. A higher ratio is a decompression bomb, unless the output is small.
 RATIO_MAX = 1_000
 ALWAYS_ALLOWED_BYTES = 16 << 20
 
@@ -105,7 +105,7 @@ def decompress(codec: Compression, data: Bytes, *, limit: int, pieces: int = UNL
     """Return the uncompressed bytes.
 
     Raises LimitExceeded above `limit` bytes, or above `pieces` gzip members, snappy blocks or LZ4 blocks: many small
-    pieces take long. zstd has no limit of pieces. Raises DecompressionError for corrupt data.
+    pieces take long. `pieces` does not apply to zstd. Raises DecompressionError for corrupt data.
     """
     limit = min(limit, max(ALWAYS_ALLOWED_BYTES, len(data) * RATIO_MAX))
     try:
@@ -239,7 +239,7 @@ def first_lz4_frame(data: memoryview, pieces: int) -> memoryview:
 
 
 buffers: list[bytearray] = []
-"""Output buffers for reuse, one per thread at work: allocating one takes as long as decompressing."""
+"""Free output buffers for reuse: allocating a buffer takes as long as decompressing."""
 
 
 def decompress_into_buffer(
@@ -247,7 +247,7 @@ def decompress_into_buffer(
 ) -> bytes:
     """Decompress into a buffer, and retry with a larger one while it is too small.
 
-    cramjam stops when the buffer is full, so at most `limit` bytes are allocated, whatever size the frame claims.
+    cramjam stops when the buffer is full, so the size that the frame claims does not matter.
     """
     try:
         buffer = buffers.pop()

@@ -1,4 +1,4 @@
-"""The header of a record batch, magic 2. A batch is the unit that is produced, stored, replicated and fetched.
+"""The header of a record batch of magic 2. Batches are produced, stored, replicated and fetched as a whole.
 
 position  size  field
        0     8  base offset                 the broker writes it          ┐ outside the crc
@@ -8,7 +8,7 @@ position  size  field
       17     4  crc32c                      of bytes 21..end              ┘
       21     2  attributes                  bits 0-2 codec, 3 log append time, 4 transactional, 5 control,
                                             6 delete horizon
-      23     4  last offset delta           compaction keeps it, so it may exceed count - 1 on disk
+      23     4  last offset delta           count - 1, or more after compaction, which keeps it
       27     8  base timestamp              the delete horizon, if attribute bit 6 is set
       35     8  max timestamp
       43     8  producer id                 -1: not idempotent
@@ -136,7 +136,7 @@ def batch_headers(data: Bytes, at: int = 0) -> Iterator[tuple[int, BatchHeader]]
 stamp = struct.Struct(">qii").pack_into
 """`stamp(data, at, base_offset, length, leader_epoch)`: write the fields that the leader assigns.
 
-The length lies between the two and is written unchanged. The checksum covers none of the three, so it stays valid.
+The length is between the other two fields and is written unchanged. The checksum covers none of them and stays valid.
 """
 
 

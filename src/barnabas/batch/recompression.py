@@ -1,4 +1,4 @@
-"""Recompression of a produced batch for a topic with its own codec (compression.type)."""
+"""Recompression of a produced batch for a topic whose compression.type is a codec, not `producer`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from barnabas.config.topic import TopicConfig
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
 
 UNCOMPRESSED_BYTES_MAX = 32 << 20
-"""A batch that decompresses to more is rejected."""
+"""A batch that decompresses to more bytes is rejected."""
 SMALL_BYTES = 16 << 10
 """Uncompressed batches up to this size are compressed on the event loop."""
 CODECS = {
@@ -38,7 +38,7 @@ ATTRIBUTES = Struct(">h")
 
 
 def is_fast(batch: memoryview, header: BatchHeader, config: TopicConfig) -> bool:
-    """Return whether recompression takes little time. Even a small compressed batch can decompress to megabytes."""
+    """Return whether recompression is fast. It is not for compressed data: a small batch may expand to megabytes."""
     return header.compression == CODECS[config.compression_type] or (
         not header.compression and len(batch) <= SMALL_BYTES
     )
@@ -90,12 +90,12 @@ def recompress(
 
 
 def renumber_records(plain: bytes, records: list[Outline]) -> bytes:
-    """Return the records with offset deltas 0, 1, 2, …. Kafka corrects wrong deltas here, and nowhere else."""
+    """Return the records with offset deltas 0, 1, 2, …. Kafka corrects wrong deltas only when it recompresses."""
     if all(record.offset_delta == number for number, record in enumerate(records)):
         return plain
     body = bytearray()
     for number, record in enumerate(records):
-        times = varint(record.timestamp_delta) + varint(number)
-        fields = b"\0" + times + plain[record.fields_at : record.end]
+        deltas = varint(record.timestamp_delta) + varint(number)
+        fields = b"\0" + deltas + plain[record.fields_at : record.end]
         body += varint(len(fields)) + fields
     return bytes(body)

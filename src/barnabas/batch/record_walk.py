@@ -4,8 +4,8 @@
 
 Each record carries its length, timestamp delta and offset delta, and each of its fields carries its size. The broker
 reads every record, as Kafka does, so that no consumer receives a record that it cannot read. `skim` does this quickly
-for the records that clients usually send. `walk_records` continues where `skim` stops, and accepts and rejects exactly
-what Kafka does.
+for the records that clients usually send. `walk_records` continues where `skim` stops, and accepts exactly the records
+that Kafka accepts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from barnabas.errors import RemoteWireError
 RECORD_BYTES_MIN, HEADER_BYTES_MIN = 7, 2
 SKIMMED_MAX = 200_000
 WALKED_MAX = 20_000
-"""Limits of records and record headers: reading more takes long enough to delay other requests."""
+"""Maximum number of records that `skim` reads, and of records plus headers that `walk_records` reads."""
 INT_BYTES_MAX, LONG_BYTES_MAX = 5, 10
 NOTHING_SKIMMED = SkimResult(0, 0)
 
@@ -38,7 +38,7 @@ class Outline(NamedTuple):
 
 
 def require_possible(count: int, size: int) -> None:
-    """Raise LimitExceeded for more than SKIMMED_MAX records, or RemoteWireError if they cannot fit into `size`."""
+    """Raise LimitExceeded for more than SKIMMED_MAX records, or RemoteWireError if so many cannot fit into `size`."""
     if count > SKIMMED_MAX:
         raise record_limit_error(count, size, "records")
 
@@ -56,11 +56,11 @@ def walk_records(
     `ignore_lengths` skips the check of a record's length against its fields. Raises RemoteWireError if `body` is not
     exactly `count` records, and LimitExceeded after `limit` records and record headers.
     """
-    known, at = start
+    skimmed, at = start
     begin, end, length = at, len(body), 0
     left = limit
     try:
-        for number in range(known, count):
+        for number in range(skimmed, count):
             begin = at
             length, at = read_int(body, at)
             stop = at + length
@@ -93,16 +93,16 @@ def walk_records(
         raise RemoteWireError(f"{end - at} trailing bytes after the last of {count} records")
 
 
-def record_limit_error(count: int, room: int, what: str) -> RemoteWireError:
-    """Return LimitExceeded, or RemoteWireError if `count` more records or headers cannot fit into `room` bytes."""
+def record_limit_error(count: int, bytes_left: int, what: str) -> RemoteWireError:
+    """Return LimitExceeded, or RemoteWireError if `count` more records or headers do not fit into `bytes_left`."""
     size = RECORD_BYTES_MIN if what == "records" else HEADER_BYTES_MIN
-    if count * size > room:
-        return RemoteWireError(f"{count} more {what}, but {room} bytes are left")
+    if count * size > bytes_left:
+        return RemoteWireError(f"{count} more {what}, but {bytes_left} bytes are left")
     return LimitExceeded(f"limit of {what} exceeded: {count} not read")
 
 
 def skip_record_headers(body: Bytes, at: int, count: int, limit: int) -> int:
-    """Return the position after `count` headers."""
+    """Return the position after `count` headers. Raises LimitExceeded after `limit` headers."""
     if count < 0:
         raise RemoteWireError(f"record has {count} headers")
     for number in range(count):

@@ -47,14 +47,14 @@ class Record(NamedTuple):
 
 
 def records(batch: memoryview) -> Iterator[Record]:
-    """Yield the records of the batch that begins at byte 0, without checking its checksum (see `crc_is_valid`).
+    """Yield the records of the batch that begins at byte 0. The checksum is not verified (see `crc_is_valid`).
 
     Every length is checked against the available bytes. Raises RemoteWireError for a corrupt batch.
     """
     header = read_header(batch)
     if header.magic != MAGIC or header.size < HEADER_SIZE or header.size > len(batch):
         raise RemoteWireError(
-            f"no whole batch: magic={header.magic} size={header.size} available={len(batch)}"
+            f"no complete batch: magic={header.magic} size={header.size} available={len(batch)}"
         )
     if header.compression > Compression.ZSTD:
         raise RemoteWireError(f"unknown compression codec {header.compression}")
@@ -84,7 +84,7 @@ def records(batch: memoryview) -> Iterator[Record]:
 def read_record(
     body: bytes, at: int, header: BatchHeader, log_append_time: int | None
 ) -> tuple[Record, int]:
-    """Return the record at `at` and the position after it. `log_append_time` replaces its timestamp, if given."""
+    """Return the record at position `at` and the position after it. `log_append_time` replaces its timestamp."""
     length, at = read_varint(body, at)
     end = at + length
     if length < 0 or end > len(body):
@@ -128,7 +128,7 @@ def read_record_headers(
 
 
 def read_bytes(body: bytes, at: int, end: int) -> tuple[bytes | None, int]:
-    """Return the field at `at` and the position after it. `end` is the end of the record."""
+    """Return the field at position `at`, or None if it is null, and the position after it. The record ends at `end`."""
     byte = body[at]
     if byte < 0x80:
         length, at = (byte >> 1) ^ -(byte & 1), at + 1
@@ -182,10 +182,10 @@ def build_batch(
     last_offset: int | None = None,
     delete_horizon_ms: int | None = None,
 ) -> bytes:
-    """Return one batch of records with ascending offsets from `base_offset` on. A producer numbers records from 0.
+    """Return one batch. Offsets must ascend from `base_offset` on; for a producer this is 0.
 
-    `last_offset` is the original last offset of a batch that lost records to compaction; such a batch may be empty.
-    `delete_horizon_ms` is the time from which its tombstones may be deleted. It replaces the base timestamp.
+    `last_offset` is the original last offset of a compacted batch, which may be empty. `delete_horizon_ms` is the time
+    from which its tombstones may be deleted; it replaces the base timestamp.
     """
     if last_offset is None:
         last_offset = records[-1].offset
@@ -278,7 +278,7 @@ def write_record(body: bytearray, record: Record, base_offset: int, base_timesta
 
 
 def varint(value: int) -> bytes:
-    """Encode a zigzag varint, in which small numbers of either sign take few bytes."""
+    """Encode a zigzag varint: small numbers of either sign take few bytes."""
     zigzag = (value << 1) ^ (value >> 63)
     return SMALL_VARINTS[zigzag] if zigzag < 1024 else uvarint(zigzag)
 

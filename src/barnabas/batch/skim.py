@@ -2,10 +2,10 @@
 
     length │ attributes │ timestamp delta │ offset delta │ key │ value │ headers
 
-Most batches have runs of records of one size. In a run, each length, size and delta lies at the same distance from that
-of the next record. One slice of the body therefore reads it for all records, and is compared with the expected bytes.
-Other records are read one by one, in as few Python operations as possible. `skim` stops at the first unusual record,
-valid or not; `walk_records` in record_walk.py validates the rest.
+Most batches have runs of records of one size. In a run, the same field of all records can be read with one slice whose
+step is the record size. Each slice is a *column*, which is compared with the expected bytes. Other records are read one
+by one, in as few Python operations as possible. `skim` stops at the first unusual record, valid or not; `walk_records`
+in record_walk.py validates the rest.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ LONG_BYTES = 9
 RUN_MIN = 12
 """Shorter runs are read record by record, which takes no longer."""
 STRETCH_MAX = 256
-"""Number of records of different sizes that are read before the next search for a run."""
-REST_MAX = 8192
-"""The same for records of one size whose layouts differ."""
+"""Maximum number of records that are read one by one before the next search for a run."""
+SEARCH_PAUSE_MAX = 8192
+"""Maximum number of records without a search after a run whose records have different layouts."""
 LAYOUTS_MAX = 32
 LAYOUT_BYTES_MAX = 128 << 10
-PLACES_MAX = 64
+COLUMNS_MAX = 64
 HEADERS_MAX = 200_000
 INVALID_END = 1 << 40
 """End position of an invalid or unusual record. It is greater than any valid position."""
 
 CONTINUED = bytes(range(0x80, 0x100))
-"""All bytes of a varint except the last are among these."""
+"""All bytes of a varint except the last one have the high bit set."""
 
-# The offset deltas from 0 on as varints: all first bytes, all second bytes.
+# Columns of the offset deltas from 0 on, which are varints of one byte (ONLY), two (FIRST, LAST) or three bytes (FIRST,
+# MIDDLE and a third byte).
 ONE_BYTE, PERIOD = 64, 8192
 ONLY = bytes(number << 1 for number in range(ONE_BYTE))
 FIRST = bytes(number << 1 & 0x7F | 0x80 for number in range(ONE_BYTE)) * (PERIOD // ONE_BYTE)
@@ -46,7 +47,8 @@ TWO_BYTES = memoryview(
     bytes(digit for pair in zip(FIRST, LAST, strict=True) for digit in pair)
 ).cast("H")
 
-# Record length of two bytes, timestamp delta of one byte, offset delta of one or two bytes, key size of one byte.
+# Two bytes of record length, attributes, one byte of timestamp delta, one (early) or two (late) of offset delta, one of
+# key size.
 start_of_early_record = struct.Struct("=BBxBBB").unpack_from
 start_of_late_record = struct.Struct("=BBxBHB").unpack_from
 
@@ -59,16 +61,16 @@ class SkimResult(NamedTuple):
 
 
 class RunLayout(NamedTuple):
-    """Positions of the bytes that determine the layout of the records in a run, and their expected values."""
+    """The columns that determine the layout of the records in a run, and their expected bytes."""
 
     columns_at: tuple[slice, ...]
     take: Callable[[bytes], tuple[bytes, ...]]
-    """Returns all of `columns_at` from a body in one call."""
+    """Returns all columns of a body in one call."""
     expected: tuple[bytes, ...]
-    """Expected bytes: the lengths, the offset deltas, the sizes of keys, values and headers."""
+    """Columns of the lengths, offset deltas, and sizes of keys, values and headers."""
     last: tuple[slice, ...]
     continued: tuple[slice, ...]
-    """Positions of the last bytes, and of the other bytes, of the timestamp deltas. Their values are not compared."""
+    """Columns of the last bytes, and of the other bytes, of the timestamp deltas. Only their high bits are checked."""
 
 
 class Run(NamedTuple):
@@ -81,21 +83,21 @@ class Run(NamedTuple):
 
 
 layouts: dict[Run | tuple[int, int], RunLayout] = {}
-"""Layouts of recent batches by (size, record count), and of recent runs."""
+"""Cache: layouts of recent batches by (size, record count), and of recent runs."""
 
 
 def skim(body: bytes, count: int) -> SkimResult:
-    """Validate records with consecutive offset deltas from the first on, up to `count`."""
-    whole = layouts.get((len(body), count))
-    if whole is not None and matches_layout(body, whole):
+    """Validate up to `count` records, whose offset deltas must be 0, 1, 2, …."""
+    batch_layout = layouts.get((len(body), count))
+    if batch_layout is not None and matches_layout(body, batch_layout):
         return SkimResult(count, len(body))
     at = number = 0
     stretch, headers_left = RUN_MIN, HEADERS_MAX
     runs: list[tuple[Run, RunLayout]] = []
-    next_run, rest = 0, RUN_MIN
+    next_search, search_pause = 0, RUN_MIN
     try:
         while number < count:
-            run = find_run(body, at, number, count) if number >= next_run else None
+            run = find_run(body, at, number, count) if number >= next_search else None
             if run is not None:
                 layout = find_layout(body, run)
                 if layout is not None:
@@ -104,8 +106,8 @@ def skim(body: bytes, count: int) -> SkimResult:
                     at += run.records * run.size
                     continue
                 # The records have one size but different layouts. Frequent searches would cost more than reading them.
-                rest = min(rest * 2, REST_MAX)
-                next_run = number + rest
+                search_pause = min(search_pause * 2, SEARCH_PAUSE_MAX)
+                next_search = number + search_pause
             stretch = min(stretch * 2, STRETCH_MAX)
             until = min(number + stretch, count)
             before = number
@@ -119,35 +121,35 @@ def skim(body: bytes, count: int) -> SkimResult:
     except (IndexError, struct.error):
         pass  # the last records are incomplete: left to walk_records
     if runs and number == count and at == len(body):
-        remember_whole(body, count, runs)
+        cache_batch_layout(body, count, runs)
     return SkimResult(number, at)
 
 
-def remember_whole(body: bytes, count: int, runs: list[tuple[Run, RunLayout]]) -> None:
-    """Cache the layout of a batch that consists of runs, and of one more record at the end at most."""
+def cache_batch_layout(body: bytes, count: int, runs: list[tuple[Run, RunLayout]]) -> None:
+    """Cache the layout of a batch that consists of runs and at most one more record at the end."""
     last = runs[-1][0]
     end, number = last.begin + last.size * last.records, last.number + last.records
     if sum(run.records for run, _ in runs) != number or number < count - 1:
         return
-    pieces = [layout for _, layout in runs]
+    parts = [layout for _, layout in runs]
     if number < count:
-        filling = build_layout(body, Run(end, number, len(body) - end, 1))
-        if filling is None:
+        last_record = build_layout(body, Run(end, number, len(body) - end, 1))
+        if last_record is None:
             return
-        pieces.append(filling)
-    columns_at = [places for piece in pieces for places in piece.columns_at]
-    if len(columns_at) <= PLACES_MAX:
-        whole = RunLayout(
+        parts.append(last_record)
+    columns_at = [places for part in parts for places in part.columns_at]
+    if len(columns_at) <= COLUMNS_MAX:
+        batch_layout = RunLayout(
             tuple(columns_at),
             itemgetter(*columns_at),
-            tuple(column for piece in pieces for column in piece.expected),
-            tuple(places for piece in pieces for places in piece.last),
-            tuple(places for piece in pieces for places in piece.continued),
+            tuple(column for part in parts for column in part.expected),
+            tuple(places for part in parts for places in part.last),
+            tuple(places for part in parts for places in part.continued),
         )
-        remember((len(body), count), whole)
+        cache_layout((len(body), count), batch_layout)
 
 
-def remember(key: Run | tuple[int, int], layout: RunLayout) -> None:
+def cache_layout(key: Run | tuple[int, int], layout: RunLayout) -> None:
     if sum(map(len, layout.expected)) <= LAYOUT_BYTES_MAX:
         if len(layouts) >= LAYOUTS_MAX:
             layouts.clear()
@@ -159,27 +161,27 @@ def remember(key: Run | tuple[int, int], layout: RunLayout) -> None:
 
 def find_run(body: bytes, at: int, number: int, count: int) -> Run | None:
     """Return the run that begins at `at`, judged by the lengths of its records alone."""
-    most = count - number
-    if most < RUN_MIN:
+    records = count - number
+    if records < RUN_MIN:
         return None
     width, size = 1, body[at]
     if size > 0x7F:
         width, size = 2, size + (body[at + 1] << 7) - 0x80
-    sought = body[at : at + width]
+    length = body[at : at + width]
     size = width + (size >> 1)
-    if body[at + size : at + size + width] != sought:
+    if body[at + size : at + size + width] != length:
         return None
-    most = min(most, (len(body) - at) // size, run_max(number))
-    if most < RUN_MIN:
+    records = min(records, (len(body) - at) // size, run_max(number))
+    if records < RUN_MIN:
         return None
-    end = at + most * size
-    if body[end - size : end - size + width] != sought:
+    end = at + records * size
+    if body[end - size : end - size + width] != length:
         end -= size  # usually only the last record differs
-        most -= 1
-        if body[end - size : end - size + width] != sought:
-            lengths = body[at:end:size]
-            most -= len(lengths.lstrip(sought[:1]))
-    return Run(at, number, size, most) if most >= RUN_MIN else None
+        records -= 1
+        if body[end - size : end - size + width] != length:
+            first_bytes = body[at:end:size]
+            records -= len(first_bytes.lstrip(length[:1]))
+    return Run(at, number, size, records) if records >= RUN_MIN else None
 
 
 def run_max(number: int) -> int:
@@ -190,14 +192,14 @@ def run_max(number: int) -> int:
 
 
 def find_layout(body: bytes, run: Run) -> RunLayout | None:
-    """Return the layout of a run, or None if the records differ from the first one."""
+    """Return the layout of a run, or None if the layouts of its records differ."""
     layout = layouts.get(run)
     if layout is not None and matches_layout(body, layout):
         return layout
     layout = build_layout(body, run)
     if layout is None or not matches_layout(body, layout):
         return None
-    remember(run, layout)
+    cache_layout(run, layout)
     return layout
 
 
@@ -220,14 +222,14 @@ def build_layout(body: bytes, run: Run) -> RunLayout | None:
     _, attributes_at = read_varint(body, begin)
     numbers_at = find_varint_end(body, attributes_at + 1)
     fields_at = find_varint_end(body, numbers_at)
-    same = [*range(begin, attributes_at), *places_of_fields(body, fields_at)]
-    if len(same) > PLACES_MAX:
+    constant = [*range(begin, attributes_at), *places_of_sizes(body, fields_at)]
+    if len(constant) > COLUMNS_MAX:
         return None
     *continued, last = range(attributes_at + 1, numbers_at)
     first = number % PERIOD
-    columns = [body[place : place + 1] * records for place in same]
+    columns = [body[place : place + 1] * records for place in constant]
     columns += [column[first : first + records] for column in offset_deltas(number)]
-    columns_at = [slice(place, end, size) for place in (*same, *range(numbers_at, fields_at))]
+    columns_at = [slice(place, end, size) for place in (*constant, *range(numbers_at, fields_at))]
     return RunLayout(
         tuple(columns_at),
         itemgetter(*columns_at),
@@ -245,8 +247,8 @@ def offset_deltas(number: int) -> tuple[bytes, ...]:
     return FIRST, MIDDLE, bytes((number // PERIOD,)) * PERIOD
 
 
-def places_of_fields(body: bytes, at: int) -> list[int]:
-    """Return the positions of the sizes of key, value and headers in a valid record."""
+def places_of_sizes(body: bytes, at: int) -> list[int]:
+    """Return the positions of all size bytes of key, value and headers in a valid record."""
     places: list[int] = []
 
     def size_at(at: int) -> tuple[int, int]:
@@ -307,7 +309,7 @@ def skim_common_records(body: bytes, at: int, number: int, until: int) -> tuple[
 
 
 def skim_each_record(body: bytes, at: int, number: int, until: int) -> tuple[int, int, int]:
-    """Validate records up to `until`. Return the next number and position, and the number of headers read."""
+    """Validate records up to `until`, and stop at an invalid one. Return next number, position and headers read."""
     headers_seen = 0
     for current in range(number, until):
         end, headers = find_record_end(body, at, current)
@@ -319,7 +321,7 @@ def skim_each_record(body: bytes, at: int, number: int, until: int) -> tuple[int
 
 
 def find_record_end(body: bytes, at: int, number: int) -> tuple[int, int]:
-    """Return the end of a record and its number of headers. INVALID_END or IndexError if the record is invalid."""
+    """Return the end of a record and its number of headers. INVALID_END, or raises IndexError, if it is invalid."""
     size = body[at]
     at += 1
     if size > 0x7F:
@@ -367,7 +369,7 @@ def find_varint_end(body: bytes, at: int) -> int:
 
 
 def find_headers_end(body: bytes, at: int, count: int) -> int:
-    """Return the position after the headers; INVALID_END also for more than 63. `count` is a zigzag value."""
+    """Return the position after the headers, or INVALID_END if they are invalid or more than 63. `count` is zigzag."""
     if count & 0x81:
         return INVALID_END
     for _ in range(count >> 1):

@@ -118,9 +118,7 @@ class IsrProposals:
         if response.error_code != ErrorCode.NONE:
             logger.info(
                 "proposals rejected by controller=%d proposals=%d error=%s",
-                self.metadata.controller_id,
-                len(sent),
-                ErrorCode(response.error_code).name,
+                *(self.metadata.controller_id, len(sent), ErrorCode(response.error_code).name),
             )
             self.disconnect("the controller may have changed")
             return False

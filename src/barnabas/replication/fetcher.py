@@ -484,18 +484,12 @@ class Fetcher:
         if offset < log.high_watermark:
             logger.warning(
                 "truncating below high watermark partition=%s to=%d high_watermark=%d",
-                partition,
-                offset,
-                log.high_watermark,
+                *(partition, offset, log.high_watermark),
             )
         log.truncate_to(offset, self.replica_manager.clock.now_ms())
         logger.info(
             "truncated diverging log partition=%s leader=%d leader_epoch=%d leader_end=%d to=%d",
-            partition,
-            self.leader,
-            leader_epoch,
-            leader_end,
-            offset,
+            *(partition, self.leader, leader_epoch, leader_end, offset),
         )
         if (log.log_end_offset, log.epochs.latest) == before:
             self.delay(state)  # the same fetch would get the same response
@@ -509,9 +503,7 @@ class Fetcher:
         logger.log(
             logging.INFO if is_expected else logging.WARNING,
             "fetch failed leader=%d error=%s partition=%s",
-            self.leader,
-            code.name,
-            state.partition,
+            *(self.leader, code.name, state.partition),
         )
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             try:
@@ -541,9 +533,7 @@ class Fetcher:
         if leader_end < log.log_end_offset:
             logger.warning(
                 "truncating to leader end partition=%s log_end=%d leader_end=%d",
-                state.partition,
-                log.log_end_offset,
-                leader_end,
+                *(state.partition, log.log_end_offset, leader_end),
             )
             log.truncate_to(leader_end, now_ms)
         else:
@@ -553,9 +543,7 @@ class Fetcher:
             if leader_start > log.log_end_offset:
                 logger.warning(
                     "restarting log at leader start partition=%s log_end=%d leader_start=%d",
-                    state.partition,
-                    log.log_end_offset,
-                    leader_start,
+                    *(state.partition, log.log_end_offset, leader_start),
                 )
                 log.truncate_fully_and_start_at(leader_start, now_ms=now_ms)
         self.to_include[state.key] = None

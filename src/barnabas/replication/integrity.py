@@ -152,15 +152,12 @@ class Integrity:
             logger.error(
                 "damaged batch and no other replica to copy it from: fetches of this batch fail, others work; to "
                 "skip it, reset consumer offsets past it or delete records up to the next batch partition=%s error=%s",
-                partition,
-                error,
+                *(partition, error),
             )
             return
         logger.error(
             "damaged batch, copying its segment from brokers=%s partition=%s error=%s",
-            others,
-            partition,
-            error,
+            *(others, partition, error),
         )
         self.tasks.start("repair", self.repair(partition, segment))
 
@@ -234,10 +231,7 @@ class Integrity:
                 connection.close("done")
         logger.info(
             "repaired segment partition=%s offsets=%d..%d broker=%d",
-            partition,
-            segment.base_offset,
-            repair.end_offset,
-            broker,
+            *(partition, segment.base_offset, repair.end_offset, broker),
         )
         partition.notify()
         partition.notify_end()

@@ -69,10 +69,7 @@ class FollowerState:
     def begin_epoch(
         self, *, now_ms: float, leader_end: int, is_in_sync: bool, was_leading: bool
     ) -> None:
-        """Reset for a new leader epoch. Members of the ISR count as caught up now, others as never caught up.
-
-        `was_leading`: this broker also led the previous epoch, so the reported offsets are still valid.
-        """
+        """Reset for a new leader epoch. `was_leading`: this broker also led the previous one, so offsets stay valid."""
         self.last_caught_up_ms = now_ms if is_in_sync else LONG_AGO_MS
         # The follower must report its offset again: it may have restarted with fewer records.
         self.session = None

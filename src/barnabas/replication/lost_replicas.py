@@ -53,10 +53,7 @@ class LostReplicas:
             self.logs.unmark_blank_directories()
 
     def must_reject(self, tp: TopicPartition, topic_id: UUID, leader: int) -> bool:
-        """Return whether to reject a LeaderAndIsr for a lost partition.
-
-        If not, the partition is no longer lost: its records are copied from another live leader, or the topic is new.
-        """
+        """Return whether to reject a LeaderAndIsr. If another live broker leads, the partition is no longer lost."""
         if self.topic_ids[tp] == topic_id and (
             leader == self.broker_id or not self.metadata.is_alive(leader)
         ):

@@ -362,9 +362,7 @@ class Partition:
             self.partition_epoch = ZnodeVersion(partition_epoch)
             logger.info(
                 "isr changed partition=%s isr=%s partition_epoch=%d",
-                self,
-                list(isr),
-                partition_epoch,
+                *(self, list(isr), partition_epoch),
             )
         else:
             logger.info(

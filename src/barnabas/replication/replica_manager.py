@@ -304,10 +304,7 @@ class ReplicaManager:
             self.has_unsaved.set()
         logger.debug(
             "leading partition=%s leader_epoch=%d start=%d isr=%s",
-            tp,
-            state.leader_epoch,
-            partition.epoch_start_offset,
-            state.isr,
+            *(tp, state.leader_epoch, partition.epoch_start_offset, state.isr),
         )
         self.notify_leadership(partition)
 
@@ -363,9 +360,7 @@ class ReplicaManager:
         if log is not None and log.topic_id is not None and is_damaged_copy(log.topic_id, topic_id):
             logger.warning(
                 "partition.metadata is damaged, rewriting it partition=%s found=%s topic_id=%s",
-                tp,
-                log.topic_id,
-                topic_id,
+                *(tp, log.topic_id, topic_id),
             )
             log.assign_topic_id(topic_id)
         if log is not None and log.topic_id not in (None, topic_id) and topic_id != ZERO_ID:

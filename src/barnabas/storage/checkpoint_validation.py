@@ -26,11 +26,7 @@ PERHAPS_CLEANED = LONG_MAX
 def warn_checkpoint(directory: str, name: str, value: int, problem: str, used: int) -> None:
     logger.warning(
         "implausible checkpoint value log=%s file=%s value=%d used=%d problem=%s",
-        directory,
-        name,
-        value,
-        used,
-        problem,
+        *(directory, name, value, used, problem),
     )
 
 
@@ -43,10 +39,7 @@ def usable_log_start(
     high_watermark: int,
     was_clean_shutdown: bool,
 ) -> int:
-    """Return the log start offset to use: `value`, or an earlier one if `value` is implausible.
-
-    Called before recovery. `epochs` is None if the epoch file is unusable.
-    """
+    """Return `value`, or an earlier log start offset if it is implausible. `epochs` is None if they are unknown."""
     if value == 0:
         return 0
     first_base = segments[0].base_offset if segments else 0

@@ -119,9 +119,7 @@ def read_offsets(disk: Disk, path: str) -> OffsetCheckpoint:
         logger.warning(
             "checkpoint is damaged path=%s problem=%s used_lines=%d; "
             "partitions without a usable line get safe defaults",
-            path,
-            found.problem,
-            len(found.offsets),
+            *(path, found.problem, len(found.offsets)),
         )
     return found
 

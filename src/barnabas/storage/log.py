@@ -266,10 +266,7 @@ class Log:
         return info
 
     def append_as_follower(self, data: memoryview, now_ms: int = 0) -> FollowerAppend:
-        """Append complete batches with the offsets that the leader assigned. An incomplete last batch is ignored.
-
-        Raises ApiError for invalid data, or StorageError. Batches before the failure may be in the log.
-        """
+        """Append the complete batches in `data`, with the leader's offsets. Raises ApiError or StorageError."""
         headers = append_sets.verified_headers(data)
         if not headers:
             return append_sets.NOTHING_APPENDED
@@ -284,10 +281,8 @@ class Log:
         return FollowerAppend(first.base_offset, self.log_end_offset - 1, at)
 
     def begin_inside_batch(self, first: BatchHeader, now_ms: int) -> None:
-        """Move the end of an empty log back to the start of batch `first`, which contains the log start offset.
-
-        After DeleteRecords the leader's log may start inside a batch. A fetch from that offset gets the whole batch.
-        """
+        """Move the end of an empty log back to the start of batch `first`, which contains the log start offset. After
+        DeleteRecords the leader's log may start inside a batch, and a follower fetches the whole batch."""
         end = self.log_end_offset
         if self.size_bytes or first.last_offset < end:
             why = f"the log ends at {end}, the batch begins at {first.base_offset}"

@@ -142,10 +142,7 @@ class LogManager:
             raise next(iter(self.offline.values()))
 
     def claim(self, directory: str, *, broker_id: int, cluster_id: str) -> None:
-        """Create and lock a directory. It goes offline if it cannot be created.
-
-        Raises StorageError if it is locked, or belongs to another broker or cluster.
-        """
+        """Create and lock a directory, or take it offline. Raises StorageError if another broker uses or owns it."""
         try:
             if not self.disk.exists(directory):
                 self.disk.make_directory(directory)

@@ -82,10 +82,7 @@ class Producers:
         self.by_id: dict[int, ProducerState] = {}
 
     def check(self, header: BatchHeader) -> ProducedBatch | None:
-        """Check a batch before the append. Return None if it is in sequence, or the first copy if it is a duplicate.
-
-        Raises ApiError otherwise.
-        """
+        """Return None if a batch is in sequence, or the first copy if it is a duplicate. Raises ApiError otherwise."""
         producer = self.by_id.get(header.producer_id)
         if producer is None:
             return None

@@ -201,10 +201,7 @@ def recover_segments(
     log_start_offset: int,
     gaps_below: int,
 ) -> RecoveryState:
-    """Read from the recovery point on, at least the last segment. Truncate `segments` at the first invalid byte.
-
-    Offsets may be missing between segments below `gaps_below`.
-    """
+    """Read from the recovery point on. Truncate at the first invalid byte, or missing segment above `gaps_below`."""
     first = floor_index(segments, recovery_point)
     base = segments[first].base_offset
     # Later snapshots may contain batches that are lost.
@@ -268,10 +265,7 @@ def recover_segment(segment: Segment, state: RecoveryState) -> None:
     if valid < segment.size:
         logger.warning(
             "truncating invalid bytes path=%s position=%d bytes=%d next_offset=%d",
-            segment.log.path,
-            valid,
-            segment.size - valid,
-            state.next_offset,
+            *(segment.log.path, valid, segment.size - valid, state.next_offset),
         )
         segment.log.truncate(valid)
         segment.size = valid

@@ -75,10 +75,8 @@ class Tail:
 
 
 class SegmentList(Sequence[Segment]):
-    """Segments of one log, ascending by base offset; never empty.
-
-    Invariants: `bases` are their base offsets, `active` is the last one, `closed_bytes` is the size of all others.
-    """
+    """Segments of one log, ascending by base offset; never empty. Invariants: `bases` are their base offsets, `active`
+    is the last segment, `closed_bytes` is the size of all others."""
 
     __slots__ = (
         "active",
