@@ -7,7 +7,8 @@
     zstd     zstd frames, with or without the content size in their header
 
 Compressed data is not trusted: a few bytes can expand to gigabytes. A size that the sender claims is checked before
-memory is allocated for it. The output is limited to `limit` bytes, and to RATIO_MAX times the input or 16 MiB.
+memory is allocated for it. The output is limited to `limit` bytes. Above 16 MiB it is also limited to RATIO_MAX times
+the input.
 """
 
 from __future__ import annotations

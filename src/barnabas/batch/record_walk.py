@@ -38,7 +38,7 @@ class Outline(NamedTuple):
 
 
 def require_possible(count: int, size: int) -> None:
-    """Raise LimitExceeded for more than SKIMMED_MAX records, or RemoteWireError if so many cannot fit into `size`."""
+    """Raise LimitExceeded for more than SKIMMED_MAX records, or RemoteWireError if they cannot fit into `size`."""
     if count > SKIMMED_MAX:
         raise record_limit_error(count, size, "records")
 

@@ -63,7 +63,7 @@ BYTES_PER_YIELD = 1 << 20
 """Bytes to append before other tasks run."""
 INTERRUPT_DELAY_SECONDS = 0.02
 FIRST_RETRY_SECONDS = 0.02
-"""Short: usually the leader receives the metadata that this broker has within milliseconds."""
+"""Short: the metadata that this broker already has usually reaches the leader within milliseconds."""
 RETRY_FACTOR = 4.0
 NO_SESSION = 0
 FIRST_SESSION_EPOCH = 0
@@ -249,7 +249,7 @@ class Fetcher:
             self.connection.interrupt("more partitions to fetch")
 
     def resume_session(self) -> None:
-        """Continue the session over a new connection, with the next epoch: the leader has processed the current one."""
+        """Continue the session over a new connection, with the next epoch: the leader has received the last request."""
         self.disconnect("interrupted")
         if self.session_epoch != FIRST_SESSION_EPOCH:
             self.update_session(self.session_id)

@@ -6,10 +6,10 @@
 All in-sync replicas have the records below the high watermark (isr.py). It never decreases while this broker leads,
 since consumers may have read up to it. A follower takes the high watermark of its leader, up to its own log end.
 
-Requests wait in two ways. A *watcher* is a callback that is called once: for fetches of consumers when the high
-watermark advances, for fetches of followers when the log grows (`end_watchers`), and for DeleteRecords when the log
-start offset of a follower changes (`start_watchers`). A *promise* is a future that resolves when the high watermark
-reaches an offset (acks=all).
+Requests wait in two ways. A *watcher* is a callback that is called once: `watchers` (consumer fetches) when the high
+watermark advances, `end_watchers` (follower fetches) when the log grows, `start_watchers` (DeleteRecords) when the log
+start offset of a follower changes. A *promise* is a future that resolves when the high watermark reaches an offset
+(acks=all).
 """
 
 from __future__ import annotations
@@ -275,8 +275,8 @@ class Partition:
             broker_epoch=broker_epoch,
         )
         if previous_session is not None and previous_session is not session:
-            # Another client may have fetched under this replica id. If the follower continues its own session, its
-            # offset is used again, although an idle request does not include this partition.
+            # Another client may have fetched with this replica id. When the follower continues its own session, its
+            # offset must be used again, even if its request does not include this partition.
             previous_session.recheck(self.topic, self.topic_id, self.index)
         if self.pending is None:
             if replica not in self.isr:

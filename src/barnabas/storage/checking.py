@@ -49,9 +49,7 @@ def verify_batches(
             if header.next_offset > end_offset:
                 return CheckResult(start, position, position)
             if position - start >= size:
-                return CheckResult(
-                    start, position
-                )  # the offsets of the previous batch end before this one
+                return CheckResult(start, position)  # the previous batch has no offsets of this one
             last_at, last_floor = position, floor
             end, floor = position + header.size, header.next_offset
         if end == limit:

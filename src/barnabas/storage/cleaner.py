@@ -193,7 +193,7 @@ class Cleaning:
             yield done
 
     def rewrite(self, old: Sequence[Segment], survival: Survival) -> Iterator[int]:
-        """Write the surviving records of these segments to `.cleaned` files, and fsync them. Yields bytes."""
+        """Write the surviving records to `.cleaned` files, and fsync them. Yields bytes read and written."""
         target = SegmentOutput(
             self.disk, self.log.directory, old[0].base_offset, self.config, self.now_ms
         )

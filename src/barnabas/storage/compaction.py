@@ -4,10 +4,9 @@
        ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓│░░░░░░░░░░░░░░░░░░░░░░░░░░░░│··························│
        cleaned before      cleaned now                  not yet: too young, not committed, or active
 
-A cleaning reads the keys of the dirty part. It then copies the log up to the end of that part, without the records that
-have a later record with the same key in the dirty part. The log with the largest share of dirty bytes is cleaned first.
-Offsets never change: the offset of a removed record is missing. compaction_batches.py decides about records, cleaner.py
-does the work.
+A cleaning reads the keys of the dirty part. It then copies the log up to the end of that part, without records whose
+key has a later record in the dirty part. The log with the largest share of dirty bytes is cleaned first. Offsets never
+change: the offsets of removed records are missing. compaction_batches.py selects records, cleaner.py does the work.
 """
 
 from __future__ import annotations

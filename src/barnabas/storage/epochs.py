@@ -99,7 +99,7 @@ class LeaderEpochs:
 
 
 def decode_epochs(data: bytes) -> LeaderEpochs:
-    """Raises ValueError if `data` is not a complete checkpoint. An empty file, as Kafka creates it, has no epochs."""
+    """Decode a checkpoint. Raises ValueError if it is corrupt. An empty file, as Kafka creates it, has no epochs."""
     if not data:
         return LeaderEpochs()
     lines = data.decode("ascii").split("\n")

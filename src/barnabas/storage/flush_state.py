@@ -29,7 +29,7 @@ class Flush(NamedTuple):
 
 
 class FlushState:
-    """Invariant: every record below `recovery_point` is on disk, with the files that describe it."""
+    """Flush state of one log. Invariant: all records below `recovery_point` and their index files are on disk."""
 
     __slots__ = (
         "directory",

@@ -10,8 +10,8 @@
 
 Order of effects in an append: validate, write the batch with one call, change memory. A write that fails leaves the log
 unchanged, so appends succeed again when the disk recovers. A leader validates every record of a batch
-(batch/validation.py) and then writes the batch as it was received, except for the fields that it stamps into the
-header: base offset, leader epoch and, if the topic uses it, the log append time.
+(batch/validation.py) and writes the batch as received. It only stamps fields of the header: base offset, leader epoch
+and, if the topic uses it, the log append time.
 
 Order of effects in a truncation: segment files, all of memory, then the files that describe the log. Only the last step
 needs free disk space. If it fails, memory and segments agree and the log remains usable. In particular the producer
@@ -65,7 +65,7 @@ class AppendInfo(NamedTuple):
 
 
 class Log:
-    """Invariant: log start offset ≤ high watermark ≤ log end offset."""
+    """The log of one partition. Invariant: log start offset ≤ high watermark ≤ log end offset."""
 
     __slots__ = (
         "cleaned_to",
@@ -352,18 +352,18 @@ class Log:
 
         For timestamp -1: all base offsets and the log end offset. For -2: only the log start offset.
         """
-        begins = [
+        starts = [
             (max(each.base_offset, self.log_start_offset), self.disk.modified_ms(each.log.path))
             for each in self.segments
         ]
         if self.segments.active.size:
-            begins.append((self.log_end_offset, now_ms))
+            starts.append((self.log_end_offset, now_ms))
         if timestamp == timestamps.EARLIEST:
-            begins = begins[:1]
+            starts = starts[:1]
         elif timestamp != timestamps.LATEST:
-            while begins and begins[-1][1] > timestamp:
-                begins.pop()
-        return sorted((offset for offset, _ in begins), reverse=True)[:max_count]
+            while starts and starts[-1][1] > timestamp:
+                starts.pop()
+        return sorted((offset for offset, _ in starts), reverse=True)[:max_count]
 
     # ---- roll -------------------------------------------------------------------------------------------------
 

@@ -56,7 +56,7 @@ def cleaned_offset(log: Log) -> int | None:
 
 
 CHECKPOINTED: dict[str, Callable[[Log], int | None]] = {
-    # May be stored late, never early. With an older value recovery reads more than necessary.
+    # The stored value may be too old, never too new. With an older value recovery reads more than necessary.
     checkpoints.RECOVERY_POINT: lambda log: log.recovery_point,
     checkpoints.HIGH_WATERMARK: lambda log: log.watermark,
     checkpoints.LOG_START: inner_log_start,

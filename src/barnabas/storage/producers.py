@@ -180,7 +180,7 @@ class Producers:
 
 
 def decode_snapshot(data: bytes) -> Producers:
-    """Raises ValueError if `data` is not a complete, valid snapshot."""
+    """Decode a snapshot. Raises ValueError if it is incomplete or corrupt."""
     head = SNAPSHOT_HEAD.size
     if len(data) < head + SNAPSHOT_COUNT.size:
         raise ValueError("too short for a producer snapshot")

@@ -96,9 +96,9 @@ def open_log(
     producers: Producers | None = None
     end, last_epoch = log_start_offset, leader_epochs.UNDEFINED
     if segments:
-        tail = find_valid_end(segments[-1]) if was_clean_shutdown else None
-        if tail is not None:
-            end, last_epoch = tail
+        valid_end = find_valid_end(segments[-1]) if was_clean_shutdown else None
+        if valid_end is not None:
+            end, last_epoch = valid_end
         else:
             recovered = recover_segments(
                 disk,
@@ -201,7 +201,7 @@ def recover_segments(
     log_start_offset: int,
     gaps_below: int,
 ) -> RecoveryState:
-    """Read from the recovery point on. Truncate at the first invalid byte, or missing segment above `gaps_below`."""
+    """Read from the recovery point on. Truncate at an invalid byte, or at a gap between segments above `gaps_below`."""
     first = floor_index(segments, recovery_point)
     base = segments[first].base_offset
     # Later snapshots may contain batches that are lost.
@@ -334,7 +334,7 @@ def base_offset_of(name: str) -> int | None:
 
 
 def finish_interrupted_compaction(disk: Disk, directory: str) -> None:
-    """Remove `.deleted` and `.cleaned` files. A complete `.swap` segment replaces the segments that it covers."""
+    """Remove `.deleted`, `.cleaned` and `.tmp` files. A complete `.swap` segment replaces those in its range."""
     names = disk.list(directory)
     cleaned = [base_offset_of(name) for name in names if name.endswith(CLEANED)]
     oldest_cleaned = min((base for base in cleaned if base is not None), default=None)

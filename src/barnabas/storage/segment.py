@@ -314,7 +314,7 @@ class Segment:
         return self.first_timestamp
 
     def retention_timestamp_ms(self) -> int:
-        """Return the time from which retention.ms counts: the largest timestamp, or the file's modification time."""
+        """Return the time from which retention.ms counts: the largest timestamp, else the file's modification time."""
         self.load_timestamps()
         if self.largest_timestamp >= 0:
             return self.largest_timestamp

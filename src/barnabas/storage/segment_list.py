@@ -31,7 +31,7 @@ class LogRead(NamedTuple):
     size: int
     first_incomplete: bool = False
     unchecked_segment: Segment | None = None
-    """Their segment if the bytes were not verified since the start: `checking.verify_batches` must do so first."""
+    """Segment of these bytes if they must be verified before they are sent (checking.py), else None."""
 
 
 NOTHING = LogRead((), 0)

@@ -63,7 +63,7 @@ def replay_segment(producers: Producers, segment: Segment, start: int, end: int)
 
 
 def load_newest_snapshot(disk: Disk, directory: str, low: int, high: int) -> tuple[Producers, int]:
-    """Return the last valid snapshot between these offsets and its offset, or none and `low`. Removes corrupt ones."""
+    """Return the newest valid snapshot in this range and its offset, or (Producers(), low). Removes corrupt ones."""
     for offset in sorted(list_snapshots(disk, directory), reverse=True):
         if low <= offset <= high:
             path = segment_path(directory, offset) + SUFFIX
