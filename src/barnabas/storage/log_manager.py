@@ -213,9 +213,8 @@ class LogManager:
                 producer_expiration_ms=self.producer_expiration_ms,
             )
             self.add_log(partition, log)
-        logger.info(
-            "loaded log directory path=%s logs=%d clean=%s", directory, len(self.logs), clean
-        )
+        count = len(self.logs_in(directory))
+        logger.info("loaded log directory path=%s logs=%d clean=%s", directory, count, clean)
 
     def add_log(self, partition: TopicPartition, log: Log) -> None:
         log.on_truncated = self.on_truncated[parent(log.directory)]

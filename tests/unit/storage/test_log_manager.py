@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import shutil
 from pathlib import Path
 from random import Random
@@ -76,6 +77,19 @@ def test_logs_are_reopened_with_their_offsets(disk: ForgetfulDisk, clean: bool) 
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (3, 8, 10)
     assert log.topic_id == TOPIC_ID
     assert log.recovery_point == (10 if clean else 3)
+
+
+def test_number_of_loaded_logs_is_logged_per_directory(
+    disk: ForgetfulDisk, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = start_manager(disk, A, B)
+    for index in range(3):
+        manager.create_log(TopicPartition("orders", index), TOPIC_ID, SMALL, NOW_MS)
+    manager.shutdown()
+    with caplog.at_level(logging.INFO):
+        start_manager(disk, A, B)
+    assert f"path={A} logs=2" in caplog.text
+    assert f"path={B} logs=1" in caplog.text
 
 
 def test_directory_names_are_parsed_from_the_right() -> None:
