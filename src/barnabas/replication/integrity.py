@@ -5,7 +5,7 @@
     damaged batch ─► log an error ─► copy the segment from the leader, or from another replica
 
 Until the repair, or without another replica, a fetch of the damaged batch gets an error. All other batches are served.
-Leaders and followers do the same. The copy replaces the old segment as a compacted segment does.
+This applies to leaders and followers. The copy replaces the old segment as a compacted segment does.
 """
 
 from __future__ import annotations

@@ -146,9 +146,9 @@ class Partition:
         if replicas == (self.broker_id,):
             self.followers = NO_FOLLOWERS
         else:
-            known = self.followers
+            previous = self.followers
             self.followers = {
-                broker: known.get(broker) or FollowerState()
+                broker: previous.get(broker) or FollowerState()
                 for broker in replicas
                 if broker != self.broker_id
             }
@@ -313,7 +313,7 @@ class Partition:
         if self.leader != self.broker_id or self.is_offline or not self.followers:
             return
         if self.pending is None and len(self.isr) > 1:
-            leaving = in_sync.out_of_sync_replicas(
+            out_of_sync = in_sync.out_of_sync_replicas(
                 self.broker_id,
                 self.log.log_end_offset,
                 self.isr,
@@ -321,8 +321,8 @@ class Partition:
                 now_ms=self.context.now_ms(),
                 lag_max_ms=self.context.lag_max_ms,
             )
-            if leaving:
-                remaining = tuple(broker for broker in self.isr if broker not in leaving)
+            if out_of_sync:
+                remaining = tuple(broker for broker in self.isr if broker not in out_of_sync)
                 self.propose(remaining, "shrinking")
         self.advance_high_watermark()
 

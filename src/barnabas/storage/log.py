@@ -407,7 +407,7 @@ class Log:
         self.epochs.assign(epoch, self.log_end_offset)
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """Start an epoch with the first batch that carries it."""
+        """Start an epoch at the offset of its first batch, and save it."""
         self.epochs.assign(epoch, start_offset)
         self.save_epochs()
 

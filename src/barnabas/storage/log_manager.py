@@ -4,7 +4,7 @@
               meta.properties            owner of the directory (checkpoints.py)
               *-offset-checkpoint        checkpoints.py
               .kafka_cleanshutdown       written last on a clean shutdown, removed first on a start
-              .barnabas_blank            exists while logs are missing that were here before the disk was replaced
+              .barnabas_blank            exists while logs of a replaced disk are still missing
               orders-0/  orders-1/       one log each (log.py)
               orders-2.<32 hex>-delete/  a deleted log, removed after its delay
 

@@ -258,7 +258,7 @@ class Segment:
             if at + HEADER_SIZE > len(window):
                 window, window_at, at = self.log.read(position, HEADER_WINDOW), position, 0
                 if len(window) < HEADER_SIZE:
-                    raise CorruptBatch(self.log.path, "a batch header is cut short", position)
+                    raise CorruptBatch(self.log.path, "incomplete batch header", position)
             header = read_header(window, at)
             is_batch = is_plausible(header, floor) and header.last_offset <= offset_max
             if not is_batch or position + header.size > size:

@@ -99,7 +99,7 @@ async def test_topic_id_is_added_without_new_epoch(nodes: Nodes) -> None:
     assert nodes[1].partition().topic_id == nodes[1].partition().log.topic_id == ID
 
 
-async def test_log_of_former_topic_is_set_aside(nodes: Nodes) -> None:
+async def test_log_of_former_topic_is_renamed_to_stray(nodes: Nodes) -> None:
     node = nodes[1]
     await send(node, state())
     node.append(b"old")
