@@ -103,8 +103,8 @@ def test_out_of_range_value_is_one_warning_per_partition(
     with caplog.at_level(logging.WARNING):
         check_directory(directory, label=name)
     (line,) = [text for text in caplog.messages if "90000075" in text]
-    assert f"file={name} log={directory}/orders-1 value=90000075" in line
-    assert "using=" in line
+    assert f"log={directory}/orders-1 file={name} value=90000075" in line
+    assert "used=" in line
 
 
 def test_damaged_line_keeps_the_log_start_of_other_partitions(
