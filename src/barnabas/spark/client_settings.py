@@ -16,6 +16,7 @@ PREFIX = "kafka."
 BOOTSTRAP = "bootstrap.servers"
 READ_COMMITTED = "read_committed"
 READ_UNCOMMITTED = "read_uncommitted"
+INT32_MAX = 2**31 - 1
 
 CONSUMER_SETTINGS = frozenset({
     BOOTSTRAP, "client.id", "request.timeout.ms", "default.api.timeout.ms", "retry.backoff.ms", "retry.backoff.max.ms",
@@ -75,8 +76,8 @@ def parse_client_settings(options: Mapping[str, str]) -> dict[str, str]:
     if settings.get("security.protocol", "PLAINTEXT").upper() != "PLAINTEXT":
         why = f"{settings['security.protocol']} is not supported yet; use a PLAINTEXT listener"
         raise ConfigError("kafka.security.protocol", why)
-    isolation = settings.get("isolation.level", READ_UNCOMMITTED).lower()
-    if isolation not in (READ_COMMITTED, READ_UNCOMMITTED):
+    isolation = settings.get("isolation.level", READ_UNCOMMITTED)
+    if isolation.lower() not in (READ_COMMITTED, READ_UNCOMMITTED):
         why = f"must be {READ_COMMITTED} or {READ_UNCOMMITTED}, not {isolation!r}"
         raise ConfigError("kafka.isolation.level", why)
     if not settings.get(BOOTSTRAP):
@@ -110,8 +111,8 @@ def integer_setting(settings: Mapping[str, str], name: str, default: int, *, lea
         value = int(text)
     except ValueError:
         raise ConfigError(PREFIX + name, f"must be an integer, not {text!r}") from None
-    if not least <= value <= 0x7FFF_FFFF:
-        raise ConfigError(PREFIX + name, f"must be {least} or more, not {value}")
+    if not least <= value <= INT32_MAX:
+        raise ConfigError(PREFIX + name, f"must be between {least} and {INT32_MAX}, not {value}")
     return value
 
 
@@ -124,19 +125,19 @@ def reads_committed(settings: Mapping[str, str]) -> bool:
 
 
 def parse_acks(settings: Mapping[str, str]) -> int:
-    text = settings.get("acks", "all").lower()
-    known = {"all": -1, "-1": -1, "1": 1, "0": 0}
-    if text not in known:
+    text = settings.get("acks", "all")
+    acks = {"all": -1, "-1": -1, "1": 1, "0": 0}.get(text.lower())
+    if acks is None:
         raise ConfigError("kafka.acks", f"must be all, 1 or 0, not {text!r}")
-    return known[text]
+    return acks
 
 
 def parse_compression(settings: Mapping[str, str]) -> Compression:
-    text = settings.get("compression.type", "none").lower()
+    text = settings.get("compression.type", "none")
     known = {compression.name.lower(): compression for compression in Compression}
-    if text not in known:
+    if text.lower() not in known:
         raise ConfigError("kafka.compression.type", f"must be {', '.join(known)}, not {text!r}")
-    return known[text]
+    return known[text.lower()]
 
 
 def parse_idempotence(settings: Mapping[str, str], acks: int) -> bool | None:

@@ -382,16 +382,17 @@ def parse_boolean(given: Mapping[str, str], name: str, default: str) -> bool:
 def parse_choice(
     given: Mapping[str, str], name: str, choices: tuple[str, str], default: str
 ) -> str:
-    text = given.get(name.lower(), default).strip().lower()
-    if text not in choices:
+    text = given.get(name.lower(), default)
+    choice = text.strip().lower()
+    if choice not in choices:
         raise ConfigError(name, f"must be {' or '.join(choices)}, not {abbreviate(text)!r}")
-    return text
+    return choice
 
 
 def parse_duration_ms(given: Mapping[str, str], name: str, default: str) -> int:
     """Parse a duration such as 15m, 30s or 500ms. The default unit is milliseconds."""
-    text = given.get(name.lower(), default).strip().lower()
-    match = re.fullmatch(r"(\d+)\s*([a-z]*)", text)
+    text = given.get(name.lower(), default)
+    match = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
     unit = match and (match[2] or "ms")
     if match is None or unit not in UNITS_MS:
         units = ", ".join(UNITS_MS)
