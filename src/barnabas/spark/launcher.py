@@ -254,13 +254,13 @@ def default_settings(master: str, logging: Path, java_options: str) -> dict[str,
     """Return the default settings. Only a local session is tuned for this machine."""
     shared = {
         "spark.ui.showConsoleProgress": "false",
-        JAVA_OPTIONS: f"-Dlog4j2.configurationFile=file:{logging}",
+        JAVA_OPTIONS: f"-Dlog4j2.configurationFile=file:{logging} {java_options}".strip(),
     }
     if not is_local(master):
         return shared
     cores = str(local_cores(master))
     return shared | {
-        JAVA_OPTIONS: " ".join([GC_OPTION, shared[JAVA_OPTIONS], java_options]).strip(),
+        JAVA_OPTIONS: f"{GC_OPTION} {shared[JAVA_OPTIONS]}",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",

@@ -52,8 +52,9 @@ def test_local_master_has_no_ui_and_small_shuffles() -> None:
 
 
 def test_remote_master_keeps_its_settings() -> None:
-    settings = default_settings("spark://far:7077", Path("/log"), "")
+    settings = default_settings("spark://far:7077", Path("/log"), "-Dderby=/catalog")
     assert set(settings) == {"spark.ui.showConsoleProgress", JAVA_OPTIONS}
+    assert settings[JAVA_OPTIONS] == "-Dlog4j2.configurationFile=file:/log -Dderby=/catalog"
 
 
 @pytest.mark.parametrize(("master", "cores"), [("local", 1), ("local[2]", 2), ("local[4,3]", 4)])
