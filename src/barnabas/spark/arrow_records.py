@@ -65,14 +65,14 @@ def decode_batches(
     check_crcs: bool = True,
     aborted: Sequence[AbortedTransaction] = (),
 ) -> tuple[list[pa.RecordBatch], int]:
-    """Decode the records with start <= offset < end of the complete batches in `data`.
+    """Decode the records with start <= offset < end. A partial batch at the end of `data` is ignored.
 
-    Returns them and the offset after the last batch; `start` if there is none. A partial batch at the end is ignored.
-    `aborted` is the list of aborted transactions in a read_committed response. Raises RemoteWireError for a corrupt
-    batch.
+    Returns the records, and the offset after the last batch that begins before `end` (`start` if there is none).
+    `aborted` holds the aborted transactions of a read_committed response; their records are skipped. Raises
+    RemoteWireError for a corrupt batch.
     """
     view = memoryview(data)
-    found: list[pa.RecordBatch] = []
+    decoded: list[pa.RecordBatch] = []
     pending: list[Batch] = []
     pending_bytes = 0
     next_offset = start
@@ -87,20 +87,20 @@ def decode_batches(
             batch = read_batch(view, at, header, check_crcs=check_crcs)
         except RemoteWireError as error:
             raise corrupt_batch_error(topic, partition, header.base_offset, error) from None
-        # Arrow's binary type has 32-bit offsets.
+        # Keeps arrays small: Arrow's binary type has 32-bit offsets.
         if pending and pending_bytes + batch.size > DECODE_BYTES_MAX:
-            found += build_record_batch(view, pending, topic, partition, start, end, columns)
+            decoded += build_record_batch(view, pending, topic, partition, start, end, columns)
             pending, pending_bytes = [], 0
         pending.append(batch)
         pending_bytes += batch.size
     if pending:
-        found += build_record_batch(view, pending, topic, partition, start, end, columns)
-    return found, next_offset
+        decoded += build_record_batch(view, pending, topic, partition, start, end, columns)
+    return decoded, next_offset
 
 
 def corrupt_batch_error(topic: str, partition: int, offset: int, why: Exception) -> RemoteWireError:
-    where = TopicPartition(topic, partition)
-    return RemoteWireError(f"{where}: the batch at offset {offset} is corrupt: {why}")
+    name = TopicPartition(topic, partition)
+    return RemoteWireError(f"{name}: the batch at offset {offset} is corrupt: {why}")
 
 
 # ---- batches --------------------------------------------------------------------------------------------------
@@ -120,6 +120,7 @@ class Batch(NamedTuple):
 
 
 def read_batch(view: memoryview, at: int, header: BatchHeader, *, check_crcs: bool) -> Batch:
+    """Verify the checksum of the batch at position `at`, and decompress its records. Raises RemoteWireError."""
     if check_crcs and not crc_is_valid(view, at, header):
         raise RemoteWireError("its checksum does not match")
     start, end = at + HEADER_SIZE, at + header.size
@@ -140,22 +141,22 @@ class AbortedFilter:
     """
 
     def __init__(self, transactions: Sequence[AbortedTransaction]) -> None:
-        self.waiting = sorted(transactions, key=lambda found: found.first_offset, reverse=True)
-        self.producers: set[int] = set()
+        self.upcoming = sorted(transactions, key=lambda each: each.first_offset, reverse=True)
+        self.aborted_producers: set[int] = set()
 
     def hides(self, header: BatchHeader, view: memoryview, at: int) -> bool:
         """Whether to skip the batch. True for control batches too. Call it for all batches, in log order."""
-        while self.waiting and self.waiting[-1].first_offset <= header.last_offset:
-            self.producers.add(self.waiting.pop().producer_id)
+        while self.upcoming and self.upcoming[-1].first_offset <= header.last_offset:
+            self.aborted_producers.add(self.upcoming.pop().producer_id)
         if header.is_control:
-            if header.producer_id in self.producers and is_abort(view, at):
-                self.producers.discard(header.producer_id)
+            if header.producer_id in self.aborted_producers and is_abort_marker(view, at):
+                self.aborted_producers.discard(header.producer_id)
             return True
-        return header.is_transactional and header.producer_id in self.producers
+        return header.is_transactional and header.producer_id in self.aborted_producers
 
 
-def is_abort(view: memoryview, at: int) -> bool:
-    # Before the key of the record: length, attributes, two deltas and the length of the key, one byte each.
+def is_abort_marker(view: memoryview, at: int) -> bool:
+    # Five fields of one byte precede the key: length, attributes, two deltas and the length of the key.
     key_at = at + HEADER_SIZE + 5
     return bytes(view[key_at : key_at + 4]) == ABORT_MARKER
 
@@ -183,7 +184,7 @@ def build_record_batch(
         time_types = per_record([int(b.header.is_log_append_time) for b in batches], counts)
         if any(b.header.base_offset < start or b.header.last_offset >= end for b in batches):
             wanted = (offsets >= start) & (offsets < end)
-            layout = layout.where(wanted)
+            layout = layout.select(wanted)
             offsets, times, time_types = (each[wanted] for each in (offsets, times, time_types))
         count = len(offsets)
         if not count:
@@ -208,7 +209,10 @@ def build_record_batch(
 
 
 def join_bodies(view: memoryview, batches: Sequence[Batch]) -> tuple[memoryview, list[BatchBody]]:
-    """Return one buffer with the records of all batches: the response itself, unless a batch was compressed."""
+    """Return a buffer with the records of all batches, and the position of each batch in it.
+
+    The buffer is the response itself if no batch was compressed.
+    """
     if all(batch.decompressed is None for batch in batches):
         return view, [batch_body(batch, batch.start) for batch in batches]
     parts: list[bytes | memoryview] = []
@@ -219,8 +223,7 @@ def join_bodies(view: memoryview, batches: Sequence[Batch]) -> tuple[memoryview,
         parts.append(part)
         bodies.append(batch_body(batch, at))
         at += len(part)
-    # Joining a single part would copy it.
-    return memoryview(parts[0] if len(parts) == 1 else b"".join(parts)), bodies
+    return memoryview(b"".join(parts)), bodies
 
 
 def batch_body(batch: Batch, start: int) -> BatchBody:
@@ -233,8 +236,7 @@ def per_record(values: Sequence[int], counts: Sequence[int]) -> Int64s:
 
 
 def timestamps_ms(layout: RecordLayout, batches: Sequence[Batch], counts: Sequence[int]) -> Int64s:
-    """Return the timestamps. With LogAppendTime all records have the batch's max_timestamp; their deltas are
-    ignored."""
+    """Return the timestamp of each record. With LogAppendTime this is the batch's max_timestamp."""
     headers = [batch.header for batch in batches]
     timestamps = layout.timestamp_deltas + per_record([h.base_timestamp for h in headers], counts)
     if not any(header.is_log_append_time for header in headers):
@@ -248,7 +250,7 @@ def build_array(column: str, values: np.ndarray[Any, Any]) -> pa.Array:
 
 
 def build_binary(octets: Octets, spans: Spans) -> pa.Array:
-    """Copy the bytes of all spans into one array."""
+    """Copy the bytes of all spans into one array. A span of length -1 becomes null."""
     count = len(spans.lengths)
     lengths = np.maximum(spans.lengths, 0)
     is_null = spans.lengths < 0
@@ -269,8 +271,8 @@ def build_binary(octets: Octets, spans: Spans) -> pa.Array:
 def gather_spans(octets: Octets, starts: Int64s, lengths: Int64s) -> tuple[Int64s, pa.Buffer]:
     """Copy spans of different lengths. Returns their offsets in the copy, and the copy.
 
-    Spans and the gaps between them form a binary array without a copy. Taking every second element copies the spans.
-    The spans must be in ascending order.
+    The spans must be in ascending order. The buffer is viewed as one binary array in which spans and gaps alternate.
+    Taking every second element copies the spans without the gaps.
     """
     count = len(starts)
     borders = np.empty(2 * count, np.int32)

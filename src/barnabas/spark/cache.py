@@ -25,15 +25,15 @@ def digest(*parts: object) -> str:
     return hashlib.sha256("\0".join(str(part) for part in parts).encode()).hexdigest()[:16]
 
 
-def write_whole(path: Path, content: bytes, *, mode: int = 0o644) -> Path:
-    """Write a file atomically, unless it exists."""
+def write_if_missing(path: Path, content: bytes, *, mode: int = 0o644) -> Path:
+    """Write a file atomically, unless it exists. Returns its path."""
     if not path.exists():
         replace_file(path, content, mode=mode)
     return path
 
 
 def replace_file(path: Path, content: bytes, *, mode: int = 0o644) -> None:
-    """Write a file atomically."""
+    """Write or overwrite a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
     try:

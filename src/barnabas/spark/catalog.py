@@ -1,7 +1,7 @@
 """A persistent catalog: Spark tables in one directory, managed by Hive's metastore in Derby.
 
-It is optional (`session(catalog="…")`), because the metastore takes seconds at its first use, and because Derby allows
-only one process. The directory is locked here, so that the error of a second session names the process that holds it.
+It is optional (`session(catalog="…")`), because the metastore takes seconds at its first use, and Derby allows only one
+process. A lock in the directory ensures that, so that the error of a second process can name the first.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def lock_catalog(directory: Path) -> None:
         lock.seek(0)
         holder = lock.read().strip() or "another process"
         lock.close()
-        why = f"{directory} is in use by {holder}; give each session its own"
+        why = f"{directory} is in use by {holder}; use another directory"
         raise ConfigError("catalog", why) from None
     lock.truncate(0)
     lock.write(f"process {os.getpid()}")

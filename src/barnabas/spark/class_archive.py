@@ -1,10 +1,10 @@
 """Java's class-data archive of the classes that Spark loads at its start.
 
-It more than halves the start time. The file name contains a digest of the Java and the Spark jars it belongs to. The
-archive is optional: Java ignores one that does not match.
+The archive more than halves the start time. It belongs to one Java and one set of Spark jars; its file name contains a
+digest of both. It is optional: Java ignores an archive that does not match.
 
-`python -m barnabas.spark.training` builds it in half a minute. A session without an archive starts that command in the
-background when its process ends.
+`python -m barnabas.spark.training` builds it in half a minute. A process that found no archive starts that command in
+the background when it ends.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ from barnabas.spark.cache import digest, move_into_place
 from barnabas.spark.start_scripts import JAVA_SCRIPT
 
 GC_OPTION = "-XX:+UseSerialGC"
-"""Must be the same when an archive is built and when it is used. This collector starts fastest and needs the least
-memory."""
+"""The serial collector starts fastest and needs the least memory. An archive works only with the same collector."""
 NO_LOG = "-Xlog:disable"
-"""Suppresses the message about an archive that does not match."""
+"""Suppresses Java's message about an archive that does not match."""
 BASE_TIMEOUT_S = 120
 
 
@@ -34,7 +33,7 @@ BASE_TIMEOUT_S = 120
 class ClassArchive:
     path: Path
     base: Path | None
-    """The archive of Java's own classes, which `path` extends. None if Java brings one."""
+    """The archive of Java's own classes, which `path` extends. None if Java includes one."""
 
     @property
     def exists(self) -> bool:
@@ -46,7 +45,7 @@ class ClassArchive:
 
     @property
     def options(self) -> str:
-        """Options for Java. Empty if there is no archive, or if its path has a space or a quote."""
+        """Java options to use the archive. Empty if it does not exist, or if its path has a space or a quote."""
         if not self.exists or any(sign in self.files for sign in ' "'):
             return ""
         return f"-XX:SharedArchiveFile={self.files} {NO_LOG}"
@@ -66,11 +65,11 @@ def class_archive(java: Java, spark_home: Path, cache: Path) -> ClassArchive:
 
 @contextmanager
 def archive_build(archive: ClassArchive, java: Java) -> Iterator[str | None]:
-    """Yield the options for a Java that writes the archive at its exit. The archive is moved into place after the
-    block, if the block raises no exception.
+    """Yield the Java options to write the archive when Java exits. If the block succeeds, the archive is renamed to its
+    final name.
 
-    Yields None if another process builds the archive or has built it. The lock ends with its process. The partial file
-    of a killed process is removed by the next build.
+    Yields None if another process builds the archive or has built it. If the process is killed, its lock ends, and the
+    next build removes the partial file.
     """
     directory = archive.path.parent
     directory.mkdir(parents=True, exist_ok=True)
@@ -98,6 +97,7 @@ def archive_build(archive: ClassArchive, java: Java) -> Iterator[str | None]:
 
 
 def build_base(path: Path, java: Java) -> None:
+    """Build the archive of Java's own classes."""
     partial = path.with_suffix(".partial")
     partial.unlink(missing_ok=True)
     subprocess.run(

@@ -1,7 +1,7 @@
 """Kafka client settings, given as `kafka.<name>` in the Spark options. Pure.
 
-There are three kinds: supported settings, settings that are ignored with a warning, and settings that are rejected,
-because ignoring them would change what is read or written. Unknown names are rejected as typing errors.
+Some settings are supported, and others are ignored with a warning. Settings whose absence would change what is read or
+written are rejected. Unknown names are rejected as typos.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ IGNORED_SETTINGS = frozenset({
     "security.protocol", "security.providers", "send.buffer.bytes", "session.timeout.ms",
     "socket.connection.setup.timeout.max.ms", "transaction.timeout.ms",
 })  # fmt: skip
-"""Settings of Kafka's consumer, producer and admin client. Names with `ssl.` and `sasl.` are ignored too."""
+"""Settings that are ignored with a warning, like all names that begin with `ssl.` or `sasl.`."""
 
 KNOWN_SETTINGS = CONSUMER_SETTINGS | PRODUCER_SETTINGS | IGNORED_SETTINGS
 
@@ -53,18 +53,21 @@ NO_DESERIALIZERS = (
 NO_SERIALIZERS = "keys and values are written unchanged; convert them with Spark before writing"
 UNSUPPORTED_SETTINGS = {
     "auto.offset.reset": "Spark keeps the offsets; use startingOffsets",
-    "enable.auto.commit": "Spark keeps the offsets, in the checkpoint; leave it out",
-    "interceptor.classes": "Java classes cannot run here; leave it out",
+    "enable.auto.commit": "Spark keeps the offsets, in the checkpoint; remove it",
+    "interceptor.classes": "Java classes cannot run here; remove it",
     "key.deserializer": NO_DESERIALIZERS,
     "value.deserializer": NO_DESERIALIZERS,
     "key.serializer": NO_SERIALIZERS,
     "value.serializer": NO_SERIALIZERS,
-    "transactional.id": "this sink does not write transactions; leave it out, it writes at least once",
+    "transactional.id": "this sink writes without transactions, at least once; remove it",
 }
 
 
 def parse_client_settings(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the client settings among the options, without prefix. Raises ConfigError for an unsupported one."""
+    """Return the client settings among the options, without the prefix.
+
+    Raises ConfigError for a setting or value that is not supported, and if bootstrap.servers is missing.
+    """
     settings = {
         option.removeprefix(PREFIX): value.strip()
         for option, value in options.items()
@@ -96,14 +99,14 @@ def is_known(name: str) -> bool:
 
 
 def ignored_settings(settings: Mapping[str, str], supported: frozenset[str]) -> list[str]:
-    """Return the ignored settings to warn of, without group.id: `options.py` has a warning of its own for it."""
-    reported_elsewhere = {"group.id", "security.protocol"}
-    return sorted(
-        name for name in settings if name not in supported and name not in reported_elsewhere
-    )
+    """Return the names of the settings for the warning that they have no effect."""
+    # options.py has another warning for group.id. The only possible security.protocol is PLAINTEXT.
+    without_warning = {"group.id", "security.protocol"}
+    return sorted(name for name in settings if name not in supported | without_warning)
 
 
 def integer_setting(settings: Mapping[str, str], name: str, default: int, *, least: int = 1) -> int:
+    """Parse a setting, given without prefix, between `least` and INT32_MAX. Raises ConfigError."""
     text = settings.get(name)
     if text is None:
         return default
@@ -141,7 +144,7 @@ def parse_compression(settings: Mapping[str, str]) -> Compression:
 
 
 def parse_idempotence(settings: Mapping[str, str], acks: int) -> bool | None:
-    """Return None if not set: the producer then enables it for acks=all, if the cluster supports it."""
+    """Return None if it is not set: the producer is then idempotent if acks=all and the cluster supports it."""
     text = settings.get("enable.idempotence")
     if text is None:
         return None

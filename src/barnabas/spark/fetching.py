@@ -4,8 +4,9 @@
                           └─────► decode ──► Arrow                  while these bytes are decoded
 
 The position advances only over decoded batches. Transient errors (a broker restarts, a leader moves) are retried until
-there is no progress for `default.api.timeout.ms`. Permanent ones are DataLoss: the log starts after the position or
-ends before the range, or the topic was recreated. With fail_on_data_loss=False, DataLoss is logged as a warning.
+there is no progress for `default.api.timeout.ms`. DataLoss means that the log no longer has all offsets of the range,
+or that the topic was deleted or recreated. With fail_on_data_loss=False, a warning is logged, and reading continues
+after the lost offsets.
 
 Python workers outlive their tasks. They keep connections and metadata, so a task of a micro-batch usually costs one
 round trip.
@@ -42,8 +43,7 @@ from barnabas.wire.messages.fetch import (
 logger = logging.getLogger("barnabas.spark")
 
 UNKNOWN_TOPIC_TIMEOUT_S = 5.0
-"""A broker that just started may not know a topic or its whole log yet. After this time, the topic counts as
-deleted."""
+"""A broker that just started may not know a topic or its whole log yet. After this time, they count as lost."""
 CORRUPT_ATTEMPTS = 3
 """Number of fetches of the same offset before the data counts as corrupt in the log, not only in transit."""
 
@@ -68,11 +68,11 @@ def read_range(
     if wanted.start >= wanted.end:
         return
     with borrow_cluster(settings) as cluster:
-        reader = RangeFetcher(cluster, wanted, settings)
+        fetcher = RangeFetcher(cluster, wanted, settings)
         try:
-            yield from reader.batches()
+            yield from fetcher.batches()
         finally:
-            reader.cancel_fetch()
+            fetcher.cancel_fetch()
 
 
 class RangeFetcher:
@@ -88,7 +88,7 @@ class RangeFetcher:
         self.last_error: ApiError | None = None
         self.has_checked_topic = False
         self.progress_deadline = Deadline(settings.deadline_ms / 1000)
-        self.unknown: Deadline | None = None
+        self.unknown_deadline: Deadline | None = None
         self.backoff = Backoff(
             settings.retry_backoff_ms / 1000,
             settings.retry_backoff_ms_max / 1000,
@@ -111,7 +111,7 @@ class RangeFetcher:
                 self.handle_loss(loss)
             yield from decoded
             if decoded:
-                # The time that the consumer of the generator took does not count.
+                # The time that the caller spent on the records does not count.
                 self.progress_deadline = Deadline(self.settings.deadline_ms / 1000)
 
     # ---- one fetch ------------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class RangeFetcher:
         if not by_id and not self.has_checked_topic:
             # A fetch by name would not detect that the topic was recreated.
             self.refresh()
-        wanted = FetchPartition(
+        fetch = FetchPartition(
             partition=partition.partition,
             current_leader_epoch=self.cluster.view.partition(partition).leader_epoch,
             fetch_offset=position,
@@ -155,7 +155,7 @@ class RangeFetcher:
             min_bytes=1,
             max_bytes=self.settings.fetch_bytes,
             isolation_level=int(self.settings.reads_committed),
-            topics=(FetchTopic(topic=partition.topic, topic_id=topic_id, partitions=(wanted,)),),
+            topics=(FetchTopic(topic=partition.topic, topic_id=topic_id, partitions=(fetch,)),),
         )
         correlation_id = connection.send(
             request,
@@ -166,6 +166,7 @@ class RangeFetcher:
         self.in_flight = connection, correlation_id
 
     def decode(self, data: PartitionData) -> list[pa.RecordBatch]:
+        """Decode a response and advance the position. The next fetch is sent before the decoding."""
         view = memoryview(data.records or b"")
         try:
             self.check_first_batch(view, data.log_start_offset)
@@ -193,8 +194,8 @@ class RangeFetcher:
         return decoded
 
     def check_first_batch(self, view: memoryview, log_start: int) -> None:
-        """Raise DataLoss if the log starts after the position. Otherwise a gap before the first batch is normal after
-        compaction."""
+        """Raise DataLoss if the log starts after the position. If only the first batch does, compaction removed the
+        records before it, which is normal."""
         _, first = next(batch_headers(view), (0, None))
         if first is not None and first.base_offset > self.position and log_start > self.position:
             raise self.loss(min(log_start, self.wanted.end), f"the log begins at {log_start}")
@@ -209,23 +210,25 @@ class RangeFetcher:
     def advance(self, position: int) -> None:
         self.position = position
         self.last_error = None
-        self.unknown = None
+        self.unknown_deadline = None
         self.corrupt_count = 0
         self.backoff.reset()
         self.progress_deadline = Deadline(self.settings.deadline_ms / 1000)
 
     def retry_corrupt(self, error: RemoteWireError) -> None:
+        """Discard the fetch in flight, to fetch the corrupt data again. Raises CorruptData after the last attempt."""
         self.cancel_fetch()
         self.corrupt_count += 1
         if self.corrupt_count >= CORRUPT_ATTEMPTS:
             raise CorruptData(str(error)) from None
 
     def handle_empty_response(self, data: PartitionData) -> None:
+        """Wait before the next fetch. Raises CorruptData for a partial batch, DataLoss after the deadline."""
         if data.records:
             why = f"no complete batch in {len(data.records)} bytes"
             raise CorruptData(f"{self.wanted} at {self.position}: {why}")
-        # A broker that throttles sends empty responses for a while. Before the end of a log there is always data,
-        # because compaction keeps the last record. So data is lost if the responses stay empty.
+        # A broker that throttles sends empty responses for a while. If they do not stop, the log has lost its end:
+        # otherwise there is data at or after the position, because compaction keeps the last record.
         end = data.last_stable_offset if self.settings.reads_committed else data.high_watermark
         if self.progress_deadline.passed:
             raise self.loss(self.wanted.end, f"the broker returns no data; its log ends at {end}")
@@ -249,9 +252,8 @@ class RangeFetcher:
             raise error
         if self.progress_deadline.left_s() <= self.backoff.delay_s:
             why = f"no progress for {self.settings.deadline_ms} ms (default.api.timeout.ms)"
-            where = f"{self.wanted} at {self.position}"
-            raise ApiError(error.code, f"{where}: {error.message}; {why}")
-        # The first error may only be a kept connection that has closed since the last task: retry at once.
+            raise ApiError(error.code, f"{self.wanted} at {self.position}: {error.message}; {why}")
+        # Retry at once after the first error: an idle connection may have been closed since the last task.
         if not is_first:
             pause(self.backoff.next_s())
 
@@ -282,10 +284,11 @@ class RangeFetcher:
         self.has_checked_topic = True
 
     def is_unknown_too_long(self) -> bool:
-        self.unknown = self.unknown or Deadline(
+        """Return whether the timeout has passed since the first call after the last progress."""
+        self.unknown_deadline = self.unknown_deadline or Deadline(
             min(UNKNOWN_TOPIC_TIMEOUT_S, self.settings.deadline_ms / 1000 / 2)
         )
-        return self.unknown.passed
+        return self.unknown_deadline.passed
 
     def loss(self, end: int, why: str) -> DataLoss:
         return DataLoss(self.wanted.topic, self.wanted.partition, self.position, end, why)
@@ -304,8 +307,7 @@ def supports_topic_ids(connection: BlockingConnection) -> bool:
 
 
 def next_position(view: memoryview, position: int, end: int) -> int:
-    """Return the position after all complete batches. Returns `end` if a batch begins at or after it: the offsets
-    before that batch are a gap."""
+    """Return the position after all complete batches, or `end` if a batch begins at or after `end`."""
     for _, header in batch_headers(view):
         if header.base_offset >= end:
             return end

@@ -1,4 +1,4 @@
-"""Start of Spark sessions that can use `format("barnabas")`.
+"""Starts Spark sessions that can use `format("barnabas")`.
 
     spark = barnabas.spark.session()                              # this machine, all cores
     spark = barnabas.spark.session("spark://master:7077")         # any other master
@@ -12,7 +12,7 @@ Compared with `SparkSession.builder`, the session
 - has as many shuffle partitions as cores, and no web UI (local master only),
 - can have a persistent catalog (catalog.py).
 
-Settings in `config` override all defaults.
+Settings in `config` override the defaults. Java options in it are added to the default ones.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.errors import BarnabasError, ConfigError
 from barnabas.java.find import Java, find_java
-from barnabas.spark.cache import cache_directory, digest, write_whole
+from barnabas.spark.cache import cache_directory, digest, write_if_missing
 from barnabas.spark.catalog import catalog_java_options, catalog_settings, lock_catalog
 from barnabas.spark.class_archive import GC_OPTION, build_at_exit, class_archive
 from barnabas.spark.installation import spark_home
@@ -89,14 +89,14 @@ def session(
     archive: bool = True,
     short: bool = False,
 ) -> SparkSession:
-    """Start Spark, or return the running session.
+    """Start Spark, or return the running session, to which only `config` is applied.
 
     `bootstrap_servers` is stored in the setting spark.barnabas.bootstrap.servers. `catalog` is a directory for tables
     that outlive the session. `python` is the Python of the workers; by default that of this process, or PYSPARK_PYTHON
     for a remote master. `archive=False` neither uses nor builds a class-data archive. `short` is for jobs of a few
-    seconds: Java uses only its fast compiler, which makes short jobs faster and long jobs slower.
+    seconds: Java uses only its fast compiler, and Spark does not search for other Python data sources.
 
-    Raises ConfigError, NoJava and NoSpark.
+    Raises ConfigError (also if the running session has another master), NoJava and NoSpark.
     """
     from pyspark.sql import SparkSession
 
@@ -127,17 +127,17 @@ def session(
             java_options=" ".join(filter(None, java_options)),
             python=python,
         )
-    # A session that other code started may use any Python.
-    same_python = running is None and GATEWAY_PORT not in os.environ and python is None
-    prepare_session(spark, progress=progress, skip_source_lookup=short, same_python=same_python)
+    # If other code started the session, its workers may use any Python.
+    uses_own_python = running is None and GATEWAY_PORT not in os.environ and python is None
+    prepare_session(
+        spark, progress=progress, skip_source_lookup=short, uses_own_python=uses_own_python
+    )
     return spark
 
 
 def session_of_other_thread() -> SparkSession | None:
-    """Return the running session of another thread, and make it the active session of this thread.
-
-    Spark looks up a sink only in the active session of the thread.
-    """
+    """Return the running session of another thread, or None. It becomes the active session of this thread too, because
+    Spark looks up a sink only there."""
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
@@ -147,21 +147,24 @@ def session_of_other_thread() -> SparkSession | None:
         return None
     if running.sparkContext._jsc is None:
         return None  # its context was stopped
-    # PySpark has no API to set the active session. This call does it.
+    # PySpark has no API to set the active session, but createDataFrame sets it.
     running.createDataFrame([], "none int")
     return running
 
 
 def prepare_session(
-    spark: SparkSession, *, progress: bool, skip_source_lookup: bool, same_python: bool
+    spark: SparkSession, *, progress: bool, skip_source_lookup: bool, uses_own_python: bool
 ) -> None:
-    """Make the data source available in the session. Done once per Spark application."""
+    """Make the data source available in the session, once per Spark application. Stops the session after an error.
+
+    `uses_own_python` means that local workers run the Python of this process, so they find the package themselves.
+    """
     context = spark.sparkContext
     if context.applicationId in PREPARED_APPLICATIONS:
         return
     try:
-        runs_this_python = same_python or context.pythonExec == sys.executable
-        if not (is_local(context.master) and runs_this_python):
+        uses_own_python = uses_own_python or context.pythonExec == sys.executable
+        if not (is_local(context.master) and uses_own_python):
             ship_package(spark)
         if skip_source_lookup:
             disable_source_lookup(spark)
@@ -177,7 +180,7 @@ def prepare_session(
 def session_in_spark_submit(
     master: str | None, app_name: str, config: Mapping[str, str] | None
 ) -> SparkSession:
-    """Start the session in a program run by spark-submit. Java runs already, and spark-submit chose the master."""
+    """Start the session in a program that spark-submit started. spark-submit has started Java and chosen the master."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(app_name)
@@ -189,6 +192,7 @@ def session_in_spark_submit(
 def reuse_session(
     running: SparkSession, master: str | None, config: Mapping[str, str] | None
 ) -> SparkSession:
+    """Apply `config` to the session. Raises ConfigError for another master or a setting that cannot be changed."""
     current = running.sparkContext.master
     if master not in (None, current):
         raise ConfigError("master", f"this process has a session on {current}; stop it first")
@@ -215,7 +219,7 @@ def open_session(
 
     check_master(master)
     cache = cache_directory()
-    defaults = default_settings(master, logging_file(cache), java_options)
+    defaults = default_settings(master, write_log4j_file(cache), java_options)
     merged = {**defaults, **settings}
     if JAVA_OPTIONS in settings:
         merged[JAVA_OPTIONS] = f"{defaults[JAVA_OPTIONS]} {settings[JAVA_OPTIONS]}"
@@ -250,11 +254,11 @@ def check_master(master: str) -> None:
         raise ConfigError("master", f"{master!r} is not a master; {hint}")
 
 
-def default_settings(master: str, logging: Path, java_options: str) -> dict[str, str]:
+def default_settings(master: str, log4j_file: Path, java_options: str) -> dict[str, str]:
     """Return the default settings. Only a local session is tuned for this machine."""
     shared = {
         "spark.ui.showConsoleProgress": "false",
-        JAVA_OPTIONS: f"-Dlog4j2.configurationFile=file:{logging} {java_options}".strip(),
+        JAVA_OPTIONS: f"-Dlog4j2.configurationFile=file:{log4j_file} {java_options}".strip(),
     }
     if not is_local(master):
         return shared
@@ -291,9 +295,9 @@ def local_cores(master: str) -> int:
     return int(inner)
 
 
-def logging_file(cache: Path) -> Path:
+def write_log4j_file(cache: Path) -> Path:
     name = f"log4j2-{digest(LOG4J_CONFIG)}.properties"
-    return write_whole(cache / name, LOG4J_CONFIG.encode())
+    return write_if_missing(cache / name, LOG4J_CONFIG.encode())
 
 
 def silence_query_logger() -> None:
@@ -306,7 +310,7 @@ def silence_query_logger() -> None:
 
 @contextmanager
 def environment(**changes: str) -> Iterator[None]:
-    """Set environment variables while Java starts. Other child processes must not inherit them."""
+    """Set environment variables during the block. Child processes started later must not inherit them."""
     before = {name: os.environ.get(name) for name in changes}
     os.environ.update(changes)
     try:
@@ -325,8 +329,8 @@ def environment(**changes: str) -> Iterator[None]:
 def register_source(spark: SparkSession) -> None:
     """Register the data source.
 
-    Spark could discover it, but would then run it on remote workers with the driver's Python path and without the
-    shipped package. Discovery also starts two more processes.
+    Spark could discover it too. But it would then run it on remote workers with the driver's Python path and without
+    the shipped package, and discovery starts two more processes.
     """
     from pyspark_barnabas import DefaultSource
 
@@ -336,7 +340,7 @@ def register_source(spark: SparkSession) -> None:
 def disable_source_lookup(spark: SparkSession) -> None:
     """Stop Spark from searching for installed data sources in two Python processes, which takes a second.
 
-    This uses Spark internals. If a later version changes them, the search runs and only the second is lost.
+    This uses Spark internals. If a later version of Spark changes them, the search runs after all.
     """
     with suppress(Exception):
         jvm = spark.sparkContext._jvm

@@ -29,7 +29,7 @@ from barnabas.spark.client_settings import (
 from barnabas.spark.options import ReadOptions, TopicSelection
 from barnabas.spark.planning import LogSpan, summarize_partitions
 
-log = logging.getLogger("barnabas.spark")
+logger = logging.getLogger("barnabas.spark")
 
 T = TypeVar("T")
 
@@ -39,13 +39,13 @@ class UnreachableBrokers(ConfigError):
 
 
 class Lookup:
-    """Partitions and offsets of the selected topics. `strict` means: raise ConfigError for a missing topic."""
+    """Partitions and offsets of the selected topics. With `strict`, methods raise ConfigError for a missing topic."""
 
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
         self.selection = options.selection
         self.cluster = connect(options.client)
-        # Read_committed tasks stop at the first open transaction, so a batch must not end after it.
+        # A read_committed task stops at the first open transaction, so a batch must not end after it.
         self.reads_committed = reads_committed(options.client)
         self.topics: dict[str, TopicView] = {}
         self.metadata_deadline = Deadline(0)
@@ -60,7 +60,7 @@ class Lookup:
         if strict or self.metadata_deadline.passed:
             self.refresh_topics(strict=strict)
         if self.selection.partitions:
-            return [partition for partition in self.selection.partitions if self.has(partition)]
+            return [each for each in self.selection.partitions if self.has_partition(each)]
         return sorted(
             TopicPartition(topic.name, found.partition)
             for topic in self.topics.values()
@@ -68,11 +68,11 @@ class Lookup:
         )
 
     def topic_id(self, topic: str) -> UUID | None:
-        """Return the id of a topic. None if unknown: brokers before Kafka 2.8 do not report it."""
+        """Return the id of a topic, or None if it is unknown. Brokers before Kafka 2.8 report no ids."""
         known = self.topics.get(topic)
         return None if known is None or known.id == ZERO_ID else known.id
 
-    def has(self, partition: TopicPartition) -> bool:
+    def has_partition(self, partition: TopicPartition) -> bool:
         known = self.topics.get(partition.topic)
         return known is not None and partition.partition < len(known.partitions)
 
@@ -86,18 +86,19 @@ class Lookup:
                     raise error
             return view
 
-        view = self.attempt(lambda: self.cluster.retry(refresh, refresh=False))
+        view = self.retry(lambda: self.cluster.retry(refresh, refresh=False))
         self.topics = select_topics(self.selection, view)
         self.metadata_deadline = Deadline(self.options.metadata_age_ms_max / 1000)
         if strict:
             self.check_topics_exist()
 
     def check_topics_exist(self) -> None:
+        """Raise ConfigError if a selected topic or partition does not exist, or if the pattern matches no topic."""
         option = selection_option(self.selection)
         for name in topic_names(self.selection) or ():
             if name not in self.topics:
                 raise ConfigError(option, describe_missing_topic(name, self.cluster))
-        missing = [found for found in self.selection.partitions if not self.has(found)]
+        missing = [each for each in self.selection.partitions if not self.has_partition(each)]
         if missing:
             count = len(self.topics[missing[0].topic].partitions)
             why = (
@@ -121,37 +122,37 @@ class Lookup:
     def earliest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         if not partitions:
             return {}
-        return self.attempt(lambda: earliest_offsets(self.cluster, partitions))
+        return self.retry(lambda: earliest_offsets(self.cluster, partitions))
 
     def latest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         if not partitions:
             return {}
-        return self.attempt(
+        return self.retry(
             lambda: latest_offsets(self.cluster, partitions, committed=self.reads_committed)
         )
 
     def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the first offset at or after each timestamp; -1 if there is none."""
+        """Return the offset of the first record at or after each timestamp; -1 if there is none."""
         if not timestamps:
             return {}
-        found = self.attempt(
+        found = self.retry(
             lambda: list_offsets(self.cluster, timestamps, committed=self.reads_committed)
         )
-        return {partition: answer.offset for partition, answer in found.items()}
+        return {partition: result.offset for partition, result in found.items()}
 
-    def attempt(self, ask: Callable[[], T]) -> T:
-        """Call `ask` up to fetchOffset.numRetries times, with pauses of fetchOffset.retryIntervalMs."""
+    def retry(self, request: Callable[[], T]) -> T:
+        """Call `request` up to fetchOffset.numRetries times, with pauses of fetchOffset.retryIntervalMs."""
         pause_s = self.options.look_up_pause_ms / 1000
         backoff = Backoff(pause_s, pause_s, random=self.cluster.random)
         for left in range(self.options.look_up_attempts - 1, -1, -1):
             try:
-                return ask()
+                return request()
             except ApiError as error:
                 # The client has retried an unknown topic already.
                 is_unknown = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 if left == 0 or is_unknown or not error.code.retriable:
                     raise explain_error(error) from None
-                log.info("retrying offset lookup: %s", error)
+                logger.info("retrying a lookup error=%s", error)
             pause(backoff.next_s())
         raise AssertionError("the last attempt returns or raises")
 

@@ -1,8 +1,8 @@
 """Parsing and validation of the options of `format("barnabas")`, before any connection is made. Pure.
 
 Names, defaults and precedence are those of Spark's Kafka source. Spark passes the names in lower case; messages use the
-documented spelling. Unknown options are rejected: a misspelt `failOnDataLoss` would otherwise be noticed only when data
-is lost.
+documented spelling. Unknown options are rejected: otherwise a misspelt `failOnDataLoss` would be noticed only after a
+data loss.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ STARTING = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets"
 ENDING = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 PER_TRIGGER = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 STRATEGY = "startingOffsetsByTimestampStrategy"
-TOPIC_IDS = "topicIdsLocation"
+TOPIC_IDS_LOCATION = "topicIdsLocation"
 READ_OPTIONS = (
     *SELECTIONS, *STARTING, *ENDING, *PER_TRIGGER, STRATEGY, "failOnDataLoss",
     "minPartitions", "maxRecordsPerPartition", "includeHeaders", "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs", "groupIdPrefix", "kafkaConsumer.pollTimeoutMs", "partition.metadata.cache.ttl.ms",
-    TOPIC_IDS,
+    TOPIC_IDS_LOCATION,
 )  # fmt: skip
 WRITE_OPTIONS = ("topic", "includeHeaders")
 SPARK_SINK_OPTIONS = ("checkpointLocation", "queryName", "path")
-"""Options that Spark itself adds to those of a sink."""
+"""Options for Spark itself, which a sink gets too. They are ignored."""
 COMMON_MISTAKES = {
     "bootstrap.servers": "kafka.bootstrap.servers",
     "topics": "subscribe",
@@ -87,6 +87,8 @@ class TopicSelection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
+    """Options of a source. `client` holds the Kafka settings without prefix; `rows_*` apply to one micro-batch."""
+
     client: Mapping[str, str]
     selection: TopicSelection
     starting: Bound
@@ -102,8 +104,7 @@ class ReadOptions:
     look_up_attempts: int = 3
     look_up_pause_ms: int = 1000
     metadata_age_ms_max: int = 1000
-    topic_ids: Path | None = None
-    """Directory for the ids of the topics (topic_ids.py)."""
+    topic_ids_location: Path | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -149,7 +150,7 @@ def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         look_up_attempts=parse_integer(given, "fetchOffset.numRetries", 3),
         look_up_pause_ms=parse_integer(given, "fetchOffset.retryIntervalMs", 1000, least=0),
         metadata_age_ms_max=integer_setting(settings, "metadata.max.age.ms", 1000, least=0),
-        topic_ids=parse_topic_ids(given),
+        topic_ids_location=parse_topic_ids_location(given),
         warnings=read_warnings(given, settings, streaming),
     )
 
@@ -177,10 +178,7 @@ def parse_write(options: Mapping[str, str]) -> WriteOptions:
 
 
 def normalize_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options with lower-case names.
-
-    Rejects `create table`: Spark does not pass the options of such a table to a Python source.
-    """
+    """Return the options with lower-case names. Raises ConfigError for the options of `create table`."""
     given = {name.lower(): value for name, value in options.items()}
     if "provider" in given and any(name.startswith("option.") for name in given):
         why = "Spark does not pass the options of a table to a Python source"
@@ -291,8 +289,8 @@ def parse_assign(text: str) -> tuple[TopicPartition, ...]:
 
 
 def parse_bound(given: Mapping[str, str], names: tuple[str, str, str], default: int) -> Bound:
-    """Parse the start or end. A timestamp for all partitions takes precedence over timestamps per partition, and these
-    over offsets, as in Spark's Kafka source."""
+    """Parse the start or the end. `names` are the options by precedence: a timestamp for all partitions, timestamps by
+    partition, offsets by partition."""
     for_all, by_partition, by_offset = names
     if for_all.lower() in given:
         timestamp = parse_integer(given, for_all, 0, least=0, unit=" (milliseconds since 1970)")
@@ -322,8 +320,8 @@ def check_streaming(given: Mapping[str, str]) -> None:
 
 
 def check_batch(starting: Bound, ending: Bound) -> None:
-    check_not(starting, LATEST, "a batch that starts at latest", "earliest")
-    check_not(ending, EARLIEST, "a batch that ends at earliest", "latest")
+    check_bound(starting, LATEST, "a batch that starts at latest", "earliest")
+    check_bound(ending, EARLIEST, "a batch that ends at earliest", "latest")
     match starting, ending:
         case AtOffsets(offsets=first), AtOffsets(offsets=last):
             pass
@@ -335,7 +333,7 @@ def check_batch(starting: Bound, ending: Bound) -> None:
             return
     if first.keys() != last.keys():
         only = min(first.keys() ^ last.keys())
-        why = f"must name the same partitions as {starting.option}; only one of them has {only}"
+        why = f"must name the same partitions as {starting.option}; only one option has {only}"
         raise ConfigError(ending.option, why)
     for partition, begin in first.items():
         if 0 <= last[partition] < begin:
@@ -343,15 +341,16 @@ def check_batch(starting: Bound, ending: Bound) -> None:
             raise ConfigError(ending.option, why)
 
 
-def check_not(bound: Bound, word: int, batch: str, better: str) -> None:
+def check_bound(bound: Bound, rejected: int, batch: str, better: str) -> None:
+    """Raise ConfigError if a partition has the offset `rejected`: EARLIEST or LATEST."""
     why = f"{batch} reads nothing; use {better} or offsets"
     match bound:
-        case EarliestOrLatest(offset=offset) if offset == word:
+        case EarliestOrLatest(offset=offset) if offset == rejected:
             raise ConfigError(bound.option, why)
         case AtOffsets(offsets=offsets):
             for partition, offset in offsets.items():
-                if offset == word:
-                    raise ConfigError(bound.option, f"{partition} has {word}: {why}")
+                if offset == rejected:
+                    raise ConfigError(bound.option, f"{partition} has {rejected}: {why}")
         case _:
             pass
 
@@ -401,15 +400,15 @@ def parse_duration_ms(given: Mapping[str, str], name: str, default: str) -> int:
     return int(int(match[1]) * UNITS_MS[unit])
 
 
-def parse_topic_ids(given: Mapping[str, str]) -> Path | None:
-    """Parse topicIdsLocation: a path or a file: URL. S3 and HDFS are not supported, because Python writes the files."""
-    text = given.get(TOPIC_IDS.lower(), "").strip()
-    if TOPIC_IDS.lower() not in given:
+def parse_topic_ids_location(given: Mapping[str, str]) -> Path | None:
+    """Parse a path or a file: URL. S3 and HDFS are not supported, because Python writes the files (topic_ids.py)."""
+    text = given.get(TOPIC_IDS_LOCATION.lower(), "").strip()
+    if TOPIC_IDS_LOCATION.lower() not in given:
         return None
     address = urlsplit(text)
     if address.scheme not in ("", "file") or not address.path:
         why = f"{abbreviate(text)!r} is not a local directory of the driver; use a path or a file: URL"
-        raise ConfigError(TOPIC_IDS, why)
+        raise ConfigError(TOPIC_IDS_LOCATION, why)
     return Path(unquote(address.path) if address.scheme else text).absolute()
 
 
@@ -430,7 +429,7 @@ def read_warnings(
     if "partition.metadata.cache.ttl.ms" in given:
         found.append("partition.metadata.cache.ttl.ms has no effect; use kafka.metadata.max.age.ms")
     if not streaming:
-        unused = [name for name in (*PER_TRIGGER, TOPIC_IDS) if name.lower() in given]
+        unused = [name for name in (*PER_TRIGGER, TOPIC_IDS_LOCATION) if name.lower() in given]
         if unused:
             found.append(f"{', '.join(unused)} {has_or_have(unused)} no effect in a batch query")
     return tuple(found)

@@ -33,7 +33,7 @@ Offsets = Mapping[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarliestOrLatest:
-    """Every partition at its earliest or its latest offset."""
+    """Every partition at its earliest or latest offset: EARLIEST or LATEST."""
 
     option: str
     offset: int
@@ -60,6 +60,7 @@ class AtTimes:
 
 
 Bound = EarliestOrLatest | AtOffsets | AtTime | AtTimes
+"""Start or end of a query. `option` is the Spark option with the bound, for error messages."""
 
 
 # ---- offsets as JSON --------------------------------------------------------------------------------------------
@@ -68,25 +69,25 @@ Bound = EarliestOrLatest | AtOffsets | AtTime | AtTimes
 def parse_offsets_json(
     option: str, text: str, *, least: int = EARLIEST
 ) -> dict[TopicPartition, int]:
-    """Parse offsets or timestamps from an option. Raises ConfigError with an example."""
+    """Parse offsets, or timestamps (least=0), from an option. Raises ConfigError with an example."""
     example = '{"orders":{"0":23,"1":-1}}' if least < 0 else '{"orders":{"0":1700000000000}}'
     try:
-        found = json.loads(text)
+        decoded = json.loads(text)
     except ValueError as error:
         why = f"is not JSON ({error}); write it like {example}"
         raise ConfigError(option, f"{abbreviate(text)} {why}") from None
     try:
-        return parse_offsets(found, least=least)
+        return parse_offsets(decoded, least=least)
     except ValueError as error:
         raise ConfigError(option, f"{error}; write it like {example}") from None
 
 
-def parse_offsets(found: Any, *, least: int = EARLIEST) -> dict[TopicPartition, int]:
-    """Convert decoded JSON to offsets. Raises ValueError for anything but topic → partition → integer."""
-    if not isinstance(found, dict):
-        raise ValueError(f"{abbreviate(json.dumps(found))} is not an object of topics")
+def parse_offsets(decoded: Any, *, least: int = EARLIEST) -> dict[TopicPartition, int]:
+    """Convert decoded JSON to offsets. Raises ValueError for anything but topic → partition → integer >= `least`."""
+    if not isinstance(decoded, dict):
+        raise ValueError(f"{abbreviate(json.dumps(decoded))} is not an object of topics")
     offsets = {}
-    for topic, partitions in found.items():
+    for topic, partitions in decoded.items():
         if not isinstance(partitions, dict):
             raise ValueError(f"{topic!r} must have an object of partitions")
         for partition, offset in partitions.items():
@@ -122,7 +123,7 @@ class LogSpan(NamedTuple):
 
 
 def check_covers(bound: Bound, partitions: Iterable[TopicPartition]) -> None:
-    """Check that a bound per partition names exactly the partitions that are read. Raises ConfigError."""
+    """Raise ConfigError if the bound names partitions, but not exactly the `partitions` that are read."""
     match bound:
         case AtOffsets(offsets=given) | AtTimes(timestamps=given):
             named, read = set(given), set(partitions)
@@ -133,7 +134,7 @@ def check_covers(bound: Bound, partitions: Iterable[TopicPartition]) -> None:
         hint = ", with -1 for latest or -2 for earliest" if isinstance(bound, AtOffsets) else ""
         raise ConfigError(bound.option, why + hint)
     if unknown := sorted(named - read):
-        why = f"names {summarize_partitions(unknown)}, which this query does not read; leave it out"
+        why = f"names partitions that are not read: {summarize_partitions(unknown)}; remove them"
         raise ConfigError(bound.option, why)
 
 
@@ -159,8 +160,8 @@ def resolve_bound(
 ) -> dict[TopicPartition, int]:
     """Return the offset of each partition.
 
-    `found` holds the looked-up offsets of the timestamps, -1 if a partition has no record at or after its timestamp.
-    `no_match_is_error` makes that a ConfigError; otherwise the latest offset is used.
+    `found` holds the offsets that were looked up for timestamps; -1 if there is no record at or after the timestamp.
+    Then the latest offset is used, or ConfigError is raised if `no_match_is_error`.
     """
     match bound:
         case EarliestOrLatest(offset=offset):
@@ -173,8 +174,8 @@ def resolve_bound(
                 check_matched(bound, found)
     offsets = {}
     for partition, span in spans.items():
-        words = {EARLIEST: span.earliest, LATEST: span.latest}
-        offsets[partition] = words.get(requested[partition], requested[partition])
+        special = {EARLIEST: span.earliest, LATEST: span.latest}
+        offsets[partition] = special.get(requested[partition], requested[partition])
     return offsets
 
 
@@ -210,7 +211,7 @@ def has_or_have(names: Sequence[object]) -> str:
 
 
 def summarize_partitions(partitions: Sequence[TopicPartition]) -> str:
-    """orders-0, orders-1 and 14 more"""
+    """Return up to three names: orders-0, orders-1, orders-2 and 14 more."""
     shown = ", ".join(map(str, partitions[:3]))
     return shown if len(partitions) <= 3 else f"{shown} and {len(partitions) - 3} more"
 
@@ -219,14 +220,15 @@ def summarize_partitions(partitions: Sequence[TopicPartition]) -> str:
 
 
 def count_new(start: Offsets, latest: Offsets) -> int:
+    """Return the number of offsets from `start` to `latest`, over all partitions."""
     return sum(max(0, end - start.get(partition, 0)) for partition, end in latest.items())
 
 
 def limit_rows(start: Offsets, latest: Offsets, rows_max: int) -> dict[TopicPartition, int]:
-    """Return end offsets for a batch of about `rows_max` offsets, in proportion to the lag of each partition.
+    """Return end offsets for a batch of about `rows_max` offsets, shared in proportion to the lag of each partition.
 
-    With a lag of 100 in a and 300 in b, and a limit of 40: 10 of a, 30 of b. Every partition with a lag gets at least
-    one offset, so the sum may exceed the limit.
+    If partition a has a lag of 100, b of 300, and the limit is 40, the batch has 10 offsets of a and 30 of b. Every
+    partition with a lag gets at least one offset, so the sum may exceed the limit.
     """
     sizes = {partition: end - start[partition] for partition, end in latest.items()}
     total = sum(size for size in sizes.values() if size > 0)
@@ -247,9 +249,9 @@ def should_trigger(new: int, rows_min: int, waited_ms: float, wait_ms_max: int) 
 
 
 def find_losses(start: Offsets, end: Offsets, earliest: Offsets) -> list[DataLoss]:
-    """Return the offsets that a micro-batch from `start` to `end` cannot read any more.
+    """Return the offsets that a micro-batch from `start` to `end` can no longer read.
 
-    Partitions that are not in `start` are new. Their first offset is 0, or `earliest` if records were deleted already.
+    Partitions that are not in `start` are new and should be read from offset 0. Offsets before `earliest` are lost.
     """
     found = []
     for partition, begin in sorted(start.items()):
@@ -288,40 +290,39 @@ def plan_ranges(
 
 
 def split_ranges(
-    whole: Sequence[OffsetRange], *, partitions_min: int | None, records_max: int | None
+    ranges: Sequence[OffsetRange], *, partitions_min: int | None, records_max: int | None
 ) -> list[OffsetRange]:
     """Apply minPartitions and maxRecordsPerPartition: split long ranges, so that several tasks read them.
 
-    First, ranges longer than `records_max` are split. If there are still fewer than `partitions_min` ranges, each is
-    split in proportion to its length; ranges too short to split are not counted. Rounding may give a few ranges more or
-    less than `partitions_min`.
+    First, ranges longer than `records_max` are split. If there are still fewer than `partitions_min` ranges, the longer
+    ones are split further, in proportion to their lengths. Because of rounding, the result may have slightly more or
+    fewer ranges than `partitions_min`.
     """
-    parts = [found for found in whole if found.size > 0]
+    parts = [each for each in ranges if each.size > 0]
     if records_max is not None:
         parts = [
-            part
-            for found in parts
-            for part in split_range(found, math.ceil(found.size / records_max))
+            part for each in parts for part in split_range(each, math.ceil(each.size / records_max))
         ]
     if partitions_min is None or partitions_min <= len(parts):
         return parts
     total = sum(part.size for part in parts)
-    unsplit = [part for part in parts if share_of(part, total, partitions_min) == 1]
+    unsplit = [part for part in parts if count_pieces(part, total, partitions_min) == 1]
     rest = total - sum(part.size for part in unsplit)
     wanted = max(partitions_min - len(unsplit), 1)
     return [
         piece
         for part in parts
-        for piece in split_range(part, 1 if part in unsplit else share_of(part, rest, wanted))
+        for piece in split_range(part, 1 if part in unsplit else count_pieces(part, rest, wanted))
     ]
 
 
-def share_of(part: OffsetRange, total: int, wanted: int) -> int:
+def count_pieces(part: OffsetRange, total: int, wanted: int) -> int:
+    """Return how many of the `wanted` pieces of `total` offsets `part` gets: at least one."""
     return max(1, math.floor(part.size / total * wanted + 0.5))
 
 
 def split_range(whole: OffsetRange, count: int) -> list[OffsetRange]:
-    """Split a range into `count` ranges whose lengths differ by at most one. Fewer if the range is shorter."""
+    """Split a range into `count` ranges, or one per offset if it is shorter. Their lengths differ by at most one."""
     count = max(1, min(count, whole.size))
     edges = [whole.start + whole.size * index // count for index in range(count + 1)]
     return [replace(whole, start=begin, end=end) for begin, end in pairwise(edges)]

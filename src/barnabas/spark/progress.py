@@ -40,7 +40,7 @@ def show_progress(spark: SparkSession) -> None:
 
 def watch_session(spark: SparkSession, progress_line: ProgressLine) -> None:
     began: float | None = None
-    # Java ends when the session stops or the process ends, and then any call here fails.
+    # Any call fails after Java has ended, because the session was stopped or the process ends.
     with suppress(Exception):
         while spark.sparkContext._jsc is not None:
             time.sleep(INTERVAL_S)
@@ -94,15 +94,15 @@ def stream_text(progress: Any) -> str:
 
 
 def lag(sources: Iterable[Mapping[str, Any]]) -> int | None:
-    """Return the number of records that the stream has not read yet, or None if no source reports it."""
-    known = [
+    """Return the number of offsets that the stream has not read yet, or None if no source reports them."""
+    pairs = [
         (as_offsets(source.get("endOffset")), as_offsets(source.get("latestOffset")))
         for source in sources
     ]
     counts = [
-        max(0, latest - done.get(partition, 0))
-        for done, end in known
-        for partition, latest in end.items()
+        max(0, end - read.get(partition, 0))
+        for read, latest in pairs
+        for partition, end in latest.items()
     ]
     return sum(counts) if counts else None
 

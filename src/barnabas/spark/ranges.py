@@ -1,6 +1,6 @@
 """The input of a read task: an offset range and the fetch settings. Immutable and picklable; imports no Spark or Arrow.
 
-Data loss means: offsets that a batch should read, and that the cluster no longer has.
+Data loss means that the cluster no longer has offsets that a batch should read.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def parse_fetch_settings(
         retry_backoff_ms=number("retry.backoff.ms", 100, least=0),
         retry_backoff_ms_max=number("retry.backoff.max.ms", 1_000, least=0),
         fetch_wait_ms=number("fetch.max.wait.ms", 500, least=0),
-        # Each Fetch has one partition, so the smaller of the two limits applies.
+        # A Fetch request names one partition, so the smaller of the two limits applies.
         fetch_bytes=min(
             number("fetch.max.bytes", 52_428_800),
             number("max.partition.fetch.bytes", DEFAULT_FETCH_BYTES),
@@ -97,7 +97,7 @@ def parse_fetch_settings(
 
 
 class DataLoss(BarnabasError):
-    """Offsets that should be read do not exist any more."""
+    """The offsets `start` to `end` - 1 should be read, but no longer exist."""
 
     def __init__(self, topic: str, partition: int, start: int, end: int, why: str) -> None:
         super().__init__(topic, partition, start, end, why)

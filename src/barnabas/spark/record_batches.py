@@ -24,9 +24,9 @@ from barnabas.batch.records import seal_batch, varint
 from barnabas.client.partitioner import MASK, MULTIPLIER, SEED, murmur2
 
 VARINT_BYTES_MAX = 5
-"""Sizes and deltas in a batch are 32-bit integers."""
+"""Sizes and offset deltas are 32-bit integers."""
 VECTOR_KEY_BYTES_MAX = 256
-"""Longer keys are hashed one by one: the vectorised hash needs one round per word of the longest key."""
+"""Longer keys are hashed one by one, because the vectorised hash loops once per 4-byte word of the longest key."""
 NO_HEADERS = b"\0"
 LARGE = pa.large_binary()
 
@@ -80,15 +80,15 @@ def encode_records(columns: Columns, bytes_max: int) -> Iterator[EncodedRecords]
 
 
 def find_splits(ends: Integers, size_max: int) -> Integers:
-    """Split rows into pieces of at most `size_max`. `ends` holds the cumulative sizes of the rows.
+    """Split rows into pieces of at most `size_max` bytes. `ends` holds the cumulative sizes of the rows.
 
     Returns 0, the first row of each further piece, and the number of rows.
     """
     splits = [0]
     while splits[-1] < len(ends):
         done = ends[splits[-1] - 1] if splits[-1] else 0
-        following = int(np.searchsorted(ends, done + size_max, side="right"))
-        splits.append(max(following, splits[-1] + 1))
+        split = int(np.searchsorted(ends, done + size_max, side="right"))
+        splits.append(max(split, splits[-1] + 1))
     return np.array(splits, np.int64)
 
 
@@ -99,6 +99,7 @@ def join_records(
     tail_sizes: Integers,
     deltas: Integers,
 ) -> pa.Array:
+    """Return the encoded records, one per row. `deltas` are the offset deltas."""
     middles = Varints([value_sizes])
     after_size = Varints([deltas, key_sizes], zeros=2)
     record_sizes = (
@@ -108,7 +109,7 @@ def join_records(
         + np.maximum(value_sizes, 0)
         + tail_sizes
     )
-    heads = Varints([record_sizes], then=after_size)
+    heads = Varints([record_sizes], suffix=after_size)
     keys = [] if columns.keys is None else [columns.keys.cast(LARGE)]
     tails = pa.scalar(NO_HEADERS, LARGE) if columns.tails is None else columns.tails.cast(LARGE)
     parts = [heads.column(), *keys, middles.column(), columns.values.cast(LARGE), tails]
@@ -120,11 +121,11 @@ def join_records(
 class Varints:
     """Zigzag varints of several columns. Row i is the concatenation of the varints in row i of each column.
 
-    Each row begins with `zeros` zero bytes and ends with the row of `then`.
+    Each row begins with `zeros` zero bytes and ends with the same row of `suffix`.
     """
 
     def __init__(
-        self, columns: Sequence[Integers], *, zeros: int = 0, then: Varints | None = None
+        self, columns: Sequence[Integers], *, zeros: int = 0, suffix: Varints | None = None
     ) -> None:
         count = len(columns[0])
         matrices = [np.zeros((count, zeros), np.uint8)]
@@ -133,15 +134,15 @@ class Varints:
         for column in columns:
             raw = (column.astype(np.int64) << 1) ^ (column.astype(np.int64) >> 63)
             rest = raw[:, None] >> (7 * places)
-            # The first byte is always written; another one only if it or a later one is not zero.
+            # The first byte is always written, and each further one until the rest is zero.
             used = (rest > 0) | (places == 0)
             more = np.zeros_like(used)
             more[:, :-1] = used[:, 1:]
             matrices.append(((rest & 0x7F) | (more * 0x80)).astype(np.uint8))
             masks.append(used)
-        if then is not None:
-            matrices.append(then.matrix)
-            masks.append(then.mask)
+        if suffix is not None:
+            matrices.append(suffix.matrix)
+            masks.append(suffix.mask)
         self.matrix: np.ndarray[Any, np.dtype[np.uint8]] = np.hstack(matrices)
         self.mask: np.ndarray[Any, np.dtype[np.bool_]] = np.hstack(masks)
         self.sizes: Integers = self.mask.sum(axis=1)
@@ -164,7 +165,7 @@ def binary_sizes(column: pa.Array | None, count: int) -> Integers:
 
 
 def header_tails(column: pa.Array) -> pa.Array | None:
-    """Encode headers, a list<struct<key, value>> per record. Returns None if there are none at all."""
+    """Encode headers, a list<struct<key, value>> per record. Returns None if no record has any."""
     counts = pc.fill_null(pc.list_value_length(column), 0)
     if not pc.any(pc.greater(counts, 0)).as_py():
         return None
@@ -190,22 +191,22 @@ def header_tail(headers: Sequence[dict[str, Any] | None] | None) -> bytes:
 def partitions_of_keys(keys: pa.Array, partition_count: int) -> Integers:
     """Return the partition of each key, by Kafka's default partitioner; -1 for null."""
     hashes = murmur2_hashes(keys)
-    placed = (hashes & 0x7FFF_FFFF) % partition_count
+    partitions = (hashes & 0x7FFF_FFFF) % partition_count
     if keys.null_count:
-        placed = np.where(np.asarray(keys.is_null()), -1, placed)
-    return placed
+        partitions = np.where(np.asarray(keys.is_null()), -1, partitions)
+    return partitions
 
 
 def murmur2_hashes(keys: pa.Array) -> Integers:
-    """Return murmur2 of every key, computed one 4-byte word of all keys at a time. Undefined for null."""
+    """Return the murmur2 hash of every key. Each loop hashes one 4-byte word of all keys. Undefined for null."""
     keys = keys.cast(LARGE)
     offsets = np.frombuffer(keys.buffers()[1], np.int64)[keys.offset : keys.offset + len(keys) + 1]
     data = np.frombuffer(keys.buffers()[2] or b"", np.uint8)
     starts, lengths = offsets[:-1], np.diff(offsets)
     state = (SEED ^ lengths) & MASK
-    whole = np.minimum(lengths, VECTOR_KEY_BYTES_MAX) // 4
-    for word in range(int(whole.max(initial=0))):
-        rows = np.nonzero(whole > word)[0]
+    word_counts = np.minimum(lengths, VECTOR_KEY_BYTES_MAX) // 4
+    for word in range(int(word_counts.max(initial=0))):
+        rows = np.nonzero(word_counts > word)[0]
         at = starts[rows] + 4 * word
         read = sum(data[at + byte].astype(np.int64) << (8 * byte) for byte in range(4))
         mixed = read * MULTIPLIER & MASK

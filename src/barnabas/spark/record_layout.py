@@ -4,8 +4,8 @@
     varint      byte           varint          varint         varint             varint                 varint
 
 The length of a record gives the start of the next one, so lengths must be read one after the other. Runs of records
-with equal size are found faster: if the record at p has size d, and the bytes of its length also stand at p + d, then
-the next record has size d too, and so on.
+with equal size are found faster. If the record at p has size d, and the bytes of its length are also found at p + d,
+the next record has size d too.
 
 The bytes are not trusted. Every position is checked against the end of its record before it is used. Corrupt records
 raise RemoteWireError.
@@ -50,7 +50,7 @@ class Spans:
     starts: Int64s
     lengths: Int64s
 
-    def where(self, wanted: NDArray[np.bool_]) -> Spans:
+    def select(self, wanted: NDArray[np.bool_]) -> Spans:
         return Spans(starts=self.starts[wanted], lengths=self.lengths[wanted])
 
 
@@ -66,12 +66,12 @@ class RecordLayout:
     header_starts: Int64s
     ends: Int64s
 
-    def where(self, wanted: NDArray[np.bool_]) -> RecordLayout:
+    def select(self, wanted: NDArray[np.bool_]) -> RecordLayout:
         return RecordLayout(
             timestamp_deltas=self.timestamp_deltas[wanted],
             offset_deltas=self.offset_deltas[wanted],
-            keys=self.keys.where(wanted),
-            values=self.values.where(wanted),
+            keys=self.keys.select(wanted),
+            values=self.values.select(wanted),
             header_counts=self.header_counts[wanted],
             header_starts=self.header_starts[wanted],
             ends=self.ends[wanted],
@@ -81,7 +81,7 @@ class RecordLayout:
 def lay_out(octets: Octets, data: memoryview, bodies: Sequence[BatchBody]) -> RecordLayout:
     """Find all fields of the records. Raises RemoteWireError for corrupt records.
 
-    `octets` and `data` are the same bytes: numpy reads `octets`, plain Python reads `data` faster.
+    `octets` and `data` are the same bytes: numpy needs `octets`, and plain Python reads `data` faster.
     """
     for body in bodies:
         size = body.end - body.start
@@ -99,7 +99,7 @@ def read_record_fields(
 ) -> RecordLayout:
     """Read the fields between the verified starts and ends of the records.
 
-    A corrupt field may begin after the end of its record. The check that the last field ends with the record finds it.
+    A corrupt record may have a field after its end. The last check detects this: the fields must end with the record.
     """
     timestamp_deltas, at = read_varints(octets, starts + 1)
     offset_deltas, at = read_varints(octets, at)
@@ -131,15 +131,15 @@ def read_spans(octets: Octets, at: Int64s, ends: Int64s) -> tuple[Spans, Int64s]
     return Spans(starts=starts, lengths=lengths), starts + np.maximum(lengths, 0)
 
 
-def require_all(holds: NDArray[np.bool_], message: str) -> None:
-    if not holds.all():
+def require_all(conditions: NDArray[np.bool_], message: str) -> None:
+    if not conditions.all():
         raise RemoteWireError(message)
 
 
 def read_varints(octets: Octets, at: Int64s) -> tuple[Int64s, Int64s]:
     """Read the zigzag varint at each position. Returns the values and the positions after them.
 
-    Raises IndexError if the data ends. Each round of the loop reads one more byte of the varints that have one.
+    Raises IndexError after the end of the data. Each loop reads the next byte of all unfinished varints.
     """
     byte = octets.take(at)
     value = (byte & 0x7F).astype(np.uint64)
@@ -169,20 +169,21 @@ def find_records(
 ) -> tuple[Int64s, Int64s]:
     """Return the start of each record, after its length, and its end.
 
-    A batch with the size and record count of an earlier batch is assumed to have the same positions. The verification
-    is cheap and detects wrong guesses; then the positions are read from the data.
+    If an earlier batch has the same size and record count, its positions are tried first, because verifying them is
+    cheap. If a guess is wrong, the positions are read from the data.
     """
-    known: dict[tuple[int, int], Int64s] = {}
+    known_positions: dict[tuple[int, int], Int64s] = {}
     positions: list[Int64s] = []
     guessed: list[int] = []
     for index, body in enumerate(bodies):
         shape = (body.end - body.start, body.count)
-        places = known.get(shape)
-        if places is None:
-            places = known[shape] = find_positions(octets, data, body) - body.start
+        relative = known_positions.get(shape)
+        if relative is None:
+            relative = find_positions(octets, data, body) - body.start
+            known_positions[shape] = relative
         else:
             guessed.append(index)
-        positions.append(places + body.start)
+        positions.append(relative + body.start)
     try:
         return verify_positions(octets, np.concatenate(positions), bodies)
     except (RemoteWireError, IndexError):
@@ -214,7 +215,7 @@ def verify_positions(
 
 
 def find_positions(octets: Octets, data: memoryview, body: BatchBody) -> Int64s:
-    """Return the position of each record's length. Raises IndexError after the end of the data."""
+    """Return the position of each record's length field. Raises IndexError after the end of the data."""
     if body.count < RUN_RECORDS_MIN:
         return np.array(walk_lengths(data, body.start, body.count)[0], np.int64)
     at, left = body.start, body.count
@@ -232,7 +233,7 @@ def find_positions(octets: Octets, data: memoryview, body: BatchBody) -> Int64s:
 
 
 def walk_lengths(data: memoryview, at: int, count: int) -> tuple[list[int], int]:
-    """Return the positions of `count` lengths, and the position after the last record.
+    """Return the positions of `count` length fields, and the position after the last record.
 
     The sign of a length is ignored here, so that positions only increase. `verify_positions` rejects negative lengths.
     """
@@ -253,6 +254,7 @@ def walk_lengths(data: memoryview, at: int, count: int) -> tuple[list[int], int]
 
 
 def read_raw_varint(data: memoryview, at: int) -> tuple[int, int]:
+    """Return the varint at `at`, without zigzag decoding, and the position after it."""
     value = shift = 0
     while True:
         byte = data[at]
@@ -268,37 +270,38 @@ def read_raw_varint(data: memoryview, at: int) -> tuple[int, int]:
 def find_equal_run(
     octets: Octets, data: memoryview, at: int, end: int, count: int
 ) -> tuple[Int64s, int]:
-    """Return the positions of the records from `at` on that have the same size, and the position after them."""
+    """Return the positions of up to `count` records from `at` on that have the same size, and the position after
+    them."""
     doubled, body = read_raw_varint(data, at)
     width, size = body - at, body - at + (doubled >> 1)
-    most = min(count, (end - at) // size)
-    if most < 1:
+    length_max = min(count, (end - at) // size)
+    if length_max < 1:
         raise RemoteWireError("a record is longer than its batch")
-    same = 1
+    length = 1
     limit = 2 * RUN_RECORDS_MIN
-    while same < most:
+    while length < length_max:
         # Compare in growing steps, so that a short run costs little.
-        until = min(most, limit)
-        equal = np.ones(until - same, np.bool_)
+        until = min(length_max, limit)
+        equal = np.ones(until - length, np.bool_)
         for index in range(at, at + width):
-            column = octets[index + same * size : index + (until - 1) * size + 1 : size]
+            column = octets[index + length * size : index + (until - 1) * size + 1 : size]
             equal &= column == octets[index]
         if not equal.all():
-            same += int(equal.argmin())
+            length += int(equal.argmin())
             break
-        same = until
+        length = until
         limit *= 4
-    return at + np.arange(same, dtype=np.int64) * size, at + same * size
+    return at + np.arange(length, dtype=np.int64) * size, at + length * size
 
 
 # ---- headers --------------------------------------------------------------------------------------------------
 
 
 def lay_out_headers(octets: Octets, data: memoryview, layout: RecordLayout) -> tuple[Spans, Spans]:
-    """Find names and values of all headers, in record order. Raises RemoteWireError.
+    """Return the spans of the names and of the values of all headers, in record order. Raises RemoteWireError.
 
-    The first headers of all records are read at once, then the second ones, and so on. When few records have further
-    headers, these are read in plain Python.
+    The first headers of all records are read at once, then the second headers, and so on. When few records have
+    another header, plain Python reads the rest.
     """
     counts = layout.header_counts
     total = int(counts.sum())

@@ -36,7 +36,7 @@ def source_schema(*, include_headers: bool) -> StructType:
 
 
 def selected_columns(schema: StructType) -> tuple[str, ...]:
-    """Return the columns of a user's schema, in its order. Raises ConfigError for an unknown column or a wrong type."""
+    """Return the columns that a user's schema selects, in its order. Raises ConfigError for an invalid schema."""
     known = {name.lower(): name for name in COLUMNS}
     columns: list[str] = []
     for field in schema.fields:
@@ -77,7 +77,7 @@ def check_sink_schema(schema: StructType, topic: str | None) -> None:
 
 
 def same_type(one: DataType, other: DataType) -> bool:
-    """Compare types. Nullability and collation are ignored."""
+    """Return whether two types are equal except for nullability and collation."""
     if isinstance(one, ArrayType) and isinstance(other, ArrayType):
         return same_type(one.elementType, other.elementType)
     if isinstance(one, StructType) and isinstance(other, StructType):

@@ -1,7 +1,7 @@
 """This package as a zip file, for the workers of a remote master.
 
-The zip holds only Python code. The compiled dependencies must be installed on the workers. A session checks that at its
-start, because the import error of a failed task is long and unclear.
+The zip holds only Python code. The workers must have the compiled dependencies. A session checks that at its start,
+because the import error of a failed task is long and unclear.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from barnabas import __version__
-from barnabas.spark.cache import write_whole
+from barnabas.spark.cache import write_if_missing
 
 PACKAGES = ("barnabas", "pyspark_barnabas")
 REQUIRED_MODULES = ("crc32c", "cramjam", "msgspec", "numpy", "pyarrow")
@@ -24,14 +24,14 @@ ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def package_zip(cache: Path) -> Path:
-    """Return the path of the zip. Its name contains a digest of the code."""
+    """Return the path of the zip, which is written if it is missing. Its name contains a digest of the code."""
     files = [(name, path.read_bytes()) for name, path in package_files()]
     content_hash = hashlib.sha256()
     for name, content in files:
         content_hash.update(f"{name}\0{len(content)}\0".encode() + content)
     name = f"barnabas-{__version__}-{content_hash.hexdigest()[:16]}.zip"
     path = cache / "packages" / name
-    return path if path.exists() else write_whole(path, zip_files(files))
+    return path if path.exists() else write_if_missing(path, zip_files(files))
 
 
 def package_files() -> Iterator[tuple[str, Path]]:

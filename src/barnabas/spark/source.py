@@ -4,8 +4,8 @@
     task      range ─► fetching ─► Arrow                   reads one range
 
 Spark creates the source, plans a batch, runs a stream reader and runs each task in separate processes. Objects that are
-passed between them are small and picklable. A stream reader lives as long as one run of its query, and stores the ids
-of its topics (topic_ids.py).
+passed between these processes are small and picklable. A stream reader lives as long as one run of its query, and
+stores the ids of its topics (topic_ids.py).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ from barnabas.spark.schema import check_sink_schema, selected_columns, source_sc
 from barnabas.spark.topic_ids import TopicIds
 from barnabas.spark.writer import BatchWriter, StreamWriter, check_topic_exists
 
-log = logging.getLogger("barnabas.spark")
+logger = logging.getLogger("barnabas.spark")
 
 IDLE_PAUSE_S_MAX = 0.02
 """Spark polls an idle stream without a pause. This is the longest pause between two polls of the brokers."""
@@ -112,10 +112,10 @@ class TopicSource(DataSource):  # type: ignore[misc]
 
 
 def warn_once(warnings: Sequence[str], options: object) -> None:
-    """Log each warning once per query.
+    """Log each warning once per query, which is identified by its options.
 
-    Spark creates several readers or writers for one query, and a writer for every batch in two processes. A marker file
-    in Spark's scratch directory, which all of them share, records a logged warning.
+    Spark creates several readers or writers for one query, in several processes. All of them share Spark's scratch
+    directory, where a marker file records a logged warning.
     """
     shared = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
     for warning in warnings:
@@ -130,7 +130,7 @@ def warn_once(warnings: Sequence[str], options: object) -> None:
             continue
         except OSError:
             pass  # Without the marker, the warning may be logged again.
-        log.warning("barnabas: %s", warning)
+        logger.warning("barnabas: %s", warning)
 
 
 # ---- tasks ------------------------------------------------------------------------------------------------------
@@ -147,30 +147,30 @@ class TopicReader:
             tuple(name for name in COLUMNS if name in self.columns),
             fail_on_data_loss=options.fail_on_data_loss,
         )
-        self.arrow = to_arrow_schema(schema, timezone="UTC")
+        self.arrow_schema = to_arrow_schema(schema, timezone="UTC")
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # Spark passes one partition without a value if the batch is empty.
         if partition.value is None:
             return
         for batch in read_range(partition.value, self.settings):
-            if batch.schema.equals(self.arrow):
+            if batch.schema.equals(self.arrow_schema):
                 yield batch
             else:
                 arrays = [batch.column(name) for name in self.columns]
-                yield pa.RecordBatch.from_arrays(arrays, schema=self.arrow)
+                yield pa.RecordBatch.from_arrays(arrays, schema=self.arrow_schema)
 
-    def input_partitions(self, whole: list[OffsetRange]) -> list[InputPartition]:
+    def input_partitions(self, ranges: list[OffsetRange]) -> list[InputPartition]:
         options = self.options
         parts = split_ranges(
-            whole, partitions_min=options.partitions_min, records_max=options.records_max
+            ranges, partitions_min=options.partitions_min, records_max=options.records_max
         )
         return [InputPartition(part) for part in parts]
 
     def look_up_bound(
         self, bound: Bound, lookup: Lookup, spans: Mapping[TopicPartition, LogSpan]
     ) -> dict[TopicPartition, int]:
-        """Return the offsets of a bound, clamped to the logs. Offsets out of range are reported."""
+        """Return the offsets of a bound, clamped to the logs. Calls `report` for offsets that are out of range."""
         check_covers(bound, spans)
         found = lookup.at_times(timestamps_to_look_up(bound, spans))
         # A time after the last record is an error only at the start.
@@ -185,7 +185,7 @@ class TopicReader:
         for problem in problems:
             if self.options.fail_on_data_loss:
                 raise with_hint(problem)
-            log.warning(
+            logger.warning(
                 "barnabas: %s; continuing with the remaining records, because failOnDataLoss is false",
                 problem,
             )
@@ -221,25 +221,27 @@ class BatchReader(TopicReader, DataSourceReader):  # type: ignore[misc]
 class StreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         super().__init__(options, schema)
-        self.open_lookup: Lookup | None = None
-        self.topics = TopicIds(options.topic_ids)
+        self.lookup_in_use: Lookup | None = None
+        self.topic_ids = TopicIds(options.topic_ids_location)
         self.has_loaded_ids = False
         self.recreated: dict[TopicPartition, int] = {}
         """Partitions of recreated topics → offset in the old topic, at which the next batch may still start."""
-        self.seen: dict[TopicPartition, int] = {}
+        self.polled: dict[TopicPartition, int] = {}
+        """End offsets at the last poll."""
         self.is_available_now = False
         self.target: dict[TopicPartition, int] | None = None
+        """With trigger(availableNow=True): the end offsets at which the query stops."""
         self.last_trigger_ms: int | None = None
         self.idle_pause_s = 0.0
 
     @property
     def lookup(self) -> Lookup:
         """Created on first use: tasks get a copy of the reader and do not need it."""
-        if self.open_lookup is None:
+        if self.lookup_in_use is None:
             for warning in self.options.warnings:
-                log.warning("barnabas: %s", warning)
-            self.open_lookup = Lookup(self.options)
-        return self.open_lookup
+                logger.warning("barnabas: %s", warning)
+            self.lookup_in_use = Lookup(self.options)
+        return self.lookup_in_use
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         spans = self.lookup.spans(self.lookup.partitions(strict=True))
@@ -262,7 +264,7 @@ class StreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvailable
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         begin = parse_offsets(start)
-        latest = self.latest(begin)
+        latest = self.poll(begin)
         if isinstance(limit, ReadAllAvailable):
             return offsets_to_json(latest)
         starts = self.effective_starts(begin, latest)
@@ -273,41 +275,42 @@ class StreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvailable
         return offsets_to_json(latest)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        return offsets_to_json(self.seen) or None
+        return offsets_to_json(self.polled) or None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         begin, finish = parse_offsets(start), parse_offsets(end)
         if not self.has_loaded_ids:
-            # Spark repeats a batch that an earlier run of the query planned.
+            # This is the first call: Spark repeats a batch that an earlier run of the query planned.
             self.lookup.refresh_topics(strict=False)
             self.check_topic_ids(begin, finish)
         starts = self.effective_starts(begin, finish)
         self.report(self.find_losses(begin, finish, starts))
         self.recreated = {}
-        return self.input_partitions(plan_ranges(starts, finish, self.topics.ids.get))
+        return self.input_partitions(plan_ranges(starts, finish, self.topic_ids.ids.get))
 
     def stop(self) -> None:
-        if self.open_lookup is not None:
-            self.open_lookup.close()
+        if self.lookup_in_use is not None:
+            self.lookup_in_use.close()
 
     # ---- offsets and topics ---------------------------------------------------------------------------------------
 
-    def latest(self, begin: Offsets) -> dict[TopicPartition, int]:
+    def poll(self, begin: Offsets) -> dict[TopicPartition, int]:
+        """Return the end offsets, or `target` once it is known. Pauses if the last poll found no new records."""
         if self.target is not None:
             return self.target
-        if self.seen == begin and not self.is_available_now:
+        if self.polled == begin and not self.is_available_now:
             pause(self.idle_pause_s)
             self.idle_pause_s = min(self.idle_pause_s + 0.005, IDLE_PAUSE_S_MAX)
         else:
             self.idle_pause_s = 0.0
-        before, self.seen = self.seen, self.end_offsets(begin)
+        before, self.polled = self.polled, self.end_offsets(begin)
         self.check_topic_ids(begin, before)
         if self.options.fail_on_data_loss:
-            starts = self.effective_starts(begin, self.seen)
-            self.report(self.find_losses(begin, self.seen, starts))
+            starts = self.effective_starts(begin, self.polled)
+            self.report(self.find_losses(begin, self.polled, starts))
         if self.is_available_now:
-            self.target = self.seen
-        return self.seen
+            self.target = self.polled
+        return self.polled
 
     def end_offsets(self, begin: Offsets) -> dict[TopicPartition, int]:
         """Return the end offset of every partition.
@@ -326,11 +329,11 @@ class StreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvailable
         return self.lookup.latest(self.lookup.partitions(strict=False))
 
     def check_topic_ids(self, begin: Offsets, before: Offsets) -> None:
-        """Detect topics that were deleted and recreated, and report the unread offsets of the old ones as lost."""
+        """Detect topics that were deleted and recreated. Reports their offsets from `begin` to `before` as lost."""
         if not self.has_loaded_ids:
-            self.topics.load(begin)
+            self.topic_ids.load(begin)
             self.has_loaded_ids = True
-        for topic, known in list(self.topics.ids.items()):
+        for topic, known in list(self.topic_ids.ids.items()):
             found = self.lookup.topic_id(topic)
             if found is None or found == known:
                 continue
@@ -343,14 +346,14 @@ class StreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvailable
                 ]
             )
             self.recreated.update(old)
-            self.topics.replace(topic, found, begin)
+            self.topic_ids.replace(topic, found, begin)
         self.record_new_topics()
 
     def record_new_topics(self) -> None:
         for topic in self.lookup.topics:
             found = self.lookup.topic_id(topic)
-            if found is not None and topic not in self.topics.ids:
-                self.topics.save(topic, found)
+            if found is not None and topic not in self.topic_ids.ids:
+                self.topic_ids.save(topic, found)
 
     def effective_starts(self, begin: Offsets, end: Offsets) -> dict[TopicPartition, int]:
         """Return the start offsets of a batch. New partitions are read from their first record, regardless of
@@ -363,13 +366,14 @@ class StreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvailable
         return {**begin, **self.lookup.earliest(new)}
 
     def find_losses(self, begin: Offsets, end: Offsets, starts: Offsets) -> list[DataLoss]:
-        """Return lost offsets, without those of recreated topics, which are reported already."""
+        """Return the lost offsets. Those of recreated topics are left out, because they were reported before."""
         remaining = {
             partition: at for partition, at in begin.items() if self.recreated.get(partition) != at
         }
         return find_losses(remaining, end, starts)
 
     def must_wait(self, new: int) -> bool:
+        """Return whether minOffsetsPerTrigger delays a batch with `new` offsets."""
         if self.options.rows_min is None or self.is_available_now:
             return False
         now = now_ms()

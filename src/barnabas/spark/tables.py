@@ -6,8 +6,8 @@
 
     select value_json:user.id::long, count(*) from orders group by 1
 
-Spark computes the last two columns only if a query uses them. The column `headers` is optional. Names with dashes or
-dots need backquotes: select * from `web-orders`.
+Spark computes the last two columns only if a query uses them. The column `headers` is optional. Topic names with dashes
+or dots need backquotes: select * from `web-orders`.
 """
 
 from __future__ import annotations
@@ -40,9 +40,12 @@ def register_topics(
     stream: bool = False,
     headers: bool = False,
     starting: str = "earliest",
-    topic_ids: Path | None = None,
+    topic_ids_location: Path | None = None,
 ) -> None:
-    """Create a temporary view for each topic. `starting` is the option startingOffsets."""
+    """Create a temporary view for each topic.
+
+    `starting` and `topic_ids_location` are the options startingOffsets and topicIdsLocation of the source.
+    """
     for topic in topics:
         reader = (
             (spark.readStream if stream else spark.read)
@@ -52,10 +55,9 @@ def register_topics(
             .option("startingOffsets", starting)
             .option("includeHeaders", str(headers).lower())
         )
-        if topic_ids is not None:
-            reader = reader.option("topicIdsLocation", str(topic_ids))
-        rows = reader.load()
-        rows.selectExpr(*COLUMNS).createOrReplaceTempView(quote_topic(topic))
+        if topic_ids_location is not None:
+            reader = reader.option("topicIdsLocation", str(topic_ids_location))
+        reader.load().selectExpr(*COLUMNS).createOrReplaceTempView(quote_topic(topic))
 
 
 def names_in(query: str) -> set[str]:
@@ -71,8 +73,8 @@ def names_in(query: str) -> set[str]:
 
 
 def topics_in(query: str, topics: Iterable[str]) -> list[str]:
-    """Return the topics that a query mentions. Names are compared without case, as in Spark. If two topics differ only
-    in case, the one with the exact spelling is chosen."""
+    """Return the topics that a query mentions. The comparison ignores case, as in Spark. If topics differ only in case,
+    the one spelled as in the query is chosen, else the first in sort order."""
     names = names_in(query)
     lower = {name.lower() for name in names}
     matches: dict[str, str] = {}
@@ -83,11 +85,11 @@ def topics_in(query: str, topics: Iterable[str]) -> list[str]:
 
 
 def find_unquoted_topic(query: str, topics: Iterable[str]) -> str | None:
-    """Return a topic that needs backquotes and appears in the query without them."""
-    without_quotes = TOKEN.sub(lambda match: match[0] if match["word"] else " ", query)
+    """Return a topic that needs backquotes but follows FROM or JOIN without them, or None."""
+    unquoted_text = TOKEN.sub(lambda match: match[0] if match["word"] else " ", query)
     for topic in sorted(topics, key=len, reverse=True):
-        where = rf"\b(?:from|join)\s+{re.escape(topic)}(?![\w.-])"
-        if PLAIN_NAME.fullmatch(topic) is None and re.search(where, without_quotes, re.IGNORECASE):
+        pattern = rf"\b(?:from|join)\s+{re.escape(topic)}(?![\w.-])"
+        if PLAIN_NAME.fullmatch(topic) is None and re.search(pattern, unquoted_text, re.IGNORECASE):
             return topic
     return None
 

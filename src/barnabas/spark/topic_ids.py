@@ -1,15 +1,15 @@
 """The ids of the topics that a stream reads. They reveal that a topic was deleted and recreated with the same name.
 
-A running query keeps the ids in memory. Spark's checkpoint stores only offsets, and a Python source does not know its
-location. With the option `topicIdsLocation`, the ids are stored in that directory, one small file per topic:
+A running query keeps the ids in memory. Spark's checkpoint cannot hold them, because it stores only offsets. With the
+option `topicIdsLocation`, the ids are stored in that directory, one small file per topic:
 
     {"id": "…", "before": {"id": "…", "offsets": {"orders": {"0": 17}}}}
 
 An id is written to disk before an offset of its topic can be in the checkpoint.
 
 If a topic was recreated and the query continues (failOnDataLoss is false), `before` holds the id of the old topic and
-the offsets of the query at that time. If a later run starts at exactly these offsets, Spark has not planned a batch of
-the new topic yet. The run must then detect the change again. Any other start offsets belong to the new topic.
+the offsets of the query at that time. If a later run starts at exactly these offsets, they are still offsets of the old
+topic, and the run must detect the change again. Any other start offsets belong to the new topic.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from uuid import UUID
 
 from barnabas.errors import ConfigError
 from barnabas.spark.cache import replace_file
-from barnabas.spark.options import TOPIC_IDS
+from barnabas.spark.options import TOPIC_IDS_LOCATION
 from barnabas.spark.planning import Offsets, offsets_to_json
 
 
 class TopicIds:
-    """The topic ids by name. Without a directory they are kept in memory only."""
+    """Topic ids by name. Without a directory they are kept in memory only. File errors raise ConfigError."""
 
     def __init__(self, directory: Path | None) -> None:
         self.directory = directory
@@ -43,6 +43,7 @@ class TopicIds:
                 self.ids[topic] = topic_id
 
     def save(self, topic: str, topic_id: UUID) -> None:
+        """Store the id of a topic that had none."""
         self.ids[topic] = topic_id
         self.write(topic, {"id": str(topic_id)})
 
@@ -55,7 +56,8 @@ class TopicIds:
     # ---- files ----------------------------------------------------------------------------------------------------
 
     def read(self, topic: str, offsets: dict[str, dict[str, int]]) -> UUID | None:
-        """Return the stored id of a topic: the id in `before` if its offsets are `offsets`."""
+        """Return the stored id of a topic, or the id in `before` if its offsets equal `offsets`; None if there is no
+        file."""
         path = self.path(topic)
         try:
             stored = json.loads(path.read_bytes())
@@ -70,7 +72,7 @@ class TopicIds:
             raise directory_error(path, error) from None
         except (ValueError, TypeError, AttributeError, KeyError):
             why = f"{path} is corrupt; delete it to continue with the current topic"
-            raise ConfigError(TOPIC_IDS, why) from None
+            raise ConfigError(TOPIC_IDS_LOCATION, why) from None
 
     def write(self, topic: str, content: dict[str, Any]) -> None:
         if self.directory is None:
@@ -88,4 +90,4 @@ class TopicIds:
 
 def directory_error(path: Path, error: OSError) -> ConfigError:
     why = f"{path} cannot be used: {error.strerror}; choose another directory"
-    return ConfigError(TOPIC_IDS, why)
+    return ConfigError(TOPIC_IDS_LOCATION, why)

@@ -1,11 +1,10 @@
 """The Spark sink: writes rows as records, at least once.
 
     task     rows ─► grouped by partition ─► record batches ─► idempotent producer
-    driver   TaskCommit of every task ─► commit
+    driver   TaskCommit of every task ─► commit, which does nothing
 
 A retry in the producer writes no duplicates. A retry of a task, a micro-batch or a query does, because the records of
-the first attempt stay in the log. The sink does not use transactions, so it inherits
-commit and abort, which do nothing.
+the first attempt stay in the log. The sink uses no transactions; commit and abort do nothing.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ RETRY_S = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenRange:
-    """Acknowledged records with consecutive offsets. `base_offset` is -1 if the broker did not return it."""
+    """Written records with consecutive offsets. `base_offset` is -1 if the broker did not return it."""
 
     topic: str
     partition: int
@@ -65,7 +64,7 @@ class WrittenRange:
 
 @dataclass(frozen=True)
 class TaskCommit(WriterCommitMessage):  # type: ignore[misc]
-    """The records that one task wrote, and its producer id and epoch."""
+    """The records that one task wrote, and its producer id and epoch (-1 if it has none)."""
 
     producer_id: int
     producer_epoch: int
@@ -132,6 +131,7 @@ class Sink:
         self.pending: list[pa.RecordBatch] = []
         self.pending_bytes = 0
         self.sending: dict[TopicPartition, int] = {}
+        """Number of records in each batch of the last request."""
 
     def add(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows == 0:
@@ -142,6 +142,7 @@ class Sink:
             self.send()
 
     def send(self) -> None:
+        """Send all buffered rows. Raises ApiError, or ConfigError for a row with an invalid topic or partition."""
         if not self.pending:
             return
         table = pa.Table.from_batches(self.pending).combine_chunks()
@@ -188,7 +189,7 @@ class Sink:
             yield name, table if len(names) == 1 else table.filter(pc.equal(column, name))
 
     def assign_partitions(self, topic: str, rows: pa.Table) -> PartitionNumbers:
-        """Return the partition of each row: from the column `partition`, else from its key, else any."""
+        """Return the partition of each row: from its column `partition`, else from its key, else by `spread`."""
         view = self.topic(topic)
         count = len(view.partitions)
         names = rows.column_names
@@ -218,7 +219,7 @@ class Sink:
         return chosen[np.arange(count) * pieces // count]
 
     def topic(self, name: str) -> TopicView:
-        """Return a topic. Network errors are retried, because the driver reached the cluster before the job."""
+        """Return the metadata of a topic. Network errors are retried, because the driver has reached the cluster."""
         deadline = Deadline(self.cluster.timeout_s)
         backoff = Backoff(RETRY_S, RETRY_S, random=self.cluster.random)
         while True:
@@ -232,16 +233,16 @@ class Sink:
 
 
 def written_ranges(batches: Iterable[SentBatch]) -> tuple[WrittenRange, ...]:
-    """Merge batches with consecutive offsets into ranges: a task may send thousands of batches."""
+    """Merge batches with consecutive offsets into ranges, because a task may send thousands of batches."""
     done: list[WrittenRange] = []
     last: dict[TopicPartition, WrittenRange] = {}
     for partition, base_offset, count in batches:
-        before = last.get(partition)
-        if before is not None and before.base_offset + before.count == base_offset:
-            last[partition] = replace(before, count=before.count + count)
+        previous = last.get(partition)
+        if previous is not None and previous.base_offset + previous.count == base_offset:
+            last[partition] = replace(previous, count=previous.count + count)
             continue
-        if before is not None:
-            done.append(before)
+        if previous is not None:
+            done.append(previous)
         last[partition] = WrittenRange(
             topic=partition.topic,
             partition=partition.partition,
@@ -281,7 +282,7 @@ def current_batch() -> tuple[str | None, int | None]:
 
 
 def delivery_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Use delivery.timeout.ms as the request timeout: the client retries a call until that timeout."""
+    """Set request.timeout.ms to delivery.timeout.ms: the client retries a call until its request timeout."""
     found = dict(settings)
     if "delivery.timeout.ms" in found:
         found["request.timeout.ms"] = found["delivery.timeout.ms"]
@@ -300,7 +301,7 @@ def check_topic_exists(options: WriteOptions, topic: str) -> None:
 def explain_too_large(error: ApiError, sending: Mapping[TopicPartition, int]) -> ConfigError | None:
     """Return a ConfigError for MESSAGE_TOO_LARGE, else None.
 
-    `sending` holds the number of records in each batch. The error message begins with the rejected partition.
+    `sending` is that of Sink. The error message begins with the partition of the rejected batch.
     """
     if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
         return None

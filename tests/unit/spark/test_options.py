@@ -235,10 +235,12 @@ def test_catalog_table_is_rejected() -> None:
 
 
 def test_topic_ids_are_kept_on_a_local_disk() -> None:
-    assert read(True).topic_ids is None
-    assert read(True, topicIdsLocation="/some/ids").topic_ids == Path("/some/ids")
-    assert read(True, topicIdsLocation="file:///some/my%20ids").topic_ids == Path("/some/my ids")
-    relative = read(True, topicIdsLocation="ids #1").topic_ids
+    assert read(True).topic_ids_location is None
+    assert read(True, topicIdsLocation="/some/ids").topic_ids_location == Path("/some/ids")
+    assert read(True, topicIdsLocation="file:///some/my%20ids").topic_ids_location == Path(
+        "/some/my ids"
+    )
+    relative = read(True, topicIdsLocation="ids #1").topic_ids_location
     assert relative == Path.cwd() / "ids #1"
     assert read(topicIdsLocation="ids").warnings == (
         "topicIdsLocation has no effect in a batch query",

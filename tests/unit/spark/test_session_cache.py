@@ -12,7 +12,7 @@ import pytest
 from barnabas.errors import ConfigError
 from barnabas.java.find import Java
 from barnabas.spark import shipping
-from barnabas.spark.cache import cache_directory, write_whole
+from barnabas.spark.cache import cache_directory, write_if_missing
 from barnabas.spark.catalog import CATALOG_LOCKS, catalog_settings, lock_catalog
 from barnabas.spark.class_archive import ClassArchive, archive_build, class_archive
 from barnabas.spark.shipping import missing_modules, package_zip, zip_files
@@ -28,8 +28,8 @@ def test_cache_is_in_the_user_cache_directory(tmp_path: Path) -> None:
 
 def test_file_is_written_atomically_once(tmp_path: Path) -> None:
     place = tmp_path / "deep" / "file"
-    assert write_whole(place, b"first").read_bytes() == b"first"
-    assert write_whole(place, b"second").read_bytes() == b"first"
+    assert write_if_missing(place, b"first").read_bytes() == b"first"
+    assert write_if_missing(place, b"second").read_bytes() == b"first"
     assert list(place.parent.iterdir()) == [place]
 
 

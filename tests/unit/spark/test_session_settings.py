@@ -15,7 +15,7 @@ from barnabas.spark.launcher import (
     default_settings,
     environment,
     local_cores,
-    logging_file,
+    write_log4j_file,
 )
 
 
@@ -82,10 +82,10 @@ def test_environment_is_restored_after_start(
     assert "PYSPARK_PYTHON" not in os.environ
 
 
-def test_logging_file_is_written_once(tmp_path: Path) -> None:
-    path = logging_file(tmp_path)
+def test_log4j_file_is_written_once(tmp_path: Path) -> None:
+    path = write_log4j_file(tmp_path)
     assert "rootLogger.level = error" in path.read_text()
-    assert logging_file(tmp_path) == path
+    assert write_log4j_file(tmp_path) == path
 
 
 def test_missing_pyspark_names_both_ways_to_install(

@@ -127,7 +127,7 @@ def sql(
             stream=follow,
             headers="headers" in {name.lower() for name in names_in(query)},
             starting="latest" if offset == "end" else "earliest",
-            topic_ids=target / CHECKPOINT / "topic-ids" if follow and target else None,
+            topic_ids_location=target / CHECKPOINT / "topic-ids" if follow and target else None,
         )
         rows = spark.sql(query)
         if follow:

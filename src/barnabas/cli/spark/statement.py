@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from barnabas.errors import ConfigError
-from barnabas.spark.cache import write_whole
+from barnabas.spark.cache import write_if_missing
 
 QUERY_WORDS = (
     "select", "with", "from", "values", "table", "show", "describe", "desc", "explain",
@@ -66,7 +66,7 @@ def claim(checkpoint: Path, query: str) -> bool:
     path = checkpoint / QUERY_FILE
     if path.exists():
         return False
-    write_whole(path, f"{encodable(query)}\n".encode())
+    write_if_missing(path, f"{encodable(query)}\n".encode())
     return True
 
 
