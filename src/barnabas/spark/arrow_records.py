@@ -136,8 +136,7 @@ def read_batch(view: memoryview, at: int, header: BatchHeader, *, check_crcs: bo
 class AbortedFilter:
     """Hides the batches of aborted transactions from read_committed consumers.
 
-    A producer has one transaction at a time. Its batches are hidden from the first offset of an aborted transaction to
-    the next abort marker.
+    A producer's batches are hidden from the first offset of an aborted transaction to its next abort marker.
     """
 
     def __init__(self, transactions: Sequence[AbortedTransaction]) -> None:
@@ -209,10 +208,8 @@ def build_record_batch(
 
 
 def join_bodies(view: memoryview, batches: Sequence[Batch]) -> tuple[memoryview, list[BatchBody]]:
-    """Return a buffer with the records of all batches, and the position of each batch in it.
-
-    The buffer is the response itself if no batch was compressed.
-    """
+    """Return a buffer with the records of all batches, and the position of each batch in it. The buffer is `view` if
+    no batch was compressed."""
     if all(batch.decompressed is None for batch in batches):
         return view, [batch_body(batch, batch.start) for batch in batches]
     parts: list[bytes | memoryview] = []

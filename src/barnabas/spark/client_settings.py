@@ -64,10 +64,7 @@ UNSUPPORTED_SETTINGS = {
 
 
 def parse_client_settings(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the client settings among the options, without the prefix.
-
-    Raises ConfigError for a setting or value that is not supported, and if bootstrap.servers is missing.
-    """
+    """Return the client settings among the options, without the prefix. Raises ConfigError for an unsupported one."""
     settings = {
         option.removeprefix(PREFIX): value.strip()
         for option, value in options.items()
@@ -100,9 +97,8 @@ def is_known(name: str) -> bool:
 
 def ignored_settings(settings: Mapping[str, str], supported: frozenset[str]) -> list[str]:
     """Return the names of the settings for the warning that they have no effect."""
-    # options.py has another warning for group.id. The only possible security.protocol is PLAINTEXT.
-    without_warning = {"group.id", "security.protocol"}
-    return sorted(name for name in settings if name not in supported | without_warning)
+    # options.py has another warning for group.id. A security.protocol other than PLAINTEXT was rejected.
+    return sorted(settings.keys() - supported - {"group.id", "security.protocol"})
 
 
 def integer_setting(settings: Mapping[str, str], name: str, default: int, *, least: int = 1) -> int:
@@ -150,7 +146,7 @@ def parse_idempotence(settings: Mapping[str, str], acks: int) -> bool | None:
         return None
     if text.lower() not in ("true", "false"):
         raise ConfigError("kafka.enable.idempotence", f"must be true or false, not {text!r}")
-    wanted = text.lower() == "true"
-    if wanted and acks != -1:
+    is_enabled = text.lower() == "true"
+    if is_enabled and acks != -1:
         raise ConfigError("kafka.enable.idempotence", "needs kafka.acks=all; change one of the two")
-    return wanted
+    return is_enabled

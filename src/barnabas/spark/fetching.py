@@ -5,11 +5,9 @@
 
 The position advances only over decoded batches. Transient errors (a broker restarts, a leader moves) are retried until
 there is no progress for `default.api.timeout.ms`. DataLoss means that the log no longer has all offsets of the range,
-or that the topic was deleted or recreated. With fail_on_data_loss=False, a warning is logged, and reading continues
-after the lost offsets.
+or that the topic was deleted or recreated. With fail_on_data_loss=False, it is logged and the lost range is skipped.
 
-Python workers outlive their tasks. They keep connections and metadata, so a task of a micro-batch usually costs one
-round trip.
+Python workers outlive their tasks and keep connections and metadata. So a micro-batch often costs only one round trip.
 """
 
 from __future__ import annotations
@@ -194,8 +192,7 @@ class RangeFetcher:
         return decoded
 
     def check_first_batch(self, view: memoryview, log_start: int) -> None:
-        """Raise DataLoss if the log starts after the position. If only the first batch does, compaction removed the
-        records before it, which is normal."""
+        """Raise DataLoss if the log starts after the position. Compaction causes other gaps before the first batch."""
         _, first = next(batch_headers(view), (0, None))
         if first is not None and first.base_offset > self.position and log_start > self.position:
             raise self.loss(min(log_start, self.wanted.end), f"the log begins at {log_start}")
@@ -243,8 +240,7 @@ class RangeFetcher:
     # ---- errors ---------------------------------------------------------------------------------------------------
 
     def back_off(self, error: ApiError) -> None:
-        """Wait before the next attempt. Raises the error if it is not retriable or there was no progress for too
-        long."""
+        """Wait before the next attempt. Raises an error that is not retriable, and any error after the deadline."""
         self.cancel_fetch()
         is_first = self.last_error is None
         self.last_error = error
@@ -322,8 +318,7 @@ idle_clusters: dict[tuple[int, str, str], list[Cluster]] = {}
 
 @contextmanager
 def borrow_cluster(settings: FetchSettings) -> Iterator[Cluster]:
-    """Yield a client that no other task uses. Clients are kept per process: a fork must not use its parent's
-    sockets."""
+    """Yield a client that no other task uses. Each process has its own, because a fork must not use its parent's."""
     key = (os.getpid(), settings.bootstrap_servers, settings.client_id)
     idle = idle_clusters.setdefault(key, [])
     try:

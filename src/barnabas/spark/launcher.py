@@ -136,8 +136,8 @@ def session(
 
 
 def session_of_other_thread() -> SparkSession | None:
-    """Return the running session of another thread, or None. It becomes the active session of this thread too, because
-    Spark looks up a sink only there."""
+    """Return the running session of another thread, or None. Spark finds sinks only in the active session of a thread,
+    so it is made active in this thread."""
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
@@ -155,14 +155,12 @@ def session_of_other_thread() -> SparkSession | None:
 def prepare_session(
     spark: SparkSession, *, progress: bool, skip_source_lookup: bool, uses_own_python: bool
 ) -> None:
-    """Make the data source available in the session, once per Spark application. Stops the session after an error.
-
-    `uses_own_python` means that local workers run the Python of this process, so they find the package themselves.
-    """
+    """Make the data source available in the session, once per Spark application. Stops the session after an error."""
     context = spark.sparkContext
     if context.applicationId in PREPARED_APPLICATIONS:
         return
     try:
+        # Local workers with the Python of this process find the package themselves.
         uses_own_python = uses_own_python or context.pythonExec == sys.executable
         if not (is_local(context.master) and uses_own_python):
             ship_package(spark)

@@ -1,8 +1,7 @@
 """Parsing and validation of the options of `format("barnabas")`, before any connection is made. Pure.
 
 Names, defaults and precedence are those of Spark's Kafka source. Spark passes the names in lower case; messages use the
-documented spelling. Unknown options are rejected: otherwise a misspelt `failOnDataLoss` would be noticed only after a
-data loss.
+documented spelling. Unknown options are rejected: a misspelt `failOnDataLoss` would be noticed only after data loss.
 """
 
 from __future__ import annotations
@@ -289,8 +288,7 @@ def parse_assign(text: str) -> tuple[TopicPartition, ...]:
 
 
 def parse_bound(given: Mapping[str, str], names: tuple[str, str, str], default: int) -> Bound:
-    """Parse the start or the end. `names` are the options by precedence: a timestamp for all partitions, timestamps by
-    partition, offsets by partition."""
+    """Parse the start or the end. `names` are the options by precedence, as in Spark's Kafka source."""
     for_all, by_partition, by_offset = names
     if for_all.lower() in given:
         timestamp = parse_integer(given, for_all, 0, least=0, unit=" (milliseconds since 1970)")

@@ -4,8 +4,7 @@
              └──────────────────────────── head ──────────────────────────┘      └────── middle ─────┘        └─ tail ─┘
 
 All records of a batch have the same timestamp, so the timestamp delta is 0. numpy computes heads and middles as
-columns. Arrow joins the five columns row by row; the buffer of the joined column is the body of the batch. Only headers
-are encoded record by record.
+columns. Arrow joins the five columns row by row into the body of the batch. Only headers are encoded one by one.
 """
 
 from __future__ import annotations

@@ -7,8 +7,7 @@ The length of a record gives the start of the next one, so lengths must be read 
 with equal size are found faster. If the record at p has size d, and the bytes of its length are also found at p + d,
 the next record has size d too.
 
-The bytes are not trusted. Every position is checked against the end of its record before it is used. Corrupt records
-raise RemoteWireError.
+The bytes are not trusted: every position is checked against the end of its record. Corrupt data raises RemoteWireError.
 """
 
 from __future__ import annotations
@@ -172,15 +171,14 @@ def find_records(
     If an earlier batch has the same size and record count, its positions are tried first, because verifying them is
     cheap. If a guess is wrong, the positions are read from the data.
     """
-    known_positions: dict[tuple[int, int], Int64s] = {}
+    known: dict[tuple[int, int], Int64s] = {}
     positions: list[Int64s] = []
     guessed: list[int] = []
     for index, body in enumerate(bodies):
         shape = (body.end - body.start, body.count)
-        relative = known_positions.get(shape)
+        relative = known.get(shape)
         if relative is None:
-            relative = find_positions(octets, data, body) - body.start
-            known_positions[shape] = relative
+            relative = known[shape] = find_positions(octets, data, body) - body.start
         else:
             guessed.append(index)
         positions.append(relative + body.start)
@@ -270,8 +268,7 @@ def read_raw_varint(data: memoryview, at: int) -> tuple[int, int]:
 def find_equal_run(
     octets: Octets, data: memoryview, at: int, end: int, count: int
 ) -> tuple[Int64s, int]:
-    """Return the positions of up to `count` records from `at` on that have the same size, and the position after
-    them."""
+    """Return the positions of up to `count` records of equal size that begin at `at`, and the position after them."""
     doubled, body = read_raw_varint(data, at)
     width, size = body - at, body - at + (doubled >> 1)
     length_max = min(count, (end - at) // size)

@@ -58,8 +58,7 @@ def selected_columns(schema: StructType) -> tuple[str, ...]:
 
 
 def check_sink_schema(schema: StructType, topic: str | None) -> None:
-    """Raise ConfigError if the columns cannot be written as records. Other columns are ignored, as in Spark's Kafka
-    sink."""
+    """Raise ConfigError if rows cannot be written as records. Other columns are ignored, as in Spark's Kafka sink."""
     fields = {field.name: field for field in schema.fields}
     if "value" not in fields:
         why = "is missing; add it, for example with selectExpr('to_json(struct(*)) as value')"

@@ -78,8 +78,7 @@ class TopicSource(DataSource):  # type: ignore[misc]
         return "barnabas"
 
     def schema(self) -> StructType:
-        """Return the schema. Spark does not say whether the query is a batch or a stream, so the options must be valid
-        for one of them."""
+        """Return the schema. Options of a stream or a batch are valid, because Spark does not pass the kind of query."""
         try:
             options = parse_read(self.options, streaming=True)
         except ConfigError:

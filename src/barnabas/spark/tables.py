@@ -42,10 +42,8 @@ def register_topics(
     starting: str = "earliest",
     topic_ids_location: Path | None = None,
 ) -> None:
-    """Create a temporary view for each topic.
-
-    `starting` and `topic_ids_location` are the options startingOffsets and topicIdsLocation of the source.
-    """
+    """Create a temporary view for each topic. `starting` and `topic_ids_location` are the options startingOffsets and
+    topicIdsLocation of the source."""
     for topic in topics:
         reader = (
             (spark.readStream if stream else spark.read)

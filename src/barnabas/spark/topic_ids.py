@@ -56,8 +56,7 @@ class TopicIds:
     # ---- files ----------------------------------------------------------------------------------------------------
 
     def read(self, topic: str, offsets: dict[str, dict[str, int]]) -> UUID | None:
-        """Return the stored id of a topic, or the id in `before` if its offsets equal `offsets`; None if there is no
-        file."""
+        """Return the stored id, or None. It is the id in `before` if its offsets equal `offsets`."""
         path = self.path(topic)
         try:
             stored = json.loads(path.read_bytes())

@@ -1,7 +1,7 @@
 """`python -m barnabas.spark.training`: run a short Spark session whose classes become the class-data archive.
 
 The session does what a typical first job does: it reads a Python source, groups, parses JSON, runs a stream and writes
-Parquet. It needs no broker: a small Python source replaces the topic, and Spark loads the same classes for it.
+Parquet. It needs no broker: Spark loads the same classes for a small Python source as for topics.
 """
 
 from __future__ import annotations
