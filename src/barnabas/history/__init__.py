@@ -1,10 +1,10 @@
 """The history of state changes: recorded by controllers, published to the topic `__state_changes`, read by reports.
 
-event      one state change, election, request or response, as a line of JSON       event.py
+event      one state change, election, request or response, in a line of JSON       event.py
 recorder   formats the events of one controller in one epoch                        recorder.py
 journal    files on the broker that hold the events until they are published        journal.py
 publisher  copies the journal to the topic                                          publisher.py
-requester  the client that requested a topic, which the event of the topic names    requester.py
+requester  the client that requested a change of a topic, for the event             requester.py
 reader     the records of the topic as DataFrames of events                         reader.py
 analysis   tables about topics and controllers                                      analysis.py
 report     the tables as one document, and as an HTML page                          report.py, page.py, timeline.py

@@ -4,14 +4,13 @@
     outages        times in which a partition had no leader
     incidents      outages with the same cause: a broker failure affects many partitions
     leader_moves   changes of the leader of a partition
-    steps          waiting times: for the controller, an election, the answer of a broker, the return of a broker
+    steps          waiting times: for the controller, an election, the response of a broker, the return of a broker
     creations      from a client's request until every partition had a leader
-    deletions      from a client's request until the last replica was deleted, or the brokers it waits for
+    deletions      from a client's request until the last replica was deleted, and the brokers that delay it
     topics         one row per life of a topic
 
-Times are by the clocks of the controllers. If a broker fails, its partitions have no leader from the moment the
-controller noticed. If a new controller finds a partition without a leader, that starts with its election: the history
-holds nothing earlier.
+Times are by the clocks of the controllers. After a broker failure, an outage starts when the controller notices it. If
+a new controller finds a partition without a leader, the outage starts with the election of this controller.
 """
 
 from __future__ import annotations
@@ -79,12 +78,12 @@ def analyse(events: DataFrame, now: datetime) -> Analysis:
 
 
 def build_elections(events: DataFrame) -> DataFrame:
-    """Return one row per controller epoch. A controller that crashes records nothing, so `vacant_ms` is known only if
-    the previous controller resigned."""
+    """Return one row per controller epoch. `vacant_ms` is the time without a controller before it. It is known only if
+    the previous controller resigned, because a controller that crashes records nothing."""
     is_election = (f.col("what") == "controller") & f.col("after").isNotNull()
     is_resignation = (f.col("what") == "controller") & f.col("after").isNull()
     election = f.max(f.when(is_election, f.struct("at", "cause"))).over(Window.partitionBy("epoch"))
-    belongs_to_it = f.col("cause") == f.col("election.cause")
+    is_caused_by_election = f.col("cause") == f.col("election.cause")
     by_epoch = Window.orderBy("epoch")
     return (
         events.withColumn("election", election)
@@ -93,7 +92,7 @@ def build_elections(events: DataFrame) -> DataFrame:
             f.max("election.at").alias("elected_at"),
             f.max("election.cause").alias("cause"),
             f.max("broker").alias("controller"),
-            f.max(f.when(belongs_to_it, f.col("at"))).alias("settled_at"),
+            f.max(f.when(is_caused_by_election, f.col("at"))).alias("settled_at"),
             f.max(f.when(is_resignation, f.col("at"))).alias("resigned_at"),
             f.min("at").alias("first_at"),
             f.max("at").alias("last_at"),
@@ -113,7 +112,7 @@ def build_elections(events: DataFrame) -> DataFrame:
 
 
 def build_outages(lives: DataFrame, elections: DataFrame, now: Column) -> DataFrame:
-    """Return one row per outage of a partition. `until` is null while it is ongoing; `lost_leader` is the last leader.
+    """Return one row per outage of a partition. `until` is null for an ongoing one. `lost_leader` led before it.
 
     Offline 08:00:10.0, Online 08:00:10.4  →  from 08:00:10.0, until 08:00:10.4, 400 ms
     """
@@ -126,19 +125,19 @@ def build_outages(lives: DataFrame, elections: DataFrame, now: Column) -> DataFr
         .withColumn("ended_by", f.lead("cause").over(one))
         .where("is_down")
     )
-    # The next controller records an event for every partition without a leader. If there is no such event, the
-    # partition got a leader before, and the event of that election was lost with the previous controller.
-    next_epoch = f.lead("elected_at").over(Window.orderBy("epoch"))
-    silence = (
+    # A new controller records an event for every partition without a leader. If there is no such event, the partition
+    # got a leader before, and that event was lost with the previous controller.
+    next_elected_at = f.lead("elected_at").over(Window.orderBy("epoch"))
+    next_controllers = (
         lives.where("what = 'partition'")
         .groupBy(*PARTITION)
         .agg(f.max("epoch").alias("epoch"))
-        .join(f.broadcast(elections.select("epoch", next_epoch.alias("silent_from"))), "epoch")
+        .join(f.broadcast(elections.select("epoch", next_elected_at.alias("next_at"))), "epoch")
         .drop("epoch")
     )
     return (
-        changes.join(silence, list(PARTITION), "left")
-        .withColumn("until", f.coalesce("ended_at", "silent_from"))
+        changes.join(next_controllers, list(PARTITION), "left")
+        .withColumn("until", f.coalesce("ended_at", "next_at"))
         .withColumn("ms", millis(f.col("at"), f.coalesce("until", now)))
         .selectExpr(
             *(*PARTITION, "at as `from`", "until", "ms"),
@@ -148,7 +147,7 @@ def build_outages(lives: DataFrame, elections: DataFrame, now: Column) -> DataFr
 
 
 def build_incidents(outages: DataFrame) -> DataFrame:
-    """Return one row per cause of outages; `until` is null while one of them is ongoing."""
+    """Return one row per cause of outages. `until` is null if one of the outages is ongoing."""
     return outages.groupBy("epoch", "cause").agg(
         f.min("from").alias("from"),
         f.when(f.count("until") == f.count("*"), f.max("until")).alias("until"),
@@ -162,10 +161,10 @@ def build_incidents(outages: DataFrame) -> DataFrame:
 
 
 def partition_states(lives: DataFrame, elections: DataFrame) -> DataFrame:
-    """Return one row per event of a partition. `is_down` means that it has no leader, though it should have one.
+    """Return one row per event of a partition. `is_down` means that the partition has no leader but should have one.
 
-    If a new controller finds a partition without a leader, it records only its attempt to elect one. For such a
-    partition there is an additional row: it is down from the controller's election on.
+    If a new controller finds a partition without a leader, it records only its attempt to elect one. An additional row
+    marks such a partition as down since the election of the controller.
     """
     one = ordered_window(*PARTITION)
     earlier = one.rowsBetween(Window.unboundedPreceding, -1)
@@ -183,7 +182,7 @@ def partition_states(lives: DataFrame, elections: DataFrame) -> DataFrame:
     recorded = states.withColumn(
         "is_down", f.expr(f"(state = 'OfflinePartition' and not is_deleted_next) or ({never_led})")
     )
-    found = (
+    found_down = (
         states.where(
             "before = 'OfflinePartition' and not last_epoch <=> epoch and not is_deleted_next"
         )
@@ -194,11 +193,11 @@ def partition_states(lives: DataFrame, elections: DataFrame) -> DataFrame:
         .withColumn("is_down", f.lit(True))
     )
     columns = (*PARTITION, "epoch", "sequence", "at", "cause", "why", "is_down", "lost_leader")
-    return recorded.select(*columns).unionByName(found.select(*columns))
+    return recorded.select(*columns).unionByName(found_down.select(*columns))
 
 
 def is_deleted_next() -> Column:
-    """Return whether the next event, of the same cause, deletes the partition. Such a partition is not in an outage."""
+    """Return whether the next event has the same cause and deletes the partition. This is not an outage."""
     one = ordered_window(*PARTITION)
     return f.coalesce(
         (f.lead("after").over(one) == "NonExistentPartition")
@@ -269,8 +268,8 @@ def build_creations(lives: DataFrame) -> DataFrame:
 def build_deletions(lives: DataFrame, now: Column) -> DataFrame:
     """Return one row per life that was marked for deletion.
 
-    `state` is done, running or stuck. `waits_for` are the brokers with replicas that are not deleted yet, `waited_for`
-    those that were down when they should have deleted theirs.
+    `state` is done, running or stuck. `waits_for` are the brokers that have not deleted their replicas yet,
+    `waited_for` the brokers that were down when they should have deleted a replica.
     """
     marked = lives.where(
         "(what = 'topic' and after = 'marked for deletion')"
@@ -296,15 +295,15 @@ def build_deletions(lives: DataFrame, now: Column) -> DataFrame:
         .groupBy(*PARTITION, "replica")
         .agg(
             f.max_by("after", order).alias("state"),
-            f.max(f.col("after") == "ReplicaDeletionIneligible").alias("was_away"),
+            f.max(f.col("after") == "ReplicaDeletionIneligible").alias("was_down"),
             f.max(f.when(f.col("after") == "NonExistentReplica", f.col("at"))).alias("gone_at"),
         )
     )
-    left = ~f.col("state").isin("ReplicaDeletionSuccessful", "NonExistentReplica")
+    is_left = ~f.col("state").isin("ReplicaDeletionSuccessful", "NonExistentReplica")
     ended = replicas.groupBy(*LIFE).agg(
         f.max("gone_at").alias("finished_at"),
-        collect_replica_brokers(left).alias("waits_for"),
-        collect_replica_brokers(f.col("was_away")).alias("waited_for"),
+        collect_replica_brokers(is_left).alias("waits_for"),
+        collect_replica_brokers(f.col("was_down")).alias("waited_for"),
     )
     took = millis(f.col("requested_at"), f.coalesce("finished_at", now))
     state = (
@@ -324,25 +323,25 @@ def build_deletions(lives: DataFrame, now: Column) -> DataFrame:
     )
 
 
-def collect_replica_brokers(where: Column) -> Column:
-    return f.array_sort(f.collect_set(f.when(where, f.col("replica"))))
+def collect_replica_brokers(condition: Column) -> Column:
+    return f.array_sort(f.collect_set(f.when(condition, f.col("replica"))))
 
 
 def build_steps(
     lives: DataFrame, creations: DataFrame, deletions: DataFrame, now: Column
 ) -> DataFrame:
-    """Return one row per waiting time. `ended_at` is null if it has not ended.
+    """Return one row per waiting time. `ended_at` is null if it is ongoing.
 
-    the controller          from the request until the controller started
+    the controller          from the client's request until the controller started
     an election             from the assignment until the last partition had a leader
-    LeaderAndIsr …          from the request until the broker's answer
-    the return of a broker  from its failure to delete a replica until the replica was deleted
+    LeaderAndIsr …          from the controller's request until the broker's response
+    the return of a broker  from the first deletion that the broker missed until it deleted its last replica
     """
     marked = deletions.where("started_at is not null").withColumn("cause", f.lit("DeleteTopics"))
     requests = lives.where("what = 'request'")
     is_ineligible = f.col("after") == "ReplicaDeletionIneligible"
     is_deleted = f.col("after") == "ReplicaDeletionSuccessful"
-    away = (
+    returns = (
         lives.where("what = 'replica' and result = 'done'")
         .groupBy(*LIFE, "replica")
         .agg(
@@ -358,7 +357,7 @@ def build_steps(
         (creations, "'an election'", no_broker, "assigned_at", "online_at"),
         (marked, "'the controller'", no_broker, "requested_at", "started_at"),
         (requests, "substring_index(id, ' ', 1)", "`to`", "at", "answered_at"),
-        (away, "'the return of a broker'", "replica", "began_at", "ended_at"),
+        (returns, "'the return of a broker'", "replica", "began_at", "ended_at"),
     )
     selected = (
         rows.selectExpr(
@@ -367,8 +366,8 @@ def build_steps(
         )
         for rows, step, broker, began_at, ended_at in steps
     )
-    waited = reduce(lambda one, other: one.unionByName(other), selected)
-    return waited.withColumn("ms", millis(f.col("began_at"), f.coalesce("ended_at", now)))
+    united = reduce(lambda one, other: one.unionByName(other), selected)
+    return united.withColumn("ms", millis(f.col("began_at"), f.coalesce("ended_at", now)))
 
 
 # ---- summary --------------------------------------------------------------------------------------------------
@@ -401,10 +400,10 @@ def build_topic_table(
         f.max_by("step", "ms").alias("slowest_step"),
         f.max_by("broker", "ms").alias("slowest_broker"),
     )
-    born = creations.selectExpr(*LIFE, "requested_at", "online_at", "ms as online_after_ms")
-    gone = deletions.selectExpr(*LIFE, "state as deletion", "finished_at as deleted_at")
+    created = creations.selectExpr(*LIFE, "requested_at", "online_at", "ms as online_after_ms")
+    deleted = deletions.selectExpr(*LIFE, "state as deletion", "finished_at as deleted_at")
     joined = known
-    for table in (born, gone, down, moves, slowest):
+    for table in (created, deleted, down, moves, slowest):
         joined = joined.join(table, list(LIFE), "left")
     offline_now = f.when(f.col("deleted_at").isNull(), f.col("offline_now")).otherwise(0)
     zeros = [name for name in (*down.columns, *moves.columns) if name not in LIFE]

@@ -1,6 +1,6 @@
 """The event model: validates the records of `__state_changes`. A record is an event of a known kind, or malformed.
 
-The fields are those that readers rely on. Other fields are allowed and ignored here.
+The model has only the fields that readers rely on. Other fields are ignored. docs/history.md describes all fields.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PartitionStateName = Literal[
 ]
 DEPTH_MAX = 10
 FIRST_YEAR, LAST_YEAR = 2000, 2199
-"""Some readers cannot represent times outside of these years."""
+"""Some readers cannot represent times outside of these years, so an event with such a time is malformed."""
 
 
 class Event(Struct, kw_only=True, tag_field="what"):
@@ -46,7 +46,7 @@ class Event(Struct, kw_only=True, tag_field="what"):
 
 
 class LeadershipEvent(Event, kw_only=True):
-    """An event that may carry the leadership of its partition, with all of its fields or none."""
+    """An event that may carry leader, leader epoch and ISR of its partition: all three or none."""
 
     topic: str
     partition: Count
@@ -98,7 +98,8 @@ class TopicEvent(Event, kw_only=True, tag="topic"):
 
 
 class RequestEvent(Event, kw_only=True, tag="request"):
-    """A request, which names its topics, or a response, which names its request in `answers`."""
+    """A request to broker `to`, or its response. A request has `topics`. A response has `answers`: the sequence number
+    of the request."""
 
     to: Int
     topics: dict[str, str] | UnsetType = UNSET
@@ -119,6 +120,8 @@ class RequestEvent(Event, kw_only=True, tag="request"):
 
 
 class ControllerEvent(Event, kw_only=True, tag="controller"):
+    """An election or a resignation. `before` and `after` are the ids of the controllers."""
+
     before: Int | None = None
     after: Int | None = None
 
@@ -130,7 +133,7 @@ encode = msgspec.json.Encoder().encode
 
 
 def read_event(value: bytes | None) -> AnyEvent | None:
-    """Return the event in a record's value, or None for a malformed one."""
+    """Return the event in a record's value, or None if it is malformed."""
     try:
         event: AnyEvent = decoder.decode(value or b"")
     except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
@@ -139,7 +142,7 @@ def read_event(value: bytes | None) -> AnyEvent | None:
 
 
 def fields_of(value: bytes | None) -> dict[str, Any] | None:
-    """Return all fields of an event, including unknown ones, or None if they cannot be printed."""
+    """Return all fields of an event, including unknown ones. None for anything but a printable JSON object."""
     try:
         found = json.loads(value or b"")
         json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
@@ -149,7 +152,7 @@ def fields_of(value: bytes | None) -> dict[str, Any] | None:
 
 
 def is_shallow(value: Any) -> bool:
-    """Return whether no value is nested deeper than DEPTH_MAX. Events need less; later versions may need more."""
+    """Return whether no value is nested deeper than DEPTH_MAX, which leaves a margin for later versions."""
     level = [value]
     for _ in range(DEPTH_MAX):
         level = [
@@ -162,7 +165,7 @@ def is_shallow(value: Any) -> bool:
 
 
 def normalise(value: bytes | None) -> str | None:
-    """Return the event as JSON with the known fields, each once, or None for a malformed one."""
+    """Return the event as JSON in which each known field appears once, or None for a malformed event."""
     event = read_event(value)
     return None if event is None else encode(event).decode()
 

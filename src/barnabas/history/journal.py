@@ -1,11 +1,11 @@
-"""Journal: files in which a broker keeps the events of its controllers for a week, until the publisher has read them.
+"""Journal: files on the broker with the events of its controllers, from which the publisher reads.
 
     <first log dir>/state-changes-0000000007-000000000001.jsonl      named by its first event: epoch, sequence
     <first log dir>/state-changes-published.json                     published up to: file and position
 
-These are plain files because Kafka treats every directory in a log directory as a partition, and refuses to start if
-one is not. A new file begins at each start, after a day and at FILE_BYTES. Files are deleted when they are a week old,
-published or not. If there are too many or they are too large, the oldest are deleted first.
+There is no directory for them, because Kafka treats every directory in a log directory as a partition, and refuses to
+start if it is not one. A new file begins at each start, after a day and at FILE_BYTES. Files are deleted after a week,
+published or not. If the files exceed FILES_MAX or ALL_BYTES, the oldest are deleted first.
 
 A line is in the page cache when `append` returns: it survives a crash of the process, but not a power failure. A line
 that a power failure cut off is the last of its file and is not published.
@@ -65,8 +65,8 @@ class Journal:
         self.names: list[str] = []
         self.published = BEGINNING
         self.current: File | None = None
-        self.begun_ms = 0
-        self.lost = 0
+        self.current_since_ms = 0
+        self.lost_events = 0
         self.warnings = LogRateLimiter(WARNING_INTERVAL_S)
 
     def open(self) -> None:
@@ -86,34 +86,35 @@ class Journal:
         lines = [*(event.line for event in events), ""]
         data = "\n".join(lines).encode()
         try:
-            if self.current is None or not self.has_room(self.current):
-                self.begin(events[0])
+            if self.current is None or self.is_full_or_old(self.current):
+                self.begin_file(events[0])
             assert self.current is not None
             self.current.append([data])
         except StorageError as error:
-            self.lost += len(events)
+            self.lost_events += len(events)
             if self.warnings.is_due(self.clock.now_ms() / 1000):
-                logger.error("cannot write state changes count=%d error=%s", self.lost, error)
+                logger.error("cannot write state changes lost=%d error=%s", self.lost_events, error)
             return
-        if self.lost:
-            logger.warning("writing state changes works again missing=%d", self.lost)
-            self.lost = 0
+        if self.lost_events:
+            logger.warning("writing state changes works again lost=%d", self.lost_events)
+            self.lost_events = 0
 
-    def has_room(self, file: File) -> bool:
-        return file.size() < FILE_BYTES and self.clock.now_ms() - self.begun_ms < DAY_MS
+    def is_full_or_old(self, file: File) -> bool:
+        age_ms = self.clock.now_ms() - self.current_since_ms
+        return file.size() >= FILE_BYTES or age_ms >= DAY_MS
 
-    def begin(self, first: EventLine) -> None:
+    def begin_file(self, first: EventLine) -> None:
         self.close()
         self.trim()
         name = f"{PREFIX}{first.epoch:010d}-{first.sequence:012d}{SUFFIX}"
         self.current = self.disk.open(self.path(name), create=True)
-        self.begun_ms = self.clock.now_ms()
+        self.current_since_ms = self.clock.now_ms()
         self.names.append(name)
 
     # ---- publishing
 
     def next_chunk(self, bytes_max: int) -> Chunk | None:
-        """Return the next complete lines, at least one, or None if all are published."""
+        """Return the next complete lines, of one file and about `bytes_max` bytes. None if all are published."""
         for name in list(self.names):
             if name < self.published.file or not self.disk.exists(self.path(name)):
                 continue
@@ -139,7 +140,7 @@ class Journal:
                 file.close()
 
     def advance(self, end: Position) -> None:
-        """Save the position up to which events are published. After a crash before that, they are published again."""
+        """Save the position up to which events are published. After a crash before that, events are published again."""
         self.published = end
         data = json.dumps({"file": end.file, "position": end.offset}).encode()
         self.disk.replace_bytes(self.path(PUBLISHED), data, sync=False)
@@ -172,8 +173,8 @@ class Journal:
 
 
 def parse_position(data: bytes) -> Position:
-    """Parse the saved position. If it is invalid, return the beginning: events are published again, which is harmless
-    because readers deduplicate them."""
+    """Parse the saved position. If it is invalid, return BEGINNING: all events are published again, and readers
+    deduplicate them."""
     try:
         saved = json.loads(data)
         return Position(str(saved["file"]), int(saved["position"]))

@@ -115,8 +115,8 @@ if (chart) {
     button.hidden = false;
     button.addEventListener("click", () => {
       const from = Number(button.dataset.from) - start, to = Number(button.dataset.to) - start;
-      const room = Math.max((to - from) * 0.5, 20);
-      zoom(from - room, to + room);
+      const margin = Math.max((to - from) * 0.5, 20);
+      zoom(from - margin, to + margin);
       chart.scrollIntoView({ behavior: "smooth", block: "nearest" });
     });
   }

@@ -2,9 +2,8 @@
 
 The page starts with what operators need first: current problems, past incidents, and the controllers.
 
-page.html.jinja is the template. Its environment passes every expression through `printable` and escapes it: names from
-the cluster cannot become markup or control characters. The Content-Security-Policy forbids the page to load or send
-anything.
+page.html.jinja is the template. Every expression in it is made printable and escaped: names from the cluster cannot
+become markup or control characters. The Content-Security-Policy forbids the page to load or send anything.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from barnabas.history.words import (
     describe_cause,
     format_duration,
     format_time,
-    join_brokers,
+    join_numbers,
     millis_of,
     step_name,
     topic_label,
@@ -61,7 +60,7 @@ def asset(name: str) -> str:
 
 
 def template() -> Template:
-    # Imported here because Jinja2 comes with the `spark` extra, and other commands run without that.
+    # Imported here because only the `spark` extra has Jinja2, and other commands run without it.
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
@@ -78,7 +77,7 @@ def template() -> Template:
         keep_trailing_newline=True,
     )
     filters: tuple[Callable[..., Any], ...] = (
-        creation_steps, describe_cause, format_duration, format_time, join_brokers, millis_of, requester_name,
+        creation_steps, describe_cause, format_duration, format_time, join_numbers, millis_of, requester_name,
         step_name, topic_label, topic_state,
     )  # fmt: skip
     environment.filters |= {each.__name__: each for each in filters}
@@ -96,6 +95,7 @@ class Alert:
 
 
 def alerts_of(document: Document) -> list[Alert]:
+    """Return the topics with offline partitions, then the stuck deletions, grouped by the brokers that delay them."""
     waiting: dict[tuple[int, ...], list[Row]] = {}
     for row in document["deletions"]:
         if row["state"] == "stuck":

@@ -2,12 +2,12 @@
 
 Guarantees. An event is in the journal before any broker learns of the change. Each broker publishes its own journal, in
 order and with acks=all. After a restart it resumes where it stopped, whether it is controller or not. If a controller
-crashes, its unpublished events are published when its broker restarts, after those of its successor. A reader gets
-every event at least once, and the events of one epoch in order. It deduplicates them by (epoch, sequence), which is
-also the key of the record. Events are missing only if their disk was lost, or if they waited for more than a week.
+crashes, its broker publishes the remaining events after its restart, and thus after those of the next controller. A
+reader gets every event at least once, and the events of one epoch in order. It deduplicates them by (epoch, sequence),
+which is also the key of the record. An event is lost if the journal cannot write or keep it, or the topic rejects it.
 
-The topic is created with a CreateTopics request, after the first other topic. Events about this topic alone are not
-published, because each would cause the next.
+The topic is created when another topic exists. Events about this topic alone are not published, because publishing one
+would cause the next.
 
 The topic is internal: Metadata marks it so, and only brokers may write to it. Any client can read it by its name.
 """
@@ -60,7 +60,7 @@ CONFIGS = {
 }
 
 LINGER_S = 0.25
-"""Collects related events into one batch, and lets requests that wait for a new topic go first."""
+"""Delay before publishing, so that related events get into one batch and clients of a new topic are served first."""
 BATCH_BYTES = 64 * 1024
 TIMEOUT_S = 30.0
 RETRY_S = (0.25, 5.0)
@@ -100,7 +100,7 @@ class Publisher:
         self.connected_to: Broker | None = None
 
     def open(self) -> None:
-        """Open the journal. The directory must be locked, because another process may write there."""
+        """Open the journal. The caller must have locked the directory, because another process may write there."""
         self.journal.open()
         self.wake.set()
 
@@ -112,8 +112,7 @@ class Publisher:
     def close(self) -> None:
         """Close the journal. The next run publishes the rest.
 
-        Later events are ignored. A simulated crash closes the journal while the controller still runs, and the end of
-        the controller must not be recorded.
+        Later events are ignored: after a simulated crash the controller still runs, but must not record its end.
         """
         self.is_closed = True
         self.disconnect()
@@ -134,7 +133,7 @@ class Publisher:
                 await self.publish_journal()
                 backoff.reset()
             except StorageError as error:
-                self.warn("cannot read or mark the state changes", error)
+                self.warn("cannot read the journal of state changes or save its position", error)
                 self.wake.set()
                 await backoff.wait()
 
@@ -157,11 +156,11 @@ class Publisher:
                     if isinstance(error, ApiError) and error.code in REJECTED:
                         await self.deliver_in_halves(lines, error)
                         return
-                    self.fail("cannot publish the state changes", error)
+                    self.handle_failure("cannot publish state changes", error)
             await backoff.wait()
 
     async def deliver_in_halves(self, lines: list[bytes], error: ApiError) -> None:
-        """Publish the lines that the topic accepts: its settings were changed, and it rejects some lines."""
+        """Publish the lines that the topic accepts. Called if it rejects some, because its settings were changed."""
         if len(lines) == 1:
             self.warn("cannot publish a state change: the topic rejects it", error)
             return
@@ -190,7 +189,7 @@ class Publisher:
     # ---- the topic
 
     async def ensure_topic(self) -> bool:
-        """Create the topic if it is missing, once another topic exists. Return whether it has a leader."""
+        """Create the topic if it is missing, as soon as another topic exists. Return whether it has a leader."""
         if STATE_CHANGES not in self.metadata.topics:
             while not await self.metadata.wait_until(self.has_any_topic, TIMEOUT_S):
                 pass
@@ -198,7 +197,7 @@ class Publisher:
             try:
                 await self.create_topic()
             except (ApiError, *CONNECTION_ERRORS) as error:
-                self.fail(f"cannot create {STATE_CHANGES}", error)
+                self.handle_failure(f"cannot create {STATE_CHANGES}", error)
                 return False
         return await self.metadata.wait_until(self.has_leader, RETRY_S[1])
 
@@ -255,15 +254,15 @@ class Publisher:
             self.connection.close()
             self.connection = None
 
-    def fail(self, what: str, error: Exception) -> None:
-        """Warn, and disconnect unless the broker responded."""
-        self.warn(what, error)
+    def handle_failure(self, problem: str, error: Exception) -> None:
+        """Log a warning. Disconnect, unless the error came from a response."""
+        self.warn(problem, error)
         if not isinstance(error, ApiError):
             self.disconnect()
 
-    def warn(self, what: str, error: Exception) -> None:
+    def warn(self, problem: str, error: Exception) -> None:
         if self.warnings.is_due(asyncio.get_running_loop().time()):
-            logger.warning("%s error=%s", what, reason(error))
+            logger.warning("%s error=%s", problem, reason(error))
 
 
 def to_record(line: bytes, offset: int) -> Record:

@@ -1,4 +1,4 @@
-"""Reader: the events of `__state_changes` as DataFrames, each once, by topic and by life of the topic.
+"""Reader: the events of `__state_changes` as DataFrames, deduplicated, by topic and by life of the topic.
 
     records of __state_changes ─► events ─► about topics ─► with lives
 
@@ -6,8 +6,8 @@ Events are published at least once, and those of a broker that was down are publ
 sorted by (epoch, sequence). Malformed events (event.py) are skipped.
 
 A name may be used again after its topic was deleted. Each topic of that name is a life, counted from 1. A life begins
-when a partition is created after all earlier ones were deleted. The client's request may be recorded just before that,
-because a request that does not wait for leaders is answered before the controller acts.
+with the first partition that is created after a deletion. The client's request may be recorded just before that: if it
+does not wait for leaders, its response precedes the work of the controller.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from pyspark.sql import functions as f
 
 from barnabas.history.event import normalise
 
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
 
-HISTORY = "__state_changes"
+STATE_CHANGES = "__state_changes"
 SCHEMA = """
     at timestamp, broker int, epoch int, sequence long, cause string, what string, id string, result string, why string,
     topic string, partition int, replica int, before string, after string,
@@ -38,20 +39,19 @@ ORDER = ("epoch", "sequence")
 def read_records(records: DataFrame) -> DataFrame:
     """Return one row per record with its `event`, which is null for a malformed record.
 
-    Values are validated before Spark parses them, because from_json fails on a repeated key and keeps parts of invalid
-    events.
+    Values are validated first, because from_json fails on a repeated key and returns parts of invalid events.
     """
     valid = f.udf(normalise, "string", useArrow=False)(f.col("value").cast("binary"))
     return records.select(f.from_json(valid, SCHEMA).alias("event"))
 
 
 def distinct_events(read: DataFrame) -> DataFrame:
-    """Deduplicate rows of `read_records`: one row per event."""
+    """Return one row per event from the rows of `read_records`."""
     return read.select("event.*").where("epoch is not null").dropDuplicates(["epoch", "sequence"])
 
 
 def about_topics(events: DataFrame) -> DataFrame:
-    """Return one row per event and topic. A request may be about several topics; `answered_at` is its response's time.
+    """Return one row per event and topic. A request has a row for each topic, and `answered_at` if it was answered.
 
     epoch 7, sequence 19: LeaderAndIsr to 2, topics orders and clicks, answered by sequence 31
     → orders, request LeaderAndIsr, to 2, answered_at = the time of 31; and the same for clicks
@@ -72,11 +72,11 @@ def about_topics(events: DataFrame) -> DataFrame:
         .withColumn("topic", f.explode(f.map_keys("topics")))
     )
     rows = named.unionByName(requests, allowMissingColumns=True).drop("topics", "first_sequence")
-    return rows.where(f.col("topic") != HISTORY)
+    return rows.where(f.col("topic") != STATE_CHANGES)
 
 
 def with_lives(rows: DataFrame) -> DataFrame:
-    """Add the column `life` to rows about topics.
+    """Add the column `life` to the rows of `about_topics`.
 
     created New Online NonExistent │ created New Online     (events of one name, in order)
        1     1    1        1       │    2     2    2
@@ -102,6 +102,7 @@ def with_lives(rows: DataFrame) -> DataFrame:
 
 
 def creation_or_deletion() -> Column:
+    """Return the mark of an event that may begin or end a life, else null."""
     return f.expr("""
         case when what = 'partition' and after = 'NewPartition' and result = 'done' then 'created'
              when what = 'topic' and after = 'created' then 'requested'
@@ -112,8 +113,7 @@ def creation_or_deletion() -> Column:
 
 def begins_another_life() -> Column:
     """Return whether a row starts a new life: the first creation after a deletion, or the request for that creation if
-    it was recorded before. Most requests are recorded after the creation. They start no life, even if the topic was
-    deleted meanwhile."""
+    it was recorded before. A request that was recorded later starts no life, even after a deletion."""
     is_early_request = (f.col("mark") == "requested") & f.col("mark_after").eqNullSafe("created")
     return f.col("mark_before").eqNullSafe("deleted") & (
         (f.col("mark") == "created") | is_early_request

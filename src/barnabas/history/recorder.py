@@ -1,4 +1,4 @@
-"""Recorder of one controller: records each of its actions as an event, before any broker learns of it.
+"""Recorder: records each action of a controller as an event, before any broker learns of the action.
 
 An event is one line of JSON:
 
@@ -8,15 +8,14 @@ An event is one line of JSON:
      "result":"done"}
 
 `what` is a partition, a replica, a topic that a client requested, a request to a broker or the controller itself.
-`sequence` counts within one controller epoch, and an epoch has one controller. So (epoch, sequence) is the unique key
-of an event.
+`sequence` counts the events of a controller epoch from 1. So (epoch, sequence) is the unique key of an event.
 
-A request is one event, but may be about ten thousand partitions. It names them as ranges, `{"orders":"0-5,9"}`. If its
-topics do not fit one line, it continues in further lines (`part` of `parts`), so that no line exceeds the maximum size
-of a record. A response names the event of its request, and only the partitions that failed.
+A request may be about ten thousand partitions. Its event names them as ranges, `{"orders":"0-5,9"}`. If the topics do
+not fit one line, the request has several events (`part` of `parts`), so that no line exceeds the maximum size of a
+record. A response names the event of its request, and only the partitions that failed.
 
 A new controller of 10,000 partitions writes tens of thousands of lines before it serves requests. For speed, lines are
-formatted by hand, and all transitions of a batch in one loop. `event.py` is the model that readers parse them with.
+formatted by hand, and all transitions of a batch in one loop. Readers parse them with the model in `event.py`.
 """
 
 from __future__ import annotations
@@ -40,6 +39,7 @@ OWN = ',"own":true'
 """Marks an event about `__state_changes` alone. It is not published, because publishing it would cause the next one."""
 
 NAMES_LENGTH_MAX = 32_000
+"""Maximum length of the topics in one event of a request."""
 ERRORS_NAMED_MAX = 100
 ONLINE = "OnlinePartition"
 ALREADY_KNOWN = ErrorCode.STALE_CONTROLLER_EPOCH
@@ -74,7 +74,7 @@ class Transition(AnyTransition, Protocol):
 
 
 class FailedTransition(AnyTransition, Protocol):
-    """A transition that was not made: the state stays `before`."""
+    """A transition that failed: the state stays `before`. `why` gives the details of `reason`."""
 
     @property
     def reason(self) -> str: ...
@@ -83,7 +83,7 @@ class FailedTransition(AnyTransition, Protocol):
 
 
 class EventLine(NamedTuple):
-    """An event as it is written: its key, and its line without the newline."""
+    """An event in its written form: its key, and its line without the newline."""
 
     epoch: ControllerEpoch
     sequence: int
@@ -94,7 +94,7 @@ class EventSink(Protocol):
     """Receives the events of a recorder."""
 
     def append(self, events: Sequence[EventLine]) -> None:
-        """Write the events to disk before returning. Never raises: a write error must not stop the controller."""
+        """Write the events before returning. Never raises: a write error must not stop the controller."""
         ...
 
 
@@ -153,7 +153,7 @@ class Recorder:
         *,
         replicas_of: ReplicasOf | None = None,
     ) -> list[EventLine]:
-        """Record transitions, also failed ones. `replicas_of` adds the assigned replicas to events of partitions."""
+        """Record transitions and failed ones. With `replicas_of`, events of partitions name the assigned replicas."""
         events = self.transition_events(transitions, replicas_of)
         events += self.failure_events(failures)
         return self.record(events)
@@ -164,23 +164,24 @@ class Recorder:
         epoch, sequence, head = self.epoch, self.sequence, self.head()
         events = []
         cause = quoted_cause = ""
-        for each in transitions:
+        for transition in transitions:
             sequence += 1
-            if each.cause is not cause:
-                cause, quoted_cause = each.cause, json_string(each.cause)
-            known = each.leadership
+            item = transition.item
+            if transition.cause is not cause:
+                cause, quoted_cause = transition.cause, json_string(transition.cause)
+            known = transition.leadership
             leadership = "" if known is None else leadership_fields(known)
-            if each.is_unclean:
+            if transition.is_unclean:
                 leadership += ',"unclean":true'
             assigned = ""
-            if replicas_of is not None and isinstance(each.item, TopicPartition):
-                assigned = f',"replicas":{json_numbers(tuple(replicas_of(each.item)))}'
+            if replicas_of is not None and isinstance(item, TopicPartition):
+                assigned = f',"replicas":{json_numbers(tuple(replicas_of(item)))}'
             line = (
-                f'{head}{sequence},"cause":{quoted_cause},{subject_fields(each.item)},'
-                f'"before":"{each.before}","after":"{each.after}"{leadership}{assigned},'
-                '"result":"done"'
+                f'{head}{sequence},"cause":{quoted_cause},{subject_fields(item)},'
+                f'"before":"{transition.before}","after":"{transition.after}"{leadership}{assigned},'
+                f'"result":"done"{own_mark(item)}}}'
             )
-            events.append(EventLine(epoch, sequence, f"{line}{own_mark(each.item)}}}"))
+            events.append(EventLine(epoch, sequence, line))
         self.sequence = sequence
         return events
 
@@ -197,7 +198,7 @@ class Recorder:
     def record_isr_changes(
         self, states: Iterable[tuple[TopicPartition, LeaderAndIsr]], *, cause: str
     ) -> list[EventLine]:
-        """Record ISR changes that leaders requested. The next election depends on them."""
+        """Record ISR changes that leaders requested. The next election depends on the ISR."""
         return self.record(
             [
                 self.event(
@@ -222,7 +223,7 @@ class Recorder:
     ) -> list[EventLine]:
         """Record a client's request to create, grow or delete topics, after it was written to the registry.
 
-        `facts` are additional fields by topic. The transitions that follow from the request are separate events.
+        `facts` are additional fields by topic. The transitions that the request causes are separate events.
         """
         by = f'"by":{json.dumps(client)},"host":{json.dumps(host)}'
         if asked_at_ms is not None:
@@ -283,8 +284,8 @@ class Recorder:
         self.last_topics = None
 
     def record_response(self, sent: SentRequest, response: Response) -> list[EventLine]:
-        """Record a response. STALE_CONTROLLER_EPOCH of a partition is not a failure: the broker already has this leader
-        epoch or a later one."""
+        """Record a response. STALE_CONTROLLER_EPOCH of a partition is no failure: the broker knows this leader epoch or
+        a later one."""
         errors = list(failed_partitions(sent.request, response))
         failed = [(item, code) for item, code in errors if code != ALREADY_KNOWN]
         known = f'"known_already":{len(errors) - len(failed)},' if len(errors) > len(failed) else ""
@@ -378,7 +379,7 @@ def leadership_fields(known: LeaderAndIsr) -> str:
 
 
 class TopicRanges(NamedTuple):
-    """Topics and partitions of a request: the insides of one or more JSON objects, topic → ranges of partitions."""
+    """Topics of a request. `topics` has one element per event: the inside of a JSON object, topic → ranges."""
 
     topics: list[str]
     partitions: int

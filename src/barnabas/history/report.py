@@ -1,6 +1,6 @@
 """Report: the tables of the analysis as one document, for JSON, text and the HTML page.
 
-Rows are sorted, the most severe first. Times are in UTC, durations in milliseconds.
+Rows are sorted by severity (elections and leader moves by time). Times are in UTC, durations in milliseconds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def collect(analysis: Analysis) -> dict[str, Table]:
 
 
 def rows_of(tables: Mapping[str, Table]) -> dict[str, list[Row]]:
-    """Return the rows of all tables. Of the steps, only the slowest are kept."""
+    """Return the rows of all tables, but only the slowest of the steps."""
     slowest = tables["steps"].sort_by([("ms", "descending")]).slice(0, SLOWEST_STEPS)
     return {name: table.to_pylist() for name, table in {**tables, "steps": slowest}.items()}
 
@@ -75,7 +75,7 @@ def summarize(tables: Tables) -> Row:
 
 
 def is_failover(election: Row) -> bool:
-    """Return whether the controller took over from another. Unknown, and therefore False, for the first one."""
+    """Return whether the controller took over from another one. False if that is unknown, as for the first election."""
     return election["previous"] is not None and election["elected_at"] is not None
 
 

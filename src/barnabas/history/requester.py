@@ -1,8 +1,8 @@
-"""Requester: the client that requested a topic. Events about topics contain it.
+"""Requester: the client that requested a change of a topic. The event of the request names it.
 
-CreateTopics and DeleteTopics go to the controller's broker, which knows the client from its connection. If a Metadata
-request causes the creation of a topic, it may go to any broker. That broker sends a CreateTopics request to the
-controller, with the client in the client id:
+CreateTopics and DeleteTopics go to the controller's broker, which knows the client from its connection. A Metadata
+request that creates a topic may go to any broker. That broker sends a CreateTopics request to the controller, with the
+client in the client id:
 
     broker-2-create for rdkafka at 10.0.0.7
 
@@ -18,8 +18,8 @@ FORWARDED = re.compile(r"broker-(\d+)-create for (.*) at (\S+)", re.DOTALL)
 
 
 class Requester(NamedTuple):
-    """A client and its host. `via` is the broker that created the topic automatically for the client. `at_ms` is the
-    time when the request arrived; its event is recorded later, when the result is known."""
+    """A client and its host. `via` is the broker that requested the automatic creation for the client, if any. `at_ms`
+    is the time when the request arrived; its event is recorded later, with the result."""
 
     client: str | None
     host: str
@@ -28,7 +28,7 @@ class Requester(NamedTuple):
 
 
 def parse_requester(client_id: str | None, host: str) -> Requester:
-    """Return the client of a request, or the client for which another broker sent it."""
+    """Return the client that sent a request, or the client for which another broker sent it."""
     found = FORWARDED.fullmatch(client_id or "")
     if found is not None:
         broker, client, client_host = found.groups()

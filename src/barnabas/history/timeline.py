@@ -5,8 +5,7 @@
                        leader moved   outage        pending deletion
 
 Marks have times in milliseconds from the left edge. The template draws them at percentages of the width, so the
-timeline fits any screen. The script of the page zooms by moving the marks. Without the script, the timeline shows the
-whole time.
+timeline fits any screen. The script of the page zooms by moving the marks; without it the whole history is shown.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from barnabas.history.words import (
     describe_cause,
     format_duration,
     format_time,
-    join_brokers,
+    join_numbers,
     millis_of,
     topic_label,
 )
@@ -31,7 +30,7 @@ LANES_MAX, LANES_MIN = 40, 12
 LANE_HEIGHT = 22
 TICKS = 6
 COLOURS = 6
-"""Number of colours for controllers. Two whose ids differ by a multiple of it have the same colour."""
+"""Number of colours for controllers. The colour is the broker id modulo this number."""
 
 
 class AxisTick(NamedTuple):
@@ -57,7 +56,7 @@ class Scale:
         return f"{100 * offset_ms / self.length_ms:.3f}%"
 
     def ticks(self) -> Iterator[AxisTick]:
-        """Yield the ticks of the whole time. The script replaces their texts after zooming."""
+        """Yield the ticks of the whole history. The script replaces their texts after zooming."""
         for index in range(TICKS + 1):
             offset_ms = self.length_ms * index // TICKS
             at = format_time(self.start + timedelta(milliseconds=offset_ms))
@@ -65,17 +64,17 @@ class Scale:
 
 
 def scale_of(document: Document) -> Scale:
-    """Return the scale of the whole history with margins, up to now if an outage or a deletion is ongoing."""
+    """Return the scale of the whole history with margins, up to now if an outage is ongoing or a deletion is stuck."""
     start, end = document["history"]["from"], document["history"]["until"]
     is_ongoing = any(row["until"] is None for row in document["outages"])
     if is_ongoing or document["summary"]["stuck_deletions"]:
         end = document["made_at"]
-    room = max((end - start) * 0.015, timedelta(milliseconds=5))
-    return Scale(start=start - room, end=end + room)
+    margin = max((end - start) * 0.015, timedelta(milliseconds=5))
+    return Scale(start=start - margin, end=end + margin)
 
 
 class TimelineMark(NamedTuple):
-    """A mark in a lane. `kind` is a CSS class, `text` a label or tooltip, `y` the distance from both edges."""
+    """A mark in a lane. `kind` is a CSS class, `text` a label or tooltip, `y` the pixels to the top and bottom edge."""
 
     shape: Literal["bar", "tick", "label"]
     kind: str
@@ -191,7 +190,7 @@ def life_title(topic: Row) -> str:
 def deletion_title(row: Row) -> str:
     title = f"deletion {row['state']}, since {format_time(row['requested_at'])}, {format_duration(row['ms'])}"
     if row["state"] != "done" and row["waits_for"]:
-        title += f"; waits for broker {join_brokers(row['waits_for'])}"
+        title += f"; waits for broker {join_numbers(row['waits_for'])}"
     return title
 
 
@@ -207,7 +206,7 @@ class Outage:
     @property
     def title(self) -> str:
         numbers = sorted(self.partitions)
-        shown = join_brokers(numbers[:8]) + (", …" if len(numbers) > 8 else "")
+        shown = join_numbers(numbers[:8]) + (", …" if len(numbers) > 8 else "")
         noun = "partition" if len(numbers) == 1 else "partitions"
         lasted = "ongoing"
         if self.until is not None:

@@ -36,8 +36,8 @@ def millis_of(at: datetime) -> int:
     return int(at.timestamp() * 1000)
 
 
-def join_brokers(brokers: Iterable[int]) -> str:
-    return ", ".join(map(str, brokers))
+def join_numbers(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers))
 
 
 def topic_label(row: Mapping[str, Any]) -> str:
@@ -65,7 +65,7 @@ def step_name(step: str, broker: int | None) -> str:
 
 
 def describe_cause(cause: str | None, lost_leaders: Iterable[int | None] = ()) -> str:
-    """Return the cause of outages: the failed brokers, if brokers failed and the last leaders are known.
+    """Return the cause of outages as text: for BrokersChanged, the failed brokers if the lost leaders are known.
 
     >>> describe_cause("BrokersChanged#17", [3]), describe_cause("BrokersChanged#17", [2, 3])
     ('broker 3 failed', 'brokers 2, 3 failed')
@@ -78,11 +78,11 @@ def describe_cause(cause: str | None, lost_leaders: Iterable[int | None] = ()) -
     failed = [broker for broker in lost_leaders if broker is not None]
     if not failed:
         return "brokers changed"
-    return f"broker{'s' if len(failed) > 1 else ''} {join_brokers(failed)} failed"
+    return f"broker{'s' if len(failed) > 1 else ''} {join_numbers(failed)} failed"
 
 
 def cause_name(cause: str | None) -> str:
-    """Return the event that the controller handled, without its number in the queue.
+    """Return the name of the event that the controller handled, without its number in the queue.
 
     >>> cause_name("BrokersChanged#17")
     'BrokersChanged'

@@ -78,7 +78,7 @@ class TopicSource(DataSource):  # type: ignore[misc]
         return "barnabas"
 
     def schema(self) -> StructType:
-        """Return the schema. Options of a stream or a batch are valid, because Spark does not pass the kind of query."""
+        """Return the schema. Options of a stream or a batch are valid: Spark does not pass the kind of the query."""
         try:
             options = parse_read(self.options, streaming=True)
         except ConfigError:

@@ -176,7 +176,7 @@ def test_full_disk_is_logged_once_and_raises_nothing(
     assert "cannot write" in caplog.text
     disk.fails = None
     journal.append([change(7, 50)])
-    assert "missing=48" in caplog.text
+    assert "lost=48" in caplog.text
     assert publish_all(journal) == [change(7, 1).line, change(7, 50).line]
 
 

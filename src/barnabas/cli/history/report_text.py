@@ -12,7 +12,7 @@ from barnabas.history.words import (
     describe_cause,
     format_duration,
     format_time,
-    join_brokers,
+    join_numbers,
     step_name,
     topic_label,
 )
@@ -57,14 +57,22 @@ def summary_text(document: Document) -> str:
 
 
 def elections_text(elections: list[Row]) -> str:
-    heads = ["epoch", "elected (UTC)", "controller", "after", "vacant", "takeover", "cause"]
+    heads = [
+        "epoch",
+        "elected (UTC)",
+        "controller",
+        "after",
+        "without controller",
+        "takeover",
+        "cause",
+    ]
     rows = [
         [
             row["epoch"],
             format_time(row["elected_at"]) or "before the history",
             row["controller"],
             "" if row["previous"] is None else row["previous"],
-            format_duration(row["vacant_ms"]) or ("not known" if is_failover(row) else ""),
+            format_duration(row["vacant_ms"]) or ("unknown" if is_failover(row) else ""),
             format_duration(row["takeover_ms"]),
             cause_name(row["cause"]),
         ]
@@ -102,7 +110,7 @@ def deletions_text(deletions: list[Row]) -> str:
             row["state"],
             format_time(row["requested_at"])[:19],
             format_duration(row["ms"]),
-            join_brokers(row["waits_for"] or []),
+            join_numbers(row["waits_for"] or []),
             row["by"] or "",
         ]
         for row in pending[:ROWS_MAX]
