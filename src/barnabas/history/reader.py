@@ -19,7 +19,6 @@ from pyspark.sql import functions as f
 
 from barnabas.history.event import normalise
 
-
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
 
