@@ -98,8 +98,7 @@ class TopicEvent(Event, kw_only=True, tag="topic"):
 
 
 class RequestEvent(Event, kw_only=True, tag="request"):
-    """A request to broker `to`, or its response. A request has `topics`. A response has `answers`: the sequence number
-    of the request."""
+    """A request to broker `to` about `topics`, or the response. `answers` is the sequence number of the request."""
 
     to: Int
     topics: dict[str, str] | UnsetType = UNSET

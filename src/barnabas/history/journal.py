@@ -3,9 +3,9 @@
     <first log dir>/state-changes-0000000007-000000000001.jsonl      named by its first event: epoch, sequence
     <first log dir>/state-changes-published.json                     published up to: file and position
 
-There is no directory for them, because Kafka treats every directory in a log directory as a partition, and refuses to
-start if it is not one. A new file begins at each start, after a day and at FILE_BYTES. Files are deleted after a week,
-published or not. If the files exceed FILES_MAX or ALL_BYTES, the oldest are deleted first.
+The files have no subdirectory: Kafka treats every directory in a log directory as a partition, and refuses to start if
+it is not one. A new file begins at each start, after a day and at FILE_BYTES. Files are deleted after a week, published
+or not. If the files exceed FILES_MAX or ALL_BYTES, the oldest are deleted first.
 
 A line is in the page cache when `append` returns: it survives a crash of the process, but not a power failure. A line
 that a power failure cut off is the last of its file and is not published.
@@ -100,8 +100,7 @@ class Journal:
             self.lost_events = 0
 
     def is_full_or_old(self, file: File) -> bool:
-        age_ms = self.clock.now_ms() - self.current_since_ms
-        return file.size() >= FILE_BYTES or age_ms >= DAY_MS
+        return file.size() >= FILE_BYTES or self.clock.now_ms() - self.current_since_ms >= DAY_MS
 
     def begin_file(self, first: EventLine) -> None:
         self.close()
@@ -173,8 +172,7 @@ class Journal:
 
 
 def parse_position(data: bytes) -> Position:
-    """Parse the saved position. If it is invalid, return BEGINNING: all events are published again, and readers
-    deduplicate them."""
+    """Parse the saved position. If it is invalid, return BEGINNING: events are published again, as duplicates."""
     try:
         saved = json.loads(data)
         return Position(str(saved["file"]), int(saved["position"]))

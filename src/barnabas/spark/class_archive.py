@@ -3,7 +3,7 @@
 The archive more than halves the start time. It belongs to one Java and one set of Spark jars; its file name contains a
 digest of both. It is optional: Java ignores an archive that does not match.
 
-`python -m barnabas.spark.training` builds it in half a minute. If there is none, a session starts this at its exit.
+`python -m barnabas.spark.training` builds it in half a minute. A session without an archive runs this at its exit.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def class_archive(java: Java, spark_home: Path, cache: Path) -> ClassArchive:
 
 @contextmanager
 def archive_build(archive: ClassArchive, java: Java) -> Iterator[str | None]:
-    """Yield the Java options to write the archive when Java exits. If the block succeeds, it gets its final name.
+    """Yield Java options to write the archive when Java exits. If the block succeeds, the archive gets its final name.
 
     Yields None if another process builds the archive or has built it. If the process is killed, its lock ends, and the
     next build removes the partial file.

@@ -1,7 +1,7 @@
 """Kafka client settings, given as `kafka.<name>` in the Spark options. Pure.
 
-Some settings are supported, and others are ignored with a warning. Settings whose absence would change what is read or
-written are rejected. Unknown names are rejected as typos.
+Unsupported settings are ignored with a warning, or rejected if ignoring them would change what is read or written.
+Unknown names are rejected as typos.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ The position advances only over decoded batches. Transient errors (a broker rest
 there is no progress for `default.api.timeout.ms`. DataLoss means that the log no longer has all offsets of the range,
 or that the topic was deleted or recreated. With fail_on_data_loss=False, it is logged and the lost range is skipped.
 
-Python workers outlive their tasks and keep connections and metadata. So a micro-batch often costs only one round trip.
+Python workers outlive their tasks and keep connections and metadata, so a task often costs only one round trip.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class RangeFetcher:
         self.in_flight = connection, correlation_id
 
     def decode(self, data: PartitionData) -> list[pa.RecordBatch]:
-        """Decode a response and advance the position. The next fetch is sent before the decoding."""
+        """Decode a response and advance the position. The next fetch is sent first, so that it runs meanwhile."""
         view = memoryview(data.records or b"")
         try:
             self.check_first_batch(view, data.log_start_offset)
@@ -318,7 +318,7 @@ idle_clusters: dict[tuple[int, str, str], list[Cluster]] = {}
 
 @contextmanager
 def borrow_cluster(settings: FetchSettings) -> Iterator[Cluster]:
-    """Yield a client that no other task uses. Each process has its own, because a fork must not use its parent's."""
+    """Yield a client that no other task uses. Clients are kept per process, because a fork must not share sockets."""
     key = (os.getpid(), settings.bootstrap_servers, settings.client_id)
     idle = idle_clusters.setdefault(key, [])
     try:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 LOCAL = "local[*]"
 MASTERS = re.compile(r"local|local\[.+\]|local-cluster\[.+\]|yarn|(spark|k8s)://.+")
 GATEWAY_PORT = "PYSPARK_GATEWAY_PORT"
+"""Environment variable that spark-submit sets."""
 PREPARED_APPLICATIONS: set[str] = set()
 BOOTSTRAP_SERVERS = "spark.barnabas.bootstrap.servers"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -136,8 +137,7 @@ def session(
 
 
 def session_of_other_thread() -> SparkSession | None:
-    """Return the running session of another thread, or None. Spark finds sinks only in the active session of a thread,
-    so it is made active in this thread."""
+    """Return another thread's running session, or None. Make it active in this thread, so that Spark finds sinks."""
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
@@ -327,8 +327,8 @@ def environment(**changes: str) -> Iterator[None]:
 def register_source(spark: SparkSession) -> None:
     """Register the data source.
 
-    Spark could discover it too. But it would then run it on remote workers with the driver's Python path and without
-    the shipped package, and discovery starts two more processes.
+    Spark could discover the source. Remote workers would then run it with the driver's Python path and without the
+    shipped package. Discovery also starts two more processes.
     """
     from pyspark_barnabas import DefaultSource
 

@@ -271,24 +271,24 @@ def find_equal_run(
     """Return the positions of up to `count` records of equal size that begin at `at`, and the position after them."""
     doubled, body = read_raw_varint(data, at)
     width, size = body - at, body - at + (doubled >> 1)
-    length_max = min(count, (end - at) // size)
-    if length_max < 1:
+    run_max = min(count, (end - at) // size)
+    if run_max < 1:
         raise RemoteWireError("a record is longer than its batch")
-    length = 1
+    run = 1
     limit = 2 * RUN_RECORDS_MIN
-    while length < length_max:
+    while run < run_max:
         # Compare in growing steps, so that a short run costs little.
-        until = min(length_max, limit)
-        equal = np.ones(until - length, np.bool_)
+        until = min(run_max, limit)
+        equal = np.ones(until - run, np.bool_)
         for index in range(at, at + width):
-            column = octets[index + length * size : index + (until - 1) * size + 1 : size]
+            column = octets[index + run * size : index + (until - 1) * size + 1 : size]
             equal &= column == octets[index]
         if not equal.all():
-            length += int(equal.argmin())
+            run += int(equal.argmin())
             break
-        length = until
+        run = until
         limit *= 4
-    return at + np.arange(length, dtype=np.int64) * size, at + length * size
+    return at + np.arange(run, dtype=np.int64) * size, at + run * size
 
 
 # ---- headers --------------------------------------------------------------------------------------------------

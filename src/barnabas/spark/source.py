@@ -73,6 +73,8 @@ issued_warnings: set[str] = set()
 
 
 class TopicSource(DataSource):  # type: ignore[misc]
+    """Entry point for Spark: creates the readers and writers of a query from its options."""
+
     @classmethod
     def name(cls) -> str:
         return "barnabas"
