@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-Int = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-Sequence = Annotated[int, Meta(ge=1, le=2**63 - 1)]
+SequenceNumber = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 Time = Annotated[datetime, Meta(tz=True)]
 
 PartitionStateName = Literal[
@@ -29,9 +29,9 @@ class Event(Struct, kw_only=True, tag_field="what"):
     """Fields of all events."""
 
     at: Time
-    broker: Int
+    broker: Int32
     epoch: Count
-    sequence: Sequence
+    sequence: SequenceNumber
     cause: str
     result: Literal["done", "failed", "sent"]
     id: str
@@ -50,9 +50,9 @@ class LeadershipEvent(Event, kw_only=True):
 
     topic: str
     partition: Count
-    leader: Int | UnsetType = UNSET
-    leader_epoch: Int | UnsetType = UNSET
-    isr: list[Int] | UnsetType = UNSET
+    leader: Int32 | UnsetType = UNSET
+    leader_epoch: Int32 | UnsetType = UNSET
+    isr: list[Int32] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,7 +64,7 @@ class LeadershipEvent(Event, kw_only=True):
 class PartitionEvent(LeadershipEvent, kw_only=True, tag="partition"):
     before: PartitionStateName
     after: PartitionStateName
-    replicas: list[Int] | UnsetType = UNSET
+    replicas: list[Int32] | UnsetType = UNSET
     unclean: bool | UnsetType = UNSET
 
     def __post_init__(self) -> None:
@@ -74,7 +74,7 @@ class PartitionEvent(LeadershipEvent, kw_only=True, tag="partition"):
 
 
 class ReplicaEvent(LeadershipEvent, kw_only=True, tag="replica"):
-    replica: Int
+    replica: Int32
     before: str
     after: str
 
@@ -86,7 +86,7 @@ class TopicEvent(Event, kw_only=True, tag="topic"):
     host: str | None = None
     asked_at: Time | UnsetType = UNSET
     automatic: bool | UnsetType = UNSET
-    via: Int | UnsetType = UNSET
+    via: Int32 | UnsetType = UNSET
     partitions: Count | UnsetType = UNSET
     replication_factor: Count | UnsetType = UNSET
     defaults: list[str] | UnsetType = UNSET
@@ -100,13 +100,13 @@ class TopicEvent(Event, kw_only=True, tag="topic"):
 class RequestEvent(Event, kw_only=True, tag="request"):
     """A request to broker `to` about `topics`, or the response. `answers` is the sequence number of the request."""
 
-    to: Int
+    to: Int32
     topics: dict[str, str] | UnsetType = UNSET
     partitions: Count | UnsetType = UNSET
     deletes: Count | UnsetType = UNSET
-    part: Sequence | UnsetType = UNSET
-    parts: Sequence | UnsetType = UNSET
-    answers: Sequence | UnsetType = UNSET
+    part: SequenceNumber | UnsetType = UNSET
+    parts: SequenceNumber | UnsetType = UNSET
+    answers: SequenceNumber | UnsetType = UNSET
     errors: dict[str, str] | UnsetType = UNSET
     known_already: Count | UnsetType = UNSET
 
@@ -121,8 +121,8 @@ class RequestEvent(Event, kw_only=True, tag="request"):
 class ControllerEvent(Event, kw_only=True, tag="controller"):
     """An election or a resignation. `before` and `after` are the ids of the controllers."""
 
-    before: Int | None = None
-    after: Int | None = None
+    before: Int32 | None = None
+    after: Int32 | None = None
 
 
 AnyEvent = PartitionEvent | ReplicaEvent | TopicEvent | RequestEvent | ControllerEvent

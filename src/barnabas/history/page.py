@@ -50,7 +50,7 @@ def render_page(document: Document) -> str:
         lanes=lanes_of(document, scale),
         lane_height=LANE_HEIGHT,
         topic_lanes=len(topics_shown(document["topics"])),
-        slowest_creation_ms=max([*waits[:1], 1]),
+        slowest_creation_ms=max([*waits, 1]),
     )
     return html
 
