@@ -17,6 +17,7 @@ from interop.scenarios.requests import (
     ask,
     changed,
     create,
+    delete,
     fetch,
     list_offsets,
     new_topic,
@@ -358,4 +359,5 @@ STEPS: tuple[Step, ...] = (
         ask(f"contents: what became of {name}", fetch(f"contents-{name}", {0: 0}), 12)
         for name in ("none", "lz4", "renumbered")
     ),
+    ask("contents: delete the topic with corrupt data", delete("contents-unnoticed")),
 )

@@ -91,7 +91,7 @@ FAULTY = {
         changed(ONE, COUNT_AT, ">i", 3), LAST_DELTA_AT, ">i", 2
     ),
     **{
-        f"{codec.name.lower()} that is none": fake_compressed(codec)
+        f"corrupt {codec.name.lower()}": fake_compressed(codec)
         for codec in Compression
         if codec is not Compression.NONE
     },
@@ -153,7 +153,7 @@ PRODUCE: tuple[Step, ...] = (
     ),
     *(
         ask(
-            f"produce: {codec.name.lower()} that is none, to a topic that unpacks",
+            f"produce: corrupt {codec.name.lower()}, to a topic that decompresses",
             produce("plain", fake_compressed(codec)),
         )
         for codec in Compression

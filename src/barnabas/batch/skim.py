@@ -2,10 +2,10 @@
 
     length │ attributes │ timestamp delta │ offset delta │ key │ value │ headers
 
-Most batches have runs of records of one size. In a run, the same field of all records can be read with one slice whose
-step is the record size. Each slice is a *column*, which is compared with the expected bytes. Other records are read one
-by one, in as few Python operations as possible. `skim` stops at the first unusual record, valid or not; `walk_records`
-in record_walk.py validates the rest.
+Most batches have runs of records of one size. In a run, the byte at the same place in every record is read with one
+slice, whose step is the record size. Such a slice is a *column*, which is compared with the expected bytes. Other
+records are read one by one, in as few Python operations as possible. `skim` stops at the first unusual record, valid or
+not; `walk_records` in record_walk.py validates the rest.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from barnabas.batch.records import read_varint
 
-LONG_BYTES = 9
+VARLONG_BYTES_MAX = 9
+"""A longer timestamp delta is unusual."""
 RUN_MIN = 12
 """Shorter runs are read record by record, which takes no longer."""
 STRETCH_MAX = 256
@@ -28,22 +29,25 @@ LAYOUTS_MAX = 32
 LAYOUT_BYTES_MAX = 128 << 10
 COLUMNS_MAX = 64
 HEADERS_MAX = 200_000
+"""Maximum number of record headers in a batch. `skim` stops after more; `walk_records` validates the rest."""
 INVALID_END = 1 << 40
 """End position of an invalid or unusual record. It is greater than any valid position."""
 
 CONTINUED = bytes(range(0x80, 0x100))
 """All bytes of a varint except the last one have the high bit set."""
 
-# Columns of the offset deltas from 0 on, which are varints of one byte (ONLY), two (FIRST, LAST) or three bytes (FIRST,
-# MIDDLE and a third byte).
-ONE_BYTE, PERIOD = 64, 8192
-ONLY = bytes(number << 1 for number in range(ONE_BYTE))
-FIRST = bytes(number << 1 & 0x7F | 0x80 for number in range(ONE_BYTE)) * (PERIOD // ONE_BYTE)
+# Offset deltas below 64, 8192 and 2**20 are varints of one, two and three bytes. The expected columns of 0, 1, 2, … are
+# ONLY for one byte, FIRST and LAST for two, and FIRST, MIDDLE and a constant third byte for three.
+ONE_BYTE_END, PERIOD = 64, 8192
+ONLY = bytes(number << 1 for number in range(ONE_BYTE_END))
+FIRST = bytes(number << 1 & 0x7F | 0x80 for number in range(ONE_BYTE_END)) * (
+    PERIOD // ONE_BYTE_END
+)
 LAST = bytes(number >> 6 for number in range(PERIOD))
 MIDDLE = bytes(number >> 6 | 0x80 for number in range(PERIOD))
-THREE_BYTES = PERIOD * 0x80
+THREE_BYTE_END = PERIOD * 0x80
 
-TWO_BYTES = memoryview(
+TWO_BYTE_DELTAS = memoryview(
     bytes(digit for pair in zip(FIRST, LAST, strict=True) for digit in pair)
 ).cast("H")
 
@@ -74,7 +78,7 @@ class RunLayout(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Consecutive records of one size. `number` is the index of the first record in the batch."""
+    """Consecutive records of one size. `number` is the index in the batch of the run's first record."""
 
     begin: int
     number: int
@@ -119,7 +123,7 @@ def skim(body: bytes, count: int) -> SkimResult:
                 if number < until or headers_left < 0:
                     break
     except (IndexError, struct.error):
-        pass  # the last records are incomplete: left to walk_records
+        pass  # a record is incomplete, invalid or unusual: left to walk_records
     if runs and number == count and at == len(body):
         cache_batch_layout(body, count, runs)
     return SkimResult(number, at)
@@ -160,7 +164,7 @@ def cache_layout(key: Run | tuple[int, int], layout: RunLayout) -> None:
 
 
 def find_run(body: bytes, at: int, number: int, count: int) -> Run | None:
-    """Return the run that begins at `at`, judged by the lengths of its records alone."""
+    """Return a candidate run at `at`, or None. Only some record lengths are compared; `find_layout` verifies it."""
     records = count - number
     if records < RUN_MIN:
         return None
@@ -185,10 +189,13 @@ def find_run(body: bytes, at: int, number: int, count: int) -> Run | None:
 
 
 def run_max(number: int) -> int:
-    """Return the number of records from `number` on whose offset deltas have the same width and third byte."""
-    if number < ONE_BYTE:
-        return ONE_BYTE - number
-    return PERIOD - number % PERIOD if number < THREE_BYTES else 0
+    """Return the maximum length of a run that begins at record `number`, or 0 if its offset delta is too large.
+
+    The offset deltas of a run have the same width and the same third byte.
+    """
+    if number < ONE_BYTE_END:
+        return ONE_BYTE_END - number
+    return PERIOD - number % PERIOD if number < THREE_BYTE_END else 0
 
 
 def find_layout(body: bytes, run: Run) -> RunLayout | None:
@@ -220,16 +227,18 @@ def build_layout(body: bytes, run: Run) -> RunLayout | None:
         return None
     end = begin + records * size
     _, attributes_at = read_varint(body, begin)
-    numbers_at = find_varint_end(body, attributes_at + 1)
-    fields_at = find_varint_end(body, numbers_at)
+    offset_delta_at = find_varint_end(body, attributes_at + 1)
+    fields_at = find_varint_end(body, offset_delta_at)
     constant = [*range(begin, attributes_at), *places_of_sizes(body, fields_at)]
     if len(constant) > COLUMNS_MAX:
         return None
-    *continued, last = range(attributes_at + 1, numbers_at)
+    *continued, last = range(attributes_at + 1, offset_delta_at)
     first = number % PERIOD
     columns = [body[place : place + 1] * records for place in constant]
     columns += [column[first : first + records] for column in offset_deltas(number)]
-    columns_at = [slice(place, end, size) for place in (*constant, *range(numbers_at, fields_at))]
+    columns_at = [
+        slice(place, end, size) for place in (*constant, *range(offset_delta_at, fields_at))
+    ]
     return RunLayout(
         tuple(columns_at),
         itemgetter(*columns_at),
@@ -240,7 +249,7 @@ def build_layout(body: bytes, run: Run) -> RunLayout | None:
 
 
 def offset_deltas(number: int) -> tuple[bytes, ...]:
-    if number < ONE_BYTE:
+    if number < ONE_BYTE_END:
         return (ONLY,)
     if number < PERIOD:
         return FIRST, LAST
@@ -274,12 +283,12 @@ def skim_common_records(body: bytes, at: int, number: int, until: int) -> tuple[
 
     Common records have 64 bytes to 8 KiB, a timestamp delta below 64 ms, no headers, and a short key or none.
     """
-    if number < ONE_BYTE:
+    if number < ONE_BYTE_END:
         start, width = start_of_early_record, 6
         deltas: bytes | memoryview = ONLY[number:until]
     else:
         start, width = start_of_late_record, 7
-        deltas = TWO_BYTES[number:until]
+        deltas = TWO_BYTE_DELTAS[number:until]
     begin = at
     for expected in deltas:
         begin = at
@@ -325,14 +334,14 @@ def find_record_end(body: bytes, at: int, number: int) -> tuple[int, int]:
     size = body[at]
     at += 1
     if size > 0x7F:
-        size, at = long_varint(body, at, size)
+        size, at = read_multibyte_varint(body, at, size)
     stop = at + (size >> 1)
     at += 1
     at = find_varint_end(body, at) if body[at] > 0x7F else at + 1
     delta = body[at]
     at += 1
     if delta > 0x7F:
-        delta, at = long_varint(body, at, delta)
+        delta, at = read_multibyte_varint(body, at, delta)
     if size & 1 or delta != number << 1:
         return INVALID_END, 0
     size = body[at]  # of the key
@@ -348,8 +357,11 @@ def find_record_end(body: bytes, at: int, number: int) -> tuple[int, int]:
     return at if at == stop <= len(body) else INVALID_END, headers >> 1
 
 
-def long_varint(body: bytes, at: int, first: int) -> tuple[int, int]:
-    """Return the zigzag value of a varint whose first byte is `first`, and the position after it; -1 above 32 bits."""
+def read_multibyte_varint(body: bytes, at: int, first: int) -> tuple[int, int]:
+    """Return a varint of several bytes, still zigzag-encoded, and the position after it; -1 if it exceeds 32 bits.
+
+    `first` is its first byte, and `at` is the position of its second byte.
+    """
     value, shift = first & 0x7F, 7
     while shift < 35:
         byte = body[at]
@@ -362,7 +374,7 @@ def long_varint(body: bytes, at: int, first: int) -> tuple[int, int]:
 
 
 def find_varint_end(body: bytes, at: int) -> int:
-    for end in range(at, at + LONG_BYTES):
+    for end in range(at, at + VARLONG_BYTES_MAX):
         if body[end] < 0x80:
             return end + 1
     return INVALID_END
@@ -385,9 +397,9 @@ def find_headers_end(body: bytes, at: int, count: int) -> int:
 
 
 def find_field_end(body: bytes, at: int, size: int) -> int:
-    """Return the end of a field that is null or has 64 bytes or more. `size` is its first byte."""
+    """Return the end of a field that is null or has 64 bytes or more. `size` is the first byte of its size varint."""
     if size == 1:
         return at
     if size > 0x7F:
-        size, at = long_varint(body, at, size)
+        size, at = read_multibyte_varint(body, at, size)
     return INVALID_END if size & 1 else at + (size >> 1)

@@ -326,18 +326,18 @@ class Controller:
         topics = await store.read_topics(topic_names, self.on_watch)
         self.ignored_topics.update(name for name in topic_names if name not in topics)
         znode_requests.warn_of_reassignments(topics)
-        written_at: dict[TopicPartition, int] = {}
+        last_zxids: dict[TopicPartition, int] = {}
         states = await store.read_states(
             [
                 TopicPartition(name, each)
                 for name, topic in topics.items()
                 for each in topic.partitions
             ],
-            written_at,
+            last_zxids,
         )
         valid = {tp: state for tp, state in states.items() if isinstance(state, LeaderAndIsr)}
         store.topics_with_partitions_znode.update(partition.topic for partition in states)
-        restarted = plans.find_unnoticed_restarts(execution.registrations, valid, written_at)
+        restarted = plans.find_unnoticed_restarts(execution.registrations, valid, last_zxids)
         if restarted:
             logger.warning(
                 "brokers restarted while there was no controller, treated as failed first brokers=%s",

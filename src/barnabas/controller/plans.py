@@ -80,7 +80,7 @@ def load_context(
 def find_unnoticed_restarts(
     brokers: Mapping[BrokerId, Registration],
     states: Mapping[TopicPartition, LeaderAndIsr],
-    written_at: Mapping[TopicPartition, int],
+    last_zxids: Mapping[TopicPartition, int],
 ) -> frozenset[BrokerId]:
     """Return the brokers that restarted while there was no controller.
 
@@ -96,7 +96,7 @@ def find_unnoticed_restarts(
     newest_epoch = max((each.epoch for each in brokers.values()), default=0)
     restarted: set[BrokerId] = set()
     for partition, state in states.items():
-        written = written_at[partition]
+        written = last_zxids[partition]
         if written > newest_epoch or len(state.isr) < 2:
             continue
         online = [broker for broker in state.isr if broker in brokers]

@@ -5,8 +5,8 @@
     set /brokers/topics/t/partitions/1/state …         many writes in one transaction, all or none
 
 If the check fails, ControllerMoved is raised. If another write of the transaction fails, the writes are repeated one by
-one, so that one bad partition does not affect the others. Invalid znodes are logged with their path and left out: a
-znode that was edited by hand must not stop the cluster.
+one, so that one bad partition does not affect the others. Invalid znodes are logged with their path. Invalid brokers,
+topics and configs are left out. An invalid partition state becomes UnreadableState.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class ControllerStore:
         self.epoch_version = ZnodeVersion(0)
         """Version of /controller_epoch after the election of this controller."""
         self.topics_with_partitions_znode: set[str] = set()
-        """Topics whose `partitions` znode exists."""
+        """Topics whose `partitions` znode exists, or is created by a transaction that `build_ops` has prepared."""
         self.logged_errors: set[str] = set()
 
     def take_over(self, election: ControllerElection) -> None:
@@ -99,7 +99,10 @@ class ControllerStore:
     # ---- controller election
 
     async def controller_id(self, watch: Watch) -> BrokerId | None:
-        """Return the controller or None; UNKNOWN_CONTROLLER if its znode is invalid. The watch is set in all cases."""
+        """Return the controller or None; UNKNOWN_CONTROLLER if its znode is invalid and has another owner.
+
+        The watch is set in all cases.
+        """
         if await self.registry.exists(znodes.CONTROLLER, watch) is None:
             return None
         try:
@@ -214,7 +217,10 @@ class ControllerStore:
         return results
 
     def build_ops(self, write: Write) -> list[Op]:
-        """Return the operations of a write. The last one writes the state. The first may create `partitions`."""
+        """Return the operations of a write. The last one writes the state. The first may create `partitions`.
+
+        Adds the topic to `topics_with_partitions_znode`, so that only its first write creates `partitions`.
+        """
         path, data = znodes.state_path(write.partition), znodes.encode_state(write.state)
         if not isinstance(write, CreateState):
             return [SetData(path=path, data=data, version=write.expected_version)]
@@ -287,18 +293,18 @@ class ControllerStore:
     async def read_states(
         self,
         partitions: Sequence[TopicPartition],
-        written_at: dict[TopicPartition, int] | None = None,
+        last_zxids: dict[TopicPartition, int] | None = None,
     ) -> dict[TopicPartition, StateReadResult]:
         """Read partition states. Invalid ones become UnreadableState. Partitions without a state are left out.
 
-        `written_at`, if given, receives the transaction id of the last write of each state.
+        `last_zxids`, if given, receives the transaction id (mzxid) of the last write of each state.
         """
         states: dict[TopicPartition, StateReadResult] = {}
         chunks = [
             partitions[start : start + STATES_PER_READ]
             for start in range(0, len(partitions), STATES_PER_READ)
         ]
-        read = partial(self.read_state_chunk, written_at=written_at)
+        read = partial(self.read_state_chunk, last_zxids=last_zxids)
         for chunk, found in zip(chunks, await gather_bounded(read, chunks), strict=True):
             states.update((tp, state) for tp, state in zip(chunk, found, strict=True) if state)
         return states
@@ -306,7 +312,7 @@ class ControllerStore:
     async def read_state_chunk(
         self,
         partitions: Sequence[TopicPartition],
-        written_at: dict[TopicPartition, int] | None = None,
+        last_zxids: dict[TopicPartition, int] | None = None,
     ) -> list[StateReadResult | None]:
         try:
             found = await self.registry.get_many([znodes.state_path(each) for each in partitions])
@@ -317,12 +323,12 @@ class ControllerStore:
                 self.log_once("cannot read a partition state", error)
                 return [UnreadableState(why=str(error))]
             # Read them one by one, so that one bad znode does not affect the others.
-            read = partial(self.read_state_chunk, written_at=written_at)
+            read = partial(self.read_state_chunk, last_zxids=last_zxids)
             single = await gather_bounded(read, [(each,) for each in partitions])
             return [state for states in single for state in states]
-        if written_at is not None:
+        if last_zxids is not None:
             pairs = zip(partitions, found, strict=True)
-            written_at.update((tp, node[1].mzxid) for tp, node in pairs if node is not None)
+            last_zxids.update((tp, node[1].mzxid) for tp, node in pairs if node is not None)
         return [self.decode_state(*each) for each in zip(partitions, found, strict=True)]
 
     def decode_state(

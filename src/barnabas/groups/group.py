@@ -112,7 +112,7 @@ class Group(Struct, kw_only=True, eq=False):
     static_members: dict[str, str] = field(default_factory=dict)
     """Member ids by instance id."""
     pending_members: dict[str, None] = field(default_factory=dict)
-    """Member ids that clients got with MEMBER_ID_REQUIRED and have not used to join. A rebalance waits for them."""
+    """Member ids sent with MEMBER_ID_REQUIRED, whose clients have not joined yet. A rebalance waits for them."""
     unsynced: dict[str, None] = field(default_factory=dict)
     """Members of this generation that have not sent SyncGroup."""
     joined_count: int = 0

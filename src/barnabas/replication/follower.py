@@ -22,7 +22,8 @@ def truncation_offset(
 ) -> int:
     """Return the offset to truncate to.
 
-    `leader_epoch` is the leader's largest epoch up to the last epoch of our log. It ends at `leader_end` in its log.
+    `leader_epoch` is the leader's largest epoch up to the last epoch of our log. `leader_end` is the end offset of that
+    epoch in the leader's log.
 
     Example: our epochs are 1 from 0 and 3 from 20, and our log ends at 30. The leader has epoch 1 from 0, 2 from 10 and
     4 from 25. It returns epoch 2, end 25. Our epoch 1 ends at 20: truncate to 20. The next fetch has epoch 1, and the

@@ -316,7 +316,7 @@ class Log:
             expected = header.next_offset
             end = at + header.size
             if header.producer_id >= 0:
-                snapshots.record_batch(self.producers, header, data[at:end])
+                snapshots.apply_batch(self.producers, header, data[at:end])
             at = end
 
     # ---- read -------------------------------------------------------------------------------------------------

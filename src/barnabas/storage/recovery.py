@@ -258,7 +258,7 @@ def recover_segment(segment: Segment, state: RecoveryState) -> None:
         if header.partition_leader_epoch > state.epochs.latest:
             state.epochs.assign(header.partition_leader_epoch, header.base_offset)
         if header.producer_id >= 0:
-            snapshots.record_batch(state.producers, header, batch)
+            snapshots.apply_batch(state.producers, header, batch)
         state.next_offset = header.next_offset
         state.last_epoch = header.partition_leader_epoch
         valid = position + header.size

@@ -61,7 +61,7 @@ class Tail:
     def find(self, offset: int, end_position: int) -> tuple[int, int] | None:
         """Return the start and end position of the batch with `offset`, or None if `offset` is before the tail.
 
-        `end_position` is the end of the last batch.
+        `end_position` is the end of the last batch. Precondition: `offset` is below the log end offset.
         """
         after = bisect_right(self.offsets, offset)
         if after == 0:
@@ -126,9 +126,10 @@ class SegmentList(Sequence[Segment]):
     def read(
         self, offset: int, max_bytes: int, upper_bound: int | None, at_least_one: bool = True
     ) -> LogRead:
-        """Read from the batch with `offset`, within one segment, up to offset `upper_bound` (None: to the log end).
+        """Read from the batch with `offset`, within one segment, up to `upper_bound` (None: to the end of the segment).
 
-        `max_bytes` may cut the last batch. `at_least_one`: the first batch is complete even if it is larger.
+        `max_bytes` may cut the last batch. `at_least_one`: the first batch is complete even if larger than `max_bytes`.
+        Precondition: `offset` and `upper_bound` are below the log end offset.
         """
         segment = self.active
         in_tail = self.tail.find(offset, segment.size)

@@ -59,7 +59,7 @@ def replay_segment(producers: Producers, segment: Segment, start: int, end: int)
             break
         if header.producer_id >= 0:
             batch = segment.log.read(position, header.size) if header.is_control else b""
-            record_batch(producers, header, memoryview(batch))
+            apply_batch(producers, header, memoryview(batch))
 
 
 def load_newest_snapshot(disk: Disk, directory: str, low: int, high: int) -> tuple[Producers, int]:
@@ -77,8 +77,8 @@ def load_newest_snapshot(disk: Disk, directory: str, low: int, high: int) -> tup
     return Producers(), low
 
 
-def record_batch(producers: Producers, header: BatchHeader, batch: memoryview) -> None:
-    """Record a batch of the log. `batch` is read only if it is a control batch."""
+def apply_batch(producers: Producers, header: BatchHeader, batch: memoryview) -> None:
+    """Update the producer state with a batch of the log. `batch` is used only for a control batch."""
     if not header.is_control:
         producers.record(header, header.base_offset, header.max_timestamp)
         return

@@ -168,7 +168,7 @@ def test_transaction_marker_ends_transaction_and_keeps_sequence() -> None:
     marker = batch(
         [b"\0\0\0\0\0\x09"], key=b"\0\0\0\1", is_transactional=True, is_control=True, **fields
     )
-    snapshots.record_batch(producers, read_header(marker), marker)
+    snapshots.apply_batch(producers, read_header(marker), marker)
     assert producers.by_id[3].transaction_first_offset == -1
     assert producers.by_id[3].coordinator_epoch == 9
     assert producers.by_id[3].next_sequence == 1

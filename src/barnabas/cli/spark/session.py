@@ -57,7 +57,7 @@ def spark_session(
         try:
             yield spark
         except BaseException:
-            # End the progress line before the error message. Java ends with this process.
+            # End the progress line before the error message. Spark is not stopped: the JVM ends with this process.
             stop_progress()
             raise
         with suppress(Exception):
@@ -81,7 +81,7 @@ def translate_errors(topics: list[str]) -> Iterator[None]:
 
 @contextmanager
 def defer_signals() -> Iterator[None]:
-    """Raise the exception of a signal only after Spark has started; after a second signal, once Python reaches the JVM.
+    """Delay signals until Spark has started. A repeated signal is raised at once if Python is connected to the JVM.
 
     A JVM that is abandoned while it starts may run for ever, or print a stack trace to the terminal later. Once Python
     is connected to the JVM, the JVM ends with this process.
@@ -90,17 +90,17 @@ def defer_signals() -> Iterator[None]:
 
     received: list[int] = []
 
-    def record_first(number: int, frame: FrameType | None) -> None:
+    def on_signal(number: int, frame: FrameType | None) -> None:
         if received and SparkContext._gateway is not None:
             raise_at_once(number, frame)
         received.append(number)
 
     for number in SIGNALS:
-        signal.signal(number, record_first)
+        signal.signal(number, on_signal)
     try:
         yield
     except Exception:
-        # A signal to the whole process group (from a terminal, timeout or a container) also ends Java.
+        # A signal to the whole process group also kills the JVM, so the start fails. Report the signal, not that error.
         if not received:
             raise
     if received:

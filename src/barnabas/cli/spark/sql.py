@@ -1,7 +1,7 @@
 """`barnabas sql`: run a Spark SQL query over the topics of a cluster, as a batch or as a stream.
 
-Only topics that the query mentions become tables, because each table costs time. Errors that need no Spark (no broker,
-a name that needs backquotes, a path that exists) are reported before Spark starts.
+Only topics that the query mentions become tables (all topics for `show tables`), because each table costs time. Errors
+that need no Spark (no broker, a name that needs backquotes, a path that exists) are reported before Spark starts.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class SqlOutput(StrEnum):
     type=click.Choice(["beginning", "end"]),
     default="beginning",
     show_default=True,
-    help="Start position of a stream in its topics.",
+    help="Start position of a new stream. A stream with a checkpoint in --to resumes from there.",
 )
 @click.option(
     "-o",
@@ -234,7 +234,8 @@ def start_in_supported_mode(
 ) -> StreamingQuery:
     """Start the stream in the first output mode that Spark supports for the query.
 
-    `append` writes only new rows. Otherwise a table shows the complete result, and a pipe gets the changed rows.
+    `append` writes only new rows. If Spark rejects it, -o table shows the complete result, and json and csv write only
+    the changed rows.
     """
     from pyspark.errors import AnalysisException
 

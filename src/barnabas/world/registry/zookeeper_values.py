@@ -135,7 +135,7 @@ class Chroot:
         """Return kazoo's request for an operation. Raises BadPath for a path that ZooKeeper's clients reject."""
         match op:
             case Create():
-                # The digits are part of the name, so "/a/" is a valid path for a sequential node.
+                # ZooKeeper appends digits to the name of a sequential node, so "/a/" is a valid path for one.
                 check_path(op.path + "0" if op.sequential else op.path)
                 full = self.root + op.path if op.sequential else self.full(op.path)
                 flags = EPHEMERAL * op.ephemeral | SEQUENTIAL * op.sequential
