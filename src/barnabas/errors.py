@@ -1,12 +1,12 @@
-"""Kafka's error codes, and the exceptions of Barnabas: five families, each with its own reaction.
+"""Kafka's error codes, and the exceptions of Barnabas. The type of an exception determines the reaction to it.
 
     ApiError        the error code goes into the response, for the request or for one item of it
     WireError       the connection is closed                          (broker/connection.py)
     StorageError    the log directory goes offline, and its partitions return KAFKA_STORAGE_ERROR
-    RegistryError   retry, resign as controller, or register again
-    ConfigError     one line on standard error, exit code 2           (cli)
+    RegistryError   the broker retries, resigns as controller, or registers again
+    BarnabasError   in a command: one line on standard error, exit code 1, or 2 for ConfigError
 
-Any other exception is a bug and ends its task.
+In a broker, any other exception is a bug and ends its task.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ class BarnabasError(Exception):
 
 
 MESSAGE_MAX = 1000
-"""Characters of an error message in a response."""
+"""Maximum characters of an error message in a response. A longer message is cut."""
 
 
 class ApiError(BarnabasError):
@@ -214,7 +214,7 @@ class ApiError(BarnabasError):
         self, code: ErrorCode, message: str = "", *, record_indexes: tuple[int, ...] = ()
     ) -> None:
         if len(message) > MESSAGE_MAX:
-            # A message may quote a name of 32 KB, the longest string that a response can hold.
+            # A message may quote a name of 32 KB, but a string in a response cannot be longer than that.
             message = f"{message[:MESSAGE_MAX]}…(+{len(message) - MESSAGE_MAX})"
         super().__init__(f"{code.name}: {message}" if message else code.name)
         self.code = code
@@ -232,7 +232,7 @@ class RemoteWireError(WireError):
 
 
 class LocalWireError(WireError):
-    """A message of this process cannot be encoded, which is a bug or a value that does not fit its field."""
+    """This process cannot encode a message: a bug, or a value that does not fit its field."""
 
 
 class StorageError(BarnabasError):
@@ -267,7 +267,7 @@ class RegistryError(BarnabasError):
 
 
 class NoNode(RegistryError):
-    """The znode does not exist, or the parent of a znode to create does not."""
+    """The znode does not exist, or, for a creation, its parent does not."""
 
 
 class NodeExists(RegistryError):
@@ -321,7 +321,7 @@ class ConfigError(BarnabasError):
 
 
 class AddressInUse(BarnabasError):
-    """Another socket listens on this address."""
+    """The process cannot listen on an address, usually because another socket does."""
 
 
 def reason(error: BaseException) -> str:

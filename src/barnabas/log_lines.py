@@ -17,10 +17,10 @@ TRACEBACK_INDENT = "    "
 
 
 class PrintableFormatter(logging.Formatter):
-    """Escapes the whole message; a traceback follows on lines of its own.
+    """Escapes the message. A traceback follows on separate, indented lines.
 
-    Lines of a traceback are indented, because an exception's message may hold newlines: a line that starts at the left
-    margin is always the start of a log entry.
+    An exception's message may contain newlines. Because of the indentation, a line that starts at the left margin is
+    always the start of a log entry.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -28,7 +28,7 @@ class PrintableFormatter(logging.Formatter):
         if self.usesTime():
             record.asctime = self.formatTime(record, self.datefmt)
         lines = [printable(self.formatMessage(record))]
-        # Not `record.exc_text`: another handler's formatter may have left a text there that is not escaped.
+        # Not `record.exc_text`: the formatter of another handler may have cached an unescaped text in it.
         if record.exc_info:
             lines += indent_lines(self.formatException(record.exc_info))
         if record.stack_info:

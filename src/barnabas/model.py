@@ -22,7 +22,7 @@ ZERO_ID = UUID(int=0)
 class TopicPartition(NamedTuple):
     """A partition of a topic. Its text form is also the name of its directory.
 
-    A tuple, because every Produce request looks one up.
+    A tuple, because it hashes fast: every Produce request looks partitions up.
     """
 
     topic: str
@@ -43,7 +43,7 @@ class Replica(NamedTuple):
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
-    """The advertised address of a listener."""
+    """Address of a listener: where it is bound, or what it advertises."""
 
     listener: str
     host: str

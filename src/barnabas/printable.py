@@ -1,8 +1,8 @@
 r"""Escaping of untrusted names and texts, so that they print as one line.
 
 Topic names, group ids, member ids, client ids, host names, header names and error messages come over the wire or from
-the registry. They may hold newlines, terminal escape sequences or bidirectional controls. Logs, terminals and the HTML
-report show them through `printable`, so that no name can forge a line, a colour or a reading direction.
+the registry. They may contain newlines, terminal escape sequences or bidirectional controls. Logs, terminals and the
+HTML report show them through `printable`, so that no name can forge a line, a colour or a reading direction.
 
     newline → \n    ESC → \x1b    U+202E → \u202e    U+E0001 → \U000e0001    byte FF that is not UTF-8 → \xff
 
@@ -20,9 +20,9 @@ import re
 from collections.abc import Callable
 
 NAME_MAX = 256
-"""Characters of a name in a log line. A topic name has at most 249."""
+"""Maximum characters of a name in a log line. A topic name has at most 249."""
 LINE_MAX = 4_000
-"""Characters of a log line or an error message."""
+"""Maximum characters of a log line or an error message."""
 
 # Letters, digits and ASCII are the common case; `isprintable` decides about the rest.
 CANDIDATE = re.compile(r"[^\w\x20-\x7e]")
@@ -32,7 +32,7 @@ SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 def printable(text: str | bytes, limit: int | None = None, *, keep: str = "") -> str:
     r"""Return the text as one printable line: `isprintable()` holds, except for characters in `keep`.
 
-    If the text has more than `limit` characters, the number of the other characters replaces them.
+    A text of more than `limit` characters is cut before it is escaped. The number of removed characters follows it.
 
     >>> print(printable("a\x1b[31m\nb"), printable("größe 数量"), printable("x" * 32_000, limit=3))
     a\x1b[31m\nb größe 数量 xxx…(+31997)
@@ -56,7 +56,7 @@ def escape_unprintable(text: str, keep: str, escape: Callable[[str], str]) -> st
 def escape_character(character: str) -> str:
     code = ord(character)
     if 0xDC80 <= code <= 0xDCFF:
-        # Python's stand-in for a byte that is not UTF-8, in decoded bytes and in command line arguments.
+        # Python's `surrogateescape`: a byte that is not UTF-8, in decoded bytes and in command-line arguments.
         return f"\\x{code - 0xDC00:02x}"
     if code <= 0xFF:
         return SHORT.get(character, f"\\x{code:02x}")
@@ -64,7 +64,7 @@ def escape_character(character: str) -> str:
 
 
 def json_escapes(text: str) -> str:
-    """Return the JSON text with every unprintable character inside strings escaped. The data stays the same.
+    """Escape every unprintable character inside the strings of a JSON text. It still decodes to the same data.
 
     `json.dumps` with `ensure_ascii=False` escapes only C0 controls. Newlines between tokens stay.
     """
@@ -72,5 +72,6 @@ def json_escapes(text: str) -> str:
 
 
 def utf16_escapes(character: str) -> str:
+    """Return `\\uXXXX` for each UTF-16 code unit of a character: one, or a surrogate pair."""
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

@@ -1,4 +1,4 @@
-"""The last line of the terminal, which shows progress and is erased before other output.
+"""A line at the end of the terminal that shows progress. It is erased before other output.
 
 Written to standard error, and only if that is a terminal. Spark sessions draw it in any program, not only in the
 commands of `barnabas`.
@@ -21,21 +21,25 @@ ERASE = "\r\x1b[K"
 class ProgressLine:
     """One line of text at the end of the terminal, redrawn in place."""
 
-    def __init__(self, to: TextIO) -> None:
-        self.to = to
+    def __init__(self, terminal: TextIO) -> None:
+        self.terminal = terminal
         self.lock = threading.RLock()
         self.is_shown = False
         self.pauses = 0
+        """Number of blocks that run in `paused`."""
         self.is_within_line = False
         """Other output has not ended with a newline yet. The progress line would overwrite it."""
 
     def show(self, text: str) -> None:
+        """Draw the line, cut to the width of the terminal. An empty text erases it."""
         with self.lock:
             if self.pauses or self.is_within_line:
                 return
             if text:
-                self.to.write(ERASE + truncate(printable(text), shutil.get_terminal_size().columns))
-                self.to.flush()
+                self.terminal.write(
+                    ERASE + truncate(printable(text), shutil.get_terminal_size().columns)
+                )
+                self.terminal.flush()
                 self.is_shown = True
             else:
                 self.erase()
@@ -43,13 +47,13 @@ class ProgressLine:
     def erase(self) -> None:
         with self.lock:
             if self.is_shown:
-                self.to.write(ERASE)
-                self.to.flush()
+                self.terminal.write(ERASE)
+                self.terminal.flush()
                 self.is_shown = False
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        # The lock is released meanwhile: a prompt that waits must not block other output.
+        # The block runs without the lock: a prompt that waits for input must not block other output.
         with self.lock:
             self.pauses += 1
             self.erase()
@@ -61,7 +65,7 @@ class ProgressLine:
 
 
 class ErasingStream:
-    """Wrapper of standard output that erases the line before each write."""
+    """Wrapper of standard output that erases the progress line before each write."""
 
     def __init__(self, stream: TextIO, line: ProgressLine) -> None:
         self.stream = stream
@@ -83,7 +87,7 @@ class ErasingStream:
 
 
 lines: list[ProgressLine] = []
-"""Empty, or the one line of this process."""
+"""The progress line of this process, if there is one."""
 
 
 def progress_paused() -> AbstractContextManager[None]:
@@ -92,19 +96,19 @@ def progress_paused() -> AbstractContextManager[None]:
 
 
 def stop_progress() -> None:
-    """Erase the line for good, before the process prints its last lines."""
+    """Erase the line permanently, before the process prints its last lines."""
     for line in lines:
         with line.lock:
             line.pauses += 1
             line.erase()
 
 
-def shared_line(to: TextIO = sys.stderr) -> ProgressLine | None:
-    """Return the progress line of this process, or None if there is no terminal."""
-    if not to.isatty():
+def shared_line(stream: TextIO = sys.stderr) -> ProgressLine | None:
+    """Return the progress line of this process, or None if `stream` is no terminal."""
+    if not stream.isatty():
         return None
     if not lines:
-        lines.append(ProgressLine(to))
+        lines.append(ProgressLine(stream))
         if sys.stdout.isatty():
             sys.stdout = cast("TextIO", ErasingStream(sys.stdout, lines[0]))
     return lines[0]

@@ -1,4 +1,4 @@
-"""Back-off between retries.
+"""Backoff between retries.
 
     backoff = Backoff(0.02, 1.0, random=Random(seed))
     while True:
@@ -22,18 +22,18 @@ JITTER = 0.2
 DELAY_S_MIN = 0.001
 """The shortest delay, even if a setting is 0: a retry loop must not use a whole CPU."""
 STEPS_MAX = 64
-"""Keeps the power within the range of a float."""
+"""Maximum exponent of the factor, so that the delay stays within the range of a float."""
 
 CONFLICT_S = (0.002, 0.1)
-"""First and longest delay after a conditional write to the registry lost against another writer."""
+"""First and longest delay after a conditional write to the registry failed because another client wrote first."""
 
 
 class Backoff:
     """Delays between the attempts of one operation.
 
     The delay starts at `first_s` and is multiplied by `factor` after each failure, up to `max_s`. Jitter shortens each
-    delay by up to a fifth, so that many brokers do not retry in step. `random` is the source of the jitter: a seeded
-    one makes the delays repeatable.
+    delay by up to a fifth, so that many brokers do not retry in step. `random` is the source of the jitter. If
+    it is seeded, the delays are repeatable.
     """
 
     __slots__ = ("factor", "failures", "first_s", "max_s", "random")

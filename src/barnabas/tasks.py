@@ -25,21 +25,21 @@ CHUNKS_IN_FLIGHT = 3
 ITEMS_PER_TURN = 64
 TURN_SECONDS_MAX = 0.005
 SMALL_MAX = 1000
-"""Items of a small computation. To encode, decode or merge this many partitions takes a few milliseconds."""
+"""Maximum items of a small computation. Encoding or merging this many partitions takes a few milliseconds."""
 
 
 class Tasks:
     """Background tasks of one component. If a task fails, the error is logged and the others continue."""
 
     def __init__(self) -> None:
-        self.running: dict[asyncio.Task[Any], None] = {}
+        self.running: dict[asyncio.Task[Any], None] = {}  # in the order of their start
 
     def start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work, name=name)
         self.running[task] = None
-        task.add_done_callback(self.finished)
+        task.add_done_callback(self.on_finished)
 
-    def finished(self, task: asyncio.Task[Any]) -> None:
+    def on_finished(self, task: asyncio.Task[Any]) -> None:
         self.running.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("task failed name=%s", task.get_name(), exc_info=error)
@@ -68,16 +68,16 @@ class Turns:
         self.items = items
         self.loop = asyncio.get_running_loop()
         self.began = self.loop.time()
-        self.done = 0
+        self.items_done = 0
 
     async def yield_if_due(self) -> None:
-        """Count one item, and end the turn if it is due."""
-        self.done += 1
-        is_long = self.done > self.items or self.loop.time() - self.began > TURN_SECONDS_MAX
-        if is_long:
+        """Count one item, and yield to other tasks if the turn is over."""
+        self.items_done += 1
+        is_due = self.items_done > self.items or self.loop.time() - self.began > TURN_SECONDS_MAX
+        if is_due:
             await asyncio.sleep(0)
             self.began = self.loop.time()
-            self.done = 0
+            self.items_done = 0
 
 
 async def in_chunks(items: tuple[T, ...], size: int) -> AsyncIterator[tuple[T, ...]]:
@@ -93,7 +93,7 @@ async def run_overlapping(
 ) -> list[R]:
     """Call `work` for each chunk of `size` items, with up to CHUNKS_IN_FLIGHT chunks in flight.
 
-    Results are in order. If a chunk fails, the others are cancelled and have finished when the error is raised.
+    Results are in chunk order. If a chunk fails, the others are cancelled. The error is raised when they have finished.
     """
     results: list[R] = []
     running: deque[asyncio.Task[R]] = deque()
@@ -119,7 +119,7 @@ async def run_overlapping(
 async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
     """Call `work` in a thread. A cancellation propagates after the call has returned.
 
-    A thread cannot be stopped, and no other code may touch its data before it ends.
+    A thread cannot be stopped, and no other code may use its data before it ends.
     """
     running = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
     try:
@@ -134,8 +134,8 @@ async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
 async def in_thread_if_large(size: int, work: Callable[..., T], *arguments: Any) -> T:
     """Call `work`, in a thread if it handles more than SMALL_MAX items, so that the event loop keeps running.
 
-    No other code may change its arguments meanwhile. A thread makes the call no faster: threads share Python's lock,
-    which changes hands every few milliseconds.
+    No other code may change the arguments before `work` returns. Unlike `in_thread`, a cancellation does not wait for
+    the thread. The thread makes the call no faster: it shares the interpreter lock with the event loop.
     """
     if size <= SMALL_MAX:
         return work(*arguments)

@@ -3,7 +3,7 @@
     config, warnings = load_broker_config(parse_properties(text, "server.properties"))  # load.py
     topic = config.topic_defaults().with_overrides({"retention.ms": "1000"})
 
-describe.py builds DescribeConfigs responses, page.py writes docs/configuration.md. Both use the same declarations.
+describe.py builds DescribeConfigs responses, and page.py writes docs/configuration.md, from the same declarations.
 """
 
 from barnabas.config.broker import BROKER_SETTINGS, BrokerConfig

@@ -1,8 +1,8 @@
 """Settings of one broker, read from server.properties.
 
-BrokerConfig declares the settings that Barnabas uses. Kafka's other settings are in
-without_effect.py. An unknown name is an error, because it is usually a typing error. Settings that
-Kafka does not have start with `barnabas.`.
+BrokerConfig declares the settings that Barnabas uses, and some that it ignores: their description
+says so. Kafka's other settings are in without_effect.py. An unknown name is an error, because it is
+usually a typo. Settings that Kafka does not have start with `barnabas.`.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ MINUTES = 60_000
 
 
 def topic_default(name: str, update: Update = CLUSTER_WIDE) -> Any:
-    """Declare the default of a topic setting, with the same type, allowed values and description."""
-    of = TOPIC_SETTINGS[name]
-    return setting(of.kind, of.default, of.check, of.doc, update, default_of=name)
+    """Declare the broker setting that is the default of topic setting `name`. Copies type, check and description."""
+    topic = TOPIC_SETTINGS[name]
+    return setting(topic.kind, topic.default, topic.check, topic.doc, update, default_of=name)
 
 
 class BrokerConfig(Struct, frozen=True, kw_only=True):
     """Settings of one broker. A field is named like its setting, with `_` for `.`."""
 
-    # A table: one line declares a setting, the next line describes it. Defaults of the same topic setting are adjacent:
-    # the first one that is set applies.
+    # A table: one line declares a setting, the next line describes it. Settings with the same `default_of` must be
+    # adjacent (BROKER_SYNONYMS groups them). The first one that is set applies.
     # fmt: off
     # Identity
     broker_id: int = setting(INT, -1, ANY,
@@ -61,7 +61,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     node_id: int = setting(INT, -1, ANY,
         "Another name for broker.id")
     broker_id_generation_enable: bool = setting(BOOLEAN, True, ANY,
-        "Ignored, except to validate broker.id: Barnabas generates no ids")
+        "If true, reserved.broker.max.id limits broker.id; Barnabas generates no ids")
     reserved_broker_max_id: int = setting(INT, 1000, at_least(0),
         "Largest broker.id allowed while broker.id.generation.enable is true")
     broker_rack: str | None = setting(STRING, None, ANY,
@@ -83,19 +83,19 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     socket_request_max_bytes: int = setting(INT, 104_857_600, at_least(1),
         "Maximum size of a request; a larger one closes the connection")
     socket_send_buffer_bytes: int = setting(INT, 524_288, ANY,
-        "Send buffer of a connection; -1: the default of the operating system")
+        "Send buffer of a connection; unset or -1: the kernel decides, the default is not applied")
     socket_receive_buffer_bytes: int = setting(INT, 262_144, ANY,
-        "Receive buffer of a connection; -1: the default of the operating system")
+        "Receive buffer of a connection; unset or -1: the kernel decides, the default is not applied")
     max_connections: int = setting(INT, INT_MAX, at_least(0),
         "Maximum number of open connections", CLUSTER_WIDE)
     max_connections_per_ip: int = setting(INT, INT_MAX, at_least(0),
         "Maximum number of open connections from one IP address", CLUSTER_WIDE)
     max_connections_per_ip_overrides: tuple[tuple[str, int], ...] = setting(STRING, "", ANY,
-        "Exceptions to max.connections.per.ip, as host:count,…", CLUSTER_WIDE, field_default=())
+        "Values of max.connections.per.ip for single addresses, as host:count,…", CLUSTER_WIDE, field_default=())
     connections_max_idle_ms: int = setting(LONG, 600_000, ANY,
         "An idle connection is closed after this time; negative: never")
     queued_max_request_bytes: int = setting(LONG, -1, ANY,
-        "Total size of large requests in memory before reading pauses; -1: 128 MiB")
+        "Maximum total size of large requests in memory; at the limit, reading pauses; -1: 128 MiB")
     request_timeout_ms: int = setting(INT, 30_000, ANY,
         "Ignored; see controller.socket.timeout.ms and replica.socket.timeout.ms")
 
@@ -137,7 +137,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     log_cleaner_threads: int = setting(INT, 1, at_least(0),
         "Number of logs compacted at the same time", CLUSTER_WIDE)
     log_cleaner_backoff_ms: int = setting(LONG, 15_000, at_least(0),
-        "Pause when there is nothing to compact", CLUSTER_WIDE)
+        "Wait before the next check if there is nothing to compact", CLUSTER_WIDE)
     log_cleaner_dedupe_buffer_size: int = setting(LONG, 134_217_728, ANY,
         "Memory for the keys of the logs being compacted, for all threads together", CLUSTER_WIDE)
     log_cleaner_io_buffer_load_factor: float = setting(DOUBLE, 0.9, ANY,
@@ -152,20 +152,20 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     log_roll_ms: int | None = setting(LONG, None, ANY,
         "Maximum age of the active segment", CLUSTER_WIDE, default_of="segment.ms")
     log_roll_hours: int = setting(INT, 168, at_least(1),
-        "Maximum age of the active segment if log.roll.ms is not set",
+        "Maximum age of the active segment, if log.roll.ms is not set",
         default_of="segment.ms", factor=HOURS)
     log_roll_jitter_ms: int | None = setting(LONG, None, ANY,
         "Maximum random time subtracted from log.roll.ms",
         CLUSTER_WIDE, default_of="segment.jitter.ms")
     log_roll_jitter_hours: int = setting(INT, 0, at_least(0),
-        "The same in hours, if log.roll.jitter.ms is not set",
+        "Maximum random time subtracted from log.roll.hours, if log.roll.jitter.ms is not set",
         default_of="segment.jitter.ms", factor=HOURS)
     log_index_size_max_bytes: int = topic_default("segment.index.bytes")
     log_index_interval_bytes: int = topic_default("index.interval.bytes")
     log_preallocate: bool = topic_default("preallocate")
     log_flush_interval_messages: int = topic_default("flush.messages")
     log_flush_interval_ms: int | None = setting(LONG, None, ANY,
-        "Time after which a log is fsynced; unset: log.flush.scheduler.interval.ms",
+        "Maximum time before a log is fsynced; unset: log.flush.scheduler.interval.ms",
         CLUSTER_WIDE, default_of="flush.ms")
     log_flush_scheduler_interval_ms: int = setting(LONG, LONG_MAX, ANY,
         "Default of log.flush.interval.ms; Barnabas checks for due fsyncs every second",
@@ -177,7 +177,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
         "Segments older than this are deleted, if log.retention.ms is not set",
         default_of="retention.ms", factor=MINUTES)
     log_retention_hours: int = setting(INT, 168, ANY,
-        "Segments older than this are deleted, if neither ms nor minutes are set",
+        "Segments older than this are deleted, if log.retention.ms and .minutes are not set",
         default_of="retention.ms", factor=HOURS)
     log_retention_bytes: int = topic_default("retention.bytes")
     log_segment_delete_delay_ms: int = topic_default("file.delete.delay.ms")
@@ -205,33 +205,33 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     num_replica_fetchers: int = setting(INT, 1, ANY,
         "Number of connections from a follower to each leader", CLUSTER_WIDE)
     replica_lag_time_max_ms: int = setting(LONG, 30_000, ANY,
-        "A follower that lags longer than this is removed from the ISR")
+        "A follower that has not caught up for this long is removed from the ISR")
     replica_fetch_max_bytes: int = setting(INT, 1_048_576, at_least(0),
-        "Bytes that a follower requests per partition")
+        "Maximum bytes per partition in the response to a follower's fetch")
     replica_fetch_response_max_bytes: int = setting(INT, 10_485_760, at_least(0),
-        "Bytes that a follower requests per fetch")
+        "Maximum size of the response to a follower's fetch")
     replica_fetch_min_bytes: int = setting(INT, 1, ANY,
         "Minimum size of the response to a follower's fetch")
     replica_fetch_wait_max_ms: int = setting(INT, 500, ANY,
         "Maximum wait of a follower's fetch at the leader")
     replica_fetch_backoff_ms: int = setting(INT, 1000, at_least(0),
-        "Backoff after a failed fetch")
+        "Backoff of a follower after a failed fetch")
     replica_socket_timeout_ms: int = setting(INT, 30_000, ANY,
         "Maximum wait of a follower for the leader's response")
     replica_high_watermark_checkpoint_interval_ms: int = setting(LONG, 5000, ANY,
         "Interval between writes of the high watermark checkpoint")
     replica_selector_class: str | None = setting(STRING, None, ANY,
-        "RackAwareReplicaSelector: consumers read from a replica in their rack; unset: the leader")
+        "…RackAwareReplicaSelector: consumers fetch from a replica in their rack; unset: from the leader")
     leader_replication_throttled_rate: int = setting(LONG, LONG_MAX, at_least(0),
-        "Bytes per second that leaders here send to throttled followers that are out of sync",
+        "Maximum bytes per second that this broker sends to throttled, out-of-sync followers",
         PER_BROKER, internal=True)
     follower_replication_throttled_rate: int = setting(LONG, LONG_MAX, at_least(0),
-        "Bytes per second that throttled followers here fetch while they are out of sync",
+        "Maximum bytes per second that this broker fetches for its throttled, out-of-sync replicas",
         PER_BROKER, internal=True)
     replication_quota_window_num: int = setting(INT, 11, at_least(1),
         "Number of windows over which the rate of throttled replication is measured")
     replication_quota_window_size_seconds: int = setting(INT, 1, at_least(1),
-        "Length of one such window")
+        "Length of one window for measuring the rate of throttled replication")
 
     # Cluster and controller
     zookeeper_connect: str | None = setting(STRING, None, ANY,
@@ -239,7 +239,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     zookeeper_session_timeout_ms: int = setting(INT, 18_000, ANY,
         "A broker that sends nothing to ZooKeeper for this long counts as failed")
     zookeeper_connection_timeout_ms: int | None = setting(INT, None, ANY,
-        "Maximum wait for the first connection; unset: the session timeout")
+        "Maximum wait for the first connection to ZooKeeper; unset: zookeeper.session.timeout.ms")
     zookeeper_max_in_flight_requests: int = setting(INT, 10, at_least(1),
         "Maximum number of unanswered requests to ZooKeeper")
     controller_socket_timeout_ms: int = setting(INT, 30_000, ANY,
@@ -277,13 +277,13 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     offsets_topic_segment_bytes: int = setting(INT, 104_857_600, at_least(1),
         "Segment size of __consumer_offsets")
     offsets_topic_compression_codec: int = setting(INT, 0, ANY,
-        "Codec id of __consumer_offsets; 0: none")
+        "Codec of __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd")
     offsets_retention_minutes: int = setting(INT, 10_080, at_least(1),
         "How long the offsets of an empty group are kept")
     offsets_retention_check_interval_ms: int = setting(LONG, 600_000, at_least(1),
         "Interval between checks for expired offsets")
     offsets_commit_timeout_ms: int = setting(INT, 5000, at_least(1),
-        "Maximum wait of a commit for its replicas")
+        "Maximum time that an offset commit waits for acknowledgement by the replicas")
     offsets_commit_required_acks: int = setting(SHORT, -1, ANY,
         "Deprecated: acks of an offset commit; -1: all in-sync replicas")
 
@@ -299,19 +299,19 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
 
     # Specific to Barnabas
     barnabas_adopt_logs: bool = setting(BOOLEAN, False, ANY,
-        "At start, register logs that belong to no topic as topics, instead of setting them aside")
+        "At start, register stray logs (without a topic) as topics, instead of renaming them to *-stray")
     barnabas_history_topic_enable: bool = setting(BOOLEAN, True, ANY,
         "Publish the controller's state changes to the topic __state_changes")
     barnabas_scrub_bytes_per_second: int = setting(LONG, 8_388_608, at_least(0),
-        "Read rate of the check for corrupt logs, after start and weekly; 0: check on fetch only")
+        "Read rate of the scrub, which looks for corruption after start and weekly; 0: no scrub")
     barnabas_registry_dir: str | None = setting(STRING, None, ANY,
         "Directory of the embedded registry; unset: next to the first log directory")
     barnabas_watchdog_exit_enable: bool = setting(BOOLEAN, True, ANY,
-        "Exit with code 75 if the event loop is stuck longer than a session; false: only log it")
+        "Exit with code 75 if the event loop is stuck for zookeeper.session.timeout.ms; false: only log")
     # fmt: on
 
-    # The properties as they were given. Each field above is one of them or a default.
     properties: Mapping[str, str] = {}
+    """The properties as given, before parsing. They show which settings are set explicitly."""
 
     def __repr__(self) -> str:
         """Leave out the properties: they may contain passwords."""
@@ -335,7 +335,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
         return (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
 
     def topic_defaults(self) -> TopicConfig:
-        """Configuration of a topic without overrides."""
+        """Return the configuration of a topic without overrides."""
         values = {}
         for name, synonyms in BROKER_SYNONYMS.items():
             for each in synonyms:
@@ -355,4 +355,4 @@ BROKER_SYNONYMS: dict[str, tuple[Setting, ...]] = {
     for name, settings in groupby(BROKER_SETTINGS.values(), lambda each: each.default_of)
     if name
 }
-"""Broker settings that a topic setting falls back to, highest precedence first."""
+"""By topic setting: the broker settings that it falls back to, highest precedence first."""

@@ -1,13 +1,14 @@
 """Contents of a DescribeConfigs response: settings, their values and their sources.
 
-Each value has a source and synonyms. Synonyms are the values that would apply without it, highest
-precedence first. A broker setting can have several names (log.retention.ms, .minutes, .hours) on
-four levels. An override of a topic takes precedence over all of them.
+Each setting has a value, the source of the value, and synonyms: all values that the setting has under
+any of its names, highest precedence first. A broker setting can have several names (log.retention.ms,
+.minutes, .hours) on four levels. An override of a topic takes precedence over all of them.
 
     topic  >  this broker, dynamic  >  all brokers, dynamic  >  file  >  default
 
-As in Kafka, synonyms before the first use of the setting's own name are left out. If the file has
-only log.retention.hours, the source of retention.ms is therefore DEFAULT_CONFIG.
+As in Kafka, synonyms before the first one with the setting's own name are left out (for retention.ms:
+log.retention.ms). If the file has only log.retention.hours, no synonym is left, and the source of
+retention.ms is DEFAULT_CONFIG.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Source(IntEnum):
 
 UNKNOWN_TYPE = 0
 LOG_LEVELS = ((5, "TRACE"), (10, "DEBUG"), (20, "INFO"), (30, "WARN"), (40, "ERROR"))
-"""Highest Python level at which messages of each Kafka level are still logged."""
+"""Highest effective level of a Python logger that is reported as each Kafka level."""
 
 
 class Synonym(Struct, frozen=True, kw_only=True):
@@ -72,6 +73,7 @@ class BrokerLevels(Struct, frozen=True, kw_only=True):
     static: Mapping[str, str]
 
     def texts(self, name: str) -> Iterable[tuple[str, Source]]:
+        """Yield each value of a property with its source, highest precedence first."""
         for level, source in (
             (self.dynamic, Source.DYNAMIC_BROKER_CONFIG),
             (self.dynamic_default, Source.DYNAMIC_DEFAULT_BROKER_CONFIG),
@@ -81,7 +83,7 @@ class BrokerLevels(Struct, frozen=True, kw_only=True):
                 yield level[name], source
 
 
-def levels_of(
+def broker_levels(
     config: BrokerConfig,
     dynamic: Mapping[str, str] | None = None,
     dynamic_default: Mapping[str, str] | None = None,
@@ -97,20 +99,20 @@ def describe_topic(
 ) -> tuple[SettingDescription, ...]:
     """Describe all settings of a topic with these overrides, or only `names`, in alphabetical order."""
     defaults = config.topic_defaults()
-    levels = levels_of(config)
+    levels = broker_levels(config)
     entries = []
     for name, declared in sorted(TOPIC_SETTINGS.items()):
         if names and name not in names:
             continue
         settings = BROKER_SYNONYMS.get(name)
-        synonyms = synonyms_of(settings[0].name, levels) if settings else ()
+        synonyms = find_synonyms(settings[0].name, levels) if settings else ()
         if name in overrides:
             value = declared.show(declared.parse(overrides[name]))
             own = Synonym(name=name, value=value, source=Source.DYNAMIC_TOPIC_CONFIG)
             synonyms = (own, *synonyms)
         else:
             value = declared.show(getattr(defaults, declared.field))
-        entries.append(entry(name, declared, value, synonyms, read_only=False))
+        entries.append(describe_setting(name, declared, value, synonyms, read_only=False))
     return tuple(entries)
 
 
@@ -122,11 +124,11 @@ def describe_broker(
     names: Collection[str] | None = None,
 ) -> tuple[SettingDescription, ...]:
     """Describe all settings of a broker, or only `names`, in alphabetical order."""
-    levels = levels_of(config, dynamic, dynamic_default)
+    levels = broker_levels(config, dynamic, dynamic_default)
     documented = [each.name for each in ALL_SETTINGS.values() if not each.internal]
     described = sorted({*documented, *levels.dynamic, *levels.dynamic_default, *levels.static})
     return tuple(
-        broker_entry(name, levels, synonyms_of(name, levels))
+        describe_broker_setting(name, levels, find_synonyms(name, levels))
         for name in described
         if not names or name in names
     )
@@ -135,20 +137,20 @@ def describe_broker(
 def describe_broker_defaults(
     dynamic_default: Mapping[str, str], *, names: Collection[str] | None = None
 ) -> tuple[SettingDescription, ...]:
-    """Describe only the settings that were set for all brokers of the cluster."""
+    """Describe the dynamic settings for all brokers of the cluster, or only `names`, in alphabetical order."""
     levels = BrokerLevels(dynamic={}, dynamic_default=dynamic_default, static={})
     entries = []
     for name in sorted(dynamic_default):
         if not names or name in names:
             synonyms = tuple(
-                s for s in synonyms_of(name, levels) if s.source is not Source.DEFAULT_CONFIG
+                s for s in find_synonyms(name, levels) if s.source is not Source.DEFAULT_CONFIG
             )
-            entries.append(broker_entry(name, levels, synonyms))
+            entries.append(describe_broker_setting(name, levels, synonyms))
     return tuple(entries)
 
 
 def describe_loggers(levels: Mapping[str, int]) -> tuple[SettingDescription, ...]:
-    """Describe loggers in alphabetical order. Maps effective Python levels to Kafka's level names."""
+    """Describe loggers in alphabetical order. `levels` are the effective Python levels by logger name."""
     return tuple(
         SettingDescription(
             name=name,
@@ -168,7 +170,7 @@ def log_level(level: int) -> str:
     return next((name for highest, name in LOG_LEVELS if level <= highest), "FATAL")
 
 
-def entry(
+def describe_setting(
     name: str,
     declared: Setting | None,
     value: str | None,
@@ -189,7 +191,7 @@ def entry(
     )
 
 
-def broker_entry(
+def describe_broker_setting(
     name: str, levels: BrokerLevels, synonyms: tuple[Synonym, ...]
 ) -> SettingDescription:
     declared = find_setting(name)
@@ -198,22 +200,22 @@ def broker_entry(
         text = next((text for text, _ in levels.texts(name)), None)
         value = declared.show(declared.default if text is None else declared.parse(text))
     read_only = name not in ALL_SETTINGS or ALL_SETTINGS[name].update is READ_ONLY
-    return entry(name, declared, value, synonyms, read_only)
+    return describe_setting(name, declared, value, synonyms, read_only)
 
 
-BROKER_NAMES = {
+SYNONYM_NAMES = {
     each.name: tuple(synonym.name for synonym in synonyms)
     for synonyms in BROKER_SYNONYMS.values()
     for each in synonyms
-    if each.name != "log.flush.scheduler.interval.ms"  # falls back to nothing itself
+    if each.name != "log.flush.scheduler.interval.ms"  # has no synonyms
 }
-"""All names of the broker settings that are defaults of topics, highest precedence first."""
+"""Synonyms of each broker setting that is the default of a topic setting, highest precedence first."""
 
 
-def synonyms_of(name: str, levels: BrokerLevels) -> tuple[Synonym, ...]:
+def find_synonyms(name: str, levels: BrokerLevels) -> tuple[Synonym, ...]:
     """Return all values of a broker setting and of its alternative names, highest precedence first."""
     declared = find_setting(name)
-    names = BROKER_NAMES.get(name, (name,))
+    names = SYNONYM_NAMES.get(name, (name,))
     if declared is not None and declared.name != name:  # has a listener prefix
         names = (name, declared.name)
     hidden = declared is None or declared.kind is PASSWORD

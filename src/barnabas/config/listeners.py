@@ -17,12 +17,12 @@ ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 
 
 def split_by_comma(text: str) -> tuple[str, ...]:
-    """Split at commas, trim the parts and drop empty ones."""
+    """Split at commas. Parts are trimmed, and empty parts are left out."""
     return tuple(part for part in re.split(r"\s*,\s*", text.strip()) if part)
 
 
 def split_pairs(name: str, text: str) -> tuple[tuple[str, str], ...]:
-    """Parse `a:1, ::1:2` as (a, 1) and (::1, 2). The last colon separates, because of IPv6."""
+    """Parse `a:1, ::1:2` as (a, 1) and (::1, 2). The last colon is the separator: IPv6 addresses contain colons."""
     pairs = []
     for part in split_by_comma(text):
         key, colon, value = part.rpartition(":")
@@ -33,7 +33,7 @@ def split_pairs(name: str, text: str) -> tuple[tuple[str, str], ...]:
 
 
 def parse_protocols(name: str, text: str) -> dict[str, str]:
-    """Map listener names to security protocols. Names are not case-sensitive."""
+    """Return the security protocol of each listener name, in upper case."""
     protocols = {}
     for listener, protocol in split_pairs(name, text):
         if not SECURITY_PROTOCOL.holds(protocol):
@@ -43,7 +43,7 @@ def parse_protocols(name: str, text: str) -> dict[str, str]:
 
 
 def parse_listeners(name: str, text: str, protocols: dict[str, str]) -> tuple[Endpoint, ...]:
-    """Parse endpoints, in the given order. An empty host means all interfaces."""
+    """Parse and validate listeners. Keeps their order. An empty host means all interfaces."""
     endpoints = tuple(parse_listener(name, part) for part in split_by_comma(text))
     if not endpoints:
         raise ConfigError(name, f"{text!r} names no listener")
@@ -82,13 +82,14 @@ def check_distinct_ports(name: str, endpoints: Sequence[Endpoint]) -> None:
 
 
 def ip_family(host: str) -> str:
+    """Return `IPv4`, `IPv6`, or `name` for a host name."""
     if re.fullmatch(r"\d{1,3}(\.\d{1,3}){3}", host):
         return "IPv4"
     return "IPv6" if ":" in host else "name"
 
 
 def check_advertised(advertised: Sequence[Endpoint], bound: Sequence[Endpoint]) -> None:
-    """Reject advertised listeners that do not exist and addresses that clients cannot reach."""
+    """Reject advertised listeners that are not in listeners, and the address 0.0.0.0. Raises ConfigError."""
     key = "advertised.listeners"
     names = [endpoint.listener for endpoint in bound]
     for endpoint in advertised:

@@ -53,7 +53,7 @@ def load_broker_config(
 
 
 def find_setting(name: str) -> Setting | None:
-    """Find the declaration of a setting, also with a `listener.name.<name>.` prefix."""
+    """Return the declaration of a setting, also with a `listener.name.<name>.` prefix. None if it is unknown."""
     prefixed = LISTENER_PREFIX.fullmatch(name)
     # SASL settings of a listener may include the mechanism: listener.name.x.plain.sasl.jaas.config
     candidates = (name,) if not prefixed else (prefixed[1], prefixed[1].partition(".")[2])
@@ -64,7 +64,7 @@ def find_setting(name: str) -> Setting | None:
 
 
 def build_config(values: dict[str, Any], properties: Mapping[str, str]) -> BrokerConfig:
-    """Convert the settings whose field type differs from the parsed type."""
+    """Build the BrokerConfig. Converts listeners, log directories, connection limits and the broker id first."""
     protocols = parse_protocols(
         "listener.security.protocol.map",
         values.get("listener_security_protocol_map", DEFAULT_PROTOCOLS),
@@ -100,10 +100,10 @@ def parse_connection_limits(text: str) -> tuple[tuple[str, int], ...]:
     return tuple(limits)
 
 
-def check_combinations(config: BrokerConfig, given: set[str]) -> None:
+def check_combinations(config: BrokerConfig, names_set: set[str]) -> None:
     """Validate combinations of settings, as Kafka does at startup. Raises ConfigError."""
     check_identity(config)
-    check_reachability(config, given)
+    check_reachability(config, names_set)
     check_logs(config)
     check_replication(config)
     check_offsets(config)
@@ -120,17 +120,17 @@ def check_identity(config: BrokerConfig) -> None:
         raise ConfigError("broker.id", why + "; set broker.id.generation.enable=false to allow it")
 
 
-def check_reachability(config: BrokerConfig, given: set[str]) -> None:
+def check_reachability(config: BrokerConfig, names_set: set[str]) -> None:
     check_distinct_ports("listeners", config.listeners)
     advertised = config.advertised_listeners or config.listeners
     check_advertised(advertised, config.listeners)
-    key, other = "inter.broker.listener.name", "security.inter.broker.protocol"
-    if key in given and other in given:
-        raise ConfigError(key, f"cannot be given together with {other}")
+    by_name, by_protocol = "inter.broker.listener.name", "security.inter.broker.protocol"
+    if by_name in names_set and by_protocol in names_set:
+        raise ConfigError(by_name, f"cannot be set together with {by_protocol}")
     names = [endpoint.listener for endpoint in advertised]
     if config.inter_broker_listener not in names:
         why = f"{config.inter_broker_listener} is not advertised; it must be one of {', '.join(names)}"
-        raise ConfigError(other if other in given else key, why)
+        raise ConfigError(by_protocol if by_protocol in names_set else by_name, why)
     if 0 < config.queued_max_request_bytes < config.socket_request_max_bytes:
         why = f"{config.queued_max_request_bytes} is less than socket.request.max.bytes,"
         raise ConfigError(
@@ -149,29 +149,31 @@ def check_logs(config: BrokerConfig) -> None:
             "log.roll.ms", f"{defaults.segment_ms} is not allowed, it must be at least 1"
         )
     if defaults.segment_jitter_ms < 0:
-        raise ConfigError("log.roll.jitter.ms", f"{defaults.segment_jitter_ms} is not allowed")
+        raise ConfigError("log.roll.jitter.ms", f"{defaults.segment_jitter_ms} is less than 0")
     if defaults.retention_ms == 0:
         raise ConfigError("log.retention.ms", "0 is not allowed: -1 for no limit, or at least 1")
     if defaults.flush_ms < 0:
-        raise ConfigError("log.flush.interval.ms", f"{defaults.flush_ms} is not allowed")
+        raise ConfigError("log.flush.interval.ms", f"{defaults.flush_ms} is less than 0")
     if defaults.min_compaction_lag_ms > defaults.max_compaction_lag_ms:
         why = f"{defaults.min_compaction_lag_ms} is more than log.cleaner.max.compaction.lag.ms"
         raise ConfigError("log.cleaner.min.compaction.lag.ms", why)
-    share = config.log_cleaner_dedupe_buffer_size // max(config.log_cleaner_threads, 1)
-    if share <= 1024 * 1024:
+    thread_bytes = config.log_cleaner_dedupe_buffer_size // max(config.log_cleaner_threads, 1)
+    if thread_bytes <= 1024 * 1024:
         raise ConfigError(
-            "log.cleaner.dedupe.buffer.size", f"{share} bytes per thread; must be more than 1 MiB"
+            "log.cleaner.dedupe.buffer.size",
+            f"{thread_bytes} bytes per thread; must be more than 1 MiB",
         )
 
 
 def check_replication(config: BrokerConfig) -> None:
-    wait = config.replica_fetch_wait_max_ms
-    for name, limit in (
+    wait_ms = config.replica_fetch_wait_max_ms
+    for name, limit_ms in (
         ("replica.socket.timeout.ms", config.replica_socket_timeout_ms),
         ("replica.lag.time.max.ms", config.replica_lag_time_max_ms),
     ):
-        if wait > limit:
-            raise ConfigError("replica.fetch.wait.max.ms", f"{wait} is more than {name}, {limit}")
+        if wait_ms > limit_ms:
+            why = f"{wait_ms} is more than {name}, {limit_ms}"
+            raise ConfigError("replica.fetch.wait.max.ms", why)
     selector = config.replica_selector_class
     if selector not in (None, RACK_AWARE_SELECTOR):
         why = f"{selector} cannot be loaded; leave it out, or set it to {RACK_AWARE_SELECTOR}"
@@ -181,7 +183,7 @@ def check_replication(config: BrokerConfig) -> None:
 def check_offsets(config: BrokerConfig) -> None:
     acks, replicas = config.offsets_commit_required_acks, config.offsets_topic_replication_factor
     if not -1 <= acks <= replicas:
-        why = f"{acks} is not allowed, from -1 to offsets.topic.replication.factor, {replicas}"
+        why = f"{acks} is not from -1 to offsets.topic.replication.factor, {replicas}"
         raise ConfigError("offsets.commit.required.acks", why)
     codec = config.offsets_topic_compression_codec
     if not 0 <= codec <= CODEC_MAX:

@@ -35,8 +35,8 @@ BROKER = """
 ## Broker settings
 
 If a setting exists in several units, the smallest unit takes precedence: `log.retention.ms`, then
-`log.retention.minutes`, then `log.retention.hours`. The same applies to `log.roll.` and
-`log.roll.jitter.`. Settings that start with `barnabas.` do not exist in Kafka.
+`log.retention.minutes`, then `log.retention.hours`. The same applies to `log.roll.*` and
+`log.roll.jitter.*`. Settings that start with `barnabas.` do not exist in Kafka.
 
 `leader.replication.throttled.rate` and `follower.replication.throttled.rate`, in bytes per second,
 are read from the file. In Kafka they can only be set at run time. They apply to the replicas that a
@@ -47,7 +47,8 @@ topic lists in `leader.replication.throttled.replicas` and
 TOPIC = """
 ## Topic settings
 
-A setting of the topic takes precedence. Without it, the broker setting in the last column applies.
+A setting of the topic takes precedence. Without it, the broker setting in the last column applies; of
+several, the first one that is set.
 """
 
 MEMORY = """

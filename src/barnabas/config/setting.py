@@ -55,7 +55,7 @@ READ_ONLY, PER_BROKER, CLUSTER_WIDE = Update
 
 
 class ValueCheck(Struct, frozen=True):
-    """Validation rule of a setting: a description and a predicate."""
+    """Validation rule of a setting. `allowed` describes the values for which `holds` is true: `at least 1`."""
 
     allowed: str
     holds: Callable[[Any], bool]
@@ -74,7 +74,7 @@ class Setting(Struct, frozen=True):
     default_of: str | None = None
     """Topic setting that falls back to this broker setting."""
     factor: int = 1
-    """Converts a value to the unit of that topic setting."""
+    """Multiplier that converts a value to the unit of that topic setting."""
 
     @property
     def field(self) -> str:
@@ -86,9 +86,9 @@ class Setting(Struct, frozen=True):
         try:
             value = READERS[self.kind](text.strip(JAVA_WHITE_SPACE))
         except ValueError as error:
-            raise self.invalid_value(text, str(error)) from None
+            raise self.invalid_value_error(text, str(error)) from None
         if not self.check.holds(value):
-            raise self.invalid_value(text, self.check.allowed)
+            raise self.invalid_value_error(text, self.check.allowed)
         return value
 
     def show(self, value: Value) -> str | None:
@@ -101,7 +101,7 @@ class Setting(Struct, frozen=True):
             return ",".join(value)
         return java_double(value) if isinstance(value, float) else str(value)
 
-    def invalid_value(self, text: str, allowed: str) -> ConfigError:
+    def invalid_value_error(self, text: str, allowed: str) -> ConfigError:
         shown = "the value" if self.kind is PASSWORD else repr(text)
         return ConfigError(self.name, f"{shown} is not allowed, it must be {allowed}")
 
@@ -124,8 +124,8 @@ def setting(
 ) -> Any:
     """Declare a setting as a field of a configuration class.
 
-    `field_default` is the default of the field if its type differs from the parsed type: listeners are parsed as a
-    string and held as endpoints.
+    Returns the default of the field. It is `field_default` if the field's type differs from the parsed type: listeners
+    are parsed as a string, and the field contains endpoints.
     """
     DECLARED.append((kind, default, check, doc, update, internal, default_of, factor))
     return default if field_default is None else field_default
@@ -143,7 +143,7 @@ def collect_settings(config: type[Struct]) -> dict[str, Setting]:
 
 
 def unknown_setting_error(name: str, known: list[str], what: str) -> ConfigError:
-    """Build the error for an unknown setting. It suggests the closest known name."""
+    """Return the error for an unknown setting. It suggests a similar name, if there is one."""
     from difflib import get_close_matches  # slow to import, and needed only here
 
     near = get_close_matches(name, known, n=1, cutoff=0.75)
@@ -197,7 +197,7 @@ def is_throttled_replicas(value: tuple[str, ...]) -> bool:
 
 THROTTLED_REPLICAS = ValueCheck("* or a list of partition:broker", is_throttled_replicas)
 
-# Highest -IV number of each release.
+# Highest -IV number of each release; -1 if it has none.
 RELEASES = {"0.8.0": -1, "0.8.1": -1, "0.8.2": -1, "0.9.0": -1, "0.10.0": 1, "0.10.1": 2}
 RELEASES |= {"0.10.2": 0, "0.11.0": 2, "1.0": 0, "1.1": 0, "2.0": 1, "2.1": 2, "2.2": 1, "2.3": 1}
 RELEASES |= {"2.4": 1, "2.5": 0, "2.6": 0, "2.7": 2, "2.8": 1, "3.0": 1, "3.1": 0, "3.2": 0}
@@ -207,8 +207,8 @@ RELEASES |= {"3.3": 3, "3.4": 0, "3.5": 2, "3.6": 2, "3.7": 4, "3.8": 0, "3.9": 
 def is_release(value: str) -> bool:
     """Accept `3.9`, `3.9-IV0` and `3.9.1`; a patch version is ignored."""
     parts = value.split(".")
-    wanted = 3 if value.startswith("0.") else 2
-    release, dash, step = ".".join(parts[:wanted]).partition("-IV")
+    part_count = 3 if value.startswith("0.") else 2
+    release, dash, step = ".".join(parts[:part_count]).partition("-IV")
     if release not in RELEASES:
         return False
     return not dash or (step.isdecimal() and int(step) <= RELEASES[release])

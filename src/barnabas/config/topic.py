@@ -1,8 +1,8 @@
-"""Settings of one topic, and their fallback if they are not set.
+"""Settings of one topic, and their fallbacks if they are not set.
 
     override of the topic  ─►  corresponding broker setting  ─►  default
 
-`BrokerConfig.topic_defaults()` returns the last two as a TopicConfig. `with_overrides` applies the
+`BrokerConfig.topic_defaults()` returns the last two levels as a TopicConfig. `with_overrides` applies the
 overrides of a topic. A TopicConfig is immutable: a changed override creates a new one.
 """
 
@@ -64,7 +64,7 @@ class TopicConfig(Struct, frozen=True, kw_only=True):
     flush_messages: int = setting(LONG, LONG_MAX, at_least(1),
         "Number of records after which the log is fsynced")
     flush_ms: int = setting(LONG, LONG_MAX, at_least(0),
-        "Time after which the log is fsynced")
+        "Maximum time before the log is fsynced")
 
     # Retention and compaction
     cleanup_policy: tuple[str, ...] = setting(LIST, ("delete",), CLEANUP_POLICY,
@@ -72,13 +72,13 @@ class TopicConfig(Struct, frozen=True, kw_only=True):
     retention_ms: int = setting(LONG, 604_800_000, at_least(-1),
         "Segments older than this are deleted; -1: never")
     retention_bytes: int = setting(LONG, -1, ANY,
-        "The oldest segments beyond this log size are deleted; -1: no limit")
+        "Maximum size of a partition's log; the oldest segments are deleted; -1: no limit")
     file_delete_delay_ms: int = setting(LONG, 60_000, at_least(0),
         "Delay before a file marked as deleted is removed from disk")
     delete_retention_ms: int = setting(LONG, 86_400_000, at_least(0),
         "How long compaction keeps a tombstone, for consumers that read from the beginning")
     min_cleanable_dirty_ratio: float = setting(DOUBLE, 0.5, between(0, 1),
-        "Minimum ratio of uncompacted to total bytes before the log is compacted")
+        "Minimum ratio of uncompacted to total bytes at which the log is compacted")
     min_compaction_lag_ms: int = setting(LONG, 0, at_least(0),
         "Minimum time a record stays uncompacted")
     max_compaction_lag_ms: int = setting(LONG, LONG_MAX, at_least(1),
@@ -98,7 +98,7 @@ class TopicConfig(Struct, frozen=True, kw_only=True):
     message_timestamp_type: str = setting(STRING, "CreateTime", TIMESTAMP_TYPE,
         "Timestamp of a record: set by the producer, or by the leader when it appends")
     message_timestamp_difference_max_ms: int = setting(LONG, LONG_MAX, at_least(0),
-        "Deprecated: default of before.max.ms and after.max.ms")
+        "Deprecated: default of message.timestamp.before.max.ms and message.timestamp.after.max.ms")
     message_timestamp_before_max_ms: int = setting(LONG, LONG_MAX, at_least(0),
         "Maximum age of a record's timestamp, by the broker's clock")
     message_timestamp_after_max_ms: int = setting(LONG, LONG_MAX, at_least(0),
@@ -120,15 +120,15 @@ class TopicConfig(Struct, frozen=True, kw_only=True):
 
     # Remote storage
     remote_storage_enable: bool = setting(BOOLEAN, False, ANY,
-        "Copy closed segments to remote storage; true is rejected: there is none")
+        "Copy closed segments to remote storage; not supported: true is rejected")
     local_retention_ms: int = setting(LONG, -2, at_least(-2),
-        "Ignored: age at which a copied segment leaves the local disk; -2: the same as retention.ms")
+        "Ignored: age at which copied segments are deleted locally; -2: retention.ms")
     local_retention_bytes: int = setting(LONG, -2, at_least(-2),
-        "Ignored: size beyond which copied segments leave the local disk; -2: as retention.bytes")
+        "Ignored: size beyond which copied segments are deleted locally; -2: retention.bytes")
     remote_log_copy_disable: bool = setting(BOOLEAN, False, ANY,
-        "Copy no more segments to remote storage; true is rejected")
+        "Copy no more segments to remote storage; not supported: true is rejected")
     remote_log_delete_on_disable: bool = setting(BOOLEAN, False, ANY,
-        "Delete remote segments when remote storage is disabled; true is rejected")
+        "Delete remote segments when remote storage is disabled; not supported: true is rejected")
     # fmt: on
 
     @property
@@ -155,13 +155,13 @@ class TopicConfig(Struct, frozen=True, kw_only=True):
         return changed.with_timestamp_limits()
 
     def with_timestamp_limits(self) -> Self:
-        """Replace default timestamp limits by the deprecated setting for both."""
-        both = self.message_timestamp_difference_max_ms
+        """Apply the deprecated message.timestamp.difference.max.ms to the limits that have their default value."""
+        limit_ms = self.message_timestamp_difference_max_ms
         before, after = self.message_timestamp_before_max_ms, self.message_timestamp_after_max_ms
         return replace(
             self,
-            message_timestamp_before_max_ms=both if before == LONG_MAX else before,
-            message_timestamp_after_max_ms=both if after == LONG_MAX else after,
+            message_timestamp_before_max_ms=limit_ms if before == LONG_MAX else before,
+            message_timestamp_after_max_ms=limit_ms if after == LONG_MAX else after,
         )
 
     def check(self) -> None:
@@ -174,7 +174,7 @@ class TopicConfig(Struct, frozen=True, kw_only=True):
             )
         if self.remote_storage_enable:
             raise ConfigError(
-                "remote.storage.enable", "true is not allowed: there is no remote storage"
+                "remote.storage.enable", "true is not allowed: remote storage is not supported"
             )
         for name, is_set in (
             ("remote.log.copy.disable", self.remote_log_copy_disable),

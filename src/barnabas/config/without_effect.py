@@ -41,7 +41,7 @@ num.replica.alter.log.dirs.threads | int | null | any value
 num.recovery.threads.per.data.dir | int | 1 | at least 1 | cluster-wide
     Number of logs of a directory recovered at the same time
 queued.max.requests | int | 500 | at least 1
-    Maximum number of queued requests before reading pauses
+    Maximum number of queued requests; at the limit, reading pauses
 max.connection.creation.rate | int | 2147483647 | at least 0 | cluster-wide
     Maximum number of new connections per second
 socket.listen.backlog.size | int | 50 | at least 1
@@ -71,7 +71,7 @@ unstable.feature.versions.enable | boolean | false | any value | internal
 
 # Logs, replication and elections
 log.dir.failure.timeout.ms | long | 30000 | at least 1
-    A broker with a failed log directory stops after this time if it cannot report it
+    A broker with a failed log directory stops after this time if it cannot report the failure
 replica.socket.receive.buffer.bytes | int | 65536 | any value
     Receive buffer of a follower's connection
 unclean.leader.election.interval.ms | long | 300000 | at least 1 | internal
@@ -83,7 +83,7 @@ create.topic.policy.class.name | class | null | any value
 alter.config.policy.class.name | class | null | any value
     Class that validates config changes
 alter.config.policy.kraft.compatibility.enable | boolean | false | any value
-    Call that class the way KRaft brokers do
+    Call the class of alter.config.policy.class.name the way KRaft brokers do
 authorizer.class.name | string | "" | any value
     Class that authorizes requests; empty: everything is allowed
 
@@ -101,7 +101,7 @@ transaction.remove.expired.transaction.cleanup.interval.ms | int | 3600000 | at 
 transaction.state.log.load.buffer.size | int | 5242880 | at least 1
     Bytes per read when a coordinator loads transactions
 
-# The newer group protocols
+# The new group coordinator, consumer protocol and share groups
 group.coordinator.rebalance.protocols | list | classic | a list of consumer, classic, share, unknown
     Enabled group protocols
 group.coordinator.new.enable | boolean | false | any value | internal
@@ -109,7 +109,7 @@ group.coordinator.new.enable | boolean | false | any value | internal
 group.coordinator.threads | int | 1 | at least 1
     Number of threads of the new group coordinator
 group.coordinator.append.linger.ms | int | 10 | at least 0
-    Wait for more group records before a write
+    How long the new group coordinator waits for more records before a write
 group.consumer.session.timeout.ms | int | 45000 | at least 1
     Session timeout of consumer-protocol members
 group.consumer.min.session.timeout.ms | int | 45000 | at least 1
@@ -150,15 +150,15 @@ group.share.max.size | short | 200 | from 10 to 1000
 group.share.max.groups | short | 10 | from 1 to 100
     Maximum number of share groups per broker
 group.share.delivery.count.limit | int | 5 | from 2 to 10
-    Maximum number of delivery attempts for a record
+    Maximum number of delivery attempts for a record of a share group
 group.share.record.lock.duration.ms | int | 30000 | from 1000 to 60000
-    How long a member locks a delivered record
+    How long a member of a share group locks a delivered record
 group.share.min.record.lock.duration.ms | int | 15000 | from 1000 to 30000
-    Minimum lock duration of a share group
+    Minimum record lock duration of a share group
 group.share.max.record.lock.duration.ms | int | 60000 | from 30000 to 3600000
-    Maximum lock duration of a share group
+    Maximum record lock duration of a share group
 group.share.partition.max.record.locks | int | 200 | from 100 to 10000
-    Maximum number of locked records per partition
+    Maximum number of locked records per partition of a share group
 
 # KRaft
 process.roles | list | "" | a list of broker, controller
@@ -176,7 +176,7 @@ controller.quorum.fetch.timeout.ms | int | 2000 | any value
 controller.quorum.election.backoff.max.ms | int | 1000 | any value
     Maximum backoff between KRaft elections
 controller.quorum.append.linger.ms | int | 25 | any value
-    Wait of the KRaft leader for more records before a write
+    How long the KRaft leader waits for more records before a write
 controller.quorum.request.timeout.ms | int | 2000 | any value
     Maximum wait of a KRaft node for a response
 controller.quorum.retry.backoff.ms | int | 20 | any value
@@ -302,23 +302,23 @@ sasl.enabled.mechanisms | list | GSSAPI | any value | per-broker
 sasl.mechanism.inter.broker.protocol | string | GSSAPI | any value | per-broker
     SASL mechanism between brokers
 sasl.jaas.config | password | null | any value | per-broker
-    Login module and its options
+    JAAS login module and its options
 sasl.server.callback.handler.class | class | null | any value
-    Callback handler class of the server
+    SASL callback handler class of the broker as a server
 sasl.client.callback.handler.class | class | null | any value
-    Callback handler class of the client
+    SASL callback handler class of the broker as a client
 sasl.server.max.receive.size | int | 524288 | any value
-    Maximum size of a message before authentication
+    Maximum size of a message before SASL authentication is complete
 sasl.login.class | class | null | any value
-    Login class
+    Class that performs SASL logins
 sasl.login.callback.handler.class | class | null | any value
-    Callback handler class of the login
+    Callback handler class of SASL logins
 sasl.login.refresh.window.factor | double | 0.8 | any value | per-broker
     Fraction of a credential's lifetime after which it is refreshed
 sasl.login.refresh.window.jitter | double | 0.05 | any value | per-broker
     Random fraction of the lifetime added to the refresh time
 sasl.login.refresh.min.period.seconds | short | 60 | any value | per-broker
-    Minimum time between refreshes
+    Minimum time between refreshes of a credential
 sasl.login.refresh.buffer.seconds | short | 300 | any value | per-broker
     Minimum time between a refresh and the expiry of the credential
 sasl.login.connect.timeout.ms | int | null | any value
@@ -342,19 +342,19 @@ sasl.kerberos.min.time.before.relogin | long | 60000 | any value | per-broker
 sasl.kerberos.principal.to.local.rules | list | DEFAULT | any value | per-broker
     Rules that map a Kerberos principal to a user name
 sasl.oauthbearer.scope.claim.name | string | scope | any value
-    Claim that contains the scope
+    Claim that contains the scope of a token
 sasl.oauthbearer.sub.claim.name | string | sub | any value
-    Claim that contains the subject
+    Claim that contains the subject of a token
 sasl.oauthbearer.token.endpoint.url | string | null | any value
-    URL of the token endpoint
+    URL of the OAuth token endpoint
 sasl.oauthbearer.jwks.endpoint.url | string | null | any value
-    URL of the signing keys
+    URL of the keys that verify OAuth tokens
 sasl.oauthbearer.jwks.endpoint.refresh.ms | long | 3600000 | any value
-    Interval between refreshes of the signing keys
+    Interval between refreshes of the keys that verify OAuth tokens
 sasl.oauthbearer.jwks.endpoint.retry.backoff.ms | long | 100 | any value
-    Initial backoff between requests for the signing keys
+    Initial backoff between requests for the keys that verify OAuth tokens
 sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms | long | 10000 | any value
-    Maximum backoff between requests for the signing keys
+    Maximum backoff between requests for the keys that verify OAuth tokens
 sasl.oauthbearer.clock.skew.seconds | int | 30 | any value
     Accepted clock difference between broker and token issuer
 sasl.oauthbearer.expected.audience | list | null | any value
@@ -379,7 +379,7 @@ delegation.token.max.lifetime.ms | long | 604800000 | at least 1
 delegation.token.expiry.time.ms | long | 86400000 | at least 1
     A delegation token must be renewed within this time
 delegation.token.expiry.check.interval.ms | long | 3600000 | at least 1
-    Interval between checks for expired tokens
+    Interval between checks for expired delegation tokens
 password.encoder.secret | password | null | any value
     Secret that encrypts passwords stored in ZooKeeper
 password.encoder.old.secret | password | null | any value
@@ -399,9 +399,9 @@ quota.window.num | int | 11 | at least 1
 quota.window.size.seconds | int | 1 | at least 1
     Length of a window for client quotas
 alter.log.dirs.replication.quota.window.num | int | 11 | at least 1
-    Number of windows kept for moves between log directories
+    Number of windows kept for the quota of moves between log directories
 alter.log.dirs.replication.quota.window.size.seconds | int | 1 | at least 1
-    Length of a window for moves between log directories
+    Length of a window for the quota of moves between log directories
 controller.quota.window.num | int | 11 | at least 1
     Number of windows kept for controller quotas
 controller.quota.window.size.seconds | int | 1 | at least 1
@@ -413,7 +413,7 @@ client.quota.callback.class | class | null | any value
 metrics.num.samples | int | 2 | at least 1
     Number of samples that a metric is computed from
 metrics.sample.window.ms | long | 30000 | at least 1
-    Length of one sample
+    Length of one sample of a metric
 metrics.recording.level | string | INFO | any value
     Highest recording level of metrics
 metric.reporters | list | "" | any value | cluster-wide
@@ -452,31 +452,31 @@ remote.log.index.file.cache.total.size.bytes | long | 1073741824 | at least 1 | 
 remote.log.manager.thread.pool.size | int | 10 | at least 1
     Number of threads that copy and expire remote segments
 remote.log.manager.copier.thread.pool.size | int | -1 | -1 or at least 1
-    Number of threads that copy segments; -1: remote.log.manager.thread.pool.size
+    Number of threads that copy segments to remote storage; -1: remote.log.manager.thread.pool.size
 remote.log.manager.expiration.thread.pool.size | int | -1 | -1 or at least 1
-    Number of threads that expire segments; -1: remote.log.manager.thread.pool.size
+    Number of threads that expire remote segments; -1: remote.log.manager.thread.pool.size
 remote.log.manager.task.interval.ms | long | 30000 | at least 1
-    Interval between checks for segments to copy
+    Interval between checks for segments to copy to remote storage
 remote.log.manager.task.retry.backoff.ms | long | 500 | at least 1 | internal
-    Initial backoff after a failed copy
+    Initial backoff after a failed copy to remote storage
 remote.log.manager.task.retry.backoff.max.ms | long | 30000 | at least 1 | internal
-    Maximum backoff after a failed copy
+    Maximum backoff after a failed copy to remote storage
 remote.log.manager.task.retry.jitter | double | 0.2 | from 0 to 0.5 | internal
-    Random fraction of the backoff after a failed copy
+    Random fraction of the backoff after a failed copy to remote storage
 remote.log.manager.copy.max.bytes.per.second | long | 9223372036854775807 | \
 at least 1 | cluster-wide
     Maximum bytes per second copied to remote storage
 remote.log.manager.copy.quota.window.num | int | 11 | at least 1
-    Number of windows kept for the copy quota
+    Number of windows kept for the quota of copies to remote storage
 remote.log.manager.copy.quota.window.size.seconds | int | 1 | at least 1
-    Length of a window for the copy quota
+    Length of a window for the quota of copies to remote storage
 remote.log.manager.fetch.max.bytes.per.second | long | 9223372036854775807 | \
 at least 1 | cluster-wide
     Maximum bytes per second read from remote storage
 remote.log.manager.fetch.quota.window.num | int | 11 | at least 1
-    Number of windows kept for the read quota
+    Number of windows kept for the quota of reads from remote storage
 remote.log.manager.fetch.quota.window.size.seconds | int | 1 | at least 1
-    Length of a window for the read quota
+    Length of a window for the quota of reads from remote storage
 remote.log.reader.threads | int | 10 | at least 1
     Number of threads that read remote segments
 remote.log.reader.max.pending.tasks | int | 100 | at least 1

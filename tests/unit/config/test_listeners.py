@@ -129,7 +129,7 @@ def test_one_port_may_serve_ipv4_and_ipv6() -> None:
                 "inter.broker.listener.name": "PLAINTEXT",
                 "security.inter.broker.protocol": "PLAINTEXT",
             },
-            "inter.broker.listener.name: cannot be given together with"
+            "inter.broker.listener.name: cannot be set together with"
             " security.inter.broker.protocol",
         ),
     ],

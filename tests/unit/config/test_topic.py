@@ -46,7 +46,7 @@ def test_empty_overrides_change_nothing() -> None:
         ),
         (
             {"remote.storage.enable": "true"},
-            "remote.storage.enable: true is not allowed: there is no remote storage",
+            "remote.storage.enable: true is not allowed: remote storage is not supported",
         ),
         (
             {"remote.log.copy.disable": "true"},
