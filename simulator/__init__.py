@@ -1,1 +1,1 @@
-"""Replacements for the interfaces of barnabas.world, with a disk that loses unsynced data."""
+"""Simulated implementations of the interfaces in barnabas/world/ports.py: a disk that loses unsynced data."""

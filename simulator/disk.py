@@ -1,15 +1,13 @@
 """An in-memory disk that loses data that was not fsynced.
 
 Each directory has two sets of names: those that the broker sees, and those that survive a power failure. Each file has
-its bytes in the same two versions. fsync of a file makes its bytes durable, fsync of a directory its names. So a
+two versions of its bytes in the same way. fsync of a file makes its bytes durable, fsync of a directory its names. So a
 created, renamed or removed file is not durable until its directory is synced.
 
 `crash()` returns the disk after a power failure. Without a Random, all unsynced data is lost. With one, each unsynced
-name and a random prefix of each file's unsynced bytes may survive: torn writes, and files that reappear. Their order is
-not kept, which is harsher than any real file system. But renames within one directory survive in order, some first ones
-or all: a journal guarantees that, and the log cleaner (like Kafka's) depends on it.
-
-`capacity_bytes` limits the space, `fails` makes a path fail.
+name and a random prefix of each file's unsynced bytes may survive: torn writes, and removed files that reappear. The
+order of changes is not kept, which is harsher than any real file system. There is one exception: the renames within one
+directory that survive are the first ones. A journal guarantees that, and the log cleaner (like Kafka's) depends on it.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from barnabas.world.ports import Buffer, DirectoryLock, File
 
 
 class Node:
-    """The bytes of a file."""
+    """The content of a file: `data` as the broker sees it, `durable` as it survives a power failure."""
 
     __slots__ = ("data", "durable", "modified_ms", "unsynced_from")
 
@@ -32,7 +30,7 @@ class Node:
         self.durable = b""
         self.modified_ms = modified_ms
         self.unsynced_from = 0
-        """All bytes before this position are equal in `data` and `durable`."""
+        """Position before which `data` and `durable` are equal."""
 
     def sync(self) -> None:
         rest = bytes(memoryview(self.data)[self.unsynced_from :])
@@ -46,20 +44,24 @@ class Node:
             kept = random.randint(self.unsynced_from, len(self.data))
             data = bytes(memoryview(self.data)[:kept])
             if random.random() < 0.2 and kept < len(self.data):
-                data += bytes(random.randint(1, min(64, len(self.data) - kept)))  # never written
+                data += bytes(
+                    random.randint(1, min(64, len(self.data) - kept))
+                )  # zeros that were never written
         node = Node(data, self.modified_ms)
         node.sync()
         return node
 
 
 class Directory:
+    """A directory: `names` as the broker sees them, `durable` as they survive a power failure."""
+
     __slots__ = ("durable", "names", "renames")
 
     def __init__(self) -> None:
         self.names: dict[str, Node | Directory] = {}
         self.durable: dict[str, Node | Directory] = {}
         self.renames: list[tuple[str, str]] = []
-        """Since the last sync."""
+        """Pairs (old name, new name) since the last sync."""
 
     def sync(self) -> None:
         self.durable = dict(self.names)
@@ -142,6 +144,8 @@ class ForgetfulLock:
 
 
 class ForgetfulDisk:
+    """In-memory implementation of `Disk` with `capacity_bytes` of space. Each `sync` takes `sync_seconds`."""
+
     def __init__(
         self,
         *,
@@ -153,10 +157,11 @@ class ForgetfulDisk:
         self.capacity_bytes = capacity_bytes
         self.sync_seconds = sync_seconds
         self.fails: str | None = None
-        """Paths with this prefix fail."""
+        """Operations on paths with this prefix fail."""
         self.root = Directory()
         self.locks: set[str] = set()
         self.replacements: dict[str, int] = {}
+        """By path: a number that grows with each replacement, so that a prepared one can see that it is outdated."""
         self.syncs = 0
 
     def crash(self, random: Random | None = None) -> ForgetfulDisk:
@@ -228,7 +233,7 @@ class ForgetfulDisk:
         for name in names_in(path):
             child = directory.names.setdefault(name, Directory())
             if not isinstance(child, Directory):
-                raise StorageError(path, "a file is in the way")
+                raise StorageError(path, "a file has this name")
             directory = child
 
     def rename(self, source: str, target: str) -> None:

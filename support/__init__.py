@@ -2,7 +2,7 @@
 
 process.py          a child process with a log file: start, wait for a line, signal, pause, stop, kill
 python_process.py   Python code in a child process
-command.py          the command line of Barnabas
+command.py          `barnabas <arguments>` in a child process
 broker.py           `barnabas up` in a child process
 cluster.py          `barnabas broker` in child processes, with a ZooKeeper
 ports.py            free ports

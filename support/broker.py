@@ -8,7 +8,6 @@ import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import psutil
@@ -18,7 +17,7 @@ from support.ports import free_port
 from support.process import ChildProcess
 
 START_SECONDS = 30.0
-# Tests that list topics, measure, or compare with Kafka expect only their own topics.
+# No history topic: tests that list topics, measure, or compare with Kafka expect only their own topics.
 QUIET = {"barnabas.history.topic.enable": "false"}
 
 
@@ -41,10 +40,10 @@ class BrokerProcess:
         self.command: list[str] = COMMAND
 
     def start(self) -> Self:
-        """Returns when the broker is ready."""
+        """Start the broker. Returns when it is ready."""
         overrides = [f"--override={key}={value}" for key, value in self.settings.items()]
-        where = [f"--port={self.port}", f"--data={self.data}"]
-        self.launch([*self.command, "up", "-v", *where, *overrides])
+        options = [f"--port={self.port}", f"--data={self.data}", *overrides]
+        self.launch([*self.command, "up", "-v", *options])
         line = self.running.read_line(START_SECONDS)
         assert "Barnabas is up" in line, f"no start: {line!r}: {self.running.describe()}"
         return self
@@ -104,12 +103,12 @@ class BrokerProcess:
         return spent
 
     def clocks(self) -> tuple[float, float]:
-        """The monotonic time, and the total time that the broker and the calling thread waited for a core."""
+        """Return the monotonic time, and the total time that the broker and the calling thread waited for a core."""
         tasks = [*Path(f"/proc/{self.pid}/task").iterdir(), Path("/proc/thread-self")]
         return time.monotonic(), sum(map(starved_seconds, tasks))
 
-    def held_up(self, since: tuple[float, float]) -> float:
-        """Seconds since `clocks()`, without the time in which the broker or the caller waited for a core."""
+    def unstarved_seconds(self, since: tuple[float, float]) -> float:
+        """Return the seconds since `clocks()`, without the time in which the broker or the caller waited for a core."""
         now, starved = self.clocks()
         return (now - since[0]) - (starved - since[1])
 
@@ -142,18 +141,13 @@ class BrokerProcess:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.process is not None:
             self.kill()
 
 
 def starved_seconds(task: Path) -> float:
-    """The time a thread was ready to run without a core; 0 if it has ended."""
+    """Return how long a thread was ready to run but had no CPU core; 0 if it has ended."""
     try:
         _, waited_ns, _ = (task / "schedstat").read_text().split()
     except (OSError, ValueError):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from barnabas.client.cluster import Cluster
@@ -78,12 +77,12 @@ class MemberProcess:
         )
 
     def start(self) -> None:
-        """Returns when the broker answers."""
+        """Start the broker. Returns when it answers."""
         self.launch()
         eventually(lambda: self.view() is not None, f"broker {self.id} answers", START_SECONDS)
 
     def view(self) -> ClusterView | None:
-        """The cluster as this broker reports it; None if it does not answer. AssertionError if it has exited."""
+        """Return the metadata of this broker; None if it does not answer. AssertionError if it has exited."""
         assert self.is_running, self.running.describe()
         try:
             with Cluster(self.bootstrap_servers, timeout_s=5.0) as client:
@@ -116,7 +115,7 @@ class MemberProcess:
 
 
 class ClusterProcesses:
-    """A cluster. `start()` returns when every broker's metadata shows all brokers and a controller."""
+    """A cluster of processes. `start()` returns when every broker's metadata shows all brokers and a controller."""
 
     def __init__(
         self,
@@ -150,9 +149,9 @@ class ClusterProcesses:
         return self
 
     def wait_until_ready(self) -> None:
-        eventually(self.all_see_all, "all brokers see each other", START_SECONDS)
+        eventually(self.is_ready, "every broker's metadata shows all brokers", START_SECONDS)
 
-    def all_see_all(self) -> bool:
+    def is_ready(self) -> bool:
         running = {number for number, broker in self.brokers.items() if broker.is_running}
         views = [self.brokers[number].view() for number in sorted(running)]
         return all(
@@ -167,12 +166,7 @@ class ClusterProcesses:
             self.end()
             raise
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.end()
 
     def end(self) -> None:

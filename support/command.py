@@ -1,4 +1,4 @@
-"""The command line of Barnabas in a child process, with the package that this process imports."""
+"""`barnabas <arguments>` in a child process, which imports the same `barnabas` package as this process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RUN_SECONDS = 60
 
 
 def run(*arguments: str, user: int | None = None) -> subprocess.CompletedProcess[str]:
-    """Run `barnabas <arguments>` to its end."""
+    """Run `barnabas <arguments>` to its end, as the user with the id `user` if it is given."""
     return subprocess.run(
         [*COMMAND, *arguments],
         capture_output=True,

@@ -12,10 +12,10 @@ UNUSED: list[int] = []
 
 
 def free_port() -> int:
-    """A port without a listener, which this function returns only once.
+    """Return a port without a listener. Each port is returned only once.
 
-    The system does not use it for outgoing connections. Otherwise a client that tries to reach a stopped broker could
-    get the broker's port, or connect to itself.
+    The system does not use these ports for outgoing connections. Otherwise a client of a stopped broker could get the
+    broker's port as its own, or even connect to itself.
     """
     while True:
         if not UNUSED:
@@ -30,15 +30,17 @@ def free_port() -> int:
 
 
 def reserve_block() -> list[int]:
-    """Ports in random order. No other run gets them while this process runs: it holds the UDP port with the first
-    number of the block."""
+    """Return BLOCK ports in random order. No other process gets them while this one runs: it keeps the UDP port with
+    the first number of the block open, as a lock."""
     for first in random.sample(PORTS[::BLOCK], len(PORTS) // BLOCK):
-        token = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        lock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
-            token.bind(("127.0.0.1", first))
+            lock.bind(("127.0.0.1", first))
         except OSError:
-            token.close()
+            lock.close()
             continue
-        token.detach()
+        lock.detach()  # keeps it open until this process ends
         return random.sample(range(first, first + BLOCK), BLOCK)
-    raise AssertionError(f"other runs hold all ports from {PORTS.start} to {PORTS.stop}")
+    raise AssertionError(
+        f"other processes have reserved all ports from {PORTS.start} to {PORTS.stop}"
+    )

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class StartFailed(Exception):
-    """A process did not start. The first line has the reason, and the end of its log follows."""
+    """A process did not start. The first line of the message is the reason. The end of the process's log follows."""
 
 
 class ChildProcess:
@@ -89,7 +89,7 @@ class ChildProcess:
         return self.log_path.read_text(errors="replace")
 
     def describe(self) -> str:
-        """For assertion messages: whether it runs, and the end of its log."""
+        """Return the state of the process and the end of its log, for assertion messages."""
         state = "is running" if self.is_running else f"ended with exit code {self.exit_code}"
         return f"{self.name} {state}; the end of its log:\n{tail(self.log())}"
 
@@ -100,7 +100,7 @@ class ChildProcess:
         self.child.stdin.write(f"{line}\n".encode())
 
     def read_line(self, seconds: float) -> str:
-        """The next line of standard output, without its end. AssertionError if none arrives in time."""
+        """Return the next line of standard output, without the newline. AssertionError if none arrives in time."""
         assert self.child.stdout is not None
         deadline = time.monotonic() + seconds
         while b"\n" not in self.unread:
@@ -122,14 +122,14 @@ class ChildProcess:
         self.child.send_signal(number)
 
     def pause(self) -> None:
-        """SIGSTOP. Returns when all threads have stopped."""
+        """Send SIGSTOP. Returns when all threads have stopped."""
         pause_process(self.pid)
 
     def resume(self) -> None:
         self.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """SIGKILL: no clean shutdown, no flush. Idempotent."""
+        """Send SIGKILL: no clean shutdown, no flush. Idempotent."""
         if self.is_isolated:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
@@ -142,7 +142,7 @@ class ChildProcess:
         return self.wait()
 
     def stop_or_kill(self) -> int:
-        """Like `stop`, but sends SIGKILL after the timeout. Children in its session are killed as well."""
+        """Like `stop`, but sends SIGKILL after the timeout. Kills the rest of its process group if it is isolated."""
         try:
             return self.stop()
         except subprocess.TimeoutExpired:
@@ -151,7 +151,7 @@ class ChildProcess:
             self.kill()
 
     def wait(self, seconds: float = STOP_SECONDS) -> int:
-        """Returns the exit code."""
+        """Wait until the process has ended, and close its pipes. Returns the exit code."""
         code = self.child.wait(seconds)
         for pipe in (self.child.stdin, self.child.stdout):
             if pipe is not None:
@@ -176,7 +176,7 @@ class Startable(Protocol):
 def wait_for(
     process: Startable, probe: Callable[[], T | None], seconds: float = START_SECONDS
 ) -> T:
-    """The first result of `probe` that is not None. StartFailed if the process ends first, or at the deadline."""
+    """Poll `probe` and return its first result. StartFailed if the process ends first, or at the deadline."""
     deadline = time.monotonic() + seconds
     while True:
         require_running(process)
@@ -192,9 +192,10 @@ def require_running(process: Startable) -> None:
         raise start_failed(process, f"exit code {process.exit_code}")
 
 
-def start_failed(process: Startable, otherwise: str) -> StartFailed:
+def start_failed(process: Startable, fallback_reason: str) -> StartFailed:
     log = process.log()
-    return StartFailed(f"{process.name} did not start: {find_fault(log) or otherwise}\n{tail(log)}")
+    why = find_fault(log) or fallback_reason
+    return StartFailed(f"{process.name} did not start: {why}\n{tail(log)}")
 
 
 def tail(log: str) -> str:
@@ -202,12 +203,12 @@ def tail(log: str) -> str:
 
 
 def die_with_parent() -> None:
-    """Runs in the child: the kernel kills it when the thread that started it ends."""
+    """Make the kernel kill this process when the thread that started it ends. Runs in the child, before exec."""
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def pause_process(pid: int, seconds: float = 30.0) -> None:
-    """SIGSTOP. Returns when all threads have stopped, which takes a while on a busy machine."""
+    """Send SIGSTOP. Returns when all threads have stopped, which takes a while on a busy machine."""
     os.kill(pid, signal.SIGSTOP)
     deadline = time.monotonic() + seconds
     while any(thread_state(thread) != "T" for thread in Path(f"/proc/{pid}/task").iterdir()):
@@ -216,7 +217,7 @@ def pause_process(pid: int, seconds: float = 30.0) -> None:
 
 
 def thread_state(thread: Path) -> str:
-    """The state after the name in `stat`: R runs, S sleeps, T is stopped. A thread that has ended counts as T."""
+    """Return the state of a thread: R runs, S sleeps, T is stopped. A thread that has ended counts as T."""
     try:
         return (thread / "stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Python code in a child process, with the package that this process imports."""
+"""Python code in a child process, which imports the same `barnabas` package as this process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ RUN_SECONDS = 60
 
 
 def start(code: str, *arguments: str) -> subprocess.Popen[str]:
-    """All three streams are text pipes."""
+    """Start Python with `code`. Its standard streams are text pipes."""
     return subprocess.Popen(
         [sys.executable, "-c", code, *arguments],
         stdin=subprocess.PIPE,
@@ -23,6 +23,7 @@ def start(code: str, *arguments: str) -> subprocess.Popen[str]:
 
 
 def run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with `code` to its end."""
     return subprocess.run(
         [sys.executable, "-c", code, *arguments],
         capture_output=True,

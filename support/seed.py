@@ -7,7 +7,7 @@ import random
 
 
 def choose_seed() -> int:
-    """A new seed for every run, printed. BARNABAS_SEED repeats a run."""
+    """Print and return a random seed, or the one in BARNABAS_SEED, which repeats a run."""
     seed = int(os.environ.get("BARNABAS_SEED") or random.randrange(1 << 32))
     print(f"BARNABAS_SEED={seed}")
     return seed

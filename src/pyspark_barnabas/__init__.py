@@ -1,7 +1,7 @@
 """Entry point for Spark: `format("<name>")` uses the DefaultSource of an installed package `pyspark_<name>`.
 
-Spark imports it with the Python of the workers, which may differ from that of the program. If that Python lacks a
-dependency, a placeholder source raises an error that explains it.
+Spark imports this package with the Python of its workers, which may differ from the Python of the program. If that
+Python lacks a dependency, a placeholder source raises an error that says what to do.
 """
 
 from __future__ import annotations

@@ -305,7 +305,7 @@ class WellBehaved(threading.Thread):
                 assert (answer.error_code, answer.base_offset) == (0, self.rounds)
                 (record,) = self.client.fetch(TOPIC, 0, self.rounds)
                 assert record.value == value
-                self.waits.append(self.broker.held_up(began))
+                self.waits.append(self.broker.unstarved_seconds(began))
                 self.rounds += 1
         except BaseException as error:  # noqa: BLE001 - reported by the test
             self.failure = error

@@ -83,7 +83,7 @@ def test_resumed_former_controller_steps_down(cluster: ClusterProcesses) -> None
     eventually(
         lambda: (
             controller_seen_by(cluster, first) == controller_seen_by(cluster, witness)
-            and cluster.all_see_all()
+            and cluster.is_ready()
         ),
         "the former controller knows the new one",
         DEADLINE_S,

@@ -1,9 +1,9 @@
-"""The brokers of a cluster in this process, around an embedded registry.
+"""The brokers of a cluster in this process, with an embedded registry.
 
     <data>/registry/                          the registry
     <data>/broker-<id>/<topic>-<partition>/   the logs of one broker
 
-No file holds a path or an address that matters: a copy of the directory can be opened elsewhere.
+A copy of the directory can be opened elsewhere: no path or address in its files has to stay valid.
 
 Each broker has its own thread and event loop, and reaches the others through sockets only. A test can kill or pause one
 broker, and the others notice it as they notice a crashed process. All methods are thread-safe and return when the
@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from barnabas.broker.broker import BrokerServer
 from barnabas.cluster.real_world import close_world, real_world
-from barnabas.cluster.settings import FIRST_BROKER_ID, broker_properties, check_shared
+from barnabas.cluster.settings import FIRST_BROKER_ID, broker_properties, validate_settings
 from barnabas.config import BrokerConfig
 from barnabas.config.load import load_broker_config
 from barnabas.errors import RegistryError
@@ -39,7 +39,7 @@ ALONE_TIMEOUT_S = 2.0
 
 
 class InProcessCluster:
-    """Call `start()`, use `bootstrap_servers`, call `stop()`. It can be started again."""
+    """A cluster in this process. Call `start()`, use `bootstrap_servers`, call `stop()`. It can be started again."""
 
     def __init__(
         self,
@@ -53,11 +53,11 @@ class InProcessCluster:
     ) -> None:
         """The brokers listen on `port` and the ports after it; 0 lets the system choose each port.
 
-        With `ends_process`, a broker whose event loop is stuck ends this process (see world/watchdog.py). It is for
-        programs that only run a cluster.
+        With `ends_process`, a broker whose event loop is stuck ends this process (see world/watchdog.py). Use it in
+        programs that do nothing but run a cluster.
         """
         settings = settings or {}
-        check_shared(brokers, settings)
+        validate_settings(brokers, settings)
         self.ends_process = ends_process
         self.data = data
         self.registry_path = None if registry_in_memory else str(data / "registry")
@@ -95,7 +95,7 @@ class InProcessCluster:
             try:
                 return None if node is None else decode_controller(node.data)
             except RegistryError:
-                return None  # another client overwrote it, and stop() must still work
+                return None  # another client wrote invalid data, and stop() must still work
 
     def start(self) -> None:
         """Start all brokers. Returns when every broker's metadata shows all brokers and a controller."""
@@ -118,13 +118,13 @@ class InProcessCluster:
             self.registry.expire_abandoned()
         for broker in self.brokers.values():
             broker.resume()
-        last = self.controller_id
-        for broker in sorted(self.brokers.values(), key=lambda broker: broker.id == last):
+        controller_id = self.controller_id
+        for broker in sorted(self.brokers.values(), key=lambda each: each.id == controller_id):
             if not clean:
                 broker.kill()
                 continue
-            if broker.id == last and broker.instance is not None:
-                # When it sees no other broker, it does not try to hand over its leaders.
+            if broker.id == controller_id and broker.instance is not None:
+                # If its metadata shows no other broker, it does not try to move its leaders.
                 broker.instance.thread.run(broker.instance.wait_until_alone())
             broker.stop()
         for broker in self.brokers.values():
@@ -140,13 +140,14 @@ class InProcessCluster:
     # ---- used by ClusterBroker
 
     def start_brokers(self, brokers: Iterable[ClusterBroker]) -> None:
-        wanted = list(brokers)
+        """Start brokers and wait until all running brokers know each other. If that fails, the new ones are killed."""
+        started = list(brokers)
         try:
-            for future in [broker.begin_start() for broker in wanted]:
+            for future in [broker.begin_start() for broker in started]:
                 future.result()
             self.wait_until_ready()
         except BaseException:
-            for broker in wanted:
+            for broker in started:
                 broker.kill()
             raise
 
@@ -163,12 +164,13 @@ class InProcessCluster:
         for broker, future in waiting.items():
             if not future.result():
                 raise RegistryError(
-                    "", f"broker {broker} did not learn of all brokers within {READY_TIMEOUT_S:g} s"
+                    "", f"broker {broker} did not see all brokers within {READY_TIMEOUT_S:g} s"
                 )
 
     def open_registry(self) -> tuple[EmbeddedRegistry, LoopThread]:
+        """Return the registry, which is open, and its thread. Raises RuntimeError if the cluster is not running."""
         if self.registry is None or self.registry_thread is None:
-            raise RuntimeError("the cluster is not running: use it in a `with`, or call start()")
+            raise RuntimeError("the cluster is not running: use `with`, or call start()")
         return self.registry, self.registry_thread
 
 
@@ -185,7 +187,7 @@ class ClusterBroker:
         self.id = BrokerId(config.broker_id)
         self.lock = threading.RLock()
         self.instance: BrokerInstance | None = None
-        self.held: HeldPort | None = None
+        self.held_port: HeldPort | None = None
         self.endpoint = config.listeners[0]
 
     def __repr__(self) -> str:
@@ -213,7 +215,7 @@ class ClusterBroker:
             self.cluster.start_brokers([self])
 
     def stop(self) -> None:
-        """Shut down cleanly: hand over leaders, flush all logs, close the session."""
+        """Shut down cleanly: move leaders to other brokers, flush all logs, close the registry session."""
         with self.lock:
             instance = self.instance
             if instance is None:
@@ -229,8 +231,8 @@ class ClusterBroker:
         """Crash the broker, as `kill -9` does. Its sockets close and unsent data is lost. Nothing is flushed,
         checkpointed or marked as clean. Files keep all data that was passed to the kernel.
 
-        Its registry session expires at once, so that the others take over without delay. With `expire=False` the
-        session times out (zookeeper.session.timeout.ms), as after a real crash.
+        Its registry session expires at once, so that other brokers take over without delay. With `expire=False` it
+        expires after zookeeper.session.timeout.ms, as after a real crash.
         """
         with self.lock:
             instance, self.instance = self.instance, None
@@ -252,10 +254,10 @@ class ClusterBroker:
 
     def pause(self) -> None:
         """Halt the broker, as SIGSTOP does: it reads no socket and runs no task and no timer. Its registry session
-        times out unless `resume` is called first. Connections stay open. The kernel still accepts connections and data
-        for it until its buffers are full.
+        expires unless `resume` is called in time. Connections stay open. The kernel still accepts connections and data
+        for the broker until its buffers are full.
 
-        One thing differs from a stopped process: an fsync that has begun completes.
+        One thing differs from SIGSTOP: an fsync that has begun completes.
         """
         with self.lock:
             if self.instance is None:
@@ -280,6 +282,7 @@ class ClusterBroker:
     # ---- used by InProcessCluster
 
     def begin_start(self) -> Future[None]:
+        """Start the broker on a new thread. The future completes when it serves."""
         with self.lock:
             assert self.instance is None
             registry, _ = self.cluster.open_registry()
@@ -296,12 +299,13 @@ class ClusterBroker:
         self.endpoint = instance.broker.endpoints[0]
 
     def hold_port(self) -> None:
-        (wanted,) = self.config.listeners
-        self.held = HeldPort(wanted.host, wanted.port)
-        self.config = replace(self.config, listeners=(replace(wanted, port=self.held.port),))
+        """Reserve the port, so that no other process gets it while the broker is down."""
+        (listener,) = self.config.listeners
+        self.held_port = HeldPort(listener.host, listener.port)
+        self.config = replace(self.config, listeners=(replace(listener, port=self.held_port.port),))
 
     def release_port(self) -> None:
-        held, self.held = self.held, None
+        held, self.held_port = self.held_port, None
         if held is not None:
             held.release()
 
@@ -322,6 +326,7 @@ class BrokerInstance:
         self.thread = LoopThread(f"barnabas-broker-{config.broker_id}")
 
     async def wait_for_brokers(self, brokers: Iterable[BrokerId]) -> bool:
+        """Wait until the metadata of this broker shows `brokers` and a controller. False after READY_TIMEOUT_S."""
         metadata = self.metadata()
         wanted = set(brokers)
         return await metadata.wait_until(
@@ -340,7 +345,7 @@ class BrokerInstance:
         return self.broker.router.context.metadata
 
     def disconnect(self) -> None:
-        """Drop all connections and close the history, so that tasks that still run have no visible effect."""
+        """Drop all connections and stop publishing history, so that tasks that still run have no visible effect."""
         self.network.drop()
         if self.broker.publisher is not None:
             self.broker.publisher.close()
@@ -351,7 +356,7 @@ class BrokerInstance:
 
 
 class BrokerSessions:
-    """The registry as one broker sees it. It keeps the broker's sessions, for `kill` and `pause`."""
+    """The registry of one broker. Records the broker's sessions, for `kill` and `pause`."""
 
     def __init__(self, registry: EmbeddedRegistry) -> None:
         self.registry = registry

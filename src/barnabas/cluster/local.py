@@ -1,10 +1,8 @@
 """A cluster for tests and notebooks: real brokers on threads of this process.
 
-    with LocalCluster(brokers=3) as cluster:
-        producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
-        cluster.brokers[cluster.controller_id].kill()
-
-Without `data`, the cluster uses a temporary directory and removes it at the end.
+with LocalCluster(brokers=3) as cluster:
+    producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
+    cluster.brokers[cluster.controller_id].kill()
 """
 
 from __future__ import annotations
@@ -19,11 +17,11 @@ from typing import Self
 from barnabas.cluster.in_process import ClusterBroker, InProcessCluster
 
 DEFAULTS = {"barnabas.history.topic.enable": "false"}
-"""A test that lists topics expects only its own. The brokers still write the history to their files."""
+"""No history topic, because a test that lists topics expects only its own. Each broker still writes history files."""
 
 
 class LocalCluster:
-    """A cluster in this process. Use it in a `with`, or call `start()` and `stop()`. Thread-safe."""
+    """A cluster in this process. Use it in a `with` statement, or call `start()` and `stop()`. Thread-safe."""
 
     def __init__(
         self,
@@ -33,8 +31,8 @@ class LocalCluster:
         port: int = 0,
         settings: Mapping[str, object] | None = None,
     ) -> None:
-        """The brokers listen on `port` and the ports after it; 0 lets the system choose each port. `settings` are those
-        of a server.properties file and apply to all brokers."""
+        """The brokers listen on `port` and the ports after it; 0 lets the system choose each port. `settings` apply to
+        all brokers; names are those of server.properties. Without `data`, the cluster uses a temporary directory."""
         self.is_temporary = data is None
         self.data = Path(tempfile.mkdtemp(prefix="barnabas-") if data is None else data).absolute()
         self.lock = threading.RLock()
@@ -66,7 +64,7 @@ class LocalCluster:
 
     @property
     def brokers(self) -> Mapping[int, ClusterBroker]:
-        """By id, from 1: each has `kill()`, `stop()`, `start()`, `pause()` and `resume()`."""
+        """The brokers by id, from 1. Each has `kill()`, `stop()`, `start()`, `pause()` and `resume()`."""
         return self.cluster.brokers
 
     @property
@@ -76,7 +74,7 @@ class LocalCluster:
         return self.cluster.controller_id
 
     def start(self) -> Self:
-        """Returns when every broker's metadata shows all brokers and a controller. Idempotent."""
+        """Start the brokers. Returns when the metadata of each shows all brokers and a controller. Idempotent."""
         with self.lock:
             if not self.cluster.is_running:
                 try:

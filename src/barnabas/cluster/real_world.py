@@ -17,8 +17,9 @@ def real_world(
 ) -> World:
     """Build the World of a broker.
 
-    The kernel chooses the sizes of socket buffers unless the settings give them. `brokers` is the number of brokers in
-    this process, which share its file descriptors. With `ends_process`, a stuck event loop ends this process.
+    The kernel chooses a socket buffer size unless its setting is set: the declared default is not applied. `brokers` is
+    the number of brokers in this process, which share its file descriptors. With `ends_process`, a stuck event loop
+    ends this process, unless barnabas.watchdog.exit.enable is false.
     """
     properties = config.properties
     network = SocketNetwork(

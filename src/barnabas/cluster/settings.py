@@ -1,4 +1,4 @@
-"""Settings of the brokers of a cluster on one machine, in this process or in processes of their own."""
+"""Default settings of the brokers of a cluster on one machine, in one process or in one process per broker."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ HOST = "127.0.0.1"
 FIRST_BROKER_ID = 1
 INTERNAL_TOPIC_REPLICAS_MAX = 3
 TRANSACTION_STATE_MIN_ISR_MAX = 2
-PER_BROKER = ("broker.id", "listeners", "advertised.listeners", "log.dirs", "log.dir")
+UNIQUE_SETTINGS = ("broker.id", "listeners", "advertised.listeners", "log.dirs", "log.dir")
 
 
-def check_shared(brokers: int, settings: Mapping[str, str]) -> None:
-    """Reject an invalid number of brokers, and settings that brokers cannot share, with ConfigError."""
+def validate_settings(brokers: int, settings: Mapping[str, str]) -> None:
+    """Raise TypeError if `brokers` is no integer, ConfigError if it is below 1 or if brokers cannot share a setting."""
     if type(brokers) is not int:  # notebooks and fixtures have no type checker
         raise TypeError(f"brokers must be the number of brokers, as in brokers=3, not {brokers!r}")
     if brokers < 1:
         raise ConfigError("brokers", f"must be at least 1, not {brokers}")
-    for name in PER_BROKER:
+    for name in UNIQUE_SETTINGS:
         if brokers > 1 and name in settings:
             raise ConfigError(name, "cannot be the same for several brokers; remove it")
 
@@ -28,10 +28,10 @@ def check_shared(brokers: int, settings: Mapping[str, str]) -> None:
 def broker_properties(
     data: Path, broker_id: int, port: int, *, brokers: int, settings: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the settings of one of the brokers of a cluster. `settings` override the defaults for one machine.
+    """Return the properties of one broker. `settings` override the defaults.
 
-    Internal topics get Kafka's default number of replicas, or one on each broker if there are fewer. The first member
-    of a group does not wait for others.
+    Internal topics get Kafka's default replication factor, or one replica per broker if the cluster has fewer brokers.
+    The first member of a group does not wait for others.
     """
     return {
         "broker.id": str(broker_id),

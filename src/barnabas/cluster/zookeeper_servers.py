@@ -54,9 +54,9 @@ JARS = (
 
 
 class ZooKeeperServers:
-    """Call `start()`, use `connect_string`, call `stop()`. Node ids start at 1.
+    """One ZooKeeper node or an ensemble of three. Call `start()`, use `connect_string`, call `stop()`.
 
-    With port 0 the nodes get free ports, otherwise this port and the ports after it.
+    Node ids start at 1. The nodes listen on `port` and the ports after it; with 0 they get free ports.
     """
 
     def __init__(self, data: Path, nodes: int = 1, port: int = 0) -> None:
@@ -66,7 +66,7 @@ class ZooKeeperServers:
         self.first_port = port
         self.nodes = range(1, nodes + 1)
         self.ports: list[int] = []
-        self.peers: list[str] = []
+        self.peers: list[str] = []  # lines of zoo.cfg
         self.running: dict[int, JavaProcess] = {}
         self.java: Java | None = None
         self.lock: int | None = None
@@ -76,7 +76,7 @@ class ZooKeeperServers:
         return ",".join(f"{HOST}:{port}" for port in self.ports)
 
     def start(self) -> None:
-        """Returns when every node serves. Raises NoJava, ConfigError without PySpark, AddressInUse, RegistryError."""
+        """Start all nodes. Returns when all answer requests. Raises ConfigError, AddressInUse or RegistryError."""
         backoff = Backoff(*RETRY_S, random=random.Random())
         for attempt in range(ATTEMPTS):
             try:
@@ -110,7 +110,7 @@ class ZooKeeperServers:
             self.launch_node(node)
 
     def wait(self) -> None:
-        """Wait until every launched node serves. On failure all nodes are killed."""
+        """Wait until every launched node answers requests. On failure all nodes are killed."""
         try:
             for node in self.running:
                 self.wait_for(node)
@@ -137,7 +137,7 @@ class ZooKeeperServers:
     def collect_ended(self) -> dict[int, int]:
         """Return the exit codes of the nodes that ended by themselves since the last call.
 
-        A signal is a negative number: Java's exit code 143 for SIGTERM becomes -15.
+        The code is negative after a signal: Java's exit code 143 for SIGTERM becomes -15.
         """
         codes = {
             node: code
@@ -149,7 +149,7 @@ class ZooKeeperServers:
         return {node: code if code <= 128 else 128 - code for node, code in codes.items()}
 
     def restart(self, node: int) -> None:
-        """Start a node again, on its port and its data. Returns when it serves."""
+        """Start a node again, on its port and its data. Returns when it answers requests."""
         self.kill(node)
         self.launch_node(node)
         self.wait_for(node)
@@ -199,7 +199,7 @@ class ZooKeeperServers:
             time.sleep(POLL_S)
 
     def serves(self, node: int) -> bool:
-        """Whether the node answers requests: a node of three does so only when it has a leader."""
+        """Whether the node answers requests. In an ensemble of three, it does so only while it knows a leader."""
         try:
             with socket.create_connection((HOST, self.ports[node - 1]), timeout=1) as connection:
                 connection.sendall(b"srvr")
@@ -216,18 +216,18 @@ class ZooKeeperServers:
         log = process.log()
         if "BindException" in log:
             return AddressInUse(
-                f"a port of node {node} is taken: {self.ports[node - 1]} or one between the nodes"
+                f"a port of node {node} is taken: {self.ports[node - 1]} or a peer port"
             )
         why = find_fault(log) or "its log reports no error"
         return RegistryError("", f"{process.name} did not start: {why} (log: {process.log_path})")
 
 
 def class_path() -> str:
-    """The ZooKeeper server among the jars of PySpark."""
+    """Return the class path of the ZooKeeper server, from the jars of PySpark. Raises ConfigError."""
     try:
         found = sorted((spark_home() / "jars").glob("*.jar"))
     except ConfigError as error:
-        raise ConfigError("pyspark", f"contains the ZooKeeper to start, and {error.why}") from None
+        raise ConfigError("pyspark", f"contains the jars of ZooKeeper, but {error.why}") from None
     jars = [str(path) for path in found if path.name.startswith(JARS)]
     if not any("zookeeper-3" in jar for jar in jars):
         raise ConfigError("pyspark", f"the jars of {spark_home()} contain no ZooKeeper")
@@ -235,7 +235,7 @@ def class_path() -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that are free now. ZooKeeper cannot let the system choose its port."""
+    """Return ports that are free now. ZooKeeper needs its ports before it starts."""
     found: list[int] = []
     for port in random.sample(PORTS, 100 * count):
         if is_free(port):

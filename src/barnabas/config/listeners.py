@@ -75,10 +75,8 @@ def check_distinct_ports(name: str, endpoints: Sequence[Endpoint]) -> None:
         by_port.setdefault(endpoint.port, []).append(ip_family(endpoint.host))
     for port, families in by_port.items():
         if port != 0 and len(families) > 1 and sorted(families) != ["IPv4", "IPv6"]:
-            raise ConfigError(
-                name,
-                f"port {port} is used twice; only one IPv4 and one IPv6 address may share a port",
-            )
+            why = f"port {port} is used twice; only one IPv4 and one IPv6 address may share a port"
+            raise ConfigError(name, why)
 
 
 def ip_family(host: str) -> str:
@@ -94,8 +92,7 @@ def check_advertised(advertised: Sequence[Endpoint], bound: Sequence[Endpoint]) 
     names = [endpoint.listener for endpoint in bound]
     for endpoint in advertised:
         if endpoint.listener not in names:
-            raise ConfigError(
-                key, f"{endpoint.listener} is not one of listeners: {','.join(names)}"
-            )
+            why = f"{endpoint.listener} is not one of listeners: {','.join(names)}"
+            raise ConfigError(key, why)
         if endpoint.host == "0.0.0.0":
             raise ConfigError(key, "0.0.0.0 cannot be reached by a client: give a real address")

@@ -109,12 +109,14 @@ def check_combinations(config: BrokerConfig, names_set: set[str]) -> None:
     check_offsets(config)
 
 
+def check_at_least(name: str, value: int, lowest: int) -> None:
+    if value < lowest:
+        raise ConfigError(name, f"{value} is not allowed, it must be at least {lowest}")
+
+
 def check_identity(config: BrokerConfig) -> None:
     lowest = -1 if config.broker_id_generation_enable else 0
-    if config.broker_id < lowest:
-        raise ConfigError(
-            "broker.id", f"{config.broker_id} is not allowed, it must be at least {lowest}"
-        )
+    check_at_least("broker.id", config.broker_id, lowest)
     if config.broker_id_generation_enable and config.broker_id > config.reserved_broker_max_id:
         why = f"{config.broker_id} is above reserved.broker.max.id, {config.reserved_broker_max_id}"
         raise ConfigError("broker.id", why + "; set broker.id.generation.enable=false to allow it")
@@ -133,9 +135,8 @@ def check_reachability(config: BrokerConfig, names_set: set[str]) -> None:
         raise ConfigError(by_protocol if by_protocol in names_set else by_name, why)
     if 0 < config.queued_max_request_bytes < config.socket_request_max_bytes:
         why = f"{config.queued_max_request_bytes} is less than socket.request.max.bytes,"
-        raise ConfigError(
-            "queued.max.request.bytes", f"{why} which is {config.socket_request_max_bytes}"
-        )
+        why += f" which is {config.socket_request_max_bytes}"
+        raise ConfigError("queued.max.request.bytes", why)
     if config.max_connections_per_ip == 0 and not config.max_connections_per_ip_overrides:
         raise ConfigError("max.connections.per.ip", "0 needs max.connections.per.ip.overrides")
 
@@ -144,25 +145,18 @@ def check_logs(config: BrokerConfig) -> None:
     if not config.log_dirs:
         raise ConfigError("log.dirs", "no directory: set log.dirs or log.dir")
     defaults = config.topic_defaults()
-    if defaults.segment_ms < 1:
-        raise ConfigError(
-            "log.roll.ms", f"{defaults.segment_ms} is not allowed, it must be at least 1"
-        )
-    if defaults.segment_jitter_ms < 0:
-        raise ConfigError("log.roll.jitter.ms", f"{defaults.segment_jitter_ms} is less than 0")
+    check_at_least("log.roll.ms", defaults.segment_ms, 1)
+    check_at_least("log.roll.jitter.ms", defaults.segment_jitter_ms, 0)
+    check_at_least("log.flush.interval.ms", defaults.flush_ms, 0)
     if defaults.retention_ms == 0:
         raise ConfigError("log.retention.ms", "0 is not allowed: -1 for no limit, or at least 1")
-    if defaults.flush_ms < 0:
-        raise ConfigError("log.flush.interval.ms", f"{defaults.flush_ms} is less than 0")
     if defaults.min_compaction_lag_ms > defaults.max_compaction_lag_ms:
         why = f"{defaults.min_compaction_lag_ms} is more than log.cleaner.max.compaction.lag.ms"
         raise ConfigError("log.cleaner.min.compaction.lag.ms", why)
     thread_bytes = config.log_cleaner_dedupe_buffer_size // max(config.log_cleaner_threads, 1)
     if thread_bytes <= 1024 * 1024:
-        raise ConfigError(
-            "log.cleaner.dedupe.buffer.size",
-            f"{thread_bytes} bytes per thread; must be more than 1 MiB",
-        )
+        why = f"{thread_bytes} bytes per thread; must be more than 1 MiB"
+        raise ConfigError("log.cleaner.dedupe.buffer.size", why)
 
 
 def check_replication(config: BrokerConfig) -> None:
@@ -183,8 +177,8 @@ def check_replication(config: BrokerConfig) -> None:
 def check_offsets(config: BrokerConfig) -> None:
     acks, replicas = config.offsets_commit_required_acks, config.offsets_topic_replication_factor
     if not -1 <= acks <= replicas:
-        why = f"{acks} is not from -1 to offsets.topic.replication.factor, {replicas}"
-        raise ConfigError("offsets.commit.required.acks", why)
+        why = f"{acks} is not allowed, it must be from -1 to offsets.topic.replication.factor"
+        raise ConfigError("offsets.commit.required.acks", f"{why}, {replicas}")
     codec = config.offsets_topic_compression_codec
     if not 0 <= codec <= CODEC_MAX:
         why = f"{codec} is not allowed: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd"

@@ -167,15 +167,13 @@ class TopicConfig(Struct, frozen=True, kw_only=True):
     def check(self) -> None:
         """Validate combinations of settings. Raises ConfigError."""
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
+            why = f"{self.min_compaction_lag_ms} is more than max.compaction.lag.ms"
             raise ConfigError(
-                "min.compaction.lag.ms",
-                f"{self.min_compaction_lag_ms} is more than max.compaction.lag.ms,"
-                f" which is {self.max_compaction_lag_ms}",
+                "min.compaction.lag.ms", f"{why}, which is {self.max_compaction_lag_ms}"
             )
         if self.remote_storage_enable:
-            raise ConfigError(
-                "remote.storage.enable", "true is not allowed: remote storage is not supported"
-            )
+            why = "true is not allowed: remote storage is not supported"
+            raise ConfigError("remote.storage.enable", why)
         for name, is_set in (
             ("remote.log.copy.disable", self.remote_log_copy_disable),
             ("remote.log.delete.on.disable", self.remote_log_delete_on_disable),

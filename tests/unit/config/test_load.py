@@ -114,12 +114,18 @@ def test_kraft_properties_start_a_broker_with_node_id() -> None:
         ({"broker.id": "1", "node.id": "2"}, "node.id: 2 differs from broker.id, 1"),
         ({"log.dirs": " , "}, "log.dirs: no directory: set log.dirs or log.dir"),
         ({"log.roll.ms": "0"}, "log.roll.ms: 0 is not allowed, it must be at least 1"),
-        ({"log.roll.jitter.ms": "-1"}, "log.roll.jitter.ms: -1 is less than 0"),
+        (
+            {"log.roll.jitter.ms": "-1"},
+            "log.roll.jitter.ms: -1 is not allowed, it must be at least 0",
+        ),
         (
             {"log.retention.hours": "0"},
             "log.retention.ms: 0 is not allowed: -1 for no limit, or at least 1",
         ),
-        ({"log.flush.interval.ms": "-1"}, "log.flush.interval.ms: -1 is less than 0"),
+        (
+            {"log.flush.interval.ms": "-1"},
+            "log.flush.interval.ms: -1 is not allowed, it must be at least 0",
+        ),
         (
             {"log.cleaner.min.compaction.lag.ms": "2", "log.cleaner.max.compaction.lag.ms": "1"},
             "log.cleaner.min.compaction.lag.ms: 2 is more than log.cleaner.max.compaction.lag.ms",
@@ -159,7 +165,8 @@ def test_kraft_properties_start_a_broker_with_node_id() -> None:
         ),
         (
             {"offsets.commit.required.acks": "4"},
-            "offsets.commit.required.acks: 4 is not from -1 to offsets.topic.replication.factor, 3",
+            "offsets.commit.required.acks: 4 is not allowed,"
+            " it must be from -1 to offsets.topic.replication.factor, 3",
         ),
         (
             {"offsets.topic.compression.codec": "5"},

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from barnabas.cli.terminal.output import print_note
-from barnabas.cluster.settings import FIRST_BROKER_ID, HOST, broker_properties, check_shared
+from barnabas.cluster.settings import FIRST_BROKER_ID, HOST, broker_properties, validate_settings
 from barnabas.cluster.zookeeper_servers import ZooKeeperServers
 from barnabas.config.load import load_broker_config
 from barnabas.errors import ApiError, ConfigError, ErrorCode
@@ -53,7 +53,7 @@ class BrokerProcesses:
         settings: Mapping[str, str] | None = None,
     ) -> None:
         """`zookeeper` is the connect string of an ensemble. If it is None, `start` also starts a ZooKeeper server."""
-        check_shared(brokers, settings or {})
+        validate_settings(brokers, settings or {})
         self.data = data
         self.zookeeper = zookeeper
         self.servers = ZooKeeperServers(data / "zookeeper") if zookeeper is None else None
