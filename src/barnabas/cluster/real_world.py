@@ -17,9 +17,8 @@ def real_world(
 ) -> World:
     """Build the World of a broker.
 
-    The kernel chooses a socket buffer size unless its setting is set: the declared default is not applied. `brokers` is
-    the number of brokers in this process, which share its file descriptors. With `ends_process`, a stuck event loop
-    ends this process, unless barnabas.watchdog.exit.enable is false.
+    The kernel chooses the sizes of socket buffers unless the properties contain them: the defaults are not applied.
+    `brokers` in this process share its file descriptors. With `ends_process`, a stuck event loop ends this process.
     """
     properties = config.properties
     network = SocketNetwork(

@@ -1,8 +1,8 @@
 """Settings of one broker, read from server.properties.
 
-BrokerConfig declares the settings that Barnabas uses, and some that it ignores: their description
-says so. Kafka's other settings are in without_effect.py. An unknown name is an error, because it is
-usually a typo. Settings that Kafka does not have start with `barnabas.`.
+BrokerConfig declares the settings that Barnabas uses, and some that it ignores: their description says so. Kafka's
+other settings are in without_effect.py. An unknown name is an error, because it is usually a typo. Settings that Kafka does
+not have start with `barnabas.`.
 """
 
 from __future__ import annotations
@@ -150,15 +150,15 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     # Topic defaults
     log_segment_bytes: int = topic_default("segment.bytes")
     log_roll_ms: int | None = setting(LONG, None, ANY,
-        "Maximum age of the active segment", CLUSTER_WIDE, default_of="segment.ms")
+        "Maximum age of the active segment; unset: log.roll.hours", CLUSTER_WIDE, default_of="segment.ms")
     log_roll_hours: int = setting(INT, 168, at_least(1),
         "Maximum age of the active segment, if log.roll.ms is not set",
         default_of="segment.ms", factor=HOURS)
     log_roll_jitter_ms: int | None = setting(LONG, None, ANY,
-        "Maximum random time subtracted from log.roll.ms",
+        "Maximum random time subtracted from log.roll.ms or .hours; unset: log.roll.jitter.hours",
         CLUSTER_WIDE, default_of="segment.jitter.ms")
     log_roll_jitter_hours: int = setting(INT, 0, at_least(0),
-        "Maximum random time subtracted from log.roll.hours, if log.roll.jitter.ms is not set",
+        "Maximum random time subtracted from log.roll.ms or .hours, if log.roll.jitter.ms is not set",
         default_of="segment.jitter.ms", factor=HOURS)
     log_index_size_max_bytes: int = topic_default("segment.index.bytes")
     log_index_interval_bytes: int = topic_default("index.interval.bytes")
@@ -172,9 +172,10 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
         default_of="flush.ms")
     log_cleanup_policy: tuple[str, ...] = topic_default("cleanup.policy")
     log_retention_ms: int | None = setting(LONG, None, ANY,
-        "Segments older than this are deleted; -1: never", CLUSTER_WIDE, default_of="retention.ms")
+        "Segments older than this are deleted; -1: never; unset: log.retention.minutes",
+        CLUSTER_WIDE, default_of="retention.ms")
     log_retention_minutes: int | None = setting(INT, None, ANY,
-        "Segments older than this are deleted, if log.retention.ms is not set",
+        "Segments older than this are deleted, if log.retention.ms is not set; unset: log.retention.hours",
         default_of="retention.ms", factor=MINUTES)
     log_retention_hours: int = setting(INT, 168, ANY,
         "Segments older than this are deleted, if log.retention.ms and .minutes are not set",
@@ -247,7 +248,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     controlled_shutdown_enable: bool = setting(BOOLEAN, True, ANY,
         "Move leadership to other brokers before a shutdown")
     controlled_shutdown_max_retries: int = setting(INT, 3, ANY,
-        "Retries of a failed controlled shutdown")
+        "Maximum number of retries of a controlled shutdown")
     controlled_shutdown_retry_backoff_ms: int = setting(LONG, 5000, ANY,
         "Backoff between retries of a controlled shutdown")
     auto_leader_rebalance_enable: bool = setting(BOOLEAN, True, ANY,
@@ -263,7 +264,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     group_max_session_timeout_ms: int = setting(INT, 1_800_000, ANY,
         "Maximum session timeout of a group member")
     group_initial_rebalance_delay_ms: int = setting(INT, 3000, ANY,
-        "Wait for more members before the first rebalance of a new group")
+        "How long a new group waits for more members before its first rebalance")
     group_max_size: int = setting(INT, INT_MAX, at_least(1),
         "Maximum number of members in a group")
     offset_metadata_max_bytes: int = setting(INT, 4096, ANY,

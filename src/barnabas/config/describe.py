@@ -1,14 +1,13 @@
 """Contents of a DescribeConfigs response: settings, their values and their sources.
 
-Each setting has a value, the source of the value, and synonyms: all values that the setting has under
-any of its names, highest precedence first. A broker setting can have several names (log.retention.ms,
-.minutes, .hours) on four levels. An override of a topic takes precedence over all of them.
+Each setting has a value, the source of the value, and synonyms: all values that the setting has under any of its
+names, highest precedence first. A broker setting can have several names (log.retention.ms, .minutes, .hours) on four
+levels. An override of a topic takes precedence over all of them.
 
     topic  >  this broker, dynamic  >  all brokers, dynamic  >  file  >  default
 
 As in Kafka, synonyms before the first one with the setting's own name are left out (for retention.ms:
-log.retention.ms). If the file has only log.retention.hours, no synonym is left, and the source of
-retention.ms is DEFAULT_CONFIG.
+log.retention.ms). So if the file has only log.retention.hours, the source of retention.ms is DEFAULT_CONFIG.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ def broker_levels(
     dynamic_default: Mapping[str, str] | None = None,
 ) -> BrokerLevels:
     static = dict(config.properties)
-    if "broker.id" in static or "node.id" in static:  # two names of the same setting
+    if "broker.id" in static or "node.id" in static:  # two names of one setting
         static |= {"broker.id": str(config.broker_id), "node.id": str(config.broker_id)}
     return BrokerLevels(dynamic=dynamic or {}, dynamic_default=dynamic_default or {}, static=static)
 
@@ -218,17 +217,17 @@ def find_synonyms(name: str, levels: BrokerLevels) -> tuple[Synonym, ...]:
     names = SYNONYM_NAMES.get(name, (name,))
     if declared is not None and declared.name != name:  # has a listener prefix
         names = (name, declared.name)
-    hidden = declared is None or declared.kind is PASSWORD
+    is_hidden = declared is None or declared.kind is PASSWORD
     found = [
-        Synonym(name=each, value=None if hidden else text, source=source)
+        Synonym(name=each, value=None if is_hidden else text, source=source)
         for each in names
         for text, source in levels.texts(each)
     ]
-    # Stable: keeps the order of names within a level.
-    found.sort(key=lambda synonym: synonym.source)
+    # The sort is stable: it keeps the order of names within a level.
+    found.sort(key=lambda each: each.source)
     for each in names:
-        known = ALL_SETTINGS.get(each)
-        if known is not None and known.default is not None:
-            shown = None if hidden else known.show(known.default)
+        synonym = ALL_SETTINGS.get(each)
+        if synonym is not None and synonym.default is not None:
+            shown = None if is_hidden else synonym.show(synonym.default)
             found.append(Synonym(name=each, value=shown, source=Source.DEFAULT_CONFIG))
-    return tuple(dropwhile(lambda synonym: synonym.name != name, found))
+    return tuple(dropwhile(lambda each: each.name != name, found))

@@ -115,8 +115,7 @@ def check_at_least(name: str, value: int, lowest: int) -> None:
 
 
 def check_identity(config: BrokerConfig) -> None:
-    lowest = -1 if config.broker_id_generation_enable else 0
-    check_at_least("broker.id", config.broker_id, lowest)
+    check_at_least("broker.id", config.broker_id, -1 if config.broker_id_generation_enable else 0)
     if config.broker_id_generation_enable and config.broker_id > config.reserved_broker_max_id:
         why = f"{config.broker_id} is above reserved.broker.max.id, {config.reserved_broker_max_id}"
         raise ConfigError("broker.id", why + "; set broker.id.generation.enable=false to allow it")

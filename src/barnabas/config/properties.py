@@ -1,14 +1,13 @@
-"""Parser for Java's .properties format, the format of Kafka's configuration files.
+r"""Parser for Java's .properties format, the format of Kafka's configuration files.
 
     # a comment; so is a line that starts with !
     log.dirs = /one,\
                /two
     key:value        key value        broker.rack=caf\u00e9
 
-A key ends at the first `=`, `:` or blank. Blanks around the separator are removed; trailing blanks of
-a value are kept. A backslash at the end of a line continues it on the next line, without leading
-blanks. Elsewhere a backslash escapes the next character, as in `\\:`. If a key is repeated, the last
-value applies. The caller decodes a file as ISO-8859-1, as Java does.
+A key ends at the first `=`, `:` or blank. Blanks around the separator are removed; trailing blanks of a value are kept.
+A backslash at the end of a line continues it on the next line, without leading blanks. Elsewhere a backslash escapes
+the next character, as in `\:`. If a key is repeated, the last value applies. The caller decodes a file as ISO-8859-1.
 """
 
 from __future__ import annotations

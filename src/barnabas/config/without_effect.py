@@ -1,10 +1,10 @@
 """Kafka settings that Barnabas validates but does not use.
 
-A file written for Kafka works unchanged: these settings are accepted, and one warning lists them.
-When Barnabas starts to use a setting, its row moves to broker.py.
+A file written for Kafka works unchanged: these settings are accepted, and one warning lists those that are set. When
+Barnabas starts to use a setting, its row moves to broker.py.
 
-A row is: name | type | default | allowed values | update mode (default: read-only). The next line
-describes the setting in Kafka. Settings that Kafka does not document are marked as internal.
+A row is: name | type | default | allowed values | update mode (default: read-only). The next line describes the setting
+in Kafka. The update mode `internal` marks settings that Kafka does not document; they are read-only.
 """
 
 from __future__ import annotations
