@@ -44,9 +44,7 @@ class Node:
             kept = random.randint(self.unsynced_from, len(self.data))
             data = bytes(memoryview(self.data)[:kept])
             if random.random() < 0.2 and kept < len(self.data):
-                data += bytes(
-                    random.randint(1, min(64, len(self.data) - kept))
-                )  # zeros that were never written
+                data += bytes(random.randint(1, min(64, len(self.data) - kept)))  # never written
         node = Node(data, self.modified_ms)
         node.sync()
         return node

@@ -30,8 +30,8 @@ def free_port() -> int:
 
 
 def reserve_block() -> list[int]:
-    """Return BLOCK ports in random order. No other process gets them while this one runs: it keeps the UDP port with
-    the first number of the block open, as a lock."""
+    """Return BLOCK ports in random order. No other test run gets them while this process runs: it keeps the UDP port
+    with the first number of the block open, as a lock."""
     for first in random.sample(PORTS[::BLOCK], len(PORTS) // BLOCK):
         lock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
@@ -41,6 +41,4 @@ def reserve_block() -> list[int]:
             continue
         lock.detach()  # keeps it open until this process ends
         return random.sample(range(first, first + BLOCK), BLOCK)
-    raise AssertionError(
-        f"other processes have reserved all ports from {PORTS.start} to {PORTS.stop}"
-    )
+    raise AssertionError(f"other runs reserved all ports from {PORTS.start} to {PORTS.stop}")

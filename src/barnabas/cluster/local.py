@@ -1,8 +1,10 @@
 """A cluster for tests and notebooks: real brokers on threads of this process.
 
-with LocalCluster(brokers=3) as cluster:
-    producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
-    cluster.brokers[cluster.controller_id].kill()
+    with LocalCluster(brokers=3) as cluster:
+        producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
+        cluster.brokers[cluster.controller_id].kill()
+
+Without `data`, the cluster uses a temporary directory and removes it at the end.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ class LocalCluster:
         settings: Mapping[str, object] | None = None,
     ) -> None:
         """The brokers listen on `port` and the ports after it; 0 lets the system choose each port. `settings` apply to
-        all brokers; names are those of server.properties. Without `data`, the cluster uses a temporary directory."""
+        all brokers; their names are those of server.properties."""
         self.is_temporary = data is None
         self.data = Path(tempfile.mkdtemp(prefix="barnabas-") if data is None else data).absolute()
         self.lock = threading.RLock()

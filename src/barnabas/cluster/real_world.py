@@ -17,8 +17,9 @@ def real_world(
 ) -> World:
     """Build the World of a broker.
 
-    The kernel chooses the sizes of socket buffers unless the properties contain them: the defaults are not applied.
-    `brokers` in this process share its file descriptors. With `ends_process`, a stuck event loop ends this process.
+    The kernel chooses the sizes of socket buffers unless they are set: the declared defaults are not applied. `brokers`
+    is the number of brokers in this process, which share its file descriptors. With `ends_process`, a stuck event loop
+    ends this process.
     """
     properties = config.properties
     network = SocketNetwork(

@@ -1,8 +1,8 @@
 """Settings of one broker, read from server.properties.
 
 BrokerConfig declares the settings that Barnabas uses, and some that it ignores: their description says so. Kafka's
-other settings are in without_effect.py. An unknown name is an error, because it is usually a typo. Settings that Kafka does
-not have start with `barnabas.`.
+other settings are in without_effect.py. An unknown name is an error, because it is usually a typo. Settings that Kafka
+does not have start with `barnabas.`.
 """
 
 from __future__ import annotations
