@@ -38,7 +38,10 @@ ATTRIBUTES = Struct(">h")
 
 
 def is_fast(batch: memoryview, header: BatchHeader, config: TopicConfig) -> bool:
-    """Return whether recompression is fast. It is not for compressed data: a small batch may expand to megabytes."""
+    """Return whether recompression may run on the event loop: nothing to do, or a small uncompressed batch.
+
+    Decompression may not: a small batch may expand to megabytes.
+    """
     return header.compression == CODECS[config.compression_type] or (
         not header.compression and len(batch) <= SMALL_BYTES
     )
@@ -49,7 +52,7 @@ def recompress_for_topic(
 ) -> tuple[memoryview, BatchHeader]:
     """Return the batch in the codec of its topic. A batch that already has this codec is returned unchanged.
 
-    Raises ApiError if the batch is corrupt.
+    Raises ApiError if the batch is corrupt, or decompresses to more than UNCOMPRESSED_BYTES_MAX bytes.
     """
     target, level = CODECS[config.compression_type], None
     if header.compression == target:
@@ -77,6 +80,7 @@ def recompress(
     """
     codec = Compression(header.compression)
     plain = decompress(codec, batch[HEADER_SIZE:], limit=UNCOMPRESSED_BYTES_MAX)
+    # Records above the limits of record_walk.py are trusted: they are neither checked nor renumbered.
     with suppress(LimitExceeded):
         require_possible(header.count, len(plain))
         if skim(plain, header.count) != (header.count, len(plain)):

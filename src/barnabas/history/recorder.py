@@ -10,7 +10,7 @@ An event is one line of JSON:
 `what` is a partition, a replica, a topic that a client requested, a request to a broker or the controller itself.
 `sequence` counts the events of a controller epoch from 1. So (epoch, sequence) is the unique key of an event.
 
-A request may be about ten thousand partitions. Its event names them as ranges, `{"orders":"0-5,9"}`. If the topics do
+A request can cover ten thousand partitions. Its event names them as ranges, `{"orders":"0-5,9"}`. If the topics do
 not fit one line, the request has several events (`part` of `parts`), so that no line exceeds the maximum size of a
 record. A response names the event of its request, and only the partitions that failed.
 
@@ -36,7 +36,8 @@ from barnabas.wire.messages.update_metadata import UpdateMetadataRequest, Update
 from barnabas.world.ports import Clock
 
 OWN = ',"own":true'
-"""Marks an event about `__state_changes` alone. It is not published, because publishing it would cause the next one."""
+"""Marks an event that is only about `__state_changes`, the topic where events are published. Such an event is not
+published: that would cause another event of this kind."""
 
 NAMES_LENGTH_MAX = 32_000
 """Maximum length of the topics in one event of a request."""
@@ -286,7 +287,7 @@ class Recorder:
     def record_response(self, sent: SentRequest, response: Response) -> list[EventLine]:
         """Record a response. STALE_CONTROLLER_EPOCH of a partition is no failure: the broker knows this leader epoch or
         a later one."""
-        errors = list(failed_partitions(sent.request, response))
+        errors = list(partition_errors(sent.request, response))
         failed = [(item, code) for item, code in errors if code != ALREADY_KNOWN]
         known = f'"known_already":{len(errors) - len(failed)},' if len(errors) > len(failed) else ""
         if not response.error_code and not failed:
@@ -436,8 +437,8 @@ def count_deletes(request: StopReplicaRequest) -> int:
     )
 
 
-def failed_partitions(request: Request, response: Response) -> Iterator[tuple[str, int]]:
-    """Yield the failed partitions and their error codes. A LeaderAndIsr response has topic ids instead of names."""
+def partition_errors(request: Request, response: Response) -> Iterator[tuple[str, int]]:
+    """Yield the partitions with an error, and its code. A LeaderAndIsr response has topic ids instead of names."""
     if isinstance(response, LeaderAndIsrResponse):
         names: dict[UUID, str] = {}
         if isinstance(request, LeaderAndIsrRequest):

@@ -1,7 +1,7 @@
 """Lookup of partitions and offsets in the driver.
 
-Spark polls an idle stream every few milliseconds. Topics are refreshed only if their metadata is older than
-`metadata_age_ms_max`. Offsets are looked up every time.
+Spark polls an idle stream every few milliseconds. So topics are refreshed only if their metadata is older than
+`metadata_age_ms_max`, or if the call is `strict`. Offsets are looked up every time.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@
     00000000000000004711.index      index.py
     00000000000000004711.timeindex  index.py
 
-The last segment of a log is the active one. Only it is appended to, and its index entries are in memory. When a segment
-is closed, they are written (`write_indexes`) and freed (`free_entries`). Positions are bytes in the `.log` file.
+The last segment of a log is the active one, and all others are closed. Only the active segment is appended to, and its
+index entries are in memory. When the log rolls, they are written (`write_indexes`) and freed (`free_entries`).
+Positions are bytes in the `.log` file.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ TIMES_CHECKED_MAX = 1000
 """Number of batches after the last time entry that are compared with it. Usually there are few: timestamps ascend."""
 CHECK_WINDOW = 4 << 20
 UNINDEXED_MAX = 4 << 20
-"""Bytes that may follow the last index entry, in addition to index.interval.bytes: an append set has only one entry."""
+"""Bytes that may follow the last index entry, in addition to index.interval.bytes: an append adds at most one entry."""
 
 
 class BatchPosition(NamedTuple):
@@ -108,11 +109,12 @@ class Segment:
         self.times: TimeEntries | None = None
         self.index_file: File | None = None
         self.time_file: File | None = None
-        # Positions of the bytes that were not verified since the start, and the results of checks (checking.py).
+        # Bytes before `unchecked_to` are verified before they are sent. Those from `checked_from` to `checked_to` are
+        # verified already. `faults` are the positions of corrupt batches. See checking.py.
         self.unchecked_to = self.checked_from = self.checked_to = 0
         self.faults: tuple[int, ...] = ()
         self.suffix = ""
-        """Added to the names of all its files when a replacement takes over these names, such as `.deleted`."""
+        """Suffix of all its files after `rename_deleted`, such as `.deleted`. Empty before."""
 
     @classmethod
     def create(
@@ -142,7 +144,7 @@ class Segment:
         largest_timestamp: int,
         largest_timestamp_offset: int,
     ) -> None:
-        """Append one append set. The file is written first: if that fails, nothing has changed."""
+        """Append an append set (append_sets.py). The file is written first: if that fails, nothing has changed."""
         position = self.size
         self.log.append((data,))
         self.size = position + size
@@ -234,7 +236,7 @@ class Segment:
         except CorruptBatch:
             if start == 0:
                 raise
-        # The index points into the middle of a batch: rebuild it from the log file.
+        # The index points into the middle of a batch or after `offset`, or the log file is corrupt. Rebuild the index.
         logger.warning("index is broken, rebuilding it path=%s", self.path + ".index")
         self.rebuild_indexes()
         return self.scan_to(offset, self.floor_position(offset))
@@ -439,7 +441,10 @@ class Segment:
         return strip_zero_tail(self.disk.read_bytes(path), entry_size)
 
     def are_entries_valid(self, offsets: OffsetEntries, times: TimeEntries) -> bool:
-        """Return whether the entries ascend, and match the first batch, the last timed batch and later batches."""
+        """Return whether the entries ascend and match the log.
+
+        They are compared with the first batch, the batch of the last time entry, and the batches after that one.
+        """
         if not (offsets.is_valid(self.size) and times.is_valid()):
             return False
         first = next(self.headers(), None)
@@ -459,9 +464,10 @@ class Segment:
         return self.is_tail_indexed(offsets, times.timestamps[-1])
 
     def is_tail_indexed(self, offsets: OffsetEntries, largest_timestamp: int) -> bool:
-        """Return False if an index lost its last entries: retention could delete the segment early, or reads be slow.
+        """Return whether both indexes reach the end of the log file. `largest_timestamp` is that of the last time entry.
 
-        In this case a batch after the last offset entry is newer than `largest_timestamp`, or far after that entry.
+        A later batch with a larger timestamp means that time entries are lost: retention could delete too early.
+        A batch far after the last offset entry means that offset entries are lost: reads would be slow.
         """
         start = offsets.positions[-1] if offsets else 0
         second = None
@@ -495,6 +501,7 @@ class Segment:
             self.disk.remove(self.path + suffix)
 
     def close(self) -> None:
+        """Close the files of an active or closed segment. Does not write the indexes."""
         self.close_index_files()
         self.log.close()
 

@@ -172,7 +172,7 @@ class ZookeeperTopics:
                     "The number of partitions for a topic can only be increased. Topic"
                     f" {name} currently has {size} partitions, {count} would not be an increase.",
                 )
-            # The list starts with the existing partitions. Without new partitions, it is ignored.
+            # `requested.assignment` lists the existing partitions first. If it lists no others, it is ignored.
             assignments = requested.assignment[size:] or None
             try:
                 return check_added_partitions(

@@ -1,6 +1,6 @@
 """Diagnosis of a partition: why it has no leader or too few in-sync replicas, and the command to run next.
 
-All of it follows from a Metadata response: leader, replicas, in-sync replicas, and the brokers that are alive.
+The input is a Metadata response (leader, replicas, in-sync replicas, live brokers) and the topic's min.insync.replicas.
 """
 
 from __future__ import annotations
