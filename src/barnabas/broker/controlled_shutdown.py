@@ -60,7 +60,7 @@ async def shut_down_controlled(context: BrokerContext, broker_id: BrokerId) -> N
             break
         backoff = quick if attempt < QUICK_ATTEMPTS else configured
         await wait_for_broker_change(context, backoff.next_s())
-    logger.warning("controlled shutdown incomplete, stopping all the same")
+    logger.warning("controlled shutdown incomplete, stopping anyway")
 
 
 async def wait_for_broker_change(context: BrokerContext, timeout_s: float) -> None:

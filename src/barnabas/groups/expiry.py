@@ -2,12 +2,13 @@
 
     group without members           all offsets, offsets.retention.minutes after the last member left
     group that never had members    each offset, offsets.retention.minutes after its commit
-    stable group of consumers       each offset, also after its commit, if no member subscribes to the topic
+    stable group of consumers       each offset of an unsubscribed topic, offsets.retention.minutes after its commit
     any other group                 no offsets
     deleted topic                   its offsets in all groups, immediately
 
 A commit of an old client may have its own expiry time. Each deletion appends tombstones. An empty group is deleted
-with its last offset. Tombstones do not wait for replicas: the next coordinator would expire the same offsets.
+with its last offset. Tombstones do not wait for replicas: if one is lost, the next coordinator expires the offset
+again. Offsets of a deleted topic then stay until they expire.
 """
 
 from __future__ import annotations

@@ -49,7 +49,9 @@ class Analysis:
 
 
 def analyse(events: DataFrame, now: datetime) -> Analysis:
-    """Build all tables. `events` are the events of reader.py, checkpointed. Ongoing outages and steps end at `now`.
+    """Build all tables. `events` are the events of reader.py, checkpointed.
+
+    In a row that is still ongoing, `ms` is the time until `now`, and the end is null.
 
     Tables that other tables are computed from are checkpointed. Otherwise Spark would plan them again for each use,
     which takes longer than the computation.
@@ -119,14 +121,14 @@ def build_outages(lives: DataFrame, elections: DataFrame, now: Column) -> DataFr
     one = ordered_window(*PARTITION)
     changes = (
         partition_states(lives, elections)
-        .withColumn("was_down", f.lag("is_down", 1, False).over(one))
-        .where("is_down != was_down")
+        .withColumn("was_ineligible", f.lag("is_down", 1, False).over(one))
+        .where("is_down != was_ineligible")
         .withColumn("ended_at", f.lead("at").over(one))
         .withColumn("ended_by", f.lead("cause").over(one))
         .where("is_down")
     )
-    # A new controller records an event for every partition without a leader. If there is no such event, the partition
-    # got a leader before, and that event was lost with the previous controller.
+    # A new controller records an event for every partition without a leader. If it recorded none, the partition had a
+    # leader again before the election, but the previous controller did not record it. The outage ends at the election.
     next_elected_at = f.lead("elected_at").over(Window.orderBy("epoch"))
     next_controllers = (
         lives.where("what = 'partition'")
@@ -268,8 +270,8 @@ def build_creations(lives: DataFrame) -> DataFrame:
 def build_deletions(lives: DataFrame, now: Column) -> DataFrame:
     """Return one row per life that was marked for deletion.
 
-    `state` is done, running or stuck. `waits_for` are the brokers that have not deleted their replicas yet,
-    `waited_for` the brokers that were down when they should have deleted a replica.
+    `state` is done, running or stuck. `waits_for` are the brokers that have not deleted their replicas yet.
+    `waited_for` are the brokers that could not delete a replica at first: they were down, or the deletion failed.
     """
     marked = lives.where(
         "(what = 'topic' and after = 'marked for deletion')"
@@ -295,7 +297,7 @@ def build_deletions(lives: DataFrame, now: Column) -> DataFrame:
         .groupBy(*PARTITION, "replica")
         .agg(
             f.max_by("after", order).alias("state"),
-            f.max(f.col("after") == "ReplicaDeletionIneligible").alias("was_down"),
+            f.max(f.col("after") == "ReplicaDeletionIneligible").alias("was_ineligible"),
             f.max(f.when(f.col("after") == "NonExistentReplica", f.col("at"))).alias("gone_at"),
         )
     )
@@ -303,7 +305,7 @@ def build_deletions(lives: DataFrame, now: Column) -> DataFrame:
     ended = replicas.groupBy(*LIFE).agg(
         f.max("gone_at").alias("finished_at"),
         collect_replica_brokers(is_left).alias("waits_for"),
-        collect_replica_brokers(f.col("was_down")).alias("waited_for"),
+        collect_replica_brokers(f.col("was_ineligible")).alias("waited_for"),
     )
     took = millis(f.col("requested_at"), f.coalesce("finished_at", now))
     state = (

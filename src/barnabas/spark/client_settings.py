@@ -1,7 +1,7 @@
 """Kafka client settings, given as `kafka.<name>` in the Spark options. Pure.
 
-Unsupported settings are ignored with a warning, or rejected if ignoring them would change what is read or written.
-Unknown names are rejected as typos.
+Some unsupported settings are rejected: those in UNSUPPORTED_SETTINGS, and a security.protocol other than PLAINTEXT. The
+others are ignored with a warning. Unknown names are rejected as typos.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ NO_DESERIALIZERS = (
 NO_SERIALIZERS = "keys and values are written unchanged; convert them with Spark before writing"
 UNSUPPORTED_SETTINGS = {
     "auto.offset.reset": "Spark keeps the offsets; use startingOffsets",
-    "enable.auto.commit": "Spark keeps the offsets, in the checkpoint; remove it",
-    "interceptor.classes": "Java classes cannot run here; remove it",
+    "enable.auto.commit": "Spark keeps the offsets in its checkpoint; remove this option",
+    "interceptor.classes": "Java classes cannot run here; remove this option",
     "key.deserializer": NO_DESERIALIZERS,
     "value.deserializer": NO_DESERIALIZERS,
     "key.serializer": NO_SERIALIZERS,
     "value.serializer": NO_SERIALIZERS,
-    "transactional.id": "this sink writes without transactions, at least once; remove it",
+    "transactional.id": "this sink writes at least once, without transactions; remove this option",
 }
 
 
@@ -96,7 +96,7 @@ def is_known(name: str) -> bool:
 
 
 def ignored_settings(settings: Mapping[str, str], supported: frozenset[str]) -> list[str]:
-    """Return the names of the settings for the warning that they have no effect."""
+    """Return the settings that have no effect, for a warning: all except the `supported` ones."""
     # options.py has another warning for group.id. A security.protocol other than PLAINTEXT was rejected.
     return sorted(settings.keys() - supported - {"group.id", "security.protocol"})
 

@@ -464,7 +464,7 @@ class Segment:
         return self.is_tail_indexed(offsets, times.timestamps[-1])
 
     def is_tail_indexed(self, offsets: OffsetEntries, largest_timestamp: int) -> bool:
-        """Return whether both indexes reach the end of the log file. `largest_timestamp` is that of the last time entry.
+        """Return whether both indexes reach the end of the log file. `largest_timestamp` is that of the time index.
 
         A later batch with a larger timestamp means that time entries are lost: retention could delete too early.
         A batch far after the last offset entry means that offset entries are lost: reads would be slow.
