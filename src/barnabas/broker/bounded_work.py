@@ -25,7 +25,7 @@ TURN_SECONDS = 0.005
 BUSY_FIRST_TURN_SECONDS = 0.0005
 """Length of the first turn of a request while other requests run in the background."""
 LARGE_AT_ONCE = 2
-"""Maximum number of large requests decoded or encoded at a time. Decoding may take 50 times their size in memory."""
+"""Maximum number of large requests in a lane at a time. Decoding one may take 50 times its size in memory."""
 
 Call = Callable[[], Any]  # to run in the worker thread
 Work = Generator[Call | None, Any, T]
@@ -86,7 +86,10 @@ async def run_in_turns(work: Work[T]) -> T:
 
 
 class RequestLane:
-    """Limits on large requests, which share one thread: more threads would compete with the event loop for the GIL."""
+    """Limits on one group of large requests.
+
+    The group shares one thread: more threads would compete with the event loop for the GIL.
+    """
 
     def __init__(self) -> None:
         self.large = asyncio.Semaphore(LARGE_AT_ONCE)
@@ -102,7 +105,7 @@ class Background:
         self.turn = asyncio.Lock()
         self.clients = RequestLane()
         self.brokers = RequestLane()
-        """For requests that only brokers send, and for Fetch. They do not wait for the other requests of clients."""
+        """For requests that only brokers send, and for Fetch. They are decoded and encoded in their own thread."""
 
     def start(self, work: Work[Any]) -> TurnResult:
         """Run the first turn of a handler."""

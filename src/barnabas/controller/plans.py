@@ -54,8 +54,8 @@ def load_context(
 ) -> tuple[RegistryError, ...]:
     """Fill an empty context with the contents of the registry.
 
-    The registry does not store which brokers are shutting down. Unfinished reassignments are not continued: `replicas`
-    is the assignment, including the replicas being added and removed.
+    The registry does not store which brokers are shutting down. Unfinished reassignments are not resumed: the replicas
+    being added and the replicas being removed all stay assigned.
 
     Returns the errors of topics that were left out.
     """
@@ -124,7 +124,7 @@ def has_offline_replica(context: ControllerContext, topic: str) -> bool:
 
 
 def plan_failover(context: ControllerContext) -> Plan:
-    """Set the initial states of both state machines, and continue the unfinished work of the previous controller."""
+    """Set the initial states of both state machines, elect leaders and resume unfinished topic deletions."""
     # With all partitions: a broker that has just started would otherwise report all topics as unknown.
     yield SendUpdateMetadata(partitions=context.partitions_with_leaders)
     online, offline = context.online_and_offline_replicas()

@@ -1,7 +1,7 @@
 """Recovery: open an existing log after any kind of shutdown, crash or copy.
 
-Result: the log has every batch that was fsynced and no invalid byte, and its indexes, leader epochs and producer state
-match the batches.
+Result: the log has no invalid byte in the part that was read, and its indexes, leader epochs and producer state match
+the batches. It has every batch that was fsynced, unless the disk has corrupted one.
 
 After a clean shutdown only the end of the log is checked. Otherwise recovery reads every batch, with its checksum, from
 the beginning of the segment that holds the recovery point. This includes the active segment:
@@ -14,7 +14,7 @@ the beginning of the segment that holds the recovery point. This includes the ac
 Checkpointed offsets are hints. If one does not match the log, a warning is logged and the log on disk is trusted: no
 record is removed only because of a checkpoint (checkpoint_validation.py).
 
-The log ends at the first incomplete, corrupt or missing batch. Records after it were never acknowledged as durable, and
+The log ends at the first incomplete or corrupt batch, or at a gap between segments. Valid batches after it are removed:
 consumers would not notice the missing offsets. In a log that is or was compacted, missing offsets are normal.
 """
 

@@ -191,7 +191,9 @@ def string_codec(flexible: bool, nullable: bool) -> TypeCodec:
         if size < 0:
             return read_null(nullable, size, at)
         if end > len(data) or size > STRING_MAX:
-            raise RemoteWireError(f"string at {at} has {size} bytes, data has {len(data)} bytes")
+            raise RemoteWireError(
+                f"string at {at} has {size} bytes, data has {len(data)} bytes; at most {STRING_MAX} are allowed"
+            )
         return str(data[at:end], "utf-8"), end
 
     def write(value: str | None, append: Append) -> None:
