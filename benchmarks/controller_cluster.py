@@ -1,8 +1,8 @@
 """Three brokers of one kind with a ZooKeeper: operations on them, and the checks that an operation is complete.
 
 A topic is created when every broker reports its leaders. A failover is complete when every broker reports the new
-controller. Both are read from the brokers' metadata, some partitions per request. What a broker has reported once is
-not requested again, so that polling does not slow down what is measured.
+controller. Both are read from the brokers' metadata, a part of the partitions per request. A partition that a broker
+has reported is not requested again, so that polling does not slow down the measured operation.
 """
 
 from __future__ import annotations

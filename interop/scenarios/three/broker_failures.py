@@ -100,7 +100,7 @@ STEPS: tuple[Step, ...] = (
         fetch("all", {0: 0}),
         3,
         version=11,
-        # A follower's high watermark lags one fetch behind its log.
+        # A follower learns the high watermark with its next fetch, one fetch after the records.
         until=("responses.all.partitions.0.high_watermark", 1),
     ),
     ask("fetch from who does not lead, version 12", fetch("all", {0: 0}), 3, version=12),

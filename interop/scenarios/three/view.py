@@ -150,7 +150,7 @@ def not_on_disk(view: View, broker: int, topics: set[str]) -> Iterator[str]:
 
 
 def stale_metadata(view: View, metadata: MetadataResponse) -> Iterator[str]:
-    """Where one broker's metadata lags behind the znodes."""
+    """The differences between one broker's metadata and the znodes."""
     if {one.node_id for one in metadata.brokers} != view.registered:
         yield "knows other brokers"
     if metadata.controller_id != view.controller:

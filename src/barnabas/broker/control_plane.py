@@ -163,11 +163,11 @@ async def last_controller_epoch(registry: RegistryClient) -> ControllerEpoch:
 
 
 async def catch_up(registry: RegistryClient) -> None:
-    """Wait until reads of this session see all writes that were committed before this call.
+    """Wait until reads through `registry` return all writes that were committed before this call.
 
-    A ZooKeeper server answers reads by itself and may lag behind the server of the controller. A transaction returns
-    only after all earlier ones have reached this server. Without it a valid request might be rejected, and controllers
-    do not repeat rejected requests.
+    A ZooKeeper server answers reads from its own copy, which may be older than that of the controller's server. A
+    transaction returns only after all earlier ones have reached this server. Without it a valid request might be
+    rejected, and controllers do not repeat rejected requests.
     """
     with suppress(MultiFailed):
         await registry.multi([CheckVersion(path=znodes.CONTROLLER_EPOCH, version=ANY_VERSION)])

@@ -88,7 +88,7 @@ class FetchSession(Struct, eq=False, kw_only=True):
     to_recheck: list[FetchEntry] = []
     """Entries that the next request reads even if asleep: the leader needs the follower's fetch offset."""
     waiting_fetch: Callable[[], None] | None = None
-    """Lets the waiting fetch of this session read again."""
+    """Callback that lets the waiting fetch read again, if there is one."""
 
     def put(self, key: PartitionKey, entry: FetchEntry) -> None:
         self.partitions[key] = entry

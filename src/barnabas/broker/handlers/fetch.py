@@ -427,7 +427,7 @@ class Fetch:
     def respond_or_watch(self, future: asyncio.Future[FetchResult], is_last: bool) -> None:
         session = self.session
         if session is not None and session.epoch != self.session_epoch:
-            # A later request has continued the session on another connection. That request gets the updates.
+            # A later fetch on another connection uses the fetch session now, and gets the updates.
             code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
             future.set_result(FetchResult(error_code=code, session_id=session.id, topics=()))
             return
