@@ -209,12 +209,6 @@ class BatchValidator:
             raise too_large_error(header.size, self.config)
         if header[5] & LOG_APPEND_TIME:
             header = as_create_time(batch, header, self.config)
-        self.check_records(batch, header, now_ms, if_small=if_small)
-        return batch, header
-
-    def check_records(
-        self, batch: memoryview, header: BatchHeader, now_ms: int, *, if_small: bool
-    ) -> None:
         if if_small and (
             header[12] > SMALL_RECORDS
             or (header[5] & COMPRESSION_MASK and len(batch) > SMALL_COMPRESSED_BYTES)
@@ -233,6 +227,7 @@ class BatchValidator:
                 raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
         except RemoteWireError as error:
             raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from None
+        return batch, header
 
 
 def too_large_error(size: int, config: TopicConfig) -> ApiError:
