@@ -16,7 +16,7 @@ from barnabas.config import TopicConfig
 from barnabas.errors import ApiError, ErrorCode
 
 NOW = 1_700_000_000_000
-UNLIMITED = BatchValidator(TopicConfig())
+UNLIMITED = BatchValidator(TopicConfig(max_message_bytes=1 << 30))
 COMPRESSED = [codec for codec in Compression if codec]
 
 
@@ -47,7 +47,7 @@ def batch_of(
 
 def code_of(body: bytes, count: int, codec: int = 0, *, raw: bool = False) -> ErrorCode:
     try:
-        UNLIMITED.check_records(*batch_of(body, count, codec, raw=raw), NOW, if_small=False)
+        UNLIMITED.prepare(*batch_of(body, count, codec, raw=raw), NOW)
     except ApiError as error:
         return error.code
     return ErrorCode.NONE
@@ -149,13 +149,13 @@ def test_very_many_headers_are_trusted(codec: Compression) -> None:
 
 
 def test_compacted_topic_rejects_too_many_records_to_check() -> None:
-    compacted = BatchValidator(TopicConfig(cleanup_policy=("compact",)))
-    compacted.check_records(*batch_of(body_of(3), 3), NOW, if_small=False)
+    compacted = BatchValidator(TopicConfig(cleanup_policy=("compact",), max_message_bytes=1 << 30))
+    compacted.prepare(*batch_of(body_of(3), 3), NOW)
     for body, count, code in (
         (body_of(3), 1 << 30, ErrorCode.INVALID_RECORD),
         (bytes(7 * ALL.records + 7), ALL.records + 1, ErrorCode.UNKNOWN_SERVER_ERROR),
         (with_headers(ALL.records), 1, ErrorCode.UNKNOWN_SERVER_ERROR),
     ):
         with pytest.raises(ApiError) as caught:
-            compacted.check_records(*batch_of(body, count), NOW, if_small=False)
+            compacted.prepare(*batch_of(body, count), NOW)
         assert caught.value.code is code
