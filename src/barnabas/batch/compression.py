@@ -102,11 +102,13 @@ def compress(codec: Compression, data: Bytes, level: int | None = None) -> bytes
             return bytes(cramjam.zstd.compress(data, level=level))
 
 
-def decompress(codec: Compression, data: Bytes, *, limit: int, pieces: int = UNLIMITED) -> bytes:
+def decompress(
+    codec: Compression, data: Bytes, *, limit: int, blocks_max: int = UNLIMITED
+) -> bytes:
     """Return the uncompressed bytes.
 
-    Raises LimitExceeded above `limit` bytes, or above `pieces` gzip members, snappy blocks or LZ4 blocks: many small
-    pieces take long. `pieces` does not apply to zstd. Raises DecompressionError for corrupt data.
+    Raises LimitExceeded above `limit` bytes, or above `blocks_max` gzip members, snappy blocks or LZ4 blocks: many
+    small blocks take long. `blocks_max` does not apply to zstd. Raises DecompressionError for corrupt data.
     """
     limit = min(limit, max(ALWAYS_ALLOWED_BYTES, len(data) * RATIO_MAX))
     try:
@@ -114,11 +116,11 @@ def decompress(codec: Compression, data: Bytes, *, limit: int, pieces: int = UNL
             case Compression.NONE:
                 return require_size(limit, bytes(data))
             case Compression.GZIP:
-                return decompress_gzip(memoryview(data), limit, pieces)
+                return decompress_gzip(memoryview(data), limit, blocks_max)
             case Compression.SNAPPY:
-                return decompress_snappy(memoryview(data), limit, pieces)
+                return decompress_snappy(memoryview(data), limit, blocks_max)
             case Compression.LZ4:
-                frame = first_lz4_frame(memoryview(data), pieces)
+                frame = first_lz4_frame(memoryview(data), blocks_max)
                 return decompress_into_buffer(cramjam.lz4.decompress_into, frame, limit)
             case Compression.ZSTD:  # empty data is valid: it has no frames
                 return (
@@ -134,8 +136,8 @@ def size_limit_error(limit: int) -> LimitExceeded:
     return LimitExceeded(f"decompresses to more than the limit of {limit} bytes")
 
 
-def piece_limit_error() -> LimitExceeded:
-    return LimitExceeded("compressed in more pieces than allowed")
+def block_limit_error() -> LimitExceeded:
+    return LimitExceeded("compressed in more blocks than allowed")
 
 
 def require_size(limit: int, data: bytes) -> bytes:
@@ -144,22 +146,22 @@ def require_size(limit: int, data: bytes) -> bytes:
     return data
 
 
-def decompress_gzip(data: memoryview, limit: int, pieces: int) -> bytes:
+def decompress_gzip(data: memoryview, limit: int, blocks_max: int) -> bytes:
     plain = bytearray()
-    for step in iter_gzip_steps(bytes(data), pieces):
+    for step in iter_gzip_steps(bytes(data), blocks_max):
         plain += step
         if len(plain) > limit:
             raise size_limit_error(limit)
     return bytes(plain)
 
 
-def iter_gzip_steps(data: bytes, pieces: int) -> Iterator[bytes]:
+def iter_gzip_steps(data: bytes, blocks_max: int) -> Iterator[bytes]:
     """Yield the contents of all members in steps of up to GZIP_STEP_BYTES.
 
     Trailing data after the last member is ignored, as in the Java client.
     """
     at = skip_gzip_header(data, 0)
-    for _ in range(pieces):
+    for _ in range(blocks_max):
         member = zlib.decompressobj(wbits=-zlib.MAX_WBITS)
         checksum = size = 0
         read = b""
@@ -189,7 +191,7 @@ def iter_gzip_steps(data: bytes, pieces: int) -> Iterator[bytes]:
             at = skip_gzip_header(data, at)
         except DecompressionError:
             return
-    raise piece_limit_error()
+    raise block_limit_error()
 
 
 def skip_gzip_header(data: bytes, at: int) -> int:
@@ -224,18 +226,19 @@ def require_readable(codec: Compression, data: memoryview) -> None:
         )
 
 
-def first_lz4_frame(data: memoryview, pieces: int) -> memoryview:
+def first_lz4_frame(data: memoryview, blocks_max: int) -> memoryview:
     """Return the first frame. Trailing data after it is ignored, as in the Java client."""
     if len(data) <= LZ4_FLAGS_AT or bytes(data[:LZ4_FLAGS_AT]) != LZ4_MAGIC:
         raise DecompressionError("corrupt LZ4 data: no LZ4 frame header")
     flags = data[LZ4_FLAGS_AT]
     at = 15 if flags & Lz4Flag.CONTENT_SIZE else 7
     checksum_bytes = 4 if flags & Lz4Flag.BLOCK_CHECKSUM else 0
+    blocks = 0
     while size := LZ4_SIZE.unpack_from(data, at)[0] & ~LZ4_UNCOMPRESSED:
         at += LZ4_SIZE.size + size + checksum_bytes
-        pieces -= 1
-        if pieces < 0:
-            raise piece_limit_error()
+        blocks += 1
+        if blocks > blocks_max:
+            raise block_limit_error()
     return data[: at + LZ4_SIZE.size + (4 if flags & Lz4Flag.CONTENT_CHECKSUM else 0)]
 
 
@@ -280,7 +283,7 @@ def compress_xerial(data: Bytes) -> bytes:
     return b"".join(parts)
 
 
-def decompress_snappy(view: memoryview, limit: int, pieces: int) -> bytes:
+def decompress_snappy(view: memoryview, limit: int, blocks_max: int) -> bytes:
     if len(view) < len(XERIAL_HEAD) or bytes(view[:8]) != XERIAL_MAGIC:
         return decompress_raw_snappy(view, limit)
     total = 0
@@ -289,8 +292,8 @@ def decompress_snappy(view: memoryview, limit: int, pieces: int) -> bytes:
         size = claimed_snappy_size(block, limit - total)
         blocks.append((block, total, total + size))
         total += size
-        if len(blocks) > pieces:
-            raise piece_limit_error()
+        if len(blocks) > blocks_max:
+            raise block_limit_error()
     plain = bytearray(total)
     for block, start, end in blocks:
         cramjam.snappy.decompress_raw_into(block, memoryview(plain)[start:end])

@@ -15,7 +15,7 @@ position  size  field
       51     2  producer epoch              -1: not idempotent
       53     4  base sequence               -1: not idempotent
       57     4  count
-      61        records, compressed as one block
+      61        records, compressed together
 """
 
 from __future__ import annotations

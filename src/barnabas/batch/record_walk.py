@@ -3,9 +3,9 @@
     length │ attributes │ timestamp delta │ offset delta │ key │ value │ headers
 
 Each record carries its length, timestamp delta and offset delta, and each of its fields carries its size. The broker
-reads every record, as Kafka does, so that no consumer receives a record that it cannot read. `skim` does this quickly
-for the records that clients usually send. `walk_records` continues where `skim` stops, and accepts exactly the records
-that Kafka accepts.
+reads the records, as Kafka does, so that no consumer receives a record that it cannot read. Only very large batches are
+trusted (validation.py). `skim` is fast for the records that clients usually send. `walk_records` continues where `skim`
+stops, and accepts exactly the records that Kafka accepts.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ def walk_records(
 ) -> Iterator[Outline]:
     """Yield the outline of each record after those in `start`, which `skim` has validated.
 
-    `ignore_lengths` skips the check of a record's length against its fields. Raises RemoteWireError if `body` is not
-    exactly `count` records, and LimitExceeded after `limit` records and record headers.
+    `ignore_lengths` skips the check of a record's length against its fields, as Kafka does in compressed batches.
+    Raises RemoteWireError if `body` is not exactly `count` records, and LimitExceeded after `limit` records and record
+    headers.
     """
     skimmed, at = start
     begin, end, length = at, len(body), 0

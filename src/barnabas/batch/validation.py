@@ -1,7 +1,8 @@
-"""Validation of produced batches: header and checksum first, then every record.
+"""Validation of produced batches: header and checksum first, then the records (up to the limits below).
 
-Most batches are validated on the event loop within a millisecond. For a batch that could take longer, LargeBatch is
-raised; the caller then calls `BatchValidator.prepare` in a thread and appends the batch with Validation.DONE.
+Most batches are validated on the event loop within a millisecond. If a batch could take more than about 10 ms,
+`BatchValidator.prepare` raises LargeBatch. The caller then calls `prepare` in a thread, and appends the batch with
+Validation.DONE.
 """
 
 from __future__ import annotations
@@ -42,23 +43,24 @@ from barnabas.model import NO_TIMESTAMP
 
 
 class ReadLimits(NamedTuple):
-    """Limits of reading a batch: decompressed bytes, compressed pieces, and records plus record headers."""
+    """Limits of reading a batch: decompressed bytes, compressed blocks (gzip: members), records plus record headers."""
 
     plain_bytes: int
-    pieces: int
+    blocks: int
     records: int
 
 
-SMALL = ReadLimits(plain_bytes=1 << 20, pieces=200, records=4_000)
+SMALL = ReadLimits(plain_bytes=1 << 20, blocks=200, records=4_000)
 """For a batch that is read on the event loop: at most 10 ms."""
-TRUSTED = ReadLimits(plain_bytes=16 << 20, pieces=2_000, records=WALKED_MAX)
-"""The records of a batch above these limits are trusted: reading them would delay other requests. No client sends such
-batches by default."""
-ALL = ReadLimits(plain_bytes=32 << 20, pieces=20_000, records=SKIMMED_MAX)
+BEST_EFFORT = ReadLimits(plain_bytes=16 << 20, blocks=2_000, records=WALKED_MAX)
+"""For a batch whose records are read if possible. Above these limits they are trusted: reading them would delay other
+requests. No client sends such batches by default."""
+REQUIRED = ReadLimits(plain_bytes=32 << 20, blocks=20_000, records=SKIMMED_MAX)
 """For a batch whose records must all be read. A batch above these limits is rejected."""
 SMALL_COMPRESSED_BYTES = 128 << 10
 SMALL_RECORDS = 12_000
-"""Larger batches are not read on the event loop. A record takes 0.4 to 0.9 µs in `skim`, 2 µs in `walk_records`."""
+"""Larger batches are not read on the event loop. `skim` takes 0.4 to 0.9 µs per record. `walk_records` takes 2 µs, so
+SMALL has a lower limit for the records that it reads."""
 LONG_MAX = 2**63 - 1
 
 
@@ -77,7 +79,7 @@ class Validation(Enum):
 
 
 class BadRequest(ApiError):
-    """A batch rejected before its log is looked up. The response then has no log start offset."""
+    """Error for a batch that Kafka rejects before it looks up the log. The response has no log start offset."""
 
 
 def drop_partial_batch(data: memoryview) -> memoryview:
@@ -112,6 +114,8 @@ def validate_produced(data: memoryview, produce_version: int) -> BatchHeader:
     """
     if len(data) < HEADER_SIZE or data[MAGIC_AT] != MAGIC:
         raise format_error(data, produce_version)
+    # Fields by index, because this runs for every batch: 0 base offset, 1 length, 4 crc, 5 attributes,
+    # 6 last offset delta, 8 max timestamp, 9 producer id, 11 base sequence, 12 count.
     header = tuple.__new__(BatchHeader, HEADER.unpack_from(data))
     length, attributes, count = header[1], header[5], header[12]
     if length + LOG_OVERHEAD != len(data):
@@ -192,12 +196,12 @@ class BatchValidator:
         self.needs_fields = (
             "compact" in config.cleanup_policy or config.message_timestamp_before_max_ms < LONG_MAX
         )
-        """Whether these settings require the key or the timestamp of each record."""
+        """Whether the validator must read the key or the timestamp of each record, because of the topic's settings."""
 
     def prepare(
         self, batch: memoryview, header: BatchHeader, now_ms: int, *, if_small: bool = False
     ) -> tuple[memoryview, BatchHeader]:
-        """Validate a batch, and return it in the codec and with the timestamp type of its topic.
+        """Validate a batch, and return it in the codec of its topic, without the log append time attribute.
 
         Safe to call in a thread. Raises ApiError, or LargeBatch if `if_small` is set and the batch takes long.
         """
@@ -217,9 +221,9 @@ class BatchValidator:
         reads_fields = self.needs_fields or header[8] - now_ms > self.timestamp_after_max_ms
         try:
             if reads_fields:
-                check_fields(batch, header, self.config, now_ms, SMALL if if_small else ALL)
+                check_fields(batch, header, self.config, now_ms, SMALL if if_small else REQUIRED)
             else:
-                check_contents(batch, header, SMALL if if_small else TRUSTED)
+                check_contents(batch, header, SMALL if if_small else BEST_EFFORT)
         except LimitExceeded as error:
             if if_small:
                 raise LargeBatch from None
@@ -258,6 +262,7 @@ def check_contents(batch: memoryview, header: BatchHeader, limits: ReadLimits) -
     skimmed = skim(body, count)
     if skimmed == (count, len(body)):
         return
+    # `skim` is fast, but stops at the first unusual record. `walk_records` reads the rest.
     is_compressed = header.compression != 0
     rest = walk_records(
         body, count, ignore_lengths=is_compressed, limit=limits.records, start=skimmed
@@ -312,11 +317,11 @@ def read_body(batch: memoryview, header: BatchHeader, limits: ReadLimits) -> mem
         return body
     codec = Compression(header.compression)
     require_readable(codec, body)
-    return decompress(codec, body, limit=limits.plain_bytes, pieces=limits.pieces)
+    return decompress(codec, body, limit=limits.plain_bytes, blocks_max=limits.blocks)
 
 
 def require_order(header: BatchHeader, misnumbered: int) -> None:
-    """Reject a compressed batch with wrong offset deltas, as Kafka does: it does not rewrite compressed records."""
+    """Reject a compressed batch with wrong offset deltas. Kafka tries to rewrite it and fails with the same code."""
     if misnumbered and header.compression:
         raise ApiError(
             ErrorCode.UNKNOWN_SERVER_ERROR,
