@@ -15,6 +15,7 @@ from barnabas.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from barnabas.wire.headers import RequestHeader
 
 COUNT_SETTINGS = ("num.partitions", "default.replication.factor")
+"""Settings for the partition count and replication factor of a topic that is requested without these counts."""
 INTERNAL_COUNT_SETTINGS = {
     CONSUMER_OFFSETS: ("offsets.topic.num.partitions", "offsets.topic.replication.factor"),
     TRANSACTION_STATE: (
@@ -22,7 +23,7 @@ INTERNAL_COUNT_SETTINGS = {
         "transaction.state.log.replication.factor",
     ),
 }
-"""Settings that determine the partition count and replication factor of a topic requested without them."""
+"""The same for internal topics that are created automatically. CreateTopics uses COUNT_SETTINGS for them too."""
 
 
 def find_requester(header: RequestHeader, connection: Connection) -> Requester:
@@ -60,7 +61,10 @@ def record_topic_request(
     after: str,
     facts: Mapping[str, Facts] | None = None,
 ) -> None:
-    """Record the client of a request, which only the broker that got the request knows."""
+    """Record which client requested a change. The znodes that the controller watches do not name the client.
+
+    Does nothing if this broker is not the active controller.
+    """
     execution = context.controller.execution
     if execution is not None:
         execution.recorder.record_topic_request(
@@ -85,9 +89,7 @@ def record_creations(
         for new_topic, outcome in zip(new_topics, outcomes, strict=True)
         if is_written(outcome.error)
     }
-    request = "FindCoordinator" if facts.keys() <= INTERNAL_COUNT_SETTINGS.keys() else "Metadata"
-    if requester.via is None:
-        request = "CreateTopics"
+    request = requester.request or "CreateTopics"
     record_topic_request(context, facts, requester, request=request, after="created", facts=facts)
 
 

@@ -7,18 +7,19 @@ from typing import Any, cast
 
 import pytest
 
-from barnabas.broker.handlers import find_coordinator
+from barnabas.broker.handlers import find_coordinator, metadata
 from barnabas.broker.topic_admin import auto_creation
 from barnabas.broker.topic_admin.create_topics import CreationOutcome
-from barnabas.broker.topic_events import creation_facts
+from barnabas.broker.topic_events import creation_facts, find_requester, record_creations
 from barnabas.config import BrokerConfig
 from barnabas.controller.topic_checks import TopicSpec
 from barnabas.errors import ApiError, ErrorCode
-from barnabas.history.requester import Requester
+from barnabas.history.requester import Requester, format_client_id
 from barnabas.metadata.cache import MetadataCache
 from barnabas.model import BrokerId
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.metadata import MetadataRequestTopic
 
 OUTCOME = CreationOutcome(name="t", replicas=((BrokerId(1), BrokerId(2)),) * 3)
 
@@ -50,31 +51,72 @@ def test_creation_event_names_broker_0() -> None:
     assert facts["defaults"] == ["num.partitions", "default.replication.factor"]
 
 
-async def test_creation_event_of_find_coordinator_names_client_and_broker(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    created = ApiError(ErrorCode.REQUEST_TIMED_OUT)
-    events: list[dict[str, Any]] = []
+class FakeController:
+    """Context of a broker that is the controller. Every creation succeeds."""
 
-    async def create_topics(_: Any, new_topics: list[TopicSpec], **__: Any) -> object:
-        replicas = ((BrokerId(0),),)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(auto_creation, "create_topics", self.create_topics)
+        self.events: list[dict[str, Any]] = []
+        recorder = SimpleNamespace(
+            record_topic_request=lambda _, **fields: self.events.append(fields)
+        )
+        self.context: Any = SimpleNamespace(
+            config=BrokerConfig(broker_id=0),
+            controller=SimpleNamespace(
+                is_active=True, execution=SimpleNamespace(recorder=recorder)
+            ),
+            metadata=MetadataCache("cluster"),
+            topics=SimpleNamespace(auto_creations_in_progress={}),
+        )
+
+    async def create_topics(self, _: Any, new_topics: list[TopicSpec], **__: Any) -> object:
+        created, replicas = ApiError(ErrorCode.REQUEST_TIMED_OUT), ((BrokerId(0),),)
         return [
             CreationOutcome(name=each.name, replicas=replicas, error=created) for each in new_topics
         ]
 
-    monkeypatch.setattr(auto_creation, "create_topics", create_topics)
-    recorder = SimpleNamespace(record_topic_request=lambda _, **fields: events.append(fields))
-    context = SimpleNamespace(
-        config=BrokerConfig(broker_id=0),
-        controller=SimpleNamespace(is_active=True, execution=SimpleNamespace(recorder=recorder)),
-        metadata=MetadataCache("cluster"),
-        topics=SimpleNamespace(created_automatically={}),
-    )
+
+async def test_creation_event_of_find_coordinator_names_client_and_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    controller = FakeController(monkeypatch)
     header = RequestHeader(ApiKey.FIND_COORDINATOR, 4, 0, "app")
     connection = SimpleNamespace(stream=SimpleNamespace(peer=("::1", 5000)))
     await find_coordinator.create_internal_topic(
-        cast(Any, context), "__consumer_offsets", ["g"], header, cast(Any, connection)
+        controller.context, "__consumer_offsets", ["g"], header, cast(Any, connection)
     )
-    (event,) = events
+    (event,) = controller.events
     assert (event["request"], event["client"], event["host"]) == ("FindCoordinator", "app", "::1")
     assert event["facts"]["__consumer_offsets"]["via"] == 0
+
+
+async def test_creation_event_of_metadata_for_internal_topic_names_metadata(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    controller = FakeController(monkeypatch)
+    options = metadata.ResponseOptions(12, "PLAINTEXT", False, False, False)
+    topics = (MetadataRequestTopic(name="__consumer_offsets"),)
+    requester = Requester("app", "::1")
+    await metadata.create_unknown_topics(controller.context, topics, options, requester)
+    (event,) = controller.events
+    assert event["request"] == "Metadata"
+
+
+@pytest.mark.parametrize("request_name", ["Metadata", "FindCoordinator"])
+def test_creation_event_of_forwarded_request_names_it(
+    monkeypatch: pytest.MonkeyPatch, request_name: str
+) -> None:
+    controller = FakeController(monkeypatch)
+    header = RequestHeader(
+        ApiKey.CREATE_TOPICS,
+        7,
+        0,
+        format_client_id(Requester("app", "::1", via=2, request=request_name)),
+    )
+    connection: Any = SimpleNamespace(stream=SimpleNamespace(peer=("::2", 5000)))
+    topic = TopicSpec(name="__consumer_offsets", configs={})
+    outcome = CreationOutcome(name=topic.name, replicas=((BrokerId(0),),))
+    requester = find_requester(header, connection)
+    record_creations(controller.context, [topic], [outcome], requester)
+    (event,) = controller.events
+    assert (event["request"], event["client"], event["host"]) == (request_name, "app", "::1")

@@ -10,11 +10,11 @@ from barnabas.history.requester import Requester, format_client_id, parse_reques
 @pytest.mark.parametrize(
     "requester",
     [
-        Requester("rdkafka", "10.0.0.7", 2),
-        Requester(None, "::1", 3),
-        Requester("a shop at home", "10.0.0.7", 2),
-        Requester("broker-7-create for x at y", "10.0.0.7", 2),
-        Requester("two\nlines", "fe80::1%eth0", 1_000_001),
+        Requester("rdkafka", "10.0.0.7", 2, "Metadata"),
+        Requester(None, "::1", 3, "FindCoordinator"),
+        Requester("a shop at home for dogs", "10.0.0.7", 2, "Metadata"),
+        Requester("broker-7-create on Metadata for x at y", "10.0.0.7", 2, "FindCoordinator"),
+        Requester("two\nlines", "fe80::1%eth0", 1_000_001, "Metadata"),
     ],
 )
 def test_client_id_of_a_forwarded_request_names_the_requester(requester: Requester) -> None:
@@ -22,7 +22,7 @@ def test_client_id_of_a_forwarded_request_names_the_requester(requester: Request
 
 
 @pytest.mark.parametrize(
-    "name", ["rdkafka", "", None, "broker-2-history", "broker-x-create for a at b"]
+    "name", ["rdkafka", "", None, "broker-2-history", "broker-x-create on Metadata for a at b"]
 )
 def test_any_other_client_id_names_the_client_itself(name: str | None) -> None:
     assert parse_requester(name, "10.0.0.2") == Requester(name, "10.0.0.2")

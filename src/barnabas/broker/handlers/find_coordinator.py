@@ -1,7 +1,8 @@
 """FindCoordinator: the broker that coordinates a consumer group or a transactional id.
 
 The coordinator of a group is the leader of one partition of `__consumer_offsets`, chosen by the hash of the group id.
-If that topic does not exist, it is created. The client retries until the partition has a leader.
+For a transactional id it is the leader of a partition of `__transaction_state`. If the topic does not exist, it is
+created. The client retries until the partition has a leader.
 """
 
 from __future__ import annotations
@@ -89,7 +90,8 @@ async def create_internal_topic(
 ) -> FindCoordinatorResponse:
     """Create an internal topic, regardless of auto.create.topics.enable. The client gets an error and retries."""
     requester = find_requester(header, connection)
-    code = (await create_automatically(context, (topic,), requester))[topic]
+    codes = await create_automatically(context, (topic,), requester, request="FindCoordinator")
+    code = codes[topic]
     why = f"{topic} is being created; retry"
     if code not in BEING_CREATED:
         _, setting = INTERNAL_COUNT_SETTINGS[topic]

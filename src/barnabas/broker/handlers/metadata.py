@@ -135,7 +135,9 @@ async def create_unknown_topics(
 ) -> bytes:
     """Create up to CREATED_AT_ONCE_MAX unknown topics. The client gets LEADER_NOT_AVAILABLE for them and retries."""
     unknown = [topic.name for topic in topics if topic.name and is_unknown(context, topic)]
-    errors = await create_automatically(context, unknown[:CREATED_AT_ONCE_MAX], requester)
+    errors = await create_automatically(
+        context, unknown[:CREATED_AT_ONCE_MAX], requester, request="Metadata"
+    )
     return await respond_in_turns(context, topics, errors, options)
 
 

@@ -2,11 +2,13 @@
 
 The active controller creates the topics. Any other broker sends CreateTopics to it and does not wait for leaders.
 Meanwhile the client gets LEADER_NOT_AVAILABLE and retries. If a topic cannot be created, the client gets the error of
-CreateTopics. Only one request at a time creates a topic. Other clients get UNKNOWN_TOPIC_OR_PARTITION and retry.
+CreateTopics. While a request creates a topic, other requests to this broker for the same topic get
+UNKNOWN_TOPIC_OR_PARTITION, and their clients retry.
 
 As in Kafka, the broker that got the request determines the partition count and the replication factor by its own
-settings. Requests by topic id, Produce and Fetch create no topics. FindCoordinator of a group creates
-`__consumer_offsets` regardless of auto.create.topics.enable.
+settings. Metadata requests by topic id create no topics. Produce and Fetch create none either. FindCoordinator creates
+`__consumer_offsets` for a group and `__transaction_state` for a transactional id, regardless of
+auto.create.topics.enable.
 """
 
 from __future__ import annotations
@@ -57,13 +59,13 @@ RETRIED_BY_CLIENT = (
 
 
 async def create_automatically(
-    context: BrokerContext, names: Sequence[str], requester: Requester
+    context: BrokerContext, names: Sequence[str], requester: Requester, *, request: str
 ) -> dict[str, ErrorCode]:
     """Create topics, and return the error code of each for the client. `__state_changes` is never created this way."""
-    requester = requester._replace(via=context.config.broker_id)
+    requester = requester._replace(via=context.config.broker_id, request=request)
     codes: dict[str, ErrorCode] = {}
     wanted = []
-    being_created = context.topics.created_automatically
+    being_created = context.topics.auto_creations_in_progress
     for name in names:
         if topic_name_error(name) is not None:
             codes[name] = ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -76,13 +76,13 @@ class Topics:
         self.random = random
         self.overrides: dict[str, Mapping[str, str]] = {}
         """Settings of each topic that differ from the defaults. Possibly stale for topics without a replica here."""
-        self.created_automatically: dict[str, None] = {}
-        """Names of the topics whose automatic creation is in progress."""
+        self.auto_creations_in_progress: dict[str, None] = {}
+        """Names of the topics that this broker is creating automatically."""
 
     # ---- settings
 
     async def refresh(self, names: Iterable[str]) -> None:
-        """Read the settings of these topics again: the name may have belonged to another topic before."""
+        """Read the settings of these topics again: ours may be those of a deleted topic of the same name."""
         for name, found in (await self.read_registry_overrides(names)).items():
             if found is None:
                 self.overrides.pop(name, None)
@@ -97,7 +97,7 @@ class Topics:
         found = dict(zip(wanted, await run_limited(self.read_topic_overrides, wanted), strict=True))
         missing = [name for name, settings in found.items() if settings is None]
         if missing:
-            # A topic is created together with its settings, so our ZooKeeper server may lag behind.
+            # A topic has a config znode from its creation. If it is missing, our ZooKeeper server may lag: read again.
             await catch_up(self.registry)
             again = await run_limited(self.read_topic_overrides, missing)
             found.update(zip(missing, again, strict=True))
@@ -112,8 +112,12 @@ class Topics:
         try:
             return znodes.decode_config(path, data)
         except RegistryError as error:
-            # The znode is corrupt. The topic keeps its last known settings, or uses the defaults.
-            logger.error("ignoring the settings of topic=%s error=%s", name, error)
+            # Without known settings the topic uses the defaults.
+            logger.error(
+                "corrupt config znode, keeping the last known settings topic=%s error=%s",
+                name,
+                error,
+            )
             return self.overrides.get(name, {})
 
     def forget(self, names: Iterable[str]) -> None:
@@ -122,14 +126,14 @@ class Topics:
             self.overrides.pop(name, None)
 
     def config_of(self, name: str) -> TopicConfig:
-        """Return the settings of a topic. An invalid setting is ignored, so that the broker starts all the same."""
+        """Return the settings of a topic. Invalid settings are logged and ignored, so they do not prevent a start."""
         applied = apply_overrides(self.defaults, self.overrides.get(name, {}))
         for error in applied.errors:
             logger.warning("ignoring setting topic=%s error=%s", name, error)
         return applied.config
 
     async def controller_version(self) -> int:
-        """Return the version of /controller, for transactions that must fail if the controller has changed."""
+        """Return the version of /controller, for transactions that must fail while there is no controller."""
         controller = await self.registry.exists(znodes.CONTROLLER)
         if controller is None:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller now")
@@ -171,7 +175,7 @@ async def remove_when_done(
 
 
 def not_controller() -> ApiError:
-    return ApiError(ErrorCode.NOT_CONTROLLER, "another broker is the controller now")
+    return ApiError(ErrorCode.NOT_CONTROLLER, "this broker is no longer the controller")
 
 
 def to_api_error(error: ApiError | RegistryError | StorageError) -> ApiError:
