@@ -48,6 +48,8 @@ class LogCleaner:
         self.clock = clock
         self.failed_logs: dict[TopicPartition, tuple[Log, int]] = {}
         """Logs with a corrupt batch, and their revision. They are skipped until a repair or truncation changes it."""
+        self.postponed: list[Log] = []
+        """Logs whose cleaning failed for an unknown reason. They are tried again when no other log is dirty."""
 
     @property
     def limits(self) -> Limits:
@@ -71,11 +73,13 @@ class LogCleaner:
                 has_cleaned = await self.clean_dirtiest()
                 await self.delete_old_segments()
             except Exception:
-                logger.exception("cleaning failed")  # continue with the next log
+                logger.exception("cleaning failed")
                 await backoff.wait()
             else:
-                backoff.reset()
-                if not has_cleaned:
+                if has_cleaned:
+                    backoff.reset()
+                else:
+                    self.postponed.clear()
                     await asyncio.sleep(pause_s)
 
     async def clean_dirtiest(self) -> bool:
@@ -85,11 +89,14 @@ class LogCleaner:
             return False
         partition, cleanable = best
         log = partition.log
-        log.is_rewritten = True
+        log.is_being_rewritten = True
         try:
             return await self.clean(partition, log, cleanable)
+        except Exception:
+            self.postponed.append(log)  # so that it does not block the cleaning of other logs
+            raise
         finally:
-            log.is_rewritten = False
+            log.is_being_rewritten = False
 
     async def find_dirtiest(self) -> tuple[Partition, CleanableRange] | None:
         best: tuple[Partition, CleanableRange] | None = None
@@ -111,14 +118,15 @@ class LogCleaner:
             ):
                 best = partition, cleanable
         if best is not None and not self.may_clean(best[0]):
-            return None  # another task cleans it now
+            return None  # changed meanwhile: another task cleans or repairs it, or it is offline
         return best
 
     def may_clean(self, partition: Partition) -> bool:
         log = partition.log
         return (
             log.config.compacts
-            and not log.is_rewritten
+            and not log.is_being_rewritten
+            and log not in self.postponed
             and self.log_of(partition) is log
             and self.failed_logs.get(topic_partition(partition)) != (log, log.revision)
         )
@@ -138,6 +146,7 @@ class LogCleaner:
         try:
             while True:
                 step_began = loop.time()
+                # A step is a Replacement, or the number of bytes that were processed.
                 step = await in_thread(next, steps, None)
                 if not cleaning.applies_to(self.log_of(partition)):
                     logger.info("cleaning stopped, the log has changed partition=%s", partition)
@@ -176,9 +185,13 @@ class LogCleaner:
         return cleaning.cleaned_to > cleanable.first_dirty
 
     def sleep_after(self, size: int, took: float) -> float:
-        """Return the seconds to sleep after a step of `size` bytes that took `took` seconds."""
-        allowed = size / max(self.config.log_cleaner_io_max_bytes_per_second, 1.0)
-        return min(max(took, allowed - took), max(SLEEP_SECONDS_MAX, allowed))
+        """Return the seconds to sleep after a step of `size` bytes that took `took` seconds.
+
+        As long as the step took, or longer to keep log.cleaner.io.max.bytes.per.second. At most SLEEP_SECONDS_MAX, or
+        the time that the bytes need at that rate.
+        """
+        duration_min = size / max(self.config.log_cleaner_io_max_bytes_per_second, 1.0)
+        return min(max(took, duration_min - took), max(SLEEP_SECONDS_MAX, duration_min))
 
     def handle_error(self, partition: Partition, log: Log, error: StorageError) -> None:
         if isinstance(error, OutOfSpace):
@@ -189,13 +202,13 @@ class LogCleaner:
         self.replicas.fail(partition, error)
 
     async def delete_old_segments(self) -> None:
-        """Apply retention to compacted logs, which must not be cleaned meanwhile."""
+        """Apply retention to compacted logs, except logs being rewritten: a deleted segment would stop a cleaning."""
         turns = Turns()
         now_ms = self.clock.now_ms()
         for partition in list(self.replicas.partitions.values()):
             await turns.yield_if_due()
             log = partition.log
-            if log.config.compacts and not log.is_rewritten and self.log_of(partition):
+            if log.config.compacts and not log.is_being_rewritten and self.log_of(partition):
                 try:
                     if log.delete_old_segments(now_ms):
                         partition.notify()

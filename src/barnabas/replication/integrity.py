@@ -197,7 +197,7 @@ class Integrity:
         """
         log = partition.log
         is_possible = (
-            segment_end_offset(log, segment) <= log.high_watermark and not log.is_rewritten
+            segment_end_offset(log, segment) <= log.high_watermark and not log.is_being_rewritten
         )
         if not self.has_segment(partition, segment) or not is_possible:
             return False
@@ -207,7 +207,7 @@ class Integrity:
         if endpoint is None:
             raise ConnectionError(f"broker {broker} has no known address")
         repair = Repair(log, segment, now_ms=self.replica_manager.clock.now_ms())
-        log.is_rewritten = True
+        log.is_being_rewritten = True
         connection: BrokerConnection | None = None
         try:
             connection = await BrokerConnection.open(
@@ -225,7 +225,7 @@ class Integrity:
                 return False
             log.revision += 1  # operations that failed because of this segment may be retried
         finally:
-            log.is_rewritten = False
+            log.is_being_rewritten = False
             repair.discard()
             if connection is not None:
                 connection.close("done")

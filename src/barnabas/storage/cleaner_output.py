@@ -1,7 +1,7 @@
 """Output of a compaction or a repair: a segment in `.cleaned` files that will replace others.
 
-A log has at most one writer of such files, because names could clash (`Log.is_rewritten`). It runs in a thread, with
-its own Disk.
+A log has at most one writer of such files, because names could clash (`Log.is_being_rewritten`). The writer runs in a
+thread, with its own Disk.
 """
 
 from __future__ import annotations

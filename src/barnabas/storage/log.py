@@ -9,8 +9,8 @@
                 partition.metadata                             topic id
 
 Order of effects in an append: validate, write the batch with one call, change memory. A write that fails leaves the log
-unchanged, so appends succeed again when the disk recovers. A leader validates every record of a batch
-(batch/validation.py) and writes the batch as received. It only stamps fields of the header: base offset, leader epoch
+unchanged, so appends succeed again when the disk recovers. A leader validates a batch (batch/validation.py) and writes
+it as received, unless the topic requires another codec. It only stamps fields of the header: base offset, leader epoch
 and, if the topic uses it, the log append time.
 
 Order of effects in a truncation: segment files, all of memory, then the files that describe the log. Only the last step
@@ -75,7 +75,7 @@ class Log:
         "epochs",
         "flush_messages",
         "flush_state",
-        "is_rewritten",
+        "is_being_rewritten",
         "log_end_offset",
         "log_start_offset",
         "on_truncated",
@@ -124,8 +124,8 @@ class Log:
         """Log end offset as of which the active segment's indexes and the producer state were written to files."""
         self.cleaned_to = NEVER_CLEANED
         """Offset up to which the log has been compacted. Checkpointed."""
-        self.is_rewritten = False
-        """A compaction or a repair is writing a replacement for segments of this log."""
+        self.is_being_rewritten = False
+        """Whether a compaction or a repair is writing a replacement for segments of this log."""
         self.revision = 0
         """Number of truncations and repairs. If it changes while a thread works on a segment, the result is ignored."""
         self.use_config(config)

@@ -15,8 +15,9 @@ from barnabas.broker.log_cleaner import LogCleaner
 from barnabas.config import TopicConfig
 from barnabas.errors import StorageError
 from barnabas.model import TopicPartition
+from barnabas.replication.partition import Partition
 from barnabas.storage import checkpoints
-from barnabas.storage.compaction import NEVER_CLEANED
+from barnabas.storage.compaction import NEVER_CLEANED, CleanableRange
 from barnabas.storage.log import Log
 from barnabas.wire.messages.stop_replica import (
     StopReplicaPartitionState,
@@ -302,7 +303,7 @@ async def test_cancelled_cleaning_leaves_no_files(nodes: Nodes) -> None:
     await asyncio.gather(task, return_exceptions=True)
     assert task.cancelled()
     assert_consistent(log)
-    assert not log.is_rewritten
+    assert not log.is_being_rewritten
 
 
 async def test_corrupt_segment_is_not_rewritten(nodes: Nodes) -> None:
@@ -319,6 +320,39 @@ async def test_corrupt_segment_is_not_rewritten(nodes: Nodes) -> None:
     assert not node.logs.offline
     assert cleaner.failed_logs, "it is not retried"
     assert await cleaner.find_dirtiest() is None
+
+
+async def test_log_with_unexpected_error_does_not_block_others(
+    nodes: Nodes, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = nodes[1]
+    fill(node, 0, 80)
+    fill(node, 1, 300)
+    other, broken = node.partition(0).log, node.partition(1).log
+    other.cleaned_to = first_dirty = other.segments[1].base_offset
+    attempts = 0
+
+    class BuggyCleaner(LogCleaner):
+        async def clean(self, partition: Partition, log: Log, cleanable: CleanableRange) -> bool:
+            nonlocal attempts
+            if log is broken:
+                attempts += 1
+                raise ValueError("a bug")
+            return await super().clean(partition, log, cleanable)
+
+    config = replace(node.config, log_cleaner_backoff_ms=10)
+    cleaner = BuggyCleaner(config, node.replicas, FixedClock())
+    best = await cleaner.find_dirtiest()
+    assert best is not None
+    assert best[0].log is broken
+    task = asyncio.create_task(cleaner.run())
+    async with asyncio.timeout(30):
+        while other.cleaned_to == first_dirty or attempts < 3:
+            await asyncio.sleep(0.01)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert "a bug" in caplog.text
+    assert not broken.is_being_rewritten
 
 
 async def test_last_record_of_log_is_kept(
