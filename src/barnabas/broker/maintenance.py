@@ -23,7 +23,6 @@ logger = logging.getLogger("barnabas.maintenance")
 FLUSH_CHECK_MS = 1000
 PURGE_MS = 1000
 FLUSH_CHECKS_PER_TURN = 2000
-DAY_MS = 86_400_000  # longer periods are shortened to a day: event loop timers are limited
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
@@ -51,7 +50,7 @@ def run_every(tasks: Tasks, name: str, delay_ms: int, period_ms: int, work: Work
     """Start a task that runs `work` periodically. Errors are logged, and the task continues."""
 
     async def repeat() -> None:
-        await asyncio.sleep(min(delay_ms, DAY_MS) / 1000)
+        await asyncio.sleep(delay_ms / 1000)
         while True:
             try:
                 await work()
@@ -59,7 +58,7 @@ def run_every(tasks: Tasks, name: str, delay_ms: int, period_ms: int, work: Work
                 logger.error("%s failed error=%s", name, error)
             except Exception:
                 logger.exception("%s failed", name)
-            await asyncio.sleep(min(period_ms, DAY_MS) / 1000)
+            await asyncio.sleep(period_ms / 1000)
 
     tasks.start(name, repeat())
 
