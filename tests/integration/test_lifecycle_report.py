@@ -140,7 +140,9 @@ def test_empty_or_missing_history_is_reported() -> None:
         with Cluster(servers) as client:
             (outcome,) = Admin(client).create_topics([NewTopic(name=STATE_CHANGES)])
             assert outcome.error is None, outcome.error
-        assert f"there is nothing to report: {STATE_CHANGES} is empty" in run_rejected(servers)
+        assert f"error: there is nothing to report: {STATE_CHANGES} is empty" in run_rejected(
+            servers
+        )
 
 
 def test_unreachable_cluster_is_reported() -> None:

@@ -1,6 +1,6 @@
 """`barnabas lifecycle report`: an analysis of the history of all topics and controllers, with Spark.
 
-Errors that need no Spark (no broker, no history, a directory that exists) are reported before Spark starts.
+Errors that do not depend on Spark (no broker, no history, an existing --to directory) are reported before it starts.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from barnabas.cli.history.availability import require_history
 from barnabas.cli.history.report_text import report_text
 from barnabas.cli.options import bootstrap_option, master_option, output_option, timeout_option
 from barnabas.cli.spark.session import spark_session, translate_errors
-from barnabas.cli.terminal.failure import ErrorWithHint
+from barnabas.cli.terminal.failure import CommandError
 from barnabas.cli.terminal.output import OutputFormat, print_note, show
 from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
 from barnabas.client.offsets import earliest_offsets, latest_offsets
-from barnabas.errors import ApiError, ConfigError, ErrorCode
+from barnabas.errors import ConfigError
 from barnabas.history.event import skipped_text
 from barnabas.history.page import render_page
 from barnabas.history.report import Document, collect, document_of, json_types, rows_of
@@ -105,16 +105,15 @@ def require_events(cluster: Cluster) -> None:
     require_history(cluster)
     partition = TopicPartition(STATE_CHANGES, 0)
     first, end = (
-        found(cluster, [partition])[partition] for found in (earliest_offsets, latest_offsets)
+        read(cluster, [partition])[partition] for read in (earliest_offsets, latest_offsets)
     )
     if first == end:
         raise nothing_to_report("is empty")
 
 
-def nothing_to_report(why: str) -> ApiError:
-    hint = "it keeps events for seven days; a later report has new events"
-    missing = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return ErrorWithHint(missing, f"there is nothing to report: {STATE_CHANGES} {why}", hint)
+def nothing_to_report(why: str) -> CommandError:
+    hint = "events are kept for seven days; run the report again after a topic was created, changed or deleted"
+    return CommandError(f"there is nothing to report: {STATE_CHANGES} {why}", hint)
 
 
 def read_and_analyse(spark: SparkSession, servers: str) -> tuple[Analysis, datetime]:

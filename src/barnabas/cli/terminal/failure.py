@@ -46,6 +46,14 @@ class ErrorWithHint(ApiError):
         self.hint = hint
 
 
+class CommandError(BarnabasError):
+    """An error of the command itself: a message and a hint, without a Kafka code."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
 def explain(error: BarnabasError) -> str:
     """Return the lines for standard error.
 
@@ -59,7 +67,7 @@ def explain(error: BarnabasError) -> str:
     # Newlines are escaped, except in CONTINUATION: a name with a newline cannot forge a line.
     parts = str(error).split(CONTINUATION)
     lines = [f"error: {CONTINUATION.join(printable(part, LINE_MAX) for part in parts)}"]
-    if isinstance(error, ErrorWithHint):
+    if isinstance(error, ErrorWithHint | CommandError):
         lines.append(f"hint:  {printable(error.hint, LINE_MAX)}")
     elif isinstance(error, ApiError) and error.code in HINTS:
         lines.append(f"hint:  {HINTS[error.code]}")

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from barnabas.cli.terminal.failure import ErrorWithHint, explain, similar_names
+from barnabas.cli.terminal.failure import CommandError, ErrorWithHint, explain, similar_names
 from barnabas.client.cluster import Unreachable
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
 
@@ -24,6 +24,11 @@ def test_specific_hint_replaces_general_hint() -> None:
     assert text == (
         "error: UNKNOWN_TOPIC_OR_PARTITION: there is no topic 'ordres'\nhint:  did you mean 'orders'?"
     )
+
+
+def test_command_error_has_hint_and_no_code() -> None:
+    text = explain(CommandError("there is nothing to report", "try again later"))
+    assert text == "error: there is nothing to report\nhint:  try again later"
 
 
 def test_remote_message_is_escaped() -> None:
