@@ -392,7 +392,7 @@ def test_topics_history_describes_auto_creation() -> None:
             return " ".join(CliRunner().invoke(cli, arguments).output.split())
 
         wanted = (
-            f"created automatically for raw at 127.0.0.1 by broker {broker}: 2 partitions"
+            f"created automatically for raw at 127.0.0.1 via broker {broker}: 2 partitions"
             " (num.partitions), 1 replica each (default.replication.factor)"
         )
         eventually(lambda: wanted in words(), wanted)

@@ -1,14 +1,15 @@
-"""Text of events: one line per event, with a heading for each cause."""
+"""Text of events: one line per event or group of replica events, with a heading for each cause."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from barnabas.cli.history.timeline import Event
-from barnabas.cli.terminal.output import join_numbers, wrap
+from barnabas.cli.terminal.output import join_numbers, plural, wrap
 
 LEADER_LOSS_CAUSES = ("BrokersChanged", "LogDirFailed", "ControlledShutdown", "RequestAnswered")
-"""Prefixes of the causes for which a partition loses its leader."""
+"""Prefixes of the causes for which a partition loses its leader. RequestAnswered is one of them because a LeaderAndIsr
+response may report a failed log directory."""
 
 
 class Narrator:
@@ -81,7 +82,11 @@ class Narrator:
             self.last_states[event["partition"]] = {"leader": leader, "isr": event["isr"]}
 
     def replicas(self, run: list[Event]) -> str:
-        """Return `replicas 0 on 2,3,1; 1 on 3,1,2: online`, or `replica 0 on 2 (ISR 3,1, no leader): offline`."""
+        """Return, for example:
+
+        replicas of partition 0 on 2,3,1; 1 on 3,1,2: online
+        replica of partition 0 on 2 (ISR 3,1, no leader): offline
+        """
         by_partition: dict[int, list[int]] = {}
         isr_texts: dict[int, str] = {}
         for event in run:
@@ -99,11 +104,12 @@ class Narrator:
         after = state_name(event["after"])
         if event.get("result") == "failed":
             after = f"{state_name(event['before'])} → {after}"
-        return f"{noun} {where}: {after}"
+        return f"{noun} of partition {where}: {after}"
 
     def request(self, event: Event) -> str:
         kind = str(event["id"]).partition(" ")[0]
         if "answers" not in event:
+            # A large request is recorded as several events, its parts. Its number is the sequence number of the first.
             number = event["sequence"] - event.get("part", 1) + 1
             return f"{kind} #{number} to broker {event['to']}: {self.request_content(event)}"
         result = "done" if event["result"] == "done" else f"failed, {event.get('why')}"
@@ -115,7 +121,9 @@ class Narrator:
         if own_errors:
             result += f" ({', '.join(own_errors)})"
         if event.get("known_already"):
-            result += f", {event['known_already']} already known"
+            result += (
+                f", leader epoch already known for {plural(event['known_already'], 'partition')}"
+            )
         return f"broker {event['to']} answered {kind} #{event['answers']}: {result}"
 
     def request_content(self, event: Event) -> str:
@@ -146,9 +154,10 @@ def is_same_change(one: Event, other: Event) -> bool:
 
 
 def leader_text(event: Event, last: Event | None) -> str:
-    now = f"leader {event['leader']} in epoch {event['leader_epoch']}"
+    now = f"leader {event['leader']}"
     if last is not None and last["leader"] != event["leader"]:
-        now += f" after {last['leader']}"
+        now += f" (before: {last['leader']})"
+    now += f" in epoch {event['leader_epoch']}"
     return f"{now}, unclean: it was not in sync" if event.get("unclean") else now
 
 
@@ -164,11 +173,16 @@ def isr_text(event: Event, last: Event | None) -> str:
 
 
 def topic_change_text(event: Event) -> str:
-    """Return `created automatically for app at ::1 by broker 2: 6 partitions (num.partitions), 3 replicas each`."""
+    """Return, for example:
+
+    created, requested by app at ::1: 6 partitions (num.partitions), 3 replicas each
+    created automatically for app at ::1 via broker 2: 6 partitions (num.partitions), 3 replicas each
+    (default.replication.factor)
+    """
     client = f"{event.get('by') or 'a client without a name'} at {event.get('host')}"
     text = f"{event.get('after')}, requested by {client}"
     if event.get("automatic"):
-        text = f"{event.get('after')} automatically for {client} by broker {event.get('via')}"
+        text = f"{event.get('after')} automatically for {client} via broker {event.get('via')}"
     if "partitions" in event and "replication_factor" in event:
         defaults = event.get("defaults", [])
         of_partitions, of_replicas = (
@@ -187,7 +201,9 @@ def election_text(event: Event) -> str:
     if event.get("after") is None:
         return f"controller {event.get('before')} resigned"
     before = event.get("before")
-    return f"controller {event['after']} elected" + ("" if before is None else f" after {before}")
+    return f"controller {event['after']} elected" + (
+        "" if before is None else f" (before: {before})"
+    )
 
 
 STATE_NAMES = {

@@ -99,7 +99,7 @@ def test_topic_request_names_requester_and_default_settings() -> None:
         automatic=True,
         via=2,
     ) == (
-        "created automatically for app at ::1 by broker 2: 50 partitions "
+        "created automatically for app at ::1 via broker 2: 50 partitions "
         "(offsets.topic.num.partitions), 3 replicas each (offsets.topic.replication.factor)"
     )
     assert (
@@ -125,7 +125,7 @@ def test_topic_creation_is_narrated() -> None:
         "2026-05-01 controller 1, epoch 7: TopicsChanged#4",
         "  08:00:00.123  partition 0: new, on brokers 2,3,1",
         "  08:00:00.123  partition 0: online, leader 2 in epoch 0, ISR 2,3,1",
-        "  08:00:00.123  replicas 0 on 2,3,1; 1 on 3: online",
+        "  08:00:00.123  replicas of partition 0 on 2,3,1; 1 on 3: online",
         "  08:00:00.123  LeaderAndIsr #7 to broker 3: partitions 0-1",
         "  08:00:00.123  broker 3 answered LeaderAndIsr #7: done",
         "2026-05-01 controller 1, epoch 7: CreateTopics",
@@ -140,7 +140,8 @@ def test_unclean_election_is_shown() -> None:
     lines = narrate(
         *by.record_transitions([ONLINE]), *by.record_transitions([moved._replace(is_unclean=True)])
     )
-    assert "leader 3 in epoch 1 after 2, unclean: it was not in sync, ISR 3" in lines[-1]
+    text = " ".join(lines[-1].split())
+    assert "leader 3 (before: 2) in epoch 1, unclean: it was not in sync, ISR 3" in text
 
 
 def test_leader_and_isr_changes_show_previous_state() -> None:
@@ -157,7 +158,7 @@ def test_leader_and_isr_changes_show_previous_state() -> None:
     assert lines[2:] == [
         "2026-05-01 controller 1, epoch 7: BrokersChanged#9",
         "  08:00:00.123  partition 0: offline, lost its leader 2",
-        "  08:00:00.123  partition 0: online, leader 3 in epoch 1 after 2, ISR 3,1 (without 2)",
+        "  08:00:00.123  partition 0: online, leader 3 (before: 2) in epoch 1, ISR 3,1 (without 2)",
         "2026-05-01 controller 1, epoch 7: AlterPartition#12",
         "  08:00:00.123  partition 0: leader 3 in epoch 1, ISR 3,1,2 (now with 2)",
     ]
@@ -180,8 +181,8 @@ def test_offline_replica_shows_remaining_isr() -> None:
         *by.record_transitions([gone]),
         *by.record_transitions([online]),
     )
-    assert lines[3].endswith("replica 0 on 2 (ISR 3,1, no leader): offline")
-    assert lines[5].endswith("partition 0: online, leader 3 in epoch 2 after 2, ISR 3,1")
+    assert lines[3].endswith("replica of partition 0 on 2 (ISR 3,1, no leader): offline")
+    assert lines[5].endswith("partition 0: online, leader 3 (before: 2) in epoch 2, ISR 3,1")
 
 
 def test_deleted_partition_is_offline_without_lost_leader() -> None:
