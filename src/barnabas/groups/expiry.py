@@ -73,8 +73,8 @@ async def delete_offsets_of_partitions(
     """Delete the committed offsets of deleted partitions from all groups."""
     deleted = 0
     async for group in coordinated_groups(coordinator):
-        if known := group.offsets.known_partitions(partitions):
-            deleted += try_delete_offsets(coordinator, group, known)
+        if affected := group.offsets.partitions_with_offsets(partitions):
+            deleted += try_delete_offsets(coordinator, group, affected)
     if deleted:
         logger.info("deleted offsets=%d of deleted partitions=%d", deleted, len(partitions))
 

@@ -70,7 +70,9 @@ class GroupOffsets:
             if partition in self.pending:
                 self.log_offsets[partition] = log_offset
 
-    def known_partitions(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+    def partitions_with_offsets(
+        self, partitions: Collection[TopicPartition]
+    ) -> list[TopicPartition]:
         """Return those of `partitions` that have a committed offset or a pending commit."""
         return [each for each in partitions if each in self.committed or each in self.pending]
 

@@ -64,7 +64,7 @@ def test_offset_removed_during_commit_stays_removed() -> None:
     offsets = GroupOffsets()
     commits = {ONE: at(5)}
     offsets.begin(commits)
-    assert offsets.known_partitions([ONE, TWO]) == [ONE]
+    assert offsets.partitions_with_offsets([ONE, TWO]) == [ONE]
     offsets.remove([ONE], 11)
     offsets.begin(later := {ONE: at(1)})
     offsets.complete(commits, 10)

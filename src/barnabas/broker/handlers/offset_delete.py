@@ -51,7 +51,7 @@ def delete_offsets(context: BrokerContext, request: OffsetDeleteRequest) -> Work
     """Return the error codes by partition. Raises ApiError for an error of the whole group."""
     find_group_for_delete(context, request)
     codes: Codes = {}
-    known: dict[TopicPartition, None] = {}
+    existing: dict[TopicPartition, None] = {}
     for name, partitions in request.topics:
         yield None
         for (index,) in partitions:
@@ -59,17 +59,17 @@ def delete_offsets(context: BrokerContext, request: OffsetDeleteRequest) -> Work
             codes[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if context.metadata.has_partition(name, index):
                 codes[partition] = ErrorCode.NONE
-                known[partition] = None
+                existing[partition] = None
             yield None
     # The group may have changed between the turns. The rest runs in one turn.
     group = find_group_for_delete(context, request)
     if group.state is not GroupState.EMPTY:
-        for each in known:
+        for each in existing:
             if group.is_subscribed_to(each.topic):
                 codes[each] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-    allowed = [each for each in known if codes[each] is ErrorCode.NONE]
+    allowed = [each for each in existing if codes[each] is ErrorCode.NONE]
     if allowed:
-        context.groups.delete_offsets(group, group.offsets.known_partitions(allowed))
+        context.groups.delete_offsets(group, group.offsets.partitions_with_offsets(allowed))
     return codes
 
 
