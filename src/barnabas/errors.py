@@ -2,11 +2,12 @@
 
     ApiError        the error code goes into the response, for the request or for one item of it
     WireError       the connection is closed                          (broker/connection.py)
-    StorageError    the log directory goes offline, and its partitions return KAFKA_STORAGE_ERROR
+    StorageError    the log directory goes offline, and its partitions return KAFKA_STORAGE_ERROR. A corrupt batch is
+                    repaired instead, and a full disk may be tolerated (ReplicaManager.fail)
     RegistryError   the broker retries, resigns as controller, or registers again
-    BarnabasError   in a command: one line on standard error, exit code 1, or 2 for ConfigError
+    BarnabasError   in a command: a few lines on standard error, exit code 1, or 2 for ConfigError
 
-In a broker, any other exception is a bug and ends its task.
+In a broker, any other exception is a bug: it ends its task or closes a connection. Periodic tasks log it and continue.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""One broker: creates its components, starts them in order and stops them in reverse order.
+"""One broker: creates its components, starts them in order, and stops them: clients first, registry session last.
 
     registry session ─► logs loaded ─► sockets open ─► registered ─► controller running ─► ready ─► clients served
 
 The controller sends requests to every broker, including its own, over ordinary connections. So the sockets are open
-before the broker registers. Clients are served only when the broker is ready: it has received UpdateMetadata
-from the controller, and has a log for every partition assigned to it.
+before the broker registers. Clients are served when the broker is ready, or after READY_TIMEOUT_SECONDS. A ready broker
+has received UpdateMetadata from the controller, and has a log for every partition assigned to it.
 """
 
 from __future__ import annotations
@@ -173,7 +173,8 @@ class BrokerServer:
         replicas.on_log_dir_failure = self.log_dir_failed
         replicas.start()
         controller.start()
-        # From here on the controller registers the broker again in each new session. If this one is over, start again.
+        # From here on the local Controller object registers this broker in each new session. If the first session has
+        # expired already, start again.
         if registry.id != session_id or registry.state is SessionState.EXPIRED:
             raise RegistrySessionExpired("", f"session {session_id:#x} expired")
         await self.wait_until_ready(metadata, controller, replicas)
@@ -193,7 +194,10 @@ class BrokerServer:
         )
 
     def session_changed(self, state: SessionState) -> None:
-        """After the session expired, other brokers may lead. The next request of a controller confirms this broker."""
+        """Clear `is_known_to_controller` when the session expires: other brokers may lead now.
+
+        LeaderAndIsr sets it again.
+        """
         if state is SessionState.EXPIRED and self.replicas is not None:
             self.replicas.is_known_to_controller = False
 
@@ -236,7 +240,7 @@ class BrokerServer:
     ) -> None:
         """Wait until the controller has announced this broker and all its partitions, or until the timeout.
 
-        After the timeout the broker serves clients all the same. They get retriable errors for missing partitions.
+        After the timeout the broker serves clients too. They get retriable errors for missing partitions.
         """
 
         def is_ready() -> bool:
@@ -251,7 +255,7 @@ class BrokerServer:
         while not is_ready():
             if loop.time() > deadline:
                 logger.warning(
-                    "broker not ready after %g s, serving clients all the same",
+                    "broker not ready after %g s, serving clients anyway",
                     READY_TIMEOUT_SECONDS,
                 )
                 return

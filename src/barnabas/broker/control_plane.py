@@ -137,7 +137,7 @@ class ControlPlane:
     def controller_error(self, request: str, controller_id: int, epoch: int) -> ErrorCode:
         """Return STALE_CONTROLLER_EPOCH for a deposed controller. Otherwise record its epoch and return NONE.
 
-        Call it with the lock held: a request of another controller may have been handled while this one waited.
+        Call it with the lock held: a request of another controller may have been handled while this request waited.
         """
         if epoch >= self.controller_epoch:
             self.controller_epoch = ControllerEpoch(epoch)

@@ -110,7 +110,8 @@ class PartitionReader:
             data = FetchedPartition(entry.index, 0, *offsets, preferred_read_replica=nearer)
             return PartitionRead(entry, data, partition)
         if from_follower and self.replica_id not in partition.followers:
-            # This broker does not know the follower. If it has our leader epoch, its assignment is newer than ours.
+            # The follower is not in our assignment. If its request has a leader epoch (checked above to equal ours),
+            # the follower has a newer assignment.
             raise ApiError(
                 ErrorCode.UNKNOWN_LEADER_EPOCH
                 if entry.current_leader_epoch >= 0
@@ -175,8 +176,8 @@ class PartitionReader:
     def find_nearer_replica(self, entry: FetchEntry, partition: Partition) -> BrokerId | None:
         """Return a follower in the consumer's rack (KIP-392), or None to read here.
 
-        The follower must be in sync and have the fetch offset. Otherwise it returns an error, the consumer fetches from
-        the leader again, and would be redirected to the same follower.
+        The follower must be in sync and have the fetch offset. Otherwise the follower would return an error, and the
+        leader would redirect the consumer to the same follower again.
         """
         if partition.leader != partition.broker_id:
             return None
@@ -228,7 +229,10 @@ class PartitionReader:
         return name or ""
 
     def find_divergence(self, entry: FetchEntry, partition: Partition) -> DivergingEpoch:
-        """Return where the reader's log diverges from this one. Checked only with a last fetched epoch (not -1)."""
+        """Return where the reader's log diverges from this one.
+
+        Return NO_DIVERGENCE if it does not, or if the request has no last fetched epoch (-1).
+        """
         if entry.last_fetched_epoch < 0:
             return NO_DIVERGENCE
         epoch, end = partition.end_offset_for(entry.last_fetched_epoch)

@@ -44,7 +44,7 @@ class LazyGroups:
         """Partitions whose leadership changed before the loader was created, by index."""
         self.components: GroupComponents | None = None
         self.error_log_limiter = LogRateLimiter(ERROR_LOG_INTERVAL_S)
-        """For the error that `__consumer_offsets` cannot be created. Clients retry ten times a second."""
+        """For the error that an internal topic cannot be created. Clients retry ten times a second."""
         replicas.on_leadership[CONSUMER_OFFSETS] = self.leadership_changed
 
     def ensure_created(self) -> GroupComponents:

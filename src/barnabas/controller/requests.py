@@ -99,7 +99,10 @@ async def refresh_leadership(
 async def handle_controlled_shutdown(
     execution: Execution, event: ControlledShutdownReceived, cause: str
 ) -> None:
-    """Move leaderships of a broker to other replicas, and remove it from ISRs. Answer with those it still leads."""
+    """Move leaderships of a broker to other replicas, and remove it from ISRs.
+
+    The answer lists the partitions that the broker still leads.
+    """
     context, request = execution.context, event.request
     broker = BrokerId(request.broker_id)
     registered = context.broker_epochs.get(broker)

@@ -24,7 +24,7 @@ class PendingCommits:
         self.store = store
         self.tasks = Tasks()
         self.completion_events: dict[GroupOffsets, asyncio.Event] = {}
-        """A waiting request creates the event of its group. The next commit that ends sets and removes the event."""
+        """Created by a waiting request. The next commit of the group to complete or fail sets and removes the event."""
 
     def complete_when_replicated(
         self, offsets: GroupOffsets, commits: Commits, appended: AppendResult
@@ -57,13 +57,13 @@ class PendingCommits:
                 offsets.fail(commits)
             if offsets in self.completion_events:
                 self.completion_events.pop(offsets).set()
-            if not result.done():  # it is cancelled when the client disconnects
+            if not result.done():  # a disconnected client cancels its future
                 result.set_result(code)
 
     async def wait_until_stable(
         self, offsets: GroupOffsets, is_unstable: Callable[[], bool]
     ) -> None:
-        """Return when `is_unstable()`, checked after each commit, is False, or after offsets.commit.timeout.ms."""
+        """Wait until `is_unstable()` is False, at most offsets.commit.timeout.ms. It is checked after each commit."""
         timeout_s = self.store.config.offsets_commit_timeout_ms / 1000
         try:
             async with asyncio.timeout(timeout_s):

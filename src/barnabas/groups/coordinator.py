@@ -269,7 +269,7 @@ class GroupCoordinator:
                 self.timers.set(group, effect.timer, effect.delay_ms / 1000)
             elif isinstance(effect, Answer):
                 future = self.waiting.pop(effect.ticket)
-                if not future.done():  # it is cancelled when the client disconnects
+                if not future.done():  # a disconnected client cancels its future
                     future.set_result(effect.response)
             elif isinstance(effect, StoreGroup):
                 self.store_group(group, effect)

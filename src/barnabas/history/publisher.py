@@ -3,8 +3,9 @@
 Guarantees. An event is in the journal before any broker learns of the change. Each broker publishes its own journal, in
 order and with acks=all. After a restart it resumes where it stopped, whether it is controller or not. If a controller
 crashes, its broker publishes the remaining events after its restart, and thus after those of the next controller. A
-reader gets every event at least once, and the events of one epoch in order. It deduplicates them by (epoch, sequence),
-which is also the key of the record. An event is lost if the journal cannot write or keep it, or the topic rejects it.
+reader gets every published event at least once, and the events of one epoch in order. It deduplicates them by (epoch,
+sequence), which is also the key of the record. An event is lost if the journal cannot write or keep it, or the topic
+rejects it.
 
 The topic is created when another topic exists. Events about this topic alone are not published, because publishing one
 would cause the next.

@@ -41,7 +41,7 @@ from barnabas.wire.messages.update_metadata import (
 )
 
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, STATE_CHANGES})
-"""Only brokers write to them. Clients that subscribe with a pattern exclude them by default."""
+"""Only brokers write to internal topics. Clients that subscribe with a pattern exclude them by default."""
 LISTENER_ERRORS_SINCE = 6  # older versions report LEADER_NOT_AVAILABLE instead
 SUSPECT_SECONDS = 0.5
 """How long a broker is suspect after its connection broke."""

@@ -116,7 +116,7 @@ class RegistryClient:
         self.session = session
         self.session_ids.add(session.id)
         session.on_state(lambda state: self.on_session_state(session, state))
-        if session.state is SessionState.EXPIRED:  # it expired before the listener was added
+        if session.state is SessionState.EXPIRED:  # before the listener was added
             self.on_session_state(session, session.state)
 
     def on_session_state(self, session: RegistrySession, state: SessionState) -> None:

@@ -129,14 +129,14 @@ class IsrProposals:
     ) -> AlterPartitionResponse:
         """Send the request, and abort it if the controller changes: the old controller may not respond."""
 
-        async def close_when_replaced() -> None:
-            def is_replaced() -> bool:
+        async def close_after_change() -> None:
+            def has_changed() -> bool:
                 return self.endpoint() != self.connected_to
 
-            if await self.metadata.wait_until(is_replaced, RESPONSE_TIMEOUT_SECONDS):
+            if await self.metadata.wait_until(has_changed, RESPONSE_TIMEOUT_SECONDS):
                 connection.close("the controller changed")
 
-        watch = asyncio.get_running_loop().create_task(close_when_replaced())
+        watch = asyncio.get_running_loop().create_task(close_after_change())
         try:
             return await connection.exchange(
                 request, AlterPartitionResponse, timeout_s=RESPONSE_TIMEOUT_SECONDS

@@ -5,9 +5,9 @@
 
 A broker that lost its log must not lead the partition: the followers would truncate their logs to its empty one. Before
 it registers, it waits for a controller to remove it from the ISRs (broker/startup/lost_logs.py). This does not help if
-no other broker can be controller, or if it was the last in-sync replica, which always stays in the ISR. Then it rejects
-leadership and the partition is offline. The other replicas keep their records until an unclean leader election is
-allowed (unclean.leader.election.enable).
+no other broker can be controller, or if this broker was the last in-sync replica, which stays in the ISR. Then it
+rejects leadership and the partition is offline. The other replicas keep their records until an unclean leader election
+is allowed (unclean.leader.election.enable).
 
 A partition with a single replica restarts with an empty log, as in Kafka.
 """

@@ -61,7 +61,7 @@ async def handle(
     for topic in request.topics:
         await turns.yield_if_due()
         outcome = outcomes[topic.name]
-        # After a timeout the client gets the id all the same.
+        # The client gets the id even after a timeout.
         result = CreatableTopicResult(topic.name, outcome.topic_id, *error_fields(outcome.error))
         if outcome.error is None:
             result = result._replace(

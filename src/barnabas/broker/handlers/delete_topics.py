@@ -85,10 +85,11 @@ def find_request_error(
 
 
 def resolve_topic(context: BrokerContext, topic: DeleteTopicState) -> str | ApiError:
-    """Return the name of a topic, or an error for an unknown id."""
+    """Return the name of a topic, or an error if its id is unknown or missing."""
     if topic.name is not None:
         return topic.name
     if topic.topic_id == ZERO_ID:
+        # The error of Kafka: a null name is never among the authorized topics.
         return ApiError(
             ErrorCode.TOPIC_AUTHORIZATION_FAILED, "a topic has neither a name nor an id"
         )
@@ -100,7 +101,8 @@ def resolve_topic(context: BrokerContext, topic: DeleteTopicState) -> str | ApiE
 
 
 def select_written(outcomes: Mapping[str, ApiError | None]) -> list[str]:
-    return [name for name, failed in outcomes.items() if is_written(failed)]
+    """Return the topics whose deletion is in the registry, also those that timed out."""
+    return [name for name, error in outcomes.items() if is_written(error)]
 
 
 def build_deletion_errors(

@@ -158,8 +158,8 @@ class Fetch:
         """`max_wait_ms` is over: the fetch waits only for a checksum verification."""
         self.reads_in_turns = False
         """Partitions are read in several turns of the event loop."""
-        self.is_changed_early = False
-        """A partition changed after it was read and before the wait began."""
+        self.has_changed_early = False
+        """Whether a partition changed after it was read and before the wait began."""
         self.finishing: asyncio.Task[None] | None = None
         self.sizes: dict[FetchEntry, int] = {}
         """Bytes found in each partition at its last read. Not used for an incremental session."""
@@ -381,7 +381,7 @@ class Fetch:
         if not self.is_incremental:
             self.sizes = {read.entry: read.data.size for read in reads}
         self.watch_all()
-        if self.is_changed_early:
+        if self.has_changed_early:
             self.schedule_read()
         return future
 
@@ -414,14 +414,14 @@ class Fetch:
         self.is_scheduled = False
         future = self.future
         if future is None:
-            self.is_changed_early = True
+            self.has_changed_early = True
             return
         if future.done() or self.finishing is not None:
             return
         try:
             self.respond_or_watch(future, is_last or self.has_timed_out)
         except Exception as error:  # noqa: BLE001 - the connection logs it and closes
-            # The request would get no response if it were raised in this callback.
+            # If this callback raised the error, the request would get no response.
             future.set_exception(error)
 
     def respond_or_watch(self, future: asyncio.Future[FetchResult], is_last: bool) -> None:

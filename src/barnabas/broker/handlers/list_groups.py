@@ -23,7 +23,7 @@ def handle(
     filters = request.states_filter, request.types_filter
     states, types = yield from call_in_thread_if_large(sum(map(len, filters)), lower_all, filters)
     groups = []
-    is_loading = bool(context.groups.store.loading)  # it may end between two turns
+    is_loading = bool(context.groups.store.loading)  # the load may end between two turns
     for group in list(context.groups.groups.values()):
         if (not states or group.state.lower() in states) and (not types or CLASSIC in types):
             groups.append(

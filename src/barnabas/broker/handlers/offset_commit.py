@@ -69,7 +69,8 @@ def commit_offsets(
         return codes
     try:
         records = yield from encode_commits(request.group_id, commits)
-        group = find_group_for_commit(context, request)  # it may have rebalanced between the turns
+        # The group may have rebalanced between the turns.
+        group = find_group_for_commit(context, request)
         group.offsets.begin(commits)
         try:
             appended = context.group_store.begin_append(request.group_id, records)

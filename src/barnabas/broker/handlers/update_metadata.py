@@ -1,4 +1,4 @@
-"""UpdateMetadata: the controller sends all live brokers, and the partitions that have changed."""
+"""UpdateMetadata: the controller sends the list of live brokers, and the partitions that have changed."""
 
 from __future__ import annotations
 

@@ -27,10 +27,11 @@ POLL_SECONDS = (0.05, 0.25)
 async def find_lost_logs(
     registry: RegistryClient, logs: LogManager, broker_id: BrokerId, *, wait_s: float
 ) -> dict[tuple[str, int], UUID]:
-    """Return the topic id of each partition that has this broker in its ISR and no log on it.
+    """Return the topic id of each partition without a local log whose ISR contains this broker, after a wait.
 
-    Waits up to `wait_s` for the controller to elect other leaders. Partitions with this broker as their only replica
-    are not included: no other broker has their records.
+    Waits up to `wait_s` for the controller to remove this broker from the ISRs. The last in-sync replica stays in the
+    ISR, so there is no wait for it. Partitions with this broker as their only replica are not included: no other broker
+    has their records.
     """
     if not logs.blank:
         return {}
@@ -40,8 +41,9 @@ async def find_lost_logs(
     while True:
         in_sync = await find_in_sync(registry, missing, broker_id)
         lost = {tp: missing[tp] for tp in in_sync}
-        has_other_replica = any(len(isr) > 1 for isr in in_sync.values())
-        if not has_other_replica or asyncio.get_running_loop().time() > deadline:
+        # The controller does not remove the last in-sync replica.
+        can_leave_isr = any(len(isr) > 1 for isr in in_sync.values())
+        if not can_leave_isr or asyncio.get_running_loop().time() > deadline:
             return lost
         await backoff.wait()
 

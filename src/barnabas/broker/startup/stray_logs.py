@@ -6,7 +6,7 @@ to the registry with the id from its log, this broker as its only replica, and i
 `__consumer_offsets` is adopted with its usual settings, so groups resume from their committed offsets.
 
 This happens before the broker registers, so that no controller assigns these partitions meanwhile. A broker adopts logs
-only if no other broker is registered: that one may have a replica of the same topic with other records.
+only if no other broker is registered: another broker may have a replica of the same topic with other records.
 """
 
 from __future__ import annotations

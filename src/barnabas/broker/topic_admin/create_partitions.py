@@ -2,9 +2,8 @@
 
     check ─► /brokers/topics/<t>, with the new partitions after the existing ones ─► wait for the metadata cache
 
-The broker only writes the znode. The controller watches it, elects the first leader of every new partition and informs
-all brokers. After a timeout the partitions are created all the same. Existing partitions keep their replicas and their
-records.
+This code only writes the znode. The controller watches it, elects the first leader of every new partition and informs
+all brokers. A timeout does not undo the addition. Existing partitions keep their replicas and their records.
 
 The write requires the version of the znode that was checked. If another client has changed the znode, the request is
 checked again. In Kafka the later request overwrites the earlier one, and the topic may lose partitions.

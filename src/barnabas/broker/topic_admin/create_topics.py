@@ -2,10 +2,9 @@
 
     check ─► /config/topics/<t> and /brokers/topics/<t> in one transaction ─► wait for the metadata cache
 
-The broker only writes znodes. The controller watches them, creates the partitions and informs every broker. When the
-metadata cache of this broker has a leader for every partition, the client gets its response. After a timeout the
-topic is created all the same. Only the active controller writes: the transaction checks that /controller has not
-changed since the request began.
+This code runs on the broker that is the active controller, and only writes znodes. The controller watches them, creates
+the partitions and informs every broker. When the metadata cache of this broker has a leader for every partition, the
+client gets its response. A timeout does not undo the creation. The transaction fails if there is no controller.
 """
 
 from __future__ import annotations
@@ -70,7 +69,10 @@ class RegistryState(NamedTuple):
 async def create_topics(
     topics: Topics, new_topics: Sequence[TopicSpec], *, timeout_ms: int, validate_only: bool = False
 ) -> list[CreationOutcome]:
-    """Create topics. Return the outcomes in request order. Raises RegistryError, or ApiError without a controller."""
+    """Create topics. Return the outcomes in request order.
+
+    Raises RegistryError or StorageError, and ApiError if the cluster has no controller.
+    """
     registry = await read_registry(topics)
     outcomes = []
     for index, new_topic in enumerate(new_topics):
@@ -85,6 +87,7 @@ async def create_topics(
     write = partial(try_write_topic, topics, registry.controller_version)
     outcomes = await run_limited(write, outcomes)
     waiting = {each.name: len(each.replicas) for each in outcomes if each.error is None}
+    # Removes the topics that have leaders from `waiting`. The rest are late.
     await topics.wait_until_done(waiting, topics.has_leaders, timeout_ms)
     late = ApiError(ErrorCode.REQUEST_TIMED_OUT)  # without a message, as in Kafka
     return [replace(each, error=late) if each.name in waiting else each for each in outcomes]

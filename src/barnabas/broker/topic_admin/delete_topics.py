@@ -2,8 +2,7 @@
 
     /admin/delete_topics/<t> ─► wait for the metadata cache
 
-The broker only writes a marker. The controller watches it and deletes the topic. After a timeout the topic is deleted
-all the same.
+This code only writes a marker. The controller watches it and deletes the topic. A timeout does not stop the deletion.
 """
 
 from __future__ import annotations

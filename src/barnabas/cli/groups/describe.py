@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from barnabas.cli.cluster_command import cluster_command
-from barnabas.cli.groups.list import group_table
+from barnabas.cli.groups.list import NO_GROUPS
 from barnabas.cli.groups.lookup import complete_groups, find_group, group_names
 from barnabas.cli.options import watch_option
 from barnabas.cli.terminal.output import (
@@ -123,7 +123,7 @@ def offset_document(
 
 
 def described_groups_text(document: dict[str, Any]) -> str:
-    return "\n\n".join(group_text(group) for group in document["groups"]) or group_table(document)
+    return "\n\n".join(group_text(group) for group in document["groups"]) or NO_GROUPS
 
 
 def group_text(group: dict[str, Any]) -> str:
@@ -158,7 +158,9 @@ def members_table(group: dict[str, Any], ids: dict[str, str]) -> str:
 
 
 def short_member_ids(members: list[dict[str, Any]]) -> dict[str, str]:
-    """Return member id → instance id, or the random part of the member id, cut at its first dash if all stay unique.
+    """Return a short name for each member id: the instance id, or else the random part of the member id.
+
+    The random part is cut at its first dash if all names stay unique:
 
     barnabas-0b8d1c77-… and barnabas-91e2f0aa-…  →  0b8d1c77 and 91e2f0aa
     """

@@ -12,6 +12,8 @@ from barnabas.cli.terminal.output import OutputFormat, format_table, show_or_wat
 from barnabas.client.cluster import Cluster
 from barnabas.client.group_admin import GroupAdmin
 
+NO_GROUPS = "no groups yet; `barnabas consume TOPIC --group NAME` creates one"
+
 
 @click.command("list")
 @watch_option
@@ -37,7 +39,7 @@ def groups_document(admin: GroupAdmin) -> dict[str, Any]:
 
 def group_table(document: dict[str, Any]) -> str:
     if not document["groups"]:
-        return "no groups yet; `barnabas consume TOPIC --group NAME` creates one"
+        return NO_GROUPS
     rows = [
         [group["group"], group["state"], group["protocol_type"] or "none"]
         for group in document["groups"]

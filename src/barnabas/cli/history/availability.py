@@ -16,7 +16,7 @@ NOT_FOUND_HINT = "see `barnabas topics list`; the history keeps events for seven
 
 
 def require_history(cluster: Cluster, name: str | None = None) -> None:
-    """Raise an ApiError with the reason if there is no history. If topic `name` does not exist either, it says that."""
+    """Raise an ApiError with the reason if there is no history. If topic `name` does not exist either, report that."""
     view = cluster.refresh(None)
     if STATE_CHANGES in view.topics:
         return

@@ -1,7 +1,8 @@
 """Sources of the registry commands: the files of an embedded registry, or a ZooKeeper.
 
-The files can be read whether or not a broker runs, and contain every change. A ZooKeeper reports changes by watches
-that fire only once: if a node changes twice within a round trip, only one change is reported.
+The files can be read whether or not a broker runs, and contain the last CHANGES_KEPT changes (world/registry/store.py).
+A ZooKeeper reports changes by watches that fire only once: if a node changes twice within a round trip, only one change
+is reported.
 """
 
 from __future__ import annotations

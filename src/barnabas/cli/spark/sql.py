@@ -1,7 +1,7 @@
 """`barnabas sql`: run a Spark SQL query over the topics of a cluster, as a batch or as a stream.
 
 Only topics that the query mentions become tables (all topics for `show tables`), because each table costs time. Errors
-that need no Spark (no broker, a name that needs backquotes, a path that exists) are reported before Spark starts.
+that do not depend on Spark (no broker, a name that needs backquotes, an existing path) are reported before it starts.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class Writer:
         """Start the thread. `opened` gets the tree without the ephemeral nodes of the previous process."""
         for future in (self.opened, self.closed):
             future.set_running_or_notify_cancel()  # a running future cannot be cancelled
-        # A daemon thread, so that a program that does not call close() can still exit. Nothing acknowledged is lost.
+        # A daemon thread, so that a program can exit without EmbeddedRegistry.close(). Nothing acknowledged is lost.
         threading.Thread(
             target=self.run, args=(now_ms,), name="registry-writer", daemon=True
         ).start()
@@ -54,7 +54,7 @@ class Writer:
     def run(self, now_ms: int) -> None:
         try:
             store, tree = open_store(self.directory, now_ms)
-        except BaseException as error:  # noqa: BLE001 - raised again where open() is awaited
+        except BaseException as error:  # noqa: BLE001 - raised by EmbeddedRegistry.open()
             self.opened.set_exception(error)
             self.closed.set_result(None)
             return
@@ -63,7 +63,7 @@ class Writer:
             while transactions := self.take():
                 self.commit(store, transactions)
             store.close()
-        except BaseException as error:  # noqa: BLE001 - raised again where close() is awaited
+        except BaseException as error:  # noqa: BLE001 - raised by EmbeddedRegistry.close()
             self.closed.set_exception(error)
         else:
             self.closed.set_result(None)
