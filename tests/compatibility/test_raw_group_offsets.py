@@ -27,6 +27,8 @@ from barnabas.wire.messages.join_group import (
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
+from barnabas.wire.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -48,7 +50,7 @@ from barnabas.wire.messages.offset_fetch import (
 )
 from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from support.waiting import eventually
-from tests.compatibility.raw import Raw
+from tests.compatibility.raw import Raw, recent_batch_of, wait_until_known
 from tests.compatibility.raw_member import (
     one_group_per_partition,
     wait_for_coordinator,
@@ -578,6 +580,38 @@ def test_offsets_survive_coordinator_failure() -> None:
             assert committed(raw, "app", "orders") == 41
             assert commit(raw, "app", "orders") == [ErrorCode.UNKNOWN_MEMBER_ID], "it has a member"
             assert commit_when_possible(raw, "app", "orders", at(7), group="other") == 7
+
+
+def test_list_offsets_reads_the_log_and_offset_fetch_the_group() -> None:
+    """The leader knows where the log begins and ends. The coordinator knows where a group continues."""
+    with LocalCluster(brokers=3, settings=SETTINGS) as running:
+        assert running.controller_id is not None
+        with Raw(running.brokers[running.controller_id].address) as raw:
+            raw.create_topic("orders")
+            coordinator = wait_for_coordinator(raw, "app")
+            request = MetadataRequest(topics=(MetadataRequestTopic(name="orders"),))
+            leader = raw.ask(request, MetadataResponse).topics[0].partitions[0].leader_id
+        wait_until_known([each.address for each in running.brokers.values()], "orders")
+        for broker in running.brokers.values():
+            with Raw(broker.address) as raw:
+                produced = raw.produce("orders", recent_batch_of(b"a", b"b", b"c"))
+                latest = raw.list_offset("orders", LATEST_TIMESTAMP)
+                if broker.id == leader:
+                    assert produced.error_code == latest.error_code == ErrorCode.NONE
+                    assert raw.list_offset("orders", EARLIEST_TIMESTAMP).offset == 0
+                    assert latest.offset == 3
+                else:
+                    assert latest.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+                if broker.id == coordinator:
+                    assert commit_when_possible(raw, "app", "orders", at(1)) == 1
+                else:
+                    wait_until(lambda: commit(raw, "app", "orders") == [ErrorCode.NOT_COORDINATOR])
+        with Raw(running.brokers[leader].address) as raw:
+            assert raw.list_offset("orders", LATEST_TIMESTAMP).offset == 3, "a commit adds nothing"
+            raw.produce("orders", recent_batch_of(b"d"))
+            assert raw.list_offset("orders", LATEST_TIMESTAMP).offset == 4
+        with Raw(running.brokers[coordinator].address) as raw:
+            assert committed(raw, "app", "orders") == 1, "a record moves no group"
 
 
 def commit_when_possible(

@@ -85,6 +85,10 @@ class Brokers(Protocol):
 
     def kill(self, victims: Iterable[BrokerId]) -> None: ...
 
+    def shut_down(self, brokers: Iterable[BrokerId]) -> None:
+        """Stop the brokers cleanly, one after the other, each with a controlled shutdown."""
+        ...
+
     def restart(self, brokers: Iterable[BrokerId]) -> None: ...
 
     def traces(self) -> list[Path]: ...
@@ -177,6 +181,10 @@ class EmbeddedBrokers:
     def kill(self, victims: Iterable[BrokerId]) -> None:
         for each in victims:
             self.cluster.brokers[each].kill(expire=False)
+
+    def shut_down(self, brokers: Iterable[BrokerId]) -> None:
+        for each in brokers:
+            self.cluster.brokers[each].stop()
 
     def restart(self, brokers: Iterable[BrokerId]) -> None:
         self.cluster.start_brokers([self.cluster.brokers[each] for each in brokers])

@@ -6,6 +6,7 @@ broker outlives its test.
     {"start": True}                                                     answered when the broker is ready
     {"arm": ["before", "write", 2], "kill": [4711], "from_election": False}      pids; a point of None only counts
     {"labels": True}                                                    the writes and requests counted
+    {"stop": True}                                                      answered after a clean stop; the process exits
 """
 
 from __future__ import annotations
@@ -79,6 +80,10 @@ async def run_broker(config: BrokerConfig, trace: Path, line: Connection) -> Non
                 from_election=command["from_election"],
             )
             line.send({"armed": True})
+        elif "stop" in command:
+            await broker.stop()
+            line.send({"stopped": True})
+            return
         else:
             line.send({"labels": trap.labels})
 

@@ -122,6 +122,12 @@ class ZooKeeperBrokers:
             process.running.kill()
             process.wait_for_death()
 
+    def shut_down(self, brokers: Iterable[BrokerId]) -> None:
+        for broker in brokers:
+            process = self.processes.pop(broker)
+            process.ask({"stop": True})
+            process.wait_for_death()
+
     def restart(self, brokers: Iterable[BrokerId]) -> None:
         """Returns when all running brokers know each other: before that, the controller rejects replica placements."""
         wanted = list(brokers)

@@ -74,6 +74,14 @@ class WatchedCluster:
         replica, other = sorted(self.brokers.alive() - {controller})
         return {Role.CONTROLLER: controller, Role.REPLICA: replica, Role.OTHER: other}
 
+    def fail_over(self) -> None:
+        """Start a new controller epoch without a broker failure. The same broker may be elected again."""
+        epoch = self.observer.controller_epoch()
+        self.observer.run(self.observer.session.delete(znodes.CONTROLLER))
+        eventually(
+            lambda: self.observer.controller_epoch() > epoch, lambda: "another epoch", DEADLINE_S
+        )
+
     # ---- waiting
 
     def wait_until_healthy(self, topic: str, assignment: Assignment) -> None:

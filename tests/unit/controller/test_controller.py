@@ -114,6 +114,45 @@ async def test_deposed_controller_is_elected_again() -> None:
         await eventually(lambda: controller.has_taken_over and controller.epoch == 2)
 
 
+async def test_unsent_requests_end_the_controller_epoch() -> None:
+    """Some broker may have missed a request. The next controller sends the full state to all brokers."""
+    async with running_controller() as (controller, registry, _):
+        controller.start()
+        await eventually(lambda: controller.has_taken_over and controller.queue.is_idle)
+        # As if a step had failed after it collected its requests.
+        controller.batch.add_update_metadata((US,))
+        topic = znodes.TopicAssignment(
+            topic_id=topic_id("t"), partitions={0: replica_assignment(1)}
+        )
+        await registry.create(znodes.topic_path("t"), znodes.encode_topic(topic))
+        await eventually(lambda: controller.has_taken_over and controller.epoch == 2)
+        assert controller.context.leadership[TopicPartition("t", 0)].leader == US
+
+
+async def test_topic_removed_by_hand_leaves_no_state() -> None:
+    """Its name can be used again: the partition starts as a new one."""
+    partition = TopicPartition("t", 0)
+    async with running_controller() as (controller, registry, _):
+        controller.start()
+        await eventually(lambda: controller.has_taken_over)
+        for number in (1, 2):
+            topic = znodes.TopicAssignment(
+                topic_id=topic_id(f"t{number}"), partitions={0: replica_assignment(1)}
+            )
+            await registry.create(znodes.topic_path("t"), znodes.encode_topic(topic))
+            await eventually(
+                lambda: controller.context.partition_state(partition) is PartitionState.ONLINE
+            )
+            assert controller.context.topic_ids["t"] == topic.topic_id
+            for path in await controller.store.subtree(znodes.topic_path("t")):
+                await registry.delete(path)
+            await eventually(lambda: not controller.context.all_topics)
+            assert controller.context.partition_state(partition) is PartitionState.NON_EXISTENT
+            assert (
+                controller.context.replica_state(replica(partition, 1)) is ReplicaState.NON_EXISTENT
+            )
+
+
 async def test_broker_restarted_elsewhere_gets_full_state() -> None:
     """Its znode has a new epoch, so it gets all state, not only a new connection."""
     async with running_controller() as (controller, registry, embedded):
