@@ -82,6 +82,8 @@ def defined_names(body: list[ast.stmt], prefix: str) -> Iterator[str]:
                 yield from (prefix + each.id for each in targets if isinstance(each, ast.Name))
             case ast.AnnAssign(target=ast.Name(id=name)):
                 yield prefix + name
+            case _:
+                pass
 
 
 def attributes_set_in(method: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
