@@ -50,11 +50,11 @@ def test_empty_client_software_name_is_rejected(raw: Raw) -> None:
 
 @pytest.mark.parametrize(
     ("key", "version"),
-    [(999, 0), (-1, 0), (45, 0), (3, 99), (3, -1), (0, 12)],
+    [(999, 0), (-1, 0), (55, 0), (3, 99), (3, -1), (0, 12)],
     ids=[
         "key 999",
         "key -1",
-        "AlterPartitionReassignments",
+        "DescribeQuorum",
         "Metadata v99",
         "Metadata v-1",
         "Produce v12",

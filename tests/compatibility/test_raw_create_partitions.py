@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
 
 import pytest
@@ -11,7 +10,6 @@ from msgspec.structs import replace
 
 from barnabas import LocalCluster
 from barnabas.errors import ErrorCode
-from barnabas.metadata import znodes
 from barnabas.model import BrokerId
 from barnabas.wire.apis import APIS
 from barnabas.wire.messages.create_partitions import (
@@ -299,38 +297,6 @@ def test_znode_path_below_topic_is_unknown_topic(controller: Raw, topic: str) ->
 
 
 # ---- cases that need direct znode access or a separate cluster
-
-
-def test_topic_with_unfinished_reassignment_grows_and_keeps_it(
-    three: LocalCluster, controller: Raw, topic: str
-) -> None:
-    """Kafka returns REASSIGNMENT_IN_PROGRESS. This cluster never completes a reassignment, so the error would be
-    permanent."""
-    registry, keeper = three.cluster.open_registry()
-    path = znodes.topic_path(topic)
-
-    async def edit(change: Callable[[bytes], bytes]) -> bytes:
-        session = await registry.connect(30_000)
-        data, _ = await session.get(path)
-        await session.set(path, change(data))
-        await session.close()
-        return data
-
-    keeper.run(edit(with_adding))
-    assert grow(controller, topic, 3).error_code == ErrorCode.NONE
-    found = znodes.decode_topic(topic, keeper.run(edit(bytes))).partitions
-    assert found[1] == znodes.ReplicaAssignment(
-        replicas=ids(1, 3, 2), adding=ids(1), removing=ids(2)
-    )
-    assert len(found[2].replicas) == 2
-
-
-def with_adding(data: bytes) -> bytes:
-    content = json.loads(data)
-    content["partitions"]["1"] = [1, 3, 2]
-    content["adding_replicas"] = {"1": [1]}
-    content["removing_replicas"] = {"1": [2]}
-    return json.dumps(content).encode()
 
 
 def ids(*numbers: int) -> tuple[BrokerId, ...]:

@@ -55,7 +55,7 @@ class ControllerContext:
         self.assignments: dict[str, dict[TopicPartition, ReplicaAssignment]] = {}
         self.leadership: dict[TopicPartition, LeaderAndIsr] = {}
         self.partitions_being_reassigned: dict[TopicPartition, None] = {}
-        """Always empty so far, because the controller does not carry out reassignments."""
+        """Without topics queued for deletion."""
         self.replicas_on_offline_dirs: dict[BrokerId, dict[TopicPartition, None]] = {}
         self.topics_to_be_deleted: dict[str, None] = {}
         self.topics_with_deletion_started: dict[str, None] = {}
@@ -332,7 +332,11 @@ class ControllerContext:
     # ---- deletion
 
     def queue_topic_deletion(self, topics: Iterable[str]) -> None:
+        """Queue topics. Their partitions are no longer reassigned."""
         self.topics_to_be_deleted.update(dict.fromkeys(topics))
+        for partition in tuple(self.partitions_being_reassigned):
+            if partition.topic in self.topics_to_be_deleted:
+                del self.partitions_being_reassigned[partition]
 
     def is_topic_queued_for_deletion(self, topic: str) -> bool:
         return topic in self.topics_to_be_deleted

@@ -14,10 +14,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from random import Random
-from typing import assert_never
 
 from barnabas.config import BrokerConfig
-from barnabas.controller import deletion, events, plans, znode_requests
+from barnabas.controller import deletion, events, plans, reassignment, znode_requests
+from barnabas.controller.assignment import is_being_reassigned
 from barnabas.controller.channels import Channels
 from barnabas.controller.context import ControllerContext
 from barnabas.controller.decision import SendUpdateMetadata
@@ -26,11 +26,7 @@ from barnabas.controller.events import Event
 from barnabas.controller.execution import Execution
 from barnabas.controller.queue import EventQueue, preempt
 from barnabas.controller.request_batch import RequestBatch, UnsentRequestsError
-from barnabas.controller.requests import (
-    handle_alter_partition,
-    handle_controlled_shutdown,
-    run_elections,
-)
+from barnabas.controller.requests import handle_client_request
 from barnabas.controller.responses import needs_handling, plan_for_response
 from barnabas.controller.states import PartitionState
 from barnabas.controller.store import ControllerElection, ControllerStore
@@ -245,19 +241,17 @@ class Controller:
                 | events.ReassignmentRequested()
             ):
                 await znode_requests.handle_znode_request(execution, event, cause)
+                self.queue_progress(event)
             case events.RequestAnswered():
                 await execution.run_plan(plan_for_response(self.context, event), cause)
-            case events.AlterPartitionReceived():
-                await handle_alter_partition(execution, event, cause)
-            case events.ControlledShutdownReceived():
-                await handle_controlled_shutdown(execution, event, cause)
-            case events.ElectLeadersReceived():
-                partitions, strategy = event.partitions, event.strategy
-                event.answer(await run_elections(execution, partitions, strategy, cause))
+            case events.ReassignmentsProgressed():
+                plan = reassignment.complete_ready_reassignments(self.context)
+                await execution.run_plan(plan, cause)
             case events.LeadersUnbalanced():
                 await self.rebalance_leaders(execution, cause)
             case _:
-                assert_never(event)
+                await handle_client_request(execution, event, cause)
+                self.queue_progress(event)
 
     # ---- election and resignation
 
@@ -325,7 +319,6 @@ class Controller:
         execution.registrations = await store.read_brokers(self.on_watch)
         topics = await store.read_topics(topic_names, self.on_watch)
         self.ignored_topics.update(name for name in topic_names if name not in topics)
-        znode_requests.warn_of_reassignments(topics)
         last_zxids: dict[TopicPartition, int] = {}
         states = await store.read_states(
             [
@@ -359,7 +352,10 @@ class Controller:
         else:
             await store.delete_children(znodes.DELETE_TOPICS, marked)
         await execution.run_plan(plans.plan_failover(context), cause)
-        await znode_requests.report_reassignment(execution, cause)
+        # The requests in the registry first: they replace those in progress.
+        started = frozenset(await znode_requests.start_reassignments(execution, cause))
+        resumed = tuple(p for p in context.partitions_being_reassigned if p not in started)
+        await execution.run_plan(reassignment.continue_reassignments(context, resumed), cause)
         await znode_requests.elect_preferred_leaders(execution, cause)
         for broker in sorted(execution.registrations):
             await store.read_broker(broker, self.on_watch)
@@ -403,6 +399,17 @@ class Controller:
         await self.channels.reconnect(found.broker)
         await execution.run_step(SendUpdateMetadata(), cause)
 
+    # ---- reassignments
+
+    def queue_progress(self, event: events.ClientRequest | events.ZnodeRequest) -> None:
+        """After a change of ISRs, complete the reassignments that waited for it.
+
+        As an event of its own, since one covers all ISR changes that are waiting in the queue before it.
+        """
+        changes_isrs = isinstance(event, events.AlterPartitionReceived | events.IsrsChanged)
+        if changes_isrs and self.context.partitions_being_reassigned:
+            self.queue.put(events.ReassignmentsProgressed())
+
     # ---- topics
 
     async def handle_topics_changed(self, execution: Execution, cause: str) -> None:
@@ -416,7 +423,6 @@ class Controller:
         new = [n for n in names if n not in context.all_topics and n not in self.ignored_topics]
         found = await self.store.read_topics(new, self.on_watch)
         self.ignored_topics.update(name for name in new if name not in found)
-        znode_requests.warn_of_reassignments(found)
         added: list[TopicPartition] = []
         for name, topic in found.items():
             try:
@@ -439,6 +445,8 @@ class Controller:
                 partition = TopicPartition(name, index)
                 if partition not in known:
                     self.context.set_assignment(partition, replicas)
+                    if is_being_reassigned(replicas):
+                        self.context.partitions_being_reassigned[partition] = None
                     added.append(partition)
         return added
 

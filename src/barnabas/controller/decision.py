@@ -126,7 +126,6 @@ class FailureReason(StrEnum):
     STATE_UNREADABLE = "the state of the partition is invalid"
     CONTROLLER_MOVED = "a newer controller wrote the state"
     WRITE_FAILED = "the registry rejected the write"
-    REASSIGNMENT_UNSUPPORTED = "reassignments are not supported"
 
 
 class TransitionFailure(Struct, Generic[Item, State], frozen=True):

@@ -1,20 +1,19 @@
 """Topic deletion: replicas are stopped and deleted on all brokers, then the znodes are deleted.
 
-    queued     a marker in /admin/delete_topics: no more elections, reassignments or new partitions
+    queued     a marker in /admin/delete_topics: no more elections or new partitions; reassignments end
     started    partitions → Offline → NonExistent; UpdateMetadata with leader -2 makes brokers forget the topic
     stopping   replicas → Offline → DeletionStarted: StopReplica twice, the second time with delete
     responses  each replica → DeletionSuccessful, or → DeletionIneligible, which makes the whole topic wait
     complete   all replicas are DeletionSuccessful: the znodes are deleted, the marker last
 
-A topic is ineligible, and waits, in three cases: the broker of a replica is offline, the log directory of a replica has
-failed, or a partition is being reassigned. The wait ends when a broker with a replica of the topic starts, or when the
-reassignment ends. There is no timer.
+A topic is ineligible, and waits, if the broker of a replica is offline or the log directory of a replica has failed.
+The wait ends when a broker with a replica of the topic starts. There is no timer.
 
 After a crash the marker is still there, and the next controller starts again. Brokers report success for replicas they
 no longer have. Znodes that are already deleted are no error.
 
-A topic that is marked during a reassignment waits, as Kafka's documentation says. Kafka's code differs: it marks the
-topic as ineligible before it queues the topic. That mark has no effect, so the deletion starts at once.
+A topic that is marked during a reassignment is deleted at once, with the replicas that are being added. So does Kafka,
+except after a controller failover: then it first waits for the reassignment, which may never complete.
 """
 
 from __future__ import annotations
@@ -22,13 +21,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import chain
 
-from barnabas.controller.context import ControllerContext, Replicas
+from barnabas.controller.context import ControllerContext, Partitions, Replicas
 from barnabas.controller.decision import SendUpdateMetadata
 from barnabas.controller.states import VALID_PREVIOUS_REPLICA_STATES, PartitionState, ReplicaState
 from barnabas.controller.steps import (
     DeleteTopicZnodes,
     MovePartitions,
     Plan,
+    RemoveReassignmentRequests,
     move_replicas_to,
     run_in_chunks,
 )
@@ -48,11 +48,16 @@ def plan_marked_topics(
     markers = sorted(marked)
     known = dict.fromkeys(t for t in markers if deletion_enabled and t in context.all_topics)
     rejected = tuple(topic for topic in markers if topic not in known)
+    reassigned = tuple(p for p in context.partitions_being_reassigned if p.topic in known)
     context.queue_topic_deletion(known)
-    context.mark_ineligible_for_deletion(
-        topic for topic in known if is_topic_being_reassigned(context, topic)
-    )
-    return resume_deletions(context), rejected
+    return plan_queued_topics(context, reassigned), rejected
+
+
+def plan_queued_topics(context: ControllerContext, reassigned: Partitions) -> Plan:
+    """Start deletions. `reassigned` are the partitions whose reassignment has ended with the deletion."""
+    if reassigned:
+        yield RemoveReassignmentRequests(partitions=reassigned)
+    yield from resume_deletions(context)
 
 
 def plan_stop_replica_results(
@@ -82,10 +87,8 @@ def fail_replica_deletion(context: ControllerContext, replicas: Replicas) -> Pla
 
 
 def resume_deletions(context: ControllerContext, topics: Iterable[str] = ()) -> Plan:
-    """Continue the deletion of every queued topic. `topics` become eligible, unless they are being reassigned."""
-    context.mark_eligible_for_deletion(
-        topic for topic in topics if not is_topic_being_reassigned(context, topic)
-    )
+    """Continue the deletion of every queued topic. `topics` become eligible."""
+    context.mark_eligible_for_deletion(topics)
     deleted: list[str] = []
     ineligible: list[Replica] = []
     startable: list[str] = []
@@ -104,11 +107,6 @@ def resume_deletions(context: ControllerContext, topics: Iterable[str] = ()) -> 
     # Last, because clients do not wait for the znodes: they get their response when brokers have removed the topic.
     if deleted:
         yield from complete_deletions(context, deleted)
-
-
-def is_topic_being_reassigned(context: ControllerContext, topic: str) -> bool:
-    reassigned = context.partitions_being_reassigned
-    return bool(reassigned) and any(each in reassigned for each in context.partitions_of(topic))
 
 
 # ---- phases -----------------------------------------------------------------------------------------------

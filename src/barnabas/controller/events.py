@@ -14,6 +14,7 @@ from msgspec import Struct
 from barnabas.controller.elections import Strategy
 from barnabas.errors import ApiError
 from barnabas.history.recorder import Request, Response
+from barnabas.metadata.znodes import ReplicaAssignment
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from barnabas.wire.messages.controlled_shutdown import (
@@ -113,10 +114,36 @@ class ElectLeadersReceived(Struct, frozen=True):
     answer: Callable[[Mapping[TopicPartition, BrokerId | ApiError] | ApiError], None]
 
 
+class ReassignmentsReceived(Struct, frozen=True):
+    """A client requests reassignments to these replicas; None cancels one. The answer holds an error or None each."""
+
+    targets: Mapping[TopicPartition, tuple[BrokerId, ...] | None]
+    answer: Callable[[Mapping[TopicPartition, ApiError | None] | ApiError], None]
+
+
+class ListReassignmentsReceived(Struct, frozen=True):
+    """A client lists the reassignments in progress: of these partitions, or all (None)."""
+
+    partitions: tuple[TopicPartition, ...] | None
+    answer: Callable[[Mapping[TopicPartition, ReplicaAssignment] | ApiError], None]
+
+
+class ReassignmentsProgressed(Struct, frozen=True):
+    """ISRs changed while partitions are reassigned: the target replicas of some may be in sync."""
+
+
 class LeadersUnbalanced(Struct, frozen=True):
     """The timer for the check of the leader balance fired. The leaders may still be balanced."""
 
 
+ClientRequest = (
+    AlterPartitionReceived
+    | ControlledShutdownReceived
+    | ElectLeadersReceived
+    | ReassignmentsReceived
+    | ListReassignmentsReceived
+)
+"""Requests of brokers and clients. Their senders wait for the answer."""
 ZnodeRequest = LogDirFailed | IsrsChanged | PreferredElectionRequested | ReassignmentRequested
 ControllerEvent = (
     BrokersChanged
@@ -126,9 +153,8 @@ ControllerEvent = (
     | TopicsMarked
     | ZnodeRequest
     | RequestAnswered
-    | AlterPartitionReceived
-    | ControlledShutdownReceived
-    | ElectLeadersReceived
+    | ClientRequest
+    | ReassignmentsProgressed
     | LeadersUnbalanced
 )
 """Only the controller handles these events. The others concern every broker."""

@@ -21,10 +21,12 @@ from collections.abc import Iterable, Mapping
 from typing import assert_never
 
 from barnabas.controller import partition_machine, replica_machine
+from barnabas.controller.assignment_store import remove_reassignment_requests, write_assignments
 from barnabas.controller.channels import Channels
 from barnabas.controller.context import ControllerContext
 from barnabas.controller.decision import (
     FailureReason,
+    PartitionDecision,
     PartitionOutcome,
     ReplicaOutcome,
     SendUpdateMetadata,
@@ -40,12 +42,15 @@ from barnabas.controller.steps import (
     MovePartitions,
     MoveReplicas,
     Plan,
-    ResumeReassignments,
+    RaiseLeaderEpochs,
+    RegistryStep,
+    RemoveReassignmentRequests,
     SendDelayedRequests,
     StartSenders,
     Step,
     StopSenders,
     WatchBrokers,
+    WriteAssignments,
     YieldToEventLoop,
     next_plan_step,
 )
@@ -89,8 +94,6 @@ class Execution:
         self.unclean_by_default = unclean_by_default
         self.registrations: Mapping[BrokerId, Registration] = {}
         """Registered brokers, as last read. A sender starts with these, before its broker is in the context."""
-        self.reported_reassignment: int | None = None
-        """mzxid of the last reassignment request that was logged."""
 
     async def run_plan(self, plan: Plan, cause: str) -> None:
         """Run all steps of a plan. `cause` names the event in the history."""
@@ -120,21 +123,28 @@ class Execution:
                 self.channels.start(self.registrations[each].broker for each in step.brokers)
             case StopSenders():
                 self.record_undelivered(await self.channels.stop(step.brokers))
+            case RaiseLeaderEpochs():
+                await self.raise_leader_epochs(step.partitions, cause)
+            case YieldToEventLoop():
+                await asyncio.sleep(0)
+            case _:
+                await self.run_registry_step(step, cause)
+        return 0
+
+    async def run_registry_step(self, step: RegistryStep, cause: str) -> None:
+        match step:
             case WatchBrokers():
                 for broker in step.brokers:
                     await self.store.read_broker(broker, self.watch)
             case DeleteTopicZnodes():
                 await self.store.delete_topics(step.topics)
-            case YieldToEventLoop():
-                await asyncio.sleep(0)
-            case ResumeReassignments():
-                logger.warning(
-                    "reassignments are not supported, not resumed partitions=%d",
-                    len(step.partitions),
-                )
+            case WriteAssignments():
+                await write_assignments(self.store, step.assignments)
+                self.recorder.record_assignments(step.assignments, cause=cause)
+            case RemoveReassignmentRequests():
+                await remove_reassignment_requests(self.store, step.partitions)
             case _:
                 assert_never(step)
-        return 0
 
     async def move_partitions(
         self,
@@ -179,10 +189,7 @@ class Execution:
                     partition_machine.topics_for_unclean_check(context, states)
                 ),
             )
-            outcome = decision.outcome_of(await self.store.commit(decision.writes))
-            partition_machine.apply_partition_transitions(context, outcome.committed)
-            self.record_outcome(outcome)
-            self.batch.add(outcome.committed.requests)
+            outcome = await self.commit_partitions(decision)
             elected += sum(
                 each.write is not None and each.before is not PartitionState.NEW
                 for each in outcome.committed.transitions
@@ -190,6 +197,32 @@ class Execution:
             partitions, is_stale = outcome.to_retry, True
         self.send_requests(self.batch.flush_leaders(), cause)
         return elected
+
+    async def raise_leader_epochs(self, partitions: tuple[TopicPartition, ...], cause: str) -> None:
+        self.batch.new_batch()
+        await run_overlapping(
+            partitions, TRANSITIONS_PER_CHUNK, lambda chunk: self.raise_epoch_chunk(chunk, cause)
+        )
+        await self.send_batch(cause)
+
+    async def raise_epoch_chunk(self, partitions: tuple[TopicPartition, ...], cause: str) -> None:
+        is_stale = False
+        while partitions:
+            states = await self.read_leadership(partitions, is_stale=is_stale)
+            decision = partition_machine.decide_epoch_raises(
+                self.context, partitions, states, cause=cause
+            )
+            outcome = await self.commit_partitions(decision)
+            partitions, is_stale = outcome.to_retry, True
+        self.send_requests(self.batch.flush_leaders(), cause)
+
+    async def commit_partitions(self, decision: PartitionDecision) -> PartitionOutcome:
+        """Commit, apply and record a decision, and add its requests to the batch."""
+        outcome = decision.outcome_of(await self.store.commit(decision.writes))
+        partition_machine.apply_partition_transitions(self.context, outcome.committed)
+        self.record_outcome(outcome)
+        self.batch.add(outcome.committed.requests)
+        return outcome
 
     async def move_replicas(
         self, replicas: tuple[Replica, ...], target: ReplicaState, cause: str

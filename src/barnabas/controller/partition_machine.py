@@ -6,16 +6,19 @@
     New, Online, Offline → Offline   the leader is gone
     Offline → NonExistent            the partition is forgotten
 
-Only transitions to Online write and send. The decide functions change nothing. The caller passes the current states,
-from the context or from the registry. A stale state does no harm: its write fails with a version conflict, and the
-partition is decided again. So the context is tried first, which saves a read per partition.
+Only transitions to Online write and send. So does `decide_epoch_raises`, which changes no state. The decide functions
+change nothing themselves. The caller passes the current states, from the context or from the registry. A stale state
+does no harm: its write fails with a version conflict, and the partition is decided again. So the context is tried
+first, which saves a read per partition.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from barnabas.controller.assignment import target_replicas
+from msgspec.structs import replace
+
+from barnabas.controller.assignment import origin_replicas, target_replicas
 from barnabas.controller.context import ControllerContext
 from barnabas.controller.decision import (
     CreateState,
@@ -40,8 +43,8 @@ from barnabas.controller.elections import (
     elect_offline,
     elect_preferred,
 )
-from barnabas.controller.states import VALID_PREVIOUS_PARTITION_STATES, PartitionState
-from barnabas.model import LeaderAndIsr, LeaderEpoch, TopicPartition, ZnodeVersion
+from barnabas.controller.states import VALID_PREVIOUS_PARTITION_STATES, PartitionState, ReplicaState
+from barnabas.model import LeaderAndIsr, LeaderEpoch, Replica, TopicPartition, ZnodeVersion
 
 INITIAL_LEADER_EPOCH = LeaderEpoch(0)
 INITIAL_PARTITION_EPOCH = ZnodeVersion(0)
@@ -144,14 +147,9 @@ def decide_election(
     cause: str,
 ) -> PartitionTransition | tuple[FailureReason, str]:
     """Elect a leader based on `state`, or return why that is impossible."""
-    if state is None:
-        return FailureReason.STATE_MISSING, "cannot elect a leader"
-    if isinstance(state, UnreadableState):
-        return FailureReason.STATE_UNREADABLE, state.why
-    if state.controller_epoch > context.epoch:
-        return FailureReason.CONTROLLER_MOVED, (
-            f"its controller epoch is {state.controller_epoch}, this controller's is {context.epoch}"
-        )
+    if (problem := check_state(context, state)) is not None:
+        return problem
+    assert isinstance(state, LeaderAndIsr)
     chosen = elect_by_strategy(context, partition, state, strategy, unclean)
     if not isinstance(chosen, Election):
         return chosen
@@ -173,6 +171,21 @@ def decide_election(
         requests=(SendLeaderAndIsr(brokers=chosen.recipients, partition=partition, is_new=False),),
         is_unclean=chosen.is_unclean,
     )
+
+
+def check_state(
+    context: ControllerContext, state: StateReadResult | None
+) -> tuple[FailureReason, str] | None:
+    """Return why no new leader epoch can follow this state, or None."""
+    if state is None:
+        return FailureReason.STATE_MISSING, "there is no leader epoch to raise"
+    if isinstance(state, UnreadableState):
+        return FailureReason.STATE_UNREADABLE, state.why
+    if state.controller_epoch > context.epoch:
+        return FailureReason.CONTROLLER_MOVED, (
+            f"its controller epoch is {state.controller_epoch}, this controller's is {context.epoch}"
+        )
+    return None
 
 
 def elect_by_strategy(
@@ -217,6 +230,64 @@ def elect_by_strategy(
             f"ISR {join_ids(state.isr)}, online {join_ids(online)}"
         )
     return chosen
+
+
+def decide_epoch_raises(
+    context: ControllerContext,
+    partitions: Iterable[TopicPartition],
+    states: Mapping[TopicPartition, StateReadResult],
+    *,
+    cause: str,
+) -> PartitionDecision:
+    """Raise the leader epoch of each partition, and send the new assignment to its replicas.
+
+    Adding replicas that do not exist yet get LeaderAndIsr with their transition to New.
+    """
+    transitions: list[PartitionTransition] = []
+    failures: list[PartitionFailure] = []
+    for partition in partitions:
+        decided = decide_epoch_raise(context, partition, states.get(partition), cause)
+        if isinstance(decided, StateTransition):
+            transitions.append(decided)
+        else:
+            before = context.partition_state(partition)
+            failures.append(TransitionFailure(partition, before, before, *decided, cause))
+    return Decision(transitions=tuple(transitions), failures=tuple(failures))
+
+
+def decide_epoch_raise(
+    context: ControllerContext,
+    partition: TopicPartition,
+    state: StateReadResult | None,
+    cause: str,
+) -> PartitionTransition | tuple[FailureReason, str]:
+    if (problem := check_state(context, state)) is not None:
+        return problem
+    assert isinstance(state, LeaderAndIsr)
+    assignment = context.assignment(partition)
+    raised = replace(
+        state, leader_epoch=LeaderEpoch(state.leader_epoch + 1), controller_epoch=context.epoch
+    )
+    existing = tuple(
+        broker
+        for broker in assignment.adding
+        if context.replica_state(Replica(partition, broker)) is not ReplicaState.NON_EXISTENT
+    )
+    current = context.partition_state(partition)
+    return StateTransition(
+        item=partition,
+        before=current,
+        after=current,
+        cause=cause,
+        write=UpdateState(
+            partition=partition, state=raised, expected_version=state.partition_epoch
+        ),
+        leadership=raised,
+        requests=(
+            SendLeaderAndIsr(origin_replicas(assignment), partition, is_new=False),
+            SendLeaderAndIsr(existing, partition, is_new=True),
+        ),
+    )
 
 
 def apply_partition_transitions(context: ControllerContext, committed: PartitionDecision) -> None:

@@ -13,17 +13,17 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping
 from typing import NamedTuple
 
-from barnabas.controller.assignment import target_replicas
+from barnabas.controller.assignment import is_being_reassigned, target_replicas
 from barnabas.controller.context import ControllerContext, Partitions
 from barnabas.controller.decision import SendUpdateMetadata
 from barnabas.controller.deletion import fail_replica_deletion, resume_deletions
 from barnabas.controller.elections import Strategy
+from barnabas.controller.reassignment import continue_reassignments
 from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.controller.steps import (
     DelayRequests,
     MovePartitions,
     Plan,
-    ResumeReassignments,
     SendDelayedRequests,
     StartSenders,
     Step,
@@ -54,8 +54,7 @@ def load_context(
 ) -> tuple[RegistryError, ...]:
     """Fill an empty context with the contents of the registry.
 
-    The registry does not store which brokers are shutting down. Unfinished reassignments are not resumed: the replicas
-    being added and the replicas being removed all stay assigned.
+    The registry does not store which brokers are shutting down.
 
     Returns the errors of topics that were left out.
     """
@@ -71,6 +70,8 @@ def load_context(
         for index, replicas in sorted(assignment.partitions.items()):
             partition = TopicPartition(topic, index)
             context.set_assignment(partition, replicas)
+            if is_being_reassigned(replicas):
+                context.partitions_being_reassigned[partition] = None
             state = states.get(partition)
             if state is not None:
                 context.set_leadership(partition, state)
@@ -107,12 +108,11 @@ def find_unnoticed_restarts(
 
 
 def queue_deletions_in_progress(context: ControllerContext, marked: Iterable[str]) -> None:
-    """Queue the topics with a delete marker. Those with an offline replica or a reassignment become ineligible."""
+    """Queue the topics with a delete marker. Those with an offline replica become ineligible."""
     queued = sorted(marked)
     context.queue_topic_deletion(queued)
-    reassigned = {partition.topic for partition in context.partitions_being_reassigned}
     context.mark_ineligible_for_deletion(
-        topic for topic in queued if topic in reassigned or has_offline_replica(context, topic)
+        topic for topic in queued if has_offline_replica(context, topic)
     )
 
 
@@ -142,9 +142,6 @@ def plan_failover(context: ControllerContext) -> Plan:
         context.set_partition_state(partition, first_partition_state(context, partition))
     yield from plan_elections(context)
     yield SendDelayedRequests()
-    reassigned = tuple(context.partitions_being_reassigned)
-    if reassigned:
-        yield ResumeReassignments(partitions=reassigned)
     yield from resume_deletions(context)
 
 
@@ -209,8 +206,7 @@ def plan_broker_startup(
         for partition in context.partitions_being_reassigned
         if any(b in brokers for b in target_replicas(context.assignment(partition)))
     )
-    if reassigned:
-        yield ResumeReassignments(partitions=reassigned)
+    yield from continue_reassignments(context, reassigned)
     deleting = {each.partition.topic for each in replicas} & context.topics_to_be_deleted.keys()
     if deleting:
         yield from resume_deletions(context, sorted(deleting))

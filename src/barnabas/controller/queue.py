@@ -14,9 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from barnabas.controller.events import (
-    AlterPartitionReceived,
-    ControlledShutdownReceived,
-    ElectLeadersReceived,
+    ClientRequest,
     Event,
     RequestAnswered,
 )
@@ -25,8 +23,7 @@ from barnabas.errors import ApiError, ErrorCode
 logger = logging.getLogger("barnabas.controller")
 
 EventHandler = Callable[[Event, str], Awaitable[None]]
-EVENTS_WITH_ANSWER = (AlterPartitionReceived, ControlledShutdownReceived, ElectLeadersReceived)
-NEVER_DEDUPLICATED = (*EVENTS_WITH_ANSWER, RequestAnswered)
+NEVER_DEDUPLICATED = ClientRequest | RequestAnswered
 
 
 class QueuedEvent(NamedTuple):
@@ -94,5 +91,5 @@ class EventQueue:
 
 def preempt(event: Event) -> None:
     """Answer an event that is not handled, or not completely, with NOT_CONTROLLER. A second answer is ignored."""
-    if isinstance(event, EVENTS_WITH_ANSWER):
+    if isinstance(event, ClientRequest):
         event.answer(ApiError(ErrorCode.NOT_CONTROLLER))

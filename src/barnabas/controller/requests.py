@@ -1,20 +1,31 @@
-"""Requests to the controller: AlterPartition, ControlledShutdown and ElectLeaders."""
+"""Requests to the controller: AlterPartition, ControlledShutdown, ElectLeaders and reassignments."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import assert_never
 from uuid import UUID
 
 from msgspec.structs import replace
 
-from barnabas.controller import isr_changes
+from barnabas.controller import isr_changes, reassignment
+from barnabas.controller.assignment import is_being_reassigned
+from barnabas.controller.assignment_store import remove_reassignment_requests
 from barnabas.controller.context import ControllerContext
 from barnabas.controller.decision import SendUpdateMetadata, UpdateState, WriteRejection
 from barnabas.controller.elections import Strategy
-from barnabas.controller.events import AlterPartitionReceived, ControlledShutdownReceived
+from barnabas.controller.events import (
+    AlterPartitionReceived,
+    ClientRequest,
+    ControlledShutdownReceived,
+    ElectLeadersReceived,
+    ListReassignmentsReceived,
+    ReassignmentsReceived,
+)
 from barnabas.controller.execution import Execution
 from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.errors import ApiError, ErrorCode
+from barnabas.metadata.znodes import ReplicaAssignment
 from barnabas.model import BrokerId, LeaderAndIsr, Replica, TopicPartition
 from barnabas.wire.messages.alter_partition import (
     AlterPartitionPartitionResponse,
@@ -24,6 +35,22 @@ from barnabas.wire.messages.controlled_shutdown import (
     ControlledShutdownResponse,
     RemainingPartition,
 )
+
+
+async def handle_client_request(execution: Execution, event: ClientRequest, cause: str) -> None:
+    match event:
+        case AlterPartitionReceived():
+            await handle_alter_partition(execution, event, cause)
+        case ControlledShutdownReceived():
+            await handle_controlled_shutdown(execution, event, cause)
+        case ElectLeadersReceived():
+            event.answer(await run_elections(execution, event.partitions, event.strategy, cause))
+        case ReassignmentsReceived():
+            await handle_reassignments(execution, event, cause)
+        case ListReassignmentsReceived():
+            event.answer(list_reassignments(execution.context, event))
+        case _:
+            assert_never(event)
 
 
 async def handle_alter_partition(
@@ -138,6 +165,35 @@ async def handle_controlled_shutdown(
             )
         )
     )
+
+
+async def handle_reassignments(
+    execution: Execution, event: ReassignmentsReceived, cause: str
+) -> None:
+    """Start, replace or cancel reassignments. Answer when they are in the registry, before the replicas have moved."""
+    context = execution.context
+    outcomes: dict[TopicPartition, ApiError | None] = {}
+    requested: dict[TopicPartition, ReplicaAssignment] = {}
+    for partition, target in event.targets.items():
+        try:
+            requested[partition] = reassignment.requested_assignment(context, partition, target)
+            outcomes[partition] = None
+        except ApiError as error:
+            outcomes[partition] = ApiError(error.code, error.message)
+    # The latest request applies: it replaces an earlier one in the registry.
+    await remove_reassignment_requests(execution.store, requested)
+    await execution.run_plan(reassignment.plan_reassignments(context, requested), cause)
+    event.answer(outcomes)
+
+
+def list_reassignments(
+    context: ControllerContext, event: ListReassignmentsReceived
+) -> dict[TopicPartition, ReplicaAssignment]:
+    partitions = event.partitions
+    if partitions is None:
+        partitions = tuple(context.partitions_being_reassigned)
+    assignments = {partition: context.assignment(partition) for partition in partitions}
+    return {each: found for each, found in assignments.items() if is_being_reassigned(found)}
 
 
 async def run_elections(

@@ -10,7 +10,7 @@ So the plan sees the context as the previous step left it:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import TypeVar
 
 from msgspec import Struct
@@ -18,6 +18,7 @@ from msgspec import Struct
 from barnabas.controller.decision import SendUpdateMetadata
 from barnabas.controller.elections import Strategy
 from barnabas.controller.states import PartitionState, ReplicaState
+from barnabas.metadata.znodes import ReplicaAssignment
 from barnabas.model import BrokerId, Replica, TopicPartition
 
 T = TypeVar("T")
@@ -54,8 +55,23 @@ class SendDelayedRequests(Struct, frozen=True):
     """Send the requests of all partitions that are still delayed."""
 
 
-class ResumeReassignments(Struct, frozen=True, kw_only=True):
-    """Continue reassignments. Not supported: the step only logs a warning."""
+class RaiseLeaderEpochs(Struct, frozen=True, kw_only=True):
+    """Raise the leader epochs of partitions with a changed assignment. Leaders and ISRs stay.
+
+    Brokers ignore a LeaderAndIsr without a new leader epoch.
+    """
+
+    partitions: tuple[TopicPartition, ...]
+
+
+class WriteAssignments(Struct, frozen=True, kw_only=True):
+    """Write the assignments of partitions to the znodes of their topics. The other partitions stay as they are."""
+
+    assignments: Mapping[TopicPartition, ReplicaAssignment]
+
+
+class RemoveReassignmentRequests(Struct, frozen=True, kw_only=True):
+    """Remove partitions from /admin/reassign_partitions. The znode is deleted with its last partition."""
 
     partitions: tuple[TopicPartition, ...]
 
@@ -87,18 +103,19 @@ class DeleteTopicZnodes(Struct, frozen=True, kw_only=True):
     topics: tuple[str, ...]
 
 
+RegistryStep = WatchBrokers | DeleteTopicZnodes | WriteAssignments | RemoveReassignmentRequests
+"""Reads or writes znodes, except partition states, and sends nothing."""
 Step = (
     MovePartitions
     | MoveReplicas
     | SendUpdateMetadata
     | DelayRequests
     | SendDelayedRequests
-    | ResumeReassignments
+    | RaiseLeaderEpochs
     | StartSenders
     | StopSenders
-    | WatchBrokers
-    | DeleteTopicZnodes
     | YieldToEventLoop
+    | RegistryStep
 )
 Plan = Generator[Step, int | None, None]
 

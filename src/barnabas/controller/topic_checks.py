@@ -23,7 +23,7 @@ from barnabas.controller.assignment import (
     BrokerIds,
     assign_at_random,
     continue_assignment,
-    target_replicas,
+    is_being_reassigned,
 )
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.metadata.topic_names import TakenNames, check_topic_name
@@ -192,6 +192,9 @@ def check_added_partitions(
     """
     if not current:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic does not exist")
+    if moving := sorted(each for each, held in current.items() if is_being_reassigned(held)):
+        why = f"partition {moving[0]} is being reassigned; add partitions when it has moved"
+        raise ApiError(ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
     current_count = len(current)
     if count < current_count:
         raise ApiError(
@@ -203,8 +206,7 @@ def check_added_partitions(
         raise ApiError(ErrorCode.INVALID_PARTITIONS, f"the topic already has {count} partitions")
     if 0 not in current:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "partition 0 is missing from the assignment")
-    # Without the replicas that an unfinished reassignment removes. Else new partitions would get too many.
-    first_replicas = target_replicas(current[0]) or current[0].replicas
+    first_replicas = current[0].replicas
     if assignments is None:
         check_partition_and_replica_counts(count, len(first_replicas), broker_count=len(brokers))
         return continue_assignment(

@@ -1,7 +1,7 @@
 """Requests and notifications that tools and brokers create for the controller as znodes.
 
     /admin/preferred_replica_election            election of preferred leaders; the znode is deleted afterwards
-    /admin/reassign_partitions                   not supported; it is logged once, and the znode is kept
+    /admin/reassign_partitions                   reassignments; a partition stays in it until it has moved
     /isr_change_notification/isr_change_*        ISRs that brokers without AlterPartition wrote to ZooKeeper themselves
     /log_dir_event_notification/log_dir_event_*  brokers with a failed log directory
 
@@ -12,19 +12,22 @@ like empty ones.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TypeVar, assert_never
 
 from barnabas.controller import events
-from barnabas.controller.assignment import is_being_reassigned
-from barnabas.controller.decision import FailureReason, PartitionFailure, SendUpdateMetadata
+from barnabas.controller.assignment import is_being_reassigned, target_replicas
+from barnabas.controller.assignment_store import remove_reassignment_requests
+from barnabas.controller.context import Partitions
+from barnabas.controller.decision import SendUpdateMetadata
 from barnabas.controller.elections import Strategy
 from barnabas.controller.execution import Execution
+from barnabas.controller.reassignment import plan_reassignments, requested_assignment
 from barnabas.controller.requests import refresh_leadership, run_elections
 from barnabas.controller.states import ReplicaState
 from barnabas.errors import ApiError, ErrorCode, NoNode, RegistryError, RegistrySessionExpired
 from barnabas.metadata import znodes
-from barnabas.model import BrokerId, TopicPartition
+from barnabas.model import TopicPartition
 from barnabas.world.ports import ZnodeStat
 
 logger = logging.getLogger("barnabas.controller")
@@ -45,7 +48,7 @@ async def handle_znode_request(
         case events.PreferredElectionRequested():
             await elect_preferred_leaders(execution, cause)
         case events.ReassignmentRequested():
-            await report_reassignment(execution, cause)
+            await start_reassignments(execution, cause)
         case _:
             assert_never(event)
 
@@ -81,62 +84,39 @@ async def elect_preferred_leaders(execution: Execution, cause: str) -> None:
     await execution.store.delete_if_exists(path)
 
 
-async def report_reassignment(execution: Execution, cause: str) -> None:
-    """Log a reassignment request, which is not supported.
+async def start_reassignments(execution: Execution, cause: str) -> Partitions:
+    """Start the requested reassignments, except those in progress. Remove the invalid ones. Returns the started ones.
 
-    The znode is kept, because tools treat its deletion as success.
+    The controller removes each partition from the znode when it has moved. An invalid znode is kept, because tools
+    treat its deletion as success.
     """
-    path = znodes.REASSIGN_PARTITIONS
+    path, context = znodes.REASSIGN_PARTITIONS, execution.context
     found = await read_request(execution, path)
     if found is None:
-        return
-    data, stat = found
-    if execution.reported_reassignment == stat.mzxid:
-        return
-    execution.reported_reassignment = stat.mzxid
+        return ()
     try:
-        targets = znodes.decode_reassignment(data)
+        targets = znodes.decode_reassignment(found[0])
     except RegistryError as error:
         logger.error("ignoring an invalid reassignment request error=%s", error)
-        return
-    logger.error(
-        "ignoring a reassignment request, reassignments are not supported path=%s partitions=%s;"
-        " delete the znode, so that tools stop waiting for it",
-        path,
-        join_names(map(str, targets)),
-    )
-    execution.recorder.record_transitions((), reassignment_failures(execution, targets, cause))
-
-
-def warn_of_reassignments(topics: Mapping[str, znodes.TopicAssignment]) -> None:
-    """Log the topics with an unfinished reassignment, which the controller does not continue."""
-    for name, topic in topics.items():
-        reassigned = [n for n, each in topic.partitions.items() if is_being_reassigned(each)]
-        if reassigned:
-            logger.warning(
-                "unfinished reassignment is not continued topic=%s partitions=%s; all replicas stay assigned",
-                name,
-                join_names(map(str, reassigned)),
+        return ()
+    requested: dict[TopicPartition, znodes.ReplicaAssignment] = {}
+    rejected: dict[TopicPartition, ErrorCode] = {}
+    for partition, target in targets.items():
+        current = context.assignment(partition)
+        if is_being_reassigned(current) and target_replicas(current) == target:
+            continue
+        try:
+            requested[partition] = requested_assignment(
+                context, partition, target, requires_live_brokers=False
             )
-
-
-def reassignment_failures(
-    execution: Execution, targets: dict[TopicPartition, tuple[BrokerId, ...]], cause: str
-) -> list[PartitionFailure]:
-    """Return a failure for each known partition, for the history."""
-    context = execution.context
-    return [
-        PartitionFailure(
-            item=partition,
-            before=context.partition_state(partition),
-            after=context.partition_state(partition),
-            reason=FailureReason.REASSIGNMENT_UNSUPPORTED,
-            why=f"requested brokers {','.join(map(str, replicas))}",
-            cause=cause,
-        )
-        for partition, replicas in targets.items()
-        if context.has_partition(partition)
-    ]
+        except ApiError as error:
+            rejected[partition] = error.code
+    if rejected:
+        names = join_names(f"{partition}:{code.name}" for partition, code in rejected.items())
+        logger.warning("reassignments rejected path=%s partitions=%s", path, names)
+        await remove_reassignment_requests(execution.store, rejected)
+    await execution.run_plan(plan_reassignments(context, requested), cause)
+    return tuple(requested)
 
 
 async def read_request(execution: Execution, path: str) -> tuple[bytes, ZnodeStat] | None:

@@ -73,6 +73,16 @@ class PartitionEvent(LeadershipEvent, kw_only=True, tag="partition"):
             raise ValueError("an online partition has a leader")
 
 
+class AssignmentEvent(Event, kw_only=True, tag="assignment"):
+    """A reassignment started, changed or ended. `replicas` includes those being added and removed."""
+
+    topic: str
+    partition: Count
+    replicas: list[Int32]
+    adding: list[Int32]
+    removing: list[Int32]
+
+
 class ReplicaEvent(LeadershipEvent, kw_only=True, tag="replica"):
     replica: Int32
     before: str
@@ -125,7 +135,9 @@ class ControllerEvent(Event, kw_only=True, tag="controller"):
     after: Int32 | None = None
 
 
-AnyEvent = PartitionEvent | ReplicaEvent | TopicEvent | RequestEvent | ControllerEvent
+AnyEvent = (
+    PartitionEvent | AssignmentEvent | ReplicaEvent | TopicEvent | RequestEvent | ControllerEvent
+)
 
 decoder = msgspec.json.Decoder(AnyEvent)
 encode = msgspec.json.Encoder().encode

@@ -7,7 +7,8 @@ An event is one line of JSON:
      "after":"OnlinePartition","leader":2,"leader_epoch":0,"isr":[2,3,1],"znode_version":0,"replicas":[2,3,1],
      "result":"done"}
 
-`what` is a partition, a replica, a topic that a client requested, a request to a broker or the controller itself.
+`what` is a partition, its assignment, a replica, a topic that a client requested, a request to a broker or the
+controller itself.
 `sequence` counts the events of a controller epoch from 1. So (epoch, sequence) is the unique key of an event.
 
 A request can cover ten thousand partitions. Its event names them as ranges, `{"orders":"0-5,9"}`. If the topics do
@@ -29,6 +30,7 @@ from uuid import UUID
 
 from barnabas.errors import ErrorCode
 from barnabas.metadata.topic_names import STATE_CHANGES
+from barnabas.metadata.znodes import ReplicaAssignment
 from barnabas.model import BrokerId, ControllerEpoch, LeaderAndIsr, Replica, TopicPartition
 from barnabas.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from barnabas.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
@@ -211,6 +213,22 @@ class Recorder:
             ]
         )
 
+    def record_assignments(
+        self, assignments: Mapping[TopicPartition, ReplicaAssignment], *, cause: str
+    ) -> list[EventLine]:
+        """Record assignments that were written to the registry: a reassignment started, changed or ended."""
+        return self.record(
+            [
+                self.event(
+                    cause,
+                    f'{subject_fields(partition, "assignment")},"replicas":{json_numbers(each.replicas)},'
+                    f'"adding":{json_numbers(each.adding)},"removing":{json_numbers(each.removing)},'
+                    f'"result":"done"{own_mark(partition)}',
+                )
+                for partition, each in assignments.items()
+            ]
+        )
+
     def record_topic_request(
         self,
         topics: Iterable[str],
@@ -351,7 +369,7 @@ def json_inside(topic: str) -> str:
     return json.dumps(topic)[1:-1]
 
 
-def subject_fields(item: TopicPartition | Replica) -> str:
+def subject_fields(item: TopicPartition | Replica, what: str = "partition") -> str:
     if isinstance(item, Replica):
         (topic, partition), broker = item
         name = json_inside(topic)
@@ -361,7 +379,7 @@ def subject_fields(item: TopicPartition | Replica) -> str:
         )
     topic, partition = item
     name = json_inside(topic)
-    return f'"what":"partition","id":"{name}-{partition}","topic":"{name}","partition":{partition}'
+    return f'"what":"{what}","id":"{name}-{partition}","topic":"{name}","partition":{partition}'
 
 
 def own_mark(item: TopicPartition | Replica) -> str:

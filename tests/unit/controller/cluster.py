@@ -11,12 +11,19 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from barnabas.controller import deletion, partition_machine, plans, replica_machine
-from barnabas.controller.assignment import reassign_to
+from barnabas.controller import (
+    deletion,
+    partition_machine,
+    plans,
+    reassignment,
+    replica_machine,
+)
 from barnabas.controller.context import ControllerContext
 from barnabas.controller.decision import (
     CreateState,
+    PartitionDecision,
     PartitionFailure,
+    PartitionOutcome,
     PartitionTransition,
     ReplicaFailure,
     ReplicaTransition,
@@ -36,8 +43,10 @@ from barnabas.controller.steps import (
     MovePartitions,
     MoveReplicas,
     Plan,
+    RaiseLeaderEpochs,
     SendDelayedRequests,
     Step,
+    WriteAssignments,
     next_plan_step,
 )
 from barnabas.errors import ErrorCode
@@ -187,6 +196,8 @@ class SimulatedCluster:
         )
         plans.queue_deletions_in_progress(self.context, self.marked_for_deletion)
         self.execute(plans.plan_failover(self.context))
+        moving = tuple(self.context.partitions_being_reassigned)
+        self.execute(reassignment.continue_reassignments(self.context, moving))
 
     def kill(self, *numbers: int) -> None:
         for number in numbers:
@@ -271,45 +282,28 @@ class SimulatedCluster:
         self.move_partitions(led, PartitionState.ONLINE, Strategy.CONTROLLED_SHUTDOWN)
         self.move_replicas(followed, ReplicaState.OFFLINE)
 
-    def begin_reassignment(self, partition: TopicPartition, *target: int) -> None:
-        """Run phases U and A."""
-        before = self.context.assignment(partition)
-        self.context.set_assignment(partition, reassign_to(before, ids(*target)))
-        self.context.partitions_being_reassigned[partition] = None
-        self.bump_epoch(partition)
-        added = tuple(
-            Replica(partition, each) for each in self.context.assignment(partition).adding
-        )
-        self.move_replicas(added, ReplicaState.NEW)
+    def reassign(self, partition: TopicPartition, *target: int) -> None:
+        """Request a reassignment as a client does."""
+        self.request_assignment(partition, ids(*target))
 
-    def finish_reassignment(self, partition: TopicPartition) -> None:
-        """Run phase B."""
-        before = self.context.assignment(partition)
-        added = tuple(Replica(partition, each) for each in before.adding)
-        leaving = tuple(Replica(partition, each) for each in before.removing)
-        self.move_replicas(added, ReplicaState.ONLINE)
-        self.context.set_assignment(
-            partition, replace(before, replicas=before.adding, adding=(), removing=())
-        )
-        self.context.partitions_being_reassigned.pop(partition)
-        self.move_partitions((partition,), PartitionState.ONLINE, Strategy.REASSIGN)
-        for target in (
-            ReplicaState.OFFLINE,
-            ReplicaState.DELETION_STARTED,
-            ReplicaState.DELETION_SUCCESSFUL,
-            ReplicaState.NON_EXISTENT,
-        ):
-            self.move_replicas(leaving, target)
-        self.execute(deletion.resume_deletions(self.context, [partition.topic]))
+    def cancel_reassignment(self, partition: TopicPartition) -> None:
+        self.request_assignment(partition, None)
 
-    def bump_epoch(self, partition: TopicPartition) -> None:
-        before = self.znodes.states[partition]
-        self.znodes.states[partition] = replace(
-            before,
-            leader_epoch=LeaderEpoch(before.leader_epoch + 1),
-            partition_epoch=ZnodeVersion(before.partition_epoch + 1),
+    def request_assignment(
+        self,
+        partition: TopicPartition,
+        target: tuple[BrokerId, ...] | None,
+        *,
+        requires_live_brokers: bool = True,
+    ) -> None:
+        requested = reassignment.requested_assignment(
+            self.context, partition, target, requires_live_brokers=requires_live_brokers
         )
-        self.context.set_leadership(partition, self.znodes.states[partition])
+        self.execute(reassignment.plan_reassignments(self.context, {partition: requested}))
+
+    def complete_reassignments(self) -> None:
+        """Let the controller process changes of ISRs."""
+        self.execute(reassignment.complete_ready_reassignments(self.context))
 
     # ---- decide, commit, apply, announce
 
@@ -334,10 +328,32 @@ class SimulatedCluster:
         elif isinstance(step, SendDelayedRequests):
             self.batch.release_delayed()
             self.announce()
+        elif isinstance(step, RaiseLeaderEpochs):
+            self.raise_leader_epochs(step.partitions)
+        elif isinstance(step, WriteAssignments):
+            for (topic, index), assignment in step.assignments.items():
+                self.topics[topic][index] = assignment
         elif isinstance(step, DeleteTopicZnodes):
             for topic in step.topics:
                 self.remove_znodes(topic)
         return 0
+
+    def raise_leader_epochs(self, partitions: tuple[TopicPartition, ...]) -> None:
+        self.batch.new_batch()
+        while partitions:
+            decision = partition_machine.decide_epoch_raises(
+                self.context, partitions, self.read(partitions), cause=CAUSE
+            )
+            partitions = self.commit_partitions(decision).to_retry
+        self.announce()
+
+    def commit_partitions(self, decision: PartitionDecision) -> PartitionOutcome:
+        outcome = decision.outcome_of(self.znodes.commit(decision.writes))
+        partition_machine.apply_partition_transitions(self.context, outcome.committed)
+        self.batch.add(outcome.committed.requests)
+        self.moves += outcome.committed.transitions
+        self.failures += outcome.failures
+        return outcome
 
     def move_partitions(
         self,
@@ -362,11 +378,7 @@ class SimulatedCluster:
                 states=states,
                 unclean={topic: self.unclean.get(topic, False) for topic in topics},
             )
-            outcome = decision.outcome_of(self.znodes.commit(decision.writes))
-            partition_machine.apply_partition_transitions(self.context, outcome.committed)
-            self.batch.add(outcome.committed.requests)
-            self.moves += outcome.committed.transitions
-            self.failures += outcome.failures
+            outcome = self.commit_partitions(decision)
             elected += sum(
                 move.write is not None and move.before is not PartitionState.NEW
                 for move in outcome.committed.transitions

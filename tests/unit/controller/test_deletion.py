@@ -345,26 +345,27 @@ def test_waiting_topic_does_not_block_others() -> None:
 # ---- reassignment
 
 
-def test_deletion_waits_for_reassignment() -> None:
+def test_deletion_ends_reassignment_and_deletes_new_replicas() -> None:
     cluster = cluster_with((1,))
-    cluster.begin_reassignment(T0, 2)
+    cluster.reassign(T0, 2)
     cluster.delete("t")
-    assert cluster.steps == []
-    cluster.catch_up(T0, 1, 2)
-    cluster.finish_reassignment(T0)
+    assert cluster.context.partitions_being_reassigned == {}
     assert list(cluster.pending_deletes) == [replica(T0, 1), replica(T0, 2)]
+    cluster.complete_reassignments()
     cluster.answer_deletes()
     assert is_gone(cluster)
 
 
-def test_broker_start_does_not_end_wait_for_reassignment() -> None:
+def test_deletion_of_reassigned_topic_waits_for_dead_target_broker() -> None:
     cluster = cluster_with((1,))
-    cluster.begin_reassignment(T0, 2)
+    cluster.reassign(T0, 2)
+    cluster.kill(2)
     cluster.delete("t")
-    cluster.register(2)
-    cluster.process_broker_changes()
-    assert not cluster.pending_deletes
-    assert cluster.context.topics_ineligible_for_deletion == {"t": None}
+    cluster.answer_deletes()
+    assert not is_gone(cluster)
+    cluster.start(2)
+    cluster.answer_deletes()
+    assert is_gone(cluster)
 
 
 # ---- failover

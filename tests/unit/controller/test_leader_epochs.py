@@ -67,9 +67,9 @@ def test_isr_change_by_leader_changes_only_the_version() -> None:
 def test_reassignment_between_live_brokers_costs_three_epochs() -> None:
     cluster = SimulatedCluster(1, 2)
     (tp,) = cluster.create("t", (1,))
-    cluster.begin_reassignment(tp, 2)
+    cluster.reassign(tp, 2)
     cluster.catch_up(tp, 1, 2)
-    cluster.finish_reassignment(tp)
+    cluster.complete_reassignments()
     after = cluster.znodes.states[tp]
     assert (after.leader, after.isr, after.leader_epoch) == (2, ids(2), 3)
     assert cluster.context.replicas(tp) == ids(2)
@@ -79,11 +79,10 @@ def test_reassignment_to_broker_started_later_costs_four_epochs() -> None:
     cluster = SimulatedCluster(1, 2)
     (tp,) = cluster.create("t", (1,))
     cluster.kill(2)
-    cluster.begin_reassignment(tp, 2)
+    cluster.request_assignment(tp, ids(2), requires_live_brokers=False)
     cluster.start(2)
-    cluster.bump_epoch(tp)  # the start of the broker resumes the reassignment with phase A
     cluster.catch_up(tp, 1, 2)
-    cluster.finish_reassignment(tp)
+    cluster.complete_reassignments()
     assert cluster.leader_epoch(tp) == 4
 
 

@@ -14,7 +14,7 @@ from barnabas.controller.steps import (
     DelayRequests,
     MovePartitions,
     MoveReplicas,
-    ResumeReassignments,
+    RaiseLeaderEpochs,
     SendDelayedRequests,
     StartSenders,
     StopSenders,
@@ -175,12 +175,12 @@ def test_broker_start_resumes_elections_reassignments_and_deletions() -> None:
     cluster.create("m", (1,))
     cluster.create("d", (1, 3))
     cluster.create("n", (3,))
-    cluster.begin_reassignment(moving, 3)
+    cluster.request_assignment(moving, ids(3), requires_live_brokers=False)
     cluster.context.queue_topic_deletion(["d"])
     clear_steps(cluster).start(3)
     assert cluster.steps[-8:] == [
         MovePartitions(partitions=(new,), target=PartitionState.ONLINE, strategy=OFFLINE_ELECTION),
-        ResumeReassignments(partitions=(moving,)),
+        RaiseLeaderEpochs(partitions=(moving,)),
         MovePartitions(partitions=(deleting,), target=PartitionState.OFFLINE),
         MovePartitions(partitions=(deleting,), target=PartitionState.NON_EXISTENT),
         SendUpdateMetadata(partitions=(deleting,)),
@@ -337,7 +337,7 @@ def test_failover_finishes_interrupted_creation() -> None:
     assert cluster.failures == []
 
 
-def test_unfinished_reassignment_is_kept_and_not_continued() -> None:
+def test_unfinished_reassignment_is_loaded() -> None:
     context = ControllerContext()
     moving = replica_assignment(3, 1, 2, adding=(3,), removing=(1,))
     plans.load_context(
@@ -349,7 +349,7 @@ def test_unfinished_reassignment_is_kept_and_not_continued() -> None:
         states={},
     )
     assert context.assignment(TP) == moving
-    assert context.partitions_being_reassigned == {}
+    assert context.partitions_being_reassigned == {TP: None}
     assert context.all_topics == {"t": None}
 
 
@@ -362,12 +362,16 @@ def unfinished_reassignment() -> SimulatedCluster:
     return cluster
 
 
-def test_unfinished_reassignment_is_sent_to_all_replicas() -> None:
+def test_new_controller_sends_unfinished_reassignment_to_all_replicas() -> None:
     cluster = unfinished_reassignment()
     assert [line for line in summarize(cluster.sent) if line.startswith("LAI")] == [
-        f"LAI {broker} t-0 leader=1 epoch=0 isr=1,2" for broker in (1, 2, 3)
+        "LAI 1 t-0 leader=1 epoch=0 isr=1,2",
+        "LAI 2 t-0 leader=1 epoch=0 isr=1,2",
+        "LAI 3 t-0 leader=1 epoch=0 isr=1,2",
+        "LAI 1 t-0 leader=1 epoch=1 isr=1,2",
+        "LAI 2 t-0 leader=1 epoch=1 isr=1,2",
+        "LAI 3 t-0 leader=1 epoch=1 isr=1,2 new",
     ]
-    assert not any(isinstance(step, ResumeReassignments) for step in cluster.steps)
 
 
 def test_unfinished_reassignment_does_not_block_elections() -> None:
@@ -375,6 +379,8 @@ def test_unfinished_reassignment_does_not_block_elections() -> None:
     cluster.kill(1)
     assert cluster.znodes.states[TP].leader == 2
     cluster.catch_up(TP, 2, 3)
+    assert find_unbalanced_partitions(cluster.context, percentage=10) == ()
+    cluster.complete_reassignments()
     assert find_unbalanced_partitions(cluster.context, percentage=10) == (TP,)
     cluster.elect_preferred_leaders(TP)
     assert cluster.znodes.states[TP].leader == 3
@@ -417,15 +423,16 @@ def test_topic_with_duplicate_id_is_skipped_and_reported() -> None:
     assert context.all_partitions == (TopicPartition("a", 0),)
 
 
-def test_deletions_wait_for_offline_replicas_and_reassignments() -> None:
+def test_deletions_wait_for_offline_replicas_and_end_reassignments() -> None:
     cluster = SimulatedCluster(1, 2)
     for topic, replicas in (("ready", (1, 2)), ("dead", (1, 3)), ("kept", (3,))):
         cluster.create(topic, replicas)
     cluster.create("moving", (1,))
-    cluster.begin_reassignment(TopicPartition("moving", 0), 2)
+    cluster.reassign(TopicPartition("moving", 0), 2)
     plans.queue_deletions_in_progress(cluster.context, ["moving", "ready", "dead", "gone"])
     assert list(cluster.context.topics_to_be_deleted) == ["dead", "gone", "moving", "ready"]
-    assert set(cluster.context.topics_ineligible_for_deletion) == {"dead", "moving"}
+    assert set(cluster.context.topics_ineligible_for_deletion) == {"dead"}
+    assert cluster.context.partitions_being_reassigned == {}
 
 
 def test_failover_elects_no_leader_for_deleted_topic() -> None:

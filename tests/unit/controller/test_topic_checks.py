@@ -177,7 +177,7 @@ REASSIGNED = {0: replica_assignment(3, 2, 1, adding=(3,), removing=(1,))}
     ("current", "count", "assignments", "code", "part_of_message"),
     [
         ({}, 3, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "does not exist"),
-        (REASSIGNED, 2, [[3, 1, 2]], BAD_ASSIGNMENT, "2 replicas"),
+        (REASSIGNED, 0, None, ErrorCode.REASSIGNMENT_IN_PROGRESS, "partition 0"),
         (CURRENT, 1, None, ErrorCode.INVALID_PARTITIONS, "higher"),
         (CURRENT, -1, None, ErrorCode.INVALID_PARTITIONS, "higher"),
         (CURRENT, 2, [[9]], ErrorCode.INVALID_PARTITIONS, "already"),
@@ -211,20 +211,6 @@ def test_expansion_is_placed_or_assigned() -> None:
     assert grown == (ids(1, 3), ids(2, 3))
     assigned = check_added_partitions(CURRENT, count=3, assignments=[[1, 2]], brokers=THREE)
     assert assigned == (ids(1, 2),)
-
-
-def test_expansion_during_reassignment_uses_target_size() -> None:
-    (grown,) = check_added_partitions(REASSIGNED, count=2, assignments=None, brokers=THREE)
-    assert len(grown) == 2
-    assigned = check_added_partitions(REASSIGNED, count=2, assignments=[[1, 2]], brokers=THREE)
-    assert assigned == (ids(1, 2),)
-
-
-def test_expansion_uses_size_if_all_replicas_are_removed() -> None:
-    (grown,) = check_added_partitions(
-        {0: replica_assignment(1, 2, removing=(1, 2))}, count=2, assignments=None, brokers=THREE
-    )
-    assert len(grown) == 2
 
 
 def test_expansion_with_racks_on_some_brokers_is_rejected() -> None:

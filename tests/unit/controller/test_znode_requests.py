@@ -233,7 +233,7 @@ async def test_invalid_isr_notification_is_logged_once_and_deleted(
 
 
 @pytest.mark.parametrize("at_failover", [True, False])
-async def test_reassignment_request_is_kept_and_logged_once(
+async def test_reassignment_request_is_executed_and_removed(
     at_failover: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     data = znodes.encode_reassignment({P0: [1], GONE: [1]})
@@ -244,42 +244,56 @@ async def test_reassignment_request_is_kept_and_logged_once(
         if at_failover:
             await start(controller)
         await handle_events(controller, registry)
-        await handle_events(controller, registry)
-        assert (await registry.get(REASSIGNMENT))[0] == data
+        assert await is_gone(registry, REASSIGNMENT)
+        assert controller.context.replicas(P0) == (1,)
+        topic = znodes.decode_topic("t", (await registry.get(znodes.topic_path("t")))[0])
+        assert topic.partitions[0] == replica_assignment(1)
         (line,) = logged(caplog, logging.WARNING)
-        assert line.startswith("ignoring a reassignment request, reassignments are not supported")
-        assert f"path={REASSIGNMENT} partitions=t-0,gone-0;" in line
-        assert controller.context.replicas(P0) == (2, 1)
+        assert f"path={REASSIGNMENT} partitions=gone-0:UNKNOWN_TOPIC_OR_PARTITION" in line
 
 
-async def test_each_reassignment_request_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_partition_stays_in_the_request_until_it_has_moved() -> None:
     async with two_brokers() as (controller, registry):
         await start(controller)
-        data = znodes.encode_reassignment({P0: [1]})
-        await registry.create(REASSIGNMENT, data)
+        await registry.create(REASSIGNMENT, znodes.encode_reassignment({P0: [1, 7], GONE: [1]}))
         await handle_events(controller, registry)
-        await registry.set(REASSIGNMENT, znodes.encode_reassignment({P0: [2]}))
+        data, _ = await registry.get(REASSIGNMENT)
+        assert znodes.decode_reassignment(data) == {P0: (1, 7)}, "broker 7 is not registered"
+        epoch = controller.context.leader_epoch(P0)
+        await registry.set(REASSIGNMENT, data)
         await handle_events(controller, registry)
-        await registry.delete(REASSIGNMENT)
+        assert controller.context.leader_epoch(P0) == epoch, "the reassignment is in progress"
+        await registry.set(REASSIGNMENT, znodes.encode_reassignment({P0: [1]}))
         await handle_events(controller, registry)
-        await registry.create(REASSIGNMENT, data)
-        await handle_events(controller, registry)
-        assert len(logged(caplog, logging.ERROR)) == 3
+        assert await is_gone(registry, REASSIGNMENT)
+        assert controller.context.assignment(P0) == replica_assignment(1)
 
 
-async def test_reassignment_request_is_in_the_history() -> None:
+async def test_request_replaces_unfinished_reassignment_at_failover() -> None:
+    async with two_brokers() as (controller, registry):
+        moving = replica_assignment(7, 2, 1, adding=(7,), removing=(2, 1))
+        topic = znodes.TopicAssignment(topic_id=topic_id("t"), partitions={0: moving})
+        await registry.set(znodes.topic_path("t"), znodes.encode_topic(topic))
+        await registry.create(REASSIGNMENT, znodes.encode_reassignment({P0: [1]}))
+        await start(controller)
+        await handle_events(controller, registry)
+        assert controller.context.assignment(P0) == replica_assignment(1)
+        assert await is_gone(registry, REASSIGNMENT)
+
+
+async def test_reassignment_is_in_the_history() -> None:
     async with two_brokers() as (controller, registry):
         await start(controller)
-        await registry.create(REASSIGNMENT, znodes.encode_reassignment({P0: [1], GONE: [1]}))
+        await registry.create(REASSIGNMENT, znodes.encode_reassignment({P0: [1]}))
         await handle_events(controller, registry)
         assert isinstance(controller.history, MemoryJournal)
-        (event,) = [
-            json.loads(line)
-            for line in controller.history.lines
-            if "ReassignmentRequested#" in line
+        events = [json.loads(line) for line in controller.history.lines]
+        changes = [
+            (each["replicas"], each["adding"], each["removing"])
+            for each in events
+            if each["what"] == "assignment"
         ]
-        assert (event["id"], event["result"]) == ("t-0", "failed")
-        assert event["why"] == "reassignments are not supported: requested brokers 1"
+        assert changes == [([1, 2], [], [2]), ([1], [], [])]
 
 
 @pytest.mark.parametrize("data", INVALID)
@@ -302,5 +316,4 @@ async def test_long_partition_list_is_shortened_in_log(caplog: pytest.LogCapture
         await registry.create(REASSIGNMENT, znodes.encode_reassignment(targets))
         await handle_events(controller, registry)
         (line,) = logged(caplog, logging.WARNING)
-        assert "gone-19 and 80 more;" in line
-        assert "gone-20" not in line
+        assert line.endswith("gone-19:UNKNOWN_TOPIC_OR_PARTITION and 80 more")

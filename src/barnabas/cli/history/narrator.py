@@ -39,6 +39,8 @@ class Narrator:
         match event.get("what"):
             case "partition":
                 text = self.partition(event)
+            case "assignment":
+                text = assignment_text(event)
             case "replica":
                 text = self.replicas(run)
             case "request":
@@ -170,6 +172,17 @@ def isr_text(event: Event, last: Event | None) -> str:
     change = [f"without {join_numbers(left)}"] if left else []
     change += [f"now with {join_numbers(joined)}"] if joined else []
     return f"{now} ({', '.join(change)})" if change else now
+
+
+def assignment_text(event: Event) -> str:
+    """Return `partition 0: replicas 4,5,1, adding 4,5, removing 1`, or `partition 0: replicas 4,5` after the move."""
+    text = f"partition {event['partition']}: replicas {join_numbers(event['replicas'])}"
+    changes = [
+        f", {change} {join_numbers(event[change])}"
+        for change in ("adding", "removing")
+        if event.get(change)
+    ]
+    return text + "".join(changes)
 
 
 def topic_change_text(event: Event) -> str:
