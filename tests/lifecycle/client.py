@@ -12,6 +12,12 @@ from barnabas.client.view import ClusterView, TopicView, parse_metadata
 from barnabas.errors import ErrorCode
 from barnabas.model import BrokerId
 from barnabas.wire.codec import Message
+from barnabas.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from barnabas.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -28,6 +34,12 @@ from barnabas.wire.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
+)
+from barnabas.wire.messages.elect_leaders import (
+    ElectionType,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ElectLeadersTopic,
 )
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.raw_connection import M, RawConnection, frame
@@ -113,6 +125,33 @@ def delete(address: Address, name: str) -> str:
     request = DeleteTopicsRequest(topics=(DeleteTopicState(name),), timeout_ms=TIMEOUT_MS)
     answer = ask(address, request, DeleteTopicsResponse, DELETE_VERSION)
     return LOST if answer is None else ErrorCode(answer.responses[0].error_code).name
+
+
+def reassign(address: Address, name: str, assignment: Sequence[Iterable[int]]) -> str:
+    """Reassign all partitions. Returns the first error, if any."""
+    partitions = tuple(
+        ReassignablePartition(index, tuple(brokers)) for index, brokers in enumerate(assignment)
+    )
+    request = AlterPartitionReassignmentsRequest(topics=(ReassignableTopic(name, partitions),))
+    answer = ask(address, request, AlterPartitionReassignmentsResponse, 0)
+    if answer is None:
+        return LOST
+    codes = [answer.error_code, *(p.error_code for t in answer.responses for p in t.partitions)]
+    return ErrorCode(next(filter(None, codes), ErrorCode.NONE)).name
+
+
+def elect_preferred(address: Address, name: str, partitions: int) -> str:
+    """Elect the preferred leaders. Returns the first error, if any."""
+    topic = ElectLeadersTopic(name, tuple(range(partitions)))
+    request = ElectLeadersRequest(
+        election_type=ElectionType.PREFERRED, topic_partitions=(topic,), timeout_ms=TIMEOUT_MS
+    )
+    answer = ask(address, request, ElectLeadersResponse, 2)
+    if answer is None:
+        return LOST
+    results = [p for t in answer.replica_election_results for p in t.partition_results]
+    codes = [answer.error_code, *(each.error_code for each in results)]
+    return ErrorCode(next(filter(None, codes), ErrorCode.NONE)).name
 
 
 # ---- metadata

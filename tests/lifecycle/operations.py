@@ -1,4 +1,4 @@
-"""The operations that crashes interrupt: topic creation, expansion and deletion.
+"""The operations that crashes interrupt: topic creation, expansion, deletion, reassignment and election.
 
 prepare      set up the initial state
 request      send the client's request to the controller
@@ -12,16 +12,25 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from barnabas.controller.assignment import is_being_reassigned, target_replicas
 from barnabas.errors import ErrorCode
 from barnabas.metadata import znodes
 from barnabas.model import BrokerId, TopicPartition
-from tests.lifecycle.client import create, delete, eventually, expand
+from tests.lifecycle.client import (
+    create,
+    delete,
+    elect_preferred,
+    eventually,
+    expand,
+    reassign,
+)
 from tests.lifecycle.scenarios import OperationKind, Progress, Role, Scenario, leader_epochs
 from tests.lifecycle.watched import DEADLINE_S, DONE, Assignment, WatchedCluster
 
 TOO_FEW_BROKERS = ErrorCode.INVALID_REPLICATION_FACTOR.name
 DOES_NOT_GROW = ErrorCode.INVALID_TOPIC_EXCEPTION.name
 NAME_IS_TAKEN = ErrorCode.TOPIC_ALREADY_EXISTS.name
+NOT_NEEDED = ErrorCode.ELECTION_NOT_NEEDED.name
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,6 +58,9 @@ class Run:
 
 
 class Operation(Protocol):
+    undisturbed_epochs: frozenset[int]
+    """Leader epochs after a run without a crash."""
+
     def prepare(self, cluster: WatchedCluster, run: Run) -> None: ...
 
     def request(self, address: tuple[str, int], run: Run) -> str: ...
@@ -67,6 +79,8 @@ class Operation(Protocol):
 
 
 class Creation:
+    undisturbed_epochs = frozenset({0})
+
     def prepare(self, cluster: WatchedCluster, run: Run) -> None:
         pass
 
@@ -103,6 +117,8 @@ class Creation:
 
 class Expansion:
     """Expansion from one partition to the scenario's number."""
+
+    undisturbed_epochs = frozenset({0})
 
     def prepare(self, cluster: WatchedCluster, run: Run) -> None:
         made = cluster.ask(create, run.topic, run.assignment[:1])
@@ -152,6 +168,8 @@ class Expansion:
 
 class Deletion:
     """Deletion. The name is reused at once by a new topic that shares nothing with the old one."""
+
+    undisturbed_epochs = frozenset({0})
 
     def prepare(self, cluster: WatchedCluster, run: Run) -> None:
         made = cluster.ask(create, run.topic, run.assignment)
@@ -206,10 +224,109 @@ class Deletion:
         return [{0} for _ in run.assignment]
 
 
+class Reassignment:
+    """Reassignment from the origin. One replica is added, so that every run has the same writes and requests."""
+
+    undisturbed_epochs = frozenset({3})
+
+    def prepare(self, cluster: WatchedCluster, run: Run) -> None:
+        create_origin(cluster, run)
+
+    def request(self, address: tuple[str, int], run: Run) -> str:
+        return reassign(address, run.topic, run.assignment)
+
+    def survive(self, cluster: WatchedCluster, run: Run) -> str:
+        found = cluster.topic_znode(run.topic)
+        assert found is not None, "the topic is lost"
+        cluster.wait_until_led(run.topic, len(run.assignment), run.survivors)
+        if not self.is_requested(cluster, run):
+            assert run.is_lost, "the reassignment is lost"
+            return "reassigned again"
+        return "moving" if is_being_reassigned(found.partitions[0]) else "moved"
+
+    def is_requested(self, cluster: WatchedCluster, run: Run) -> bool:
+        found = cluster.topic_znode(run.topic)
+        assert found is not None
+        target = [list(target_replicas(each)) for _, each in sorted(found.partitions.items())]
+        return target == run.assignment
+
+    def finish(self, cluster: WatchedCluster, run: Run) -> None:
+        def is_complete() -> bool:
+            found = cluster.topic_znode(run.topic)
+            assert found is not None
+            return not any(map(is_being_reassigned, found.partitions.values()))
+
+        eventually(
+            is_complete, lambda: f"it completes: {cluster.topic_znode(run.topic)}", DEADLINE_S
+        )
+        cluster.wait_until_healthy(run.topic, run.assignment)
+        for index, replicas in enumerate(run.assignment):
+            expected = {index: sorted(replicas)}
+
+            def has_moved(wanted: dict[int, list[BrokerId]] = expected) -> bool:
+                return (
+                    cluster.directories_of(run.topic, len(run.assignment)).items() >= wanted.items()
+                )
+
+            eventually(has_moved, lambda: f"removed replicas are deleted: {expected}", DEADLINE_S)
+
+    def recover(self, cluster: WatchedCluster, run: Run) -> None:
+        if not self.is_requested(cluster, run):
+            again = cluster.ask(self.request, run)
+            assert again == DONE, f"cannot reassign it again: {again}"
+        self.finish(cluster, run)
+
+    def allowed_epochs(self, cluster: WatchedCluster, run: Run) -> list[set[int]]:
+        """Any: it depends on how far the reassignment had come when the failure was detected."""
+        return [set(range(1, 20)) for _ in run.assignment]
+
+
+class PreferredElection:
+    """Election of the preferred leader, after the order of the replicas has changed."""
+
+    undisturbed_epochs = frozenset({2})
+
+    def prepare(self, cluster: WatchedCluster, run: Run) -> None:
+        create_origin(cluster, run)
+        ordered = cluster.ask(reassign, run.topic, run.assignment)
+        assert ordered == DONE, ordered
+        cluster.wait_until_healthy(run.topic, run.assignment)
+
+    def request(self, address: tuple[str, int], run: Run) -> str:
+        return elect_preferred(address, run.topic, len(run.assignment))
+
+    def survive(self, cluster: WatchedCluster, run: Run) -> str:
+        cluster.wait_until_led(run.topic, len(run.assignment), run.survivors)
+        return "elected" if self.is_preferred(cluster, run) else "not elected"
+
+    def is_preferred(self, cluster: WatchedCluster, run: Run) -> bool:
+        states = cluster.observer.states(run.topic, len(run.assignment))
+        return all(states[n].leader == held[0] for n, held in enumerate(run.assignment))
+
+    def finish(self, cluster: WatchedCluster, run: Run) -> None:
+        cluster.wait_until_healthy(run.topic, run.assignment)
+        eventually(
+            lambda: self.is_preferred(cluster, run),
+            lambda: "the preferred leaders lead",
+            DEADLINE_S,
+        )
+
+    def recover(self, cluster: WatchedCluster, run: Run) -> None:
+        cluster.wait_until_healthy(run.topic, run.assignment)
+        again = cluster.ask(self.request, run)
+        assert again in (DONE, NOT_NEEDED), again
+        self.finish(cluster, run)
+
+    def allowed_epochs(self, cluster: WatchedCluster, run: Run) -> list[set[int]]:
+        return [set(range(1, 20)) for _ in run.assignment]
+
+
 OPERATIONS: dict[OperationKind, Operation] = {
     OperationKind.CREATE: Creation(),
     OperationKind.EXPAND: Expansion(),
     OperationKind.DELETE: Deletion(),
+    OperationKind.REASSIGN: Reassignment(),
+    OperationKind.ELECT: PreferredElection(),
 }
 
 
@@ -229,6 +346,13 @@ def epochs_of_new(
         created_after_detection=missed < state.czxid and state.version == 0,
         successor=run.successor,
     )
+
+
+def create_origin(cluster: WatchedCluster, run: Run) -> None:
+    origin = [[run.roles[role] for role in replicas] for replicas in run.scenario.origin]
+    created = cluster.ask(create, run.topic, origin)
+    assert created == DONE, created
+    cluster.wait_until_healthy(run.topic, origin)
 
 
 def check_directories(cluster: WatchedCluster, run: Run) -> None:

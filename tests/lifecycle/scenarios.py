@@ -22,6 +22,8 @@ class OperationKind(StrEnum):
     CREATE = "create"
     EXPAND = "expand"
     DELETE = "delete"
+    REASSIGN = "reassign"
+    ELECT = "elect"
 
 
 class Progress(IntEnum):
@@ -43,6 +45,8 @@ class Scenario:
     operation_kind: OperationKind = OperationKind.CREATE
     assignment: tuple[tuple[Role, ...], ...]
     """The replicas of each partition, leader first. A topic to be expanded starts with the first partition."""
+    origin: tuple[tuple[Role, ...], ...] = ()
+    """The replicas before a reassignment or a change of the preferred leader."""
     victims: tuple[Role, ...]
     in_takeover: bool = False
     """The controller crashes right after writing the request. The points are those of its successor, which crashes as
@@ -90,8 +94,47 @@ SCENARIOS = (
         assignment=((R, O, C),),
         victims=(R,),
     ),
+    *(
+        Scenario(
+            name=f"reassign, {killed}",
+            operation_kind=OperationKind.REASSIGN,
+            origin=((R, O),),
+            assignment=((O, C),),
+            victims=victims,
+        )
+        for killed, victims in {"controller": (C,), "leader": (R,)}.items()
+    ),
+    Scenario(
+        name="elect, controller",
+        operation_kind=OperationKind.ELECT,
+        origin=((R, O, C),),
+        assignment=((O, C, R),),
+        victims=(C,),
+    ),
 )
 MORE_SCENARIOS = (
+    Scenario(
+        name="reassign, both",
+        operation_kind=OperationKind.REASSIGN,
+        origin=((R, O),),
+        assignment=((O, C),),
+        victims=(C, R),
+    ),
+    Scenario(
+        name="reassign, successor",
+        operation_kind=OperationKind.REASSIGN,
+        origin=((C, R),),
+        assignment=((R, O),),
+        victims=(C,),
+        in_takeover=True,
+    ),
+    Scenario(
+        name="elect, leader",
+        operation_kind=OperationKind.ELECT,
+        origin=((R, O, C),),
+        assignment=((O, C, R),),
+        victims=(R,),
+    ),
     Scenario(
         name="expand 1→2, both",
         operation_kind=OperationKind.EXPAND,
