@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from barnabas.errors import ErrorCode
-from barnabas.model import NO_LEADER, BrokerId, LeaderAndIsr
+from barnabas.metadata import znodes
+from barnabas.model import NO_LEADER, BrokerId, LeaderAndIsr, TopicPartition
 from barnabas.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -92,6 +93,30 @@ class Measurement:
     def restart(self, broker: BrokerId) -> None:
         self.cluster.brokers.restart([broker])
         self.wait_until_in_sync()
+
+    def request_move(self, broker: BrokerId) -> None:
+        """Request to move the partition to this broker, which may be down, and wait until the move has begun."""
+        request = znodes.encode_reassignment({TopicPartition(T, 0): [broker]})
+        session = self.cluster.observer.session
+        self.cluster.observer.run(session.create(znodes.REASSIGN_PARTITIONS, request))
+        self.replicas = [broker]
+        eventually(
+            lambda: self.state().leader_epoch > self.before.leader_epoch,
+            lambda: f"the move has begun: {self.state()}",
+            DEADLINE_S,
+        )
+
+    def wait_until_moved(self) -> None:
+        """Wait for the last write of a reassignment: the final assignment in the znode of the topic."""
+
+        def is_moved() -> bool:
+            topic = self.cluster.topic_znode(T)
+            final = znodes.ReplicaAssignment(replicas=tuple(self.replicas))
+            return topic is not None and topic.partitions[0] == final
+
+        eventually(
+            is_moved, lambda: f"the move has ended: {self.cluster.topic_znode(T)}", DEADLINE_S
+        )
 
 
 def elect_preferred(address: Address) -> str:
@@ -203,6 +228,25 @@ def shut_down_follower(cluster: WatchedCluster) -> int:
     return measured.increase()
 
 
+def reassign(cluster: WatchedCluster) -> int:
+    """One for the new assignment, one for the election of the new replica, one for the removal of the old one."""
+    measured = Measurement(cluster, Role.REPLICA)
+    measured.request_move(cluster.roles()[Role.OTHER])
+    measured.wait_until_moved()
+    return measured.increase()
+
+
+def reassign_to_broker_that_starts_later(cluster: WatchedCluster) -> int:
+    """One more: the start of the broker resumes the reassignment, and the assignment is sent again."""
+    measured = Measurement(cluster, Role.REPLICA)
+    target = cluster.roles()[Role.OTHER]
+    measured.crash(target)
+    measured.request_move(target)
+    cluster.brokers.restart([target])
+    measured.wait_until_moved()
+    return measured.increase()
+
+
 @pytest.mark.parametrize(
     ("scenario", "increase"),
     [
@@ -216,6 +260,8 @@ def shut_down_follower(cluster: WatchedCluster) -> int:
         (shut_down_leader, 1),
         (shut_down_leader_that_is_controller, 1),
         (shut_down_follower, 1),
+        (reassign, 3),
+        (reassign_to_broker_that_starts_later, 4),
     ],
 )
 def test_each_scenario_raises_leader_epoch_by_fixed_number(
