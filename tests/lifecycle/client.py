@@ -149,7 +149,7 @@ def elect_preferred(address: Address, name: str, partitions: int) -> str:
     answer = ask(address, request, ElectLeadersResponse, 2)
     if answer is None:
         return LOST
-    results = [p for t in answer.replica_election_results for p in t.partition_results]
+    results = [p for t in answer.replica_election_results for p in t.partition_result]
     codes = [answer.error_code, *(each.error_code for each in results)]
     return ErrorCode(next(filter(None, codes), ErrorCode.NONE)).name
 

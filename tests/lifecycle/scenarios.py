@@ -123,8 +123,8 @@ MORE_SCENARIOS = (
     Scenario(
         name="reassign, successor",
         operation_kind=OperationKind.REASSIGN,
-        origin=((C, R),),
-        assignment=((R, O),),
+        origin=((C, R, O),),
+        assignment=((O, R),),
         victims=(C,),
         in_takeover=True,
     ),

@@ -145,23 +145,34 @@ def test_isr_notification_refreshes_metadata_of_all_brokers(cluster: WatchedClus
 # ---- reassignments ----------------------------------------------------------------------------------------
 
 
-def test_reassignment_request_is_logged_once_per_controller_and_kept(
-    cluster: WatchedCluster,
-) -> None:
-    create_topic(cluster, sorted(cluster.brokers.alive()))
-    write(cluster, REASSIGNMENT, znodes.encode_reassignment({P0: [1]}))
-    wait_for_line(cluster, f"path={REASSIGNMENT} partitions=t-0;")
-    assert cluster.ask(expand, T, 2) == DONE
-    wait_for_line(cluster, f"path={REASSIGNMENT} partitions=t-0;")
-    fail_over(cluster)
-    wait_for_line(cluster, f"path={REASSIGNMENT} partitions=t-0;", count=2)
-    assert exists(cluster, REASSIGNMENT)
-    assert cluster.ask(delete, T) == DONE
-    cluster.wait_until_gone(T)
+def has_moved(cluster: WatchedCluster, *replicas: BrokerId) -> bool:
+    found = cluster.topic_znode(T)
+    assert found is not None
+    return found.partitions[0] == znodes.ReplicaAssignment(replicas=replicas)
 
 
-def begin_reassignment(cluster: WatchedCluster) -> znodes.ReplicaAssignment:
-    """Write to t's znode what a controller writes that moves partition 0 to another broker and then crashes."""
+def wait_until_moved(cluster: WatchedCluster, *replicas: BrokerId) -> None:
+    eventually(
+        lambda: has_moved(cluster, *replicas), lambda: f"{cluster.topic_znode(T)}", DEADLINE_S
+    )
+
+
+def test_reassignment_request_is_executed_and_removed(cluster: WatchedCluster) -> None:
+    first, second, third = sorted(cluster.brokers.alive())
+    create_topic(cluster, [first, second])
+    request = {P0: [third, first], TopicPartition("unknown", 0): [first]}
+    write(cluster, REASSIGNMENT, znodes.encode_reassignment(request))
+    wait_until_moved(cluster, third, first)
+    wait_until_removed(cluster, REASSIGNMENT)
+    wait_for_line(cluster, "partitions=unknown-0:UNKNOWN_TOPIC_OR_PARTITION")
+    cluster.wait_until_healthy(T, [[third, first]])
+
+
+def begin_reassignment(cluster: WatchedCluster) -> tuple[BrokerId, BrokerId]:
+    """Write to t's znode what a controller writes that moves partition 0 to another broker and then crashes.
+
+    Returns the target.
+    """
     found = cluster.topic_znode(T)
     assert found is not None
     first, second = found.partitions[0].replicas
@@ -172,43 +183,35 @@ def begin_reassignment(cluster: WatchedCluster) -> znodes.ReplicaAssignment:
     written = replace(found, partitions={**found.partitions, 0: moving})
     path = znodes.topic_path(T)
     cluster.observer.run(cluster.observer.session.set(path, znodes.encode_topic(written)))
-    return moving
+    return third, second
 
 
-def check_growth_and_deletion(cluster: WatchedCluster, moving: znodes.ReplicaAssignment) -> None:
+def test_new_controller_continues_unfinished_reassignment(cluster: WatchedCluster) -> None:
+    first, second, _ = sorted(cluster.brokers.alive())
+    create_topic(cluster, [first, second], [second, first])
+    target = begin_reassignment(cluster)
+    assert cluster.ask(expand, T, 3) == "REASSIGNMENT_IN_PROGRESS"
+    fail_over(cluster)
+    wait_until_moved(cluster, *target)
     assert cluster.ask(expand, T, 3) == DONE
-    found = cluster.topic_znode(T)
-    assert found is not None
-    assert found.partitions[0] == moving, "the reassignment is kept"
-    assert [len(found.partitions[index].replicas) for index in (1, 2)] == [2, 2]
     cluster.wait_until_led(T, 3, sorted(cluster.brokers.alive()))
+
+
+def test_topic_with_unfinished_reassignment_is_deleted(cluster: WatchedCluster) -> None:
+    first, second, _ = sorted(cluster.brokers.alive())
+    create_topic(cluster, [first, second], [second, first])
+    begin_reassignment(cluster)
     assert cluster.ask(delete, T) == DONE
     cluster.wait_until_gone(T)
     eventually(
-        lambda: not any(cluster.directories_of(T, 3).values()),
-        lambda: f"no directories: {cluster.directories_of(T, 3)}",
+        lambda: not any(cluster.directories_of(T, 2).values()),
+        lambda: f"no directories: {cluster.directories_of(T, 2)}",
         DEADLINE_S,
     )
 
 
-@pytest.mark.parametrize("is_early", [False, True], ids=["after", "before"])
-def test_topic_with_unfinished_reassignment_grows_and_is_deleted(
-    cluster: WatchedCluster, is_early: bool
-) -> None:
-    """The topic is expanded before or after the failover."""
-    first, second, _ = sorted(cluster.brokers.alive())
-    create_topic(cluster, [first, second], [second, first])
-    moving = begin_reassignment(cluster)
-    if not is_early:
-        fail_over(cluster)
-        wait_for_line(cluster, "unfinished reassignment is not continued")
-    check_growth_and_deletion(cluster, moving)
-
-
 @brokers_fail
-def test_start_with_unfinished_reassignment_has_all_replicas_in_sync(
-    cluster: WatchedCluster,
-) -> None:
+def test_start_continues_unfinished_reassignment(cluster: WatchedCluster) -> None:
     """Like a takeover of a Kafka cluster's data: no broker has led the partition before."""
     all_brokers = sorted(cluster.brokers.alive())
     create_topic(cluster, all_brokers[:2], all_brokers[1:])
@@ -216,8 +219,7 @@ def test_start_with_unfinished_reassignment_has_all_replicas_in_sync(
     eventually(
         lambda: not cluster.observer.broker_epochs(), lambda: "all failures detected", DEADLINE_S
     )
-    moving = begin_reassignment(cluster)
+    target = begin_reassignment(cluster)
     cluster.brokers.restart(all_brokers)
-    cluster.wait_until_healthy(T, [list(moving.replicas), all_brokers[1:]])
-    wait_for_line(cluster, "unfinished reassignment is not continued")
-    check_growth_and_deletion(cluster, moving)
+    wait_until_moved(cluster, *target)
+    cluster.wait_until_healthy(T, [list(target), all_brokers[1:]])

@@ -122,7 +122,7 @@ class BrokerServer:
         publisher.open()
         if config.barnabas_adopt_logs:
             await adopt_logs(registry, logs, topics, config)
-        await rename_stray_logs(registry, logs)
+        await rename_stray_logs(registry, logs, self.broker_id)
         lost_logs = await find_lost_logs(
             registry, logs, self.broker_id, wait_s=self.registration_timeout_s
         )
@@ -178,6 +178,7 @@ class BrokerServer:
         if registry.id != session_id or registry.state is SessionState.EXPIRED:
             raise RegistrySessionExpired("", f"session {session_id:#x} expired")
         await self.wait_until_ready(metadata, controller, replicas)
+        await rename_stray_logs(registry, logs, self.broker_id, in_use=replicas.partitions)
         listeners.open_to_clients()
         groups.open()
         self.tasks.start("sweep", listeners.sweep())

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.control_plane import catch_up
+from barnabas.broker.unassigned_replicas import find_unassigned, remove_unassigned
 from barnabas.errors import RegistryError
 from barnabas.metadata import znodes
 from barnabas.metadata.cache import TopicMetadata
@@ -39,6 +40,9 @@ async def handle(
             context.topics.forget({topic for topic, _ in removed if topic not in metadata.topics})
             context.lazy_groups.partitions_deleted(removed)
             logger.info("removed partitions=%d controller=%d", len(removed), request.controller_id)
+        unassigned = await in_thread_if_large(size, find_unassigned, context.replicas, request)
+    if unassigned:
+        context.replicas.tasks.start("unassigned", remove_unassigned(context, unassigned))
     if known:
         context.replicas.tasks.start("deleted-topics", drop_deleted_topics(context, known))
     return UpdateMetadataResponse()

@@ -1,21 +1,25 @@
-"""Stray logs: logs on disk at the start of a broker that belong to no topic.
+"""Stray logs: logs on disk at the start of a broker that belong to no topic, or to no replica of this broker.
 
-Their deletion did not reach the disk, or they were copied here. By default their directories are renamed to `*-stray`:
-a new topic of that name must not use them. With barnabas.adopt.logs they become topics instead. Each topic is written
-to the registry with the id from its log, this broker as its only replica, and its last leader epoch.
-`__consumer_offsets` is adopted with its usual settings, so groups resume from their committed offsets.
+Their deletion did not reach the disk, the replica moved to another broker meanwhile, or they were copied here. By
+default their directories are renamed to `*-stray`: a new topic of that name must not use them. With
+barnabas.adopt.logs they become topics instead. Each topic is written to the registry with the id from its log, this
+broker as its only replica, and its last leader epoch. `__consumer_offsets` is adopted with its usual settings, so
+groups resume from their committed offsets.
 
 This happens before the broker registers, so that no controller assigns these partitions meanwhile. A broker adopts logs
 only if no other broker is registered: another broker may have a replica of the same topic with other records.
+
+The assignments are checked again when the broker is ready. A reassignment that completed before the registration may
+have removed a replica whose log the first check still kept.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from uuid import UUID
 
-from barnabas.broker.control_plane import last_controller_epoch
+from barnabas.broker.control_plane import catch_up, last_controller_epoch
 from barnabas.broker.topic_admin.auto_creation import define_topic
 from barnabas.broker.topic_admin.create_topics import encode_new_topic
 from barnabas.broker.topic_admin.topics import Topics
@@ -100,28 +104,44 @@ async def write_adopted_topic(
     await registry.multi(operations)
 
 
-async def rename_stray_logs(registry: RegistryClient, logs: LogManager) -> None:
-    """Rename the directories of stray logs to `*-stray`. Raises RegistryError if the registry cannot be read."""
+async def rename_stray_logs(
+    registry: RegistryClient,
+    logs: LogManager,
+    broker_id: BrokerId,
+    in_use: Container[tuple[str, int]] = (),
+) -> None:
+    """Rename the directories of stray logs to `*-stray`, except those `in_use`.
+
+    Raises RegistryError if the registry cannot be read.
+    """
+    if all(tp in in_use for tp in logs.logs):
+        return
+    await catch_up(registry)  # an old assignment must not hide a replica of this broker
     names = frozenset(await registry.children(znodes.TOPICS))
     by_topic: dict[str, list[TopicPartition]] = {}
     for tp in logs.logs:
+        if tp in in_use:
+            continue
         by_topic.setdefault(tp.topic, []).append(tp)
     for name, partitions in by_topic.items():
-        known = await read_partitions(registry, name) if name in names else frozenset()
+        known = await read_partitions(registry, name, broker_id) if name in names else frozenset()
         for tp in partitions:
-            if known is not None and tp.partition not in known:
+            if known is not None and tp.partition not in known and tp not in in_use:
                 logger.warning("renaming stray log to *-stray partition=%s", tp)
                 logs.rename_to_stray(tp)
 
 
-async def read_partitions(registry: RegistryClient, name: str) -> frozenset[int] | None:
-    """Return the partitions of a topic, or None if its znode is corrupt."""
+async def read_partitions(
+    registry: RegistryClient, name: str, broker_id: BrokerId
+) -> frozenset[int] | None:
+    """Return the partitions of a topic that have a replica on this broker, or None if its znode is corrupt."""
     try:
         data, _ = await registry.get(znodes.topic_path(name))
     except NoNode:
         return frozenset()
     try:
-        return frozenset(znodes.decode_topic(name, data).partitions)
+        assignments = znodes.decode_topic(name, data).partitions
+        return frozenset(n for n, each in assignments.items() if broker_id in each.replicas)
     except RegistryError as error:
         logger.error("cannot read topic=%s, keeping its logs error=%s", name, error)
         return None

@@ -86,7 +86,7 @@ async def test_adopted_logs_keep_topic_id_and_leader_epochs(
         assert (state.leader_epoch, state.controller_epoch) == (epoch, 3)
     data, _ = await registry.get("/config/topics/orders")
     assert znodes.decode_config("", data) == {}
-    await rename_stray_logs(registry, logs)
+    await rename_stray_logs(registry, logs, US)
     assert log_names(logs) == ["orders-0", "orders-1"]
 
 
@@ -117,11 +117,17 @@ async def test_logs_are_not_adopted_while_other_brokers_are_registered(
 
 
 async def test_logs_without_topic_are_renamed(registry: RegistryClient, logs: LogManager) -> None:
-    await registry.create("/brokers/topics/orders", encode_assignment({0: (9,)}))
-    await rename_stray_logs(registry, logs)
-    assert log_names(logs) == ["orders-0"], (
-        "logs of partitions assigned elsewhere are left to the controller"
-    )
+    await registry.create("/brokers/topics/orders", encode_assignment({0: (1, 9)}))
+    await rename_stray_logs(registry, logs, US)
+    assert log_names(logs) == ["orders-0"]
+
+
+async def test_log_of_replica_that_moved_away_is_renamed(
+    registry: RegistryClient, logs: LogManager
+) -> None:
+    await registry.create("/brokers/topics/orders", encode_assignment({0: (9,), 1: (9,)}))
+    await rename_stray_logs(registry, logs, US, in_use={("orders", 1), ("half", 1)})
+    assert log_names(logs) == ["half-1", "orders-1"]
 
 
 async def test_logs_of_topic_with_corrupt_znode_are_kept(
@@ -129,7 +135,7 @@ async def test_logs_of_topic_with_corrupt_znode_are_kept(
 ) -> None:
     await registry.create("/brokers/topics/orders", b"{")
     with caplog.at_level(logging.ERROR, "barnabas.topics"):
-        await rename_stray_logs(registry, logs)
+        await rename_stray_logs(registry, logs, US)
     assert log_names(logs) == ["orders-0", "orders-1"]
     assert "/brokers/topics/orders" in caplog.text
 
@@ -140,7 +146,7 @@ async def test_logs_are_kept_if_the_registry_is_unavailable(
     before = log_names(logs)
     await registry.close()
     with pytest.raises(RegistrySessionExpired):
-        await rename_stray_logs(registry, logs)
+        await rename_stray_logs(registry, logs, US)
     assert log_names(logs) == before
 
 
