@@ -44,7 +44,9 @@ STALLED_SECONDS_MAX = 1.0  # without a byte of a large frame while other connect
 RECLAIM_SECONDS = 0.05  # between two searches for memory to reclaim
 WORK_SECONDS_MAX = 0.005  # time for the frames of one connection before others are served
 UNSENT_BYTES_MAX = 64 << 20  # of responses that clients have not read, on all connections
-LARGE_RESPONSE_BYTES = 64 * 1024  # larger responses are sent one by one
+LARGE_RESPONSE_BYTES = (
+    64 * 1024
+)  # after a larger response in memory, send before the next request is served
 CONTROLLER_REQUESTS = frozenset(
     {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}
 )
@@ -88,9 +90,9 @@ Serve = Callable[[memoryview, "Connection"], ServeResult]
 class MemoryBudget:
     """Bounds on the memory of all connections together: large request buffers, and responses not yet read.
 
-    A frame that does not fit waits, unread, until other frames are done. A connection reserves the memory of its whole
-    frame or none, so that two half-received frames never wait for each other. If too many bytes of responses are
-    unsent, the connection whose client has not read for the longest time is closed.
+    The rest of a frame that does not fit stays unread until other frames are done. A connection reserves the memory of
+    its whole frame or none, so that two half-received frames never wait for each other. If too many bytes of responses
+    are unsent, the connection whose client has not read for the longest time is closed.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -147,7 +149,7 @@ class MemoryBudget:
                 holder.shrink_when_idle()
 
     def close_slow_holders(self) -> None:
-        """While others wait for memory, close connections whose frame arrives too slowly. Runs in short turns."""
+        """While others wait for memory, close connections that hold memory without progress. Runs in short turns."""
         self.reclaim_timer = None
         self.shrink_idle_holders()
         loop = asyncio.get_running_loop()
@@ -382,7 +384,7 @@ class Connection:
             )
 
     def prepare_buffer(self, frame_bytes: int) -> None:
-        """Grow the buffer, or move its content to the start, so that the frame at `start` fits if memory allows."""
+        """Make room for the frame: move the content to the start, or grow the buffer to at most twice its size."""
         received = self.end - self.start
         if received == 0:
             self.start = self.end = 0
@@ -424,7 +426,7 @@ class Connection:
         return True
 
     def is_too_slow(self, now: float) -> bool:
-        """Whether a frame arrives too slowly in reserved memory while other connections wait for memory."""
+        """Whether the connection holds reserved memory without progress while other connections wait for memory."""
         return (
             bool(self.reserved_bytes and self.memory.waiting)
             and self.in_progress is None
@@ -574,7 +576,7 @@ class Connection:
         self.stream.close(why)
 
     def pause_or_resume(self) -> None:
-        """Read from the client only if there is free space in the buffer, and nothing to wait for."""
+        """Read unless the buffer is full, the connection closes, or it waits for memory or for the client to read."""
         if self.is_closed:
             return
         if self.reserved_bytes and self.memory.waiting:

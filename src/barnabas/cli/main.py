@@ -1,6 +1,6 @@
 """`barnabas`: the entry point and the list of commands. cli/terminal/exit_codes.py lists the exit codes.
 
-A command is imported only when it is run: `barnabas --help` stays fast, and a broker loads no client code.
+A command is imported when it is used. `barnabas --help` imports none, and a broker imports no other command.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def java_command(
     directory: Path,
     options: Sequence[str],
 ) -> list[str]:
-    """Return the command line of a program that logs only warnings. Writes its Log4j 2 settings to `directory`."""
+    """Return the command line of a program that logs warnings and errors. Writes Log4j 2 settings to `directory`."""
     logging = write_if_changed(directory / "log4j2.properties", LOG4J_2)
     return [
         str(java.binary),

@@ -1,6 +1,6 @@
 """Parts that Kafka's commands share: the runner with its exit codes, and the client.
 
-exit 0   success           exit 1   everything else, including --help, as with Kafka's commands
+exit 0   success           exit 1   any failure, and --help, as with Kafka's commands
 """
 
 from __future__ import annotations
@@ -104,10 +104,13 @@ def read_properties(path: str | None) -> dict[str, str]:
 
 
 def parse_milliseconds(settings: dict[str, str], name: str, default_s: float) -> float:
-    """Return the setting in seconds."""
+    """Return the setting in seconds, or `default_s` if it is not set. Raises ConfigError."""
     text = settings.get(name, "").strip()
     if not text:
         return default_s
     if not text.isascii() or not text.isdigit() or int(text) == 0:
-        raise ConfigError(name, f"{text!r} is not a number of milliseconds")
+        raise ConfigError(
+            name,
+            f"{text!r} is not allowed, it must be a whole number of milliseconds greater than 0",
+        )
     return int(text) / 1000

@@ -47,12 +47,13 @@ OPTIONS = (
     Option("topic-id", "The id of the topic to describe.", "topic id"),
     Option(
         "partitions",
-        "Number of partitions (with --alter: the new total); default with --create: the cluster's default.",
+        "Number of partitions (with --alter: the new total); default with --create: the cluster's default. "
+        "Required with --zookeeper and --create.",
         "number",
     ),
     Option(
         "replication-factor",
-        "Replicas of each partition; default: the cluster's default.",
+        "Replicas of each partition; default: the cluster's default. Required with --zookeeper and --create.",
         "number",
     ),
     Option(
@@ -62,7 +63,9 @@ OPTIONS = (
         "brokers",
     ),
     Option(
-        "config", "A setting of the new topic, such as retention.ms=1000; repeatable.", "name=value"
+        "config",
+        "A setting of the topic, such as retention.ms=1000; repeatable. For --create, or --alter with --zookeeper.",
+        "name=value",
     ),
     Option("delete-config", "With --zookeeper and --alter, a setting to delete.", "name"),
     Option("if-exists", "Alter, delete or describe a topic only if it exists."),
@@ -73,7 +76,7 @@ OPTIONS = (
     Option("unavailable-partitions", "Describe only partitions without a live leader."),
     Option(
         "under-min-isr-partitions",
-        "Describe only partitions whose ISR is smaller than min.insync.replicas.",
+        "Describe only partitions without a leader, or whose ISR is smaller than min.insync.replicas.",
     ),
     Option(
         "at-min-isr-partitions",

@@ -1,6 +1,6 @@
 """Checks of a topic's settings before any request, with the messages of Kafka's commands. Without I/O.
 
-config/topic.py declares the settings and their allowed values. This module has only Kafka's error messages.
+config/topic.py declares the settings and their allowed values. This module checks them with Kafka's error messages.
 """
 
 from __future__ import annotations

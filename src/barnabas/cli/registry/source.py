@@ -43,7 +43,7 @@ class RegistrySource(Protocol):
     def children(self, path: str) -> list[str]: ...
 
     def follow(self, path: str) -> Iterator[ZnodeChange | None]:
-        """Yield None once the watch is set, then every change at or beneath `path`."""
+        """Yield None when following has started, then the changes at or beneath `path`."""
         ...
 
 

@@ -76,7 +76,7 @@ def test_client_file_is_read_and_unsupported_protocol_rejected(tmp_path: Path) -
     settings = read_client_settings(str(file))
     assert parse_milliseconds(settings, "default.api.timeout.ms", 60.0) == 1.5
     assert parse_milliseconds(settings, "request.timeout.ms", 60.0) == 60.0
-    with pytest.raises(ConfigError, match="not a number of milliseconds"):
+    with pytest.raises(ConfigError, match="a whole number of milliseconds"):
         parse_milliseconds({"a": "x"}, "a", 1.0)
     file.write_text("security.protocol=SASL_SSL\n")
     with pytest.raises(ConfigError, match="SASL_SSL is not supported"):
