@@ -26,7 +26,7 @@ from urllib.parse import quote
 from barnabas.broker.connection import Connection
 from barnabas.config import BrokerConfig
 from barnabas.controller.mutation_quota import UNLIMITED_MUTATIONS, MutationQuota, TokenBucket
-from barnabas.errors import RegistryError, StorageError
+from barnabas.errors import RegistryError, StorageError, reason
 from barnabas.metadata import znodes
 from barnabas.metadata.registry_client import RegistryClient
 
@@ -149,6 +149,6 @@ def read_rate(path: str, data: bytes) -> float | None:
         if not (rate > 0 and math.isfinite(rate)):
             raise ValueError(f"{RATE_SETTING} must be positive: {text}")
     except (RegistryError, ValueError) as error:
-        logger.warning("ignoring quota path=%s error=%s", path, error)
+        logger.warning("ignoring quota path=%s error=%s", path, reason(error))
         return None
     return rate

@@ -120,7 +120,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     create_topic_policy_class_name: str | None = setting(CLASS, None, ANY,
         "Python class that validates new topics: module:Class, or an entry point of barnabas.policies")
     alter_config_policy_class_name: str | None = setting(CLASS, None, ANY,
-        "Python class that validates changes of settings: module:Class, or an entry point of barnabas.policies")
+        "Python class that validates changed settings: module:Class, or an entry point of barnabas.policies")
 
     # Logs on disk
     log_dir: str = setting(STRING, "/tmp/kafka-logs", ANY,

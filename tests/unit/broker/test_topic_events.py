@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from barnabas.broker.handlers import find_coordinator
+from barnabas.broker.mutation_quotas import MutationQuotas
 from barnabas.broker.topic_admin import auto_creation
 from barnabas.broker.topic_admin.create_topics import CreationOutcome
 from barnabas.broker.topic_events import creation_facts
@@ -50,6 +51,10 @@ def test_creation_event_names_broker_0() -> None:
     assert facts["defaults"] == ["num.partitions", "default.replication.factor"]
 
 
+class NoRates:
+    async def find_rate(self, user: str, client_id: str) -> None: ...
+
+
 async def test_creation_event_of_find_coordinator_names_client_and_broker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -69,6 +74,7 @@ async def test_creation_event_of_find_coordinator_names_client_and_broker(
         controller=SimpleNamespace(is_active=True, execution=SimpleNamespace(recorder=recorder)),
         metadata=MetadataCache("cluster"),
         topics=SimpleNamespace(created_automatically={}),
+        mutation_quotas=MutationQuotas(NoRates(), BrokerConfig()),
     )
     header = RequestHeader(ApiKey.FIND_COORDINATOR, 4, 0, "app")
     connection = SimpleNamespace(stream=SimpleNamespace(peer=("::1", 5000)))
