@@ -22,6 +22,7 @@ from barnabas.policies import TopicCreation
 from barnabas.world.call_thread import DaemonThreadCaller
 from tests.unit.broker import sample_policies
 
+PAGE = Path(__file__).parents[3] / "docs" / "policies.md"
 SAMPLES = "tests.unit.broker.sample_policies"
 CREATE, ALTER = "create.topic.policy.class.name", "alter.config.policy.class.name"
 
@@ -188,3 +189,24 @@ def test_policy_classes_accept_any_value_at_load_time() -> None:
     settings: dict[str, Any] = {CREATE: "no.such.module:Policy"}
     config, _ = load_broker_config(settings)
     assert config.create_topic_policy_class_name == "no.such.module:Policy"
+
+
+async def test_example_of_the_documentation_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    example = PAGE.read_text().split("```python\n", 1)[1].split("```", 1)[0]
+    (tmp_path / "documented_rules.py").write_text(example)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    policies = load(
+        create_topic_policy_class_name="documented_rules:TopicRules",
+        alter_config_policy_class_name="documented_rules:RetentionRules",
+        barnabas_policy_prefix="squad-",
+    )
+    assert await check(policies, "squad-orders") is None
+    assert await check(policies, "__consumer_offsets") is None
+    assert await check(policies, "orders") is not None
+    large = creation("squad-large")._replace(num_partitions=51)
+    assert await check_create_topic_policy(policies, large) is not None
+    unlimited = {"retention.ms": "-1"}
+    assert await check_alter_config_policy(policies, "topic", "t", unlimited) is not None
+    assert await check_alter_config_policy(policies, "broker", "1", unlimited) is None
