@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 
 import pytest
@@ -154,11 +154,12 @@ def test_strict_versions_of_expansion_and_deletion_are_rejected(
     raw.ask(request, CreateTopicsResponse)
     topic = request.topics[0].name
     overdraw(cluster, 20)
-    for exchange in (
+    exchanges: list[Callable[[Raw], tuple[ErrorCode, int]]] = [
         lambda other: expand(other, topic, 2, 3),
         lambda other: delete(other, topic, 5),
         lambda other: delete(other, topic, 6),
-    ):
+    ]
+    for exchange in exchanges:
         with Raw(cluster.bootstrap_servers) as other:
             code, throttle_ms = exchange(other)
             assert code is THROTTLED
