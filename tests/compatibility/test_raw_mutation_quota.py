@@ -235,3 +235,18 @@ def test_client_that_disconnects_while_throttled_is_dropped(
         assert create(other, 1)[0] == [THROTTLED]
         other.begin(MetadataRequest(topics=()))
     assert seconds_until_served(raw) < 5
+
+
+def test_automatic_creation_at_another_broker_is_charged_to_its_client() -> None:
+    settings = {"controller.quota.window.num": 2, "controlled.shutdown.enable": False}
+    with LocalCluster(brokers=2, settings=settings) as two:
+        store_rate(two, "0.01")
+        assert two.controller_id is not None
+        other = next(number for number in two.brokers if number != two.controller_id)
+        with Raw(two.brokers[other].address) as raw:
+            for name in ("first", "second"):
+                wanted = MetadataRequestTopic(name=name)
+                (found,) = raw.ask(MetadataRequest(topics=(wanted,)), MetadataResponse).topics
+                assert found.error_code == ErrorCode.LEADER_NOT_AVAILABLE
+        with Raw(two.brokers[two.controller_id].address) as raw:
+            assert create(raw, 1)[0] == [THROTTLED]

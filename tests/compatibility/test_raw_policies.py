@@ -116,6 +116,29 @@ def test_policy_does_not_apply_to_create_partitions(raw: Raw) -> None:
     assert result.error_code == ErrorCode.NONE
 
 
+# ---- several brokers
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[LocalCluster]:
+    settings = {SETTING: f"{SAMPLES}:Prefixed", "controlled.shutdown.enable": False}
+    with LocalCluster(brokers=2, settings=settings) as running:
+        yield running
+
+
+def test_policy_of_the_controller_applies_to_automatic_creation_at_another_broker(
+    two: LocalCluster,
+) -> None:
+    other = next(number for number in two.brokers if number != two.controller_id)
+    wanted = (MetadataRequestTopic(name="orders"), MetadataRequestTopic(name="team-forwarded"))
+    with Raw(two.brokers[other].address) as raw:
+        found = raw.ask(MetadataRequest(topics=wanted), MetadataResponse).topics
+    assert {topic.name: topic.error_code for topic in found} == {
+        "orders": REFUSED,
+        "team-forwarded": ErrorCode.LEADER_NOT_AVAILABLE,
+    }
+
+
 # ---- policies that fail
 
 
