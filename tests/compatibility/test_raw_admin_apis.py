@@ -409,6 +409,22 @@ def test_broker_without_replica_does_not_know_the_producers(
         assert found.error_code == expected
 
 
+def test_producers_of_an_offline_partition_are_a_storage_error(
+    cluster: LocalCluster, raw: Raw, topic: str
+) -> None:
+    instance = cluster.brokers[1].instance
+    assert instance is not None
+    replicas = instance.broker.replicas
+    assert replicas is not None
+    partition = replicas.find(topic, 0)
+    instance.thread.call(lambda: setattr(partition, "is_offline", True))
+    try:
+        (found,) = producers_of(raw, topic, 0)
+        assert found.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    finally:
+        instance.thread.call(lambda: setattr(partition, "is_offline", False))
+
+
 # ---- AllocateProducerIds
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from barnabas.config import BrokerConfig
 from barnabas.errors import ApiError, ConfigError, ErrorCode, reason
+from barnabas.log_rate_limiter import LogRateLimiter
 from barnabas.policies import ConfigChange, PolicyViolation, TopicCreation
 from barnabas.world.ports import DirectCaller, ThreadCaller
 
@@ -28,6 +29,7 @@ logger = logging.getLogger("barnabas.policies")
 ENTRY_POINT_GROUP = "barnabas.policies"
 CREATE_TOPIC_POLICY = "create.topic.policy.class.name"
 ALTER_CONFIG_POLICY = "alter.config.policy.class.name"
+FAILURE_LOG_INTERVAL_S = 10.0
 
 
 class PolicyRunner:
@@ -41,33 +43,55 @@ class PolicyRunner:
         self.caller = caller
         self.timeout_s = timeout_s
         self.lock = asyncio.Lock()
-        self.last_call: asyncio.Future[ApiError | None] | None = None
+        self.last_call: asyncio.Future[BaseException | None] | None = None
+        self.failure_log_limiter = LogRateLimiter(FAILURE_LOG_INTERVAL_S)
 
     async def check(self, request: TopicCreation | ConfigChange) -> ApiError | None:
         """Return the error of the request, or None if the policy accepts it."""
-        return await self.run(partial(validate, self.setting, self.policy, request))
+        return await self.run(partial(self.policy.validate, request))
 
     async def close(self) -> None:
         """Call `close` of the policy, if it has one."""
         close = getattr(self.policy, "close", None)
         if close is not None:
-            await self.run(partial(run_guarded, self.setting, close))
+            await self.run(close)
 
-    async def run(self, call: Callable[[], ApiError | None]) -> ApiError | None:
+    async def run(self, call: Callable[[], object]) -> ApiError | None:
+        """Call a method of the policy, after all earlier calls."""
         async with self.lock:
             if self.last_call is not None and not self.last_call.done():
                 why = f"the policy of {self.setting} is still busy with an earlier request"
                 return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, why)
-            self.last_call = self.caller.start(call)
+            self.last_call = self.caller.start(partial(catch_all, call))
             with suppress(TimeoutError):
                 async with asyncio.timeout(self.timeout_s):
-                    return await asyncio.shield(self.last_call)
+                    return self.to_api_error(await asyncio.shield(self.last_call))
         logger.error(
             "policy does not return setting=%s timeout_s=%g; rejecting requests until it does",
             *(self.setting, self.timeout_s),
         )
         why = f"the policy of {self.setting} did not return within {self.timeout_s:g} s"
         return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, why)
+
+    def to_api_error(self, raised: BaseException | None) -> ApiError | None:
+        """Return the error for the client. Any exception but PolicyViolation is a defect of the policy."""
+        if raised is None:
+            return None
+        if isinstance(raised, PolicyViolation):
+            return ApiError(ErrorCode.POLICY_VIOLATION, str(raised))
+        if self.failure_log_limiter.is_due(asyncio.get_running_loop().time()):
+            logger.error("policy failed setting=%s", self.setting, exc_info=raised)
+        why = f"the policy of {self.setting} failed: {type(raised).__name__}"
+        return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, why)
+
+
+def catch_all(call: Callable[[], object]) -> BaseException | None:
+    """Call a method of a policy. Return what it raises, even SystemExit, which would end the broker."""
+    try:
+        call()
+    except BaseException as error:  # noqa: BLE001 (reported by the caller)
+        return error
+    return None
 
 
 class Policies:
@@ -104,23 +128,6 @@ async def check_alter_config_policy(
     if policies.alter_config is None:
         return None
     return await policies.alter_config.check(ConfigChange(resource_type, resource_name, configs))
-
-
-def validate(setting: str, policy: Any, request: TopicCreation | ConfigChange) -> ApiError | None:
-    return run_guarded(setting, partial(policy.validate, request))
-
-
-def run_guarded(setting: str, call: Callable[[], object]) -> ApiError | None:
-    """Call a method of a policy. Returns every exception as an error, even SystemExit."""
-    try:
-        call()
-    except PolicyViolation as violation:
-        return ApiError(ErrorCode.POLICY_VIOLATION, str(violation))
-    except BaseException as error:
-        logger.exception("policy failed setting=%s", setting)
-        why = f"the policy of {setting} failed: {type(error).__name__}"
-        return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, why)
-    return None
 
 
 # ---- loading ------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-"""Interfaces through which a broker reaches the outside world: clock, disk, network, registry and watchdog.
+"""Interfaces through which a broker reaches the outside: clock, disk, network, registry, watchdog, and threads for
+foreign code.
 
 A broker is built as `Broker(config, world)` and uses these protocols only. The real implementations are in this
 package. A simulation passes its own implementations on virtual time and runs the same broker.

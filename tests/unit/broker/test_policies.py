@@ -96,6 +96,14 @@ async def test_failing_policy_is_a_server_error_without_details(topic: str, kind
     assert await check(policies, "good") is None
 
 
+async def test_failures_are_logged_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    policies = load(create_topic_policy_class_name=f"{SAMPLES}:Unreliable")
+    for _ in range(3):
+        await check(policies, "bug")
+    assert caplog.text.count(f"policy failed setting={CREATE}") == 1
+    assert "KeyError: 'secret'" in caplog.text, "with a traceback"
+
+
 async def test_blocked_policy_rejects_until_it_returns() -> None:
     policies = load(
         create_topic_policy_class_name=f"{SAMPLES}:Unreliable", barnabas_policy_timeout_ms="50"
