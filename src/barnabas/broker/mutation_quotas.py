@@ -129,7 +129,9 @@ def throttle_connection(connection: Connection, quota: MutationQuota) -> int:
 
 def quota_places(user: str, client_id: str) -> list[tuple[str, BucketKey]]:
     """Return the paths that may have the rate of a client, in order of precedence, with the bucket of each."""
-    clients = (quote(client_id, safe=""), znodes.DEFAULT_ENTITY) if client_id else ()
+    clients = [znodes.DEFAULT_ENTITY] if client_id else []
+    if client_id not in ("", ".", ".."):  # "." and ".." cannot be part of a path
+        clients.insert(0, quote(client_id, safe=""))
     places: list[tuple[str, BucketKey]] = []
     for stored_user in (quote(user, safe=""), znodes.DEFAULT_ENTITY):
         path = f"{znodes.CONFIG_USERS}/{stored_user}"

@@ -31,7 +31,9 @@ class FinalizedFeatures:
     async def refresh(self) -> None:
         """Read /feature and watch it. Call it at the start, in each new session and after `on_change`."""
         try:
-            data, stat = await self.registry.get(znodes.FEATURE, self.changed)
+            # A watch of `exists` also fires when a missing znode is created.
+            await self.registry.exists(znodes.FEATURE, self.changed)
+            data, stat = await self.registry.get(znodes.FEATURE)
             features = znodes.decode_features(data)
         except (RegistryError, StorageError) as error:
             logger.warning("cannot read the finalized features error=%s", error)

@@ -85,6 +85,15 @@ async def test_most_specific_quota_applies(registry: RegistryClient) -> None:
     assert other.rate == 7.5, "the default of the clients of this user"
 
 
+@pytest.mark.parametrize("client_id", [".", "..", "a/b", "<default>", "\0", "ä", "x" * 30_000])
+async def test_strange_client_ids_have_the_default_quota(
+    registry: RegistryClient, client_id: str
+) -> None:
+    await store(registry, "/config/clients/<default>", "4")
+    found = await RegistryRates(registry).find_rate(ANONYMOUS, client_id)
+    assert found == RateLimit(4.0, ("", client_id))
+
+
 @pytest.mark.parametrize("rate", ["0", "-1", "nan", "inf", "much"])
 async def test_invalid_rate_is_ignored_with_a_warning(
     registry: RegistryClient, rate: str, caplog: pytest.LogCaptureFixture

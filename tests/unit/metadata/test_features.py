@@ -62,6 +62,19 @@ async def test_epoch_is_the_version_of_the_znode(registry: RegistryClient) -> No
     assert features.epoch == 1
 
 
+async def test_created_znode_is_noticed(registry: RegistryClient) -> None:
+    changed = asyncio.Event()
+    features = FinalizedFeatures(registry, changed.set)
+    await registry.delete(znodes.FEATURE)
+    await features.refresh()
+    assert features.epoch == UNKNOWN_EPOCH
+    await registry.create(znodes.FEATURE, znodes.encode_features())
+    async with asyncio.timeout(30):
+        await changed.wait()
+    await features.refresh()
+    assert features.epoch == 0
+
+
 @pytest.mark.parametrize("data", [b'{"version":2,"status":0,"features":{}}', b"garbage"])
 async def test_epoch_of_disabled_or_invalid_features_is_unknown(
     registry: RegistryClient, data: bytes
