@@ -22,13 +22,13 @@ from barnabas.world.clock import SystemClock
 from barnabas.world.registry.embedded import EmbeddedRegistry
 
 IN_ORDER = [
-    "/config/users/ANONYMOUS/clients/app%201",
+    "/config/users/ANONYMOUS/clients/app%201%7E",
     "/config/users/ANONYMOUS/clients/<default>",
     "/config/users/ANONYMOUS",
-    "/config/users/<default>/clients/app%201",
+    "/config/users/<default>/clients/app%201%7E",
     "/config/users/<default>/clients/<default>",
     "/config/users/<default>",
-    "/config/clients/app%201",
+    "/config/clients/app%201%7E",
     "/config/clients/<default>",
 ]
 
@@ -59,9 +59,9 @@ async def store(registry: RegistryClient, path: str, rate: str) -> None:
 
 
 def test_places_are_in_the_order_of_kafka() -> None:
-    assert [path for path, _ in quota_places(ANONYMOUS, "app 1")] == IN_ORDER
-    buckets = [bucket for _, bucket in quota_places(ANONYMOUS, "app 1")]
-    both, user, client = (ANONYMOUS, "app 1"), (ANONYMOUS, ""), ("", "app 1")
+    assert [path for path, _ in quota_places(ANONYMOUS, "app 1~")] == IN_ORDER
+    buckets = [bucket for _, bucket in quota_places(ANONYMOUS, "app 1~")]
+    both, user, client = (ANONYMOUS, "app 1~"), (ANONYMOUS, ""), ("", "app 1~")
     assert buckets == [both, both, user, both, both, user, client, client]
 
 
@@ -74,10 +74,10 @@ def test_client_without_id_has_user_quotas_only() -> None:
 
 async def test_most_specific_quota_applies(registry: RegistryClient) -> None:
     rates = RegistryRates(registry)
-    assert await rates.find_rate(ANONYMOUS, "app 1") is None
+    assert await rates.find_rate(ANONYMOUS, "app 1~") is None
     for number, path in enumerate(reversed(IN_ORDER), start=1):
         await store(registry, path, f"{number}.5")
-        found = await rates.find_rate(ANONYMOUS, "app 1")
+        found = await rates.find_rate(ANONYMOUS, "app 1~")
         assert found is not None
         assert found.rate == number + 0.5, path
     other = await rates.find_rate(ANONYMOUS, "app 2")
