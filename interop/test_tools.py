@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.errors import ErrorCode
 from barnabas.wire.apis import APIS
 from interop.harness.jars import KAFKA_3_9, KAFKA_4
 from interop.harness.tools import Outcome, Tools
@@ -230,3 +231,35 @@ def test_kafka_broker_api_versions_can_use_all_apis(cluster: Cluster) -> None:
         if cluster.tools.release == KAFKA_4 and api.name in OF_ZOOKEEPER_MODE:
             usable = rf"{api.versions[0]} to {api.versions[-1]} \[unusable: node too new\]"
         assert re.fullmatch(usable, offered[api.name]), (api, offered[api.name])
+
+
+# ---- kafka-transactions, kafka-features, kafka-cluster
+
+
+def test_kafka_transactions_describes_producers(
+    cluster: Cluster, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic()
+    with Raw(cluster.servers) as raw:
+        batch = batch_of(b"a", b"b", producer_id=4711, producer_epoch=3, base_sequence=0)
+        assert raw.produce(topic, batch).error_code == ErrorCode.NONE
+    where = ("describe-producers", "--topic", topic, "--partition", "0")
+    head, *rows = cluster.tool("kafka-transactions", *where).lines
+    columns = ("ProducerId", "ProducerEpoch", "LatestCoordinatorEpoch", "LastSequence")
+    assert head.split()[:4] == list(columns)
+    assert [row.split() for row in rows if row] == [
+        ["4711", "3", "-1", "1", str(TIMESTAMP), "None"]
+    ]
+
+
+def test_kafka_features_reports_none_and_rejects_upgrade(cluster: Cluster) -> None:
+    assert "Feature:" not in cluster.tool("kafka-features", "describe").stdout
+    rejected = cluster.run_rejected("kafka-features", "upgrade", "--feature", "metadata.version=7")
+    assert "not supported" in rejected.stdout + rejected.stderr
+
+
+def test_kafka_cluster_cannot_unregister_a_broker(cluster: Cluster) -> None:
+    """As with Kafka in ZooKeeper mode."""
+    where = ("unregister", "--bootstrap-server", cluster.servers, "--id", "9")
+    outcome = cluster.tools.run("kafka-cluster", *where)
+    assert "does not support the broker unregistration API" in outcome.stdout + outcome.stderr

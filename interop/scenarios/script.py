@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from barnabas.wire.messages.metadata import MetadataRequest
 from interop.scenarios.chapters import (
+    administration,
     connections,
     contents,
     coordinators,
@@ -38,6 +39,7 @@ SCRIPT: tuple[Step, ...] = (
     *coordinators.STEPS,
     *group_members.STEPS,
     *group_offsets.STEPS,
+    *administration.STEPS,
     *connections.STEPS,
     *files("in use"),
     Step(name="znodes", action=ListZnodes()),
@@ -59,6 +61,7 @@ SCRIPT: tuple[Step, ...] = (
     ask("restarted: fetch", fetch("f", {0: 6}), 12),
     ask("restarted: end of the first epoch", epoch_end("f", 0)),
     *produce.AFTER_RESTART,
+    *administration.AFTER_RESTART,
     *group_members.MISSED,
     *files("after a restart"),
     Step(name="znodes after a restart", action=ListZnodes()),

@@ -228,6 +228,12 @@ AMPLIFIERS: dict[str, Amplifier] = {
     "DescribeConfigs of one topic": partial(
         repeat_name, api="DescribeConfigs", version=4, path=("resources",)
     ),
+    "DescribeProducers of one partition": partial(
+        repeat_name, api="DescribeProducers", version=0, path=("topics", "partition_indexes")
+    ),
+    "DescribeTopicPartitions of one topic": partial(
+        repeat_name, api="DescribeTopicPartitions", version=0, path=("topics",)
+    ),
     "FindCoordinator of 120,000 keys": partial(
         repeat_name, api="FindCoordinator", version=6, path=("coordinator_keys",), size=LARGE
     ),

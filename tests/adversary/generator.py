@@ -116,6 +116,10 @@ class Writer:
             path = (*above, field.name)
             if field.is_array:
                 parts.append(self.array(field, path))
+            elif field.is_struct and field.is_nullable:
+                is_attacked = any(wanted[: len(path)] == path for wanted in self.overrides)
+                content = self.struct(field.type, path) if is_attacked else b""
+                parts.append(b"\x01" + content if is_attacked else b"\xff")
             elif field.is_struct:
                 parts.append(self.struct(field.type, path))
             else:

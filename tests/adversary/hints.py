@@ -63,6 +63,7 @@ HINTS: dict[tuple[str, str] | str, Any] = {
     "groups_names": GROUP,
     "key": GROUP,
     "coordinator_keys": GROUP,
+    "group_ids": GROUP,
     ("OffsetCommitRequest", "group_id"): EMPTY_GROUP,
     ("OffsetCommitRequest", "member_id"): "",
     ("OffsetCommitRequest", "group_instance_id"): None,
@@ -121,6 +122,11 @@ HINTS: dict[tuple[str, str] | str, Any] = {
     "replicas": BROKER_ID,
     "new_isr": BROKER_ID,
     "endpoint_type": 1,
+    "feature": "new.feature",
+    "max_version_level": 1,
+    "upgrade_type": 1,
+    "response_partition_limit": 2000,
+    "subscribed_topic_names": TOPIC,
 }
 
 CURRENT_EPOCH: dict[tuple[str, str] | str, Any] = {

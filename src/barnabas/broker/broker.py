@@ -20,6 +20,8 @@ from barnabas.broker.init_producer_id import ProducerIds
 from barnabas.broker.lazy_groups import LazyGroups
 from barnabas.broker.listener import Listeners
 from barnabas.broker.maintenance import start_maintenance
+from barnabas.broker.mutation_quotas import MutationQuotas, RegistryRates
+from barnabas.broker.policies import Policies, load_policies
 from barnabas.broker.router import Router
 from barnabas.broker.startup.lost_logs import find_lost_logs
 from barnabas.broker.startup.stray_logs import adopt_logs, rename_stray_logs
@@ -30,6 +32,7 @@ from barnabas.errors import ConfigError, RegistryError, RegistrySessionExpired, 
 from barnabas.history.publisher import Publisher
 from barnabas.metadata import registration, znodes
 from barnabas.metadata.cache import MetadataCache
+from barnabas.metadata.features import FinalizedFeatures
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.model import Broker, BrokerId, Endpoint
 from barnabas.replication.replica_manager import ReplicaManager
@@ -67,6 +70,8 @@ class BrokerServer:
         self.router: Router | None = None
         self.controller: Controller | None = None
         self.publisher: Publisher | None = None
+        self.policies = Policies()
+        self.features: FinalizedFeatures | None = None
 
     async def start(self) -> None:
         """Start the broker. If the registry session expires meanwhile, start again, up to START_ATTEMPTS times."""
@@ -91,6 +96,7 @@ class BrokerServer:
     async def start_once(self) -> None:
         config, world = self.config, self.world
         now_ms = world.clock.now_ms()
+        policies = self.policies = load_policies(config, world.caller)
         registry = self.registry = RegistryClient(
             world.registry, config.zookeeper_session_timeout_ms, world.random
         )
@@ -99,7 +105,7 @@ class BrokerServer:
         cluster_id = await registration.read_or_create_cluster_id(registry, world.random)
 
         metadata = MetadataCache(cluster_id)
-        topics = Topics(registry, metadata, config, world.random)
+        topics = Topics(registry, metadata, config, world.random, policies)
         await topics.refresh(await registry.children(znodes.TOPICS))
         logs = self.logs = LogManager(
             world.disk,
@@ -148,6 +154,7 @@ class BrokerServer:
             register=self.register,
         )
         groups = self.groups = LazyGroups(replicas, world.random)
+        features = self.features = FinalizedFeatures(registry, self.features_changed)
         context = BrokerContext(
             config=config,
             clock=world.clock,
@@ -160,6 +167,8 @@ class BrokerServer:
             sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, world.random),
             producer_ids=ProducerIds(self.broker_id, registry),
             topics=topics,
+            mutation_quotas=MutationQuotas(RegistryRates(registry), config),
+            features=features,
             lazy_groups=groups,
         )
         self.router = Router(context)
@@ -230,6 +239,12 @@ class BrokerServer:
         self.control.broker_epoch = await registration.register(
             self.registry, entry, self.world.clock.now_ms(), wait_s=self.registration_timeout_s
         )
+        if self.features is not None:
+            await self.features.refresh()
+
+    def features_changed(self) -> None:
+        assert self.features is not None
+        self.tasks.start("features", self.features.refresh())
 
     @property
     def registration_timeout_s(self) -> float:
@@ -308,6 +323,8 @@ class BrokerServer:
         if self.controller is not None:
             await self.controller.stop()
             self.controller = None
+        await self.policies.close()
+        self.policies = Policies()
         if self.publisher is not None:
             self.publisher.close()
             self.publisher = None

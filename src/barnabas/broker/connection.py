@@ -51,7 +51,9 @@ CONTROLLER_REQUESTS = frozenset(
     {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}
 )
 """Requests that only the controller sends."""
-BROKER_REQUESTS = CONTROLLER_REQUESTS | {ApiKey.CONTROLLED_SHUTDOWN, ApiKey.ALTER_PARTITION}
+BROKER_REQUESTS = CONTROLLER_REQUESTS | {
+    *(ApiKey.CONTROLLED_SHUTDOWN, ApiKey.ALTER_PARTITION, ApiKey.ALLOCATE_PRODUCER_IDS)
+}
 """Requests that only brokers send."""
 MAY_BE_LARGE = CONTROLLER_REQUESTS | {ApiKey.PRODUCE}
 """Requests that may be larger than REQUEST_BYTES_MAX."""
@@ -210,6 +212,7 @@ class Connection:
         "serve",
         "start",
         "stream",
+        "throttle_seconds",
         "view",
         "waits_for_memory",
         "was_filled",
@@ -255,6 +258,7 @@ class Connection:
         self.waits_for_memory = False
         self.was_filled = False  # the last read filled the offered bytes
         self.is_closed = False
+        self.throttle_seconds = 0.0  # to wait after the response of the current request
 
     # ---- Receiver
 
@@ -301,12 +305,7 @@ class Connection:
 
     def serve_frames(self) -> None:
         """Serve the complete frames in the buffer until one has to wait."""
-        if (
-            self.is_closed
-            or self.in_progress is not None
-            or self.is_draining
-            or self.closing_reason
-        ):
+        if self.is_closed or self.in_progress or self.is_draining or self.closing_reason:
             return
         responses: list[Part] = []
         served = 0
@@ -491,7 +490,10 @@ class Connection:
             self.queue_response(response)
         elif response:
             self.send(response)
-        if self.is_draining:
+        if self.throttle_seconds:
+            self.await_response(asyncio.sleep(self.throttle_seconds, None))
+            self.throttle_seconds = 0.0
+        if self.is_draining or self.in_progress is not None:
             self.pause_or_resume()
         else:
             self.serve_frames()

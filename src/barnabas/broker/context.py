@@ -10,10 +10,12 @@ from barnabas.broker.control_plane import ControlPlane
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.init_producer_id import ProducerIds
 from barnabas.broker.lazy_groups import LazyGroups
+from barnabas.broker.mutation_quotas import MutationQuotas
 from barnabas.broker.topic_admin.topics import Topics
 from barnabas.config import BrokerConfig
 from barnabas.controller.controller import Controller
 from barnabas.metadata.cache import MetadataCache
+from barnabas.metadata.features import FinalizedFeatures
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.world.ports import Clock, Network
@@ -37,6 +39,8 @@ class BrokerContext(Struct, frozen=True, kw_only=True):
     sessions: FetchSessions
     producer_ids: ProducerIds
     topics: Topics
+    mutation_quotas: MutationQuotas
+    features: FinalizedFeatures
     lazy_groups: LazyGroups
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import SystemRandom
 
 from barnabas.config import BrokerConfig
+from barnabas.world.call_thread import DaemonThreadCaller
 from barnabas.world.clock import SystemClock
 from barnabas.world.disk import RealDisk
 from barnabas.world.network import SocketNetwork
@@ -40,6 +41,7 @@ def real_world(
             stuck_s=config.zookeeper_session_timeout_ms / 1000,
             ends_process=ends_process and config.barnabas_watchdog_exit_enable,
         ),
+        caller=DaemonThreadCaller(),
     )
 
 

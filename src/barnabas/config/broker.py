@@ -16,6 +16,7 @@ from msgspec import Struct
 from barnabas.config.setting import (
     ANY,
     BOOLEAN,
+    CLASS,
     CLUSTER_WIDE,
     DOUBLE,
     DOUBLE_MAX,
@@ -96,6 +97,8 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
         "An idle connection is closed after this time; negative: never")
     queued_max_request_bytes: int = setting(LONG, -1, ANY,
         "Maximum total size of large requests in memory; at the limit, reading pauses; -1: 128 MiB")
+    max_request_partition_size_limit: int = setting(INT, 2000, at_least(1),
+        "Maximum number of partitions in a DescribeTopicPartitions response")
     request_timeout_ms: int = setting(INT, 30_000, ANY,
         "Ignored; see controller.socket.timeout.ms and replica.socket.timeout.ms")
 
@@ -114,6 +117,10 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
         "Create a topic when a client first requests its metadata")
     delete_topic_enable: bool = setting(BOOLEAN, True, ANY,
         "Allow topics to be deleted")
+    create_topic_policy_class_name: str | None = setting(CLASS, None, ANY,
+        "Python class that validates new topics: module:Class, or an entry point of barnabas.policies")
+    alter_config_policy_class_name: str | None = setting(CLASS, None, ANY,
+        "Python class that validates changed settings: module:Class, or an entry point of barnabas.policies")
 
     # Logs on disk
     log_dir: str = setting(STRING, "/tmp/kafka-logs", ANY,
@@ -258,6 +265,11 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     leader_imbalance_check_interval_seconds: int = setting(LONG, 300, at_least(1),
         "Interval between checks for non-preferred leaders")
 
+    controller_quota_window_num: int = setting(INT, 11, at_least(1),
+        "Burst of controller_mutation_rate, in windows")
+    controller_quota_window_size_seconds: int = setting(INT, 1, at_least(1),
+        "Length of one window of controller_mutation_rate")
+
     # Consumer groups
     group_min_session_timeout_ms: int = setting(INT, 6000, ANY,
         "Minimum session timeout of a group member")
@@ -307,6 +319,8 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
         "Read rate of the scrub, which looks for corruption after start and weekly; 0: no scrub")
     barnabas_registry_dir: str | None = setting(STRING, None, ANY,
         "Directory of the embedded registry; unset: next to the first log directory")
+    barnabas_policy_timeout_ms: int = setting(LONG, 5000, at_least(1),
+        "Maximum duration of one call of a create or alter policy")
     barnabas_watchdog_exit_enable: bool = setting(BOOLEAN, True, ANY,
         "Exit with code 75 if the event loop is stuck for zookeeper.session.timeout.ms; false: only log")
     # fmt: on

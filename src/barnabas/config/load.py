@@ -24,6 +24,7 @@ from barnabas.errors import ConfigError
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 CODEC_MAX = 4
 ALL_SETTINGS = BROKER_SETTINGS | WITHOUT_EFFECT
+POLICY_PREFIX = "barnabas.policy."
 LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]+\.(.+)")
 
 
@@ -40,6 +41,8 @@ def load_broker_config(
     ignored = []
     for name, text in properties.items():
         declared = find_setting(name)
+        if declared is None and name.startswith(POLICY_PREFIX):
+            continue  # for the create or alter policy, which gets all properties
         if declared is None and not is_plugin_setting(name):
             raise unknown_setting_error(name, list(ALL_SETTINGS), "broker setting")
         value = None if declared is None else replace(declared, name=name).parse(text)

@@ -46,8 +46,6 @@ max.connection.creation.rate | int | 2147483647 | at least 0 | cluster-wide
     Maximum number of new connections per second
 socket.listen.backlog.size | int | 50 | at least 1
     Maximum number of connections that wait to be accepted
-max.request.partition.size.limit | int | 2000 | at least 1
-    Maximum number of partitions in a DescribeTopicPartitions response
 socket.connection.setup.timeout.ms | long | 10000 | any value
     Initial timeout of a connection attempt to another broker
 socket.connection.setup.timeout.max.ms | long | 30000 | any value
@@ -78,10 +76,6 @@ unclean.leader.election.interval.ms | long | 300000 | at least 1 | internal
     Interval between unclean election attempts for offline partitions
 
 # Policies
-create.topic.policy.class.name | class | null | any value
-    Class that validates topic creations
-alter.config.policy.class.name | class | null | any value
-    Class that validates config changes
 alter.config.policy.kraft.compatibility.enable | boolean | false | any value
     Call the class of alter.config.policy.class.name the way KRaft brokers do
 authorizer.class.name | string | "" | any value
@@ -402,10 +396,6 @@ alter.log.dirs.replication.quota.window.num | int | 11 | at least 1
     Number of windows kept for the quota of moves between log directories
 alter.log.dirs.replication.quota.window.size.seconds | int | 1 | at least 1
     Length of a window for the quota of moves between log directories
-controller.quota.window.num | int | 11 | at least 1
-    Number of windows kept for controller quotas
-controller.quota.window.size.seconds | int | 1 | at least 1
-    Length of a window for controller quotas
 client.quota.callback.class | class | null | any value
     Class that determines the quotas of clients
 

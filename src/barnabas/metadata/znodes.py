@@ -43,6 +43,8 @@ BROKER_IDS = "/brokers/ids"
 BROKER_SEQID = "/brokers/seqid"
 TOPICS = "/brokers/topics"
 CONFIG = "/config"
+CONFIG_USERS = "/config/users"
+CONFIG_CLIENTS = "/config/clients"
 CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE_PREFIX = "/config/changes/config_change_"
 ADMIN = "/admin"
@@ -438,9 +440,31 @@ def decode_producer_id_block(data: bytes) -> ProducerIdBlock:
     )
 
 
-def encode_features() -> bytes:
-    """Encode an empty set of finalized features. Status 1 means that feature versioning is enabled."""
-    return encode_json({"version": 2, "status": 1, "features": {}})
+class FeatureLevels(Struct, frozen=True, kw_only=True):
+    """Content of `/feature`. Without `is_enabled`, feature versioning is disabled."""
+
+    is_enabled: bool
+    levels: Mapping[str, int]
+
+
+def encode_features(levels: Mapping[str, int] = {}) -> bytes:
+    """Encode finalized features. Status 1 means that feature versioning is enabled."""
+    features = {name: {"max_version_level": level} for name, level in levels.items()}
+    return encode_json({"version": 2, "status": 1, "features": features})
+
+
+def decode_features(data: bytes) -> FeatureLevels:
+    content = decode_json(FEATURE, data)
+    features = content.get("features")
+    if not isinstance(features, dict):
+        raise RegistryError(FEATURE, '"features" is not an object')
+    return FeatureLevels(
+        is_enabled=get_integer(FEATURE, content, "status") == 1,
+        levels={
+            name: get_integer(FEATURE, versions, "max_version_level")
+            for name, versions in features.items()
+        },
+    )
 
 
 # ---- JSON -------------------------------------------------------------------------------------------------

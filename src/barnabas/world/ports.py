@@ -1,4 +1,5 @@
-"""Interfaces through which a broker reaches the outside world: clock, disk, network, registry and watchdog.
+"""Interfaces through which a broker reaches the outside: clock, disk, network, registry, watchdog, and threads for
+foreign code.
 
 A broker is built as `Broker(config, world)` and uses these protocols only. The real implementations are in this
 package. A simulation passes its own implementations on virtual time and runs the same broker.
@@ -10,12 +11,15 @@ AddressInUse or ConnectionError, or call `closed()` on the receiver of a stream.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from msgspec import Struct
+
+T = TypeVar("T")
 
 Buffer = bytes | bytearray | memoryview
 
@@ -356,6 +360,25 @@ class NoWatchdog:
     def stop(self) -> None: ...
 
 
+# ---- foreign code -----------------------------------------------------------------------------------------------
+
+
+class ThreadCaller(Protocol):
+    """Calls functions that may block forever, such as the policies of an operator."""
+
+    def start(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Call `call` in a new thread that does not delay the end of the process. `call` must not raise."""
+
+
+class DirectCaller:
+    """Calls functions at once, on the loop."""
+
+    def start(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        future.set_result(call())
+        return future
+
+
 # ---- world ----------------------------------------------------------------------------------------------------
 
 
@@ -368,3 +391,4 @@ class World(Struct, frozen=True, kw_only=True):
     registry: Registry
     random: Random
     watchdog: Watchdog = NoWatchdog()
+    caller: ThreadCaller = DirectCaller()

@@ -410,3 +410,36 @@ async def test_close_cancels_pending_promise() -> None:
     await run_loop()
     assert echo.later[0].cancelled()
     assert echo.stream.sent == []
+
+
+async def test_throttled_connection_serves_the_next_frame_after_the_wait() -> None:
+    echo = EchoConnection()
+    echo.is_late = True
+    echo.stream.deliver(frames_of(b"first", b"second"))
+    echo.is_late = False
+    echo.connection.throttle_seconds = 0.2
+    began = asyncio.get_running_loop().time()
+    echo.later[0].set_result([b"answer"])
+    await run_loop()
+    assert echo.stream.sent == [b"answer"], "the response is sent before the wait"
+    assert echo.frames == [b"first"]
+    echo.stream.deliver(frames_of(b"third"))
+    async with asyncio.timeout(30):
+        while len(echo.frames) < 3:
+            await asyncio.sleep(0.01)
+    assert asyncio.get_running_loop().time() - began >= 0.19
+    assert echo.stream.sent == [b"answer", b"second", b"third"]
+    assert echo.connection.throttle_seconds == 0
+
+
+async def test_throttled_connection_can_be_closed() -> None:
+    echo = EchoConnection()
+    echo.is_late = True
+    echo.stream.deliver(frames_of(b"first", b"second"))
+    echo.connection.throttle_seconds = 3600.0
+    echo.later[0].set_result([b"answer"])
+    await run_loop()
+    echo.stream.close("bye")
+    await run_loop()
+    assert echo.frames == [b"first"]
+    assert echo.connection.in_progress is None

@@ -61,3 +61,33 @@ async def test_ids_end_with_the_block_without_registry(
     with pytest.raises(ApiError) as refused:
         await ids.take()
     assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_block_of_the_controller_is_used(registries: list[RegistryClient]) -> None:
+    async def request_block() -> znodes.ProducerIdBlock:
+        return znodes.ProducerIdBlock(broker=BrokerId(1), start=5000, end=5001)
+
+    ids = ProducerIds(BrokerId(1), registries[0])
+    assert [await ids.take(request_block) for _ in range(4)] == [5000, 5001, 5000, 5001]
+    data, _ = await registries[0].get(znodes.PRODUCER_ID_BLOCK)
+    assert data == b"", "the broker has written nothing itself"
+
+
+async def test_broker_reserves_a_block_if_the_controller_has_none(
+    registries: list[RegistryClient],
+) -> None:
+    async def request_block() -> None: ...
+
+    ids = ProducerIds(BrokerId(1), registries[0])
+    assert await ids.take(request_block) == 0
+    assert await ids.take(request_block) == 1
+
+
+async def test_block_beyond_the_last_producer_id_is_not_reserved(
+    registries: list[RegistryClient],
+) -> None:
+    last = znodes.ProducerIdBlock(broker=BrokerId(1), start=2**63 - 1500, end=2**63 - 501)
+    await registries[0].set(znodes.PRODUCER_ID_BLOCK, znodes.encode_producer_id_block(last))
+    with pytest.raises(ApiError) as refused:
+        await ProducerIds(BrokerId(1), registries[0]).take()
+    assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from barnabas.broker.handlers import find_coordinator, metadata
+from barnabas.broker.mutation_quotas import MutationQuotas
 from barnabas.broker.topic_admin import auto_creation
 from barnabas.broker.topic_admin.create_topics import CreationOutcome
 from barnabas.broker.topic_events import creation_facts, find_requester, record_creations
@@ -51,6 +52,10 @@ def test_creation_event_names_broker_0() -> None:
     assert facts["defaults"] == ["num.partitions", "default.replication.factor"]
 
 
+class NoRates:
+    async def find_rate(self, user: str, client_id: str) -> None: ...
+
+
 class FakeController:
     """Context of a broker that is the controller. Every creation succeeds."""
 
@@ -67,6 +72,7 @@ class FakeController:
             ),
             metadata=MetadataCache("cluster"),
             topics=SimpleNamespace(auto_creations_in_progress={}),
+            mutation_quotas=MutationQuotas(NoRates(), BrokerConfig()),
         )
 
     async def create_topics(self, _: Any, new_topics: list[TopicSpec], **__: Any) -> object:

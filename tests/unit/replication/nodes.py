@@ -169,6 +169,8 @@ class Node:
             sessions=FetchSessions(100, Random(self.id)),
             producer_ids=cast(Any, None),
             topics=cast(Any, self.topics),
+            mutation_quotas=cast(Any, None),
+            features=cast(Any, None),
             lazy_groups=LazyGroups(self.replicas, Random(self.id)),
         )
         self.router = Router(self.context)

@@ -27,9 +27,17 @@ BETWEEN_BROKERS = {
     "UpdateMetadata",
     "ControlledShutdown",
     "AlterPartition",
+    "Envelope",
+    "AllocateProducerIds",
 }
 """Requests between brokers, which kafka-python does not have."""
-CLIENTS = [(cls, version) for cls, version in ALL if API_NAMES[cls.API_KEY] not in BETWEEN_BROKERS]
+NEW_GROUP_PROTOCOL = {"ConsumerGroupHeartbeat", "ConsumerGroupDescribe"}
+"""Requests of the new group protocol, which kafka-python does not have either."""
+CLIENTS = [
+    (cls, version)
+    for cls, version in ALL
+    if API_NAMES[cls.API_KEY] not in BETWEEN_BROKERS | NEW_GROUP_PROTOCOL
+]
 
 
 def kafka_class(cls: type[Message]) -> Any:

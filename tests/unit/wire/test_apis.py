@@ -50,7 +50,14 @@ def test_served_versions_match_kafka_3_9() -> None:
         "AlterPartitionReassignments": 0,
         "ListPartitionReassignments": 0,
         "AlterPartition": 3,
+        "UpdateFeatures": 1,
+        "Envelope": 0,
         "DescribeCluster": 1,
+        "DescribeProducers": 0,
+        "AllocateProducerIds": 0,
+        "ConsumerGroupHeartbeat": 0,
+        "ConsumerGroupDescribe": 0,
+        "DescribeTopicPartitions": 0,
     }
     assert all(api.versions[0] == 0 for api in APIS.values())
 

@@ -19,7 +19,6 @@ UNSUPPORTED = ApiVersionsResponse(
     error_code=ErrorCode.UNSUPPORTED_VERSION,
     api_keys=tuple(entry for entry in API_KEYS if entry.api_key == ApiVersionsRequest.API_KEY),
 )
-FEATURES_EPOCH = 0  # this broker has no finalized features
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -34,4 +33,4 @@ def handle(
         if not (SOFTWARE.fullmatch(name) and SOFTWARE.fullmatch(version)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         connection.client_software = (name, version)
-    return ApiVersionsResponse(api_keys=API_KEYS, finalized_features_epoch=FEATURES_EPOCH)
+    return ApiVersionsResponse(api_keys=API_KEYS, finalized_features_epoch=context.features.epoch)

@@ -6,9 +6,11 @@ from collections import Counter
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
+from barnabas.broker.mutation_quotas import throttle_connection
 from barnabas.broker.topic_admin.create_partitions import create_partitions
 from barnabas.broker.topic_admin.topics import error_fields, to_api_error
 from barnabas.broker.topic_events import find_requester, is_written, record_topic_request
+from barnabas.controller.mutation_quota import UNLIMITED_MUTATIONS, MutationQuota
 from barnabas.errors import ApiError, ErrorCode, RegistryError, StorageError
 from barnabas.tasks import in_thread_if_large
 from barnabas.wire.headers import RequestHeader
@@ -18,6 +20,8 @@ from barnabas.wire.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+
+STRICT_QUOTA_SINCE = 3
 
 Outcomes = dict[str, ApiError | None]
 
@@ -31,10 +35,13 @@ async def handle(
     requester = find_requester(header, connection)._replace(at_ms=context.clock.now_ms())
     size = len(request.topics)
     outcomes, increases = await in_thread_if_large(size, check_names, request)
+    quota = UNLIMITED_MUTATIONS
     if not context.controller.is_active:
         outcomes = dict.fromkeys(outcomes, ApiError(ErrorCode.NOT_CONTROLLER))
     elif increases:
-        outcomes |= await try_create_partitions(context, request, increases)
+        is_strict = header.api_version >= STRICT_QUOTA_SINCE
+        quota = await context.mutation_quotas.open(header.client_id, is_strict=is_strict)
+        outcomes |= await try_create_partitions(context, request, increases, quota)
         for increase in increases:
             if not request.validate_only and is_written(outcomes[increase.name]):
                 record_topic_request(
@@ -45,7 +52,10 @@ async def handle(
                     after=f"grown to {increase.count} partitions",
                     facts={increase.name: {"partitions": increase.count}},
                 )
-    return CreatePartitionsResponse(results=await in_thread_if_large(size, build_results, outcomes))
+    results = await in_thread_if_large(size, build_results, outcomes)
+    return CreatePartitionsResponse(
+        results=results, throttle_time_ms=throttle_connection(connection, quota)
+    )
 
 
 def check_names(request: CreatePartitionsRequest) -> tuple[Outcomes, list[CreatePartitionsTopic]]:
@@ -63,7 +73,10 @@ def find_name_error(name: str, count: int) -> ApiError | None:
 
 
 async def try_create_partitions(
-    context: BrokerContext, request: CreatePartitionsRequest, increases: list[CreatePartitionsTopic]
+    context: BrokerContext,
+    request: CreatePartitionsRequest,
+    increases: list[CreatePartitionsTopic],
+    quota: MutationQuota,
 ) -> Outcomes:
     try:
         return await create_partitions(
@@ -72,6 +85,7 @@ async def try_create_partitions(
             is_queued_for_deletion=context.controller.context.is_topic_queued_for_deletion,
             timeout_ms=request.timeout_ms,
             validate_only=request.validate_only,
+            quota=quota,
         )
     except (ApiError, RegistryError, StorageError) as error:
         return dict.fromkeys((increase.name for increase in increases), to_api_error(error))

@@ -7,11 +7,13 @@ from functools import cache, partial
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
+from barnabas.broker.mutation_quotas import throttle_connection
 from barnabas.broker.topic_admin.create_topics import CreationOutcome, create_topics
 from barnabas.broker.topic_admin.topics import error_fields, to_api_error
 from barnabas.broker.topic_events import find_requester, record_creations
 from barnabas.config import BrokerConfig
 from barnabas.config.describe import describe_topic
+from barnabas.controller.mutation_quota import UNLIMITED_MUTATIONS
 from barnabas.controller.topic_checks import TopicSpec
 from barnabas.errors import ApiError, ErrorCode, RegistryError, StorageError
 from barnabas.tasks import Turns, in_thread_if_large
@@ -26,6 +28,7 @@ from barnabas.wire.messages.create_topics import (
 
 CLUSTER_METADATA = "__cluster_metadata"
 CONFIGS_SINCE = 5
+STRICT_QUOTA_SINCE = 6
 RESULTS_PER_TURN = 500
 
 
@@ -39,13 +42,19 @@ async def handle(
     outcomes, new_topics = await in_thread_if_large(
         len(request.topics), parse_request, request, context.controller.is_active
     )
+    is_automatic = requester.via is not None
+    quota = UNLIMITED_MUTATIONS
     if new_topics:
+        # Another broker requests an automatic creation for its client. That is never rejected.
+        is_strict = header.api_version >= STRICT_QUOTA_SINCE and not is_automatic
+        quota = await context.mutation_quotas.open(requester.client, is_strict=is_strict)
         try:
             created = await create_topics(
                 context.topics,
                 new_topics,
                 timeout_ms=request.timeout_ms,
                 validate_only=request.validate_only,
+                quota=quota,
             )
         except (ApiError, RegistryError, StorageError) as error:
             failed = to_api_error(error)
@@ -71,7 +80,8 @@ async def handle(
                 overrides = tuple(sorted(outcome.overrides.items()))
                 result = result._replace(configs=describe(overrides))
         results.append(result)
-    return CreateTopicsResponse(topics=tuple(results))
+    throttle_ms = 0 if is_automatic else throttle_connection(connection, quota)
+    return CreateTopicsResponse(topics=tuple(results), throttle_time_ms=throttle_ms)
 
 
 def parse_request(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
+from barnabas.broker.mutation_quotas import throttle_connection
 from barnabas.broker.topic_admin.delete_topics import delete_topics
 from barnabas.broker.topic_admin.topics import error_fields
 from barnabas.broker.topic_events import find_requester, is_written, record_topic_request
@@ -22,6 +23,7 @@ from barnabas.wire.messages.delete_topics import (
 
 BY_ID_SINCE = 6
 RESULTS_PER_TURN = 500
+STRICT_QUOTA_SINCE = 5
 DISABLED_SINCE = 3  # earlier versions have no error code for disabled deletion
 
 
@@ -51,7 +53,12 @@ async def handle(
         if isinstance(name, str):
             names.append(name)
         await turns.yield_if_due()
-    outcomes = await delete_topics(context.topics, names, timeout_ms=request.timeout_ms)
+    quota = await context.mutation_quotas.open(
+        header.client_id, is_strict=version >= STRICT_QUOTA_SINCE
+    )
+    outcomes = await delete_topics(
+        context.topics, names, timeout_ms=request.timeout_ms, quota=quota
+    )
     written = await in_thread_if_large(len(outcomes), select_written, outcomes)
     record_topic_request(
         context, written, requester, request="DeleteTopics", after="marked for deletion"
@@ -64,7 +71,9 @@ async def handle(
         else:
             fields = error_fields(outcomes[found])
             results.append(DeletableTopicResult(found, topic.topic_id, *fields))
-    return DeleteTopicsResponse(responses=tuple(results))
+    return DeleteTopicsResponse(
+        responses=tuple(results), throttle_time_ms=throttle_connection(connection, quota)
+    )
 
 
 def find_request_error(

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 
 from barnabas.broker.topic_admin.topics import Topics, not_controller, run_limited, to_api_error
 from barnabas.controller.assignment import check_racks
+from barnabas.controller.mutation_quota import UNLIMITED_MUTATIONS, MutationQuota
 from barnabas.controller.topic_checks import check_added_partitions
 from barnabas.errors import (
     ApiError,
@@ -46,6 +47,7 @@ async def create_partitions(
     is_queued_for_deletion: Callable[[str], bool],
     timeout_ms: int,
     validate_only: bool = False,
+    quota: MutationQuota = UNLIMITED_MUTATIONS,
 ) -> dict[str, ApiError | None]:
     """Add partitions, and return the error of each topic, or None. Each topic may occur only once.
 
@@ -63,7 +65,9 @@ async def create_partitions(
             if increase.name in marked_names or is_queued_for_deletion(increase.name):
                 why = f"topic '{increase.name}' is queued for deletion"
                 raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
-            await add_partitions(topics, increase, controller_version, validate_only=validate_only)
+            await add_partitions(
+                topics, increase, controller_version, quota, validate_only=validate_only
+            )
         except ApiError as error:
             # A new error, since the traceback would keep all its frames in memory.
             return ApiError(error.code, error.message)
@@ -90,7 +94,12 @@ def errors_by_name(
 
 
 async def add_partitions(
-    topics: Topics, increase: CreatePartitionsTopic, controller_version: int, *, validate_only: bool
+    topics: Topics,
+    increase: CreatePartitionsTopic,
+    controller_version: int,
+    quota: MutationQuota,
+    *,
+    validate_only: bool,
 ) -> None:
     name, path = increase.name, znodes.topic_path(increase.name)
     missing = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
@@ -98,6 +107,7 @@ async def add_partitions(
         raise missing  # its path may be that of another znode
     check = CheckVersion(path=znodes.CONTROLLER, version=controller_version)
     expanded: znodes.TopicAssignment | None = None
+    is_charged = False
     backoff = Backoff(*CONFLICT_S, random=topics.random)
     while True:
         try:
@@ -112,6 +122,11 @@ async def add_partitions(
         )
         if validate_only:
             return
+        if not is_charged:
+            throttled = quota.charge(increase.count - len(current.partitions))
+            if throttled is not None:
+                raise throttled
+            is_charged = True
         try:
             content = await in_thread_if_large(increase.count, znodes.encode_topic, expanded)
             write = SetData(path=path, data=content, version=stat.version)

@@ -19,8 +19,10 @@ from uuid import UUID
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from barnabas.broker.policies import check_create_topic_policy
 from barnabas.broker.topic_admin.topics import Topics, not_controller, run_limited, to_api_error
 from barnabas.controller.assignment import BrokerIds
+from barnabas.controller.mutation_quota import UNLIMITED_MUTATIONS, MutationQuota
 from barnabas.controller.topic_checks import (
     TopicSpec,
     already_exists,
@@ -37,8 +39,9 @@ from barnabas.errors import (
     StorageError,
 )
 from barnabas.metadata import znodes
-from barnabas.metadata.topic_names import TakenNames
+from barnabas.metadata.topic_names import STATE_CHANGES, TakenNames
 from barnabas.model import ZERO_ID
+from barnabas.policies import TopicCreation
 from barnabas.tasks import in_thread_if_large
 from barnabas.world.ports import CheckVersion, Create, SetData
 
@@ -67,7 +70,12 @@ class RegistryState(NamedTuple):
 
 
 async def create_topics(
-    topics: Topics, new_topics: Sequence[TopicSpec], *, timeout_ms: int, validate_only: bool = False
+    topics: Topics,
+    new_topics: Sequence[TopicSpec],
+    *,
+    timeout_ms: int,
+    validate_only: bool = False,
+    quota: MutationQuota = UNLIMITED_MUTATIONS,
 ) -> list[CreationOutcome]:
     """Create topics. Return the outcomes in request order.
 
@@ -79,8 +87,14 @@ async def create_topics(
         if index % CHECKED_PER_TURN == CHECKED_PER_TURN - 1:
             await asyncio.sleep(0)  # lets other requests run
         size = max(new_topic.partitions, len(new_topic.assignments or ()))
-        outcomes.append(await in_thread_if_large(size, check_one, topics, new_topic, registry))
-        if outcomes[-1].error is None and not validate_only:
+        outcome = await in_thread_if_large(size, check_one, topics, new_topic, registry)
+        error = outcome.error or await find_policy_error(topics, new_topic, outcome)
+        if error is None and not validate_only:
+            error = quota.charge(len(outcome.replicas))
+        outcomes.append(
+            outcome if error is None else CreationOutcome(name=outcome.name, error=error)
+        )
+        if error is None and not validate_only:
             registry.names.add(new_topic.name)
     if validate_only:
         return outcomes
@@ -117,6 +131,26 @@ def check_one(topics: Topics, new_topic: TopicSpec, registry: RegistryState) -> 
     except ApiError as error:
         return CreationOutcome(name=new_topic.name, error=error)
     return CreationOutcome(name=new_topic.name, replicas=replicas, overrides=overrides)
+
+
+async def find_policy_error(
+    topics: Topics, new_topic: TopicSpec, outcome: CreationOutcome
+) -> ApiError | None:
+    """Return the error of a valid topic that the operator's policy rejects, or None.
+
+    Policies written for Kafka do not know the history topic.
+    """
+    if topics.policies.create_topic is None or new_topic.name == STATE_CHANGES:
+        return None
+    is_assigned = new_topic.assignments is not None
+    creation = TopicCreation(
+        topic=new_topic.name,
+        num_partitions=None if is_assigned else len(outcome.replicas),
+        replication_factor=None if is_assigned else len(outcome.replicas[0]),
+        replica_assignments=dict(enumerate(outcome.replicas)) if is_assigned else None,
+        configs=outcome.overrides,
+    )
+    return await check_create_topic_policy(topics.policies, creation)
 
 
 async def try_write_topic(

@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from barnabas.broker.control_plane import catch_up
+from barnabas.broker.policies import Policies
 from barnabas.config import BrokerConfig, TopicConfig
 from barnabas.controller.topic_checks import TopicDefaults
 from barnabas.errors import (
@@ -66,6 +67,7 @@ class Topics:
         metadata: MetadataCache,
         config: BrokerConfig,
         random: Random,
+        policies: Policies | None = None,
     ) -> None:
         self.registry = registry
         self.metadata = metadata
@@ -74,6 +76,7 @@ class Topics:
             partitions=config.num_partitions, replication_factor=config.default_replication_factor
         )
         self.random = random
+        self.policies = policies or Policies()
         self.overrides: dict[str, Mapping[str, str]] = {}
         """Settings of each topic that differ from the defaults. Possibly stale for topics without a replica here."""
         self.auto_creations_in_progress: dict[str, None] = {}
