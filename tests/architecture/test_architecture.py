@@ -65,6 +65,7 @@ DRIVEN = (
     "broker/listener.py",
     "broker/log_cleaner.py",
     "broker/maintenance.py",
+    "broker/memory_budget.py",
     "broker/mutation_quotas.py",
     "broker/policies.py",
     "broker/router.py",

@@ -14,11 +14,11 @@ from barnabas.broker.connection import (
     CloseConnection,
     Connection,
     EncodedResponse,
-    MemoryBudget,
     PendingResponse,
     Serve,
     ServeResult,
 )
+from barnabas.broker.memory_budget import MemoryBudget
 from barnabas.config import BrokerConfig
 from barnabas.world.ports import Listener, Network, Receiver, Stream
 

@@ -22,10 +22,10 @@ from barnabas.broker.connection import (
     CloseConnection,
     Connection,
     EncodedResponse,
-    MemoryBudget,
     PendingResponse,
     ServeResult,
 )
+from barnabas.broker.memory_budget import MemoryBudget
 from barnabas.errors import RemoteWireError
 from barnabas.world.ports import Part
 

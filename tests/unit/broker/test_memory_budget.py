@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from barnabas.broker import connection as connections
-from barnabas.broker.connection import BUSY_BUFFER_BYTES, Connection, MemoryBudget, PendingResponse
+from barnabas.broker.connection import BUSY_BUFFER_BYTES, Connection, PendingResponse
+from barnabas.broker.memory_budget import MemoryBudget
 from barnabas.world.ports import Part
 from tests.unit.broker.test_connection import MemoryStream
 
@@ -83,9 +83,9 @@ async def test_connection_with_oldest_unread_responses_is_closed() -> None:
     streams = [open_stream(memory) for _ in range(CLIENTS)]
     for stream in streams:
         assert stream.connection is not None
-        memory.add_unsent(stream.connection, connections.UNSENT_BYTES_MAX // 2)
+        memory.add_unsent(stream.connection, memory_budget.UNSENT_BYTES_MAX // 2)
     assert [stream.reason is not None for stream in streams] == [True, False, False]
-    assert memory.unsent_bytes == connections.UNSENT_BYTES_MAX
+    assert memory.unsent_bytes == memory_budget.UNSENT_BYTES_MAX
 
 
 async def test_promise_is_dropped_if_connection_is_closed() -> None:
