@@ -8,6 +8,7 @@ go to any broker, in one request.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
@@ -265,7 +266,8 @@ class ConfigAdmin:
     ) -> dict[ConfigResource, T | ApiError]:
         """Send each resource to its broker. Returns the results in the order of the resources.
 
-        If a broker cannot be reached, its resources have this error, and the others their own results.
+        If a broker cannot be reached, its resources have this error, and the others their own results. While the
+        cluster has no controller, the request is retried.
         """
         by_broker: dict[BrokerId | None, list[ConfigResource]] = {}
         for resource in resources:
@@ -274,18 +276,34 @@ class ConfigAdmin:
         for broker, group in by_broker.items():
             request = build(group)
             try:
-                if broker is None:
-                    answer = self.cluster.ask_any(request, response)
-                else:
-                    answer = self.cluster.ask(broker, request, response)
+                found.update(
+                    self.cluster.retry(partial(self.ask_target, broker, request, response, parse))
+                )
             except ApiError as error:
                 if broker is None:
                     raise
                 found.update(dict.fromkeys(group, error))
-            else:
-                found.update(parse(answer))
         missing = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the response has no result")
         return {resource: found.get(resource, missing) for resource in resources}
+
+    def ask_target(
+        self,
+        broker: BrokerId | None,
+        request: Message,
+        response: type[R],
+        parse: Callable[[R], Mapping[ConfigResource, T | ApiError]],
+    ) -> Mapping[ConfigResource, T | ApiError]:
+        """Send a request to one broker, or to any. Raises NOT_CONTROLLER if every resource has this error."""
+        if broker is None:
+            answer = self.cluster.ask_any(request, response)
+        else:
+            answer = self.cluster.ask(broker, request, response)
+        results = parse(answer)
+        errors = [each for each in results.values() if isinstance(each, ApiError)]
+        codes = {each.code for each in errors}
+        if len(errors) == len(results) and codes == {ErrorCode.NOT_CONTROLLER}:
+            raise errors[0]
+        return results
 
 
 def target_broker(resource: ConfigResource) -> BrokerId | None:

@@ -39,6 +39,9 @@ from barnabas.wire.messages.describe_configs import ResourceType
 
 logger = logging.getLogger("barnabas.config")
 
+NOT_NEEDED = -1
+"""Controller version of a request that writes nothing."""
+
 
 async def alter_configs(
     context: BrokerContext, requested: Sequence[ResourceChange], *, validate_only: bool
@@ -49,11 +52,13 @@ async def alter_configs(
     valid = [index for index, error in enumerate(errors) if error is None]
     if not valid:
         return errors
-    try:
-        controller_version = await context.topics.controller_version()
-    except (ApiError, RegistryError, StorageError) as error:
-        failed = to_api_error(error)
-        return [each or failed for each in errors]
+    controller_version = NOT_NEEDED
+    if not validate_only and any(requested[n].type != ResourceType.BROKER_LOGGER for n in valid):
+        try:
+            controller_version = await context.topics.controller_version()
+        except (ApiError, RegistryError, StorageError) as error:
+            failed = to_api_error(error)
+            return [each or failed for each in errors]
     alter = partial(try_alter, context, controller_version, validate_only)
     topics = [index for index in valid if requested[index].type == ResourceType.TOPIC]
     results = await run_limited(alter, [requested[index] for index in topics])
@@ -82,8 +87,10 @@ async def try_alter(
             change_log_levels(requested.changes, validate_only=validate_only)
         else:
             await alter(context, controller_version, validate_only, requested)
-    except (ApiError, RegistryError, StorageError) as error:
-        logger.info(
+    except ApiError as error:
+        return error
+    except (RegistryError, StorageError) as error:
+        logger.error(
             "cannot change settings type=%d name=%s error=%s", requested.type, requested.name, error
         )
         return to_api_error(error)
