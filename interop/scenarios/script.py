@@ -5,6 +5,7 @@ from __future__ import annotations
 from barnabas.wire.messages.metadata import MetadataRequest
 from interop.scenarios.chapters import (
     administration,
+    configs,
     connections,
     contents,
     coordinators,
@@ -40,6 +41,7 @@ SCRIPT: tuple[Step, ...] = (
     *group_members.STEPS,
     *group_offsets.STEPS,
     *administration.STEPS,
+    *configs.STEPS,
     *connections.STEPS,
     *files("in use"),
     Step(name="znodes", action=ListZnodes()),
@@ -52,6 +54,7 @@ SCRIPT: tuple[Step, ...] = (
             value=1,
         ),
     ),
+    *configs.AFTER_RESTART,
     *group_offsets.AFTER_RESTART,
     *group_members.AFTER_RESTART,
     ask("restarted: all topics", MetadataRequest(topics=None)),

@@ -302,12 +302,14 @@ def test_deleting_unset_config_is_one_line_error(cluster: LocalCluster, topic: s
     assert (result.code, result.out, result.err) == (1, "", "Invalid config(s): flush.ms\n")
 
 
-def test_unsupported_alter_names_api_and_next_step(cluster: LocalCluster, topic: str) -> None:
+def test_alter_changes_settings_of_running_brokers(cluster: LocalCluster, topic: str) -> None:
     assert_done(topics(cluster, f"--create --topic {topic} --config retention.ms=5"))
-    for change in ("--add-config retention.ms=6", "--delete-config retention.ms"):
-        result = configs(cluster, f"--alter --entity-type topics --entity-name {topic} {change}")
-        assert result.code == 1
-        assert (
-            "UnsupportedVersionException: The node does not support INCREMENTAL_ALT" in result.err
-        )
-        assert "hint:  these brokers cannot change settings at run time" in result.err
+    entity = f"--entity-type topics --entity-name {topic}"
+    for change, described in (
+        ("--add-config retention.ms=6", True),
+        ("--delete-config retention.ms", False),
+    ):
+        result = configs(cluster, f"--alter {entity} {change}")
+        assert (result.code, result.err) == (0, "")
+        result = configs(cluster, f"--describe {entity}")
+        assert ("retention.ms=6" in result.out) is described

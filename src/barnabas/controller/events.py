@@ -132,6 +132,16 @@ class ReassignmentsProgressed(Struct, frozen=True):
     """ISRs changed while partitions are reassigned: the target replicas of some may be in sync."""
 
 
+class UncleanLeaderElectionEnable(Struct, frozen=True):
+    """unclean.leader.election.enable became true for all topics without their own setting."""
+
+
+class TopicUncleanLeaderElectionEnable(Struct, frozen=True):
+    """unclean.leader.election.enable was set to true for a topic."""
+
+    topic: str
+
+
 class LeadersUnbalanced(Struct, frozen=True):
     """The timer for the check of the leader balance fired. The leaders may still be balanced."""
 
@@ -155,6 +165,8 @@ ControllerEvent = (
     | RequestAnswered
     | ClientRequest
     | ReassignmentsProgressed
+    | UncleanLeaderElectionEnable
+    | TopicUncleanLeaderElectionEnable
     | LeadersUnbalanced
 )
 """Only the controller handles these events. The others concern every broker."""

@@ -19,6 +19,7 @@ from barnabas.replication.partition import Partition
 from barnabas.storage import checkpoints
 from barnabas.storage.compaction import NEVER_CLEANED, CleanableRange
 from barnabas.storage.log import Log
+from barnabas.tasks import Tasks
 from barnabas.wire.messages.stop_replica import (
     StopReplicaPartitionState,
     StopReplicaRequest,
@@ -400,3 +401,21 @@ async def test_gaps_of_compacted_log_survive_policy_change(nodes: Nodes) -> None
     await node.stop()  # without a clean shutdown, so that recovery reads everything again
     await node.start()
     assert read_all(node.logs.logs[TopicPartition(TOPIC, 0)]) == before
+
+
+async def test_number_of_tasks_follows_the_setting(nodes: Nodes) -> None:
+    node = nodes[1]
+    config = replace(node.config, log_cleaner_threads=2, log_cleaner_backoff_ms=0)
+    cleaner = LogCleaner(config, node.replicas, FixedClock())
+    tasks = Tasks()
+    try:
+        cleaner.start(tasks)
+        assert cleaner.running == {0, 1}
+        for count in (4, 1, 2):
+            cleaner.reconfigure(config, replace(config, log_cleaner_threads=count))
+            async with asyncio.timeout(20):
+                while len(cleaner.running) != count:
+                    await asyncio.sleep(0.001)
+            assert (len(tasks.running), cleaner.running) == (count, set(range(count)))
+    finally:
+        await tasks.stop()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from barnabas.broker import connection as connections
+from barnabas.broker import memory_budget
 from barnabas.broker.connection import BUSY_BUFFER_BYTES, Connection, PendingResponse
 from barnabas.broker.memory_budget import MemoryBudget
 from barnabas.world.ports import Part

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from barnabas.config import BrokerConfig
-from barnabas.replication.quota import UNLIMITED, ReplicationQuota, create_quota, is_throttled
+from barnabas.replication.quota import (
+    UNLIMITED,
+    ReplicationQuota,
+    create_quota,
+    is_throttled,
+    update_quota,
+)
 
 
 class FakeTime:
@@ -73,6 +79,17 @@ def test_rate_is_measured_over_remembered_windows() -> None:
     assert not quota.is_exceeded()
     quota.record(500)
     assert quota.is_exceeded()
+
+
+def test_new_rate_counts_earlier_traffic() -> None:
+    time = FakeTime()
+    quota = update_quota(None, 100, BrokerConfig(), time)
+    assert quota is not None
+    quota.record(100)
+    assert not quota.is_exceeded()
+    assert update_quota(quota, 50, BrokerConfig(), time) is quota
+    assert quota.is_exceeded()
+    assert update_quota(quota, UNLIMITED, BrokerConfig(), time) is None
 
 
 def test_unlimited_rate_has_no_quota() -> None:

@@ -11,7 +11,7 @@ from barnabas.broker.mutation_quotas import throttle_connection
 from barnabas.broker.topic_admin.create_topics import CreationOutcome, create_topics
 from barnabas.broker.topic_admin.topics import error_fields, to_api_error
 from barnabas.broker.topic_events import find_requester, record_creations
-from barnabas.config import BrokerConfig
+from barnabas.config.current import CurrentConfig
 from barnabas.config.describe import describe_topic
 from barnabas.controller.mutation_quota import UNLIMITED_MUTATIONS
 from barnabas.controller.topic_checks import TopicSpec
@@ -64,7 +64,7 @@ async def handle(
                 record_creations(context, new_topics, created, requester)
         outcomes |= {outcome.name: outcome for outcome in created}
     # Most topics of a request have the same settings.
-    describe = cache(partial(describe_overrides, context.config))
+    describe = cache(partial(describe_overrides, context.current_config))
     results = []
     turns = Turns(RESULTS_PER_TURN)
     for topic in request.topics:
@@ -122,7 +122,7 @@ def to_topic_spec(topic: CreatableTopic) -> TopicSpec:
 
 
 def describe_overrides(
-    config: BrokerConfig, overrides: tuple[tuple[str, str], ...]
+    current: CurrentConfig, overrides: tuple[tuple[str, str], ...]
 ) -> tuple[CreatableTopicConfigs, ...]:
     return tuple(
         CreatableTopicConfigs(
@@ -132,5 +132,10 @@ def describe_overrides(
             config_source=entry.source,
             is_sensitive=entry.is_sensitive,
         )
-        for entry in describe_topic(dict(overrides), config)
+        for entry in describe_topic(
+            dict(overrides),
+            current.value,
+            dynamic=current.dynamic.broker,
+            dynamic_default=current.dynamic.default,
+        )
     )

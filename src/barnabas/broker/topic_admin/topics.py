@@ -84,6 +84,9 @@ class Topics:
 
     # ---- settings
 
+    def reconfigure(self, _: BrokerConfig, config: BrokerConfig) -> None:
+        self.defaults = config.topic_defaults()
+
     async def refresh(self, names: Iterable[str]) -> None:
         """Read the settings of these topics again: ours may be those of a deleted topic of the same name."""
         for name, found in (await self.read_registry_overrides(names)).items():
