@@ -17,6 +17,10 @@ from barnabas.errors import BarnabasError
 
 COMMANDS = {
     "topics": ("topics.commands:topics", "Create, list, describe, alter and delete topics."),
+    "configs": (
+        "configs.commands:configs",
+        "Describe, alter and reset settings of topics and brokers, and quotas.",
+    ),
     "brokers": ("brokers.list:brokers", "List the brokers of the cluster."),
     "controller": ("brokers.controller:controller", "Show which broker is the controller."),
     "elect-leaders": (

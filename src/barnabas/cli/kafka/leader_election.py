@@ -85,7 +85,9 @@ def run_elections(options: ParsedOptions) -> None:
     check_election_options(options)
     election = parse_election_type(options)
     partitions = selected_partitions(options)
-    with connect_client(options, config_option=CONFIG_OPTION, timeout_s=ELECTION_TIMEOUT_S) as cluster:
+    with connect_client(
+        options, config_option=CONFIG_OPTION, timeout_s=ELECTION_TIMEOUT_S
+    ) as cluster:
         try:
             outcomes = elect_leaders(cluster, election, partitions)
         except ApiError as error:

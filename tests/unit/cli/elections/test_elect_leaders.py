@@ -56,7 +56,7 @@ def test_invalid_partition_file_names_path_and_reason(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"--file: .*partitions.json is not JSON: "):
         read_partition_file(path)
     path.write_text("{}")
-    with pytest.raises(ConfigError, match='partitions.json: .* missing "partitions" field'):
+    with pytest.raises(ConfigError, match=r'partitions.json: .* missing "partitions" field'):
         read_partition_file(path)
 
 

@@ -38,7 +38,7 @@ def test_partitions_are_read_in_order() -> None:
     ],
 )
 def test_invalid_file_is_rejected_with_kafka_message(text: str, message: str) -> None:
-    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the text is compared
+    with pytest.raises(ValueError) as caught:
         parse_partition_file(text)
     assert str(caught.value) == message
 
