@@ -26,6 +26,7 @@ from barnabas.cli.configs.names import (
     reject_typos,
 )
 from barnabas.cli.configs.reading import ShownSetting, quota_text, read_settings_of
+from barnabas.cli.options import is_encodable
 from barnabas.cli.terminal.failure import ErrorWithHint, similar_names
 from barnabas.cli.terminal.output import format_table, plural
 from barnabas.client.cluster import Cluster
@@ -43,8 +44,8 @@ def change_settings_of(
     cluster: Cluster, entity: Entity, changes: Sequence[ConfigChange], *, dry_run: bool
 ) -> dict[str, Any]:
     """Send the changes, or only validate them, and return the document to show. Raises ApiError."""
+    check_changes(entity, changes)
     names = [each.name for each in changes]
-    reject_typos(entity, names)
     require_entity(cluster, entity)
     admin = ConfigAdmin(cluster)
     before = {each.name: each for each in read_settings_of(admin, entity, names)}
@@ -52,6 +53,16 @@ def change_settings_of(
     if error is not None:
         raise explain_rejected_change(error, entity, names)
     return changes_document(entity, changes, before, dry_run=dry_run)
+
+
+def check_changes(entity: Entity, changes: Sequence[ConfigChange]) -> None:
+    """Raise ConfigError for changes that no broker accepts, before any request."""
+    for each in changes:
+        if not is_encodable(each.name) or not is_encodable(each.value or ""):
+            raise ConfigError(each.name, "the name or the value is not valid UTF-8")
+        if isinstance(entity, QuotaEntity):
+            parse_quota(each)
+    reject_typos(entity, [each.name for each in changes])
 
 
 def send_changes(

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from barnabas.cli.cluster_command import complete_names, servers_hint
+from barnabas.cli.options import is_encodable
 from barnabas.cli.terminal.failure import ErrorWithHint
 from barnabas.cli.topics.health import join_with_and
 from barnabas.cli.topics.lookup import complete_topics, find_topic
@@ -77,6 +78,11 @@ def select_entity(options: Mapping[str, Any]) -> Entity:
     if len(used) > 1 and not is_user_and_client(used):
         first, second = (f"--{name.replace('_', '-')}" for name in used[:2])
         raise ConfigError(first, f"cannot be combined with {second}; {CHOICES}")
+    for name in used:
+        if isinstance(options[name], str) and not is_encodable(options[name]):
+            raise ConfigError(
+                f"--{name.replace('_', '-')}", f"{options[name]!r} is not valid UTF-8"
+            )
     resource = select_resource(used[0], options[used[0]])
     if resource is not None:
         return resource
