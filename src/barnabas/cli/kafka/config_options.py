@@ -47,7 +47,6 @@ DEFAULT_ENTITY_OPTIONS = {
     "broker-defaults": BROKERS,
     "ip-defaults": IPS,
 }
-ENCODED_OPTIONS = ("client", "user", "ip", "add-config", "delete-config")
 CONNECTIONS = ("bootstrap-server", "bootstrap-controller", "zookeeper")
 DEFAULT_NAME = ""
 
@@ -131,7 +130,7 @@ def check_options(options: ParsedOptions) -> Entities:
     check_connections(options)
     if BROKERS in entities.types or LOGGERS in entities.types:
         check_broker_ids(entities)
-    check_encodable(options)
+    check_encodable(options, entities)
     if IPS in entities.types:
         check_addresses(entities)
     if options.has("describe") and LOGGERS in entities.types and not any(entities.names):
@@ -204,11 +203,12 @@ def check_broker_ids(entities: Entities) -> None:
             )
 
 
-def check_encodable(options: ParsedOptions) -> None:
+def check_encodable(options: ParsedOptions, entities: Entities) -> None:
     """Raise RequestRejected for a name or a setting that is not valid UTF-8. Topic names have their own check."""
-    for option, value in options.pairs:
-        if option in ENCODED_OPTIONS and value is not None and not is_encodable(value):
-            raise RequestRejected(f"Option {option}: {value} is not valid UTF-8")
+    names = () if entities.type == TOPICS else entities.names
+    for text in (*names, *options.values("add-config"), *options.values("delete-config")):
+        if not is_encodable(text):
+            raise RequestRejected(f"{text} is not valid UTF-8")
 
 
 def check_addresses(entities: Entities) -> None:

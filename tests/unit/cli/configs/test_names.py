@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import pytest
+
+from barnabas.cli.configs.alter import alter_configs
+from barnabas.cli.configs.entity import Entity
+from barnabas.cli.configs.names import (
+    complete_assignments,
+    complete_setting_names,
+    is_read_only,
+    reject_lists_of_scalars,
+    reject_typos,
+)
+from barnabas.client.config_admin import ConfigResource, QuotaEntity
+from barnabas.errors import ConfigError
+from barnabas.wire.messages.describe_configs import ResourceType
+
+TOPIC = ConfigResource(ResourceType.TOPIC, "orders")
+BROKER = ConfigResource(ResourceType.BROKER, "1")
+LOGGERS = ConfigResource(ResourceType.BROKER_LOGGER, "1")
+CLIENT = QuotaEntity(client_id="app")
+
+
+@pytest.mark.parametrize(
+    ("entity", "name", "near"),
+    [
+        (TOPIC, "retension.ms", "retention.ms"),
+        (TOPIC, "Retention.Ms", "retention.ms"),
+        (TOPIC, "log.retention.ms", "retention.ms"),
+        (BROKER, "num.partition", "num.partitions"),
+        (CLIENT, "producer.byte.rate", "producer_byte_rate"),
+        (QuotaEntity(ip="::1"), "connection_rate", "connection_creation_rate"),
+    ],
+)
+def test_typo_suggests_known_name(entity: Entity, name: str, near: str) -> None:
+    with pytest.raises(ConfigError, match=f"no such .*; did you mean {near}\\?"):
+        reject_typos(entity, [name])
+
+
+@pytest.mark.parametrize(
+    ("entity", "name"),
+    [
+        (TOPIC, "retention.ms"),
+        (TOPIC, "a.setting.of.a.newer.release"),
+        (BROKER, "listener.name.internal.max.connections"),
+        (LOGGERS, "kafka.server.KafkaApi"),
+        (CLIENT, "consumer_byte_rate"),
+    ],
+)
+def test_known_and_unfamiliar_names_are_left_to_the_broker(entity: Entity, name: str) -> None:
+    reject_typos(entity, [name])
+
+
+def test_only_lists_can_be_appended_to() -> None:
+    reject_lists_of_scalars(TOPIC, ["cleanup.policy", "unknown"], "--append")
+    with pytest.raises(ConfigError, match=r"--append: retention\.ms is not a list"):
+        reject_lists_of_scalars(TOPIC, ["retention.ms"], "--append")
+    with pytest.raises(ConfigError, match="a quota is a number"):
+        reject_lists_of_scalars(CLIENT, ["producer_byte_rate"], "--append")
+
+
+def test_read_only_settings_are_those_of_kafka() -> None:
+    assert is_read_only(BROKER, "broker.id")
+    assert not is_read_only(BROKER, "log.retention.ms")
+    assert not is_read_only(TOPIC, "retention.ms")
+
+
+def context(**params: Any) -> click.Context:
+    found = click.Context(alter_configs)
+    known = {each.name: None for each in alter_configs.params if each.name}
+    found.params = {**known, **params}
+    return found
+
+
+def completed(complete: Any, incomplete: str, **params: Any) -> list[str]:
+    return [item.value for item in complete(context(**params), alter_configs.params[0], incomplete)]
+
+
+def test_completion_knows_names_of_the_selected_entity() -> None:
+    assert completed(complete_setting_names, "retention", topic="a") == [
+        "retention.bytes",
+        "retention.ms",
+    ]
+    assert completed(complete_setting_names, "prod", client_id="a") == ["producer_byte_rate"]
+    assert completed(complete_setting_names, "retention") == []
+
+
+def test_completion_of_assignments_skips_read_only_settings_and_knows_values() -> None:
+    assert completed(complete_assignments, "retention.m", topic="a") == ["retention.ms="]
+    assert "broker.id=" not in completed(complete_assignments, "", broker=1)
+    assert completed(complete_assignments, "preallocate=", topic="a") == [
+        "preallocate=true",
+        "preallocate=false",
+    ]
+    assert completed(complete_assignments, "message.timestamp.type=L", topic="a") == [
+        "message.timestamp.type=LogAppendTime"
+    ]
+    assert completed(complete_assignments, "root=D", broker_logger=1) == ["root=DEBUG"]
