@@ -110,14 +110,19 @@ def explain_rejected_change(error: ApiError, entity: Entity, names: Sequence[str
 def predict_value(entity: Entity, change: ConfigChange, before: ShownSetting | None) -> str | None:
     """Return the value after a change. `before` is None if the broker did not describe the setting."""
     match change.operation:
+        case ConfigOperation.SET if isinstance(entity, QuotaEntity):
+            return quota_text(parse_quota(change))
         case ConfigOperation.SET:
-            if isinstance(entity, QuotaEntity):
-                return quota_text(parse_quota(change))
             return change.value
-        case ConfigOperation.DELETE:
-            if before is None:
-                return None
+        case ConfigOperation.DELETE if before is not None:
             return before.default if before.is_override else before.value
+        case ConfigOperation.DELETE:
+            return None
+        case ConfigOperation.APPEND | ConfigOperation.SUBTRACT:
+            return predict_list(entity, change, before)
+
+
+def predict_list(entity: Entity, change: ConfigChange, before: ShownSetting | None) -> str:
     declared = find_declaration(entity, change.name)
     current = before.value if before is not None else None
     if declared is not None and (before is None or not before.is_override):

@@ -116,7 +116,8 @@ def select_resource(option: str, value: Any) -> ConfigResource | None:
             return ConfigResource(ResourceType.BROKER, "")
         case "broker_logger":
             return ConfigResource(ResourceType.BROKER_LOGGER, str(value))
-    return None
+        case _:
+            return None
 
 
 def require_entity(cluster: Cluster, entity: Entity) -> None:

@@ -15,6 +15,7 @@ from click.shell_completion import CompletionItem
 from barnabas.cli.configs.entity import Entity, select_entity
 from barnabas.cli.options import completions
 from barnabas.client.config_admin import ConfigResource, QuotaEntity
+from barnabas.config.broker import BROKER_SYNONYMS
 from barnabas.config.load import ALL_SETTINGS, find_setting
 from barnabas.config.setting import LIST, READ_ONLY, Setting
 from barnabas.config.topic import TOPIC_SETTINGS
@@ -52,14 +53,30 @@ def find_declaration(entity: Entity, name: str) -> Setting | None:
 
 
 def reject_typos(entity: Entity, names: Iterable[str]) -> None:
-    """Raise ConfigError for the first unknown name that is very similar to a known one."""
+    """Raise ConfigError for the first name that is surely wrong.
+
+    Such a name is unknown, and very similar to a known one, or the name of the same setting at another level.
+    """
     known = known_names(entity)
     for name in names:
         if name in known or find_declaration(entity, name) is not None:
             continue
+        if (counterpart := find_counterpart(entity, name)) is not None:
+            raise ConfigError(name, f"no such {noun(entity)}; it is called {counterpart} here")
         near = get_close_matches(name.lower(), known, n=1, cutoff=TYPO_SIMILARITY)
         if near:
             raise ConfigError(name, f"no such {noun(entity)}; did you mean {near[0]}?")
+
+
+def find_counterpart(entity: Entity, name: str) -> str | None:
+    """Return retention.ms for log.retention.ms of a topic, and the reverse for a broker."""
+    if not isinstance(entity, ConfigResource):
+        return None
+    if entity.type is ResourceType.TOPIC:
+        return ALL_SETTINGS[name].default_of if name in ALL_SETTINGS else None
+    if entity.type is ResourceType.BROKER and name in BROKER_SYNONYMS:
+        return BROKER_SYNONYMS[name][0].name
+    return None
 
 
 def reject_lists_of_scalars(entity: Entity, names: Iterable[str], option: str) -> None:

@@ -102,7 +102,8 @@ def override_sources(entity: ConfigResource) -> tuple[ConfigSource, ...]:
             return (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,)
         case ResourceType.BROKER_LOGGER:
             return (ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG,)
-    return ()
+        case _:
+            return ()
 
 
 def default_value(entry: ConfigEntry) -> str | None:

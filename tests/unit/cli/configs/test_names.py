@@ -29,14 +29,25 @@ CLIENT = QuotaEntity(client_id="app")
     [
         (TOPIC, "retension.ms", "retention.ms"),
         (TOPIC, "Retention.Ms", "retention.ms"),
-        (TOPIC, "log.retention.ms", "retention.ms"),
         (BROKER, "num.partition", "num.partitions"),
         (CLIENT, "producer.byte.rate", "producer_byte_rate"),
-        (QuotaEntity(ip="::1"), "connection_rate", "connection_creation_rate"),
+        (QuotaEntity(ip="::1"), "connection_creation_rates", "connection_creation_rate"),
     ],
 )
 def test_typo_suggests_known_name(entity: Entity, name: str, near: str) -> None:
     with pytest.raises(ConfigError, match=f"no such .*; did you mean {near}\\?"):
+        reject_typos(entity, [name])
+
+
+@pytest.mark.parametrize(
+    ("entity", "name", "counterpart"),
+    [
+        (TOPIC, "log.retention.hours", "retention.ms"),
+        (BROKER, "max.message.bytes", "message.max.bytes"),
+    ],
+)
+def test_name_of_another_level_is_translated(entity: Entity, name: str, counterpart: str) -> None:
+    with pytest.raises(ConfigError, match=f"it is called {counterpart} here"):
         reject_typos(entity, [name])
 
 

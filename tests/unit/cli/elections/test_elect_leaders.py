@@ -104,8 +104,8 @@ def test_unclean_election_says_that_records_are_lost() -> None:
     assert elections_text(document).splitlines() == [
         "would elect 2 unclean leaders",
         "TOPIC   PARTITION  BEFORE  AFTER",
-        "orders          0    none      2  not in sync: loses records",
-        "orders          1    none      1",
+        "orders          0  none        2  not in sync: loses records",
+        "orders          1  none        1",
     ]
 
 

@@ -27,7 +27,7 @@ from barnabas.world.registry.embedded import EmbeddedRegistry
 
 @pytest.fixture
 async def session() -> AsyncIterator[RegistrySession]:
-    registry = EmbeddedRegistry(SystemClock())
+    registry = EmbeddedRegistry(None, SystemClock())
     session = await registry.connect(10_000)
     for path in znodes.PERSISTENT_PATHS:
         await session.create(path)
@@ -87,7 +87,7 @@ def test_running_broker_accepts_only_throttles() -> None:
     throttle = {"leader.replication.throttled.rate": "1"}
     check_stopped("1", throttle, [1])
     check_stopped("1", {"log.cleaner.threads": "2"}, [2])
-    with pytest.raises(RequestRejected, match="Set\\(log.cleaner.threads\\). when broker 1 is"):
+    with pytest.raises(RequestRejected, match=r"Set\(log\.cleaner\.threads\)\. when broker 1 is"):
         check_stopped("1", {"log.cleaner.threads": "2", **throttle}, [1, 2])
     with pytest.raises(RequestRejected, match="for default cluster if any broker is running"):
         check_stopped("<default>", {"log.cleaner.threads": "2"}, [2])
