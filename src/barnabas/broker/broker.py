@@ -12,6 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from barnabas.broker.config_admin.apply import ConfigApplier, read_dynamic_settings
+from barnabas.broker.config_admin.changes import ConfigChanges
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.control_plane import ControlPlane, history_client_id
 from barnabas.broker.controlled_shutdown import shut_down_controlled
@@ -25,8 +27,15 @@ from barnabas.broker.startup.lost_logs import find_lost_logs
 from barnabas.broker.startup.stray_logs import adopt_logs, rename_stray_logs
 from barnabas.broker.topic_admin.topics import Topics
 from barnabas.config import BrokerConfig
+from barnabas.config.current import CurrentConfig
 from barnabas.controller.controller import Controller
-from barnabas.errors import ConfigError, RegistryError, RegistrySessionExpired, StorageError
+from barnabas.errors import (
+    AddressInUse,
+    ConfigError,
+    RegistryError,
+    RegistrySessionExpired,
+    StorageError,
+)
 from barnabas.history.publisher import Publisher
 from barnabas.metadata import registration, znodes
 from barnabas.metadata.cache import MetadataCache
@@ -54,10 +63,14 @@ class BrokerServer:
         if not __debug__:
             raise ConfigError("python -O", "brokers need Python's assertions; start without -O")
         self.config = config
+        """The settings of the file."""
+        self.current = CurrentConfig(config)
         self.world = world
         self.broker_id = BrokerId(config.broker_id)
         self.tasks = Tasks()
         self.endpoints: tuple[Endpoint, ...] = ()
+        self.listeners_lock = asyncio.Lock()
+        """Held while listeners are opened and closed."""
         self.registry: RegistryClient | None = None
         self.control: ControlPlane | None = None
         self.logs: LogManager | None = None
@@ -67,6 +80,7 @@ class BrokerServer:
         self.router: Router | None = None
         self.controller: Controller | None = None
         self.publisher: Publisher | None = None
+        self.config_changes: ConfigChanges | None = None
 
     async def start(self) -> None:
         """Start the broker. If the registry session expires meanwhile, start again, up to START_ATTEMPTS times."""
@@ -89,13 +103,16 @@ class BrokerServer:
                 raise
 
     async def start_once(self) -> None:
-        config, world = self.config, self.world
+        world = self.world
         now_ms = world.clock.now_ms()
         registry = self.registry = RegistryClient(
-            world.registry, config.zookeeper_session_timeout_ms, world.random
+            world.registry, self.config.zookeeper_session_timeout_ms, world.random
         )
         await registry.open()
         await registration.create_persistent_paths(registry)
+        current = self.current = CurrentConfig(self.config)
+        await read_dynamic_settings(registry, self.broker_id, current)
+        config = current.value
         cluster_id = await registration.read_or_create_cluster_id(registry, world.random)
 
         metadata = MetadataCache(cluster_id)
@@ -149,7 +166,7 @@ class BrokerServer:
         )
         groups = self.groups = LazyGroups(replicas, world.random)
         context = BrokerContext(
-            config=config,
+            current_config=current,
             clock=world.clock,
             network=world.network,
             registry=registry,
@@ -164,9 +181,15 @@ class BrokerServer:
         )
         self.router = Router(context)
         listeners = self.listeners = Listeners(world.network, config, self.router.serve)
-        await self.open_listeners(listeners)
+        self.endpoints = await self.open_listeners(listeners, config)
+        for component in (topics, replicas, controller, listeners):
+            current.on_change(component.reconfigure)
+        current.on_change(self.reconfigure)
         session_id = registry.id
         await self.register()
+        changes = self.config_changes = ConfigChanges(
+            registry, ConfigApplier(context), world.clock, world.random
+        )
         registry.on_state(self.session_changed)
         registry.on_lost = self.registry_lost
         replicas.lost.register(lost_logs)
@@ -181,14 +204,15 @@ class BrokerServer:
         groups.open()
         self.tasks.start("sweep", listeners.sweep())
         self.tasks.start("history", publisher.publish())
-        start_maintenance(self.tasks, replicas)
+        self.tasks.start("config-changes", changes.run())
+        current.on_change(start_maintenance(self.tasks, replicas).reconfigure)
         # Not earlier: loading logs may block the event loop for minutes, and the watchdog would kill the process.
         world.watchdog.start()
         logger.info(
             "broker started id=%d cluster=%s listeners=%s partitions=%d",
             self.broker_id,
             cluster_id,
-            ",".join(f"{e.listener}://{e.host}:{e.port}" for e in self.endpoints),
+            format_endpoints(self.endpoints),
             len(replicas.partitions),
         )
 
@@ -221,10 +245,41 @@ class BrokerServer:
         """Register at the start and in each new session. Each registration has a new broker epoch."""
         assert self.registry is not None
         assert self.control is not None
-        entry = Broker(id=self.broker_id, endpoints=self.endpoints, rack=self.config.broker_rack)
         self.control.broker_epoch = await registration.register(
-            self.registry, entry, self.world.clock.now_ms(), wait_s=self.registration_timeout_s
+            self.registry,
+            self.own_entry(),
+            self.world.clock.now_ms(),
+            wait_s=self.registration_timeout_s,
         )
+        if self.config_changes is not None:
+            self.config_changes.session_opened()
+
+    def reconfigure(self, before: BrokerConfig, config: BrokerConfig) -> None:
+        is_changed = before.listeners != config.listeners
+        if is_changed or before.advertised_listeners != config.advertised_listeners:
+            self.tasks.start("listeners", self.change_listeners())
+
+    async def change_listeners(self) -> None:
+        """Open and close listeners after their settings have changed, and register the new addresses."""
+        async with self.listeners_lock:
+            listeners, registry, config = self.listeners, self.registry, self.current.value
+            if listeners is None or registry is None:
+                return  # the broker is stopping
+            try:
+                self.endpoints = await self.open_listeners(listeners, config)
+                await registration.update_registration(
+                    registry, self.own_entry(), self.world.clock.now_ms()
+                )
+                wanted = {each.listener for each in config.listeners}
+                for name in [name for name in listeners.listening if name not in wanted]:
+                    await listeners.close_listener(name)
+            except (AddressInUse, RegistryError, StorageError) as error:
+                logger.error("cannot change listeners error=%s", error)
+                return
+            logger.info("changed listeners=%s", format_endpoints(self.endpoints))
+
+    def own_entry(self) -> Broker:
+        return Broker(id=self.broker_id, endpoints=self.endpoints, rack=self.config.broker_rack)
 
     @property
     def registration_timeout_s(self) -> float:
@@ -257,12 +312,17 @@ class BrokerServer:
                 return
             await asyncio.sleep(READY_POLL_SECONDS)
 
-    async def open_listeners(self, listeners: Listeners) -> None:
-        """Open all listeners. By default each advertises its own host and port, or the host name for a wildcard."""
-        advertised = {entry.listener: entry for entry in self.config.advertised_listeners or ()}
+    async def open_listeners(
+        self, listeners: Listeners, config: BrokerConfig
+    ) -> tuple[Endpoint, ...]:
+        """Open all listeners that are not open yet. Returns the advertised addresses.
+
+        By default each listener advertises its own host and port, or the host name for a wildcard.
+        """
+        advertised = {entry.listener: entry for entry in config.advertised_listeners or ()}
         endpoints = []
-        for wanted in self.config.listeners:
-            _, port = await listeners.listen(wanted.listener, wanted.host, wanted.port)
+        for wanted in config.listeners:
+            _, port = await listeners.open_or_move(wanted)
             entry = advertised.get(wanted.listener)
             if entry is None:
                 host = (
@@ -274,7 +334,7 @@ class BrokerServer:
             elif entry.port == 0:
                 entry = Endpoint(listener=entry.listener, host=entry.host, port=port)
             endpoints.append(entry)
-        self.endpoints = tuple(endpoints)
+        return tuple(endpoints)
 
     async def stop(self, *, clean: bool = True) -> None:
         """Move leaders to other brokers, close client connections, then flush and close the logs.
@@ -331,3 +391,7 @@ class BrokerServer:
                 watchdog.longest_stall_s,
             )
         logger.info("broker stopped id=%d", self.broker_id)
+
+
+def format_endpoints(endpoints: tuple[Endpoint, ...]) -> str:
+    return ",".join(f"{each.listener}://{each.host}:{each.port}" for each in endpoints)

@@ -12,6 +12,7 @@ from barnabas.broker.init_producer_id import ProducerIds
 from barnabas.broker.lazy_groups import LazyGroups
 from barnabas.broker.topic_admin.topics import Topics
 from barnabas.config import BrokerConfig
+from barnabas.config.current import CurrentConfig
 from barnabas.controller.controller import Controller
 from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.registry_client import RegistryClient
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 class BrokerContext(Struct, frozen=True, kw_only=True):
     """Created once by broker.py and passed to every handler."""
 
-    config: BrokerConfig
+    current_config: CurrentConfig
     clock: Clock
     network: Network
     registry: RegistryClient
@@ -38,6 +39,11 @@ class BrokerContext(Struct, frozen=True, kw_only=True):
     producer_ids: ProducerIds
     topics: Topics
     lazy_groups: LazyGroups
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The effective settings. Read them again after an await: they may have changed."""
+        return self.current_config.value
 
     @property
     def groups(self) -> GroupCoordinator:

@@ -20,6 +20,7 @@ from barnabas.broker.connection import (
     ServeResult,
 )
 from barnabas.config import BrokerConfig
+from barnabas.model import Endpoint
 from barnabas.world.ports import Listener, Network, Receiver, Stream
 
 logger = logging.getLogger("barnabas.network")
@@ -39,18 +40,45 @@ class Listeners:
         self.opened = asyncio.Event()
         budget = config.queued_max_request_bytes
         self.memory = MemoryBudget(DEFAULT_BUFFERED_BYTES_MAX if budget < 0 else budget)
-        self.listening: list[Listener] = []
+        self.listening: dict[str, tuple[Endpoint, Listener]] = {}
+        """The address that each listener was opened for, and its socket, by listener name."""
         self.connections: dict[Connection, None] = {}
         self.per_ip: dict[str, int] = {}
         self.per_ip_overrides = dict(config.max_connections_per_ip_overrides)
         self.refused_count = 0
         self.refusal_logged_at = -1.0
 
+    def reconfigure(self, _: BrokerConfig, config: BrokerConfig) -> None:
+        """Use new limits for the next connections. Connections over a lower limit stay open."""
+        self.config = config
+        self.per_ip_overrides = dict(config.max_connections_per_ip_overrides)
+
     async def listen(self, name: str, host: str, port: int) -> tuple[str, int]:
         """Open a listener. Return the address it is bound to."""
         listener = await self.network.listen(host, port, lambda stream: self.accept(name, stream))
-        self.listening.append(listener)
+        self.listening[name] = Endpoint(listener=name, host=host, port=port), listener
         return listener.address
+
+    async def open_or_move(self, wanted: Endpoint) -> tuple[str, int]:
+        """Open a listener, unless it has this address already. Return the address it is bound to.
+
+        If it has another address, that socket is closed. Its connections stay open.
+        """
+        opened = self.listening.get(wanted.listener)
+        if opened is not None and opened[0] == wanted:
+            return opened[1].address
+        address = await self.listen(wanted.listener, wanted.host, wanted.port)
+        if opened is not None:
+            await opened[1].close()
+        return address
+
+    async def close_listener(self, name: str) -> None:
+        """Close a listener and its connections."""
+        _, listener = self.listening.pop(name)
+        await listener.close()
+        for connection in list(self.connections):
+            if connection.listener_name == name:
+                connection.stream.close("the listener was removed")
 
     def accept(self, listener_name: str, stream: Stream) -> Receiver | None:
         host = stream.peer[0]
@@ -143,7 +171,7 @@ class Listeners:
                     connection.stream.close("idle for longer than connections.max.idle.ms")
 
     async def stop_listening(self) -> None:
-        for listener in self.listening:
+        for _, listener in self.listening.values():
             await listener.close()
         self.listening.clear()
 

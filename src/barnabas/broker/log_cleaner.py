@@ -46,6 +46,9 @@ class LogCleaner:
         self.config = config
         self.replicas = replicas
         self.clock = clock
+        self.tasks: Tasks | None = None
+        self.running: set[int] = set()
+        """Numbers of the running tasks, from 0."""
         self.failed_logs: dict[TopicPartition, tuple[Log, int]] = {}
         """Logs with a corrupt batch, and their revision. They are skipped until a repair or truncation changes it."""
 
@@ -59,14 +62,37 @@ class LogCleaner:
         )
 
     def start(self, tasks: Tasks) -> None:
+        self.tasks = tasks
+        self.start_missing(tasks)
+
+    def reconfigure(self, _: BrokerConfig, config: BrokerConfig) -> None:
+        """Use new limits from the next step on. Superfluous tasks end when their cleaning is done."""
+        self.config = config
+        if self.tasks is not None:
+            self.start_missing(self.tasks)
+
+    def start_missing(self, tasks: Tasks) -> None:
         if self.config.log_cleaner_enable:
             for number in range(self.config.log_cleaner_threads):
-                tasks.start(f"log-cleaner-{number}", self.run())
+                if number not in self.running:
+                    self.running.add(number)
+                    tasks.start(f"log-cleaner-{number}", self.run_numbered(number))
 
-    async def run(self) -> None:
-        pause_s = max(self.config.log_cleaner_backoff_ms / 1000, BACKOFF_SECONDS_MIN)
+    async def run_numbered(self, number: int) -> None:
+        try:
+            await self.run(number)
+        finally:
+            self.running.discard(number)
+
+    @property
+    def pause_s(self) -> float:
+        return max(self.config.log_cleaner_backoff_ms / 1000, BACKOFF_SECONDS_MIN)
+
+    async def run(self, number: int = 0) -> None:
+        """Clean logs until cancelled, or until log.cleaner.threads is not larger than `number`."""
+        pause_s = self.pause_s
         backoff = Backoff(pause_s, max(pause_s, FAILURE_BACKOFF_SECONDS_MAX), random=Random(0))
-        while True:
+        while number < self.config.log_cleaner_threads:
             try:
                 has_cleaned = await self.clean_dirtiest()
                 await self.delete_old_segments()
@@ -76,7 +102,7 @@ class LogCleaner:
             else:
                 backoff.reset()
                 if not has_cleaned:
-                    await asyncio.sleep(pause_s)
+                    await asyncio.sleep(self.pause_s)
 
     async def clean_dirtiest(self) -> bool:
         """Clean the log with the largest dirty ratio. Return whether a log was cleaned."""

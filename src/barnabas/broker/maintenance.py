@@ -28,7 +28,8 @@ DAY_MS = 86_400_000  # longer periods are shortened to a day: event loop timers 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
 
-def start_maintenance(tasks: Tasks, replicas: ReplicaManager) -> None:
+def start_maintenance(tasks: Tasks, replicas: ReplicaManager) -> LogCleaner:
+    """Start all periodic tasks. Returns the cleaner, whose settings can change."""
     config, logs, clock = replicas.config, replicas.logs, replicas.clock
     delay_ms = config.log_initial_task_delay_ms
     run = partial(run_every, tasks)
@@ -44,7 +45,9 @@ def start_maintenance(tasks: Tasks, replicas: ReplicaManager) -> None:
     period_ms = config.producer_id_expiration_check_interval_ms
     run("expire", delay_ms, period_ms, lambda: expire_producers(replicas))
     run("purge", PURGE_MS, PURGE_MS, lambda: purge(logs, clock))
-    LogCleaner(config, replicas, clock).start(tasks)
+    cleaner = LogCleaner(config, replicas, clock)
+    cleaner.start(tasks)
+    return cleaner
 
 
 def run_every(tasks: Tasks, name: str, delay_ms: int, period_ms: int, work: Work) -> None:

@@ -225,10 +225,13 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
         "…RackAwareReplicaSelector: consumers fetch from a replica in their rack; unset: from the leader")
     leader_replication_throttled_rate: int = setting(LONG, LONG_MAX, at_least(0),
         "Maximum bytes per second that this broker sends to throttled, out-of-sync followers",
-        PER_BROKER, internal=True)
+        CLUSTER_WIDE, internal=True)
     follower_replication_throttled_rate: int = setting(LONG, LONG_MAX, at_least(0),
         "Maximum bytes per second that this broker fetches for its throttled, out-of-sync replicas",
-        PER_BROKER, internal=True)
+        CLUSTER_WIDE, internal=True)
+    replica_alter_log_dirs_io_max_bytes_per_second: int = setting(LONG, LONG_MAX, at_least(0),
+        "Maximum bytes per second that this broker copies between its log directories",
+        CLUSTER_WIDE, internal=True)
     replication_quota_window_num: int = setting(INT, 11, at_least(1),
         "Number of windows over which the rate of throttled replication is measured")
     replication_quota_window_size_seconds: int = setting(INT, 1, at_least(1),

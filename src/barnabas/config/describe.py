@@ -94,11 +94,19 @@ def broker_levels(
 
 
 def describe_topic(
-    overrides: Mapping[str, str], config: BrokerConfig, *, names: Collection[str] | None = None
+    overrides: Mapping[str, str],
+    config: BrokerConfig,
+    *,
+    dynamic: Mapping[str, str] | None = None,
+    dynamic_default: Mapping[str, str] | None = None,
+    names: Collection[str] | None = None,
 ) -> tuple[SettingDescription, ...]:
-    """Describe all settings of a topic with these overrides, or only `names`, in alphabetical order."""
+    """Describe all settings of a topic with these overrides, or only `names`, in alphabetical order.
+
+    `config` is the effective configuration of the broker: with its dynamic settings, and the properties of its file.
+    """
     defaults = config.topic_defaults()
-    levels = broker_levels(config)
+    levels = broker_levels(config, dynamic, dynamic_default)
     entries = []
     for name, declared in sorted(TOPIC_SETTINGS.items()):
         if names and name not in names:

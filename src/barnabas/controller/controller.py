@@ -175,6 +175,19 @@ class Controller:
         if needs_handling(self.context, sent, response):
             self.queue.put(events.RequestAnswered(sent.broker, sent.request, response))
 
+    def reconfigure(self, before: BrokerConfig, config: BrokerConfig) -> None:
+        """Use new settings. If unclean elections are allowed now, elect leaders for offline partitions."""
+        self.config = config
+        if self.execution is not None:
+            self.execution.unclean_by_default = config.unclean_leader_election_enable
+            if config.unclean_leader_election_enable and not before.unclean_leader_election_enable:
+                self.queue.put(events.UncleanLeaderElectionEnable())
+
+    def allow_unclean_elections(self, topic: str) -> None:
+        """Elect leaders for the offline partitions of a topic, whose settings now allow unclean elections."""
+        if self.execution is not None:
+            self.queue.put(events.TopicUncleanLeaderElectionEnable(topic))
+
     # ---- events
 
     async def handle(self, event: Event, cause: str) -> None:
@@ -254,6 +267,11 @@ class Controller:
             case events.ElectLeadersReceived():
                 partitions, strategy = event.partitions, event.strategy
                 event.answer(await run_elections(execution, partitions, strategy, cause))
+            case events.UncleanLeaderElectionEnable():
+                await execution.run_plan(plans.plan_allowed_elections(self.context), cause)
+            case events.TopicUncleanLeaderElectionEnable(topic):
+                plan = plans.plan_allowed_elections(self.context, topic)
+                await execution.run_plan(plan, cause)
             case events.LeadersUnbalanced():
                 await self.rebalance_leaders(execution, cause)
             case _:

@@ -113,6 +113,16 @@ class ElectLeadersReceived(Struct, frozen=True):
     answer: Callable[[Mapping[TopicPartition, BrokerId | ApiError] | ApiError], None]
 
 
+class UncleanLeaderElectionEnable(Struct, frozen=True):
+    """unclean.leader.election.enable became true for all topics without their own setting."""
+
+
+class TopicUncleanLeaderElectionEnable(Struct, frozen=True):
+    """unclean.leader.election.enable was set to true for a topic."""
+
+    topic: str
+
+
 class LeadersUnbalanced(Struct, frozen=True):
     """The timer for the check of the leader balance fired. The leaders may still be balanced."""
 
@@ -129,6 +139,8 @@ ControllerEvent = (
     | AlterPartitionReceived
     | ControlledShutdownReceived
     | ElectLeadersReceived
+    | UncleanLeaderElectionEnable
+    | TopicUncleanLeaderElectionEnable
     | LeadersUnbalanced
 )
 """Only the controller handles these events. The others concern every broker."""

@@ -260,16 +260,28 @@ def plan_new_partitions(context: ControllerContext, partitions: Partitions) -> P
     yield from move_replicas_to(context.replicas_of(partitions), ReplicaState.ONLINE)
 
 
-def plan_elections(context: ControllerContext) -> Generator[Step, int | None, int]:
-    """Elect leaders for all partitions without one. Returns the number of successful elections."""
+def plan_elections(
+    context: ControllerContext, topic: str | None = None
+) -> Generator[Step, int | None, int]:
+    """Elect leaders for all partitions without one, or for those of a topic. Returns the number of elections."""
     waiting = context.partitions_in_states(PartitionState.NEW, PartitionState.OFFLINE)
-    waiting = tuple(p for p in waiting if not context.is_topic_queued_for_deletion(p.topic))
+    waiting = tuple(
+        partition
+        for partition in waiting
+        if topic in (None, partition.topic)
+        and not context.is_topic_queued_for_deletion(partition.topic)
+    )
     if not waiting:
         return 0
     elected = yield MovePartitions(
         partitions=waiting, target=PartitionState.ONLINE, strategy=Strategy.OFFLINE
     )
     return elected or 0
+
+
+def plan_allowed_elections(context: ControllerContext, topic: str | None = None) -> Plan:
+    """Elect leaders after a setting has allowed unclean elections, for all topics or for one."""
+    yield from plan_elections(context, topic)
 
 
 # ---- leader balance ---------------------------------------------------------------------------------------

@@ -87,6 +87,17 @@ async def register(
         await backoff.wait()
 
 
+async def update_registration(registry: RegistrySession, broker: Broker, now_ms: int) -> None:
+    """Write new endpoints to the broker's znode. The broker epoch stays the same.
+
+    If the broker is not registered now, it does nothing: the next registration has the new endpoints.
+    """
+    with suppress(NoNode):
+        await registry.set(
+            znodes.broker_path(broker.id), znodes.encode_broker(broker, timestamp_ms=now_ms)
+        )
+
+
 async def wait_until_free(registry: RegistrySession, broker_id: BrokerId, wait_s: float) -> None:
     """Wait until no other client is registered with this broker id. Raises RegistryError after `wait_s` seconds.
 

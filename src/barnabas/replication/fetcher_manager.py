@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from barnabas.errors import StorageError
@@ -69,6 +69,13 @@ class FetcherManager:
             fetcher = self.by_partition.pop(tp, None)
             if fetcher is not None:
                 fetcher.remove(tp)
+
+    def redistribute(self, partitions: Mapping[tuple[str, int], Partition]) -> None:
+        """Assign the followed partitions to fetchers again, after num.replica.fetchers has changed."""
+        followed = [partitions[tp] for tp in self.by_partition if tp in partitions]
+        self.remove(list(self.by_partition))
+        self.add(followed)
+        self.stop_idle()
 
     def stop_idle(self) -> None:
         for key, fetcher in list(self.fetchers.items()):

@@ -95,6 +95,19 @@ def create_quota(
     )
 
 
+def update_quota(
+    quota: ReplicationQuota | None,
+    bytes_per_second: int,
+    config: BrokerConfig,
+    now_ms: Callable[[], float],
+) -> ReplicationQuota | None:
+    """Return the quota for a new rate. The bytes that were counted before still count."""
+    if quota is None or bytes_per_second >= UNLIMITED:
+        return create_quota(bytes_per_second, config, now_ms)
+    quota.bytes_per_second = bytes_per_second
+    return quota
+
+
 def is_throttled(replicas: tuple[str, ...], partition: int, broker: int) -> bool:
     """Return whether `replicas`, the topic's list of throttled replicas, is `*` or has `partition:broker`."""
     if not replicas:

@@ -33,7 +33,7 @@ from barnabas.replication.fetcher_manager import FetcherManager
 from barnabas.replication.integrity import Integrity
 from barnabas.replication.lost_replicas import LostReplicas
 from barnabas.replication.partition import LeaderContext, Partition
-from barnabas.replication.quota import create_quota
+from barnabas.replication.quota import create_quota, update_quota
 from barnabas.storage.checkpoints import HIGH_WATERMARK, RECOVERY_POINT, is_damaged_copy
 from barnabas.storage.files import parent
 from barnabas.storage.log import Log
@@ -134,6 +134,18 @@ class ReplicaManager:
         self.tasks.start("scrub", self.integrity.scrub(rate))
         if self.lost.topic_ids:
             self.tasks.start("lost", self.lost.request_assignments(self.report_log_dir_failure))
+
+    def reconfigure(self, before: BrokerConfig, config: BrokerConfig) -> None:
+        self.config = config
+        self.leader_quota = update_quota(
+            self.leader_quota, config.leader_replication_throttled_rate, config, loop_ms
+        )
+        self.follower_quota = update_quota(
+            self.follower_quota, config.follower_replication_throttled_rate, config, loop_ms
+        )
+        self.logs.use_producer_expiration(config.producer_id_expiration_ms)
+        if config.num_replica_fetchers != before.num_replica_fetchers:
+            self.fetchers.redistribute(self.partitions)
 
     async def stop(self) -> None:
         """Stop all tasks. The caller flushes and closes the logs."""

@@ -111,6 +111,13 @@ class LogManager:
             for directory in self.directories
         }
 
+    def use_producer_expiration(self, expiration_ms: int) -> None:
+        """Change the time after which idle producers expire, for all logs."""
+        if expiration_ms != self.producer_expiration_ms:
+            self.producer_expiration_ms = expiration_ms
+            for log in self.logs.values():
+                log.producer_expiration_ms = expiration_ms
+
     # ---- loading ----------------------------------------------------------------------------------------------
 
     def lock_used(self) -> None:

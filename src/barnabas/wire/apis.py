@@ -184,12 +184,12 @@ KNOWN_APIS: dict[int, Api] = {
         Api(ApiKey.OFFSET_DELETE, range(1), 1),
         Api(ApiKey.ALTER_PARTITION, range(4), 0),
         Api(ApiKey.DESCRIBE_CLUSTER, range(2), 0),
-        Api(ApiKey.ALTER_CONFIGS, range(3), 2, is_served=False),
-        Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, range(2), 1, is_served=False),
+        Api(ApiKey.ALTER_CONFIGS, range(3), 2),
+        Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, range(2), 1),
         Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, range(1), 0, is_served=False),
         Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, range(1), 0, is_served=False),
-        Api(ApiKey.DESCRIBE_CLIENT_QUOTAS, range(2), 1, is_served=False),
-        Api(ApiKey.ALTER_CLIENT_QUOTAS, range(2), 1, is_served=False),
+        Api(ApiKey.DESCRIBE_CLIENT_QUOTAS, range(2), 1),
+        Api(ApiKey.ALTER_CLIENT_QUOTAS, range(2), 1),
     )
 }
 APIS: dict[int, Api] = {key: api for key, api in KNOWN_APIS.items() if api.is_served}

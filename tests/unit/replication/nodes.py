@@ -23,6 +23,7 @@ from barnabas.broker.lazy_groups import LazyGroups
 from barnabas.broker.listener import Listeners
 from barnabas.broker.router import Router
 from barnabas.config import BrokerConfig, TopicConfig
+from barnabas.config.current import CurrentConfig
 from barnabas.controller.events import AlterPartitionReceived
 from barnabas.metadata.cache import MetadataCache
 from barnabas.model import BrokerId
@@ -158,7 +159,7 @@ class Node:
             config=self.config,
         )
         self.context = BrokerContext(
-            config=self.config,
+            current_config=CurrentConfig(self.config),
             clock=FixedClock(),
             network=self.network,
             registry=cast(Any, None),

@@ -10,7 +10,7 @@ from barnabas.broker.context import BrokerContext
 from barnabas.broker.topic_admin.create_topics import CreationOutcome, create_topics
 from barnabas.broker.topic_admin.topics import error_fields, to_api_error
 from barnabas.broker.topic_events import find_requester, record_creations
-from barnabas.config import BrokerConfig
+from barnabas.config.current import CurrentConfig
 from barnabas.config.describe import describe_topic
 from barnabas.controller.topic_checks import TopicSpec
 from barnabas.errors import ApiError, ErrorCode, RegistryError, StorageError
@@ -55,7 +55,7 @@ async def handle(
                 record_creations(context, new_topics, created, requester)
         outcomes |= {outcome.name: outcome for outcome in created}
     # Most topics of a request have the same settings.
-    describe = cache(partial(describe_overrides, context.config))
+    describe = cache(partial(describe_overrides, context.current_config))
     results = []
     turns = Turns(RESULTS_PER_TURN)
     for topic in request.topics:
@@ -112,7 +112,7 @@ def to_topic_spec(topic: CreatableTopic) -> TopicSpec:
 
 
 def describe_overrides(
-    config: BrokerConfig, overrides: tuple[tuple[str, str], ...]
+    current: CurrentConfig, overrides: tuple[tuple[str, str], ...]
 ) -> tuple[CreatableTopicConfigs, ...]:
     return tuple(
         CreatableTopicConfigs(
@@ -122,5 +122,10 @@ def describe_overrides(
             config_source=entry.source,
             is_sensitive=entry.is_sensitive,
         )
-        for entry in describe_topic(dict(overrides), config)
+        for entry in describe_topic(
+            dict(overrides),
+            current.value,
+            dynamic=current.dynamic.broker,
+            dynamic_default=current.dynamic.default,
+        )
     )

@@ -7,10 +7,12 @@ from collections.abc import Container, Mapping
 from functools import cache, partial
 from typing import NamedTuple
 
+from barnabas.broker.config_admin.loggers import logger_levels
+from barnabas.broker.config_admin.operations import require_own_id
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.topic_admin.topics import apply_overrides, error_fields
-from barnabas.config import BrokerConfig
+from barnabas.config.current import CurrentConfig
 from barnabas.config.describe import (
     SettingDescription,
     describe_broker,
@@ -33,9 +35,6 @@ from barnabas.wire.messages.describe_configs import (
 
 logger = logging.getLogger("barnabas.topics")
 
-LOGGER_PREFIX = "barnabas."
-ROOT_LOGGER = "root"
-
 Keys = frozenset[str]
 
 
@@ -48,7 +47,7 @@ async def handle(
     context: BrokerContext, request: DescribeConfigsRequest, header: RequestHeader, _: Connection
 ) -> DescribeConfigsResponse:
     overrides = await topic_overrides(context, request)
-    describe_once = cache(partial(build_config_results, context.config, overrides, request))
+    describe_once = cache(partial(build_config_results, context.current_config, overrides, request))
     results = []
     turns = Turns()
     for resource, keys in await in_thread_if_large(
@@ -73,10 +72,9 @@ def distinct_resources(request: DescribeConfigsRequest) -> dict[tuple[Resource, 
 async def topic_overrides(
     context: BrokerContext, request: DescribeConfigsRequest
 ) -> dict[str, dict[str, str]]:
-    """Return the settings that differ from the defaults, for each existing topic of this request.
+    """Return the settings in the registry, for each existing topic of this request. Invalid ones are left out.
 
-    For a topic with a replica on this broker: the settings that its logs use. The broker reads them with its first
-    replica of the topic, not when the znode changes. For any other topic: the settings in the registry.
+    If the registry cannot be read, the settings that this broker knows are returned.
     """
     topics = context.metadata.topics
     found_names = await in_thread_if_large(len(request.resources), known_topics, request, topics)
@@ -84,11 +82,8 @@ async def topic_overrides(
     names = [name for name in found_names if name in topics]
     known = context.topics.overrides
     found = {name: known.get(name, {}) for name in names}
-    elsewhere = [
-        name for name in names if not context.replicas.has_replica_of(topics[name].topic_id)
-    ]
     try:
-        in_registry = await context.topics.read_registry_overrides(elsewhere)
+        in_registry = await context.topics.read_registry_overrides(names)
     except (RegistryError, StorageError) as error:
         logger.warning("cannot read topic settings, returning the known ones error=%s", error)
     else:
@@ -106,13 +101,13 @@ def known_topics(request: DescribeConfigsRequest, topics: Container[str]) -> dic
 
 
 def build_config_results(
-    config: BrokerConfig,
+    current: CurrentConfig,
     overrides: Mapping[str, Mapping[str, str]],
     request: DescribeConfigsRequest,
     resource: Resource,
 ) -> tuple[DescribeConfigsResourceResult, ...] | ApiError:
     try:
-        entries = describe_resource(config, resource, overrides)
+        entries = describe_resource(current, resource, overrides)
     except ApiError as error:
         return error
     return tuple(build_config_result(entry, request) for entry in entries)
@@ -128,42 +123,27 @@ def build_resource_result(
 
 
 def describe_resource(
-    config: BrokerConfig, resource: Resource, overrides: Mapping[str, Mapping[str, str]]
+    current: CurrentConfig, resource: Resource, overrides: Mapping[str, Mapping[str, str]]
 ) -> tuple[SettingDescription, ...]:
-    name = resource.name
+    name, config, dynamic = resource.name, current.value, current.dynamic
     match resource.type:
         case ResourceType.TOPIC:
             check_topic_name(name)
             if name not in overrides:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
-            return describe_topic(overrides[name], config)
+            return describe_topic(
+                overrides[name], config, dynamic=dynamic.broker, dynamic_default=dynamic.default
+            )
         case ResourceType.BROKER if not name:
-            return describe_broker_defaults({})
+            return describe_broker_defaults(dynamic.default)
         case ResourceType.BROKER:
-            require_broker(config, name)
-            return describe_broker(config)
+            require_own_id(config, name)
+            return describe_broker(config, dynamic=dynamic.broker, dynamic_default=dynamic.default)
         case ResourceType.BROKER_LOGGER:
-            require_broker(config, name)
+            require_own_id(config, name)
             return describe_loggers(logger_levels())
         case other:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"resource type {other} is not supported")
-
-
-def require_broker(config: BrokerConfig, name: str) -> None:
-    if name != str(config.broker_id):
-        why = f"this is broker {config.broker_id}; send the request to broker '{name}'"
-        raise ApiError(ErrorCode.INVALID_REQUEST, why)
-
-
-def logger_levels() -> dict[str, int]:
-    """Return the effective level of the root logger and of each logger of this project."""
-    loggers = {
-        name: each
-        for name, each in logging.Logger.manager.loggerDict.items()
-        if isinstance(each, logging.Logger) and (name + ".").startswith(LOGGER_PREFIX)
-    }
-    loggers[ROOT_LOGGER] = logging.getLogger()
-    return {name: each.getEffectiveLevel() for name, each in loggers.items()}
 
 
 def build_config_result(

@@ -81,6 +81,9 @@ class Topics:
 
     # ---- settings
 
+    def reconfigure(self, _: BrokerConfig, config: BrokerConfig) -> None:
+        self.defaults = config.topic_defaults()
+
     async def refresh(self, names: Iterable[str]) -> None:
         """Read the settings of these topics again: the name may have belonged to another topic before."""
         for name, found in (await self.read_registry_overrides(names)).items():

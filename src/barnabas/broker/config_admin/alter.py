@@ -1,0 +1,165 @@
+"""Changes of settings that clients request: validate, write to the registry, and apply on this broker.
+
+Every broker changes the settings of topics. The settings of a broker are validated by that broker, which knows its
+file. Each resource has its own result: an invalid one does not affect the others.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+
+from msgspec.structs import replace
+
+from barnabas.broker.config_admin.apply import ConfigApplier, format_settings
+from barnabas.broker.config_admin.loggers import change_log_levels
+from barnabas.broker.config_admin.operations import (
+    ResourceChange,
+    apply_operations,
+    check_resources,
+    invalid_request,
+    require_own_id,
+)
+from barnabas.broker.config_admin.write import Entity, change_settings, read_entity
+from barnabas.broker.context import BrokerContext
+from barnabas.broker.topic_admin.topics import run_limited, to_api_error
+from barnabas.config import TOPIC_SETTINGS
+from barnabas.config.dynamic import (
+    UnsupportedSetting,
+    check_change,
+    check_setting,
+    select_valid,
+)
+from barnabas.config.load import find_setting
+from barnabas.errors import ApiError, ConfigError, ErrorCode, RegistryError, StorageError
+from barnabas.metadata import znodes
+from barnabas.tasks import in_thread_if_large
+from barnabas.wire.messages.describe_configs import ResourceType
+
+logger = logging.getLogger("barnabas.config")
+
+
+async def alter_configs(
+    context: BrokerContext, requested: Sequence[ResourceChange], *, validate_only: bool
+) -> list[ApiError | None]:
+    """Change the settings of all resources, or only validate the changes. Returns the errors in request order."""
+    size = sum(1 + len(each.changes) for each in requested)
+    errors = await in_thread_if_large(size, check_resources, requested)
+    valid = [index for index, error in enumerate(errors) if error is None]
+    if not valid:
+        return errors
+    try:
+        controller_version = await context.topics.controller_version()
+    except (ApiError, RegistryError, StorageError) as error:
+        failed = to_api_error(error)
+        return [each or failed for each in errors]
+    alter = partial(try_alter, context, controller_version, validate_only)
+    topics = [index for index in valid if requested[index].type == ResourceType.TOPIC]
+    results = await run_limited(alter, [requested[index] for index in topics])
+    for index, result in zip(topics, results, strict=True):
+        errors[index] = result
+    for index in valid:
+        if requested[index].type != ResourceType.TOPIC:
+            errors[index] = await alter(requested[index])
+    return errors
+
+
+async def try_alter(
+    context: BrokerContext, controller_version: int, validate_only: bool, requested: ResourceChange
+) -> ApiError | None:
+    alter = alter_topic if requested.type == ResourceType.TOPIC else alter_broker
+    try:
+        if requested.type == ResourceType.BROKER_LOGGER:
+            require_own_id(context.config, requested.name)
+            change_log_levels(requested.changes, validate_only=validate_only)
+        else:
+            await alter(context, controller_version, validate_only, requested)
+    except (ApiError, RegistryError, StorageError) as error:
+        logger.info(
+            "cannot change settings type=%d name=%s error=%s", requested.type, requested.name, error
+        )
+        return to_api_error(error)
+    return None
+
+
+# ---- topics
+
+
+async def alter_topic(
+    context: BrokerContext, controller_version: int, validate_only: bool, requested: ResourceChange
+) -> None:
+    name = requested.name
+    if name not in context.metadata.topics:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
+    entity = Entity("topics", name)
+
+    def decide(settings: dict[str, str]) -> dict[str, str]:
+        changed = apply_operations(settings, requested, TOPIC_SETTINGS.get)
+        try:
+            context.topics.defaults.with_overrides(changed)
+        except ConfigError as error:
+            raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        return changed
+
+    if validate_only:
+        decide((await read_entity(context.registry, entity)).settings)
+        return
+    changed = await change_settings(
+        context.registry,
+        entity,
+        decide,
+        controller_version=controller_version,
+        required_path=znodes.topic_path(name),
+    )
+    logger.info("changed settings topic=%s settings=%s", name, format_settings(changed))
+
+
+# ---- brokers
+
+
+async def alter_broker(
+    context: BrokerContext, controller_version: int, validate_only: bool, requested: ResourceChange
+) -> None:
+    name = requested.name or znodes.DEFAULT_ENTITY
+    if requested.name:
+        require_own_id(context.config, requested.name)
+        name = str(context.config.broker_id)
+    entity = Entity("brokers", name)
+    decide = partial(decide_broker_settings, context, requested)
+    if validate_only:
+        decide((await read_entity(context.registry, entity)).settings)
+        return
+    changed = await change_settings(
+        context.registry, entity, decide, controller_version=controller_version
+    )
+    logger.info("changed settings broker=%s settings=%s", name, format_settings(changed))
+    # Other brokers learn of the change by its notification. Here a client that reads the settings next sees them.
+    await ConfigApplier(context).apply_broker(name)
+
+
+def decide_broker_settings(
+    context: BrokerContext, requested: ResourceChange, settings: dict[str, str]
+) -> dict[str, str]:
+    """Return the changed dynamic settings. Settings that are invalid already, written by hand, are dropped.
+
+    As in Kafka, an invalid value gets INVALID_REQUEST. A setting that does not exist gets INVALID_CONFIG.
+    """
+    current = context.current_config
+    per_broker = bool(requested.name)
+    known, _ = select_valid(settings, per_broker=per_broker)
+    changed = apply_operations(known, requested, find_setting)
+    try:
+        for name, text in changed.items():
+            check_setting(name, text, per_broker=per_broker)
+        after = (
+            replace(current.dynamic, broker=changed)
+            if per_broker
+            else replace(current.dynamic, default=changed)
+        )
+        check_change(current.static, current.dynamic, after)
+    except UnsupportedSetting as error:
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    except ConfigError as error:
+        raise invalid_request(str(error)) from error
+    return changed

@@ -1,0 +1,73 @@
+"""The current configuration of a running broker: the settings of its file, changed by dynamic settings.
+
+`CurrentConfig` is the only owner of both. Components that use settings which can change get a new BrokerConfig:
+
+    current.on_change(replicas.reconfigure)                          called with the old and the new configuration
+    current.update(DynamicSettings(broker={"max.connections": "100"}))
+
+A BrokerConfig never changes. Components that only use read-only settings keep the one they were created with.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from barnabas.config.broker import BrokerConfig
+from barnabas.config.dynamic import DynamicSettings, Settings, build_effective, select_valid
+from barnabas.errors import ConfigError
+
+logger = logging.getLogger("barnabas.config")
+
+OnChange = Callable[[BrokerConfig, BrokerConfig], None]
+
+
+class CurrentConfig:
+    """The static and dynamic settings of one broker. `value` is the effective configuration."""
+
+    def __init__(self, static: BrokerConfig) -> None:
+        self.static = static
+        self.dynamic = DynamicSettings()
+        """The valid dynamic settings."""
+        self.value = static
+        self.listeners: list[OnChange] = []
+
+    def on_change(self, listener: OnChange) -> None:
+        """Call `listener` with the old and the new configuration after each change."""
+        self.listeners.append(listener)
+
+    def update_broker(self, settings: Settings) -> None:
+        """Replace the dynamic settings of this broker. Invalid settings are logged and ignored."""
+        valid = self.drop_invalid(settings, per_broker=True)
+        self.update(replace(self.dynamic, broker=valid))
+
+    def update_default(self, settings: Settings) -> None:
+        """Replace the dynamic settings of all brokers. Invalid settings are logged and ignored."""
+        valid = self.drop_invalid(settings, per_broker=False)
+        self.update(replace(self.dynamic, default=valid))
+
+    def drop_invalid(self, settings: Settings, *, per_broker: bool) -> dict[str, str]:
+        valid, errors = select_valid(settings, per_broker=per_broker)
+        for error in errors:
+            logger.error("ignoring dynamic setting error=%s", error)
+        return valid
+
+    def update(self, dynamic: DynamicSettings) -> None:
+        """Use these valid settings. If they contradict each other, log an error and keep the configuration."""
+        if dynamic == self.dynamic:
+            return
+        self.dynamic = dynamic
+        try:
+            config = build_effective(self.static, dynamic)
+        except ConfigError as error:
+            logger.error("cannot apply dynamic settings error=%s", error)
+            return
+        before, self.value = self.value, config
+        logger.info("applied dynamic settings names=%s", ",".join(sorted(dynamic.merged)) or "-")
+        for listener in self.listeners:
+            try:
+                listener(before, config)
+            except Exception:
+                logger.exception("cannot apply dynamic settings")
