@@ -24,6 +24,7 @@ from barnabas.cli.configs.names import (
     known_names,
     noun,
     reject_typos,
+    short_noun,
 )
 from barnabas.cli.configs.reading import ShownSetting, quota_text, read_settings_of
 from barnabas.cli.options import is_encodable
@@ -89,14 +90,16 @@ def parse_quota(change: ConfigChange) -> float | None:
 def explain_rejected_change(error: ApiError, entity: Entity, names: Sequence[str]) -> ApiError:
     """Return the error, with a hint for read-only settings and unknown names."""
     read_only = [name for name in names if is_read_only(entity, name)]
-    if read_only and error.code in INVALID_CHANGE:
+    if read_only and error.code in INVALID_CHANGE and "server.properties" not in error.message:
         verb = "is" if len(read_only) == 1 else "are"
         hint = f"{', '.join(read_only)} {verb} read from server.properties; change the file and restart the broker"
         return ErrorWithHint(error, error.message, hint)
-    if error.code is not ErrorCode.INVALID_CONFIG:
-        return error
     known = known_names(entity)
-    unknown = [name for name in names if known and find_declaration(entity, name) is None]
+    unknown = [
+        name for name in names if name not in known and find_declaration(entity, name) is None
+    ]
+    if error.code is not ErrorCode.INVALID_CONFIG or not unknown:
+        return error
     near = [each for name in unknown for each in similar_names(name, known)]
     hint = f"`barnabas configs describe {entity_arguments(entity)}{servers_hint()} --all` lists every {noun(entity)}"
     if near:
@@ -172,28 +175,33 @@ def change_document(
 
 def changes_text(document: dict[str, Any], entity: Entity) -> str:
     """Return `altered topic orders: 2 settings`, and a table with the values before and after."""
-    verb = "would alter" if document["dry_run"] else "altered"
     changes = document["changes"]
+    is_reset = all(each["operation"] == "reset" for each in changes)
+    verb = "reset" if is_reset else "altered"
+    if document["dry_run"]:
+        verb = f"would {'reset' if is_reset else 'alter'}"
     rows = [
         [
             each["name"],
             HIDDEN if each["sensitive"] else shown_value(each["before"]),
             HIDDEN if each["sensitive"] else shown_value(each["after"]),
-            change_remark(each),
+            change_remark(each, is_quota=isinstance(entity, QuotaEntity)),
         ]
         for each in changes
     ]
     return "\n".join(
         [
-            f"{verb} {printable(entity_text(entity))}: {plural(len(changes), 'setting')}",
+            f"{verb} {printable(entity_text(entity))}: {plural(len(changes), short_noun(entity))}",
             format_table(["setting", "before", "after", ""], rows),
         ]
     )
 
 
-def change_remark(change: Mapping[str, Any]) -> str:
+def change_remark(change: Mapping[str, Any], *, is_quota: bool) -> str:
     if change["operation"] == "reset":
-        return "the default" if change["was_set"] else "was not set"
+        if not change["was_set"]:
+            return "was not set"
+        return "removed" if is_quota else "the default"
     if change["sensitive"] or change["before"] != change["after"]:
         return ""
     return "unchanged" if change["was_set"] else "now set explicitly"

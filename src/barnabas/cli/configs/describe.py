@@ -16,7 +16,13 @@ from barnabas.cli.configs.entity import (
     entity_text,
     require_entity,
 )
-from barnabas.cli.configs.names import complete_setting_names, known_names, noun, reject_typos
+from barnabas.cli.configs.names import (
+    complete_setting_names,
+    known_names,
+    noun,
+    reject_typos,
+    short_noun,
+)
 from barnabas.cli.configs.reading import ShownSetting, read_settings_of, synonym_documents
 from barnabas.cli.options import watch_option
 from barnabas.cli.terminal.failure import ErrorWithHint, suggest_names
@@ -75,9 +81,9 @@ def describe_configs(
 
     def load() -> dict[str, Any]:
         settings = read_settings_of(admin, entity)
+        shown = [each for each in settings if describe_all or each.is_set]
         if keys:
-            settings = select_settings(entity, settings, keys)
-        shown = [each for each in settings if keys or describe_all or each.is_set]
+            shown = select_settings(entity, settings, keys)
         return settings_document(entity, shown, len(settings), synonyms)
 
     show_or_watch(watch, output, load, lambda document: settings_text(document, entity))
@@ -140,7 +146,7 @@ def settings_text(document: dict[str, Any], entity: Entity) -> str:
         for each in settings
     ]
     head, *lines = format_table(["setting", "value", "source", "default"], rows).split("\n")
-    shown = [f"{name}: {plural(len(settings), 'setting')} of {document['known']}", head]
+    shown = [f"{name}: {plural(len(settings), short_noun(entity))} of {document['known']}", head]
     for line, each in zip(lines, settings, strict=True):
         shown += [line, *detail_lines(each)]
     return "\n".join(shown)

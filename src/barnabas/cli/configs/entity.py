@@ -16,7 +16,6 @@ import click
 from barnabas.cli.cluster_command import complete_names, servers_hint
 from barnabas.cli.options import is_encodable
 from barnabas.cli.terminal.failure import ErrorWithHint
-from barnabas.cli.topics.health import join_with_and
 from barnabas.cli.topics.lookup import complete_topics, find_topic
 from barnabas.client.cluster import Cluster
 from barnabas.client.config_admin import DEFAULT_NAME, ConfigResource, QuotaEntity
@@ -138,7 +137,7 @@ def require_live_broker(cluster: Cluster, broker: int) -> None:
     raise ErrorWithHint(
         ApiError(ErrorCode.BROKER_NOT_AVAILABLE),
         f"broker {broker} is not alive; live brokers: {', '.join(map(str, sorted(brokers)))}",
-        f"start it, or choose broker {join_with_and(sorted(brokers))}; `barnabas brokers list{servers_hint()}`",
+        f"start it, or choose another one; `barnabas brokers list{servers_hint()}` shows them",
     )
 
 

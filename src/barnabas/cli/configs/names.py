@@ -100,6 +100,11 @@ def is_read_only(entity: Entity, name: str) -> bool:
     return is_broker and declared is not None and declared.update is READ_ONLY
 
 
+def short_noun(entity: Entity) -> str:
+    """Return `setting`, `logger` or `quota`."""
+    return noun(entity).split()[-1]
+
+
 def noun(entity: Entity) -> str:
     """Return `topic setting`, `broker setting`, `logger` or `quota`."""
     if isinstance(entity, QuotaEntity):

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from barnabas.cli.configs.entity import Entity
 from barnabas.cli.configs.names import CLIENT_QUOTAS, IP_QUOTAS
@@ -70,7 +71,8 @@ def read_settings_of(
     )[entity]
     if isinstance(result, ApiError):
         raise result
-    return [shown_setting(entity, entry) for entry in sorted(result, key=lambda entry: entry.name)]
+    shown = [shown_setting(entity, entry) for entry in sorted(result, key=lambda each: each.name)]
+    return with_broker_defaults(admin, shown) if entity.type is ResourceType.TOPIC else shown
 
 
 # ---- configs -----------------------------------------------------------------------------------------------------
@@ -127,6 +129,37 @@ def in_unit_of(topic_setting: str, synonym: DescribeConfigsSynonym) -> str | Non
             number = int(synonym.value or 0)
             return str(number * declared.factor if number > 0 else number)
     return synonym.value
+
+
+def with_broker_defaults(admin: ConfigAdmin, settings: list[ShownSetting]) -> list[ShownSetting]:
+    """Add the defaults of topic settings whose synonyms do not contain them, from the settings of a broker.
+
+    Kafka leaves out synonyms in other units: retention.ms has no synonym log.retention.hours.
+    """
+    missing = [each for each in settings if each.default is None and each.name in BROKER_SYNONYMS]
+    brokers = admin.cluster.view.brokers or admin.cluster.refresh([]).brokers
+    if not missing or not brokers:
+        return settings
+    names = [declared.name for each in missing for declared in BROKER_SYNONYMS[each.name]]
+    broker = ConfigResource(ResourceType.BROKER, str(min(brokers)))
+    found = admin.describe_configs([broker], names=names)[broker]
+    if isinstance(found, ApiError):  # the defaults stay unknown
+        return settings
+    values = {entry.name: entry.value for entry in found}
+    return [
+        replace(each, default=broker_default(each.name, values)) if each in missing else each
+        for each in settings
+    ]
+
+
+def broker_default(topic_setting: str, values: Mapping[str, str | None]) -> str | None:
+    """Return the default of a topic setting: the first of its broker settings that has a value."""
+    for declared in BROKER_SYNONYMS[topic_setting]:
+        value = values.get(declared.name)
+        if value is not None:
+            synonym = DescribeConfigsSynonym(declared.name, value, ConfigSource.DEFAULT_CONFIG)
+            return in_unit_of(topic_setting, synonym)
+    return None
 
 
 def first_sentence(text: str | None) -> str | None:

@@ -321,7 +321,7 @@ def elections_failure(
     )
     return ErrorWithHint(
         error,
-        f"no leader elected for {', '.join(names[:FAILURES_NAMED_MAX])}{more}",
+        f"the election failed for {', '.join(names[:FAILURES_NAMED_MAX])}{more}",
         failure_hint(error.code, failed[0]["topic"]),
     )
 
