@@ -11,6 +11,7 @@ import pytest
 from barnabas import LocalCluster
 from barnabas.errors import ErrorCode
 from barnabas.metadata import znodes
+from barnabas.storage.log import Log
 from barnabas.wire.apis import APIS
 from barnabas.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -33,6 +34,7 @@ from barnabas.wire.messages.describe_configs import (
     DescribeConfigsResult,
     ResourceType,
 )
+from support.waiting import eventually
 from tests.compatibility.raw import Raw, batch_of, wait_until_known
 
 NUMBERS = count()
@@ -81,6 +83,19 @@ def write_znode(cluster: LocalCluster, topic: str, settings: Mapping[str, str]) 
     keeper.run(write())
 
 
+def notify(cluster: LocalCluster, topic: str) -> None:
+    """Create the notification of a change, as Kafka's tools do with --zookeeper."""
+    registry, keeper = cluster.cluster.open_registry()
+
+    async def write() -> None:
+        session = await registry.connect(10_000)
+        data = znodes.encode_config_change(f"topics/{topic}")
+        await session.create(znodes.CONFIG_CHANGE_PREFIX, data, sequential=True)
+        await session.close()
+
+    keeper.run(write())
+
+
 def describe(
     raw: Raw, *resources: DescribeConfigsResource, version: int | None = None
 ) -> tuple[DescribeConfigsResult, ...]:
@@ -105,27 +120,39 @@ def value(cluster: LocalCluster, broker: int, topic: str, key: str) -> tuple[str
 # ---- effective settings
 
 
-def test_changed_config_znode_is_not_reported_before_it_applies(
+def logs_of(cluster: LocalCluster, broker: int, topic: str) -> list[Log]:
+    life = cluster.brokers[broker].instance
+    assert life is not None
+    assert life.broker.logs is not None
+    logs = life.broker.logs.logs
+    return [log for partition, log in logs.items() if partition.topic == topic]
+
+
+@pytest.mark.parametrize("broker", [1, 2])
+def test_every_broker_reports_the_znode(
+    cluster: LocalCluster, controller: Raw, broker: int
+) -> None:
+    topic = new_topic(cluster, controller, (1,), retention_ms="5")
+    assert value(cluster, broker, topic, "retention.ms") == ("5", ConfigSource.TOPIC_CONFIG)
+    write_znode(cluster, topic, {"retention.ms": "7"})
+    assert value(cluster, broker, topic, "retention.ms") == ("7", ConfigSource.TOPIC_CONFIG)
+
+
+def test_znode_written_by_hand_is_applied_after_its_notification(
     cluster: LocalCluster, controller: Raw
 ) -> None:
     topic = new_topic(cluster, controller, (1,), max_message_bytes="2000")
-    before = settings_of(cluster, 1, topic)
-    write_znode(cluster, topic, {"max.message.bytes": "100", "retention.ms": "7"})
-    assert settings_of(cluster, 1, topic) == before
-    assert value(cluster, 1, topic, "max.message.bytes") == ("2000", ConfigSource.TOPIC_CONFIG)
+    (log,) = logs_of(cluster, 1, topic)
+    write_znode(cluster, topic, {"max.message.bytes": "100"})
+    assert log.config.max_message_bytes == 2000
+    notify(cluster, topic)
+    eventually(lambda: log.config.max_message_bytes == 100, "the log uses the setting")
     with Raw(cluster.brokers[1].address) as raw:
-        assert raw.produce(topic, batch_of(b"x" * 1000)).error_code == ErrorCode.NONE
+        code = raw.produce(topic, batch_of(b"x" * 1000)).error_code
+    assert code == ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_broker_without_replica_reports_znode(cluster: LocalCluster, controller: Raw) -> None:
-    topic = new_topic(cluster, controller, (1,), retention_ms="5")
-    assert value(cluster, 2, topic, "retention.ms") == ("5", ConfigSource.TOPIC_CONFIG)
-    write_znode(cluster, topic, {"retention.ms": "7"})
-    assert value(cluster, 2, topic, "retention.ms") == ("7", ConfigSource.TOPIC_CONFIG)
-    assert value(cluster, 1, topic, "retention.ms") == ("5", ConfigSource.TOPIC_CONFIG)
-
-
-def test_new_partition_gets_effective_topic_settings(
+def test_new_partition_gets_the_known_topic_settings(
     cluster: LocalCluster, controller: Raw
 ) -> None:
     topic = new_topic(cluster, controller, (1,), max_message_bytes="100")
@@ -135,16 +162,13 @@ def test_new_partition_gets_effective_topic_settings(
     (result,) = controller.ask(request, CreatePartitionsResponse).results
     assert result.error_code == ErrorCode.NONE
     wait_until_known([broker.address for broker in cluster.brokers.values()], topic)
-    assert value(cluster, 1, topic, "max.message.bytes") == ("100", ConfigSource.TOPIC_CONFIG)
-    life = cluster.brokers[1].instance
-    assert life is not None
-    assert life.broker.logs is not None
-    sizes = {
-        log.config.max_message_bytes
-        for partition, log in life.broker.logs.logs.items()
-        if partition.topic == topic
-    }
-    assert sizes == {100}
+    assert {log.config.max_message_bytes for log in logs_of(cluster, 1, topic)} == {100}
+    notify(cluster, topic)
+
+    def is_applied() -> bool:
+        return {log.config.max_message_bytes for log in logs_of(cluster, 1, topic)} == {2000}
+
+    eventually(is_applied, "all logs use the setting")
 
 
 @pytest.mark.parametrize("broker", [1, 2])

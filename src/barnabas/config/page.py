@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from barnabas.config.broker import BROKER_SETTINGS, BROKER_SYNONYMS
-from barnabas.config.setting import ANY, Setting
+from barnabas.config.setting import ANY, CLUSTER_WIDE, PER_BROKER, READ_ONLY, Setting
 from barnabas.config.topic import TOPIC_SETTINGS
 from barnabas.config.without_effect import WITHOUT_EFFECT
 
@@ -20,11 +20,11 @@ Lists are separated by commas. If a value is invalid, the broker does not start,
 names the allowed values.
 
 - [Broker settings](#broker-settings) take effect, unless their description has the word `ignored`.
-- [Topic settings](#topic-settings) are set when a topic is created. A later change takes effect when
-  the brokers restart ([kafka-commands.md](kafka-commands.md)).
+- [Topic settings](#topic-settings) are set when a topic is created, and can be changed at any time.
 - [Settings without effect](#settings-without-effect) are all other settings of Kafka 3.9, so that a
   file written for Kafka works unchanged. They are validated, and one warning at startup lists them.
   The form `listener.name.<name>.<setting>` is accepted too.
+- Some broker settings can be [changed at run time](#changes-at-run-time).
 - Settings of Kafka's plugins, such as `super.users` or names that start with `authorizer.`, are also
   accepted without effect. Any other name is an error.
 
@@ -39,9 +39,34 @@ If a setting exists in several units, the smallest unit takes precedence: `log.r
 `log.roll.jitter.*`. Settings that start with `barnabas.` do not exist in Kafka.
 
 `leader.replication.throttled.rate` and `follower.replication.throttled.rate`, in bytes per second,
-are read from the file. In Kafka they can only be set at run time. They apply to the replicas that a
+can also be set in the file. In Kafka they can only be set at run time. They apply to the replicas that a
 topic lists in `leader.replication.throttled.replicas` and
 `follower.replication.throttled.replicas`, and only while these replicas are out of sync.
+"""
+
+CHANGES = """
+## Changes at run time
+
+Settings of a running cluster are changed with `kafka-configs`, or by any client with AlterConfigs or
+IncrementalAlterConfigs. Changes are stored in the registry. All brokers apply them within
+milliseconds, and brokers that are down apply them when they start. The value that takes precedence is
+
+1. the setting of the topic,
+2. the dynamic setting of this broker,
+3. the dynamic setting of all brokers,
+4. the setting in the file,
+5. the default.
+
+The column *Change* of the next table has the form of the change:
+
+- `cluster`: for all brokers, or for one broker.
+- `broker`: for one broker only.
+- `restart`: in the file, followed by a restart. A change at run time is rejected.
+
+Numbers of threads and fetchers may at most double or halve in one change. Passwords are rejected: they
+belong in the file. Settings without effect can be changed where Kafka allows it; the change has no
+effect. New `listeners` are opened at once, and the listeners that are no longer named are closed with
+their connections. Log levels are changed per logger of one broker, until that broker restarts.
 """
 
 TOPIC = """
@@ -76,12 +101,15 @@ WITHOUT = """
 """
 
 
+CHANGE = {CLUSTER_WIDE: "cluster", PER_BROKER: "broker", READ_ONLY: "restart"}
+
+
 def configuration_page() -> str:
     heads = ("Name", "Type", "Default", "Allowed", "Description")
-    broker = (columns(each) for each in documented(BROKER_SETTINGS))
+    broker = ((*columns(each), CHANGE[each.update]) for each in documented(BROKER_SETTINGS))
     topic = ((*columns(each), synonyms(each)) for each in documented(TOPIC_SETTINGS))
     without = (columns(each) for each in documented(WITHOUT_EFFECT))
-    parts = [HEAD, BROKER, markdown_table(heads, broker)]
+    parts = [HEAD, CHANGES, BROKER, markdown_table((*heads, "Change"), broker)]
     parts += [TOPIC, markdown_table((*heads, "Broker setting"), topic)]
     parts += [MEMORY, WITHOUT, markdown_table((*heads[:-1], "Description in Kafka"), without)]
     return "".join(parts)

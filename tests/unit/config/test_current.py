@@ -1,0 +1,57 @@
+"""The current configuration: levels, listeners, and invalid settings in the registry."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from barnabas.config import BrokerConfig
+from barnabas.config.current import CurrentConfig
+
+STATIC = BrokerConfig(broker_id=1, max_connections=50)
+
+
+def test_listeners_get_old_and_new_configuration() -> None:
+    current = CurrentConfig(STATIC)
+    seen: list[tuple[int, int]] = []
+    current.on_change(lambda old, new: seen.append((old.max_connections, new.max_connections)))
+    current.update_default({"max.connections": "5"})
+    current.update_broker({"max.connections": "7"})
+    current.update_broker({"max.connections": "7"})  # unchanged: not published
+    current.update_broker({})
+    current.update_default({})
+    assert seen == [(50, 5), (5, 7), (7, 5), (5, 50)]
+    assert current.value == STATIC
+
+
+def test_invalid_settings_are_logged_and_ignored(caplog: pytest.LogCaptureFixture) -> None:
+    current = CurrentConfig(STATIC)
+    with caplog.at_level(logging.ERROR):
+        current.update_broker({"max.connections": "7", "broker.id": "9", "no.such.setting": "1"})
+    assert current.value.max_connections == 7
+    assert current.dynamic.broker == {"max.connections": "7"}
+    assert "broker.id" in caplog.text
+    assert "no.such.setting" in caplog.text
+
+
+def test_contradicting_settings_keep_the_configuration(caplog: pytest.LogCaptureFixture) -> None:
+    current = CurrentConfig(STATIC)
+    current.update_broker({"log.retention.ms": "7"})
+    with caplog.at_level(logging.ERROR):
+        current.update_broker({"log.retention.ms": "0"})
+    assert current.value.log_retention_ms == 7
+    assert "cannot apply" in caplog.text
+
+
+def test_failing_listener_does_not_stop_the_others() -> None:
+    current = CurrentConfig(STATIC)
+    seen: list[int] = []
+
+    def fail(_: BrokerConfig, __: BrokerConfig) -> None:
+        raise RuntimeError("broken")
+
+    current.on_change(fail)
+    current.on_change(lambda _, new: seen.append(new.max_connections))
+    current.update_broker({"max.connections": "7"})
+    assert seen == [7]
