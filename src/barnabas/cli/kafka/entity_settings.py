@@ -14,6 +14,7 @@ from barnabas.cli.kafka.config_options import CLIENTS, IPS, USERS
 from barnabas.cli.kafka.failures import RequestRejected
 from barnabas.cli.kafka.quotas_by_protocol import SCRAM_MECHANISMS, scala_text
 from barnabas.cli.kafka.topic_settings import CONFIG_EXCEPTION, parse_setting
+from barnabas.config.dynamic import is_per_broker
 from barnabas.config.load import find_setting
 from barnabas.config.setting import (
     ANY,
@@ -21,7 +22,6 @@ from barnabas.config.setting import (
     INT,
     LONG,
     PASSWORD,
-    PER_BROKER,
     READ_ONLY,
     Setting,
     at_least,
@@ -40,12 +40,6 @@ ALLOWED_WHILE_RUNNING = (
     "replica.alter.log.dirs.io.max.bytes.per.second",
 )
 """Broker settings that may be written to ZooKeeper while the broker runs."""
-LISTENER_PREFIX_TEXT = "listener.name."
-CLUSTER_WIDE_IF_PREFIXED = (
-    "max.connections",
-    "max.connection.creation.rate",
-    "num.network.threads",
-)
 
 
 def check_quotas(kind: str, quotas: Mapping[str, str]) -> None:
@@ -89,15 +83,9 @@ def check_broker_settings(settings: Mapping[str, str], *, per_broker: bool) -> N
             (
                 name
                 for name, each in declared.items()
-                if each is not None and is_per_broker(name, each)
+                if each is not None and is_per_broker(each, has_prefix=each.name != name)
             ),
         )
-
-
-def is_per_broker(name: str, declared: Setting) -> bool:
-    if name.startswith(LISTENER_PREFIX_TEXT):
-        return declared.name not in CLUSTER_WIDE_IF_PREFIXED
-    return declared.update is PER_BROKER
 
 
 def reject(message: str, names: Iterable[str]) -> None:
