@@ -262,7 +262,7 @@ def test_configs_of_all_entity_types_are_written_for_running_brokers(
             resource = ConfigResource(ResourceType.BROKER, "1")
             found = ConfigAdmin(client).describe_configs([resource], names=[throttle])[resource]
         assert isinstance(found, list), found
-        return found[0].value
+        return found[0].value if found else None
 
     eventually(lambda: rate() == "1000000", "broker 1 applies the throttle", DEADLINE_S)
     configs(f"--alter --broker 1 --delete-config {throttle}")

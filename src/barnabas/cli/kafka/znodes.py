@@ -164,8 +164,12 @@ async def change_entity_settings(
 async def create_parents(session: RegistrySession, path: str) -> None:
     parts = path.split("/")[1:-1]
     for end in range(1, len(parts) + 1):
-        with suppress(NodeExists):
-            await session.create("/" + "/".join(parts[:end]))
+        await create_if_missing(session, "/" + "/".join(parts[:end]))
+
+
+async def create_if_missing(session: RegistrySession, path: str) -> None:
+    with suppress(NodeExists):
+        await session.create(path)
 
 
 def settings_write(name: str, configs: Mapping[str, str], version: int | None) -> Create | SetData:
