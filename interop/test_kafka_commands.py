@@ -18,6 +18,7 @@ from barnabas.java.find import Java
 from interop.harness.jars import KAFKA_3_9, Jars
 from interop.harness.kafka import KafkaCluster
 from interop.harness.tools import Outcome, Tools
+from support.command import run
 
 EXCEPTION = re.compile(r"ERROR ([\w.$]+)")
 Command = Callable[..., Outcome]
@@ -327,4 +328,50 @@ def test_our_commands_work_on_kafka_cluster(theirs: Command, kafka_cluster: Kafk
         ).exit_code
         == 1
     )
+    quota = "--add-config producer_byte_rate=1024"
+    assert succeed("kafka-configs", f"--alter --client-defaults {quota}") == [
+        "Completed updating default config for clients in the cluster."
+    ]
+    assert both("kafka-configs", "--describe --client-defaults").lines == [
+        "Quota configs for the default client-id are producer_byte_rate=1024.0"
+    ]
+    assert both("kafka-configs", f"--describe --broker-logger {broker}").exit_code == 0
+    elect = "--election-type preferred --topic on.kafka --partition 0"
+    assert both("kafka-leader-election", elect).lines == [
+        "Valid replica already elected for partitions on.kafka-0"
+    ]
     succeed("kafka-topics", r"--delete --topic on\.kafka")
+
+
+def test_our_config_commands_work_on_kafka_cluster(kafka_cluster: KafkaCluster) -> None:
+    servers = kafka_cluster.bootstrap_servers
+
+    def succeed(*arguments: str) -> list[str]:
+        done = ours(*arguments, "-b", servers)
+        assert done.exit_code == 0, done
+        return done.lines
+
+    topic = ("--topic", "configured.on.kafka")
+    succeed("topics", "create", topic[1], "--replication-factor", "3")
+    altered = succeed(
+        "configs", "alter", *topic, "retention.ms=5", "--append", "cleanup.policy=compact"
+    )
+    assert [line.split() for line in altered[2:]] == [
+        ["retention.ms", "604800000", "5"],
+        ["cleanup.policy", "delete", "delete,compact"],
+    ]
+    described = succeed("configs", "describe", *topic)
+    assert ["retention.ms", "5", "topic", "604800000"] in [line.split() for line in described]
+    assert all(len(line) <= 100 for line in succeed("configs", "describe", *topic, "--all"))
+    assert succeed("configs", "reset", *topic, "retention.ms")[0].startswith("reset topic ")
+    broker = str(min(found.broker_id for found in kafka_cluster.brokers))
+    assert all(
+        len(line) <= 100 for line in succeed("configs", "describe", "--broker", broker, "--all")
+    )
+    rejected = run("configs", "alter", "--broker", broker, "broker.id=7", "-b", servers)
+    assert (rejected.returncode, rejected.stdout) == (1, "")
+    assert "hint:  broker.id is read from server.properties" in rejected.stderr
+    succeed("configs", "alter", "--user", "alice", "producer_byte_rate=1024")
+    assert "producer_byte_rate" in succeed("configs", "describe", "--user", "alice")[2]
+    succeed("configs", "reset", "--user", "alice", "producer_byte_rate")
+    assert succeed("elect-leaders", *topic)[0].startswith("no election is needed: 1 partition")

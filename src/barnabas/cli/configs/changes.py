@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from barnabas.cli.cluster_command import servers_hint
-from barnabas.cli.configs.describe import shown_value
+from barnabas.cli.configs.describe import format_settings, shown_value
 from barnabas.cli.configs.entity import (
     Entity,
     entity_arguments,
@@ -29,7 +29,7 @@ from barnabas.cli.configs.names import (
 from barnabas.cli.configs.reading import ShownSetting, quota_text, read_settings_of
 from barnabas.cli.options import is_encodable
 from barnabas.cli.terminal.failure import ErrorWithHint, similar_names
-from barnabas.cli.terminal.output import format_table, plural
+from barnabas.cli.terminal.output import plural
 from barnabas.client.cluster import Cluster
 from barnabas.client.config_admin import ConfigAdmin, ConfigChange, QuotaEntity
 from barnabas.config.setting import read_double, read_list
@@ -192,7 +192,7 @@ def changes_text(document: dict[str, Any], entity: Entity) -> str:
     return "\n".join(
         [
             f"{verb} {printable(entity_text(entity))}: {plural(len(changes), short_noun(entity))}",
-            format_table(["setting", "before", "after", ""], rows),
+            format_settings(["setting", "before", "after", ""], rows),
         ]
     )
 

@@ -27,12 +27,14 @@ from barnabas.cli.configs.reading import ShownSetting, read_settings_of, synonym
 from barnabas.cli.options import watch_option
 from barnabas.cli.terminal.failure import ErrorWithHint, suggest_names
 from barnabas.cli.terminal.output import (
+    GAP,
     WIDTH,
     OutputFormat,
     cut_cell,
     format_table,
     plural,
     show_or_watch,
+    shrink_columns,
 )
 from barnabas.client.cluster import Cluster
 from barnabas.client.config_admin import ConfigAdmin
@@ -145,11 +147,20 @@ def settings_text(document: dict[str, Any], entity: Entity) -> str:
         ]
         for each in settings
     ]
-    head, *lines = format_table(["setting", "value", "source", "default"], rows).split("\n")
+    heads = ["setting", "value", "source", "default"]
+    head, *lines = format_settings(heads, rows).split("\n")
     shown = [f"{name}: {plural(len(settings), short_noun(entity))} of {document['known']}", head]
     for line, each in zip(lines, settings, strict=True):
         shown += [line, *detail_lines(each)]
     return "\n".join(shown)
+
+
+def format_settings(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in which the first column, with the names to copy, is cut only if nothing else helps."""
+    widths = [max(len(line[at]) for line in (heads, *rows)) for at in range(len(heads))]
+    name_width, others = widths[0], widths[1:]
+    shrink_columns(others, WIDTH - name_width - len(GAP))
+    return format_table(heads, [[row[0], *map(cut_cell, row[1:], others)] for row in rows])
 
 
 def detail_lines(setting: dict[str, Any]) -> list[str]:

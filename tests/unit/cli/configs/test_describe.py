@@ -56,6 +56,13 @@ def test_table_fits_100_columns() -> None:
     assert all(len(line) <= 100 for line in text(long))
 
 
+def test_names_are_not_cut() -> None:
+    name = "alter.log.dirs.replication.quota.window.size.seconds"
+    lines = text(shown(name, "y" * 60, default="z" * 60))
+    assert lines[2].startswith(f"{name}  yyyyyyyy")
+    assert len(lines[2]) <= 100
+
+
 def test_sensitive_values_are_hidden() -> None:
     synonym = DescribeConfigsSynonym("ssl.key.password", None, ConfigSource.STATIC_BROKER_CONFIG)
     lines = text(
