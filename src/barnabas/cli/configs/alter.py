@@ -19,6 +19,7 @@ from barnabas.wire.messages.incremental_alter_configs import ConfigOperation
 
 
 @click.command("alter")
+@entity_options
 @click.argument(
     "assignments", nargs=-1, metavar="[KEY=VALUE]...", shell_complete=complete_assignments
 )
@@ -36,7 +37,6 @@ from barnabas.wire.messages.incremental_alter_configs import ConfigOperation
 )
 @dry_run_option
 @cluster_command
-@entity_options
 def alter_configs(
     cluster: Cluster,
     entity: Entity,
@@ -46,7 +46,9 @@ def alter_configs(
     dry_run: bool,
     output: OutputFormat,
 ) -> None:
-    """Set settings of a topic, a broker, all brokers or loggers, or quotas of clients.
+    """Change settings and quotas.
+
+    Choose one topic, broker, user, client id or IP address. The change takes effect while the brokers run.
 
     Example: barnabas configs alter --topic orders retention.ms=3600000 --append cleanup.policy=compact
     """

@@ -54,6 +54,7 @@ SOURCE_WORDS = {
 
 
 @click.command("describe")
+@entity_options
 @click.argument("keys", nargs=-1, metavar="[KEY]...", shell_complete=complete_setting_names)
 @click.option("--all", "describe_all", is_flag=True, help="Also show settings that are not set.")
 @click.option(
@@ -61,7 +62,6 @@ SOURCE_WORDS = {
 )
 @watch_option
 @cluster_command
-@entity_options
 def describe_configs(
     cluster: Cluster,
     entity: Entity,
@@ -71,9 +71,9 @@ def describe_configs(
     watch: bool,
     output: OutputFormat,
 ) -> None:
-    """Show settings of a topic, a broker, all brokers or loggers, or quotas of clients.
+    """Show settings and quotas.
 
-    Without KEYs, show the settings that are set.
+    Choose one topic, broker, user, client id or IP address. Without KEYs, show the settings that are set.
 
     Example: barnabas configs describe --topic orders --all
     """

@@ -33,7 +33,7 @@ CHOICES = (
 
 complete_brokers = complete_names(lambda cluster: map(str, sorted(cluster.refresh([]).brokers)))
 
-broker_id = click.IntRange(0, 2**31 - 1)
+broker_id = click.IntRange(min=0)
 ENTITY_OPTIONS = (
     click.option("--topic", metavar="NAME", shell_complete=complete_topics, help="Settings of a topic."),
     click.option(

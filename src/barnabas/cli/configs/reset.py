@@ -16,18 +16,19 @@ from barnabas.wire.messages.incremental_alter_configs import ConfigOperation
 
 
 @click.command("reset")
+@entity_options
 @click.argument(
     "keys", nargs=-1, required=True, metavar="KEY...", shell_complete=complete_setting_names
 )
 @dry_run_option
 @cluster_command
-@entity_options
 def reset_configs(
     cluster: Cluster, entity: Entity, keys: tuple[str, ...], dry_run: bool, output: OutputFormat
 ) -> None:
-    """Remove settings of a topic, a broker, all brokers or loggers, or quotas of clients.
+    """Remove settings and quotas.
 
-    The value of the next level applies again: that of all brokers, the file, or the default.
+    Choose one topic, broker, user, client id or IP address. The value of the next level applies again: that of all
+    brokers, the file, or the default.
 
     Example: barnabas configs reset --topic orders retention.ms
     """

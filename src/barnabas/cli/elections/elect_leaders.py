@@ -66,7 +66,7 @@ FAILURES_NAMED_MAX = 3
 @click.option(
     "--unclean",
     is_flag=True,
-    help="Elect a replica that is not in sync if a partition has no leader. This loses records.",
+    help="If a partition has no leader, elect a replica that is not in sync. This loses records.",
 )
 @yes_option
 @dry_run_option
@@ -82,7 +82,10 @@ def elect_leaders_command(
     dry_run: bool,
     output: OutputFormat,
 ) -> None:
-    """Move leadership back to the preferred leaders: the first replica of each partition.
+    """Move leadership back to the preferred leaders.
+
+    The preferred leader is the first replica of a partition. With --unclean, elect leaders of partitions that have
+    none, even if that loses records.
 
     Example: barnabas elect-leaders --topic orders --dry-run
     """
