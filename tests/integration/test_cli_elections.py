@@ -13,7 +13,11 @@ from barnabas.cli.main import run_command
 from barnabas.client.cluster import Cluster
 from barnabas.cluster.local import LocalCluster
 from barnabas.errors import BarnabasError
+from barnabas.model import NO_LEADER
+from support.command import COMMAND
+from support.process import ENVIRONMENT
 from support.waiting import eventually
+from tests.terminal import on_terminal
 
 TOPIC = "orders"
 PREFERRED = "--election-type preferred"
@@ -178,6 +182,12 @@ def test_unclean_election_elects_a_replica_that_is_not_in_sync(commands: Command
         )
         assert other.run(*unclean) == 2
         assert "--yes: required for unclean elections without a terminal" in other.err
+        asked = [*COMMAND, *unclean, "-b", other.servers]
+        code, seen = on_terminal(asked, environment=ENVIRONMENT, typed="n\n")
+        assert code == 1
+        assert "not in sync; records that it does not have are lost." in seen
+        assert "no leader was elected" in seen
+        assert other.leaders("lossy") == [NO_LEADER]
         (_, _, row) = other.ok(*unclean, "--yes")
         assert row.split()[:4] == ["lossy", "0", "none", str(second)]
         assert other.leaders("lossy") == [second]

@@ -37,7 +37,7 @@ from barnabas.cli.terminal.output import (
     shrink_columns,
 )
 from barnabas.client.cluster import Cluster
-from barnabas.client.config_admin import ConfigAdmin
+from barnabas.client.config_admin import ConfigAdmin, QuotaEntity
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.printable import printable
 
@@ -137,7 +137,9 @@ def settings_text(document: dict[str, Any], entity: Entity) -> str:
     if not settings:
         if not document["known"]:
             return f"{name}: nothing is set"
-        return f"{name}: nothing is set; --all shows {plural(document['known'], 'value')} in effect"
+        unset = plural(document["known"], "quota" if isinstance(entity, QuotaEntity) else "value")
+        effect = "" if isinstance(entity, QuotaEntity) else " in effect"
+        return f"{name}: nothing is set; --all shows {unset}{effect}"
     rows = [
         [
             each["name"],
