@@ -6,7 +6,7 @@ itself, apply a change a moment after they accept it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from barnabas.cli.cluster_command import servers_hint
@@ -52,7 +52,7 @@ def change_settings_of(
     before = {each.name: each for each in read_settings_of(admin, entity, names)}
     error = send_changes(admin, entity, changes, dry_run=dry_run)
     if error is not None:
-        raise explain_rejected_change(error, entity, names)
+        raise explain_rejected_change(error, entity, names, before)
     return changes_document(entity, changes, before, dry_run=dry_run)
 
 
@@ -87,8 +87,10 @@ def parse_quota(change: ConfigChange) -> float | None:
         ) from None
 
 
-def explain_rejected_change(error: ApiError, entity: Entity, names: Sequence[str]) -> ApiError:
-    """Return the error, with a hint for read-only settings and unknown names."""
+def explain_rejected_change(
+    error: ApiError, entity: Entity, names: Sequence[str], described: Collection[str]
+) -> ApiError:
+    """Return the error, with a hint for read-only settings and unknown names. The broker described the others."""
     read_only = [name for name in names if is_read_only(entity, name)]
     if read_only and error.code in INVALID_CHANGE and "server.properties" not in error.message:
         verb = "is" if len(read_only) == 1 else "are"
@@ -96,7 +98,9 @@ def explain_rejected_change(error: ApiError, entity: Entity, names: Sequence[str
         return ErrorWithHint(error, error.message, hint)
     known = known_names(entity)
     unknown = [
-        name for name in names if name not in known and find_declaration(entity, name) is None
+        name
+        for name in names
+        if name not in described and name not in known and find_declaration(entity, name) is None
     ]
     if error.code is not ErrorCode.INVALID_CONFIG or not unknown:
         return error

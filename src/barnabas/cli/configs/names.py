@@ -12,7 +12,12 @@ from difflib import get_close_matches
 import click
 from click.shell_completion import CompletionItem
 
-from barnabas.cli.configs.entity import Entity, select_entity
+from barnabas.cli.configs.entity import (
+    QUOTA_OPTIONS,
+    RESOURCE_OPTIONS,
+    Entity,
+    select_entity,
+)
 from barnabas.cli.options import completions
 from barnabas.client.config_admin import ConfigResource, QuotaEntity
 from barnabas.config.broker import BROKER_SYNONYMS
@@ -156,7 +161,8 @@ def names_in_context(context: click.Context) -> list[str]:
 
 
 def entity_in_context(context: click.Context) -> Entity | None:
+    names = (*RESOURCE_OPTIONS, *QUOTA_OPTIONS)
     try:
-        return select_entity(context.params)
-    except (ConfigError, KeyError):
+        return select_entity({name: context.params.get(name) for name in names})
+    except ConfigError:
         return None

@@ -149,7 +149,7 @@ def test_typos_and_invalid_text_are_rejected_before_a_request() -> None:
 
 def test_rejected_read_only_setting_points_to_the_file() -> None:
     error = ApiError(ErrorCode.INVALID_REQUEST, "no")
-    found = explain_rejected_change(error, BROKER, ["broker.id"])
+    found = explain_rejected_change(error, BROKER, ["broker.id"], ["broker.id"])
     assert isinstance(found, ErrorWithHint)
     assert found.hint.startswith("broker.id is read from server.properties")
     assert found.message == "no"
@@ -158,9 +158,15 @@ def test_rejected_read_only_setting_points_to_the_file() -> None:
 def test_rejected_unknown_name_suggests_similar_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("barnabas.cli.configs.changes.servers_hint", lambda: "")
     error = ApiError(ErrorCode.INVALID_CONFIG, "Unknown topic config name: retain.ms")
-    found = explain_rejected_change(error, TOPIC, ["retain.ms"])
+    found = explain_rejected_change(error, TOPIC, ["retain.ms"], [])
     assert isinstance(found, ErrorWithHint)
     assert "retention.ms" in found.hint
     assert "`barnabas configs describe --topic orders --all`" in found.hint
     other = ApiError(ErrorCode.POLICY_VIOLATION, "no")
-    assert explain_rejected_change(other, TOPIC, ["retention.ms"]) is other
+    assert explain_rejected_change(other, TOPIC, ["retention.ms"], ["retention.ms"]) is other
+
+
+def test_rejected_level_of_a_known_logger_has_no_hint() -> None:
+    loggers = ConfigResource(ResourceType.BROKER_LOGGER, "1")
+    error = ApiError(ErrorCode.INVALID_CONFIG, "root: 'LOUD' is not allowed")
+    assert explain_rejected_change(error, loggers, ["root"], ["root"]) is error

@@ -1,19 +1,15 @@
 from __future__ import annotations
 
-from typing import Any
-
-import click
 import pytest
+from click.shell_completion import ShellComplete
 
-from barnabas.cli.configs.alter import alter_configs
 from barnabas.cli.configs.entity import Entity
 from barnabas.cli.configs.names import (
-    complete_assignments,
-    complete_setting_names,
     is_read_only,
     reject_lists_of_scalars,
     reject_typos,
 )
+from barnabas.cli.main import cli
 from barnabas.client.config_admin import ConfigResource, QuotaEntity
 from barnabas.errors import ConfigError
 from barnabas.wire.messages.describe_configs import ResourceType
@@ -79,34 +75,29 @@ def test_read_only_settings_are_those_of_kafka() -> None:
     assert not is_read_only(TOPIC, "retention.ms")
 
 
-def context(**params: Any) -> click.Context:
-    found = click.Context(alter_configs)
-    known = {each.name: None for each in alter_configs.params if each.name}
-    found.params = {**known, **params}
-    return found
-
-
-def completed(complete: Any, incomplete: str, **params: Any) -> list[str]:
-    return [item.value for item in complete(context(**params), alter_configs.params[0], incomplete)]
+def completed(*words: str) -> list[str]:
+    """Return the completions of the last word after `barnabas`."""
+    complete = ShellComplete(cli, {}, "barnabas", "_BARNABAS_COMPLETE")
+    return [item.value for item in complete.get_completions(list(words[:-1]), words[-1])]
 
 
 def test_completion_knows_names_of_the_selected_entity() -> None:
-    assert completed(complete_setting_names, "retention", topic="a") == [
-        "retention.bytes",
-        "retention.ms",
-    ]
-    assert completed(complete_setting_names, "prod", client_id="a") == ["producer_byte_rate"]
-    assert completed(complete_setting_names, "retention") == []
+    describe = ("configs", "describe")
+    assert completed(*describe, "--topic", "a", "retention") == ["retention.bytes", "retention.ms"]
+    assert completed(*describe, "--client-id", "a", "prod") == ["producer_byte_rate"]
+    assert completed("configs", "reset", "--broker", "1", "broker.ra") == ["broker.rack"]
+    assert completed(*describe, "retention") == []
 
 
 def test_completion_of_assignments_skips_read_only_settings_and_knows_values() -> None:
-    assert completed(complete_assignments, "retention.m", topic="a") == ["retention.ms="]
-    assert "broker.id=" not in completed(complete_assignments, "", broker=1)
-    assert completed(complete_assignments, "preallocate=", topic="a") == [
+    alter = ("configs", "alter")
+    assert completed(*alter, "--topic", "a", "retention.m") == ["retention.ms="]
+    assert completed(*alter, "--broker", "1", "broker.i") == []
+    assert completed(*alter, "--topic", "a", "preallocate=") == [
         "preallocate=true",
         "preallocate=false",
     ]
-    assert completed(complete_assignments, "message.timestamp.type=L", topic="a") == [
+    assert completed(*alter, "--topic", "a", "x=1", "message.timestamp.type=L") == [
         "message.timestamp.type=LogAppendTime"
     ]
-    assert completed(complete_assignments, "root=D", broker_logger=1) == ["root=DEBUG"]
+    assert completed(*alter, "--broker-logger", "1", "root=D") == ["root=DEBUG"]
