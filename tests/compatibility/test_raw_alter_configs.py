@@ -490,4 +490,5 @@ def test_throttle_rates_change_without_restart(cluster: LocalCluster, raw: Raw) 
     assert replicas.follower_quota.bytes_per_second == 2000
     change(raw, BROKER, "", (rates[0], DELETE, None))
     change(raw, BROKER, "1", (rates[1], DELETE, None))
-    assert (replicas.leader_quota, replicas.follower_quota) == (None, None)
+    quotas = [replicas.leader_quota, replicas.follower_quota]
+    assert quotas == [None, None]
