@@ -92,7 +92,8 @@ def no_quotas(cluster: LocalCluster) -> Iterator[None]:
         entries = describe(raw).entries or ()
         removals = [
             quotas(
-                [tuple(part) for part in entry.entity], **dict.fromkeys(v.key for v in entry.values)
+                [(part.entity_type, part.entity_name) for part in entry.entity],
+                **dict.fromkeys(v.key for v in entry.values),
             )
             for entry in entries
         ]

@@ -34,7 +34,7 @@ from barnabas.config.dynamic import (
 from barnabas.config.load import find_setting
 from barnabas.errors import ApiError, ConfigError, ErrorCode, RegistryError, StorageError
 from barnabas.metadata import znodes
-from barnabas.tasks import in_thread_if_large
+from barnabas.tasks import SMALL_MAX, in_thread_if_large
 from barnabas.wire.messages.describe_configs import ResourceType
 
 logger = logging.getLogger("barnabas.config")
@@ -44,8 +44,8 @@ async def alter_configs(
     context: BrokerContext, requested: Sequence[ResourceChange], *, validate_only: bool
 ) -> list[ApiError | None]:
     """Change the settings of all resources, or only validate the changes. Returns the errors in request order."""
-    size = sum(1 + len(each.changes) for each in requested)
-    errors = await in_thread_if_large(size, check_resources, requested)
+    size = count_changes(requested)
+    errors = await in_thread_if_large(size, check_resources, requested, context.metadata.topics)
     valid = [index for index, error in enumerate(errors) if error is None]
     if not valid:
         return errors
@@ -63,6 +63,13 @@ async def alter_configs(
         if requested[index].type != ResourceType.TOPIC:
             errors[index] = await alter(requested[index])
     return errors
+
+
+def count_changes(requested: Sequence[ResourceChange]) -> int:
+    """Return the number of changes, or only that of resources if these are many."""
+    if len(requested) > SMALL_MAX:
+        return len(requested)
+    return sum(1 + len(each.changes) for each in requested)
 
 
 async def try_alter(
@@ -90,8 +97,6 @@ async def alter_topic(
     context: BrokerContext, controller_version: int, validate_only: bool, requested: ResourceChange
 ) -> None:
     name = requested.name
-    if name not in context.metadata.topics:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
     entity = Entity("topics", name)
 
     def decide(settings: dict[str, str]) -> dict[str, str]:

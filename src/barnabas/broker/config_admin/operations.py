@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import NamedTuple
 
 from barnabas.config import BrokerConfig
@@ -33,13 +33,20 @@ class ResourceChange(NamedTuple):
     keeps_others: bool
 
 
-def check_resources(requested: Sequence[ResourceChange]) -> list[ApiError | None]:
-    """Return the error of each resource that is found without its current settings, or None."""
+def check_resources(
+    requested: Sequence[ResourceChange], topics: Container[str]
+) -> list[ApiError | None]:
+    """Return the error of each resource that is found without its current settings, or None.
+
+    `topics` are the existing topics.
+    """
     counts = Counter((each.type, each.name) for each in requested)
-    return [check_resource(each, counts[each.type, each.name]) for each in requested]
+    return [check_resource(each, counts[each.type, each.name], topics) for each in requested]
 
 
-def check_resource(requested: ResourceChange, count: int) -> ApiError | None:
+def check_resource(
+    requested: ResourceChange, count: int, topics: Container[str]
+) -> ApiError | None:
     if count > 1:
         return invalid_request(f"the resource is in the request {count} times")
     names = Counter(each.name for each in requested.changes)
@@ -64,6 +71,9 @@ def check_resource(requested: ResourceChange, count: int) -> ApiError | None:
     )
     if not is_known:
         return invalid_request(f"settings of resource type {requested.type} cannot be changed")
+    if requested.type == ResourceType.TOPIC and requested.name not in topics:
+        why = f"there is no topic '{requested.name}'"
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)
     return None
 
 

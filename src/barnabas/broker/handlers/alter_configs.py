@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from barnabas.broker.config_admin.alter import alter_configs
 from barnabas.broker.config_admin.operations import ResourceChange, SettingChange
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.topic_admin.topics import error_fields
+from barnabas.errors import ApiError
+from barnabas.tasks import in_thread_if_large
+from barnabas.wire.codec import count_elements
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.alter_configs import (
     AlterConfigsRequest,
@@ -15,11 +20,21 @@ from barnabas.wire.messages.alter_configs import (
 )
 from barnabas.wire.messages.incremental_alter_configs import ConfigOperation
 
+ELEMENTS_COUNTED_MAX = 2000
+
 
 async def handle(
     context: BrokerContext, request: AlterConfigsRequest, _: RequestHeader, __: Connection
 ) -> AlterConfigsResponse:
-    requested = [
+    size = count_elements(request, ELEMENTS_COUNTED_MAX)
+    requested = await in_thread_if_large(size, parse_replacements, request)
+    errors = await alter_configs(context, requested, validate_only=request.validate_only)
+    results = await in_thread_if_large(len(errors), build_alter_results, requested, errors)
+    return AlterConfigsResponse(responses=results)
+
+
+def parse_replacements(request: AlterConfigsRequest) -> list[ResourceChange]:
+    return [
         ResourceChange(
             type=resource.resource_type,
             name=resource.resource_name,
@@ -31,10 +46,12 @@ async def handle(
         )
         for resource in request.resources
     ]
-    errors = await alter_configs(context, requested, validate_only=request.validate_only)
-    return AlterConfigsResponse(
-        responses=tuple(
-            AlterConfigsResourceResponse(*error_fields(error), each.type, each.name)
-            for each, error in zip(requested, errors, strict=True)
-        )
+
+
+def build_alter_results(
+    requested: Sequence[ResourceChange], errors: Sequence[ApiError | None]
+) -> tuple[AlterConfigsResourceResponse, ...]:
+    return tuple(
+        AlterConfigsResourceResponse(*error_fields(error), each.type, each.name)
+        for each, error in zip(requested, errors, strict=True)
     )

@@ -17,6 +17,7 @@ from barnabas.wire.messages.describe_configs import ResourceType
 from barnabas.wire.messages.incremental_alter_configs import ConfigOperation
 
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
+TOPICS = ("orders", "other")
 
 
 def change(
@@ -49,7 +50,7 @@ def apply(settings: dict[str, str], *changes: tuple[str, int, str | None]) -> di
     ],
 )
 def test_invalid_resource_is_rejected(requested: ResourceChange, why: str) -> None:
-    (error,) = check_resources([requested])
+    (error,) = check_resources([requested], TOPICS)
     assert error is not None
     assert error.code is ErrorCode.INVALID_REQUEST
     assert why in error.message
@@ -57,7 +58,7 @@ def test_invalid_resource_is_rejected(requested: ResourceChange, why: str) -> No
 
 def test_repeated_resource_is_rejected_each_time() -> None:
     valid = change(name="other")
-    errors = check_resources([change(), valid, change()])
+    errors = check_resources([change(), valid, change()], TOPICS)
     assert [error and error.code for error in errors] == [
         ErrorCode.INVALID_REQUEST,
         None,
@@ -66,11 +67,17 @@ def test_repeated_resource_is_rejected_each_time() -> None:
 
 
 def test_same_name_of_different_types_is_allowed() -> None:
-    assert check_resources([change(), change(kind=ResourceType.BROKER)]) == [None, None]
+    assert check_resources([change(), change(kind=ResourceType.BROKER)], TOPICS) == [None, None]
+
+
+def test_unknown_topic_is_rejected() -> None:
+    (error,) = check_resources([change(name="nowhere")], TOPICS)
+    assert error is not None
+    assert error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_delete_needs_no_value() -> None:
-    assert check_resources([change(("retention.ms", DELETE, None))]) == [None]
+    assert check_resources([change(("retention.ms", DELETE, None))], TOPICS) == [None]
 
 
 # ---- operations
