@@ -23,7 +23,7 @@ HOUR_MS = 3_600_000
 REMEMBERED = 8
 NAMING = (
     *("name", "topic", "partition_index", "partition", "index", "broker_id", "node_id"),
-    *("api_key", "resource_name", "key", "member_id", "group_id", "partition_id"),
+    *("api_key", "resource_name", "key", "member_id", "group_id", "partition_id", "entity_type"),
 )
 OF_MEMBER = re.compile(r"(?<=-)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 """The end of a member id, after the client id."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from barnabas.wire.messages.metadata import MetadataRequest
 from interop.scenarios.chapters import (
+    configs,
     connections,
     contents,
     coordinators,
@@ -38,6 +39,7 @@ SCRIPT: tuple[Step, ...] = (
     *coordinators.STEPS,
     *group_members.STEPS,
     *group_offsets.STEPS,
+    *configs.STEPS,
     *connections.STEPS,
     *files("in use"),
     Step(name="znodes", action=ListZnodes()),
@@ -50,6 +52,7 @@ SCRIPT: tuple[Step, ...] = (
             value=1,
         ),
     ),
+    *configs.AFTER_RESTART,
     *group_offsets.AFTER_RESTART,
     *group_members.AFTER_RESTART,
     ask("restarted: all topics", MetadataRequest(topics=None)),
