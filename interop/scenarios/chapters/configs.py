@@ -391,7 +391,7 @@ STEPS: tuple[Step, ...] = (
     *(ask(f"quotas: {what}", alter_quotas(each)) for what, each in REJECTED_QUOTAS.items()),
     *(ask(f"quotas, filter: {what}", each) for what, each in REJECTED_FILTERS.items()),
     ask(
-        "quotas, quirk: a negative rate",
+        "quotas: a negative rate",
         alter_quotas(quotas((("user", "u"),), producer_byte_rate=-1.0), validate_only=True),
     ),
     ask("quotas, quirk: an unknown match", describe_quotas(("user", 9, None))),
@@ -482,6 +482,9 @@ STEPS: tuple[Step, ...] = (
     ask("quotas: all removed", describe_quotas()),
 )
 AFTER_RESTART: tuple[Step, ...] = (
-    ask("restarted: changed settings of the broker", described(BROKER, "1", "log.cleaner.backoff.ms")),
+    ask(
+        "restarted: changed settings of the broker",
+        described(BROKER, "1", "log.cleaner.backoff.ms"),
+    ),
     ask("restarted: changed settings of a topic", described(TOPIC, CHANGED, "flush.ms")),
 )
