@@ -11,12 +11,16 @@ from barnabas.cli.elections.elect_leaders import (
     elections_text,
     parse_selection,
     read_partition_file,
+    remaining_elections,
     unclean_question,
+    with_elected_leaders,
 )
 from barnabas.cli.elections.plan import PredictedElection
+from barnabas.client.cluster import Cluster
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.model import TopicPartition
 from barnabas.wire.messages.elect_leaders import ElectionType
+from tests.unit.client.scripted_broker import ScriptedBroker
 
 FAILED = ApiError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "broker 3 is not in the ISR")
 NOT_NEEDED = ApiError(ErrorCode.ELECTION_NOT_NEEDED)
@@ -114,3 +118,25 @@ def test_nothing_to_do_is_one_line() -> None:
     assert elections_text(document) == (
         "no election is needed: 6 partitions have their preferred leader"
     )
+
+
+def test_progress_counts_partitions_without_the_new_leader() -> None:
+    with ScriptedBroker(node_id=1) as broker, Cluster(broker.address) as cluster:
+        broker.topics = {"orders": 3}
+        waiting = [
+            predicted(0, 3, 1),
+            predicted(1, 1, 2),
+            predicted(2, 1, 3),
+            predicted(2, 1, None),
+        ]
+        assert remaining_elections(cluster, waiting) == (
+            "2 of 3 partitions waiting for the new leader"
+        )
+        assert remaining_elections(cluster, waiting[:1]) == ""
+
+
+def test_leaders_after_an_election_come_from_the_metadata() -> None:
+    with ScriptedBroker(node_id=1) as broker, Cluster(broker.address) as cluster:
+        found = with_elected_leaders(cluster, [predicted(0, None, 2), predicted(0, 1, 2)])
+    # Broker 1 leads. That is another choice than predicted, or the queried broker does not know the new leader yet.
+    assert [each.after for each in found] == [1, 2]
