@@ -216,7 +216,7 @@ STEPS: tuple[Step, ...] = (
             f"settings, validate only: {what}",
             IncrementalAlterConfigsRequest(resources=each.resources, validate_only=True),
         )
-        for what, each in (REJECTED_CHANGES | VALIDATED).items()
+        for what, each in {**REJECTED_CHANGES, **VALIDATED}.items()
     ),
     ask("settings, change: nothing", IncrementalAlterConfigsRequest(resources=())),
     ask(

@@ -344,9 +344,10 @@ class BrokerServer:
         self.world.watchdog.stop()  # flushing all logs may block the event loop for long
         if clean and self.router is not None and self.config.controlled_shutdown_enable:
             await shut_down_controlled(self.router.context, self.broker_id)
-        if self.listeners is not None:
-            await self.listeners.close()
-            self.listeners = None
+        async with self.listeners_lock:
+            if self.listeners is not None:
+                await self.listeners.close()
+                self.listeners = None
         if self.groups is not None:
             await self.groups.stop()
             self.groups = None

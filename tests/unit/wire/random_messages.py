@@ -85,7 +85,9 @@ def random_value(
     return random_message(random, hint, version, most)
 
 
-def random_number(random: Random, letter: str, name: str) -> int:
+def random_number(random: Random, letter: str, name: str) -> float:
+    if letter == "d":
+        return random.choice((0.0, -1.5, 1e300, random.random()))
     if letter == "?":
         return random.random() < 0.5
     if name.endswith("error_code"):
