@@ -18,6 +18,7 @@ from barnabas.java.find import Java
 from interop.harness.jars import KAFKA_3_9, Jars
 from interop.harness.kafka import KafkaCluster
 from interop.harness.tools import Outcome, Tools
+from support.command import run
 
 EXCEPTION = re.compile(r"ERROR ([\w.$]+)")
 Command = Callable[..., Outcome]
@@ -157,6 +158,25 @@ kafka-configs --bootstrap-server HERE --describe --topic a --add-config b=c
 kafka-configs --bootstrap-server HERE --alter --topic a
 kafka-configs --bootstrap-server HERE --alter --topic a --add-config b
 kafka-configs --bootstrap-server HERE --alter --entity-type topics --add-config a=b
+kafka-configs --bootstrap-server HERE --alter --client a --add-config b=c
+kafka-configs --bootstrap-server HERE --alter --client a --delete-config b,d
+kafka-configs --bootstrap-server HERE --alter --user a --add-config b=c
+kafka-configs --bootstrap-server HERE --alter --user a --delete-config b
+kafka-configs --bootstrap-server HERE --alter --user a --add-config producer_byte_rate=x
+kafka-configs --bootstrap-server HERE --alter --user a --delete-config producer_byte_rate
+kafka-configs --bootstrap-server HERE --alter --ip 10.0.0.1 --add-config b=c
+kafka-configs --bootstrap-server HERE --describe --ip no.such.host.invalid
+kafka-configs --bootstrap-server HERE --alter --broker-logger 1 --add-config no.such.logger=INFO
+kafka-configs --bootstrap-server HERE --alter --broker 1 --delete-config log.cleaner.threads
+kafka-leader-election
+kafka-leader-election --help
+kafka-leader-election --bootstrap-server HERE
+kafka-leader-election --bootstrap-server HERE --election-type nosuch --all-topic-partitions
+kafka-leader-election --bootstrap-server HERE --election-type preferred
+kafka-leader-election --bootstrap-server HERE --election-type preferred --topic a
+kafka-leader-election --bootstrap-server HERE --election-type preferred --all-topic-partitions --partition 1
+kafka-leader-election --bootstrap-server HERE --election-type preferred --topic a --all-topic-partitions
+kafka-leader-election --bootstrap-server HERE --election-type preferred --topic a --partition x
 """.strip().splitlines()
 
 
@@ -201,6 +221,61 @@ def test_config_output_matches_kafka(theirs: Command, servers: str) -> None:
         their_result.exit_code,
         their_result.stderr,
     )
+
+
+CHANGED = """
+kafka-configs --alter --topic changed --add-config cleanup.policy=[compact,delete],flush.ms=5
+kafka-configs --describe --topic changed
+kafka-configs --alter --topic changed --delete-config flush.ms,cleanup.policy
+kafka-configs --describe --topic changed
+kafka-configs --alter --topic nowhere --add-config flush.ms=5
+kafka-configs --alter --topic changed --add-config no.such.setting=5
+kafka-configs --alter --broker 1 --add-config log.cleaner.backoff.ms=20000
+kafka-configs --alter --broker-defaults --add-config log.cleaner.backoff.ms=30000
+kafka-configs --describe --broker-defaults
+kafka-configs --alter --broker-defaults --delete-config log.cleaner.backoff.ms
+kafka-configs --alter --broker-logger 1 --add-config barnabas.maintenance=ERROR
+kafka-configs --alter --user alice --add-config producer_byte_rate=1024
+kafka-configs --describe --client app
+kafka-configs --alter --client app --add-config request_percentage=12.5,consumer_byte_rate=10000000
+kafka-configs --describe --client app
+kafka-configs --alter --client-defaults --add-config consumer_byte_rate=1
+kafka-configs --describe --client-defaults
+kafka-configs --alter --user a --client-defaults --add-config consumer_byte_rate=1
+kafka-configs --describe --entity-type users --entity-name a --entity-type clients
+kafka-configs --alter --ip 10.0.0.1 --add-config connection_creation_rate=5
+kafka-configs --describe --entity-type ips
+kafka-leader-election --election-type preferred --topic changed --partition 0
+kafka-leader-election --election-type unclean --topic changed --partition 0
+kafka-leader-election --election-type PREFERRED --all-topic-partitions
+""".strip().splitlines()
+
+
+def test_changes_match_kafka(theirs: Command, servers: str) -> None:
+    """Each command runs with both tools. The first run makes the change; the second repeats it."""
+    ours("kafka-topics", *named("--create --topic changed", "", servers))
+    for line in CHANGED:
+        name, *words = line.split()
+        arguments = ["--bootstrap-server", servers, *words]
+        their_result, our_result = theirs(name, *arguments), ours(name, *arguments)
+        if "--delete-config" in words:  # nothing is left to delete
+            assert their_result.exit_code == 0, their_result
+            assert our_result.exit_code == 1, our_result
+            continue
+        assert (our_result.exit_code, sorted(our_result.lines)) == (
+            their_result.exit_code,
+            sorted(their_result.lines),
+        ), line
+
+
+def test_failed_election_matches_kafka(theirs: Command, servers: str) -> None:
+    line = "--election-type preferred --topic nowhere --partition 3"
+    arguments = named(line, "", servers)
+    their_result = theirs("kafka-leader-election", *arguments)
+    our_result = ours("kafka-leader-election", *arguments)
+    assert their_result.exit_code == our_result.exit_code == 1
+    assert our_result.stdout == their_result.stdout
+    assert our_result.stderr.splitlines()[0] == their_result.stderr.splitlines()[0]
 
 
 def test_our_commands_work_on_kafka_cluster(theirs: Command, kafka_cluster: KafkaCluster) -> None:
@@ -253,4 +328,50 @@ def test_our_commands_work_on_kafka_cluster(theirs: Command, kafka_cluster: Kafk
         ).exit_code
         == 1
     )
+    quota = "--add-config producer_byte_rate=1024"
+    assert succeed("kafka-configs", f"--alter --client-defaults {quota}") == [
+        "Completed updating default config for clients in the cluster."
+    ]
+    assert both("kafka-configs", "--describe --client-defaults").lines == [
+        "Quota configs for the default client-id are producer_byte_rate=1024.0"
+    ]
+    assert both("kafka-configs", f"--describe --broker-logger {broker}").exit_code == 0
+    elect = "--election-type preferred --topic on.kafka --partition 0"
+    assert both("kafka-leader-election", elect).lines == [
+        "Valid replica already elected for partitions on.kafka-0"
+    ]
     succeed("kafka-topics", r"--delete --topic on\.kafka")
+
+
+def test_our_config_commands_work_on_kafka_cluster(kafka_cluster: KafkaCluster) -> None:
+    servers = kafka_cluster.bootstrap_servers
+
+    def succeed(*arguments: str) -> list[str]:
+        done = ours(*arguments, "-b", servers)
+        assert done.exit_code == 0, done
+        return done.lines
+
+    topic = ("--topic", "configured.on.kafka")
+    succeed("topics", "create", topic[1], "--replication-factor", "3")
+    altered = succeed(
+        "configs", "alter", *topic, "retention.ms=5", "--append", "cleanup.policy=compact"
+    )
+    assert [line.split() for line in altered[2:]] == [
+        ["retention.ms", "604800000", "5"],
+        ["cleanup.policy", "delete", "delete,compact"],
+    ]
+    described = succeed("configs", "describe", *topic)
+    assert ["retention.ms", "5", "topic", "604800000"] in [line.split() for line in described]
+    assert all(len(line) <= 100 for line in succeed("configs", "describe", *topic, "--all"))
+    assert succeed("configs", "reset", *topic, "retention.ms")[0].startswith("reset topic ")
+    broker = str(min(found.broker_id for found in kafka_cluster.brokers))
+    assert all(
+        len(line) <= 100 for line in succeed("configs", "describe", "--broker", broker, "--all")
+    )
+    rejected = run("configs", "alter", "--broker", broker, "broker.id=7", "-b", servers)
+    assert (rejected.returncode, rejected.stdout) == (1, "")
+    assert "hint:  broker.id is read from server.properties" in rejected.stderr
+    succeed("configs", "alter", "--user", "alice", "producer_byte_rate=1024")
+    assert "producer_byte_rate" in succeed("configs", "describe", "--user", "alice")[2]
+    succeed("configs", "reset", "--user", "alice", "producer_byte_rate")
+    assert succeed("elect-leaders", *topic)[0].startswith("no election is needed: 1 partition")

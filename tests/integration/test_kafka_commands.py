@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 
 import click.testing
 import pytest
@@ -282,8 +283,8 @@ def test_broker_configs_are_shown(cluster: LocalCluster) -> None:
         ("--describe --topic nowhere", "UnknownTopicOrPartitionException: there is no topic"),
         ("--describe --broker 9", "BrokerNotAvailableException: broker 9 is not alive"),
         (
-            "--describe --user me",
-            "UnsupportedVersionException: settings of users are not supported",
+            "--describe --entity-type client-metrics",
+            "UnsupportedVersionException: settings of client-metrics are not supported",
         ),
     ],
 )
@@ -302,14 +303,105 @@ def test_deleting_unset_config_is_one_line_error(cluster: LocalCluster, topic: s
     assert (result.code, result.out, result.err) == (1, "", "Invalid config(s): flush.ms\n")
 
 
-def test_alter_changes_settings_of_running_brokers(cluster: LocalCluster, topic: str) -> None:
-    assert_done(topics(cluster, f"--create --topic {topic} --config retention.ms=5"))
-    entity = f"--entity-type topics --entity-name {topic}"
-    for change, described in (
-        ("--add-config retention.ms=6", True),
-        ("--delete-config retention.ms", False),
-    ):
-        result = configs(cluster, f"--alter {entity} {change}")
-        assert (result.code, result.err) == (0, "")
-        result = configs(cluster, f"--describe {entity}")
-        assert ("retention.ms=6" in result.out) is described
+def test_topic_configs_are_altered(cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
+    assert_done(topics(cluster, f"--create --topic {topic} --config flush.ms=5"))
+    alter = f"--alter --entity-type topics --entity-name {topic}"
+    change = "--add-config cleanup.policy=[compact,delete],retention.ms=7 --delete-config flush.ms"
+    done = [f"Completed updating config for topic {topic}."]
+    assert assert_done(configs(cluster, f"{alter} {change}")) == done
+    assert [
+        line.split()[0] for line in assert_done(configs(cluster, f"--describe --topic {topic}"))
+    ] == [
+        "Dynamic",
+        "cleanup.policy=compact,delete",
+        "retention.ms=7",
+    ]
+    file = tmp_path / "settings.properties"
+    file.write_text("segment.ms=9\n")
+    assert assert_done(configs(cluster, f"{alter} --add-config-file {file}")) == done
+    assert "  segment.ms=9 " in configs(cluster, f"--describe --topic {topic}").out
+
+
+def test_rejected_topic_config_is_reported_like_kafka(cluster: LocalCluster, topic: str) -> None:
+    assert_done(topics(cluster, f"--create --topic {topic}"))
+    result = configs(cluster, f"--alter --topic {topic} --add-config x=y")
+    assert (result.code, result.out) == (1, "")
+    assert result.err.startswith("Error while executing config command with args '")
+    assert "org.apache.kafka.common.errors.InvalidConfigurationException: " in result.err
+
+
+def test_broker_configs_are_altered(cluster: LocalCluster) -> None:
+    alter = "--alter --broker 2 --add-config log.cleaner.backoff.ms=20000"
+    assert assert_done(configs(cluster, alter)) == ["Completed updating config for broker 2."]
+    line = (
+        "  log.cleaner.backoff.ms=20000 sensitive=false"
+        " synonyms={DYNAMIC_BROKER_CONFIG:log.cleaner.backoff.ms=20000,"
+        " DEFAULT_CONFIG:log.cleaner.backoff.ms=15000}"
+    )
+    eventually(
+        lambda: line in configs(cluster, "--describe --broker 2").lines, "broker 2 applies it"
+    )
+    result = configs(cluster, "--alter --broker 1 --delete-config log.cleaner.backoff.ms")
+    assert (result.code, result.err) == (1, "Invalid config(s): log.cleaner.backoff.ms\n")
+    assert_done(configs(cluster, "--alter --broker 2 --delete-config log.cleaner.backoff.ms"))
+    default = "--alter --broker-defaults"
+    done = ["Completed updating default config for brokers in the cluster."]
+    assert assert_done(configs(cluster, f"{default} --add-config log.cleaner.backoff.ms=5")) == done
+    shown = assert_done(configs(cluster, "--describe --broker-defaults"))
+    assert shown[1].startswith("  log.cleaner.backoff.ms=5 ")
+    assert (
+        assert_done(configs(cluster, f"{default} --delete-config log.cleaner.backoff.ms")) == done
+    )
+
+
+def test_loggers_are_altered(cluster: LocalCluster) -> None:
+    logger = "barnabas.maintenance"
+    done = ["Completed updating config for broker-logger 1."]
+    alter = "--alter --broker-logger 1"
+    assert assert_done(configs(cluster, f"{alter} --add-config {logger}=ERROR")) == done
+    shown = assert_done(configs(cluster, "--describe --broker-logger 1"))
+    assert f"  {logger}=ERROR sensitive=false synonyms={{}}" in shown
+    assert assert_done(configs(cluster, f"{alter} --delete-config {logger}")) == done
+    result = configs(cluster, f"{alter} --add-config no.such.logger=INFO --delete-config other")
+    assert (result.code, result.err) == (1, "Invalid broker logger(s): other,no.such.logger\n")
+
+
+@pytest.mark.parametrize(
+    ("entity", "text", "done"),
+    [
+        ("--user alice", "user-principal 'alice'", "config for user alice."),
+        (
+            "--entity-type users --entity-name bob --entity-type clients --entity-default",
+            "user-principal 'bob', the default client-id",
+            "config for user bob.",
+        ),
+        (
+            "--client-defaults",
+            "the default client-id",
+            "default config for clients in the cluster.",
+        ),
+    ],
+)
+def test_quotas_are_altered(cluster: LocalCluster, entity: str, text: str, done: str) -> None:
+    changed = "--add-config producer_byte_rate=1024,request_percentage=12.5"
+    assert assert_done(configs(cluster, f"--alter {entity} {changed}")) == [
+        f"Completed updating {done}"
+    ]
+    assert assert_done(configs(cluster, f"--describe {entity}")) == [
+        f"Quota configs for {text} are producer_byte_rate=1024.0, request_percentage=12.5"
+    ]
+    assert_done(configs(cluster, f"--alter {entity} --delete-config producer_byte_rate"))
+    result = configs(cluster, f"--alter {entity} --delete-config producer_byte_rate")
+    assert (result.code, result.err) == (1, "Invalid config(s): producer_byte_rate\n")
+    assert_done(configs(cluster, f"--alter {entity} --delete-config request_percentage"))
+    assert assert_done(configs(cluster, f"--describe {entity}")) == []
+
+
+def test_all_quotas_of_a_type_are_described(cluster: LocalCluster) -> None:
+    for address, rate in (("10.0.0.7", 5), ("10.0.0.8", 6)):
+        line = f"--alter --ip {address} --add-config connection_creation_rate={rate}"
+        assert_done(configs(cluster, line))
+    assert assert_done(configs(cluster, "--describe --entity-type ips")) == [
+        "Quota configs for ip '10.0.0.7' are connection_creation_rate=5.0",
+        "Quota configs for ip '10.0.0.8' are connection_creation_rate=6.0",
+    ]

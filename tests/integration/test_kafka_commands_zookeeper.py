@@ -13,19 +13,12 @@ import click.testing
 import pytest
 from kazoo.client import KazooClient
 
-from barnabas.cli.kafka.topics_by_zookeeper import EFFECT_AT_RESTART
 from barnabas.cli.main import cli
-from barnabas.client.admin import parse_describe_configs
 from barnabas.client.cluster import Cluster
+from barnabas.client.config_admin import ConfigAdmin, ConfigResource, QuotaEntity
 from barnabas.client.view import TopicView
 from barnabas.cluster.zookeeper_servers import ZooKeeperServers
-from barnabas.model import BrokerId
-from barnabas.wire.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResponse,
-    ResourceType,
-)
+from barnabas.wire.messages.describe_configs import ResourceType
 from support.broker import QUIET
 from support.cluster import ClusterProcesses, MemberProcess
 from support.waiting import eventually
@@ -202,8 +195,7 @@ def test_config_change_writes_notification_znode(
     wait_for_leaders(cluster, topic, 1)
     before = set(kazoo.get_children("/config/changes"))
     warning, line, updated = assert_done(
-        run(f"--alter --topic {topic} --config retention.ms=7 --delete-config flush.ms"),
-        f"{EFFECT_AT_RESTART}\n",
+        run(f"--alter --topic {topic} --config retention.ms=7 --delete-config flush.ms")
     )
     assert warning.startswith("WARNING: Altering topic configuration from this script has been")
     assert line.strip().startswith("Going forward, please use kafka-configs.sh")
@@ -216,24 +208,67 @@ def test_config_change_writes_notification_znode(
     }
     entity = f"--entity-type topics --entity-name {topic}"
     *_, completed = assert_done(
-        run(f"--alter {entity} --add-config cleanup.policy=[compact,delete]", name="kafka-configs"),
-        f"{EFFECT_AT_RESTART}\n",
+        run(f"--alter {entity} --add-config cleanup.policy=[compact,delete]", name="kafka-configs")
     )
     assert completed == f"Completed updating config for entity: topic '{topic}'."
     *_, described = assert_done(run(f"--describe {entity}", name="kafka-configs"))
     assert (
         described == f"Configs for topic '{topic}' are cleanup.policy=compact,delete,retention.ms=7"
     )
-    # Every broker reports the znode.
+    # Broker 1 has a replica, broker 2 has none.
+    eventually(
+        lambda: (
+            [topic_setting(cluster, each, topic, "retention.ms") for each in (1, 2)] == ["7", "7"]
+        ),
+        "both brokers apply the change",
+        DEADLINE_S,
+    )
+
+
+def topic_setting(cluster: ClusterProcesses, broker: int, topic: str, name: str) -> str | None:
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    with Cluster(cluster.brokers[broker].bootstrap_servers) as client:
+        found = ConfigAdmin(client).describe_configs([resource], names=[name])[resource]
+    assert isinstance(found, list), found
+    return found[0].value
+
+
+def test_configs_of_all_entity_types_are_written_for_running_brokers(
+    run: Run, cluster: ClusterProcesses, kazoo: KazooClient
+) -> None:
+    def configs(line: str) -> list[str]:
+        _, _, *lines = assert_done(run(line, name="kafka-configs"))
+        return lines
+
+    alter = "--alter --user alice --client app --add-config producer_byte_rate=5"
+    entity = "user-principal 'alice', client-id 'app'"
+    assert configs(alter) == [f"Completed updating config for entity: {entity}."]
+    assert content(kazoo, "/config/users/alice/clients/app")["config"] == {
+        "producer_byte_rate": "5"
+    }
     with Cluster(cluster.bootstrap_servers) as client:
-        client.refresh()
-        resource = DescribeConfigsResource(resource_type=ResourceType.TOPIC, resource_name=topic)
-        for broker, retention in ((BrokerId(1), "7"), (BrokerId(2), "7")):
-            request = DescribeConfigsRequest(resources=(resource,))
-            entries = parse_describe_configs(client.ask(broker, request, DescribeConfigsResponse))[
-                topic
-            ]
-            assert {entry.name: entry.value for entry in entries}["retention.ms"] == retention
+        quotas = ConfigAdmin(client).describe_client_quotas()
+    assert quotas == {QuotaEntity(user="alice", client_id="app"): {"producer_byte_rate": 5.0}}
+    assert configs("--describe --entity-type users --entity-type clients") == [
+        f"Configs for {entity} are producer_byte_rate=5"
+    ]
+    configs("--alter --user alice --client app --delete-config producer_byte_rate")
+
+    throttle = "leader.replication.throttled.rate"
+    configs(f"--alter --broker 1 --add-config {throttle}=1000000")
+
+    def rate() -> str | None:
+        with Cluster(cluster.brokers[1].bootstrap_servers) as client:
+            resource = ConfigResource(ResourceType.BROKER, "1")
+            found = ConfigAdmin(client).describe_configs([resource], names=[throttle])[resource]
+        assert isinstance(found, list), found
+        return found[0].value if found else None
+
+    eventually(lambda: rate() == "1000000", "broker 1 applies the throttle", DEADLINE_S)
+    configs(f"--alter --broker 1 --delete-config {throttle}")
+    refused = run("--alter --broker 1 --add-config log.cleaner.threads=2", name="kafka-configs")
+    assert refused.exit_code == 1
+    assert "Set(log.cleaner.threads). when broker 1 is running." in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,13 @@
 """The command line: `barnabas <noun> <verb>` is in cli/<noun>/<verb>.py, or in <noun>/commands.py.
 
-    barnabas topics …, groups …, registry …               topics/, groups/, registry/
+    barnabas topics …, groups …, configs …, registry …    topics/, groups/, configs/, registry/
+    barnabas elect-leaders                                elections/
     barnabas produce, consume                             records/
     barnabas up, broker, brokers …, controller …          brokers/
     barnabas zookeeper                                    zookeeper.py
     barnabas sql, spark                                   spark/
     barnabas topics history, lifecycle report             history/
-    barnabas kafka-topics, kafka-configs                  kafka/
+    barnabas kafka-topics, kafka-configs, …               kafka/
 
 main.py is the entry point and lists all commands. terminal/ has output, prompts, progress, signals and exit codes.
 """

@@ -17,8 +17,16 @@ from barnabas.errors import BarnabasError
 
 COMMANDS = {
     "topics": ("topics.commands:topics", "Create, list, describe, alter and delete topics."),
+    "configs": (
+        "configs.commands:configs",
+        "Describe, alter and reset settings of topics and brokers, and quotas.",
+    ),
     "brokers": ("brokers.list:brokers", "List the brokers of the cluster."),
     "controller": ("brokers.controller:controller", "Show which broker is the controller."),
+    "elect-leaders": (
+        "elections.elect_leaders:elect_leaders_command",
+        "Move leadership back to the preferred leaders, or elect unclean leaders.",
+    ),
     "produce": (
         "records.produce:produce",
         "Write records to a topic from standard input or files.",
@@ -48,6 +56,10 @@ COMMANDS = {
     "kafka-configs": (
         "kafka.configs:kafka_configs",
         "Kafka's kafka-configs command, with the same options and output.",
+    ),
+    "kafka-leader-election": (
+        "kafka.leader_election:kafka_leader_election",
+        "Kafka's kafka-leader-election command, with the same options and output.",
     ),
 }
 """Command → (`module:attribute` in barnabas.cli, help line)."""

@@ -71,6 +71,15 @@ def parse_overrides(texts: tuple[str, ...]) -> dict[str, str]:
     return settings
 
 
+def is_encodable(text: str) -> bool:
+    """Return whether a request can carry the text. Arguments that are not UTF-8 contain lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def completions(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
     """Return the names that start with `incomplete`, except unprintable ones."""
     return [

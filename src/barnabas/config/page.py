@@ -47,8 +47,8 @@ topic lists in `leader.replication.throttled.replicas` and
 CHANGES = """
 ## Changes at run time
 
-Settings of a running cluster are changed with `kafka-configs`, or by any client with AlterConfigs or
-IncrementalAlterConfigs. Changes are stored in the registry. All brokers apply them within
+Settings of a running cluster are changed with `barnabas configs` or `kafka-configs`, or by any client
+with AlterConfigs or IncrementalAlterConfigs. Changes are stored in the registry. All brokers apply them within
 milliseconds, and brokers that are down apply them when they start. The value that takes precedence is
 
 1. the setting of the topic,

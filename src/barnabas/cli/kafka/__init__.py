@@ -2,8 +2,9 @@
 
     kafka-topics    topic_options.py   topics.py ─┬─► topics_by_protocol.py    --bootstrap-server: requests to brokers
                                                   └─► topics_by_zookeeper.py   --zookeeper: writes znodes
-    kafka-configs   config_options.py  configs.py ┬─► configs_by_protocol.py
+    kafka-configs   config_options.py  configs.py ┬─► configs_by_protocol.py, quotas_by_protocol.py
                                                   └─► configs_by_zookeeper.py
+    kafka-leader-election              leader_election.py
 
 Standard output is that of Kafka 3.9. With --zookeeper it is that of Kafka 2.8, the last kafka-topics with this option.
 """

@@ -69,20 +69,23 @@ def print_hint(error: BarnabasError) -> None:
         print_note(f"hint:  {hint}")
 
 
-def connect_client(options: ParsedOptions) -> Cluster:
+def connect_client(
+    options: ParsedOptions, *, config_option: str = "command-config", timeout_s: float = TIMEOUT_S
+) -> Cluster:
+    """Return a client of --bootstrap-server. `config_option` names the file with its settings."""
     servers = options.value("bootstrap-server")
     assert servers is not None, "the commands check that it is given"
-    settings = read_client_settings(options.value("command-config"))
+    settings = read_client_settings(options.value(config_option))
     return Cluster(
         servers,
         client_id=settings.get("client.id", CLIENT_ID),
-        timeout_s=parse_milliseconds(settings, "default.api.timeout.ms", TIMEOUT_S),
+        timeout_s=parse_milliseconds(settings, "default.api.timeout.ms", timeout_s),
         connect_timeout_s=parse_milliseconds(settings, "socket.connection.setup.timeout.ms", 10.0),
     )
 
 
 def read_client_settings(path: str | None) -> dict[str, str]:
-    """Return the settings of the --command-config file.
+    """Return the settings of the file of client settings.
 
     Most of them tune retries and have no effect here. A security protocol other than PLAINTEXT is an error.
     """

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import socket
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from barnabas.cli.kafka.command import read_properties
@@ -15,7 +16,12 @@ from barnabas.cli.kafka.options import (
     forbid_together,
     is_int32,
 )
-from barnabas.cli.kafka.topic_settings import INVALID_CONFIGURATION
+from barnabas.cli.kafka.topic_settings import (
+    FORMAT_VERSION,
+    INVALID_CONFIGURATION,
+    format_version_warning,
+)
+from barnabas.cli.options import is_encodable
 
 ABOUT = (
     "This tool helps to manipulate and describe entity config for a topic, client, user, broker, ip"
@@ -24,8 +30,8 @@ ABOUT = (
 TOPICS, CLIENTS, USERS, BROKERS, IPS = "topics", "clients", "users", "brokers", "ips"
 LOGGERS, CLIENT_METRICS = "broker-loggers", "client-metrics"
 ENTITY_TYPES = (TOPICS, CLIENTS, USERS, BROKERS, IPS, LOGGERS, CLIENT_METRICS)
-ZOOKEEPER_ENTITY_TYPES = (TOPICS,)
-"""Entity types allowed with --zookeeper: brokers of Barnabas read only the settings of topics from ZooKeeper."""
+ZOOKEEPER_ENTITY_TYPES = (TOPICS, CLIENTS, USERS, BROKERS, IPS)
+"""Entity types allowed with --zookeeper, as in Kafka 2.8. Kafka 3.9 allows only users and brokers."""
 
 ENTITY_OPTIONS = {
     "topic": TOPICS,
@@ -49,15 +55,19 @@ OPTIONS = (
     Option("bootstrap-controller", "For clusters without ZooKeeper; rejected here.", "controllers"),
     Option(
         "zookeeper",
-        "ZooKeeper of the cluster, to use instead of a broker; for topics only.",
+        "ZooKeeper of the cluster, to use instead of a broker; not for broker-loggers.",
         "host:port/chroot",
     ),
     Option("zk-tls-config-file", "Rejected: only plain-text connections to ZooKeeper are supported.", "file"),
     Option("describe", "Show settings."),
     Option("alter", "Change settings."),
     Option("all", "Also show settings that are not set explicitly."),
-    Option("entity-type", "Entity type: topics, brokers or broker-loggers. Kafka's other types are rejected.", "type"),
-    Option("entity-name", "Topic name or broker id.", "name"),
+    Option(
+        "entity-type",
+        "Entity type: topics, clients, users, brokers, ips or broker-loggers. client-metrics is rejected.",
+        "type",
+    ),
+    Option("entity-name", "Topic name, client id, user name, broker id or IP address.", "name"),
     Option("entity-default", "The default for all entities of the type."),
     *(Option(name, f"Short for --entity-type {of} --entity-name.", "name") for name, of in ENTITY_OPTIONS.items()),
     *(Option(name, f"Short for --entity-type {of} --entity-default.") for name, of in DEFAULT_ENTITY_OPTIONS.items()),
@@ -120,6 +130,9 @@ def check_options(options: ParsedOptions) -> Entities:
     check_connections(options)
     if BROKERS in entities.types or LOGGERS in entities.types:
         check_broker_ids(entities)
+    check_encodable(options, entities)
+    if IPS in entities.types:
+        check_addresses(entities)
     if options.has("describe") and LOGGERS in entities.types and not any(entities.names):
         raise RequestRejected(f"an entity name must be specified with --describe of {LOGGERS}")
     if options.has("alter"):
@@ -172,6 +185,10 @@ def check_connections(options: ParsedOptions) -> None:
     if options.has("all") and options.has("zookeeper"):
         raise RequestRejected("--bootstrap-server must be specified for --all")
     if options.has("zk-tls-config-file"):
+        if not options.has("zookeeper"):
+            raise RequestRejected(
+                "Only the --zookeeper option can be used with the --zk-tls-config-file option."
+            )
         raise RequestRejected(
             "--zk-tls-config-file: only plain-text connections to ZooKeeper are supported"
         )
@@ -184,6 +201,32 @@ def check_broker_ids(entities: Entities) -> None:
                 f"The entity name for {entities.type} must be a valid integer broker id, but it is:"
                 f" {name}"
             )
+
+
+def check_encodable(options: ParsedOptions, entities: Entities) -> None:
+    """Raise RequestRejected for a name or a setting that is not valid UTF-8. Topic names have their own check."""
+    names = () if entities.type == TOPICS else entities.names
+    for text in (*names, *options.values("add-config"), *options.values("delete-config")):
+        if not is_encodable(text):
+            raise RequestRejected(f"{text} is not valid UTF-8")
+
+
+def check_addresses(entities: Entities) -> None:
+    for name in entities.names:
+        if name and not is_address(name):
+            raise RequestRejected(
+                f"The entity name for {entities.type} must be a valid IP or resolvable host, but it"
+                f" is: {name}"
+            )
+
+
+def is_address(text: str) -> bool:
+    """Return whether the text is an IP address, or a host name that can be resolved."""
+    try:
+        socket.getaddrinfo(text, None)
+    except (OSError, UnicodeError):
+        return False
+    return True
 
 
 def check_alteration(options: ParsedOptions, entities: Entities) -> None:
@@ -209,6 +252,20 @@ def check_alteration(options: ParsedOptions, entities: Entities) -> None:
 
 
 # ---- changes
+
+
+def change_warnings(added: Mapping[str, str]) -> list[str]:
+    """Return the lines that Kafka's command prints before it changes these settings."""
+    if FORMAT_VERSION not in added:
+        return []
+    return [format_version_warning(added[FORMAT_VERSION])]
+
+
+def completed_line(kind: str, name: str) -> str:
+    if name == DEFAULT_NAME:
+        return f"Completed updating default config for {kind} in the cluster."
+    return f"Completed updating config for {kind[:-1]} {name}."
+
 
 NOT_IN_BRACKETS = r"(?=[^\]]*(?:\[|$))"  # lookahead: the next bracket, if any, opens
 

@@ -71,7 +71,7 @@ def change_or_describe(options: ParsedOptions) -> None:
         run_configs_on_znodes(connect, options, entities)
         return
 
-    from barnabas.cli.kafka.configs_by_protocol import BrokerConfigs
+    from barnabas.cli.kafka.configs_by_protocol import run_configs_on_brokers
 
     with connect_client(options) as cluster:
-        BrokerConfigs(cluster, options, entities).run()
+        run_configs_on_brokers(cluster, options, entities)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from barnabas.cli.kafka.failures import InvalidCommandLine, RequestRejected, WrongUsage
 
 MULTIPLE_ARGUMENTS = "joptsimple.MultipleArgumentsForOptionException"
+CONVERSION_ERROR = "joptsimple.OptionArgumentConversionException"
 INT32 = range(-(2**31), 2**31)
 WIDTH = 100
 FIRST_COLUMN_MAX = 36
@@ -69,7 +70,7 @@ class ParsedOptions:
             if not is_int32(value):
                 raise RequestRejected(
                     f"Cannot parse argument '{value}' of option {name}",
-                    "joptsimple.OptionArgumentConversionException",
+                    CONVERSION_ERROR,
                 )
         text = self.value(name)
         return None if text is None else int(text)

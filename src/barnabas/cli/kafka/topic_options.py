@@ -20,7 +20,11 @@ from barnabas.cli.kafka.options import (
     is_int32,
     require_options,
 )
-from barnabas.cli.kafka.topic_settings import FORMAT_VERSION, check_topic_settings
+from barnabas.cli.kafka.topic_settings import (
+    FORMAT_VERSION,
+    check_topic_settings,
+    format_version_warning,
+)
 
 ABOUT = "This tool helps to create, delete, describe, or change a topic."
 ABOUT_BRIEF = "Create, delete, describe, or change a topic."
@@ -241,13 +245,7 @@ def parse_config_options(pairs: Iterable[str]) -> dict[str, str]:
 def creation_warnings(requested: RequestedTopic) -> list[str]:
     warnings = []
     if FORMAT_VERSION in requested.configs:
-        warnings.append(
-            f"WARNING: The configuration {FORMAT_VERSION}={requested.configs[FORMAT_VERSION]} is"
-            " specified. This configuration will be ignored if the version is newer than the"
-            " inter.broker.protocol.version specified in the broker or if the"
-            " inter.broker.protocol.version is 3.0 or newer. This configuration is deprecated and"
-            " it will be removed in Apache Kafka 4.0."
-        )
+        warnings.append(format_version_warning(requested.configs[FORMAT_VERSION]))
     if "." in requested.name or "_" in requested.name:
         warnings.append(
             "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore"

@@ -50,6 +50,15 @@ def check_setting_names(names: Mapping[str, object]) -> None:
             raise RequestRejected(f"Unknown topic config name: {name}", INVALID_CONFIGURATION)
 
 
+def format_version_warning(value: str) -> str:
+    return (
+        f"WARNING: The configuration {FORMAT_VERSION}={value} is specified. This configuration will"
+        " be ignored if the version is newer than the inter.broker.protocol.version specified in the"
+        " broker or if the inter.broker.protocol.version is 3.0 or newer. This configuration is"
+        " deprecated and it will be removed in Apache Kafka 4.0."
+    )
+
+
 def parse_setting(declared: Setting, text: str) -> Value:
     text = text.strip(JAVA_WHITE_SPACE)
     try:

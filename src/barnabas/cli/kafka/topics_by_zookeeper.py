@@ -47,7 +47,7 @@ from barnabas.cli.kafka.znodes import (
     registered_brokers,
     run_in_session,
 )
-from barnabas.cli.terminal.output import print_lines, print_note
+from barnabas.cli.terminal.output import print_lines
 from barnabas.config import TopicConfig
 from barnabas.controller.assignment import BrokerIds, MissingRacks
 from barnabas.controller.topic_checks import (
@@ -78,7 +78,6 @@ KEYS_WARNING = (
     "WARNING: If partitions are increased for a topic that has a key, the partition logic or"
     " ordering of the messages will be affected"
 )
-EFFECT_AT_RESTART = "note: saved; brokers of Barnabas apply the change when they restart"
 RACKS_HINT = (
     "Not all brokers have rack information. Add --disable-rack-aware in command line to make"
     " replica assignment without rack information."
@@ -148,7 +147,6 @@ class ZookeeperTopics:
                 change = partial(apply_changes, added=requested.configs, deleted=deleted)
                 await change_settings(self.session, name, change)
                 print_lines(f"Updated config for topic {name}.")
-                print_note(EFFECT_AT_RESTART)
             if requested.partitions is not None:
                 await self.grow(name, requested, requested.partitions)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from random import Random
 from typing import TypeVar
 from uuid import uuid4
@@ -80,7 +81,14 @@ async def read_state(session: RegistrySession, partition: TopicPartition) -> Lea
 
 async def read_settings(session: RegistrySession, name: str) -> tuple[dict[str, str], int | None]:
     """Return the settings of a topic and the version of its config znode; None if there is no such znode."""
-    path = znodes.topic_config_path(name)
+    return await read_entity_settings(session, f"topics/{name}")
+
+
+async def read_entity_settings(
+    session: RegistrySession, entity_path: str
+) -> tuple[dict[str, str], int | None]:
+    """Like `read_settings`, for any entity: `topics/orders`, `brokers/<default>`, `users/u/clients/c`."""
+    path = f"{znodes.CONFIG}/{entity_path}"
     found = await get_or_none(session, path)
     if found is None:
         return {}, None
@@ -129,20 +137,49 @@ async def change_settings(
     session: RegistrySession, name: str, change: Callable[[dict[str, str]], Mapping[str, str]]
 ) -> None:
     """Replace the settings of a topic by `change(settings)`, and write the notification for the brokers."""
+    await change_entity_settings(session, f"topics/{name}", change)
+
+
+async def change_entity_settings(
+    session: RegistrySession,
+    entity_path: str,
+    change: Callable[[dict[str, str]], Mapping[str, str]],
+) -> None:
+    """Like `change_settings`, for any entity. Missing parents of its znode are created."""
     notification = Create(
         path=znodes.CONFIG_CHANGE_PREFIX,
-        data=znodes.encode_config_change(f"topics/{name}"),
+        data=znodes.encode_config_change(entity_path),
         sequential=True,
     )
     while True:
-        before, version = await read_settings(session, name)
-        settings = settings_write(name, change(before), version)
+        before, version = await read_entity_settings(session, entity_path)
+        after = change(before)
+        if version is None:
+            await create_parents(session, f"{znodes.CONFIG}/{entity_path}")
+        settings = config_write(entity_path, after, version)
         if await write_with_settings(session, settings, notification):
             return
 
 
+async def create_parents(session: RegistrySession, path: str) -> None:
+    parts = path.split("/")[1:-1]
+    for end in range(1, len(parts) + 1):
+        await create_if_missing(session, "/" + "/".join(parts[:end]))
+
+
+async def create_if_missing(session: RegistrySession, path: str) -> None:
+    with suppress(NodeExists):
+        await session.create(path)
+
+
 def settings_write(name: str, configs: Mapping[str, str], version: int | None) -> Create | SetData:
-    path, data = znodes.topic_config_path(name), znodes.encode_config(configs)
+    return config_write(f"topics/{name}", configs, version)
+
+
+def config_write(
+    entity_path: str, configs: Mapping[str, str], version: int | None
+) -> Create | SetData:
+    path, data = f"{znodes.CONFIG}/{entity_path}", znodes.encode_config(configs)
     if version is None:
         return Create(path=path, data=data)
     return SetData(path=path, data=data, version=version)

@@ -123,12 +123,20 @@ def print_warning(text: str) -> None:
 
 def confirm_deletion(question: str, *, yes: bool) -> None:
     """Ask before a deletion, unless `--yes` was given. Exits with 1 if the answer is no, fails without a terminal."""
+    confirm(question, yes=yes, purpose="to delete", if_refused="nothing was deleted")
+
+
+def confirm(question: str, *, yes: bool, purpose: str, if_refused: str) -> None:
+    """Ask before something that cannot be undone, unless `--yes` was given.
+
+    Exits with 1 if the answer is no. Raises ConfigError without a terminal; `purpose` completes its text.
+    """
     if yes:
         return
     if not sys.stdin.isatty():
-        raise ConfigError("--yes", "required to delete without a terminal for the prompt")
+        raise ConfigError("--yes", f"required {purpose} without a terminal for the prompt")
     if not click.confirm(printable(question), err=True):
-        print_note("nothing was deleted")
+        print_note(if_refused)
         raise click.exceptions.Exit(1)
 
 

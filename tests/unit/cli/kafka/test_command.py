@@ -8,7 +8,7 @@ from barnabas.cli.kafka.command import parse_milliseconds, read_client_settings
 from barnabas.cli.main import run_command
 from barnabas.errors import ConfigError
 
-COMMANDS = ("kafka-topics", "kafka-configs")
+COMMANDS = ("kafka-topics", "kafka-configs", "kafka-leader-election")
 
 
 @pytest.mark.parametrize("name", COMMANDS)

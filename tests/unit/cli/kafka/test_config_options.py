@@ -5,7 +5,9 @@ import pytest
 from barnabas.cli.kafka.config_options import (
     OPTIONS,
     Entities,
+    change_warnings,
     check_options,
+    completed_line,
     settings_to_add,
     settings_to_delete,
 )
@@ -46,6 +48,8 @@ def parse(line: str) -> ParsedOptions:
             f"{BROKERS} --describe --entity-type brokers --entity-default",
             Entities(("brokers",), ("",)),
         ),
+        (f"{BROKERS} --describe --ip ::1", Entities(("ips",), ("::1",))),
+        (f"{ZOOKEEPER} --describe --user-defaults", Entities(("users",), ("",))),
         (
             f"{BROKERS} --describe --entity-type users --entity-default --entity-type clients"
             " --entity-name me",
@@ -76,9 +80,25 @@ def test_valid_command_lines_are_accepted(line: str, entities: Entities) -> None
             " --bootstrap-controller argument",
         ),
         (
-            f"{ZOOKEEPER} --describe --entity-type brokers",
+            f"{ZOOKEEPER} --describe --entity-type broker-loggers",
             RequestRejected,
-            "Invalid entity type brokers, the entity type must be one of topics with a --zookeeper",
+            "Invalid entity type broker-loggers, the entity type must be one of topics, clients,"
+            " users, brokers, ips with a --zookeeper",
+        ),
+        (
+            f"{BROKERS} --describe --topic a --zk-tls-config-file f",
+            RequestRejected,
+            "Only the --zookeeper option can be used with the --zk-tls-config-file option.",
+        ),
+        (
+            f"{BROKERS} --describe --ip 300.300.300.300",
+            RequestRejected,
+            "The entity name for ips must be a valid IP or resolvable host, but it is: 300.300.300.300",
+        ),
+        (
+            f"{BROKERS} --describe --user \udcff",
+            RequestRejected,
+            "\udcff is not valid UTF-8",
         ),
         (
             f"{BROKERS} --describe --entity-type topics --entity-type brokers",
@@ -186,3 +206,14 @@ def test_delete_config_requires_existing_settings() -> None:
     with pytest.raises(RequestRejected) as caught:
         settings_to_delete(found, ["a"])
     assert caught.value.message == "Invalid config(s): b,c"
+
+
+def test_format_version_is_warned_about() -> None:
+    assert change_warnings({"retention.ms": "1"}) == []
+    (warning,) = change_warnings({"message.format.version": "2.8"})
+    assert warning.startswith("WARNING: The configuration message.format.version=2.8 is specified.")
+
+
+def test_completed_lines_are_those_of_kafka() -> None:
+    assert completed_line("users", "alice") == "Completed updating config for user alice."
+    assert completed_line("ips", "") == "Completed updating default config for ips in the cluster."

@@ -1,0 +1,191 @@
+"""Options that select the entity of `barnabas configs`: a topic, a broker, its loggers, or clients with a quota.
+
+--topic orders   --broker 1   --brokers   --broker-logger 1
+--client-id app   --user alice   --user alice --client-id app   --ip 10.0.0.7   --default-user, …
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from shlex import quote
+from typing import Any
+
+import click
+
+from barnabas.cli.cluster_command import complete_names, servers_hint
+from barnabas.cli.options import is_encodable
+from barnabas.cli.terminal.failure import ErrorWithHint
+from barnabas.cli.topics.lookup import complete_topics, find_topic
+from barnabas.client.cluster import Cluster
+from barnabas.client.config_admin import DEFAULT_NAME, ConfigResource, QuotaEntity
+from barnabas.errors import ApiError, ConfigError, ErrorCode
+from barnabas.wire.messages.describe_configs import ResourceType
+
+Entity = ConfigResource | QuotaEntity
+
+RESOURCE_OPTIONS = ("topic", "broker", "brokers", "broker_logger")
+QUOTA_OPTIONS = ("user", "client_id", "ip", "default_user", "default_client_id", "default_ip")
+CHOICES = (
+    "choose one of --topic NAME, --broker ID, --brokers, --broker-logger ID, --client-id ID,"
+    " --user NAME, --ip ADDRESS"
+)
+
+complete_brokers = complete_names(lambda cluster: map(str, sorted(cluster.refresh([]).brokers)))
+
+broker_id = click.IntRange(min=0)
+ENTITY_OPTIONS = (
+    click.option("--topic", metavar="NAME", shell_complete=complete_topics, help="Settings of a topic."),
+    click.option(
+        "--broker", type=broker_id, metavar="ID", shell_complete=complete_brokers, help="Settings of one broker."
+    ),
+    click.option("--brokers", is_flag=True, help="Default settings of all brokers of the cluster."),
+    click.option(
+        "--broker-logger",
+        type=broker_id,
+        metavar="ID",
+        shell_complete=complete_brokers,
+        help="Log levels of a broker.",
+    ),
+    click.option("--client-id", metavar="ID", help="Quotas of a client id; can be combined with a user."),
+    click.option("--user", metavar="NAME", help="Quotas of a user."),
+    click.option("--ip", metavar="ADDRESS", help="Connection quota of an IP address."),
+    click.option("--default-client-id", is_flag=True, help="Default quotas of client ids."),
+    click.option("--default-user", is_flag=True, help="Default quotas of users."),
+    click.option("--default-ip", is_flag=True, help="Default connection quota of IP addresses."),
+)  # fmt: skip
+
+
+def entity_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that select an entity. The command gets it as `entity`."""
+
+    @wraps(command)
+    def run(*arguments: Any, **options: Any) -> None:
+        chosen = {name: options.pop(name) for name in (*RESOURCE_OPTIONS, *QUOTA_OPTIONS)}
+        command(*arguments, entity=select_entity(chosen), **options)
+
+    for add_option in reversed(ENTITY_OPTIONS):
+        run = add_option(run)
+    return run
+
+
+def select_entity(options: Mapping[str, Any]) -> Entity:
+    """Return the entity that the options select. Raises ConfigError if they select none, or several."""
+    used = [name for name, value in options.items() if value is not None and value is not False]
+    if not used:
+        raise ConfigError("configs", CHOICES)
+    if len(used) > 1 and not is_user_and_client(used):
+        first, second = (f"--{name.replace('_', '-')}" for name in used[:2])
+        raise ConfigError(first, f"cannot be combined with {second}; {CHOICES}")
+    for name in used:
+        if isinstance(options[name], str) and not is_encodable(options[name]):
+            raise ConfigError(
+                f"--{name.replace('_', '-')}", f"{options[name]!r} is not valid UTF-8"
+            )
+    resource = select_resource(used[0], options[used[0]])
+    if resource is not None:
+        return resource
+    for name in used:
+        if options[name] == "":
+            raise ConfigError(
+                f"--{name.replace('_', '-')}",
+                f"is empty; for the default use --default-{name.replace('_', '-')}",
+            )
+    names = {
+        name.removeprefix("default_"): DEFAULT_NAME
+        if name.startswith("default_")
+        else options[name]
+        for name in used
+    }
+    return QuotaEntity(**names)
+
+
+def is_user_and_client(used: list[str]) -> bool:
+    return sorted(name.removeprefix("default_") for name in used) == ["client_id", "user"]
+
+
+def select_resource(option: str, value: Any) -> ConfigResource | None:
+    """Return the resource of an option; None for the options of quotas."""
+    match option:
+        case "topic":
+            return ConfigResource(ResourceType.TOPIC, value)
+        case "broker":
+            return ConfigResource(ResourceType.BROKER, str(value))
+        case "brokers":
+            return ConfigResource(ResourceType.BROKER, "")
+        case "broker_logger":
+            return ConfigResource(ResourceType.BROKER_LOGGER, str(value))
+        case _:
+            return None
+
+
+def require_entity(cluster: Cluster, entity: Entity) -> None:
+    """Raise ApiError, with similar names or the live brokers, if a topic or a broker does not exist."""
+    if not isinstance(entity, ConfigResource):
+        return
+    if entity.type is ResourceType.TOPIC:
+        find_topic(cluster, entity.name)
+    elif entity.name:
+        require_live_broker(cluster, int(entity.name))
+
+
+def require_live_broker(cluster: Cluster, broker: int) -> None:
+    """Raise BROKER_NOT_AVAILABLE if the broker is not alive: only it knows its settings."""
+    brokers = cluster.refresh([]).brokers
+    if broker in brokers:
+        return
+    raise ErrorWithHint(
+        ApiError(ErrorCode.BROKER_NOT_AVAILABLE),
+        f"broker {broker} is not alive; live brokers: {', '.join(map(str, sorted(brokers)))}",
+        f"start it, or choose another one; `barnabas brokers list{servers_hint()}` shows them",
+    )
+
+
+def entity_text(entity: Entity) -> str:
+    """Return `topic orders`, `broker 1`, `all brokers`, `loggers of broker 1` or `user alice, client id app`."""
+    if isinstance(entity, ConfigResource):
+        if entity.type is ResourceType.TOPIC:
+            return f"topic {entity.name}"
+        if entity.type is ResourceType.BROKER_LOGGER:
+            return f"loggers of broker {entity.name}"
+        return f"broker {entity.name}" if entity.name else "all brokers"
+    return ", ".join(
+        f"default {field.replace('_', ' ')}"
+        if name == DEFAULT_NAME
+        else f"{field.replace('_', ' ')} {name}"
+        for field, name in entity._asdict().items()
+        if name is not None
+    )
+
+
+def entity_document(entity: Entity) -> dict[str, Any]:
+    """Return the entity for JSON: its type and name. The name of a default is None."""
+    if isinstance(entity, ConfigResource):
+        name = entity.name or None
+        return {"type": entity.type.name.lower().replace("_", "-"), "name": name}
+    types = {
+        field.replace("_", "-"): None if name == DEFAULT_NAME else name
+        for field, name in entity._asdict().items()
+        if name is not None
+    }
+    if len(types) == 1:
+        ((kind, name),) = types.items()
+        return {"type": kind, "name": name}
+    return {"type": "user,client-id", "name": types}
+
+
+def entity_arguments(entity: Entity) -> str:
+    """Return the options that select the entity, for commands in hints. Quoted for the shell."""
+    if isinstance(entity, ConfigResource):
+        if entity.type is ResourceType.TOPIC:
+            return f"--topic {quote(entity.name)}"
+        if entity.type is ResourceType.BROKER_LOGGER:
+            return f"--broker-logger {entity.name}"
+        return f"--broker {entity.name}" if entity.name else "--brokers"
+    return " ".join(
+        f"--default-{field.replace('_', '-')}"
+        if name == DEFAULT_NAME
+        else f"--{field.replace('_', '-')} {quote(name)}"
+        for field, name in entity._asdict().items()
+        if name is not None
+    )

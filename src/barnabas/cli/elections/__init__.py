@@ -1,0 +1,1 @@
+"""`barnabas elect-leaders`. plan.py predicts the elections, elect_leaders.py runs them."""
