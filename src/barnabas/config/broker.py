@@ -229,6 +229,9 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     follower_replication_throttled_rate: int = setting(LONG, LONG_MAX, at_least(0),
         "Maximum bytes per second that this broker fetches for its throttled, out-of-sync replicas",
         PER_BROKER, internal=True)
+    replica_alter_log_dirs_io_max_bytes_per_second: int = setting(LONG, LONG_MAX, at_least(0),
+        "Maximum bytes per second that this broker copies between its log directories",
+        PER_BROKER, internal=True)
     replication_quota_window_num: int = setting(INT, 11, at_least(1),
         "Number of windows over which the rate of throttled replication is measured")
     replication_quota_window_size_seconds: int = setting(INT, 1, at_least(1),

@@ -104,7 +104,7 @@ async def rename_stray_logs(registry: RegistryClient, logs: LogManager) -> None:
     """Rename the directories of stray logs to `*-stray`. Raises RegistryError if the registry cannot be read."""
     names = frozenset(await registry.children(znodes.TOPICS))
     by_topic: dict[str, list[TopicPartition]] = {}
-    for tp in logs.logs:
+    for tp in {**logs.logs, **logs.futures}:
         by_topic.setdefault(tp.topic, []).append(tp)
     for name, partitions in by_topic.items():
         known = await read_partitions(registry, name) if name in names else frozenset()
