@@ -242,7 +242,7 @@ class LogManager:
         logs = self.futures if is_future else self.logs
         other = logs.get(partition)
         if other is not None:
-            if other.topic_id != log.topic_id:
+            if other.topic_id != log.topic_id and not is_future:
                 log.close(clean=False)
                 path = other.directory
                 raise StorageError(log.directory, f"a log of {partition} is also in {path}")
