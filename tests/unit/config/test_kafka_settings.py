@@ -24,7 +24,11 @@ def read_kafka_table(which: str) -> dict[str, dict[str, str]]:
 
 KAFKA_BROKER = read_kafka_table("broker")
 KAFKA_TOPIC = read_kafka_table("topic")
-SET_WHILE_RUNNING = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+SET_WHILE_RUNNING = (
+    "leader.replication.throttled.rate",
+    "follower.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+)
 """Dynamic settings in Kafka, which are not in its table."""
 OUR_DEFAULTS = {"socket.send.buffer.bytes": "524288", "socket.receive.buffer.bytes": "262144"}
 """Reported, but not applied: unless these settings are set, the kernel chooses the buffer sizes."""
