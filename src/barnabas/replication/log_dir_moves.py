@@ -34,7 +34,7 @@ from barnabas.world.ports import Clock, Disk, FileSlice
 
 logger = logging.getLogger("barnabas.moves")
 
-COPY_BYTES = 1 << 20
+COPY_BYTES = 512 * 1024
 SMALL_BYTES = 64 * 1024
 """Up to this size, new records are read on the event loop: they are in the page cache. So no append can intervene, and
 the future log catches up even if records arrive all the time."""
