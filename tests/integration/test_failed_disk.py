@@ -19,6 +19,7 @@ from barnabas.client.view import PartitionView
 from barnabas.errors import ErrorCode, StorageError
 from barnabas.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from barnabas.wire.messages.fetch import FetchResponse
+from support.broker import BrokerProcess
 from support.command import COMMAND
 from support.process import ChildProcess
 from support.waiting import eventually
@@ -338,3 +339,24 @@ def test_broker_process_exits_when_its_directory_fails(tmp_path: Path) -> None:
     assert "broker halts, all log directories have failed id=1" in lines
     assert lines.splitlines()[-1].startswith("error: ")
     assert "Traceback" not in lines
+
+
+def test_up_exits_when_all_its_brokers_have_failed(tmp_path: Path) -> None:
+    settings = {"replica.high.watermark.checkpoint.interval.ms": "100"}
+    with BrokerProcess(tmp_path / "data", settings) as broker:
+        shutil.rmtree(broker.log_dir)
+        assert broker.wait() == 1
+    assert "broker halts, all log directories have failed id=1" in broker.log()
+
+
+def test_removed_directory_is_described_as_offline(tmp_path: Path) -> None:
+    paths = [tmp_path / "one", tmp_path / "two"]
+    settings = {"log.dirs": f"{paths[0]},{paths[1]}/"}
+    with BrokerProcess(tmp_path / "data", settings) as broker:
+        with Raw(broker.bootstrap_servers) as raw:
+            shutil.rmtree(paths[1])
+            answer = raw.ask(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
+        assert [(each.log_dir, each.error_code) for each in answer.results] == [
+            (str(paths[0]), ErrorCode.NONE),
+            (str(paths[1]), ErrorCode.KAFKA_STORAGE_ERROR),
+        ]

@@ -21,7 +21,12 @@ from msgspec.structs import replace
 
 from barnabas.broker.broker import BrokerServer
 from barnabas.cluster.real_world import close_world, real_world
-from barnabas.cluster.settings import FIRST_BROKER_ID, broker_properties, validate_settings
+from barnabas.cluster.settings import (
+    FIRST_BROKER_ID,
+    broker_properties,
+    validate_settings,
+    with_absolute_log_dirs,
+)
 from barnabas.config import BrokerConfig
 from barnabas.config.load import load_broker_config
 from barnabas.errors import RegistryError, StorageError
@@ -70,7 +75,7 @@ class InProcessCluster:
             )
             config, warnings = load_broker_config(properties)
             self.warnings += [warning for warning in warnings if warning not in self.warnings]
-            self.brokers[broker_id] = ClusterBroker(self, config)
+            self.brokers[broker_id] = ClusterBroker(self, with_absolute_log_dirs(config))
         self.holds_ports = "listeners" not in settings
         self.registry: EmbeddedRegistry | None = None
         self.registry_thread: LoopThread | None = None

@@ -405,12 +405,16 @@ class LogManager:
     def describe(self) -> list[LogDirInfo]:
         infos = []
         for path in self.directories:
-            error = self.offline.get(path)
-            total, usable = (-1, -1) if error else self.disk.space(path)
+            total, usable = -1, -1
+            if path not in self.offline:
+                try:
+                    total, usable = self.disk.space(path)
+                except StorageError as error:
+                    self.mark_offline(path, error)
             infos.append(
                 LogDirInfo(
                     path=path,
-                    error=error,
+                    error=self.offline.get(path),
                     total_bytes=total,
                     usable_bytes=usable,
                     sizes=sizes_in(path, self.logs),

@@ -16,6 +16,7 @@ from barnabas.cli.terminal.log import log_to_stderr
 from barnabas.cli.terminal.output import print_note
 from barnabas.cli.terminal.shutdown import ShutdownSignals
 from barnabas.cluster.real_world import close_world, real_world
+from barnabas.cluster.settings import with_absolute_log_dirs
 from barnabas.config import BrokerConfig
 from barnabas.config.load import load_broker_config
 from barnabas.config.properties import parse_properties
@@ -58,7 +59,7 @@ def broker(config: Path, overrides: tuple[str, ...]) -> None:
         print_note(f"warning: {warning}")
     if settings.broker_id < 0:
         raise ConfigError("broker.id", "not set; choose a number, as in broker.id=1")
-    asyncio.run(run_broker(settings))
+    asyncio.run(run_broker(with_absolute_log_dirs(settings)))
 
 
 async def run_broker(settings: BrokerConfig) -> None:
