@@ -13,6 +13,7 @@ from barnabas import LocalCluster
 from barnabas.batch.header import batch_headers
 from barnabas.batch.records import Record, build_batch
 from barnabas.client.cluster import Cluster
+from barnabas.client.consumer import Beginning, Consumer
 from barnabas.client.log_dir_admin import LogDirAdmin
 from barnabas.errors import ErrorCode
 from barnabas.model import TopicPartition
@@ -40,9 +41,17 @@ from barnabas.wire.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
+from barnabas.wire.messages.fetch import FetchResponse
 from barnabas.wire.messages.list_offsets import EARLIEST_TIMESTAMP
 from support.waiting import eventually
-from tests.compatibility.raw import Raw, batch_of, recent_batch_of, values_in
+from tests.compatibility.raw import (
+    Raw,
+    batch_of,
+    fetch_request,
+    partitions_of,
+    recent_batch_of,
+    values_in,
+)
 from tests.faulty_disk import failing
 
 NAMES = (f"moved-{number}" for number in count())
@@ -55,6 +64,13 @@ SETTINGS = {
 SLOW = {"replica.alter.log.dirs.io.max.bytes.per.second": "2000"}
 """A move of 100 kB takes a minute: it does not end during a test."""
 UNUSED = "/no/such/directory"
+
+
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "2000",
+    "min.cleanable.dirty.ratio": "0",
+}
 
 
 class Directories:
@@ -162,6 +178,11 @@ class Directories:
         """Suffixes of the directories of the topic's partitions, without removed ones."""
         found = [entry.name for path in self.paths for entry in Path(path).glob(f"{topic}-*")]
         return sorted(name.rpartition("-")[2] for name in found if not name.endswith("-delete"))
+
+
+def produce_keyed(directories: Directories, topic: str, key: bytes, value: bytes) -> None:
+    batch = build_batch([Record(0, 1_700_000_000_000, key, value)])
+    assert directories.raw.produce(topic, batch).error_code == ErrorCode.NONE
 
 
 def run(tmp_path: Path, settings: dict[str, str]) -> Iterator[Directories]:
@@ -301,6 +322,38 @@ def test_records_arrive_during_moves(fast: Directories) -> None:
     assert fast.read(topic) == values
 
 
+def test_waiting_fetch_survives_move(fast: Directories) -> None:
+    topic = fast.create()
+    values = fast.fill(topic)
+    other = fast.other(topic)
+    with Raw(fast.cluster.bootstrap_servers) as consumer:
+        request = fetch_request(topic, {0: len(values)}, max_wait_ms=30_000)
+        sent = consumer.begin(request, 12)
+        assert fast.alter(topic, other) is ErrorCode.NONE
+        fast.wait_until_moved(topic, other)
+        fast.produce(topic, b"after")
+        (fetched,) = partitions_of(consumer.answer(FetchResponse, *sent)).values()
+        assert values_in(fetched) == [b"after"]
+
+
+def test_consumer_reads_during_moves(fast: Directories) -> None:
+    topic = fast.create()
+    values = fast.fill(topic)
+    with Cluster(fast.cluster.bootstrap_servers) as client:
+        consumer = Consumer(client, {TopicPartition(topic, 0): Beginning()})
+        read: list[bytes | None] = []
+        for number in range(6):
+            assert fast.alter(topic, fast.paths[number % 3]) is ErrorCode.NONE
+            is_moving = True
+            while is_moving or len(read) < len(values):
+                is_moving = fast.is_moving(topic)
+                if is_moving:
+                    values.append(b"%d" % len(values))
+                    fast.produce(topic, values[-1])
+                read += [record.value for record in consumer.poll(1.0)]
+        assert read == values
+
+
 def test_flushed_topic_moves_under_load(fast: Directories) -> None:
     topic = fast.create(configs={"flush.messages": "1"})
     values = fast.fill(topic)
@@ -338,25 +391,14 @@ def test_log_start_offset_moves(fast: Directories) -> None:
 
 
 def test_compacted_log_moves_with_missing_offsets(fast: Directories) -> None:
-    topic = fast.create(
-        configs={
-            "cleanup.policy": "compact",
-            "segment.bytes": "2000",
-            "min.cleanable.dirty.ratio": "0",
-        }
-    )
-
-    def produce(key: bytes, value: bytes) -> None:
-        batch = build_batch([Record(0, 1_700_000_000_000, key, value)])
-        assert fast.raw.produce(topic, batch).error_code == ErrorCode.NONE
-
+    topic = fast.create(configs=COMPACTED)
     for at in range(100):
-        produce(b"key", b"%d" % at + b"x" * 100)
+        produce_keyed(fast, topic, b"key", b"%d" % at + b"x" * 100)
     eventually(lambda: len(fast.read(topic)) < 60, "it is compacted", 30)
     other = fast.other(topic)
     assert fast.alter(topic, other) is ErrorCode.NONE
     fast.wait_until_moved(topic, other)
-    produce(b"other", b"after")
+    produce_keyed(fast, topic, b"other", b"after")
     assert fast.raw.list_offset(topic, -1).offset == 101
     assert fast.read(topic)[-2:] == [b"99" + b"x" * 100, b"after"]
     eventually(lambda: len(fast.read(topic)) < 40, "compaction continues", 30)
@@ -391,6 +433,19 @@ def test_move_to_own_directory_cancels_move(slow: Directories) -> None:
     assert list(slow.describe(topic)) == [source]
     assert slow.on_disk(topic) == ["0"]
     assert slow.read(topic) == values
+
+
+def test_cancelled_move_resumes_compaction(slow: Directories) -> None:
+    topic = slow.create(configs=COMPACTED)
+    for at in range(50):
+        produce_keyed(slow, topic, b"key-%d" % at, b"x" * 100)
+    source = slow.directory_of(topic)
+    assert slow.alter(topic, slow.other(topic)) is ErrorCode.NONE
+    for _ in range(50):
+        produce_keyed(slow, topic, b"key", b"x" * 100)
+    assert len(slow.read(topic)) == 100, "it is not compacted during the move"
+    assert slow.alter(topic, source) is ErrorCode.NONE
+    eventually(lambda: len(slow.read(topic)) < 90, "it is compacted", 30)
 
 
 def test_move_to_third_directory_replaces_move(slow: Directories) -> None:

@@ -207,17 +207,23 @@ class LogDirMoves:
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         try:
+            move: Move | None = None
             while self.moves:
-                now = loop.time()
-                ready = [tp for tp, move in self.moves.items() if move.not_before <= now]
-                if not ready:
-                    soonest = min(move.not_before for move in self.moves.values())
-                    await asyncio.sleep(min(soonest - now, POLL_SECONDS))
-                    continue
-                await self.advance(self.moves[min(ready)])
-                await asyncio.sleep(0)
+                move = self.select(move, loop.time())
+                if move is None:
+                    await asyncio.sleep(POLL_SECONDS)
+                else:
+                    await self.advance(move)
+                    await asyncio.sleep(0)
         finally:
             self.is_running = False
+
+    def select(self, move: Move | None, now: float) -> Move | None:
+        """Return the move for the next step: the same one until it ends or is delayed, then the first by name."""
+        if move is not None and self.moves.get(move.tp) is move and move.not_before <= now:
+            return move
+        ready = [tp for tp, move in self.moves.items() if move.not_before <= now]
+        return self.moves[min(ready)] if ready else None
 
     async def advance(self, move: Move) -> None:
         """Do one step of a move. After a failure the move is delayed, and others continue."""
