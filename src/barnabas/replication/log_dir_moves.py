@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import NamedTuple, Protocol
 
@@ -24,11 +24,12 @@ from barnabas.replication.follower import truncation_offset
 from barnabas.replication.partition import Partition
 from barnabas.replication.quota import ReplicationQuota
 from barnabas.retry import Backoff
+from barnabas.storage.checkpoints import encode_offsets
 from barnabas.storage.epochs import UNDEFINED
 from barnabas.storage.files import parent
 from barnabas.storage.future_logs import follow_offsets, has_future_name
 from barnabas.storage.log import Log
-from barnabas.storage.log_manager import LogManager, can_replace
+from barnabas.storage.log_manager import CHECKPOINTED, LogManager, can_replace
 from barnabas.tasks import Tasks, in_thread
 from barnabas.world.ports import Clock, Disk, FileSlice
 
@@ -215,6 +216,8 @@ class LogDirMoves:
                 else:
                     await self.advance(move)
                     await asyncio.sleep(0)
+                if not self.moves:
+                    await self.update_checkpoints()
         finally:
             self.is_running = False
 
@@ -224,6 +227,16 @@ class LogDirMoves:
             return move
         ready = [tp for tp, move in self.moves.items() if move.not_before <= now]
         return self.moves[min(ready)] if ready else None
+
+    async def update_checkpoints(self) -> None:
+        """Remove moved logs from the checkpoints of their former directories, when the last move has ended."""
+        logs = self.replica_manager.logs
+        outdated, logs.outdated = logs.outdated, {}
+        for name in CHECKPOINTED:
+            for directory, path, offsets in logs.checkpoint_contents(name, outdated):
+                replace = logs.disk.prepare_replace(path)
+                with logs.guard(directory):
+                    await in_thread(replace_offsets, replace, offsets)
 
     async def advance(self, move: Move) -> None:
         """Do one step of a move. After a failure the move is delayed, and others continue."""
@@ -368,6 +381,13 @@ def truncate_or_clear(future: Log, offset: int, now_ms: int, *, log_start: int) 
 
 def has_file(log: Log, part: FileSlice) -> bool:
     return any(segment.log is part.file for segment in log.segments)
+
+
+def replace_offsets(
+    replace: Callable[[bytes], None], offsets: Mapping[TopicPartition, int]
+) -> None:
+    """Encode and write a checkpoint, in a thread."""
+    replace(encode_offsets(offsets))
 
 
 def read_file_slice(disk: Disk, part: FileSlice, path: str) -> bytes:

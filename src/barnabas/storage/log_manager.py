@@ -111,6 +111,8 @@ class LogManager:
         """Future logs, each in another directory than the current log of its partition."""
         self.retired: dict[str, Log] = {}
         """Logs that were replaced by a future log, by directory. They stay open until the directory is removed."""
+        self.outdated: dict[str, None] = {}
+        """Directories from which logs have moved. Their lines in the checkpoints must not apply to later logs."""
         self.preferred: dict[TopicPartition, str] = {}
         """Directory in which the log of a partition is to be created."""
         self.offline: dict[str, StorageError] = {}
@@ -276,6 +278,7 @@ class LogManager:
         if log is not None:
             return log
         directory = self.preferred.pop(partition, None) or self.next_directory()
+        self.update_outdated(directory)
         with self.guard(directory, silent=False):
             log = Log.create(
                 self.disk,
@@ -344,6 +347,7 @@ class LogManager:
     def create_future(self, partition: TopicPartition, directory: str, now_ms: int) -> Log:
         """Create an empty future log of an existing log in another directory. Stops a compaction of the log."""
         log = self.logs[partition]
+        self.update_outdated(directory)
         with self.guard(directory, silent=False):
             future = Log.create(
                 self.disk,
@@ -382,7 +386,6 @@ class LogManager:
             for name in (checkpoints.LOG_START, checkpoints.CLEANED_TO):
                 if CHECKPOINTED[name](future) is not None:
                     self.checkpoint(name, (target,), sync=True)
-            self.checkpoint(checkpoints.HIGH_WATERMARK, (target,))
             relocate(future, f"{target}/{partition}")
             self.disk.sync_now([], [target])
         del self.futures[partition]
@@ -397,10 +400,14 @@ class LogManager:
         finally:
             if log.directory not in self.retired:
                 log.close(clean=False)
-        for name in CHECKPOINTED:
-            # The lines of this partition must not apply to a later log in the source directory.
-            self.checkpoint(name, (source,))
+        self.outdated[source] = None
         return future
+
+    def update_outdated(self, directory: str) -> None:
+        """Write the checkpoints of a directory before a log is created in it, if they are outdated."""
+        if self.outdated.pop(directory, self) is None:
+            for name in CHECKPOINTED:
+                self.checkpoint(name, (directory,))
 
     def describe(self) -> list[LogDirInfo]:
         infos = []

@@ -277,10 +277,11 @@ def test_checkpoints_follow_replaced_log(disk: ForgetfulDisk) -> None:
     for name in (LOG_START, CLEANED_TO, RECOVERY_POINT):
         manager.checkpoint(name)
     manager.replace_with_future(ORDERS, NOW_MS)
+    manager.create_log(DASHED, TOPIC_ID, SMALL)
     for name, value in ((LOG_START, 3), (CLEANED_TO, 2)):
         assert read_offsets(disk, f"{B}/{name}").offsets == {ORDERS: value}
         assert read_offsets(disk, f"{A}/{name}").offsets == {}
-    assert read_offsets(disk, f"{A}/{RECOVERY_POINT}").offsets == {}
+    assert read_offsets(disk, f"{A}/{RECOVERY_POINT}").offsets == {}, "the new log has no line yet"
 
 
 def test_flushed_records_are_flushed_after_replacement(disk: ForgetfulDisk) -> None:
