@@ -255,6 +255,9 @@ class LogDirMoves:
                 self.replica_manager.fail(partition, error)
         except ApiError as error:
             self.delay(move, error)
+        except Exception as error:
+            logger.exception("cannot move partition=%s", move.tp)
+            self.delay(move, error)
 
     def delay(self, move: Move, error: Exception) -> None:
         logger.error("move delayed partition=%s error=%s", move.tp, error)
