@@ -17,6 +17,8 @@ from interop.scenarios.known import (
     find_undocumented,
     known_differences,
 )
+from interop.scenarios.log_dirs import SCRIPT as SCRIPT_FOR_LOG_DIRS
+from interop.scenarios.log_dirs import play_to_log_dirs
 from interop.scenarios.script import AFTER_STOP, SCRIPT
 from interop.scenarios.three.both import play_to_three
 from interop.scenarios.three.script import SCRIPT as SCRIPT_FOR_THREE
@@ -34,7 +36,8 @@ def found(
 ) -> list[Difference]:
     of_one = play_to_both(tmp_path_factory.mktemp("one"), java, kafka_jars)
     of_three = play_to_three(tmp_path_factory.mktemp("three"), java, kafka_jars)
-    return [*differences(*of_one), *differences(*of_three)]
+    of_log_dirs = play_to_log_dirs(tmp_path_factory.mktemp("log-dirs"), java, kafka_jars)
+    return [*differences(*of_one), *differences(*of_three), *differences(*of_log_dirs)]
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +49,9 @@ def test_script_has_enough_steps() -> None:
     assert len(SCRIPT) + len(AFTER_STOP) >= 2200
     assert len(SCRIPT_FOR_THREE) >= 700
     names = [step.name for step in (*SCRIPT, *AFTER_STOP)]
+    assert len(SCRIPT_FOR_LOG_DIRS) >= 100
     names += [step.name for step in SCRIPT_FOR_THREE]
+    names += [step.name for step in SCRIPT_FOR_LOG_DIRS]
     assert len(set(names)) == len(names)
 
 

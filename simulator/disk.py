@@ -120,6 +120,9 @@ class ForgetfulFile:
         self.disk.rename(self.name, path)
         self.name = path
 
+    def moved(self, path: str) -> None:
+        self.name = path
+
     def fileno(self) -> int:
         raise StorageError(self.name, "a simulated file has no descriptor")
 

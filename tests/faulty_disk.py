@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,18 +19,18 @@ NEEDS_NO_ROOM = ("fsync", "fdatasync", "utime", "unlink", "rmdir", "replace")
 
 
 @contextmanager
-def failing(directory: Path, code: int) -> Iterator[None]:
-    """Make writes below the directory fail with `code`: EROFS for a disk that turned read-only, EIO for a failed disk,
-    ENOSPC for a full one. On a full disk, calls that need no space still work."""
-    with mock.patch.object(disk, "os", FailingCalls(directory, code)):
+def failing(directory: Path, code: int, *others: Path) -> Iterator[None]:
+    """Make writes below these directories fail with `code`: EROFS for a disk that turned read-only, EIO for a failed
+    disk, ENOSPC for a full one. On a full disk, calls that need no space still work."""
+    with mock.patch.object(disk, "os", FailingCalls((directory, *others), code)):
         yield
 
 
 class FailingCalls:
-    """The `os` module with failing writes below the directory."""
+    """The `os` module with failing writes below the directories."""
 
-    def __init__(self, directory: Path, code: int) -> None:
-        self.directory = os.path.realpath(directory)
+    def __init__(self, directories: Sequence[Path], code: int) -> None:
+        self.prefixes = tuple(os.path.realpath(each) + os.sep for each in directories)
         self.code = code
         spared = NEEDS_NO_ROOM if code == errno.ENOSPC else ()
         for name in BY_DESCRIPTOR:
@@ -56,5 +56,5 @@ class FailingCalls:
         return os.open(path, flags, *rest)
 
     def refuse(self, path: str | Path) -> None:
-        if os.path.realpath(path).startswith(self.directory + os.sep):
+        if os.path.realpath(path).startswith(self.prefixes):
             raise OSError(self.code, os.strerror(self.code), str(path))

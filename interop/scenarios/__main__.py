@@ -1,6 +1,8 @@
 """Print every difference and, where both reject a request, the error messages of both.
 
-python -m interop.scenarios [one|three]      the script for one broker or for three; both by default
+python -m interop.scenarios [one|three|log-dirs]      all by default
+
+`one` and `three` are the scripts for one broker and for three, `log-dirs` is that for a broker with three directories.
 """
 
 from __future__ import annotations
@@ -12,10 +14,11 @@ from pathlib import Path
 from interop.harness.jars import jars, require_java
 from interop.scenarios.both import play_to_both
 from interop.scenarios.compare import differences
+from interop.scenarios.log_dirs import play_to_log_dirs
 from interop.scenarios.step import Transcript
 from interop.scenarios.three.both import play_to_three
 
-SCRIPTS = {"one": play_to_both, "three": play_to_three}
+SCRIPTS = {"one": play_to_both, "three": play_to_three, "log-dirs": play_to_log_dirs}
 
 
 def main(names: list[str]) -> None:

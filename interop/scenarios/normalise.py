@@ -24,7 +24,7 @@ REMEMBERED = 8
 NAMING = (
     *("name", "topic", "partition_index", "partition", "index", "broker_id", "node_id"),
     *("api_key", "resource_name", "key", "member_id", "group_id", "partition_id", "feature"),
-    "entity_type",
+    *("entity_type", "topic_name"),
 )
 OF_MEMBER = re.compile(r"(?<=-)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 """The end of a member id, after the client id."""

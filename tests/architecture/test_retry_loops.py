@@ -75,8 +75,8 @@ EXCEPTIONS = {
         "except StorageError",
     ): "each turn takes one partition from the queue",
     (
-        "replication/replica_manager.py",
-        "ReplicaManager.run_flushes",
+        "replication/flushes.py",
+        "Flushes.run",
         "except StorageError",
     ): "each turn takes one request to flush",
     (

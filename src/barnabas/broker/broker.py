@@ -5,6 +5,10 @@
 The controller sends requests to every broker, including its own, over ordinary connections. So the sockets are open
 before the broker registers. Clients are served when the broker is ready, or after READY_TIMEOUT_SECONDS. A ready broker
 has received UpdateMetadata from the controller, and has a log for every partition assigned to it.
+
+A broker whose last log directory fails halts: it stops as in a crash, and the controller elects other leaders.
+`failure` has the error, and `halted` is set when the broker has stopped. Its owner decides what follows: `barnabas
+broker` exits with code 1, an in-process cluster shows the broker as failed.
 """
 
 from __future__ import annotations
@@ -86,6 +90,11 @@ class BrokerServer:
         self.policies = Policies()
         self.features: FinalizedFeatures | None = None
         self.config_changes: ConfigChanges | None = None
+        self.is_started = False
+        self.failure: StorageError | None = None
+        """The error of the last log directory, if all have failed."""
+        self.halting: asyncio.Task[None] | None = None
+        self.halted = asyncio.Event()
 
     async def start(self) -> None:
         """Start the broker. If the registry session expires meanwhile, start again, up to START_ATTEMPTS times."""
@@ -203,6 +212,8 @@ class BrokerServer:
         registry.on_lost = self.registry_lost
         replicas.lost.register(lost_logs)
         replicas.on_log_dir_failure = self.log_dir_failed
+        if logs.is_all_offline:
+            self.log_dir_failed()
         replicas.start()
         controller.start()
         # From here on the local Controller object registers this broker in each new session. If the first session has
@@ -211,6 +222,9 @@ class BrokerServer:
             raise RegistrySessionExpired("", f"session {session_id:#x} expired")
         await self.wait_until_ready(metadata, controller, replicas)
         await rename_stray_logs(registry, logs, self.broker_id, in_use=replicas.partitions)
+        if self.failure is not None:
+            raise self.failure
+        self.is_started = True
         listeners.open_to_clients()
         groups.open()
         self.tasks.start("sweep", listeners.sweep())
@@ -241,7 +255,29 @@ class BrokerServer:
             self.replicas.is_known_to_controller = True
 
     def log_dir_failed(self) -> None:
-        self.tasks.start("log-dir-event", self.report_failed_log_dir())
+        assert self.logs is not None
+        if self.logs.is_all_offline:
+            self.halt(list(self.logs.offline.values())[-1])
+        else:
+            self.tasks.start("log-dir-event", self.report_failed_log_dir())
+
+    def halt(self, error: StorageError) -> None:
+        """Stop at once after the last log directory has failed. A broker that is starting fails to start instead."""
+        if self.failure is None:
+            self.failure = error
+            logger.critical(
+                "broker halts, all log directories have failed id=%d log_dirs=%s error=%s; "
+                "repair or replace the disks, then start the broker again",
+                *(self.broker_id, ",".join(self.config.log_dirs), error),
+            )
+            if self.is_started:
+                self.halting = asyncio.get_running_loop().create_task(self.stop_halted())
+
+    async def stop_halted(self) -> None:
+        try:
+            await self.stop_components(clean=False)
+        finally:
+            self.halted.set()
 
     async def report_failed_log_dir(self) -> None:
         """Notify the controller. It checks every partition of this broker and elects other leaders for offline ones."""
@@ -317,6 +353,8 @@ class BrokerServer:
         def is_ready() -> bool:
             if self.broker_id not in metadata.brokers or metadata.controller_id < 0:
                 return False
+            if self.failure is not None:
+                return True
             if controller.is_active and not controller.is_settled:
                 return False
             return replicas.has_all_assigned_partitions()
@@ -359,8 +397,14 @@ class BrokerServer:
     async def stop(self, *, clean: bool = True) -> None:
         """Move leaders to other brokers, close client connections, then flush and close the logs.
 
-        If not `clean`, stop as in a crash: for tests and failed starts.
+        If not `clean`, stop as in a crash: for tests, failed starts and brokers whose disks have failed.
         """
+        self.is_started = False
+        if self.halting is not None and not self.halting.done():
+            await asyncio.gather(self.halting, return_exceptions=True)
+        await self.stop_components(clean=clean)
+
+    async def stop_components(self, *, clean: bool) -> None:
         self.world.watchdog.stop()  # flushing all logs may block the event loop for long
         if clean and self.router is not None and self.config.controlled_shutdown_enable:
             await shut_down_controlled(self.router.context, self.broker_id)

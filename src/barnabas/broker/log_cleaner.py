@@ -4,7 +4,8 @@
 
 No other operation waits for a cleaning. If the log is truncated, deleted, taken offline or no longer compacted, the
 cleaner notices it before the next step and discards its output. Appends, DeleteRecords and a change of leader do not
-touch the segments of a cleaning. Retention may delete such a segment, which `put_in_place` detects.
+touch the segments of a cleaning. Retention may delete such a segment, which `put_in_place` detects. A log that moves
+to another log directory is not cleaned until the move ends.
 
 A step runs in a thread because it waits for the disk. It is short because threads share the GIL: while the step
 computes, the event loop waits. After each step the cleaner sleeps about as long as the step took, or longer to keep
@@ -153,6 +154,7 @@ class LogCleaner:
             log.config.compacts
             and not log.is_being_rewritten
             and log not in self.postponed
+            and topic_partition(partition) not in self.replicas.logs.futures
             and self.log_of(partition) is log
             and self.failed_logs.get(topic_partition(partition)) != (log, log.revision)
         )

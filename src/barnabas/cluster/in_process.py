@@ -21,10 +21,15 @@ from msgspec.structs import replace
 
 from barnabas.broker.broker import BrokerServer
 from barnabas.cluster.real_world import close_world, real_world
-from barnabas.cluster.settings import FIRST_BROKER_ID, broker_properties, validate_settings
+from barnabas.cluster.settings import (
+    FIRST_BROKER_ID,
+    broker_properties,
+    validate_settings,
+    with_absolute_log_dirs,
+)
 from barnabas.config import BrokerConfig
 from barnabas.config.load import load_broker_config
-from barnabas.errors import RegistryError
+from barnabas.errors import RegistryError, StorageError
 from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.znodes import CONTROLLER, decode_controller
 from barnabas.model import BrokerId
@@ -70,7 +75,7 @@ class InProcessCluster:
             )
             config, warnings = load_broker_config(properties)
             self.warnings += [warning for warning in warnings if warning not in self.warnings]
-            self.brokers[broker_id] = ClusterBroker(self, config)
+            self.brokers[broker_id] = ClusterBroker(self, with_absolute_log_dirs(config))
         self.holds_ports = "listeners" not in settings
         self.registry: EmbeddedRegistry | None = None
         self.registry_thread: LoopThread | None = None
@@ -123,7 +128,7 @@ class InProcessCluster:
             if not clean:
                 broker.kill()
                 continue
-            if broker.id == controller_id and broker.instance is not None:
+            if broker.id == controller_id and broker.instance is not None and broker.is_running:
                 # If its metadata shows no other broker, it does not try to move its leaders.
                 broker.instance.thread.run(broker.instance.wait_until_alone())
             broker.stop()
@@ -155,7 +160,7 @@ class InProcessCluster:
         instances = {
             broker.id: broker.instance
             for broker in self.brokers.values()
-            if broker.instance is not None and not broker.is_paused
+            if broker.instance is not None and broker.is_running and not broker.is_paused
         }
         waiting = {
             broker: instance.thread.submit(instance.wait_for_brokers(instances.keys()))
@@ -192,12 +197,19 @@ class ClusterBroker:
 
     def __repr__(self) -> str:
         state = "down" if self.instance is None else "paused" if self.is_paused else "running"
+        state = state if self.failure is None else "failed"
         return f"<broker {self.id} at {self.address}: {state}>"
 
     @property
     def is_running(self) -> bool:
-        """Also true for a paused broker."""
-        return self.instance is not None
+        """Also true for a paused broker. False for one whose log directories have all failed."""
+        return self.instance is not None and self.failure is None
+
+    @property
+    def failure(self) -> StorageError | None:
+        """The error that made the broker halt: its last log directory failed. None after it was started again."""
+        instance = self.instance
+        return None if instance is None else instance.broker.failure
 
     @property
     def is_paused(self) -> bool:
@@ -211,6 +223,8 @@ class ClusterBroker:
     def start(self) -> None:
         """Start the broker. Returns when it is ready and every running broker has it in its metadata."""
         self.cluster.open_registry()
+        if self.failure is not None:
+            self.kill()
         if not self.is_running:
             self.cluster.start_brokers([self])
 
@@ -222,7 +236,7 @@ class ClusterBroker:
                 return
             self.resume()
             try:
-                instance.thread.run(instance.broker.stop())
+                instance.thread.run(instance.broker.stop(clean=self.failure is None))
             finally:
                 self.instance = None
                 instance.end()

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from msgspec.structs import replace
+
+from barnabas.config import BrokerConfig
 from barnabas.errors import ConfigError
 
 HOST = "127.0.0.1"
@@ -43,3 +46,9 @@ def broker_properties(
         "group.initial.rebalance.delay.ms": "0",
         **settings,
     }
+
+
+def with_absolute_log_dirs(config: BrokerConfig) -> BrokerConfig:
+    """Return the config with absolute paths: DescribeLogDirs reports them, and AlterReplicaLogDirs requires them."""
+    directories = tuple(str(Path(directory).absolute()) for directory in config.log_dirs)
+    return replace(config, log_dirs=directories)

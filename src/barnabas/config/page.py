@@ -38,10 +38,11 @@ If a setting exists in several units, the smallest unit takes precedence: `log.r
 `log.retention.minutes`, then `log.retention.hours`. The same applies to `log.roll.*` and
 `log.roll.jitter.*`. Settings that start with `barnabas.` do not exist in Kafka.
 
-`leader.replication.throttled.rate` and `follower.replication.throttled.rate`, in bytes per second,
-can also be set in the file. In Kafka they can only be set at run time. They apply to the replicas that a
-topic lists in `leader.replication.throttled.replicas` and
-`follower.replication.throttled.replicas`, and only while these replicas are out of sync.
+`leader.replication.throttled.rate`, `follower.replication.throttled.rate` and
+`replica.alter.log.dirs.io.max.bytes.per.second`, in bytes per second, can also be set in the file. In
+Kafka they can only be set at run time. The first two apply to the replicas that a topic lists in
+`leader.replication.throttled.replicas` and `follower.replication.throttled.replicas`, and only while
+these replicas are out of sync.
 """
 
 CHANGES = """

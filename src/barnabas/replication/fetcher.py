@@ -525,11 +525,11 @@ class Fetcher:
 
     async def reset_offset(self, connection: BrokerConnection, state: PartitionFetchState) -> None:
         """After OFFSET_OUT_OF_RANGE, truncate the log to the leader's end, or restart it at the leader's start."""
-        log = state.partition.log
         now_ms = self.replica_manager.clock.now_ms()
         leader_end = await self.list_offset(connection, state, LATEST_TIMESTAMP)
         if self.active.get(state.key) is not state:
             return
+        log = state.partition.log
         if leader_end < log.log_end_offset:
             logger.warning(
                 "truncating to leader end partition=%s log_end=%d leader_end=%d",
@@ -540,6 +540,7 @@ class Fetcher:
             leader_start = await self.list_offset(connection, state, EARLIEST_TIMESTAMP)
             if self.active.get(state.key) is not state:
                 return
+            log = state.partition.log  # a move may have replaced it
             if leader_start > log.log_end_offset:
                 logger.warning(
                     "restarting log at leader start partition=%s log_end=%d leader_start=%d",

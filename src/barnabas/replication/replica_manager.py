@@ -30,7 +30,9 @@ from barnabas.model import (
 )
 from barnabas.replication.alter_partition import IsrProposals, RegisteredBroker
 from barnabas.replication.fetcher_manager import FetcherManager
+from barnabas.replication.flushes import Flushes
 from barnabas.replication.integrity import Integrity
+from barnabas.replication.log_dir_moves import LogDirMoves
 from barnabas.replication.lost_replicas import LostReplicas
 from barnabas.replication.partition import LeaderContext, Partition
 from barnabas.replication.quota import create_quota, update_quota
@@ -95,6 +97,8 @@ class ReplicaManager:
         self.lost = LostReplicas(broker_id, metadata, logs)
         self.tasks = Tasks()
         self.integrity = Integrity(self, network, self.tasks)
+        self.moves = LogDirMoves(self, self.tasks)
+        self.flushes = Flushes(disk, self.tasks, self.fail_flush)
         self.fetchers = FetcherManager(self, network, registration)
         self.proposals = IsrProposals(
             broker_id, network, metadata, registration, config.inter_broker_listener
@@ -111,6 +115,9 @@ class ReplicaManager:
         self.leader_quota = create_quota(config.leader_replication_throttled_rate, config, loop_ms)
         self.follower_quota = create_quota(
             config.follower_replication_throttled_rate, config, loop_ms
+        )
+        self.move_quota = create_quota(
+            config.replica_alter_log_dirs_io_max_bytes_per_second, config, loop_ms
         )
         self.is_in_controlled_shutdown = False
         """During a controlled shutdown no fetcher starts. Otherwise the new leader could add this broker to the ISR
@@ -233,6 +240,7 @@ class ReplicaManager:
         if not self.is_in_controlled_shutdown:
             self.fetchers.add(each for each in followed if not each.is_offline)
         self.fetchers.stop_idle()
+        self.moves.resume(change.tp for change in (*to_lead, *to_follow))
         self.is_known_to_controller = True
         if to_lead or to_follow:
             logger.info(
@@ -379,6 +387,7 @@ class ReplicaManager:
             logger.warning(
                 "log of a deleted topic, renaming it partition=%s topic_id=%s", tp, log.topic_id
             )
+            self.moves.remove((tp,))
             self.logs.rename_to_stray(tp)
             log = None
         if log is None:
@@ -455,12 +464,14 @@ class ReplicaManager:
                 errors[tp] = ErrorCode.NONE
                 stopped.append((tp, state.delete_partition))
         self.fetchers.remove(tp for tp, _ in stopped)
+        self.moves.remove(tp for tp, _ in stopped)
         directories: dict[str, None] = {}
         turns = Turns()
         for tp, delete in stopped:
             await turns.yield_if_due()
-            if (log := self.logs.get(tp)) is not None and delete:
-                directories[parent(log.directory)] = None
+            for log in (self.logs.get(tp), self.logs.futures.get(tp)):
+                if log is not None and delete:
+                    directories[parent(log.directory)] = None
             try:
                 self.stop_replica(tp, delete=delete)
             except StorageError as error:
@@ -486,7 +497,7 @@ class ReplicaManager:
                 self.notify_leadership(partition)
             else:
                 partition.fail_promises(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if delete and self.logs.get(tp) is not None:
+        if delete:
             self.logs.delete_log(tp, self.clock.now_ms())
 
     def remove_names(self, deleted: Iterable[str]) -> None:
@@ -510,42 +521,13 @@ class ReplicaManager:
     # ---- durability
 
     def flush(self, partition: Partition) -> asyncio.Future[None]:
-        """Return a future that resolves when all records up to the current end are durable.
+        """Return a future that resolves when all records up to the current end are durable."""
+        return self.flushes.flush(partition)
 
-        Calls during a running fsync share the next one.
-        """
-        if partition.flush_next is None:
-            partition.flush_next = asyncio.get_running_loop().create_future()
-            if not partition.flush_running:
-                partition.flush_running = True
-                self.tasks.start("flush", self.run_flushes(partition))
-        return partition.flush_next
-
-    async def run_flushes(self, partition: Partition) -> None:
-        """Flush until no call of `flush` is waiting."""
-        try:
-            while (future := partition.flush_next) is not None:
-                partition.flush_next = None
-                try:
-                    flush = partition.log.begin_flush()
-                    await self.disk.sync(flush.files, flush.directories)
-                except StorageError as error:
-                    # The files of a topic deleted meanwhile are closed: this is not a disk failure.
-                    if self.holds(partition):
-                        # After a failed fsync the disk content is unknown, even if the cause is a full disk.
-                        self.fail(partition, StorageError(error.path, error.why))
-                    future.set_exception(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
-                    future.exception()  # avoids an asyncio warning: with acks=0 nothing awaits it
-                    continue
-                except asyncio.CancelledError:
-                    future.cancel()
-                    raise
-                partition.log.end_flush(flush)
-                partition.finish_flush(flush.up_to_offset)
-                if not future.done():
-                    future.set_result(None)
-        finally:
-            partition.flush_running = False
+    def fail_flush(self, partition: Partition, error: StorageError) -> None:
+        if self.holds(partition):
+            # Otherwise its topic was deleted, and its files are closed: this is not a disk failure.
+            self.fail(partition, error)
 
     def fail(self, partition: Partition, error: StorageError) -> None:
         """Handle a failed read or write: take all partitions of the log directory offline.
@@ -561,6 +543,7 @@ class ReplicaManager:
     def take_offline(self, partitions: list[TopicPartition], error: StorageError) -> None:
         """Called by the log manager when a log directory has failed."""
         self.fetchers.remove(partitions)
+        self.moves.remove(partitions)
         for tp in partitions:
             partition = self.partitions.get(tp)
             if partition is not None:

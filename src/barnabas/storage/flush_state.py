@@ -71,6 +71,13 @@ class FlushState:
         self.is_parent_synced = False
         self.directory_changes += 1
 
+    def move(self, directory: str) -> None:
+        """Adjust the paths after the directory was renamed. The caller fsyncs the parent."""
+        self.directory = directory
+        self.unsynced_paths = [
+            f"{directory}/{path.rpartition('/')[2]}" for path in self.unsynced_paths
+        ]
+
     def begin(self, active: File, log_end_offset: int) -> Flush:
         directories: tuple[str, ...] = ()
         if self.directory_changes > self.directory_synced:

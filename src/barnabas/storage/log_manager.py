@@ -7,6 +7,7 @@
               .barnabas_blank            exists while logs of a replaced disk are still missing
               orders-0/  orders-1/       one log each (log.py)
               orders-2.<32 hex>-delete/  a deleted log, removed after its delay
+              orders-3.<32 hex>-future/  the copy of a log that moves to this directory (future_logs.py)
 
 A directory that fails goes offline with all its logs; the others stay online (`offline` has the errors). A start fails
 only if no directory is usable, or if one is locked by another process or belongs to another broker.
@@ -15,7 +16,7 @@ only if no directory is usable, or if one is locked by another process or belong
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from random import Random
@@ -31,6 +32,15 @@ from barnabas.storage import checkpoints
 from barnabas.storage.checkpoint_validation import PERHAPS_CLEANED
 from barnabas.storage.compaction import NEVER_CLEANED
 from barnabas.storage.files import parent
+from barnabas.storage.future_logs import (
+    FUTURE,
+    NAME_MAX,
+    future_name,
+    is_newer,
+    parse_future_name,
+    relocate,
+    take_over,
+)
 from barnabas.storage.log import Log
 from barnabas.storage.producers import EXPIRATION_MS
 from barnabas.storage.recovery import open_log
@@ -39,8 +49,9 @@ from barnabas.world.ports import DirectoryLock, Disk
 logger = logging.getLogger(__name__)
 
 DELETE = "-delete"
-IGNORED_SUFFIXES = ("-future", "-stray")
-NAME_MAX = 255
+STRAY = "-stray"
+PREFERRED_MAX = 10_000
+"""Limit of the directories that AlterReplicaLogDirs chose for partitions without a log. The oldest are forgotten."""
 CLEAN_MARK = b'{"version":0,"brokerEpoch":-1}'
 
 
@@ -73,6 +84,7 @@ class LogDirInfo(Struct, frozen=True, kw_only=True):
     total_bytes: int
     usable_bytes: int
     sizes: dict[TopicPartition, int]
+    future_sizes: dict[TopicPartition, int]
 
 
 class CheckpointContent(NamedTuple):
@@ -95,6 +107,14 @@ class LogManager:
         self.random = random
         self.producer_expiration_ms = producer_expiration_ms
         self.logs: dict[TopicPartition, Log] = {}
+        self.futures: dict[TopicPartition, Log] = {}
+        """Future logs, each in another directory than the current log of its partition."""
+        self.retired: dict[str, Log] = {}
+        """Logs that were replaced by a future log, by directory. They stay open until the directory is removed."""
+        self.outdated: dict[str, None] = {}
+        """Directories from which logs have moved. Their lines in the checkpoints must not apply to later logs."""
+        self.preferred: dict[TopicPartition, str] = {}
+        """Directory in which the log of a partition is to be created."""
         self.offline: dict[str, StorageError] = {}
         self.full: dict[str, None] = {}
         """Directories whose last write failed because the disk was full."""
@@ -145,8 +165,12 @@ class LogManager:
                     self.load(directory, config_of, now_ms)
                 except StorageError as error:
                     self.mark_offline(directory, error)
-        if len(self.offline) == len(self.directories):
+        if self.is_all_offline:
             raise next(iter(self.offline.values()))
+        for partition, future in list(self.futures.items()):
+            log = self.logs.get(partition)
+            if log is not None and not can_replace(future, log):
+                self.delete_future(partition, now_ms)
 
     def claim(self, directory: str, *, broker_id: int, cluster_id: str) -> None:
         """Create and lock a directory, or take it offline. Raises StorageError if another broker uses or owns it."""
@@ -201,12 +225,11 @@ class LogManager:
             if name.endswith(DELETE):
                 self.pending_removals.append((now_ms, path))
                 continue
-            partition = parse_directory_name(name)
+            is_future = name.endswith(FUTURE)
+            partition = parse_future_name(name) if is_future else parse_directory_name(name)
             if partition is None:
                 logger.warning("ignoring directory that is not a log path=%s", path)
                 continue
-            if partition in self.logs:
-                raise StorageError(path, f"{partition} is also in another log directory")
             log = open_log(
                 disk,
                 path,
@@ -219,13 +242,32 @@ class LogManager:
                 now_ms=now_ms,
                 producer_expiration_ms=self.producer_expiration_ms,
             )
-            self.add_log(partition, log)
+            self.add_loaded(partition, log, is_future=is_future)
         count = len(self.logs_in(directory))
         logger.info("loaded log directory path=%s logs=%d clean=%s", directory, count, clean)
 
-    def add_log(self, partition: TopicPartition, log: Log) -> None:
+    def add_loaded(self, partition: TopicPartition, log: Log, *, is_future: bool) -> None:
+        """Add a log that was found on disk. Of two logs of one partition the newer one is used."""
+        logs = self.futures if is_future else self.logs
+        other = logs.get(partition)
+        if other is not None:
+            if other.topic_id != log.topic_id and not is_future:
+                log.close(clean=False)
+                path = other.directory
+                raise StorageError(log.directory, f"a log of {partition} is also in {path}")
+            log, extra = (log, other) if is_newer(log, other) else (other, log)
+            logger.warning(
+                "two logs of one partition, a move was interrupted partition=%s used=%s other=%s",
+                *(partition, log.directory, extra.directory),
+            )
+            self.rename_directory(partition, extra, DELETE if is_future else STRAY)
+        self.add_log(partition, log, logs)
+
+    def add_log(
+        self, partition: TopicPartition, log: Log, logs: dict[TopicPartition, Log] | None = None
+    ) -> None:
         log.on_truncated = self.on_truncated[parent(log.directory)]
-        self.logs[partition] = log
+        (self.logs if logs is None else logs)[partition] = log
 
     # ---- logs -------------------------------------------------------------------------------------------------
 
@@ -235,19 +277,15 @@ class LogManager:
     def create_log(
         self, partition: TopicPartition, topic_id: UUID | None, config: TopicConfig, now_ms: int = 0
     ) -> Log:
-        """Return the log of this partition. A new log is created in the directory with the fewest logs."""
+        """Return the log of this partition.
+
+        A new log is created in its preferred directory, or else in the directory with the fewest logs.
+        """
         log = self.logs.get(partition)
         if log is not None:
             return log
-        online = [path for path in self.directories if path not in self.offline]
-        if not online:
-            raise StorageError(self.directories[0], "no log directory is online")
-        directory = online[0]
-        if len(online) > 1:
-            counts = dict.fromkeys(online, 0)
-            for other in self.logs.values():
-                counts[parent(other.directory)] += 1
-            directory = min(online, key=lambda path: counts[path])
+        directory = self.preferred.pop(partition, None) or self.next_directory()
+        self.update_outdated(directory)
         with self.guard(directory, silent=False):
             log = Log.create(
                 self.disk,
@@ -260,57 +298,162 @@ class LogManager:
         self.add_log(partition, log)
         return log
 
+    def next_directory(self) -> str:
+        online = [path for path in self.directories if path not in self.offline]
+        if not online:
+            raise StorageError(self.directories[0], "no log directory is online")
+        directory = online[0]
+        if len(online) > 1:
+            counts = dict.fromkeys(online, 0)
+            for other in (*self.logs.values(), *self.futures.values()):
+                counts[parent(other.directory)] += 1
+            directory = min(online, key=lambda path: counts[path])
+        return directory
+
+    def prefer(self, partition: TopicPartition, directory: str) -> None:
+        """Create the log of this partition in `directory`, if the controller assigns the partition to this broker."""
+        if partition not in self.logs:
+            self.preferred.pop(partition, None)
+            self.preferred[partition] = directory
+            if len(self.preferred) > PREFERRED_MAX:
+                del self.preferred[next(iter(self.preferred))]
+
     def delete_log(self, partition: TopicPartition, now_ms: int) -> None:
-        """Rename the directory of a log now, and remove it after file.delete.delay.ms."""
-        log = self.logs.get(partition)
-        if log is not None:
-            path = self.rename_log(partition, DELETE)
-            self.pending_removals.append((now_ms + log.config.file_delete_delay_ms, path))
+        """Rename the directories of a log and its future log now, and remove them after file.delete.delay.ms."""
+        try:
+            log = self.logs.pop(partition, None)
+            if log is not None:
+                path = self.rename_directory(partition, log, DELETE)
+                self.pending_removals.append((now_ms + log.config.file_delete_delay_ms, path))
+        finally:
+            self.delete_future(partition, now_ms)
 
     def rename_to_stray(self, partition: TopicPartition) -> None:
         """Rename the directory of a log whose topic is deleted, or has another id, to *-stray. The broker then ignores
         it; the operator may inspect or remove it."""
-        if partition in self.logs:
-            self.rename_log(partition, "-stray")
+        log = self.logs.pop(partition, None)
+        if log is not None:
+            self.rename_directory(partition, log, STRAY)
+        self.delete_future(partition, now_ms=0)
 
-    def rename_log(self, partition: TopicPartition, suffix: str) -> str:
-        log = self.logs.pop(partition)
+    def rename_directory(self, partition: TopicPartition, log: Log, suffix: str) -> str:
+        """Close a log that is no longer in use, and append a random number and `suffix` to its directory name."""
         log.close(clean=False)
-        directory = parent(log.directory)
-        tail = f"-{partition.partition}.{self.random.getrandbits(128):032x}{suffix}"
-        path = f"{directory}/{partition.topic[: NAME_MAX - len(tail)]}{tail}"
-        with self.guard(directory, silent=False):
+        path = self.renamed_path(partition, log, suffix)
+        with self.guard(parent(log.directory), silent=False):
             self.disk.rename(log.directory, path)
         logger.info("renamed log from=%s to=%s", log.directory, path)
         return path
 
+    def renamed_path(self, partition: TopicPartition, log: Log, suffix: str) -> str:
+        tail = f"-{partition.partition}.{self.random.getrandbits(128):032x}{suffix}"
+        return f"{parent(log.directory)}/{partition.topic[: NAME_MAX - len(tail)]}{tail}"
+
+    # ---- future logs ------------------------------------------------------------------------------------------
+
+    def create_future(self, partition: TopicPartition, directory: str, now_ms: int) -> Log:
+        """Create an empty future log of an existing log in another directory. Stops a compaction of the log."""
+        log = self.logs[partition]
+        self.update_outdated(directory)
+        with self.guard(directory, silent=False):
+            future = Log.create(
+                self.disk,
+                f"{directory}/{future_name(partition, self.random.getrandbits(128))}",
+                log.config,
+                topic_id=log.topic_id,
+                now_ms=now_ms,
+                start_offset=log.log_start_offset,
+                producer_expiration_ms=self.producer_expiration_ms,
+            )
+        self.add_log(partition, future, self.futures)
+        log.revision += 1
+        return future
+
+    def delete_future(self, partition: TopicPartition, now_ms: int) -> None:
+        future = self.futures.pop(partition, None)
+        if future is not None:
+            path = self.rename_directory(partition, future, DELETE)
+            self.pending_removals.append((now_ms + future.config.file_delete_delay_ms, path))
+
+    def replace_with_future(self, partition: TopicPartition, now_ms: int) -> Log:
+        """Replace a log by its future log, which must have the same records. Return the new log.
+
+        Raises StorageError if the target directory fails; the log is then unchanged. If the source directory fails, it
+        goes offline without this log.
+        """
+        log, future = self.logs[partition], self.futures[partition]
+        source, target = parent(log.directory), parent(future.directory)
+        with self.guard(target, silent=False):
+            take_over(future, log)
+            if future.recovery_point < log.recovery_point:
+                # Produce requests were answered because these records are on disk.
+                flush = future.begin_flush()
+                self.disk.sync_now(flush.files, flush.directories)
+                future.end_flush(flush)
+            for name in (checkpoints.LOG_START, checkpoints.CLEANED_TO):
+                if CHECKPOINTED[name](future) is not None:
+                    self.checkpoint(name, (target,), sync=True)
+            relocate(future, f"{target}/{partition}")
+            self.disk.sync_now([], [target])
+        del self.futures[partition]
+        self.add_log(partition, future)
+        future.producers = log.producers
+        try:
+            with self.guard(source):
+                relocate(log, self.renamed_path(partition, log, DELETE))
+                self.retired[log.directory] = log
+                due_ms = now_ms + log.config.file_delete_delay_ms
+                self.pending_removals.append((due_ms, log.directory))
+        finally:
+            if log.directory not in self.retired:
+                log.close(clean=False)
+        self.outdated[source] = None
+        return future
+
+    def update_outdated(self, directory: str) -> None:
+        """Write the checkpoints of a directory before a log is created in it, if they are outdated."""
+        if self.outdated.pop(directory, self) is None:
+            for name in CHECKPOINTED:
+                self.checkpoint(name, (directory,))
+
     def describe(self) -> list[LogDirInfo]:
         infos = []
         for path in self.directories:
-            error = self.offline.get(path)
-            total, usable = (-1, -1) if error else self.disk.space(path)
+            total, usable = -1, -1
+            if path not in self.offline:
+                try:
+                    total, usable = self.disk.space(path)
+                except StorageError as error:
+                    self.mark_offline(path, error)
             infos.append(
                 LogDirInfo(
                     path=path,
-                    error=error,
+                    error=self.offline.get(path),
                     total_bytes=total,
                     usable_bytes=usable,
-                    sizes={tp: log.size_bytes for tp, log in self.logs_in(path)},
+                    sizes=sizes_in(path, self.logs),
+                    future_sizes=sizes_in(path, self.futures),
                 )
             )
         return infos
 
     def logs_in(self, directory: str) -> list[tuple[TopicPartition, Log]]:
+        """Return the logs in a directory, including future logs. No partition has two logs in one directory."""
         if self.directories == (directory,):
             return list(self.logs.items())
-        return [(tp, log) for tp, log in self.logs.items() if parent(log.directory) == directory]
+        return [*filter_directory(directory, self.logs), *filter_directory(directory, self.futures)]
+
+    @property
+    def is_all_offline(self) -> bool:
+        return len(self.offline) == len(self.directories)
 
     # ---- periodic work ------------------------------------------------------------------------------------------
 
     def purge(self, now_ms: int) -> Iterator[None]:
         """Remove the files of deleted segments whose delay is over. Yields after each log, so that others can run."""
-        for tp, log in [(tp, log) for tp, log in self.logs.items() if log.segments.deleted]:
-            if self.logs.get(tp) is log:
+        logs = (*self.logs.items(), *self.futures.items())
+        for tp, log in [(tp, log) for tp, log in logs if log.segments.deleted]:
+            if log in (self.logs.get(tp), self.futures.get(tp)):
                 with self.guard(parent(log.directory)):
                     log.purge(now_ms)
                 yield
@@ -319,6 +462,9 @@ class LogManager:
         """Yield the directories of deleted logs whose delay is over. The caller must remove each of them."""
         for due in [each for each in self.pending_removals if each[0] <= now_ms]:
             self.pending_removals.remove(due)
+            retired = self.retired.pop(due[1], None)
+            if retired is not None:
+                retired.close(clean=False)
             yield due[1]
 
     def checkpoint_contents(
@@ -378,16 +524,19 @@ class LogManager:
             return
         logger.error("log directory is offline path=%s error=%s", directory, error)
         self.offline[directory] = error
+        self.preferred = {tp: path for tp, path in self.preferred.items() if path != directory}
         closed = self.close_logs(directory)
         if self.on_offline is not None:
             self.on_offline(closed, error)
 
     def close_logs(self, directory: str) -> list[TopicPartition]:
-        logs = self.logs_in(directory)
-        for partition, log in logs:
-            del self.logs[partition]
-            log.close(clean=False)
-        return [partition for partition, _ in logs]
+        """Close the logs and the future logs in a directory. Return the partitions of the logs."""
+        closed = [partition for partition, _ in filter_directory(directory, self.logs)]
+        for logs in (self.logs, self.futures):
+            for partition, log in filter_directory(directory, logs):
+                del logs[partition]
+                log.close(clean=False)
+        return closed
 
     def shutdown(self) -> None:
         """Close every log cleanly, and write the clean-shutdown mark into each directory without an error."""
@@ -409,6 +558,9 @@ class LogManager:
         """Close files and release locks without writing anything, as the end of the process would."""
         for directory in self.directories:
             self.close_logs(directory)
+        for log in self.retired.values():
+            log.close(clean=False)
+        self.retired.clear()
         for lock in self.locks.values():
             lock.release()
         self.locks.clear()
@@ -416,9 +568,23 @@ class LogManager:
 
 def parse_directory_name(name: str) -> TopicPartition | None:
     """Return partition 7 of topic orders-eu for `orders-eu-7`. None if this is not the name of a log's directory."""
-    if name.endswith(IGNORED_SUFFIXES):
-        return None
     topic, dash, partition = name.rpartition("-")
     if not topic or not dash or not partition.isdecimal():
         return None
     return TopicPartition(topic, int(partition))
+
+
+def filter_directory(
+    directory: str, logs: Mapping[TopicPartition, Log]
+) -> list[tuple[TopicPartition, Log]]:
+    return [(tp, log) for tp, log in logs.items() if parent(log.directory) == directory]
+
+
+def sizes_in(directory: str, logs: Mapping[TopicPartition, Log]) -> dict[TopicPartition, int]:
+    return {tp: log.size_bytes for tp, log in filter_directory(directory, logs)}
+
+
+def can_replace(future: Log, log: Log) -> bool:
+    """Return whether a future log found at the start belongs to the same topic and is in another directory."""
+    is_same_topic = None in (future.topic_id, log.topic_id) or future.topic_id == log.topic_id
+    return is_same_topic and parent(future.directory) != parent(log.directory)

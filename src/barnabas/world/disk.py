@@ -117,6 +117,9 @@ class RealFile:
         self.disk.rename(self.path, path)
         self.path = path
 
+    def moved(self, path: str) -> None:
+        self.path = path
+
     def fileno(self) -> int:
         self.touched = True
         if self.descriptor < 0:

@@ -60,6 +60,9 @@ class File(Protocol):
     def rename(self, path: str) -> None:
         """Rename the file. This object keeps referring to it."""
 
+    def moved(self, path: str) -> None:
+        """Record the new path of the file after its directory was renamed."""
+
     def fileno(self) -> int:
         """Return the descriptor for immediate use by sendfile. A simulated file has none."""
 

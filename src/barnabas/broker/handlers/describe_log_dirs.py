@@ -1,4 +1,4 @@
-"""DescribeLogDirs: the log directories of this broker and the size of each log."""
+"""DescribeLogDirs: the log directories of this broker, the size of each log, and the progress of moves."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from barnabas.broker.bounded_work import Work
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.errors import ErrorCode
+from barnabas.model import TopicPartition
+from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -14,6 +16,8 @@ from barnabas.wire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+
+UNKNOWN_LAG = -1
 
 
 def handle(
@@ -28,12 +32,13 @@ def handle(
     results = []
     for directory in context.replicas.logs.describe():
         topics: dict[str, list[DescribeLogDirsPartition]] = {}
-        for tp, size in directory.sizes.items():
-            if wanted is None or tp in wanted:
-                topics.setdefault(tp.topic, []).append(
-                    DescribeLogDirsPartition(partition_index=tp.partition, partition_size=size)
-                )
-            yield None
+        for sizes, is_future in ((directory.sizes, False), (directory.future_sizes, True)):
+            for tp, size in sizes.items():
+                if wanted is None or tp in wanted:
+                    lag = offset_lag(context.replicas, tp, is_future=is_future)
+                    found = DescribeLogDirsPartition(tp.partition, size, lag, is_future)
+                    topics.setdefault(tp.topic, []).append(found)
+                yield None
         failed = directory.error is not None
         results.append(
             DescribeLogDirsResult(
@@ -48,3 +53,17 @@ def handle(
             )
         )
     return DescribeLogDirsResponse(results=tuple(results))
+
+
+def offset_lag(replicas: ReplicaManager, tp: TopicPartition, *, is_future: bool) -> int:
+    """Return the number of offsets that a future log lacks.
+
+    0 for a current log: it never ends before its high watermark. -1 if the partition is not in use on this broker.
+    """
+    partition = replicas.partitions.get(tp)
+    if partition is None or partition.is_offline:
+        return UNKNOWN_LAG
+    future = replicas.logs.futures.get(tp)
+    if not is_future or future is None:
+        return 0
+    return partition.log.log_end_offset - future.log_end_offset

@@ -119,7 +119,7 @@ async def rename_stray_logs(
     await catch_up(registry)  # an old assignment must not hide a replica of this broker
     names = frozenset(await registry.children(znodes.TOPICS))
     by_topic: dict[str, list[TopicPartition]] = {}
-    for tp in logs.logs:
+    for tp in {**logs.logs, **logs.futures}:
         if tp in in_use:
             continue
         by_topic.setdefault(tp.topic, []).append(tp)

@@ -16,6 +16,7 @@ from barnabas.cli.terminal.log import log_to_stderr
 from barnabas.cli.terminal.output import print_note
 from barnabas.cli.terminal.shutdown import ShutdownSignals
 from barnabas.cluster.real_world import close_world, real_world
+from barnabas.cluster.settings import with_absolute_log_dirs
 from barnabas.config import BrokerConfig
 from barnabas.config.load import load_broker_config
 from barnabas.config.properties import parse_properties
@@ -45,7 +46,7 @@ def broker(config: Path, overrides: tuple[str, ...]) -> None:
     \b
     Exit codes:
       0   clean shutdown after SIGINT or SIGTERM
-      1   the broker could not start or failed
+      1   the broker could not start or failed, or all its log directories failed
       2   wrong usage or a wrong setting
       75  the event loop was stuck for longer than zookeeper.session.timeout.ms.
           The log has the stack. Restart the broker (systemd: Restart=on-failure).
@@ -58,7 +59,7 @@ def broker(config: Path, overrides: tuple[str, ...]) -> None:
         print_note(f"warning: {warning}")
     if settings.broker_id < 0:
         raise ConfigError("broker.id", "not set; choose a number, as in broker.id=1")
-    asyncio.run(run_broker(settings))
+    asyncio.run(run_broker(with_absolute_log_dirs(settings)))
 
 
 async def run_broker(settings: BrokerConfig) -> None:
@@ -68,12 +69,23 @@ async def run_broker(settings: BrokerConfig) -> None:
         running = BrokerServer(settings, real_world(registry, settings, ends_process=True))
         await shutdown.run_until_requested(running.start())
         try:
-            await shutdown.requested.wait()
+            await wait_for_any(shutdown.requested, running.halted)
         finally:
-            await running.stop()
+            await running.stop(clean=running.failure is None)
             close_world(running.world)
     finally:
         await registry.close()
+    if running.failure is not None:
+        raise running.failure
+
+
+async def wait_for_any(*events: asyncio.Event) -> None:
+    waiting = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waiting:
+            each.cancel()
 
 
 async def open_broker_registry(settings: BrokerConfig) -> EmbeddedRegistry | ZooKeeperRegistry:

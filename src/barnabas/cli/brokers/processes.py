@@ -22,7 +22,7 @@ from barnabas.cli.terminal.output import print_note
 from barnabas.cluster.settings import FIRST_BROKER_ID, HOST, broker_properties, validate_settings
 from barnabas.cluster.zookeeper_servers import ZooKeeperServers
 from barnabas.config.load import load_broker_config
-from barnabas.errors import ApiError, ConfigError, ErrorCode
+from barnabas.errors import ApiError, ConfigError, ErrorCode, StorageError
 from barnabas.printable import utf16_escapes
 from barnabas.tasks import in_thread
 from barnabas.world.network import HeldPort
@@ -66,6 +66,8 @@ class BrokerProcesses:
         self.ports: dict[int, HeldPort] = {}
         self.running: dict[int, Process] = {}
         self.watchers: list[asyncio.Task[None]] = []
+        self.failure: StorageError | None = None
+        """Never set: a broker process that fails exits, and `watch` reports it."""
 
     @property
     def registry_option(self) -> str:

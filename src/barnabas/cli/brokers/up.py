@@ -21,7 +21,7 @@ from barnabas.cli.terminal.log import log_to_stderr
 from barnabas.cli.terminal.output import plural, print_lines, print_note, up_line
 from barnabas.cli.terminal.shutdown import ShutdownSignals
 from barnabas.cluster.in_process import InProcessCluster
-from barnabas.errors import ConfigError, ErrorCode
+from barnabas.errors import ConfigError, ErrorCode, StorageError
 from barnabas.printable import printable
 from barnabas.tasks import in_thread
 from barnabas.world.directory_lock import hold_lock
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 RunnableCluster: TypeAlias = "InThisProcess | BrokerProcesses"
 DEFAULT_PORT = 9092
 BOOTSTRAP_ADDRESSES = 3  # in the commands of the banner
+FAILURE_POLL_SECONDS = 0.5
 OPTION_LENGTH_MAX = 50  # a longer option starts a new line of the banner
 
 
@@ -135,6 +136,12 @@ class InThisProcess:
     def bootstrap_servers(self) -> str:
         return self.cluster.bootstrap_servers
 
+    @property
+    def failure(self) -> StorageError | None:
+        """The error of a broker if all brokers have failed: the cluster cannot serve any client."""
+        failures = [broker.failure for broker in self.cluster.brokers.values()]
+        return failures[0] if all(failures) else None
+
     async def start(self) -> None:
         try:
             await in_thread(self.cluster.start)
@@ -162,12 +169,23 @@ async def run_cluster(cluster: RunnableCluster, topics: Sequence[NewTopic]) -> N
         if absent:
             print_note(f"warning: {absent}")
         print_lines(*cluster_banner(cluster, topics[0].name if topics else "greetings").split("\n"))
-        await shutdown.requested.wait()
+        failure = await wait_for_end(shutdown, cluster)
         print_note("stopping ...")
     finally:
         await cluster.stop()
+    if failure is not None:
+        raise failure
     if shutdown.is_urgent:
         raise click.exceptions.Exit(shutdown.exit_code)
+
+
+async def wait_for_end(shutdown: ShutdownSignals, cluster: RunnableCluster) -> StorageError | None:
+    """Wait for a signal, or until all brokers have failed. In the second case, return the error of one of them."""
+    requested = asyncio.ensure_future(shutdown.requested.wait())
+    while cluster.failure is None and not requested.done():
+        await asyncio.wait([requested], timeout=FAILURE_POLL_SECONDS)
+    requested.cancel()
+    return cluster.failure
 
 
 def create_missing_topics(servers: str, topics: Sequence[NewTopic]) -> None:
