@@ -17,6 +17,8 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import (
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
     ConfigResource,
     ConfigSource,
     NewTopic,
@@ -105,6 +107,46 @@ def test_describe_configs_of_topics_and_brokers(
     broker = result(admin.describe_configs([ConfigResource(ResourceType.BROKER, "1")]))
     assert broker["broker.id"].value == "1"
     assert broker["broker.id"].source == ConfigSource.STATIC_BROKER_CONFIG.value
+
+
+def test_settings_are_changed_incrementally_and_replaced(
+    admin: AdminClient, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic(**{"retention.ms": "1000"})
+
+    def change(kind: ResourceType, name: str, *entries: ConfigEntry) -> None:
+        result(
+            admin.incremental_alter_configs(
+                [ConfigResource(kind, name, incremental_configs=list(entries))]
+            )
+        )
+
+    change(
+        ResourceType.TOPIC,
+        topic,
+        ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.APPEND),
+        ConfigEntry("flush.ms", "7", incremental_operation=AlterConfigOpType.SET),
+    )
+    found = result(admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]))
+    values = {name: found[name].value for name in ("cleanup.policy", "flush.ms", "retention.ms")}
+    assert values == {"cleanup.policy": "delete,compact", "flush.ms": "7", "retention.ms": "1000"}
+    replacement = ConfigResource(ResourceType.TOPIC, topic, set_config={"flush.ms": "8"})
+    with pytest.deprecated_call():
+        futures = admin.alter_configs([replacement])
+    result(futures)
+    found = result(admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]))
+    assert (found["flush.ms"].value, found["cleanup.policy"].is_default) == ("8", True)
+    for value, operation in (("900", AlterConfigOpType.SET), (None, AlterConfigOpType.DELETE)):
+        entry = ConfigEntry("max.connections", value, incremental_operation=operation)
+        change(ResourceType.BROKER, "1", entry)
+        broker = result(admin.describe_configs([ConfigResource(ResourceType.BROKER, "1")]))
+        assert broker["max.connections"].value == (value or "2147483647")
+
+
+def test_unknown_setting_is_rejected(admin: AdminClient, topic: str) -> None:
+    entry = ConfigEntry("retenton.ms", "1", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    assert error_of(admin.incremental_alter_configs([resource])) == KafkaError.INVALID_CONFIG
 
 
 def test_describe_cluster(admin: AdminClient, servers: str) -> None:

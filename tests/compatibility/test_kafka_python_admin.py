@@ -82,6 +82,15 @@ def test_describe_configs_of_topics_and_brokers(
     assert broker["broker"]["1"]["broker.id"]["value"] == "1"
 
 
+def test_settings_of_a_topic_are_changed(
+    admin: KafkaAdminClient, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic(**{"retention.ms": "1000"})
+    admin.alter_configs([ConfigResource("topic", topic, configs={"flush.ms": "7"})])
+    changed = admin.describe_configs([ConfigResource("topic", topic)])["topic"][topic]
+    assert changed["flush.ms"]["value"] == "7"
+
+
 def test_describe_cluster_and_log_dirs(
     admin: KafkaAdminClient, cluster: LocalCluster, topic: str
 ) -> None:

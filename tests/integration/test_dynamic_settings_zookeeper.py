@@ -113,7 +113,7 @@ def test_change_is_written_in_the_format_of_kafka(
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_tool_that_writes_to_zookeeper_is_heard(
+def test_change_written_by_a_zookeeper_tool_is_applied(
     cluster: ClusterProcesses, kazoo: KazooClient, topic: str, version: int
 ) -> None:
     assert produce_code(cluster, topic) == ErrorCode.NONE
@@ -125,7 +125,7 @@ def test_tool_that_writes_to_zookeeper_is_heard(
     wait_for_limit(cluster, topic)
 
 
-def test_killed_tool_leaves_a_change_for_the_next_start(
+def test_write_of_a_killed_tool_is_applied_at_the_next_start(
     cluster: ClusterProcesses, kazoo: KazooClient, topic: str
 ) -> None:
     """The settings are written, and the notification is not."""

@@ -114,7 +114,13 @@ class ConfigChanges:
             except RegistryError as error:
                 logger.warning("ignoring config change error=%s", error)
         for entity in entities:
-            await self.applier.apply(*entity)
+            try:
+                await self.applier.apply(*entity)
+            except (RegistryError, StorageError):
+                raise
+            except Exception:
+                # Later changes must be applied all the same.
+                logger.exception("cannot apply config change entity=%s/%s", *entity)
 
     async def purge(self, names: Iterable[str]) -> None:
         existing = set(names)

@@ -32,11 +32,15 @@ class RecordingApplier:
     def __init__(self) -> None:
         self.applied: list[str] = []
         self.failures = 0
+        self.broken = ""
+        """Entity that cannot be applied because of a bug."""
 
     async def apply(self, entity_type: str, entity: str) -> None:
         if self.failures:
             self.failures -= 1
             raise RegistryUnreachable("", "no server")
+        if f"{entity_type}/{entity}" == self.broken:
+            raise RuntimeError("a bug")
         self.applied.append(f"{entity_type}/{entity}")
 
     async def apply_all(self) -> None:
@@ -128,6 +132,18 @@ async def test_invalid_notification_does_not_block_later_ones(
     await change(registry, "topics/a")
     await changes.process()
     assert applier.applied == ["topics/a"]
+
+
+async def test_unexpected_failure_does_not_block_later_changes(
+    registry: RegistryClient, changes: ConfigChanges, applier: RecordingApplier
+) -> None:
+    applier.broken = "topics/a"
+    for name in ("a", "b"):
+        await change(registry, f"topics/{name}")
+    await changes.process()
+    await change(registry, "topics/c")
+    await changes.process()
+    assert applier.applied == ["topics/b", "topics/c"]
 
 
 async def test_old_notifications_are_purged(
