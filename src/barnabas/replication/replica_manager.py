@@ -150,6 +150,12 @@ class ReplicaManager:
         self.follower_quota = update_quota(
             self.follower_quota, config.follower_replication_throttled_rate, config, loop_ms
         )
+        self.move_quota = update_quota(
+            self.move_quota,
+            config.replica_alter_log_dirs_io_max_bytes_per_second,
+            config,
+            loop_ms,
+        )
         self.logs.use_producer_expiration(config.producer_id_expiration_ms)
         if config.num_replica_fetchers != before.num_replica_fetchers:
             self.fetchers.redistribute(self.partitions)
