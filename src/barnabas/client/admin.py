@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from barnabas.client.blocking import BlockingConnection, Deadline, pause
 from barnabas.client.cluster import Cluster
+from barnabas.client.config_admin import ConfigEntry, parse_config_entry
 from barnabas.client.core import build_topics, error_of, raise_if
 from barnabas.client.offsets import FoundOffset, list_offsets
 from barnabas.client.view import TopicView
@@ -40,10 +41,8 @@ from barnabas.wire.messages.delete_records import (
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from barnabas.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from barnabas.wire.messages.describe_configs import (
-    ConfigSource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
-    DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     ResourceType,
 )
@@ -54,7 +53,6 @@ from barnabas.wire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
 )
 
-CONFIG_SOURCES = {source.value: source for source in ConfigSource}
 DELETION_WAIT_S = 5.0
 BACKOFF_S = (0.05, 0.2)
 DELETE_BY_NAME_VERSION = 5
@@ -93,21 +91,6 @@ class TopicOutcome(Struct, frozen=True, kw_only=True):
     topic_id: UUID = ZERO_ID
     partitions: int = -1
     replication_factor: int = -1
-
-
-class ConfigEntry(Struct, frozen=True, kw_only=True):
-    """One setting. `value` is None if it is sensitive, or has no value."""
-
-    name: str
-    value: str | None
-    source: ConfigSource
-    is_read_only: bool = False
-    is_sensitive: bool = False
-    documentation: str | None = None
-
-    @property
-    def is_default(self) -> bool:
-        return self.source is ConfigSource.DEFAULT_CONFIG
 
 
 class Admin:
@@ -346,14 +329,3 @@ def parse_describe_configs(response: DescribeConfigsResponse) -> dict[str, list[
         raise_if(result.error_code, result.error_message or result.resource_name)
         found[result.resource_name] = [parse_config_entry(entry) for entry in result.configs]
     return found
-
-
-def parse_config_entry(entry: DescribeConfigsResourceResult) -> ConfigEntry:
-    return ConfigEntry(
-        name=entry.name,
-        value=entry.value,
-        source=CONFIG_SOURCES.get(entry.config_source, ConfigSource.UNKNOWN),
-        is_read_only=entry.read_only,
-        is_sensitive=entry.is_sensitive,
-        documentation=entry.documentation,
-    )

@@ -188,6 +188,8 @@ KNOWN_APIS: dict[int, Api] = {
         Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, range(2), 1, is_served=False),
         Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, range(1), 0, is_served=False),
         Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, range(1), 0, is_served=False),
+        Api(ApiKey.DESCRIBE_CLIENT_QUOTAS, range(2), 1, is_served=False),
+        Api(ApiKey.ALTER_CLIENT_QUOTAS, range(2), 1, is_served=False),
     )
 }
 APIS: dict[int, Api] = {key: api for key, api in KNOWN_APIS.items() if api.is_served}
