@@ -28,6 +28,10 @@ COMMANDS = {
         "groups.commands:groups",
         "List, describe and delete consumer groups, and reset their offsets.",
     ),
+    "reassign": (
+        "reassign.commands:reassign",
+        "Move replicas between brokers: plan, run, follow and cancel.",
+    ),
     "sql": ("spark.sql:sql", "Query topics with Spark SQL, once or as a stream."),
     "spark": ("spark.shell:spark", "Open a PySpark shell with the topics as tables."),
     "lifecycle": (
@@ -48,6 +52,10 @@ COMMANDS = {
     "kafka-configs": (
         "kafka.configs:kafka_configs",
         "Kafka's kafka-configs command, with the same options and output.",
+    ),
+    "kafka-reassign-partitions": (
+        "kafka.reassign:kafka_reassign_partitions",
+        "Kafka's kafka-reassign-partitions command, with the same options and output.",
     ),
 }
 """Command → (`module:attribute` in barnabas.cli, help line)."""

@@ -40,7 +40,7 @@ class Exchange(NamedTuple):
     copied: int
 
 
-def balance(draft: AssignmentDraft, *, tolerance: float = TOLERANCE) -> None:
+def balance_draft(draft: AssignmentDraft, *, tolerance: float = TOLERANCE) -> None:
     """Spread racks, replicas, bytes and leaders evenly over the brokers of the draft."""
     repair_racks(draft)
     balance_replicas(draft, draft.brokers)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from barnabas.model import TopicPartition
-from barnabas.reassignment.layout import Layout, Replicas
+from barnabas.reassignment.layout import Layout, ReplicaIds
 
 
 class AssignmentDraft:
@@ -108,6 +108,6 @@ class AssignmentDraft:
     def is_changed(self, partition: TopicPartition) -> bool:
         return tuple(self.replicas[partition]) != self.layout.partitions[partition].replicas
 
-    def changes(self) -> dict[TopicPartition, Replicas]:
+    def changes(self) -> dict[TopicPartition, ReplicaIds]:
         """Return the new replicas of the partitions whose replicas or order changed."""
         return {each: tuple(self.replicas[each]) for each in self.replicas if self.is_changed(each)}

@@ -11,14 +11,14 @@ from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import TopicPartition
 from barnabas.reassignment.balance import (
     TOLERANCE,
-    balance,
+    balance_draft,
     balance_leaders,
     balance_replicas,
 )
 from barnabas.reassignment.draft import AssignmentDraft
-from barnabas.reassignment.layout import Layout, Replicas
+from barnabas.reassignment.layout import Layout, ReplicaIds
 
-Targets = dict[TopicPartition, Replicas]
+Targets = dict[TopicPartition, ReplicaIds]
 
 
 def unreachable_goal(why: str) -> ApiError:
@@ -28,7 +28,7 @@ def unreachable_goal(why: str) -> ApiError:
 def balance_all(layout: Layout, *, tolerance: float = TOLERANCE) -> Targets:
     """Spread all partitions evenly over the live brokers. Replicas on other brokers stay there."""
     draft = AssignmentDraft(layout)
-    balance(draft, tolerance=tolerance)
+    balance_draft(draft, tolerance=tolerance)
     return draft.changes()
 
 
@@ -37,7 +37,7 @@ def move_to_brokers(layout: Layout, brokers: Collection[int]) -> Targets:
     check_live(layout, brokers)
     draft = AssignmentDraft(layout, {each: layout.brokers[each] for each in brokers})
     vacate(draft, [broker for broker in draft.hosted if broker not in draft.brokers])
-    balance(draft)
+    balance_draft(draft)
     return draft.changes()
 
 

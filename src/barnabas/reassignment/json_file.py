@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from barnabas.errors import BarnabasError
 from barnabas.model import TopicPartition
-from barnabas.reassignment.layout import Assignment, Replicas
+from barnabas.reassignment.layout import Assignment, ReplicaIds
 
 ANY_LOG_DIR = "any"
 VERSION = 1
@@ -32,13 +32,13 @@ class ReassignmentFile(NamedTuple):
     `log_dirs` maps (partition, broker) to the requested directory.
     """
 
-    targets: list[tuple[TopicPartition, Replicas]]
+    targets: list[tuple[TopicPartition, ReplicaIds]]
     log_dirs: dict[tuple[TopicPartition, int], str]
 
 
 def parse_reassignment_json(text: str) -> ReassignmentFile:
     """Parse the JSON. Raises InvalidReassignmentJson."""
-    targets: list[tuple[TopicPartition, Replicas]] = []
+    targets: list[tuple[TopicPartition, ReplicaIds]] = []
     log_dirs: dict[tuple[TopicPartition, int], str] = {}
     for item in json_list(parse_versioned_json(text), "partitions"):
         partition = TopicPartition(
@@ -62,7 +62,7 @@ def parse_reassignment_json(text: str) -> ReassignmentFile:
     return ReassignmentFile(targets, log_dirs)
 
 
-def check_reassignment_file(found: ReassignmentFile) -> dict[TopicPartition, Replicas]:
+def check_reassignment_file(found: ReassignmentFile) -> dict[TopicPartition, ReplicaIds]:
     """Return the targets. Raises InvalidReassignmentJson if they are empty or ambiguous."""
     if not found.targets:
         raise InvalidReassignmentJson("Partition reassignment list cannot be empty")

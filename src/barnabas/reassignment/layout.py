@@ -9,16 +9,16 @@ from msgspec import Struct
 
 from barnabas.model import NO_LEADER, TopicPartition
 
-Replicas = tuple[int, ...]
+ReplicaIds = tuple[int, ...]
 """Broker ids; the first is the preferred leader."""
-Assignment = Mapping[TopicPartition, Replicas]
+Assignment = Mapping[TopicPartition, ReplicaIds]
 
 
 class PlacedPartition(Struct, frozen=True, kw_only=True):
     """A partition with its replicas. `size` is the size of its log in bytes."""
 
-    replicas: Replicas
-    isr: Replicas
+    replicas: ReplicaIds
+    isr: ReplicaIds
     leader: int = NO_LEADER
     size: int = 0
 
@@ -30,7 +30,7 @@ class Layout(Struct, frozen=True, kw_only=True):
     partitions: Mapping[TopicPartition, PlacedPartition]
 
     @property
-    def assignment(self) -> dict[TopicPartition, Replicas]:
+    def assignment(self) -> dict[TopicPartition, ReplicaIds]:
         return {each: placed.replicas for each, placed in self.partitions.items()}
 
     @property

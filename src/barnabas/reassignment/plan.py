@@ -16,7 +16,7 @@ from barnabas.reassignment.layout import (
     BrokerLoad,
     Layout,
     PlacedPartition,
-    Replicas,
+    ReplicaIds,
     broker_loads,
 )
 
@@ -32,11 +32,11 @@ class ReplicaCopy(NamedTuple):
     size: int
 
 
-class Plan(Struct, frozen=True, kw_only=True):
+class ReassignmentPlan(Struct, frozen=True, kw_only=True):
     """`targets` holds only partitions whose replicas change, ordered by partition."""
 
     layout: Layout
-    targets: dict[TopicPartition, Replicas]
+    targets: dict[TopicPartition, ReplicaIds]
 
     @property
     def copies(self) -> list[ReplicaCopy]:
@@ -78,7 +78,7 @@ class Plan(Struct, frozen=True, kw_only=True):
         after = broker_loads(self.layout, {**assignment, **self.targets}, brokers)
         return {broker: (before[broker], after[broker]) for broker in brokers}
 
-    def batches(self, size: int | None) -> Iterator[dict[TopicPartition, Replicas]]:
+    def batches(self, size: int | None) -> Iterator[dict[TopicPartition, ReplicaIds]]:
         """Yield the targets in batches of at most `size` partitions; all at once if None."""
         items = list(self.targets.items())
         step = size or len(items) or 1
@@ -86,7 +86,7 @@ class Plan(Struct, frozen=True, kw_only=True):
             yield dict(items[at : at + step])
 
 
-def build_plan(layout: Layout, targets: Assignment) -> Plan:
+def build_plan(layout: Layout, targets: Assignment) -> ReassignmentPlan:
     """Check the targets and build a plan. Raises ApiError INVALID_REPLICA_ASSIGNMENT with all reasons against it."""
     problems = find_problems(layout, targets)
     if problems:
@@ -99,7 +99,7 @@ def build_plan(layout: Layout, targets: Assignment) -> Plan:
         for each, target in sorted(targets.items())
         if tuple(target) != layout.partitions[each].replicas
     }
-    return Plan(layout=layout, targets=changed)
+    return ReassignmentPlan(layout=layout, targets=changed)
 
 
 def find_problems(layout: Layout, targets: Assignment) -> list[str]:

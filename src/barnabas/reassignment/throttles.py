@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from barnabas.model import TopicPartition
-from barnabas.reassignment.layout import Replicas
+from barnabas.reassignment.layout import ReplicaIds
 
 LEADER_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
@@ -30,8 +30,8 @@ ALL_REPLICAS = "*"
 class PartitionMove(NamedTuple):
     """Brokers that have the partition before the move, and brokers that it is copied to."""
 
-    sources: Replicas
-    destinations: Replicas
+    sources: ReplicaIds
+    destinations: ReplicaIds
 
 
 def to_move(origin: Iterable[int], target: Iterable[int]) -> PartitionMove:

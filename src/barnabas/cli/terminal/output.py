@@ -62,13 +62,18 @@ def show_or_watch(
         document = load()
         page = render(output, document, to_text)
         if watch and sys.stdout.isatty():
-            page = CLEAR_SCREEN + page
+            page = clear_screen_text() + page
         elif watch and output is OutputFormat.YAML:
             page = "---\n" + page
         write_out(f"{page}\n".encode())
         if not watch:
             return
         time.sleep(WATCH_INTERVAL_S)
+
+
+def clear_screen_text() -> str:
+    """Return the escape sequence that clears a terminal; empty if standard output is none."""
+    return CLEAR_SCREEN if sys.stdout.isatty() else ""
 
 
 def printable_document(value: Any) -> Any:
@@ -123,12 +128,21 @@ def print_warning(text: str) -> None:
 
 def confirm_deletion(question: str, *, yes: bool) -> None:
     """Ask before a deletion, unless `--yes` was given. Exits with 1 if the answer is no, fails without a terminal."""
+    confirm_or_exit(question, yes=yes, action="delete", result="deleted")
+
+
+def confirm_change(question: str, *, yes: bool) -> None:
+    """Ask before a change, unless `--yes` was given. Exits with 1 if the answer is no, fails without a terminal."""
+    confirm_or_exit(question, yes=yes, action="change the cluster", result="changed")
+
+
+def confirm_or_exit(question: str, *, yes: bool, action: str, result: str) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise ConfigError("--yes", "required to delete without a terminal for the prompt")
+        raise ConfigError("--yes", f"required to {action} without a terminal for the prompt")
     if not click.confirm(printable(question), err=True):
-        print_note("nothing was deleted")
+        print_note(f"nothing was {result}")
         raise click.exceptions.Exit(1)
 
 
