@@ -17,7 +17,7 @@ from barnabas.errors import BarnabasError
 
 COMMANDS = {
     "topics": ("topics.commands:topics", "Create, list, describe, alter and delete topics."),
-    "brokers": ("brokers.list:brokers", "List the brokers of the cluster."),
+    "brokers": ("brokers.commands:brokers", "List the brokers, and drain or decommission one."),
     "controller": ("brokers.controller:controller", "Show which broker is the controller."),
     "produce": (
         "records.produce:produce",

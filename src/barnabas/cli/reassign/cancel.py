@@ -9,9 +9,10 @@ import click
 
 from barnabas.cli.cluster_command import cluster_command
 from barnabas.cli.options import dry_run_option, yes_option
+from barnabas.cli.reassign.execution import confirm_reassignment
 from barnabas.cli.reassign.throttling import remove_finished_throttles, removed_text
 from barnabas.cli.terminal.failure import ErrorWithHint
-from barnabas.cli.terminal.output import OutputFormat, confirm_change, join_numbers, plural, show
+from barnabas.cli.terminal.output import OutputFormat, join_numbers, plural, show
 from barnabas.client.cluster import Cluster
 from barnabas.client.reassignment_admin import OngoingReassignment, ReassignmentAdmin
 from barnabas.errors import ApiError, ConfigError, ErrorCode
@@ -46,7 +47,9 @@ def cancel_reassignments(
     outcomes: dict[TopicPartition, ApiError | None] = dict.fromkeys(chosen)
     removed: list[str] = []
     if chosen and not dry_run:
-        confirm_change(f"Cancel the reassignment of {plural(len(chosen), 'partition')}?", yes=yes)
+        confirm_reassignment(
+            f"Cancel the reassignment of {plural(len(chosen), 'partition')}?", yes=yes
+        )
         outcomes = admin.alter_partition_reassignments(dict.fromkeys(chosen))
         removed = remove_finished_throttles(cluster, admin.list_partition_reassignments())
     document = cancel_document(chosen, outcomes, removed, dry_run=dry_run)

@@ -16,7 +16,7 @@ from barnabas.cli.reassign.throttling import (
     set_throttle,
 )
 from barnabas.cli.terminal.failure import ErrorWithHint
-from barnabas.cli.terminal.output import plural, print_note, print_warning
+from barnabas.cli.terminal.output import confirm, plural, print_note, print_warning
 from barnabas.cli.terminal.units import bytes_text, duration_text
 from barnabas.client.cluster import Cluster
 from barnabas.client.reassignment_admin import ReassignmentAdmin
@@ -42,6 +42,10 @@ def check_no_reassignment(ongoing: Ongoing) -> None:
             f"{partitions_are(len(ongoing))} being reassigned already: {names}",
             f"wait (`barnabas reassign status --watch{servers_hint()}`), cancel them, or add --additional",
         )
+
+
+def confirm_reassignment(question: str, *, yes: bool) -> None:
+    confirm(question, yes=yes, purpose="to move replicas", if_refused="nothing was changed")
 
 
 class PlanExecution:

@@ -9,13 +9,17 @@ import click
 
 from barnabas.cli.cluster_command import cluster_command, servers_hint
 from barnabas.cli.options import dry_run_option, yes_option
-from barnabas.cli.reassign.execution import PlanExecution, check_no_reassignment, result_text
+from barnabas.cli.reassign.execution import (
+    PlanExecution,
+    check_no_reassignment,
+    confirm_reassignment,
+    result_text,
+)
 from barnabas.cli.reassign.goal_options import goal_options, parse_goal
 from barnabas.cli.reassign.picture import plan_document, plan_text
 from barnabas.cli.reassign.plan import plan_for, throttle_option
 from barnabas.cli.terminal.output import (
     OutputFormat,
-    confirm_change,
     plural,
     print_lines,
     print_note,
@@ -106,9 +110,7 @@ def run_plan(
             lambda document: plan_text(document["plan"]),
         )
         return
-    if output is OutputFormat.TEXT:
-        print_lines(*plan_text(printable_document(planned)).split("\n"), "")
-    confirm_change(f"{run_question(plan)}?", yes=yes)
+    confirm_and_print(plan, throttle, yes=yes, output=output)
     execution = PlanExecution(
         cluster, plan, throttle=throttle, batch_size=batch_size, is_waiting=is_waiting
     )
@@ -122,6 +124,16 @@ def run_plan(
         print_note(f"follow it: barnabas reassign status --watch{servers_hint()}")
     if result["failed"]:
         raise click.exceptions.Exit(1)
+
+
+def confirm_and_print(
+    plan: ReassignmentPlan, throttle: int | None, *, yes: bool, output: OutputFormat
+) -> None:
+    """Print the plan, if the output is text, and ask."""
+    if output is OutputFormat.TEXT:
+        text = plan_text(printable_document(plan_document(plan, throttle)))
+        print_lines(*text.split("\n"), "")
+    confirm_reassignment(f"{run_question(plan)}?", yes=yes)
 
 
 def run_question(plan: ReassignmentPlan) -> str:

@@ -128,21 +128,20 @@ def print_warning(text: str) -> None:
 
 def confirm_deletion(question: str, *, yes: bool) -> None:
     """Ask before a deletion, unless `--yes` was given. Exits with 1 if the answer is no, fails without a terminal."""
-    confirm_or_exit(question, yes=yes, action="delete", result="deleted")
+    confirm(question, yes=yes, purpose="to delete", if_refused="nothing was deleted")
 
 
-def confirm_change(question: str, *, yes: bool) -> None:
-    """Ask before a change, unless `--yes` was given. Exits with 1 if the answer is no, fails without a terminal."""
-    confirm_or_exit(question, yes=yes, action="change the cluster", result="changed")
+def confirm(question: str, *, yes: bool, purpose: str, if_refused: str) -> None:
+    """Ask before something that cannot be undone, unless `--yes` was given.
 
-
-def confirm_or_exit(question: str, *, yes: bool, action: str, result: str) -> None:
+    Exits with 1 if the answer is no. Raises ConfigError without a terminal; `purpose` completes its text.
+    """
     if yes:
         return
     if not sys.stdin.isatty():
-        raise ConfigError("--yes", f"required to {action} without a terminal for the prompt")
+        raise ConfigError("--yes", f"required {purpose} without a terminal for the prompt")
     if not click.confirm(printable(question), err=True):
-        print_note(f"nothing was {result}")
+        print_note(if_refused)
         raise click.exceptions.Exit(1)
 
 
