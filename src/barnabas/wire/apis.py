@@ -177,6 +177,7 @@ KNOWN_APIS: dict[int, Api] = {
         Api(ApiKey.INIT_PRODUCER_ID, range(6), 2),
         Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, range(5), 4),
         Api(ApiKey.DESCRIBE_CONFIGS, range(5), 4),
+        Api(ApiKey.ALTER_REPLICA_LOG_DIRS, range(3), 2, is_served=False),
         Api(ApiKey.DESCRIBE_LOG_DIRS, range(5), 2),
         Api(ApiKey.CREATE_PARTITIONS, range(4), 2),
         Api(ApiKey.DELETE_GROUPS, range(3), 2),
