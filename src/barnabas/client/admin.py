@@ -12,7 +12,8 @@ from msgspec import Struct, field
 
 from barnabas.client.blocking import BlockingConnection, Deadline, pause
 from barnabas.client.cluster import Cluster
-from barnabas.client.config_admin import ConfigEntry, parse_config_entry
+from barnabas.client.config_admin import ConfigEntry as ConfigEntry
+from barnabas.client.config_admin import parse_config_entry
 from barnabas.client.core import build_topics, error_of, raise_if
 from barnabas.client.offsets import FoundOffset, list_offsets
 from barnabas.client.view import TopicView

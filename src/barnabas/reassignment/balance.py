@@ -200,9 +200,14 @@ def balance_leaders(draft: AssignmentDraft, partitions: Iterable[TopicPartition]
             led[replicas[0]].add(partition)
 
     def choose(source: int, destination: int) -> TopicPartition | None:
-        """Partitions that change anyway come first."""
+        """Partitions that the source did not lead before come first, then those that change anyway."""
         candidates = [each for each in led[source] & movable if destination in draft.replicas[each]]
-        return min(candidates, key=lambda each: (not draft.is_changed(each), each), default=None)
+
+        def cost(partition: TopicPartition) -> tuple[bool, bool, TopicPartition]:
+            led_before = draft.layout.partitions[partition].replicas[0] == source
+            return led_before, not draft.is_changed(partition), partition
+
+        return min(candidates, key=cost, default=None)
 
     while chain := find_chain(
         {broker: len(found) for broker, found in led.items()},
@@ -210,8 +215,8 @@ def balance_leaders(draft: AssignmentDraft, partitions: Iterable[TopicPartition]
         lambda source, destination: choose(source, destination) is not None,
     ):
         for source, destination in chain:
-            partition = choose(source, destination)
-            assert partition is not None, "the moves of a chain concern different brokers"
-            draft.make_leader(partition, destination)
-            led[source].remove(partition)
-            led[destination].add(partition)
+            moved = choose(source, destination)
+            assert moved is not None, "the moves of a chain concern different brokers"
+            draft.make_leader(moved, destination)
+            led[source].remove(moved)
+            led[destination].add(moved)

@@ -5,7 +5,7 @@ Functions raise ApiError INVALID_REPLICA_ASSIGNMENT if the goal cannot be reache
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import TopicPartition
@@ -108,7 +108,7 @@ def least_useful_replica(draft: AssignmentDraft, partition: TopicPartition) -> i
     isr = draft.layout.partitions[partition].isr
     in_sync = [each for each in replicas if each in isr and each in draft.brokers]
 
-    def usefulness(broker: int) -> Sequence[int]:
+    def usefulness(broker: int) -> tuple[int, ...]:
         rest = [each for each in replicas if each != broker]
         return (
             in_sync == [broker],
