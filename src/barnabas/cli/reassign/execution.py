@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from barnabas.cli.cluster_command import servers_hint
@@ -19,6 +20,7 @@ from barnabas.cli.terminal.failure import ErrorWithHint
 from barnabas.cli.terminal.output import confirm, plural, print_note, print_warning
 from barnabas.cli.terminal.units import bytes_text, duration_text
 from barnabas.client.cluster import Cluster
+from barnabas.client.leader_elections import elect_leaders
 from barnabas.client.reassignment_admin import ReassignmentAdmin
 from barnabas.errors import ApiError, BarnabasError, ErrorCode
 from barnabas.model import TopicPartition
@@ -26,6 +28,7 @@ from barnabas.progress_line import ProgressBlock
 from barnabas.reassignment.layout import ReplicaIds
 from barnabas.reassignment.plan import ReassignmentPlan
 from barnabas.reassignment.throttles import PartitionMove, to_move
+from barnabas.wire.messages.elect_leaders import ElectionType
 
 POLL_INTERVAL_S = 0.5
 
@@ -83,7 +86,15 @@ class PlanExecution:
             self.print_continues()
             self.remove_throttle()
             raise
-        return self.result(self.remove_throttle())
+        removed = self.remove_throttle()
+        if self.is_waiting:
+            self.elect_preferred_leaders()
+        return self.result(removed)
+
+    def elect_preferred_leaders(self) -> None:
+        """Elect the preferred leaders of the plan now, not at the next automatic rebalance. Errors are ignored."""
+        with suppress(ApiError):
+            elect_leaders(self.cluster, ElectionType.PREFERRED, sorted(self.started))
 
     # ---- throttle -------------------------------------------------------------------------------------------------
 

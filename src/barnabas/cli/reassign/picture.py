@@ -86,7 +86,7 @@ def plan_summary(document: dict[str, Any]) -> str:
     throttle = document["throttle_bytes_per_second"]
     if throttle is None:
         return f"{text}; without a throttle (--throttle 50MB/s)"
-    seconds = duration_text(document["seconds_at_throttle"])
+    seconds = duration_text(max(1, document["seconds_at_throttle"]))
     return f"{text}; takes {seconds} or more at {bytes_text(throttle)}/s per broker"
 
 
