@@ -69,19 +69,28 @@ def repair_racks(draft: AssignmentDraft) -> None:
 
 def balance_replicas(draft: AssignmentDraft, destinations: Collection[int]) -> None:
     """Even out the number of replicas. Replicas move only to `destinations`."""
+    loads = {broker: draft.load(broker) for broker in draft.brokers}
+    chosen: dict[tuple[int, int], TopicPartition | None] = {}
 
     def has_move(source: int, destination: int) -> bool:
-        return choose_partition(draft, source, destination) is not None
+        chosen[source, destination] = choose_partition(draft, source, destination)
+        return chosen[source, destination] is not None
 
-    while chain := find_chain(
-        {broker: draft.load(broker) for broker in draft.brokers}, destinations, has_move
-    ):
+    while chain := find_chain(loads, destinations, has_move):
+        is_first = True
         for source, destination in chain:
-            partition = choose_partition(draft, source, destination)
+            # Later moves of a chain are chosen again: the first one may have changed the racks of a partition.
+            partition = (
+                chosen[source, destination]
+                if is_first
+                else choose_partition(draft, source, destination)
+            )
             if partition is None:
-                # An earlier move of the chain changed the racks of the only candidate.
                 return
             draft.move(partition, source, destination)
+            loads[source] -= 1
+            loads[destination] += 1
+            is_first = False
 
 
 def choose_partition(
@@ -93,11 +102,22 @@ def choose_partition(
     should also even out the bytes.
     """
     wanted = max(0, draft.stored[source] - draft.stored[destination]) / 2
+    counts, sizes = draft.topic_counts, draft.sizes
+    spread_topics: dict[str, bool] = {}
     best: tuple[bool, float, int, TopicPartition] | None = None
     for partition in draft.hosted[source]:
-        size, topic = draft.sizes[partition], partition.topic
-        is_spread = draft.topic_counts[source, topic] <= draft.topic_counts[destination, topic]
-        key = (is_spread, abs(size - wanted), size, partition)
+        topic = partition.topic
+        is_spread = spread_topics.get(topic)
+        if is_spread is None:
+            is_spread = counts[source, topic] <= counts[destination, topic]
+            spread_topics[topic] = is_spread
+        size = sizes[partition]
+        distance = abs(size - wanted)
+        if best is not None and (
+            is_spread > best[0] or (is_spread == best[0] and distance > best[1])
+        ):
+            continue
+        key = (is_spread, distance, size, partition)
         if (best is None or key < best) and draft.may_move(partition, source, destination):
             best = key
     return None if best is None else best[-1]

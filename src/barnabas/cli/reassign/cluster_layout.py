@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
 
 from barnabas.client.admin import Admin
 from barnabas.client.cluster import Cluster
@@ -12,28 +11,21 @@ from barnabas.client.view import ClusterView, PartitionView
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.reassignment.layout import Layout, PlacedPartition
 
-
-class StoredLog(NamedTuple):
-    """The log of a replica: its size in bytes, and how many records it is behind."""
-
-    size: int
-    lag: int
-
-
-StoredLogs = Mapping[tuple[TopicPartition, int], StoredLog]
+LogSizes = Mapping[tuple[TopicPartition, int], int]
+"""Bytes of the log of a partition on a broker."""
 
 
 def read_layout(cluster: Cluster, ongoing: Mapping[TopicPartition, OngoingReassignment]) -> Layout:
     """Return all partitions. Those that are being reassigned have the replicas of their target."""
     view = cluster.retry(lambda: cluster.refresh(None), refresh=False)
-    logs = read_logs(cluster, view.brokers, None)
+    logs = read_log_sizes(cluster, view.brokers, None)
     return layout_from_view(view, logs, ongoing)
 
 
-def read_logs(
+def read_log_sizes(
     cluster: Cluster, brokers: Iterable[int], partitions: Collection[TopicPartition] | None
-) -> dict[tuple[TopicPartition, int], StoredLog]:
-    """Return the logs on these live brokers. Logs that move to another directory are left out."""
+) -> dict[tuple[TopicPartition, int], int]:
+    """Return the sizes of the logs on these live brokers. Logs that move to another directory are left out."""
     found = {}
     results = Admin(cluster).log_dirs([BrokerId(each) for each in sorted(brokers)], partitions)
     for broker, directories in results.items():
@@ -42,14 +34,12 @@ def read_logs(
                 for log in topic.partitions:
                     if not log.is_future_key:
                         partition = TopicPartition(topic.name, log.partition_index)
-                        found[partition, int(broker)] = StoredLog(
-                            log.partition_size, log.offset_lag
-                        )
+                        found[partition, int(broker)] = log.partition_size
     return found
 
 
 def layout_from_view(
-    view: ClusterView, logs: StoredLogs, ongoing: Mapping[TopicPartition, OngoingReassignment]
+    view: ClusterView, logs: LogSizes, ongoing: Mapping[TopicPartition, OngoingReassignment]
 ) -> Layout:
     partitions = {}
     for topic in view.topics.values():
@@ -68,9 +58,9 @@ def layout_from_view(
     )
 
 
-def log_size(partition: TopicPartition, view: PartitionView, logs: StoredLogs) -> int:
+def log_size(partition: TopicPartition, view: PartitionView, logs: LogSizes) -> int:
     """Return the size on the leader; without a leader, the largest size."""
     if (partition, int(view.leader)) in logs:
-        return logs[partition, int(view.leader)].size
-    sizes = [logs[partition, each].size for each in view.replicas if (partition, each) in logs]
+        return logs[partition, int(view.leader)]
+    sizes = [logs[partition, each] for each in view.replicas if (partition, each) in logs]
     return max(sizes, default=0)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from barnabas.cli.reassign.cluster_layout import StoredLog, StoredLogs, read_logs
+from barnabas.cli.reassign.cluster_layout import LogSizes, read_log_sizes
 from barnabas.cli.terminal.output import format_table, join_numbers
-from barnabas.cli.terminal.units import bar_text, bytes_text
+from barnabas.cli.terminal.units import bar_text, bytes_text, duration_text
 from barnabas.cli.topics.health import name_brokers
 from barnabas.client.cluster import Cluster
 from barnabas.client.reassignment_admin import OngoingReassignment
@@ -17,7 +17,6 @@ from barnabas.model import NO_LEADER, TopicPartition
 
 BAR_CELLS = 16
 LINES_MAX = 8
-NO_LOG = StoredLog(0, 0)
 
 
 class PartitionProgress(NamedTuple):
@@ -27,7 +26,6 @@ class PartitionProgress(NamedTuple):
     ongoing: OngoingReassignment
     copied: int
     total: int
-    lag: int
     waiting_for: str
 
 
@@ -36,10 +34,10 @@ def read_progress(
 ) -> list[PartitionProgress]:
     """Ask the leaders and the new replicas for the sizes of their logs. Brokers that do not answer are left out."""
     view = cluster.refresh(sorted({each.topic for each in ongoing}))
-    logs: dict[tuple[TopicPartition, int], StoredLog] = {}
+    logs: dict[tuple[TopicPartition, int], int] = {}
     for broker, partitions in brokers_to_ask(view, ongoing).items():
         try:
-            logs.update(read_logs(cluster, [broker], partitions))
+            logs.update(read_log_sizes(cluster, [broker], partitions))
         except ApiError:
             continue
     return measure_progress(view, ongoing, logs)
@@ -64,20 +62,19 @@ def leader_of(view: ClusterView, partition: TopicPartition) -> int:
 
 
 def measure_progress(
-    view: ClusterView, ongoing: Mapping[TopicPartition, OngoingReassignment], logs: StoredLogs
+    view: ClusterView, ongoing: Mapping[TopicPartition, OngoingReassignment], logs: LogSizes
 ) -> list[PartitionProgress]:
     found = []
     for partition, moving in ongoing.items():
         leader = leader_of(view, partition)
-        size = logs.get((partition, leader), NO_LOG).size
-        added = {broker: logs.get((partition, broker), NO_LOG) for broker in moving.adding}
+        size = logs.get((partition, leader), 0)
+        added = [logs.get((partition, broker), 0) for broker in moving.adding]
         found.append(
             PartitionProgress(
                 partition=partition,
                 ongoing=moving,
-                copied=sum(min(log.size, size) for log in added.values()),
+                copied=sum(min(found, size) for found in added),
                 total=size * len(added),
-                lag=max((log.lag for log in added.values()), default=0),
                 waiting_for=explain_wait(view, partition, moving),
             )
         )
@@ -113,7 +110,7 @@ def progress_document(progress: PartitionProgress) -> dict[str, Any]:
         "removing": list(progress.ongoing.removing),
         "copied_bytes": progress.copied,
         "total_bytes": progress.total,
-        "lag": progress.lag,
+        "lag_bytes": progress.total - progress.copied,
         "waiting_for": progress.waiting_for,
     }
 
@@ -155,7 +152,10 @@ class CopyMeter:
         left = waiting + sum(each.total - each.copied for each in progress)
         copied = max(0, self.total - left)
         seconds = now - self.started
-        rate = f", {bytes_text(copied / seconds)}/s" if copied and seconds > 1 else ""
+        rate = ""
+        if copied and seconds > 1:
+            rest = duration_text(left * seconds / copied)
+            rate = f", {bytes_text(copied / seconds)}/s, {rest} left"
         width = max([len("total"), *(len(str(each.partition)) for each in progress[:LINES_MAX])])
         lines = [
             f"{each.partition!s:{width}}  {bar_text(copied_share(each.copied, each.total), BAR_CELLS)}  "

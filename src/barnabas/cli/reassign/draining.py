@@ -9,7 +9,7 @@ import click
 
 from barnabas.cli.brokers.local_process import local_broker_pid, request_shutdown
 from barnabas.cli.cluster_command import cluster_command, servers_hint
-from barnabas.cli.reassign.cluster_layout import read_layout, read_logs
+from barnabas.cli.reassign.cluster_layout import read_layout, read_log_sizes
 from barnabas.cli.reassign.execution import PlanExecution, check_no_reassignment, result_text
 from barnabas.cli.reassign.goal_options import Goal
 from barnabas.cli.reassign.plan import plan_for
@@ -131,7 +131,7 @@ def await_empty(cluster: Cluster, broker: int) -> dict[str, Any]:
     if broker not in view.brokers:
         return {"alive": False, "controller": False, "logs": None, "pid": None}
     deadline = Deadline(cluster.timeout_s)
-    while (logs := read_logs(cluster, [broker], None)) and not deadline.passed:
+    while (logs := read_log_sizes(cluster, [broker], None)) and not deadline.passed:
         time.sleep(POLL_S)
     directories = Admin(cluster).log_dirs([BrokerId(broker)])[BrokerId(broker)]
     return {
