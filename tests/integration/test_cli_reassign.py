@@ -39,8 +39,8 @@ ASSIGNMENT = "1:2,2:3,3:1,1:3,2:1,3:2"
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    # Short quota windows: the bytes before a throttle takes effect are few.
-    settings = {"replication.quota.window.num": 2, "offsets.topic.replication.factor": 1}
+    # Small fetches and short quota windows: a throttle takes effect after a few kilobytes.
+    settings = {"replication.quota.window.num": 2, "replica.fetch.max.bytes": 20_000}
     with LocalCluster(brokers=4, settings=settings) as running:
         yield running
 
@@ -53,12 +53,14 @@ def client(cluster: LocalCluster) -> Iterator[Cluster]:
 
 @pytest.fixture
 def topic(cluster: LocalCluster, client: Cluster) -> Iterator[str]:
-    """A topic with six partitions on brokers 1 to 3, and some megabytes of records."""
+    """A topic with six partitions on brokers 1 to 3. Each has 500 KB in batches of 10 KB."""
     name = f"orders{next(NUMBERS)}"
     ok(cluster, "topics", "create", name, "--replica-assignment", ASSIGNMENT)
     with Producer(client) as producer:
-        for number in range(600):
-            producer.send(name, b"x" * 5_000, partition=number % 6)
+        for _ in range(50):
+            for partition in range(6):
+                producer.send(name, b"x" * 10_000, partition=partition)
+            producer.flush()
     yield name
     ok(cluster, "reassign", "cancel", "--all", "--yes")
     ok(cluster, "topics", "delete", name, "--yes")
@@ -235,7 +237,7 @@ def test_status_shows_the_move_and_cancel_restores_the_replicas(
 def test_reassignment_continues_after_ctrl_c_and_status_removes_the_throttle(
     cluster: LocalCluster, client: Cluster, topic: str
 ) -> None:
-    command = ("reassign", "run", "--add-broker", "4", "--topic", topic, "--throttle", "100KB/s")
+    command = ("reassign", "run", "--add-broker", "4", "--topic", topic, "--throttle", "250KB/s")
     with subprocess.Popen(
         [*COMMAND, *command, "--yes", "-b", cluster.bootstrap_servers],
         stdout=subprocess.PIPE,

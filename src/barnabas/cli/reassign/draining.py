@@ -22,7 +22,7 @@ from barnabas.client.blocking import Deadline
 from barnabas.client.cluster import Cluster
 from barnabas.client.reassignment_admin import ReassignmentAdmin
 from barnabas.errors import ApiError, ErrorCode
-from barnabas.model import BrokerId
+from barnabas.model import BrokerId, TopicPartition
 
 ROUNDS_MAX = 3
 """A topic that is created during a drain may get replicas on the broker: they move in another round."""
@@ -101,11 +101,14 @@ def decommission_broker(
         return
     results = []
     for number in range(ROUNDS_MAX):
-        if plan.targets:
-            confirm_and_print(plan, rate, yes=yes or number > 0, output=output)
-            execution = PlanExecution(cluster, plan, throttle=rate, batch_size=batch_size)
-            results.append(execution.execute())
-            plan = plan_for(cluster, Goal(drained=(broker,)))
+        if not plan.targets:
+            break
+        confirm_and_print(plan, rate, yes=yes or number > 0, output=output)
+        execution = PlanExecution(cluster, plan, throttle=rate, batch_size=batch_size)
+        results.append(execution.execute())
+        if not assigned_partitions(cluster, broker):
+            break
+        plan = plan_for(cluster, Goal(drained=(broker,)))
     check_unassigned(cluster, broker)
     document = {"broker": broker, "rounds": results, **await_empty(cluster, broker)}
     if stop:
@@ -113,10 +116,15 @@ def decommission_broker(
     show(output, document, decommission_text)
 
 
+def assigned_partitions(cluster: Cluster, broker: int) -> list[TopicPartition]:
+    """Return the partitions that have a replica on the broker, or will have one."""
+    layout = read_layout(cluster, ReassignmentAdmin(cluster).list_partition_reassignments())
+    return [each for each, placed in layout.partitions.items() if broker in placed.replicas]
+
+
 def check_unassigned(cluster: Cluster, broker: int) -> None:
     """Raise ApiError if partitions are still assigned to the broker."""
-    layout = read_layout(cluster, ReassignmentAdmin(cluster).list_partition_reassignments())
-    left = [each for each, placed in layout.partitions.items() if broker in placed.replicas]
+    left = assigned_partitions(cluster, broker)
     if left:
         raise ErrorWithHint(
             ApiError(ErrorCode.REASSIGNMENT_IN_PROGRESS),
