@@ -91,9 +91,9 @@ class LogDirAdmin:
             response = self.cluster.ask(
                 BrokerId(broker), alter_request(paths), AlterReplicaLogDirsResponse
             )
-            for topic in response.results:
-                for result in topic.partitions:
-                    tp = TopicPartition(topic.topic_name, result.partition_index)
+            for found in response.results:
+                for result in found.partitions:
+                    tp = TopicPartition(found.topic_name, result.partition_index)
                     error = error_of(result.error_code, f"{tp} on broker {broker}")
                     results[(*tp, broker)] = error
         return results
