@@ -21,6 +21,7 @@ from barnabas.cli.kafka.command import (
     run_kafka_command,
 )
 from barnabas.cli.kafka.failures import (
+    API_ERRORS,
     CommandFailed,
     RequestRejected,
     error_message,
@@ -72,6 +73,7 @@ from barnabas.wire.messages.incremental_alter_configs import ConfigOperation
 
 ADMIN_OPERATION_FAILED = "org.apache.kafka.server.common.AdminOperationException"
 EXECUTION_EXCEPTION = "java.util.concurrent.ExecutionException"
+INVALID_FACTOR = f"{API_ERRORS}.InvalidReplicationFactorException"
 NUMBER_FORMAT = "java.lang.NumberFormatException"
 EXISTING = (
     "Cannot execute because there is an existing partition assignment.  Use --additional to override this and "
@@ -154,11 +156,8 @@ class PartitionReassignments:
         path = self.options.value(option) or ""
         try:
             return Path(path).read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise RequestRejected(path, "java.nio.file.NoSuchFileException") from None
-        except (OSError, UnicodeDecodeError) as error:
-            why = f"{path} ({getattr(error, 'strerror', None) or error})"
-            raise RequestRejected(why, "java.io.IOException") from None
+        except (OSError, UnicodeDecodeError):
+            raise RequestRejected(f"Unable to read file {path}", "java.io.IOException") from None
 
     def read_targets(self) -> ReassignmentFile:
         return parse_reassignment_json(self.read_file("reassignment-json-file"))
@@ -192,9 +191,9 @@ class PartitionReassignments:
         for topic in topics:
             factor = len(topic.partitions[0].replicas)
             if factor > len(brokers):
-                raise ApiError(
-                    ErrorCode.INVALID_REPLICATION_FACTOR,
+                raise RequestRejected(
                     f"Replication factor: {factor} larger than available brokers: {len(brokers)}.",
+                    INVALID_FACTOR,
                 )
             try:
                 rows = assign_at_random(
