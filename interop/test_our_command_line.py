@@ -50,6 +50,7 @@ def test_our_command_line_reassigns_partitions_of_kafka(kafka_cluster: KafkaClus
     assert status == {
         "moving": [],
         "throttles": {"topics": [], "brokers": []},
+        "seconds_left_at_throttle": None,
         "throttles_removed": [],
     }
     drained = document(

@@ -7,6 +7,7 @@ tool, because scripts look for them.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -16,6 +17,11 @@ from barnabas.reassignment.layout import Assignment, ReplicaIds
 
 ANY_LOG_DIR = "any"
 VERSION = 1
+INT32 = range(-(2**31), 2**31)
+TOPIC_CHARACTERS_MAX = 1000
+"""Longer names are rejected before they are sent. A topic name has at most 249 characters."""
+SURROGATE = re.compile(r"[\ud800-\udfff]")
+"""JSON may contain half of a surrogate pair, which UTF-8 cannot encode."""
 
 
 class InvalidReassignmentJson(BarnabasError):
@@ -45,10 +51,6 @@ def parse_reassignment_json(text: str) -> ReassignmentFile:
             json_field(item, "topic", str), json_field(item, "partition", int)
         )
         replicas = tuple(json_field(item, "replicas", list))
-        if any(type(broker) is not int for broker in replicas):
-            raise InvalidReassignmentJson(
-                f"replicas of {partition} must be broker ids: {list(replicas)}"
-            )
         directories = list(item.get("log_dirs", [ANY_LOG_DIR] * len(replicas)))
         if len(directories) != len(replicas):
             raise InvalidReassignmentJson(
@@ -132,11 +134,22 @@ def json_list(found: dict[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def json_field(item: dict[str, Any], name: str, kind: type) -> Any:
+    """Return a field that a request can carry: a string in UTF-8, a 32-bit integer, or a list of such integers."""
     value = item.get(name)
-    if type(value) is not kind:
-        expected = {str: "a string", int: "a number", list: "a list"}[kind]
+    if type(value) is not kind or not is_encodable_value(value):
+        expected = {str: "a string", int: "a 32-bit integer", list: "a list of broker ids"}[kind]
         raise InvalidReassignmentJson(f"{name} must be {expected} in {json.dumps(item)}")
     return value
+
+
+def is_encodable_value(value: Any) -> bool:
+    match value:
+        case str():
+            return len(value) <= TOPIC_CHARACTERS_MAX and not SURROGATE.search(value)
+        case int():
+            return value in INT32
+        case _:
+            return all(type(each) is int and each in INT32 for each in value)
 
 
 def duplicates(values: Any) -> list[Any]:

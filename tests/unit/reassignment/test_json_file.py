@@ -39,12 +39,21 @@ def test_unknown_fields_and_missing_version_are_accepted() -> None:
         ("[", "not a valid JSON"),
         ("[]", "not a JSON object"),
         ('{"version":2}', "Not supported version field value 2"),
+        (
+            r'{"partitions":[{"topic":"\ud800","partition":0,"replicas":[1]}]}',
+            "topic must be a string",
+        ),
+        ('{"partitions":[{"topic":"a","partition":2147483648,"replicas":[1]}]}', "32-bit integer"),
+        ('{"partitions":[{"topic":"a","partition":0,"replicas":[4294967296]}]}', "broker ids"),
         ('{"partitions":[{"topic":"a","partition":0}]}', "replicas must be a list"),
         (
             '{"partitions":[{"topic":"a","partition":"0","replicas":[1]}]}',
-            "partition must be a number",
+            "partition must be a 32-bit integer",
         ),
-        ('{"partitions":[{"topic":"a","partition":0,"replicas":["1"]}]}', "must be broker ids"),
+        (
+            '{"partitions":[{"topic":"a","partition":0,"replicas":["1"]}]}',
+            "replicas must be a list of broker ids",
+        ),
         (
             '{"partitions":[{"topic":"a","partition":0,"replicas":[1,2],"log_dirs":["any"]}]}',
             r"Size of replicas list \[1, 2\] is different from size of log dirs list \[any\]",

@@ -18,6 +18,7 @@ from barnabas.cli.reassign.throttling import (
 )
 from barnabas.cli.terminal.failure import ErrorWithHint
 from barnabas.cli.terminal.output import confirm, plural, print_note, print_warning
+from barnabas.cli.terminal.signals import Terminated, raise_on_signals
 from barnabas.cli.terminal.units import bytes_text, duration_text
 from barnabas.client.cluster import Cluster
 from barnabas.client.leader_elections import elect_leaders
@@ -76,13 +77,14 @@ class PlanExecution:
         self.block = ProgressBlock(sys.stderr) if sys.stderr.isatty() else None
 
     def execute(self) -> dict[str, Any]:
-        """Run the plan. On Ctrl-C or a failure the reassignment continues; a note says how to follow it.
+        """Run the plan. On a signal or a failure the reassignment continues; a note says how to follow it.
 
         The throttle is always removed at the end, except for partitions that still move.
         """
+        raise_on_signals()
         try:
             self.run_batches()
-        except (KeyboardInterrupt, BarnabasError):
+        except (KeyboardInterrupt, Terminated, BarnabasError):
             self.print_continues()
             self.remove_throttle()
             raise
