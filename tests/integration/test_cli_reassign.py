@@ -16,10 +16,11 @@ import pytest
 from barnabas import LocalCluster
 from barnabas.client.cluster import Cluster
 from barnabas.client.config_admin import ConfigAdmin, ConfigResource
+from barnabas.client.log_dir_admin import LogDirAdmin
 from barnabas.client.producer import Producer
 from barnabas.client.reassignment_admin import ReassignmentAdmin
 from barnabas.errors import ApiError, ErrorCode
-from barnabas.model import TopicPartition
+from barnabas.model import BrokerId, TopicPartition
 from barnabas.reassignment.throttles import RATES, TOPIC_THROTTLES
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.messages.describe_configs import ConfigSource, ResourceType
@@ -403,6 +404,46 @@ def test_kafkas_command_reports_errors_on_standard_output(
     unknown = "org.apache.kafka.common.errors.UnknownTopicOrPartitionException"
     assert executed([1], name="missing") == f"Error: {unknown}: Topic missing not found."
     assert executed([1], number=6) == f"Error: {unknown}: Unable to find partition: {topic}-6"
+
+
+@pytest.mark.skipif(
+    ApiKey.ALTER_REPLICA_LOG_DIRS not in APIS,
+    reason="brokers do not move replicas between directories",
+)
+def test_kafkas_command_moves_replicas_between_directories(tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    dirs = [str(tmp_path / name) for name in ("one", "two")]
+    with LocalCluster(brokers=1, settings={"log.dirs": ",".join(dirs)}) as cluster:
+        with Cluster(cluster.bootstrap_servers) as client:
+            ok(cluster, "topics", "create", "stored", "--replica-assignment", "1")
+            views = LogDirAdmin(client).describe_log_dirs()
+            (current,) = [each.path for each in views[BrokerId(1)] if each.logs]
+        (target,) = set(dirs) - {current}
+        partition = {"topic": "stored", "partition": 0, "replicas": [1], "log_dirs": [target]}
+        file.write_text(json.dumps({"version": 1, "partitions": [partition]}))
+        with_file = ("--reassignment-json-file", str(file))
+        assert kafka(cluster, "--verify", *with_file, "--preserve-throttles")[2] == (
+            f"Partition stored-0 on broker 1 is not being moved from log dir {current} to {target}."
+        )
+        throttle = ("--replica-alter-log-dirs-throttle", "1000000")
+        executed = kafka(cluster, "--execute", *with_file, *throttle)
+        assert executed[-3:] == [
+            "The replica-alter-dir throttle limit was set to 1000000 B/s",
+            "Successfully started partition reassignment for stored-0",
+            f"Successfully started moving log directory to {target} for replica stored-0 with broker 1 ",
+        ]
+
+        def verified() -> list[str]:
+            return kafka(cluster, "--verify", *with_file)
+
+        eventually(
+            lambda: verified()[2] == "Reassignment of replica stored-0-1 completed successfully.",
+            "the replica has moved",
+        )
+        assert verified()[3:] == [
+            "Clearing broker-level throttles on broker 1",
+            "Clearing topic-level throttles on topic stored",
+        ]
 
 
 # ---- client
