@@ -235,8 +235,9 @@ def test_status_shows_the_move_and_cancel_restores_the_replicas(
     assert "NO_REASSIGNMENT_IN_PROGRESS" in none.stderr
 
 
-def test_reassignment_continues_after_ctrl_c_and_status_removes_the_throttle(
-    cluster: LocalCluster, client: Cluster, topic: str
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_reassignment_continues_after_a_signal_and_status_removes_the_throttle(
+    cluster: LocalCluster, client: Cluster, topic: str, number: int, code: int
 ) -> None:
     command = ("reassign", "run", "--add-broker", "4", "--topic", topic, "--throttle", "250KB/s")
     with subprocess.Popen(
@@ -248,9 +249,9 @@ def test_reassignment_continues_after_ctrl_c_and_status_removes_the_throttle(
     ) as process:
         eventually(lambda: len(moving(client)) == 3, "the reassignment is started")
         # The command prints nothing between its start and its first poll; a signal may arrive before that.
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         _, stderr = process.communicate(timeout=30)
-        assert process.returncode == 130
+        assert process.returncode == code
     assert "the reassignment continues; `barnabas reassign status --watch" in stderr
     assert "removes the throttle when it is done" in stderr
     assert throttles(client) != []

@@ -33,7 +33,7 @@ def cancel_reassignments(
     yes: bool,
     output: OutputFormat,
 ) -> None:
-    """Cancel the reassignments of topics or partitions, and remove their throttles.
+    """Cancel reassignments, and remove their throttles.
 
     Copied bytes of new replicas are deleted. The partitions keep the replicas they had before.
 

@@ -13,7 +13,12 @@ from barnabas.cli.reassign.cluster_layout import read_layout, read_log_sizes
 from barnabas.cli.reassign.execution import PlanExecution, check_no_reassignment, result_text
 from barnabas.cli.reassign.goal_options import Goal
 from barnabas.cli.reassign.plan import plan_for
-from barnabas.cli.reassign.run import confirm_and_print, execution_options, run_plan
+from barnabas.cli.reassign.run import (
+    confirm_and_print,
+    execution_options,
+    no_wait_option,
+    run_plan,
+)
 from barnabas.cli.terminal.failure import ErrorWithHint
 from barnabas.cli.terminal.output import OutputFormat, plural, show
 from barnabas.cli.terminal.units import parse_rate
@@ -32,6 +37,7 @@ POLL_S = 0.2
 @click.command("drain")
 @click.argument("broker", type=click.IntRange(min=0), metavar="ID")
 @execution_options
+@no_wait_option
 @cluster_command
 def drain_broker(
     cluster: Cluster,
@@ -77,19 +83,16 @@ def decommission_broker(
     throttle: str | None,
     batch_size: int | None,
     additional: bool,
-    no_wait: bool,
     dry_run: bool,
     yes: bool,
     output: OutputFormat,
 ) -> None:
-    """Drain broker ID, and check that it is empty and can be stopped.
+    """Drain broker ID, until it can be stopped.
+
+    Moves all replicas away, and waits until the broker has deleted its logs.
 
     Example: barnabas brokers decommission 3 --throttle 50MB/s
     """
-    if no_wait:
-        raise click.UsageError(
-            "--no-wait: decommission waits until the broker is empty; use `brokers drain`"
-        )
     rate = parse_rate("--throttle", throttle) if throttle else None
     if not additional and not dry_run:
         check_no_reassignment(ReassignmentAdmin(cluster).list_partition_reassignments())

@@ -47,9 +47,10 @@ def plan_reassignment(
     output: OutputFormat,
     **goal: Any,
 ) -> None:
-    """Show a plan: load per broker before and after, bytes to copy, duration. Changes nothing.
+    """Show what a reassignment would move.
 
-    FILE is a plan in Kafka's JSON format; instead of it, give one goal.
+    The plan shows the load per broker before and after, the bytes to copy and the duration. It changes nothing. FILE is
+    a plan in Kafka's JSON format; instead of it, give one goal.
 
     Example: barnabas reassign plan --add-broker 4 --throttle 50MB/s --save plan.json
     """

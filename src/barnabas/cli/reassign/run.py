@@ -31,6 +31,10 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.reassignment_admin import ReassignmentAdmin
 from barnabas.reassignment.plan import ReassignmentPlan
 
+no_wait_option = click.option(
+    "--no-wait", is_flag=True, help="Return as soon as the reassignment is started."
+)
+
 
 def execution_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of commands that execute a plan."""
@@ -42,7 +46,6 @@ def execution_options(command: Callable[..., None]) -> Callable[..., None]:
                 help="Move N partitions at a time, the next batch after the previous one.",
             ),
             click.option("--additional", is_flag=True, help="Run in addition to reassignments in progress."),
-            click.option("--no-wait", is_flag=True, help="Return as soon as the reassignment is started."),
             dry_run_option,
             yes_option,
         ]
@@ -55,6 +58,7 @@ def execution_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.argument("file", required=False)
 @goal_options
 @execution_options
+@no_wait_option
 @cluster_command
 def run_reassignment(
     cluster: Cluster,
@@ -68,9 +72,10 @@ def run_reassignment(
     output: OutputFormat,
     **goal: Any,
 ) -> None:
-    """Execute a plan: FILE from `reassign plan --save`, any file in Kafka's JSON format, or one goal.
+    """Execute a plan, and wait until it is complete.
 
-    The throttle is removed at the end. On Ctrl-C the reassignment continues.
+    FILE comes from `reassign plan --save`, or is any file in Kafka's JSON format; instead of it, give one goal. The
+    throttle is removed at the end. On Ctrl-C the reassignment continues.
 
     Example: barnabas reassign run --add-broker 4 --throttle 50MB/s
     """

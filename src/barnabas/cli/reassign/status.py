@@ -43,7 +43,7 @@ from barnabas.reassignment.throttles import FOLLOWER_RATE
 def reassignment_status(
     cluster: Cluster, watch: bool, keep_throttles: bool, output: OutputFormat
 ) -> None:
-    """Show the partitions that move, and remove the throttles of those that have finished."""
+    """Show moving partitions, and remove finished throttles."""
     while True:
         document = status_document(cluster, keep_throttles=keep_throttles)
         page = render(output, document, status_text)
