@@ -71,6 +71,7 @@ class PlanExecution:
         self.batch_size = batch_size
         self.is_waiting = is_waiting
         self.rejected: dict[TopicPartition, ApiError] = {}
+        self.requested: set[TopicPartition] = set()
         self.started: set[TopicPartition] = set()
         self.began = time.monotonic()
         self.meter = CopyMeter(plan.copied_bytes, self.began)
@@ -86,6 +87,8 @@ class PlanExecution:
             self.run_batches()
         except (KeyboardInterrupt, Terminated, BarnabasError):
             self.print_continues()
+            # A response may have been read in part: the requests below need new connections.
+            self.cluster.close()
             self.remove_throttle()
             raise
         removed = self.remove_throttle()
@@ -139,6 +142,8 @@ class PlanExecution:
                 self.wait_for(batch, waiting)
 
     def start(self, batch: Mapping[TopicPartition, ReplicaIds]) -> None:
+        # Before the response: after an interrupted request, the controller may have started them.
+        self.requested.update(batch)
         for partition, error in self.admin.alter_partition_reassignments(batch).items():
             if error is None:
                 self.started.add(partition)
@@ -160,15 +165,16 @@ class PlanExecution:
     # ---- result ---------------------------------------------------------------------------------------------------
 
     def print_continues(self) -> None:
-        if not self.started:
+        if not self.requested - self.rejected.keys():
             print_note("no reassignment was started")
             return
         follow = f"`barnabas reassign status --watch{servers_hint()}` follows it"
         tail = " and removes the throttle when it is done" if self.throttle is not None else ""
         print_note(f"the reassignment continues; {follow}{tail}")
-        rest = len(self.plan.targets) - len(self.started) - len(self.rejected)
+        rest = len(self.plan.targets) - len(self.requested)
         if rest:
-            print_note(f"{plural(rest, 'partition')} of later batches were not started")
+            verb = "was" if rest == 1 else "were"
+            print_note(f"{plural(rest, 'partition')} of later batches {verb} not started")
 
     def result(self, removed: list[str]) -> dict[str, Any]:
         unfinished = self.unfinished() if self.is_waiting else {}
