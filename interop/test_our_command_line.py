@@ -32,3 +32,30 @@ def test_our_command_line_shows_kafka_cluster(kafka_cluster: KafkaCluster) -> No
     (topic,) = document(kafka_cluster, "topics", "describe", "shown")["topics"]
     assert len(topic["partition_list"]) == 3
     assert all(partition["trouble"] is None for partition in topic["partition_list"])
+
+
+def test_our_command_line_reassigns_partitions_of_kafka(kafka_cluster: KafkaCluster) -> None:
+    first, second, third = (
+        row["broker"] for row in document(kafka_cluster, "brokers", "list")["brokers"]
+    )
+    placement = f"{first}:{second},{second}:{first}"
+    document(kafka_cluster, "topics", "create", "moved", "--replica-assignment", placement)
+    goal = ("--add-broker", str(third), "--topic", "moved")
+    plan = document(kafka_cluster, "reassign", "plan", *goal)
+    assert plan["copied_replicas"] == 1
+    moved = document(kafka_cluster, "reassign", "run", *goal, "--throttle", "10MB/s", "--yes")
+    assert moved["result"]["completed"] == moved["result"]["started"]
+    assert moved["result"]["throttles_removed"][0] == "topic moved"
+    status = document(kafka_cluster, "reassign", "status")
+    assert status == {
+        "moving": [],
+        "throttles": {"topics": [], "brokers": []},
+        "seconds_left_at_throttle": None,
+        "throttles_removed": [],
+    }
+    drained = document(
+        kafka_cluster, "reassign", "run", "--drain", str(third), "--topic", "moved", "--yes"
+    )
+    assert drained["result"]["failed"] == []
+    (topic,) = document(kafka_cluster, "topics", "describe", "moved")["topics"]
+    assert all(third not in partition["replicas"] for partition in topic["partition_list"])

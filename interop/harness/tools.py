@@ -22,6 +22,7 @@ MAIN_CLASSES = {
     "kafka-delete-records": f"{TOOLS}.DeleteRecordsCommand",
     "kafka-leader-election": f"{TOOLS}.LeaderElectionCommand",
     "kafka-log-dirs": f"{TOOLS}.LogDirsCommand",
+    "kafka-reassign-partitions": f"{TOOLS}.reassign.ReassignPartitionsCommand",
     "kafka-producer-perf-test": f"{TOOLS}.ProducerPerformance",
     "kafka-console-consumer": f"{TOOLS}.consumer.ConsoleConsumer",
     "kafka-consumer-groups": f"{TOOLS}.consumer.group.ConsumerGroupCommand",

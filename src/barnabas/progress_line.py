@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TextIO, cast
 
@@ -62,6 +62,32 @@ class ProgressLine:
         finally:
             with self.lock:
                 self.pauses -= 1
+
+
+class ProgressBlock:
+    """Several lines of text at the end of the terminal, redrawn in place. Not for use by several threads."""
+
+    def __init__(self, terminal: TextIO) -> None:
+        self.terminal = terminal
+        self.height = 0
+
+    def show(self, lines: Sequence[str]) -> None:
+        """Replace the lines. Each is cut to the width of the terminal."""
+        columns = shutil.get_terminal_size().columns
+        shown = [truncate(printable(line), columns) for line in lines]
+        self.terminal.write(self.start_over() + "".join(f"{line}\n" for line in shown))
+        self.terminal.flush()
+        self.height = len(shown)
+
+    def erase(self) -> None:
+        if self.height:
+            self.terminal.write(self.start_over())
+            self.terminal.flush()
+            self.height = 0
+
+    def start_over(self) -> str:
+        """Return the escape sequence that moves to the first line and erases everything below it."""
+        return f"\x1b[{self.height}A\r\x1b[J" if self.height else ""
 
 
 class ErasingStream:

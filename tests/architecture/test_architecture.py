@@ -150,6 +150,7 @@ LAYERS: dict[str, set[str]] = {
         *("log_rate_limiter", "policies", "tasks"),
     },
     "client": {"batch", "wire"},
+    "reassignment": set(),
     "java": set(),
     "spark": {"client", "java", "batch", "wire", "progress_line"},
     "cluster": {"broker", "client", "config", "java", "metadata", "spark", "world"},

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import io
 
-from barnabas.progress_line import ERASE, ErasingStream, ProgressLine, truncate
+from barnabas.progress_line import ERASE, ErasingStream, ProgressBlock, ProgressLine, truncate
 
 
 def test_long_line_is_truncated() -> None:
@@ -69,3 +69,13 @@ def test_flush_erases_the_progress_line() -> None:
     out.flush()
     assert terminal.last_line() == ""
     assert out.isatty()
+
+
+def test_block_is_redrawn_in_place() -> None:
+    terminal = Terminal()
+    block = ProgressBlock(terminal)
+    block.show(["a", "b"])
+    block.show(["c\x1b[31m"])
+    block.erase()
+    block.erase()
+    assert terminal.getvalue() == "a\nb\n\x1b[2A\r\x1b[Jc\\x1b[31m\n\x1b[1A\r\x1b[J"

@@ -7,6 +7,7 @@
     barnabas zookeeper                                    zookeeper.py
     barnabas sql, spark                                   spark/
     barnabas topics history, lifecycle report             history/
+    barnabas reassign …, brokers drain, decommission      reassign/
     barnabas kafka-topics, kafka-configs, …               kafka/
 
 main.py is the entry point and lists all commands. terminal/ has output, prompts, progress, signals and exit codes.

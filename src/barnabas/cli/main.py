@@ -21,7 +21,7 @@ COMMANDS = {
         "configs.commands:configs",
         "Describe, alter and reset settings of topics and brokers, and quotas.",
     ),
-    "brokers": ("brokers.list:brokers", "List the brokers of the cluster."),
+    "brokers": ("brokers.commands:brokers", "List the brokers, and drain or decommission one."),
     "controller": ("brokers.controller:controller", "Show which broker is the controller."),
     "elect-leaders": (
         "elections.elect_leaders:elect_leaders_command",
@@ -35,6 +35,10 @@ COMMANDS = {
     "groups": (
         "groups.commands:groups",
         "List, describe and delete consumer groups, and reset their offsets.",
+    ),
+    "reassign": (
+        "reassign.commands:reassign",
+        "Move replicas between brokers: plan, run, follow and cancel.",
     ),
     "sql": ("spark.sql:sql", "Query topics with Spark SQL, once or as a stream."),
     "spark": ("spark.shell:spark", "Open a PySpark shell with the topics as tables."),
@@ -60,6 +64,10 @@ COMMANDS = {
     "kafka-leader-election": (
         "kafka.leader_election:kafka_leader_election",
         "Kafka's kafka-leader-election command, with the same options and output.",
+    ),
+    "kafka-reassign-partitions": (
+        "kafka.reassign:kafka_reassign_partitions",
+        "Kafka's kafka-reassign-partitions command, with the same options and output.",
     ),
 }
 """Command → (`module:attribute` in barnabas.cli, help line)."""

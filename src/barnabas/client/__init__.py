@@ -6,6 +6,7 @@
     blocking.py            connections over blocking sockets
     cluster.py             bootstrap, one connection per broker, leader lookup, retries
     admin.py               producer.py      consumer.py      offsets.py                               public API
+    reassignment_admin.py                                                                             public API
     connection.py          asynchronous connection from one broker to another
     group_assignors.py     partition assignors                                                        no I/O
     group_member.py        membership state, requests and responses                                   no I/O

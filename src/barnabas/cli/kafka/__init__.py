@@ -5,6 +5,7 @@
     kafka-configs   config_options.py  configs.py ┬─► configs_by_protocol.py, quotas_by_protocol.py
                                                   └─► configs_by_zookeeper.py
     kafka-leader-election              leader_election.py
+    kafka-reassign-partitions   reassign_options.py  reassign.py ─► log_dir_moves.py
 
 Standard output is that of Kafka 3.9. With --zookeeper it is that of Kafka 2.8, the last kafka-topics with this option.
 """

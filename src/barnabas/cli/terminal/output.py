@@ -62,13 +62,18 @@ def show_or_watch(
         document = load()
         page = render(output, document, to_text)
         if watch and sys.stdout.isatty():
-            page = CLEAR_SCREEN + page
+            page = clear_screen_text() + page
         elif watch and output is OutputFormat.YAML:
             page = "---\n" + page
         write_out(f"{page}\n".encode())
         if not watch:
             return
         time.sleep(WATCH_INTERVAL_S)
+
+
+def clear_screen_text() -> str:
+    """Return the escape sequence that clears a terminal; empty if standard output is none."""
+    return CLEAR_SCREEN if sys.stdout.isatty() else ""
 
 
 def printable_document(value: Any) -> Any:

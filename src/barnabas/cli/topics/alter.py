@@ -1,12 +1,7 @@
-"""`barnabas topics alter`: add partitions to a topic, and warn about its keys.
-
-A key maps to the partition `hash % count`. With another count, most keys map to another partition. If three partitions
-become four, only a quarter of the keys stay: those whose hash has the same remainder for both counts.
-"""
+"""`barnabas topics alter`: add partitions to a topic, and warn about its keys. `--dry-run` shows a preview."""
 
 from __future__ import annotations
 
-from math import lcm
 from typing import Any
 
 import click
@@ -17,6 +12,7 @@ from barnabas.cli.terminal.failure import ErrorWithHint
 from barnabas.cli.terminal.output import OutputFormat, plural, print_warning, show
 from barnabas.cli.terminal.wait_progress import show_progress_while
 from barnabas.cli.topics.create import parse_assignment
+from barnabas.cli.topics.expansion import moved_share, preview_document, preview_text, read_groups
 from barnabas.cli.topics.health import join_with_and
 from barnabas.cli.topics.lookup import complete_topics, find_topic
 from barnabas.client.admin import Admin, NewPartitions
@@ -59,8 +55,12 @@ def alter_topic(
         (outcome,) = Admin(cluster).create_partitions([request], validate_only=dry_run)
     if outcome.error is not None:
         raise explain_rejection(outcome.error, cluster, request)
-    document = altered_document(name, len(before.partitions), partitions, dry_run=dry_run)
-    print_warning(keys_warning(document))
+    count = len(before.partitions)
+    document = altered_document(name, count, partitions, dry_run=dry_run)
+    if dry_run:
+        document["preview"] = preview_document(count, partitions, read_groups(cluster, name))
+    else:
+        print_warning(keys_warning(document))
     show(output, document, altered_text)
 
 
@@ -105,13 +105,15 @@ def keys_moved_percent(before: int, after: int) -> int:
     >>> keys_moved_percent(3, 6), keys_moved_percent(3, 4)
     (50, 75)
     """
-    return round(100 - 100 * before / lcm(before, after))
+    return round(100 * moved_share(before, after))
 
 
 def altered_text(document: dict[str, Any]) -> str:
     verb = "would alter" if document["dry_run"] else "altered"
     after, before = document["partitions"], document["partitions_before"]
-    return f"{verb} topic {document['topic']}: {plural(after, 'partition')}, {before} before"
+    text = f"{verb} topic {document['topic']}: {plural(after, 'partition')}, {before} before"
+    preview = document.get("preview")
+    return f"{text}\n\n{preview_text(preview)}" if preview else text
 
 
 def keys_warning(document: dict[str, Any]) -> str:
