@@ -129,6 +129,7 @@ LAYERS: dict[str, set[str]] = {
         *("log_rate_limiter", "tasks"),
     },
     "client": {"batch", "wire"},
+    "explain": {"client", "metadata", "history"},
     "java": set(),
     "spark": {"client", "java", "batch", "wire", "progress_line"},
     "cluster": {"broker", "client", "config", "java", "metadata", "spark", "world"},

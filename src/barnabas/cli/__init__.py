@@ -1,6 +1,7 @@
 """The command line: `barnabas <noun> <verb>` is in cli/<noun>/<verb>.py, or in <noun>/commands.py.
 
     barnabas topics …, groups …, registry …               topics/, groups/, registry/
+    barnabas … explain, cluster health                    explain/
     barnabas produce, consume                             records/
     barnabas up, broker, brokers …, controller …          brokers/
     barnabas zookeeper                                    zookeeper.py

@@ -17,7 +17,15 @@ from barnabas.errors import BarnabasError
 
 COMMANDS = {
     "topics": ("topics.commands:topics", "Create, list, describe, alter and delete topics."),
-    "brokers": ("brokers.list:brokers", "List the brokers of the cluster."),
+    "partitions": ("explain.commands:partitions", "Explain the state of single partitions."),
+    "brokers": (
+        "brokers.commands:brokers",
+        "List the brokers of the cluster, and explain their problems.",
+    ),
+    "cluster": (
+        "explain.commands:cluster_group",
+        "Check the health of the cluster, and explain its problems.",
+    ),
     "controller": ("brokers.controller:controller", "Show which broker is the controller."),
     "produce": (
         "records.produce:produce",

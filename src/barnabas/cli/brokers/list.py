@@ -15,12 +15,7 @@ from barnabas.model import BrokerId
 NO_CONTROLLER = "no controller now: topics cannot be created or deleted, and no leader is elected"
 
 
-@click.group()
-def brokers() -> None:
-    """List the brokers of the cluster."""
-
-
-@brokers.command("list")
+@click.command("list")
 @watch_option
 @bootstrap_option
 @timeout_option
