@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from barnabas.explain.facts import ClusterFacts, ControllerQueue
 from barnabas.explain.finding import Cause, Finding, Severity, merge_findings
 from barnabas.explain.partitions import is_never_seen
@@ -16,6 +18,9 @@ from barnabas.explain.topics import (
     topics_being_deleted,
 )
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
+
+PARTITION_VALUES = ("unclean_end", "unclean_since_ms")
+"""Values that differ between partitions with the same cause."""
 
 
 def explain_cluster(facts: ClusterFacts) -> list[Finding]:
@@ -33,7 +38,15 @@ def explain_cluster(facts: ClusterFacts) -> list[Finding]:
         found += find_deletion(facts, topic)
     for path in facts.registry.invalid if facts.registry is not None else ():
         found += find_invalid_znode(facts, path.rpartition("/")[2])
-    return merge_findings([*found, *find_collisions(facts)])
+    return merge_findings([*map(without_topic, found), *find_collisions(facts)])
+
+
+def without_topic(finding: Finding) -> Finding:
+    """Return a finding about partitions without the facts that differ between topics, so that topics are merged."""
+    if not finding.partitions:
+        return finding
+    values = {name: each for name, each in finding.values.items() if name not in PARTITION_VALUES}
+    return replace(finding, topic=None, values=values)
 
 
 def explain_broker(facts: ClusterFacts, broker: int) -> list[Finding]:
@@ -45,7 +58,7 @@ def explain_broker(facts: ClusterFacts, broker: int) -> list[Finding]:
     found += [each for each in explain_partitions(facts, topics) if broker in each.brokers]
     for topic in sorted(topics_being_deleted(facts)):
         found += [each for each in find_deletion(facts, topic) if broker in each.brokers]
-    return merge_findings(found)
+    return merge_findings(map(without_topic, found))
 
 
 def known_brokers(facts: ClusterFacts) -> list[int]:

@@ -113,12 +113,15 @@ class ClusterFacts(Struct, frozen=True, kw_only=True):
     history: HistoryFacts = HistoryFacts()
 
     def is_registered(self, broker: int) -> bool:
+        """Whether the broker is registered. Without a controller, the metadata keeps brokers that are gone."""
+        if self.registry is not None and broker not in self.registry.brokers:
+            return False
         return broker in self.view.brokers
 
     def is_silent(self, broker: int) -> bool:
         """Whether a registered broker does not respond."""
         probe = self.probes.get(broker)
-        return broker in self.view.brokers and probe is not None and not probe.is_responding
+        return self.is_registered(broker) and probe is not None and not probe.is_responding
 
     def failed_dirs(self, broker: int) -> list[str]:
         probe = self.probes.get(broker)
@@ -131,7 +134,5 @@ class ClusterFacts(Struct, frozen=True, kw_only=True):
     @property
     def controller(self) -> int | None:
         """The controller; None if there is none, or if its broker is not registered."""
-        if self.registry is not None:
-            return self.registry.controller
-        found = self.view.controller
-        return found if found in self.view.brokers else None
+        found = self.view.controller if self.registry is None else self.registry.controller
+        return found if found is not None and self.is_registered(found) else None

@@ -84,10 +84,13 @@ class HistorySummary:
         self.controller_since: int | None = None
 
     def add_partition(self, event: PartitionEvent) -> None:
-        if event.result == "failed":
-            return
         partition = TopicPartition(event.topic, event.partition)
         at_ms = millis_of(event.at)
+        if event.result == "failed":
+            # A new controller that finds a partition without a leader records only its failed election.
+            if event.before != "OnlinePartition":
+                self.no_leader_since.setdefault(partition, self.controller_since or at_ms)
+            return
         if event.after == "NonExistentPartition":
             self.no_leader_since.pop(partition, None)
             self.isrs.pop(partition, None)

@@ -50,11 +50,20 @@ class PartitionCase(Struct, frozen=True, kw_only=True):
         return self.facts.is_registered(broker) and broker not in self.seen.offline_replicas
 
     def not_in_sync_since(self, broker: int) -> int | None:
-        return self.facts.history.not_in_sync_since.get((self.partition, broker))
+        """Return when the replica left the ISR; if that is not in the history, when its broker was lost."""
+        history = self.facts.history
+        left = history.not_in_sync_since.get((self.partition, broker))
+        lost = history.lost_brokers.get(broker)
+        return lost.at_ms if left is None and lost is not None else left
 
     @property
     def no_leader_since(self) -> int | None:
-        return self.facts.history.no_leader_since.get(self.partition)
+        """Return when the leader was lost; if that is not in the history, when the in-sync replicas were."""
+        history = self.facts.history
+        lost = [
+            each.at_ms for broker in self.seen.isr if (each := history.lost_brokers.get(broker))
+        ]
+        return history.no_leader_since.get(self.partition, max(lost, default=None))
 
     @property
     def adding(self) -> tuple[int, ...]:
@@ -86,7 +95,7 @@ def explain_partition(
         settings=facts.topic_settings.get(topic, TopicSettings()),
         imbalance=imbalance,
     )
-    if seen.is_offline:
+    if seen.is_offline or not facts.is_registered(seen.leader):
         yield find_no_leader(case)
     else:
         yield from find_silent_leader(case)

@@ -319,7 +319,7 @@ def text_fields(finding: Finding, servers: str) -> dict[str, Any]:
         **values,
         "servers": servers,
         "server": servers.removeprefix(" -b ") or "localhost:9092",
-        "topic": quote(finding.topic or ""),
+        "topic": quote(finding.topic or (first.topic if first else "")),
         "topic_value": values.get("topic", ""),
         "group": quote(finding.group or ""),
         "partition": quote(str(first)),

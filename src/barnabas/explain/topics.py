@@ -103,17 +103,17 @@ def deletion_cause(
     facts: ClusterFacts, topic: str
 ) -> tuple[Cause, tuple[int, ...], Mapping[str, str | int]]:
     """Return why a deletion is not finished, and the brokers that are waited for."""
+    assigned = assigned_brokers(facts, topic)
+    if assigned is None:
+        return Cause.MARKER_WITHOUT_TOPIC, (), {}
+    if not facts.settings.is_delete_enabled:
+        return Cause.DELETION_DISABLED, (), {}
     if (
         facts.controller is None
         or facts.queue is ControllerQueue.STUCK
         or facts.is_silent(facts.controller)
     ):
         return Cause.DELETION_WAITS_FOR_CONTROLLER, (), {}
-    assigned = assigned_brokers(facts, topic)
-    if assigned is None:
-        return Cause.MARKER_WITHOUT_TOPIC, (), {}
-    if not facts.settings.is_delete_enabled:
-        return Cause.DELETION_DISABLED, (), {}
     if any(partition.topic == topic for partition in facts.reassignments):
         return Cause.DELETION_WAITS_FOR_MOVE, (), {}
     down = [each for each in assigned if not facts.is_registered(each) or facts.is_silent(each)]

@@ -69,6 +69,7 @@ def registry_with(topics: dict[str, tuple[int, ...]], **options: Any) -> Registr
     return RegistryFacts(
         name="the registry",
         controller=options.pop("controller", 1),
+        brokers=options.pop("brokers", dict.fromkeys((1, 2, 3), 0)),
         topics={
             name: TopicAssignment(
                 topic_id=None,

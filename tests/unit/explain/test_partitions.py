@@ -11,7 +11,6 @@ from barnabas.explain.facts import (
     ClusterSettings,
     LogDirFacts,
     Probe,
-    RegistryFacts,
     TopicSettings,
 )
 from barnabas.explain.finding import Cause, Finding, Severity
@@ -157,7 +156,7 @@ ONE_AND_THREE = (1, 3)
         (
             facts_of(
                 IN_SYNC,
-                registry=RegistryFacts(name="r", controller=1, requested_moves=frozenset({FIRST})),
+                registry=registry_with({}, requested_moves=frozenset({FIRST})),
             ),
             [(Cause.MOVE_REQUESTED, ())],
         ),

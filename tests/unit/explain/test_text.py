@@ -91,14 +91,12 @@ def test_suggested_commands_exist_and_accept_their_options(cause: Cause) -> None
 
 
 def check_arguments(group: click.Group, arguments: list[str]) -> None:
+    command: click.Command = group
     context = click.Context(group, info_name="barnabas")
-    while isinstance(group, click.Group):
-        command = group.get_command(context, arguments.pop(0))
-        assert command is not None
-        context = click.Context(command, parent=context)
-        if not isinstance(command, click.Group):
-            break
-        group = command
+    while isinstance(command, click.Group):
+        found = command.get_command(context, arguments.pop(0))
+        assert found is not None
+        command, context = found, click.Context(found, parent=context)
     if "kafka" not in (command.name or ""):
         command.make_context(command.name, arguments)
 

@@ -91,9 +91,7 @@ def test_colliding_names_are_found_once() -> None:
 
 
 def test_invalid_znode_is_named() -> None:
-    registry = RegistryFacts(
-        name="r", controller=1, invalid={"/brokers/topics/orders": "not JSON: b'x'"}
-    )
+    registry = registry_with({}, invalid={"/brokers/topics/orders": "not JSON: b'x'"})
     (found,) = explain_topic(facts_of(registry=registry), "orders")
     assert found.cause is Cause.TOPIC_ZNODE_INVALID
     assert found.values["why"] == "not JSON: b'x'"
@@ -144,6 +142,7 @@ def test_broker_explains_partitions_that_wait_for_it() -> None:
     [
         (facts_of(controller=-1), Cause.NO_CONTROLLER, Severity.ERROR),
         (facts_of(controller=9), Cause.NO_CONTROLLER, Severity.ERROR),
+        (facts_of(registry=registry_with({}, controller=99)), Cause.NO_CONTROLLER, Severity.ERROR),
         (facts_of(probes={1: SILENT}), Cause.CONTROLLER_SILENT, Severity.ERROR),
         (facts_of(queue=ControllerQueue.STUCK), Cause.CONTROLLER_STUCK, Severity.ERROR),
         (facts_of(registry_error="refused"), Cause.REGISTRY_DOWN, Severity.WARNING),
@@ -164,6 +163,14 @@ def test_broker_explains_partitions_that_wait_for_it() -> None:
 )
 def test_cluster_cause(facts: ClusterFacts, cause: Cause, severity: Severity) -> None:
     assert (cause, severity) in [(each.cause, each.severity) for each in explain_cluster(facts)]
+
+
+def test_registry_is_newer_than_metadata() -> None:
+    registry = registry_with({}, brokers={2: 0}, controller=None)
+    facts = facts_of(IN_SYNC, registry=registry)
+    causes = [(each.cause, each.brokers) for each in explain_cluster(facts)]
+    assert (Cause.ELECTION_PENDING, (2,)) in causes
+    assert (Cause.BROKER_DOWN, (1,)) in causes
 
 
 def test_healthy_cluster_has_no_findings() -> None:

@@ -12,6 +12,7 @@ from barnabas.cli.terminal.output import plural, wrap
 from barnabas.explain.finding import Finding, Severity
 from barnabas.explain.text import finding_document
 from barnabas.history.event import AnyEvent, PartitionEvent, ReplicaEvent, TopicEvent
+from barnabas.history.report import json_types
 from barnabas.model import TopicPartition
 
 CHANGES_MAX = 8
@@ -35,7 +36,7 @@ def explanation_document(
         "summary": summary_text(findings) or healthy,
         "findings": [finding_document(each, now_ms, servers) for each in findings],
         "topic": topic,
-        "last_changes": [to_builtins(each) for each in changes],
+        "last_changes": [{**to_builtins(each), "at": json_types(each.at)} for each in changes],
     }
 
 
@@ -56,7 +57,8 @@ def explanation_text(document: dict[str, Any]) -> str:
 
 def finding_lines(finding: dict[str, Any], subject: str = "") -> list[str]:
     about = finding["subject"]
-    head = "" if not about or about == subject else f"{about}: "
+    is_subject = subject in (about, f"partition {about}")
+    head = "" if not about or is_subject else f"{about}: "
     lines = [wrap(f"  {finding['severity']}: {head}{finding['why']}", indent=4)]
     if finding["since"]:
         lines.append(f"    {finding['since']}")
