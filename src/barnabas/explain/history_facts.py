@@ -115,8 +115,8 @@ class HistorySummary:
             if event.topic not in self.deleting and event.topic not in self.requested:
                 is_shutdown = event.cause.startswith(SHUTDOWN)
                 last = self.lost_brokers.get(event.replica)
-                # A broker that shuts down closes its session at the end. That does not make it a crash.
-                if last is None or not last.is_shutdown or is_shutdown:
+                # A broker that shuts down repeats its request, and closes its session at the end. That is no crash.
+                if last is None or not last.is_shutdown:
                     self.lost_brokers[event.replica] = BrokerLoss(at_ms, is_shutdown)
         elif event.after == "OnlineReplica":
             self.lost_brokers.pop(event.replica, None)

@@ -207,10 +207,11 @@ def missing_cause(case: PartitionCase, broker: int) -> tuple[Cause, Values]:
         ), {}
     if facts.is_silent(broker):
         return Cause.FOLLOWER_SILENT, {}
-    if broker in case.seen.offline_replicas:
-        return Cause.FOLLOWER_LOG_DIR_FAILED, {"dirs": ", ".join(facts.failed_dirs(broker))}
-    if loss is not None and loss.is_shutdown:
+    failed_dirs = facts.failed_dirs(broker)
+    if loss is not None and loss.is_shutdown and not failed_dirs:
         return Cause.FOLLOWER_SHUTTING_DOWN, {}
+    if broker in case.seen.offline_replicas:
+        return Cause.FOLLOWER_LOG_DIR_FAILED, {"dirs": ", ".join(failed_dirs)}
     if full := facts.full_dirs(broker):
         return Cause.FOLLOWER_DISK_FULL, {"dirs": ", ".join(full)}
     if case.lag_of(broker) == 0:

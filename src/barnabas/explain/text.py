@@ -81,7 +81,7 @@ SENTENCES: Mapping[Cause, Sentences] = {
         "{replicas_are_missing}: {the_brokers_are} registered, but {do_not} respond", RESUME
     ),
     Cause.FOLLOWER_LOG_DIR_FAILED: Sentences(
-        "{replicas_are_missing}: its log directory failed{in_dirs}", REPAIR
+        "{replicas_are_missing}: its log directory failed{in_dirs_or_shutdown}", REPAIR
     ),
     Cause.FOLLOWER_DISK_FULL: Sentences(
         "{replicas_are_missing}: its disk is full{in_dirs}, so it cannot copy records{lag_text}",
@@ -331,6 +331,9 @@ def text_fields(finding: Finding, servers: str) -> dict[str, Any]:
         "lag": f"{finding.lag or 0:,}",
         "lag_text": f" ({count_records(finding.lag)} behind)" if finding.lag else "",
         "in_dirs": f" ({values['dirs']})" if values.get("dirs") else "",
+        "in_dirs_or_shutdown": f" ({values['dirs']})"
+        if values.get("dirs")
+        else ", or its broker is shutting down",
         "by_text": f" requested by {values['by']}" if "by" in values else "",
         "replica_text": replica_text(values.get("replicas")),
         "replicas_are": f"{'is' if values.get('replicas') == 1 else 'are'} only {count_replicas_text(values)}",
