@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+
 from barnabas.explain.finding import Cause
 from barnabas.explain.text import cause_text
 from barnabas.metadata import znodes
 from barnabas.model import TopicPartition
 from support.command import run
 from tests.explain.live import LiveCluster
+from tests.faulty_disk import failing
 
 
 def test_topic_on_unknown_brokers_never_had_a_leader(live: LiveCluster) -> None:
@@ -56,6 +59,20 @@ def test_move_waits_for_target_that_is_down(live: LiveCluster) -> None:
     # The deletion of a topic waits until its reassignment ends.
     live.registry(lambda session: session.create(znodes.delete_topic_path("moved"), b""))
     live.expect_topic("moved", Cause.DELETION_WAITS_FOR_MOVE)
+
+
+def test_move_waits_for_target_that_cannot_write(live: LiveCluster) -> None:
+    victim, other = live.spare
+    live.write_topic("growing", replicas=(other, victim), adding=(victim,))
+    live.wait_until("growing", lambda each: each.isr == (other, victim), "all in sync")
+    live.expect_topic("growing", Cause.MOVE_FINISHING)
+    with failing(live.data / f"broker-{victim}", errno.ENOSPC):
+        live.produce("growing", 20)
+        found = live.expect_topic("growing", Cause.MOVE_CATCHING_UP, victim)
+        assert found.lag == 20
+        live.cluster.brokers[victim].pause()
+        live.expect_topic("growing", Cause.MOVE_TARGET_SILENT, victim)
+    live.restore()
 
 
 def test_requested_move_waits_for_controller(live: LiveCluster) -> None:
