@@ -29,7 +29,9 @@ def test_brokers_with_the_same_address_and_stopped_cluster(tmp_path: Path) -> No
         config = cluster.brokers[victim].config
         cluster.brokers[victim].config = replace(config, advertised_listeners=(other.endpoint,))
         servers = other.address
-        cluster.brokers[victim].begin_start()  # it waits for the controller, which reaches only the other broker
+        cluster.brokers[
+            victim
+        ].begin_start()  # it waits for the controller, which reaches only the other broker
 
         def explain() -> list[Finding]:
             with Cluster(servers, timeout_s=10) as client:
