@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from barnabas.explain.finding import Cause
 from barnabas.metadata import znodes
 from tests.explain.live import LiveCluster
+
+
+async def create(path: str, session: Any) -> None:
+    await session.create(path, b"")
 
 
 def test_paused_controller(live: LiveCluster) -> None:
@@ -19,7 +24,7 @@ def test_paused_controller(live: LiveCluster) -> None:
         live.expect_cluster(Cause.CONTROLLER_SILENT, controller)
         for name in ("marked", "unknown"):
             path = znodes.delete_topic_path(name)
-            live.registry(lambda session, path=path: session.create(path, b""))
+            live.registry(partial(create, path))
         live.expect_topic("marked", Cause.DELETION_WAITS_FOR_CONTROLLER)
         live.expect_topic("unknown", Cause.MARKER_WITHOUT_TOPIC)
     finally:

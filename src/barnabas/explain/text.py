@@ -18,6 +18,9 @@ from barnabas.explain.wording import name_brokers, plain_ranges
 from barnabas.history.words import format_duration, format_time
 
 PARTITIONS_NAMED_MAX = 12
+TOPICS_NAMED_MAX = 4
+RANGES_LENGTH_MAX = 60
+"""Longer lists of topics and partitions are replaced by their numbers; JSON has all."""
 
 
 class Sentences(NamedTuple):
@@ -443,15 +446,13 @@ def unclean_text(finding: Finding) -> str:
     values = finding.values
     if "unclean" not in values:
         return ""
-    text = f" An unclean election would choose broker {values['unclean']} and lose"
-    since = values.get("unclean_since_ms")
-    end = values.get("unclean_end")
-    lost = " all records" if since is None and end is None else ""
-    if since is not None:
-        lost = f" records since {short_time(int(since))}"
+    since, end = values.get("unclean_since_ms"), values.get("unclean_end")
+    lost = "all records that it does not have"
     if end is not None:
-        lost = f"{lost or ' all records'} from offset {end}"
-    return f"{text}{lost}{' that it does not have' if end is None else ''}"
+        lost = f"the records from offset {end} on"
+    if since is not None:
+        lost += f", written since {short_time(int(since))}"
+    return f" An unclean election would choose broker {values['unclean']} and lose {lost}"
 
 
 def unclean_step(finding: Finding, servers: str) -> str:
@@ -519,19 +520,21 @@ def subject_text(finding: Finding) -> str:
 
 
 def partitions_text(finding: Finding) -> str:
+    """Return `orders-0`, `orders partitions 0 to 3; clicks-1`, or only numbers: `6,671 partitions of 101 topics`."""
     by_topic: dict[str, list[int]] = {}
     for topic, number in sorted(finding.partitions):
         by_topic.setdefault(topic, []).append(number)
-    texts = [topic_partitions_text(topic, numbers) for topic, numbers in by_topic.items()]
-    shown = "; ".join(texts[:PARTITIONS_NAMED_MAX])
-    more = len(texts) - PARTITIONS_NAMED_MAX
-    return f"{shown} and {more} more topics" if more > 0 else shown
+    if len(by_topic) > TOPICS_NAMED_MAX:
+        return f"{len(finding.partitions):,} partitions of {len(by_topic):,} topics"
+    return "; ".join(topic_partitions_text(topic, numbers) for topic, numbers in by_topic.items())
 
 
 def topic_partitions_text(topic: str, numbers: list[int]) -> str:
     if len(numbers) == 1:
         return f"{topic}-{numbers[0]}"
-    return f"{topic} partitions {plain_ranges(numbers)}"
+    ranges = plain_ranges(numbers)
+    is_long = len(ranges) > RANGES_LENGTH_MAX
+    return f"{len(numbers):,} partitions of {topic}" if is_long else f"{topic} partitions {ranges}"
 
 
 # ---- documents ------------------------------------------------------------------------------------------------

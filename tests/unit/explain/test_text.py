@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from pathlib import Path
 
 import click
 import pytest
@@ -115,7 +116,8 @@ def test_unclean_election_says_what_is_lost() -> None:
     )
     assert cause_text(found) == (
         "no leader: its only in-sync replica is on broker 2, which is down. "
-        "An unclean election would choose broker 1 and lose records since 2026-05-01 08:00:00 UTC from offset 5"
+        "An unclean election would choose broker 1 and lose the records from offset 5 on, "
+        "written since 2026-05-01 08:00:00 UTC"
     )
     assert "`barnabas elect-leaders --unclean --topic orders:0,2`" in next_text(found)
 
@@ -124,6 +126,10 @@ def test_subject_and_time() -> None:
     assert subject_text(EVERYTHING) == "orders partitions 0 and 2"
     assert subject_text(replace(EVERYTHING, partitions=(FIRST,))) == "orders-0"
     assert subject_text(replace(EVERYTHING, partitions=())) == "group billing"
+    odd = tuple(TopicPartition("orders", number) for number in range(1, 99, 2))
+    assert subject_text(replace(EVERYTHING, partitions=odd)) == "49 partitions of orders"
+    many = tuple(TopicPartition(f"t{number}", 0) for number in range(30))
+    assert subject_text(replace(EVERYTHING, partitions=many)) == "30 partitions of 30 topics"
     assert since_text(EVERYTHING, NOW_MS) == "since 2026-05-01 07:57:57 UTC (2 min 3 s)"
 
 
@@ -135,6 +141,11 @@ def test_document_is_complete() -> None:
     assert document["partitions"][0] == {"topic": "orders", "partition": 0}
     assert document["why"] == "the replica on broker 2 is missing: the broker is down"
     assert document["next"].endswith("`barnabas brokers explain 2 -b h:1` shows what waits for it")
+
+
+def test_documentation_lists_every_cause() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "explain.md").read_text()
+    assert [cause.value for cause in Cause if f"`{cause.value}`" not in page] == []
 
 
 def test_merge_keeps_earliest_time_and_largest_lag() -> None:
