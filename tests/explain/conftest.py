@@ -8,6 +8,7 @@ import pytest
 
 from barnabas import LocalCluster
 from barnabas.cli.explain import probe
+from barnabas.metadata.topic_names import STATE_CHANGES
 from tests.explain.live import SETTINGS, LiveCluster
 
 
@@ -21,4 +22,7 @@ def short_probes(monkeypatch: pytest.MonkeyPatch) -> None:
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
     data = tmp_path_factory.mktemp("live")
     with LocalCluster(brokers=3, data=data, settings=SETTINGS) as cluster:
-        yield LiveCluster(cluster, data)
+        started = LiveCluster(cluster, data)
+        started.create("first", [1, 2, 3])
+        started.wait_until(STATE_CHANGES, lambda each: len(each.isr) == 3, "the history is written")
+        yield started

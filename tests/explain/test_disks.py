@@ -49,6 +49,7 @@ def test_follower_that_cannot_write_is_lagging(live: LiveCluster) -> None:
         found = live.expect_topic("slow", Cause.FOLLOWER_LAGGING, victim)
         assert found.lag == 20
         live.expect_topic("preferred", Cause.PREFERRED_NOT_IN_SYNC, victim)
+    live.cluster.brokers[victim].kill()
     live.restore()
 
 

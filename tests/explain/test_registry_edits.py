@@ -72,6 +72,7 @@ def test_move_waits_for_target_that_cannot_write(live: LiveCluster) -> None:
         assert found.lag == 20
         live.cluster.brokers[victim].pause()
         live.expect_topic("growing", Cause.MOVE_TARGET_SILENT, victim)
+    live.cluster.brokers[victim].kill()
     live.restore()
 
 
