@@ -8,6 +8,7 @@ from typing import Any
 
 from barnabas.explain.finding import Cause
 from barnabas.metadata import znodes
+from barnabas.world.ports import Create, Delete
 from tests.explain.live import LiveCluster
 
 
@@ -65,8 +66,9 @@ def test_no_controller(live: LiveCluster) -> None:
     data = znodes.encode_controller(99, timestamp_ms=0)
 
     async def usurp(session: Any) -> None:
-        await session.delete(znodes.CONTROLLER)
-        await session.create(znodes.CONTROLLER, data)
+        await session.multi(
+            [Delete(path=znodes.CONTROLLER), Create(path=znodes.CONTROLLER, data=data)]
+        )
 
     controller.pause()
     try:

@@ -38,7 +38,7 @@ RESUME = "check the process of {brokers} and its log: it may be paused, overload
 FREE_SPACE = "free space on the disk, or shorten the retention; the broker continues by itself"
 REPAIR = "repair or replace the disk, then restart {brokers}"
 SEE_CONTROLLER = "`barnabas cluster explain{servers}` shows the state of the controller"
-SEE_MOVES = "`barnabas partitions explain {partition}{servers}` shows the progress"
+SEE_MOVES = "`barnabas reassign status{servers}` shows the progress"
 ELECT = "`barnabas elect-leaders --topic {selection}{servers}` elects it now"
 DESCRIBE_GROUP = (
     "`barnabas groups describe {group}{servers} --watch` shows the members and their lag"
@@ -92,9 +92,7 @@ SENTENCES: Mapping[Cause, Sentences] = {
     ),
     Cause.FOLLOWER_THROTTLED: Sentences(
         "{replicas_are_on} catching up{lag_text}. A throttle limits it to {rate} bytes/s",
-        "raise or remove follower.replication.throttled.rate of {brokers};"
-        " `barnabas kafka-configs --bootstrap-server {server} --describe --entity-type brokers --entity-name {broker}`"
-        " shows it",
+        "`barnabas configs reset --broker {broker} follower.replication.throttled.rate{servers}` removes the limit",
     ),
     Cause.FOLLOWER_LAGGING: Sentences(
         "{replicas_are_on} catching up with the leader{lag_text}",
@@ -109,8 +107,7 @@ SENTENCES: Mapping[Cause, Sentences] = {
     ),
     Cause.MIN_ISR_ABOVE_REPLICAS: Sentences(
         "writes with acks=all are always rejected: min.insync.replicas={minimum}, but there {replicas_are}",
-        "lower min.insync.replicas of the topic to {replicas} or less;"
-        " `barnabas topics describe {topic}{servers}` shows the setting",
+        "`barnabas configs alter --topic {topic} min.insync.replicas={replicas}{servers}` makes them possible",
     ),
     # leaders that are not the preferred replica
     Cause.PREFERRED_NOT_IN_SYNC: Sentences(
@@ -132,14 +129,15 @@ SENTENCES: Mapping[Cause, Sentences] = {
     ),
     # reassignments
     Cause.MOVE_TARGET_DOWN: Sentences(
-        "the reassignment waits for {brokers}, a new replica, which is down", START
+        "the reassignment waits for {brokers}, a new replica, which is down",
+        "start {brokers} again, or cancel the reassignment: `barnabas reassign cancel {move}{servers}`",
     ),
     Cause.MOVE_TARGET_SILENT: Sentences(
         "the reassignment waits for {brokers}, a new replica, which does not respond", RESUME
     ),
     Cause.MOVE_THROTTLED: Sentences(
         "the reassignment waits for {brokers}, a new replica, which a throttle limits to {rate} bytes/s{lag_text}",
-        "raise or remove follower.replication.throttled.rate of {brokers}; " + SEE_MOVES,
+        "`barnabas configs reset --broker {broker} follower.replication.throttled.rate{servers}` removes the limit",
     ),
     Cause.MOVE_CATCHING_UP: Sentences(
         "the reassignment waits for {brokers}, a new replica, which is catching up with the leader{lag_text}",
@@ -321,11 +319,11 @@ def text_fields(finding: Finding, servers: str) -> dict[str, Any]:
         **EMPTY_FIELDS,
         **values,
         "servers": servers,
-        "server": servers.removeprefix(" -b ") or "localhost:9092",
         "topic": quote(finding.topic or (first.topic if first else "")),
         "topic_value": values.get("topic", ""),
         "group": quote(finding.group or ""),
-        "partition": quote(str(first)),
+        "partition": quote(str(first or "")),
+        "move": quote(f"{first.topic}:{first.partition}") if first else "",
         "selection": selection_text(finding),
         "a_topic": quote(first.topic) if first else "",
         "brokers": name_brokers(brokers) if brokers else "the brokers",
