@@ -82,6 +82,7 @@ class RegistryFacts(Struct, frozen=True, kw_only=True):
 
     name: str
     """`the registry in DIR`, or `the ZooKeeper at HOST:PORT`."""
+    cluster_id: str | None = None
     controller: int | None = None
     brokers: Mapping[int, int] = field(default_factory=dict)
     """Registered broker → time of its registration."""

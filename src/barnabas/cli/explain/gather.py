@@ -213,6 +213,8 @@ def gather_registry(
     registry, error = read_registry(
         chosen, view.topics, list(topics or ()), all_topics=topics is None and not has_moves
     )
+    if registry is not None and not place.is_given and registry.cluster_id != view.cluster_id:
+        registry = None  # a directory with the same path, of another cluster: the brokers are on other machines
     return registry, error, chosen.name
 
 

@@ -119,8 +119,10 @@ def read_registry(
                 return None, None
             return read_facts(source, place.name, known, wanted, all_topics=all_topics), None
     except BarnabasError as error:
-        if place.is_given and place.zookeeper is None:
-            raise
+        if place.zookeeper is None:
+            if place.is_given:
+                raise
+            return None, None  # files of another user, or of another program
         return None, str(error).removeprefix("RegistryError: ")
 
 
@@ -146,6 +148,7 @@ def read_facts(
     assignments = {each: read_topic(source, each, invalid) for each in read}
     return RegistryFacts(
         name=name,
+        cluster_id=read_cluster_id(source),
         controller=read_controller(source, invalid),
         brokers={
             int(each): created_ms(source, f"{znodes.BROKER_IDS}/{each}")
@@ -171,6 +174,13 @@ def created_ms(source: RegistrySource, path: str) -> int:
         return source.get(path)[1].ctime_ms
     except NoNode:
         return 0
+
+
+def read_cluster_id(source: RegistrySource) -> str | None:
+    try:
+        return znodes.decode_cluster_id(source.get(znodes.CLUSTER_ID)[0])
+    except RegistryError:
+        return None
 
 
 def read_controller(source: RegistrySource, invalid: dict[str, str]) -> int | None:
