@@ -15,7 +15,7 @@ from barnabas.explain.topics import (
     find_deletion,
     find_invalid_znode,
     is_being_deleted,
-    topics_being_deleted,
+    marked_topics,
 )
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
 
@@ -27,7 +27,7 @@ def explain_cluster(facts: ClusterFacts) -> list[Finding]:
     """Return all problems of the cluster: controller, registry, brokers, topics."""
     if not facts.view.brokers:
         return [*find_unreachable_cluster(facts), *find_controller(facts), *find_registry(facts)]
-    deleted = topics_being_deleted(facts)
+    deleted = marked_topics(facts)
     found = [*find_controller(facts), *find_registry(facts), *find_offsets_topic(facts)]
     for broker in known_brokers(facts):
         found += find_broker(facts, broker)
@@ -56,7 +56,7 @@ def explain_broker(facts: ClusterFacts, broker: int) -> list[Finding]:
         found += find_controller(facts)
     topics = [name for name in facts.view.topics if not is_being_deleted(facts, name)]
     found += [each for each in explain_partitions(facts, topics) if broker in each.brokers]
-    for topic in sorted(topics_being_deleted(facts)):
+    for topic in sorted(marked_topics(facts)):
         found += [each for each in find_deletion(facts, topic) if broker in each.brokers]
     return merge_findings(map(without_topic, found))
 

@@ -102,7 +102,7 @@ def explain_partition(
         yield from find_missing_replicas(case)
         yield from find_other_leader(case)
     yield from find_min_isr(case)
-    yield from find_move(case)
+    yield from find_reassignment(case)
 
 
 # ---- no leader ------------------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ def imbalance_by_broker(facts: ClusterFacts) -> dict[int, float]:
 # ---- reassignments --------------------------------------------------------------------------------------------
 
 
-def find_move(case: PartitionCase) -> Iterator[Finding]:
+def find_reassignment(case: PartitionCase) -> Iterator[Finding]:
     registry = case.facts.registry
     if case.partition not in case.facts.reassignments:
         if registry is not None and case.partition in registry.requested_moves:

@@ -511,13 +511,13 @@ def since_text(finding: Finding, now_ms: int) -> str:
 def subject_text(finding: Finding) -> str:
     """Return what the finding is about: `orders-0`, `orders-0, 3 and 5`, `group billing`; empty for the cluster."""
     if finding.partitions:
-        return partitions_text(finding)
+        return partition_names(finding)
     if finding.group is not None:
         return f"group {finding.group}"
     return f"topic {finding.topic}" if finding.topic is not None else ""
 
 
-def partitions_text(finding: Finding) -> str:
+def partition_names(finding: Finding) -> str:
     """Return `orders-0`, `orders partitions 0 to 3; clicks-1`, or only numbers: `6,671 partitions of 101 topics`."""
     by_topic: dict[str, list[int]] = {}
     for topic, number in sorted(finding.partitions):

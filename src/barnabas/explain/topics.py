@@ -65,7 +65,7 @@ def explain_one_partition(facts: ClusterFacts, partition: TopicPartition) -> lis
 # ---- deletions ------------------------------------------------------------------------------------------------
 
 
-def topics_being_deleted(facts: ClusterFacts) -> dict[str, int]:
+def marked_topics(facts: ClusterFacts) -> dict[str, int]:
     """Return topic → time of the request. The registry knows; without it, the history."""
     if facts.registry is not None:
         return dict(facts.registry.markers)
@@ -74,11 +74,11 @@ def topics_being_deleted(facts: ClusterFacts) -> dict[str, int]:
 
 
 def is_being_deleted(facts: ClusterFacts, topic: str) -> bool:
-    return topic in topics_being_deleted(facts)
+    return topic in marked_topics(facts)
 
 
 def find_deletion(facts: ClusterFacts, topic: str) -> Iterator[Finding]:
-    deletions = topics_being_deleted(facts)
+    deletions = marked_topics(facts)
     if topic not in deletions:
         return
     since_ms = deletions[topic]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
@@ -20,7 +20,7 @@ from barnabas.cli.explain.registry_facts import RegistryPlace, registry_place_op
 from barnabas.cli.options import watch_option
 from barnabas.cli.terminal.exit_codes import FAILED
 from barnabas.cli.terminal.failure import ErrorWithHint
-from barnabas.cli.terminal.output import OutputFormat, plural, show_or_watch
+from barnabas.cli.terminal.output import OutputFormat, join_numbers, plural, show_or_watch
 from barnabas.cli.topics.lookup import complete_topics, unknown_topic_error
 from barnabas.client.cluster import Cluster
 from barnabas.errors import ApiError, ErrorCode
@@ -119,7 +119,7 @@ def explain_broker_command(
 
     def load() -> dict[str, Any]:
         facts = gather_facts(cluster, place).facts
-        require_broker(facts, broker, servers)
+        require_known_broker(facts, broker, servers)
         return explanation_document(
             f"broker {broker}",
             explain_broker(facts, broker),
@@ -233,7 +233,7 @@ def require_partition(facts: ClusterFacts, partition: TopicPartition) -> None:
         facts.view.partition(partition)  # raises if there is no such partition
 
 
-def require_broker(facts: ClusterFacts, broker: int, servers: str) -> None:
+def require_known_broker(facts: ClusterFacts, broker: int, servers: str) -> None:
     deleting = () if facts.registry is None else facts.registry.topics.values()
     assigned = {
         each for topic in deleting for part in topic.partitions.values() for each in part.replicas
@@ -264,7 +264,7 @@ def healthy_partition(facts: ClusterFacts, partition: TopicPartition) -> str:
     if partition.topic not in facts.view.topics:
         return "healthy"
     seen = facts.view.partition(partition)
-    return f"healthy: led by broker {seen.leader}, replicas {join_ids(seen.replicas)} in sync"
+    return f"healthy: led by broker {seen.leader}, replicas {join_numbers(seen.replicas)} in sync"
 
 
 def healthy_broker(facts: ClusterFacts, broker: int) -> str:
@@ -273,7 +273,3 @@ def healthy_broker(facts: ClusterFacts, broker: int) -> str:
     replicas = sum(broker in each.replicas for each in seen)
     role = ", the controller" if facts.controller == broker else ""
     return f"healthy{role}: leads {plural(leads, 'partition')}, has {plural(replicas, 'replica')}"
-
-
-def join_ids(brokers: Sequence[int]) -> str:
-    return ",".join(map(str, brokers))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from barnabas.cli.explain.history_reading import read_history
 from barnabas.cli.explain.probe import BrokerAnswer, Settings, probe_brokers
-from barnabas.cli.explain.registry_facts import RegistryPlace, find_place, read_registry
+from barnabas.cli.explain.registry_facts import RegistryPlace, find_place, gather_registry_facts
 from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster, Unreachable
 from barnabas.client.view import ClusterView, PartitionView
@@ -99,7 +99,7 @@ def gather_without_brokers(place: RegistryPlace, error: Unreachable) -> Gathered
     """Read the registry only. Raises the error if its place is unknown."""
     if not place.is_given:
         raise error
-    registry, registry_error = read_registry(place, {}, [], all_topics=True)
+    registry, registry_error = gather_registry_facts(place, {}, [], all_topics=True)
     facts = ClusterFacts(
         now_ms=now_ms(),
         view=ClusterView(),
@@ -210,7 +210,7 @@ def gather_registry(
     """Return the facts of the registry, the reason if it does not answer, and its name."""
     chosen = place if place.is_given else find_place(settings)
     has_moves = any(answer.moves is not None for answer in answers.values())
-    registry, error = read_registry(
+    registry, error = gather_registry_facts(
         chosen, view.topics, list(topics or ()), all_topics=topics is None and not has_moves
     )
     if registry is not None and not place.is_given and registry.cluster_id != view.cluster_id:

@@ -33,7 +33,7 @@ COORDINATOR_TIMEOUT_S = 3.0
 OFFSET_RECORDS_MAX = 5000
 """Records read from the end of the group's partition of __consumer_offsets, to find the time of the last commits."""
 
-Offsets = Mapping[TopicPartition, GroupOffset]
+CommittedOffsets = Mapping[TopicPartition, GroupOffset]
 T = TypeVar("T")
 
 
@@ -58,7 +58,7 @@ def gather_group_facts(
         partition = offsets_partition(cluster_facts, group_id)
         try:
             view = admin.describe_group(group_id)
-            committed: Offsets = admin.committed_offsets(group_id) if view.exists else {}
+            committed: CommittedOffsets = admin.committed_offsets(group_id) if view.exists else {}
         except ApiError as error:
             return GroupFacts(
                 group_id=group_id,
@@ -76,7 +76,7 @@ def describe_progress(
     cluster: Cluster,
     facts: ClusterFacts,
     view: GroupView,
-    committed: Offsets,
+    committed: CommittedOffsets,
     partition: TopicPartition | None,
     sample_s: float,
     stalled_after_s: float,
@@ -85,7 +85,7 @@ def describe_progress(
     readable = readable_partitions(facts, committed.keys() | assigned)
     starts = answer_or_empty(lambda: earliest_offsets(cluster, readable))
     ends = answer_or_empty(lambda: latest_offsets(cluster, readable))
-    later: Offsets = committed
+    later: CommittedOffsets = committed
     started_ms = now_ms()
     if assigned and has_lag(committed, ends, assigned):
         pause(sample_s)
@@ -142,14 +142,16 @@ def answer_or_empty(ask: Callable[[], dict[TopicPartition, T]]) -> dict[TopicPar
 
 
 def has_lag(
-    committed: Offsets, ends: Mapping[TopicPartition, int], assigned: Iterable[TopicPartition]
+    committed: CommittedOffsets,
+    ends: Mapping[TopicPartition, int],
+    assigned: Iterable[TopicPartition],
 ) -> bool:
     return any(
         each in committed and ends.get(each, 0) > committed[each].offset for each in assigned
     )
 
 
-def offset_in(offsets: Offsets, partition: TopicPartition) -> int | None:
+def offset_in(offsets: CommittedOffsets, partition: TopicPartition) -> int | None:
     found = offsets.get(partition)
     return None if found is None else found.offset
 

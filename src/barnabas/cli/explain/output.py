@@ -33,14 +33,14 @@ def explanation_document(
     return {
         "subject": subject,
         "healthy": not any(each.severity is not Severity.NOTE for each in findings),
-        "summary": summary_text(findings) or healthy,
+        "summary": severity_counts(findings) or healthy,
         "findings": [finding_document(each, now_ms, servers) for each in findings],
         "topic": topic,
         "last_changes": [{**to_builtins(each), "at": json_types(each.at)} for each in changes],
     }
 
 
-def summary_text(findings: Sequence[Finding]) -> str:
+def severity_counts(findings: Sequence[Finding]) -> str:
     """Return `1 error, 2 warnings`, or an empty text."""
     counts = [(sum(each.severity is level for each in findings), level) for level in Severity]
     return ", ".join(plural(count, level.name.lower()) for count, level in counts if count)

@@ -46,7 +46,7 @@ from barnabas.wire.messages.list_partition_reassignments import (
 
 PROBE_TIMEOUT_S = 3.0
 BROKERS_AT_ONCE = 16
-CLIENT_ID = "barnabas-explain"
+PROBE_CLIENT_ID = "barnabas-explain"
 DEBUGGING_REPLICA = -2
 """Replica id with which any replica, not only the leader, returns its log end offset."""
 IMPOSSIBLE_TOPIC = "no such topic"
@@ -100,7 +100,7 @@ def probe_broker(
 ) -> BrokerAnswer:
     try:
         connection = BlockingConnection.open(
-            broker.host, broker.port, client_id=CLIENT_ID, timeout_s=PROBE_TIMEOUT_S
+            broker.host, broker.port, client_id=PROBE_CLIENT_ID, timeout_s=PROBE_TIMEOUT_S
         )
     except ApiError as error:
         is_refused = "refused" in error.message.lower()
@@ -108,7 +108,7 @@ def probe_broker(
     with closing(connection):
         try:
             log_dirs = read_log_dirs(connection)
-            settings = read_settings(connection, broker.id)
+            settings = read_broker_settings(connection, broker.id)
             ends = read_ends(connection, replicas)
         except ApiError as error:
             if error.code in (ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT):
@@ -135,7 +135,7 @@ def read_log_dirs(connection: BlockingConnection) -> tuple[LogDirFacts, ...]:
     )
 
 
-def read_settings(connection: BlockingConnection, broker: BrokerId) -> Settings:
+def read_broker_settings(connection: BlockingConnection, broker: BrokerId) -> Settings:
     resource = DescribeConfigsResource(ResourceType.BROKER, str(broker), BROKER_SETTINGS)
     response = connection.exchange(
         DescribeConfigsRequest(resources=(resource,)),

@@ -21,7 +21,7 @@ from barnabas.metadata import znodes
 from barnabas.metadata.znodes import TopicAssignment
 from barnabas.model import TopicPartition
 
-CONNECTION_TIMEOUT_MS = 3000
+REGISTRY_TIMEOUT_MS = 3000
 
 
 class RegistryPlace(Struct, frozen=True, kw_only=True):
@@ -83,9 +83,7 @@ def open_place(place: RegistryPlace) -> Iterator[RegistrySource | None]:
         with (
             asyncio.Runner() as runner,
             closing(
-                ZooKeeperSource(
-                    place.zookeeper, runner, connection_timeout_ms=CONNECTION_TIMEOUT_MS
-                )
+                ZooKeeperSource(place.zookeeper, runner, connection_timeout_ms=REGISTRY_TIMEOUT_MS)
             ) as source,
         ):
             yield source
@@ -106,7 +104,7 @@ def open_place(place: RegistryPlace) -> Iterator[RegistrySource | None]:
         yield None
 
 
-def read_registry(
+def gather_registry_facts(
     place: RegistryPlace, known: Mapping[str, object], wanted: list[str], *, all_topics: bool
 ) -> tuple[RegistryFacts | None, str | None]:
     """Return the facts, or the reason why a ZooKeeper does not answer.

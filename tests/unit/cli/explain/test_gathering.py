@@ -10,7 +10,7 @@ import pytest
 from barnabas.cli.explain.commands import parse_partition_name
 from barnabas.cli.explain.gather import find_moves, parse_settings, wanted_ends
 from barnabas.cli.explain.probe import BrokerAnswer
-from barnabas.cli.explain.registry_facts import RegistryPlace, find_place, read_registry
+from barnabas.cli.explain.registry_facts import RegistryPlace, find_place, gather_registry_facts
 from barnabas.errors import ConfigError
 from barnabas.explain.facts import Probe
 from barnabas.metadata.znodes import ReplicaAssignment
@@ -39,16 +39,16 @@ def test_brokers_report_the_place_of_their_registry(
 
 def test_registry_on_another_machine_is_skipped(tmp_path: Path) -> None:
     place = RegistryPlace(directory=str(tmp_path / "missing"))
-    assert read_registry(place, {}, [], all_topics=True) == (None, None)
+    assert gather_registry_facts(place, {}, [], all_topics=True) == (None, None)
     (tmp_path / "empty").mkdir()
     empty = RegistryPlace(directory=str(tmp_path / "empty"))
-    assert read_registry(empty, {}, [], all_topics=True) == (None, None)
+    assert gather_registry_facts(empty, {}, [], all_topics=True) == (None, None)
 
 
 def test_named_registry_must_exist(tmp_path: Path) -> None:
     place = RegistryPlace(data=str(tmp_path), is_given=True)
     with pytest.raises(ConfigError):
-        read_registry(place, {}, [], all_topics=True)
+        gather_registry_facts(place, {}, [], all_topics=True)
 
 
 def test_partition_name_may_contain_dashes() -> None:
