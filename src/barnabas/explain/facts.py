@@ -111,6 +111,8 @@ class ClusterFacts(Struct, frozen=True, kw_only=True):
     registry_error: str | None = None
     """Why the registry cannot be read, if it should be readable: its ZooKeeper does not answer."""
     registry_name: str = ""
+    start_commands: Mapping[int, str] = field(default_factory=dict)
+    """Broker that is not registered → command that starts it, if its properties file is on this machine."""
     history: HistoryFacts = HistoryFacts()
 
     def is_registered(self, broker: int) -> bool:

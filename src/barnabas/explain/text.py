@@ -14,7 +14,7 @@ from shlex import quote
 from typing import Any, NamedTuple
 
 from barnabas.explain.finding import Cause, Finding
-from barnabas.explain.wording import name_brokers, plain_ranges
+from barnabas.explain.wording import join_with_and, name_brokers, plain_ranges
 from barnabas.history.words import format_duration, format_time
 
 PARTITIONS_NAMED_MAX = 12
@@ -30,9 +30,7 @@ class Sentences(NamedTuple):
     next_step: str
 
 
-START = (
-    "start {brokers} again; `barnabas brokers explain {broker}{servers}` shows what waits for it"
-)
+START = "{start_again}; `barnabas brokers explain {broker}{servers}` shows what waits for it"
 SEE_BROKER = "`barnabas brokers explain {broker}{servers}` shows its state"
 RESUME = "check the process of {brokers} and its log: it may be paused, overloaded or out of memory"
 FREE_SPACE = "free space on the disk, or shorten the retention; the broker continues by itself"
@@ -53,7 +51,7 @@ SENTENCES: Mapping[Cause, Sentences] = {
     Cause.ALL_REPLICAS_DOWN: Sentences("no leader: {all_replicas} down", START),
     Cause.IN_SYNC_REPLICAS_DOWN: Sentences(
         "no leader: {in_sync_replicas} down.{unclean_text}",
-        "start {brokers} again{unclean_step}",
+        "{start_again}{unclean_step}",
     ),
     Cause.IN_SYNC_LOG_DIR_FAILED: Sentences(
         "no leader: the log directory of the in-sync replica on {brokers} failed.{unclean_text}",
@@ -78,7 +76,7 @@ SENTENCES: Mapping[Cause, Sentences] = {
     ),
     Cause.FOLLOWER_SHUTTING_DOWN: Sentences(
         "{replicas_are_missing}: {the_brokers_are} shutting down",
-        "wait until it has stopped, then start {brokers} again; " + SEE_BROKER,
+        "wait until it has stopped, then {start_again}; " + SEE_BROKER,
     ),
     Cause.FOLLOWER_SILENT: Sentences(
         "{replicas_are_missing}: {the_brokers_are} registered, but {do_not} respond", RESUME
@@ -130,7 +128,7 @@ SENTENCES: Mapping[Cause, Sentences] = {
     # reassignments
     Cause.MOVE_TARGET_DOWN: Sentences(
         "the reassignment waits for {brokers}, a new replica, which is down",
-        "start {brokers} again, or cancel the reassignment: `barnabas reassign cancel {move}{servers}`",
+        "{start_again}, or cancel the reassignment: `barnabas reassign cancel {move}{servers}`",
     ),
     Cause.MOVE_TARGET_SILENT: Sentences(
         "the reassignment waits for {brokers}, a new replica, which does not respond", RESUME
@@ -186,11 +184,9 @@ SENTENCES: Mapping[Cause, Sentences] = {
     ),
     # brokers
     Cause.BROKER_DOWN: Sentences(
-        "{brokers} is down: it is not registered{replica_text}", "start {brokers} again"
+        "{brokers} is down: it is not registered{replica_text}", "{start_again}"
     ),
-    Cause.BROKER_STOPPED: Sentences(
-        "{brokers} was shut down{replica_text}", "start {brokers} again"
-    ),
+    Cause.BROKER_STOPPED: Sentences("{brokers} was shut down{replica_text}", "{start_again}"),
     Cause.BROKER_NEVER_SEEN: Sentences(
         "{brokers} has never joined the cluster{replica_text}",
         "start a broker with broker.id={broker}; `barnabas brokers list{servers}` shows the brokers that are alive",
@@ -305,9 +301,23 @@ def cause_text(finding: Finding) -> str:
     return SENTENCES[finding.cause].cause.format_map(text_fields(finding, "")).rstrip(".")
 
 
-def next_text(finding: Finding, servers: str = "") -> str:
-    """Return the next step. `servers` is empty, or the option ` -b HOST:PORT` for the commands."""
-    return SENTENCES[finding.cause].next_step.format_map(text_fields(finding, servers))
+def next_text(
+    finding: Finding, servers: str = "", start_commands: Mapping[int, str] | None = None
+) -> str:
+    """Return the next step.
+
+    `servers` is empty, or the option ` -b HOST:PORT` for the commands. `start_commands` start brokers on this machine.
+    """
+    fields = text_fields(finding, servers)
+    fields["start_again"] = start_text(finding.brokers, start_commands or {})
+    return SENTENCES[finding.cause].next_step.format_map(fields)
+
+
+def start_text(brokers: Sequence[int], commands: Mapping[int, str]) -> str:
+    """Return `start broker 2 again`, with the command if it is known for all brokers."""
+    text = f"start {name_brokers(brokers) if brokers else 'the brokers'} again"
+    known = [f"`{commands[broker]}`" for broker in brokers if broker in commands]
+    return f"{text}: {join_with_and(known)}" if known and len(known) == len(brokers) else text
 
 
 def text_fields(finding: Finding, servers: str) -> dict[str, Any]:
@@ -538,7 +548,12 @@ def topic_partitions_text(topic: str, numbers: list[int]) -> str:
 # ---- documents ------------------------------------------------------------------------------------------------
 
 
-def finding_document(finding: Finding, now_ms: int, servers: str = "") -> dict[str, Any]:
+def finding_document(
+    finding: Finding,
+    now_ms: int,
+    servers: str = "",
+    start_commands: Mapping[int, str] | None = None,
+) -> dict[str, Any]:
     """Return a finding for JSON and YAML, with its texts."""
     return {
         "cause": finding.cause.value,
@@ -555,5 +570,5 @@ def finding_document(finding: Finding, now_ms: int, servers: str = "") -> dict[s
         "lag": finding.lag,
         "details": dict(finding.values),
         "why": cause_text(finding),
-        "next": next_text(finding, servers),
+        "next": next_text(finding, servers, start_commands),
     }

@@ -122,6 +122,16 @@ def test_unclean_election_says_what_is_lost() -> None:
     assert "`barnabas elect-leaders --unclean --topic orders:0,2`" in next_text(found)
 
 
+def test_command_that_starts_the_broker_is_shown() -> None:
+    found = replace(EVERYTHING, cause=Cause.BROKER_DOWN)
+    assert next_text(found) == "start broker 2 again"
+    commands = {2: "barnabas broker /data/broker-2.properties"}
+    assert next_text(found, "", commands) == (
+        "start broker 2 again: `barnabas broker /data/broker-2.properties`"
+    )
+    assert next_text(replace(found, brokers=(1, 2)), "", commands) == "start brokers 1 and 2 again"
+
+
 def test_subject_and_time() -> None:
     assert subject_text(EVERYTHING) == "orders partitions 0 and 2"
     assert subject_text(replace(EVERYTHING, partitions=(FIRST,))) == "orders-0"

@@ -65,7 +65,7 @@ def explain_topic_command(
         return explanation_document(
             f"topic {name}",
             explain_topic(facts, name),
-            now_ms=facts.now_ms,
+            facts=facts,
             servers=servers,
             healthy=healthy_topic(facts, name),
             changes=changes_of(gathered.events, name),
@@ -98,7 +98,7 @@ def explain_partition_command(
         return explanation_document(
             partition_subject(partition),
             explain_one_partition(facts, partition),
-            now_ms=facts.now_ms,
+            facts=facts,
             servers=servers,
             healthy=healthy_partition(facts, partition),
             changes=changes_of(gathered.events, *partition),
@@ -123,7 +123,7 @@ def explain_broker_command(
         return explanation_document(
             f"broker {broker}",
             explain_broker(facts, broker),
-            now_ms=facts.now_ms,
+            facts=facts,
             servers=servers,
             healthy=healthy_broker(facts, broker),
         )
@@ -170,7 +170,7 @@ def cluster_document(
     document = explanation_document(
         "cluster",
         explain_cluster(facts),
-        now_ms=facts.now_ms,
+        facts=facts,
         servers=servers_hint(),
         healthy=f"healthy: {plural(len(facts.view.brokers), 'broker')}, controller {facts.controller}, "
         f"{plural(len(facts.view.topics), 'topic')}, {plural(counts['partitions'], 'partition')}",

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
+from shlex import quote
 from typing import NamedTuple
 
 from barnabas.cli.explain.history_reading import read_history
@@ -91,6 +93,7 @@ def gather_facts(
         registry_error=registry_error,
         registry_name=registry_name,
         history=summarize_history(events) if events else HistoryFacts(),
+        start_commands=find_start_commands(settings, view),
     )
     return GatheredFacts(facts, events)
 
@@ -156,6 +159,21 @@ def parse_settings(settings: Settings, answers: Mapping[int, BrokerAnswer]) -> C
             if 0 <= (value := integer(answer.settings, rate, -1)) < 2**63 - 1
         },
     )
+
+
+def find_start_commands(settings: Settings, view: ClusterView) -> dict[int, str]:
+    """Return the commands for brokers that are down and whose properties file is on this machine.
+
+    `barnabas up` writes broker-<id>.properties next to the log directories of a cluster with a ZooKeeper.
+    """
+    logs = Path((settings.get("log.dirs") or settings.get("log.dir") or "").split(",")[0].strip())
+    files = sorted(logs.parent.glob("broker-*.properties")) if logs.is_absolute() else []
+    ids = {path: path.stem.removeprefix("broker-") for path in files}
+    return {
+        int(number): f"barnabas broker {quote(str(path))}"
+        for path, number in ids.items()
+        if number.isdigit() and int(number) not in view.brokers
+    }
 
 
 def integer(settings: Settings, name: str, default: int) -> int:

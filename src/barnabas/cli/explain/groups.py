@@ -61,7 +61,7 @@ def explain_group_command(
         document = explanation_document(
             f"group {name}",
             explain_group(facts),
-            now_ms=facts.cluster.now_ms,
+            facts=facts.cluster,
             servers=servers,
             healthy=healthy_group(facts),
         )

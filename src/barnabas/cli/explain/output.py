@@ -9,6 +9,7 @@ from msgspec import to_builtins
 
 from barnabas.cli.history.narrator import Narrator
 from barnabas.cli.terminal.output import plural, wrap
+from barnabas.explain.facts import ClusterFacts
 from barnabas.explain.finding import Finding, Severity
 from barnabas.explain.text import finding_document
 from barnabas.history.event import AnyEvent, PartitionEvent, ReplicaEvent, TopicEvent
@@ -23,7 +24,7 @@ def explanation_document(
     subject: str,
     findings: Sequence[Finding],
     *,
-    now_ms: int,
+    facts: ClusterFacts,
     servers: str,
     healthy: str,
     changes: Sequence[AnyEvent] = (),
@@ -34,7 +35,9 @@ def explanation_document(
         "subject": subject,
         "healthy": not any(each.severity is not Severity.NOTE for each in findings),
         "summary": severity_counts(findings) or healthy,
-        "findings": [finding_document(each, now_ms, servers) for each in findings],
+        "findings": [
+            finding_document(each, facts.now_ms, servers, facts.start_commands) for each in findings
+        ],
         "topic": topic,
         "last_changes": [{**to_builtins(each), "at": json_types(each.at)} for each in changes],
     }

@@ -132,7 +132,7 @@ def current_problems(cluster: Cluster, servers: str) -> list[Row]:
     except BarnabasError:
         return []
     found = [each for each in explain_cluster(facts) if each.severity is not Severity.NOTE]
-    return [finding_document(each, facts.now_ms, servers) for each in found]
+    return [finding_document(each, facts.now_ms, servers, facts.start_commands) for each in found]
 
 
 def nothing_to_report(why: str) -> ApiError:

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from barnabas.cli.explain.commands import parse_partition_name
-from barnabas.cli.explain.gather import find_moves, parse_settings, wanted_ends
+from barnabas.cli.explain.gather import find_moves, find_start_commands, parse_settings, wanted_ends
 from barnabas.cli.explain.probe import BrokerAnswer
 from barnabas.cli.explain.registry_facts import RegistryPlace, find_place, gather_registry_facts
 from barnabas.errors import ConfigError
@@ -67,6 +67,14 @@ def test_throttle_rates_are_those_that_are_set() -> None:
     assert found.throttle_rates == {1: 1000}
     assert not found.is_rebalance_enabled
     assert found.is_delete_enabled
+
+
+def test_properties_files_of_brokers_that_are_down(tmp_path: Path) -> None:
+    for number in (1, 4):
+        (tmp_path / f"broker-{number}.properties").touch()
+    found = find_start_commands({"log.dirs": str(tmp_path / "broker-1")}, cluster_view())
+    assert found == {4: f"barnabas broker {tmp_path / 'broker-4.properties'}"}
+    assert find_start_commands({}, cluster_view()) == {}
 
 
 def test_reported_moves_take_precedence() -> None:
