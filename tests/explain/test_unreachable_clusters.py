@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -14,9 +16,13 @@ from barnabas.cluster.zookeeper_servers import ZooKeeperServers
 from barnabas.explain.cluster import explain_broker
 from barnabas.explain.finding import Cause, Finding
 from support.cluster import ClusterProcesses
-from support.command import run
+from support.command import COMMAND, run
+from support.process import ChildProcess
+from support.waiting import eventually
 from tests.explain.live import SETTINGS, LiveCluster
 from tests.zookeeper import require_java
+
+IMPATIENT = {"zookeeper.session.timeout.ms": "4000"}
 
 
 def test_brokers_with_the_same_address_and_stopped_cluster(tmp_path: Path) -> None:
@@ -49,18 +55,35 @@ def test_brokers_with_the_same_address_and_stopped_cluster(tmp_path: Path) -> No
     assert "no broker answers; tried" in without.stderr
 
 
-def test_zookeeper_is_down(tmp_path: Path) -> None:
+def start_command(servers: str) -> list[str] | None:
+    """Return the arguments of the command that `cluster explain` suggests to start a broker."""
+    ended = run("cluster", "explain", "-b", servers, "-o", "json")
+    assert "registry_down" not in ended.stdout
+    found = re.search(r"start broker 2 again: `barnabas (broker [^`]+)`", ended.stdout)
+    return None if found is None else shlex.split(found[1])
+
+
+def test_suggested_command_starts_the_broker_and_zookeeper_is_down(tmp_path: Path) -> None:
     require_java()
     zookeeper = ZooKeeperServers(tmp_path / "zookeeper")
     zookeeper.start()
     try:
         connect = zookeeper.connect_string
-        with ClusterProcesses(tmp_path, connect, brokers=1) as cluster:
-            healthy = run("cluster", "health", "-b", cluster.bootstrap_servers, "-o", "json")
-            assert healthy.returncode == 1, "one broker cannot have three replicas of the offsets"
-            assert '"cause": "registry_down"' not in healthy.stdout
+        with ClusterProcesses(tmp_path, connect, brokers=2, settings=IMPATIENT) as cluster:
+            servers = cluster.brokers[1].bootstrap_servers
+            create = ("topics", "create", "orders", "--replication-factor", "2", "-b", servers)
+            assert run(*create).returncode == 0
+            cluster.brokers[2].kill()
+            eventually(lambda: start_command(servers) is not None, "broker 2 is missing")
+            command = start_command(servers)
+            assert command is not None
+            started = ChildProcess("broker 2", [*COMMAND, *command], log=tmp_path / "again.log")
+            try:
+                eventually(lambda: start_command(servers) is None, "broker 2 is back")
+            finally:
+                started.kill()
             zookeeper.stop()
-            down = run("cluster", "explain", "-b", cluster.bootstrap_servers)
+            down = run("cluster", "explain", "-b", servers)
             text = " ".join(down.stdout.split())
             assert f"the ZooKeeper at {connect} does not answer this command" in text
             assert "next: check that a majority of the ZooKeeper servers is running" in text

@@ -18,6 +18,8 @@ from barnabas.model import TopicPartition
 
 CHANGES_MAX = 8
 """Number of last changes that are shown."""
+UNBROKEN_SPACE = "\ue000"
+"""Stands for a space at which a text is not wrapped."""
 
 
 def explanation_document(
@@ -65,7 +67,14 @@ def finding_lines(finding: dict[str, Any], subject: str = "") -> list[str]:
     lines = [wrap(f"  {finding['severity']}: {head}{finding['why']}", indent=4)]
     if finding["since"]:
         lines.append(f"    {finding['since']}")
-    return [*lines, wrap(f"    next: {finding['next']}", indent=6)]
+    return [*lines, wrap_around_commands(f"    next: {finding['next']}", indent=6)]
+
+
+def wrap_around_commands(text: str, indent: int) -> str:
+    """Wrap a text, but no command in backquotes, so that it can be copied."""
+    parts = text.split("`")
+    parts[1::2] = [part.replace(" ", UNBROKEN_SPACE) for part in parts[1::2]]
+    return wrap("`".join(parts), indent).replace(UNBROKEN_SPACE, " ")
 
 
 # ---- last changes ---------------------------------------------------------------------------------------------
