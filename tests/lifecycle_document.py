@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from barnabas.explain.finding import Cause, Finding, Severity
+from barnabas.explain.text import finding_document
 from barnabas.history.report import Document, Row, document_of
+from barnabas.model import TopicPartition
 
 START = datetime(2026, 5, 1, 8, tzinfo=UTC)
 HOSTILE = '<script>alert("x")</script>&amp;'
@@ -122,6 +125,20 @@ def election(epoch: int, start: int, controller: int, previous: int | None, **mo
     }
 
 
+def problem(topic: str) -> Row:
+    partition = TopicPartition(topic, 0)
+    found = Finding(
+        cause=Cause.ALL_REPLICAS_DOWN,
+        severity=Severity.ERROR,
+        topic=topic,
+        partitions=(partition,),
+        brokers=(2,),
+        since_ms=int(at(8001).timestamp() * 1000),
+        values={"replicas": 1},
+    )
+    return finding_document(found, int(at(10_000).timestamp() * 1000))
+
+
 def sample() -> Document:
     move = {"life": 1, "partition": 1, "at": at(1040), "before": 2, "after": 1, "leader_epoch": 1}
     step = {
@@ -166,4 +183,9 @@ def sample() -> Document:
         "leader_moves": [{"topic": "orders", "cause": "BrokersChanged#9", **move}],
         "steps": [{"topic": "doomed", "step": "the return of a broker", "broker": 2, **step}],
     }
-    return document_of(tables, servers="localhost:9092", now=at(10_000))
+    return document_of(
+        tables,
+        servers="localhost:9092",
+        now=at(10_000),
+        problems=[problem("late"), problem(HOSTILE)],
+    )

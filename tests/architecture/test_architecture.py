@@ -151,6 +151,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "client": {"batch", "wire"},
     "reassignment": set(),
+    "explain": {"client", "metadata", "history"},
     "java": set(),
     "spark": {"client", "java", "batch", "wire", "progress_line"},
     "cluster": {"broker", "client", "config", "java", "metadata", "spark", "world"},

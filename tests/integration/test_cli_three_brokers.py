@@ -92,16 +92,18 @@ def test_failed_broker_is_explained_in_topic_state() -> None:
         described = lines("topics", "describe", "alone")
         assert all(len(line) <= 100 for line in described)
         assert " ".join(" ".join(described).split()).endswith(
-            "partition 0: no leader: the only in-sync replica, on broker 2, is not alive "
-            f"next: restart broker 2; `barnabas brokers list -b {alive}` shows the live brokers"
+            "partition 0: no leader: its only replica is on broker 2, which is down "
+            "next: start broker 2 again; "
+            f"`barnabas brokers explain 2 -b {alive}` shows what waits for it"
         )
         described = lines("topics", "describe", "copied")
         assert described[0].endswith("2 under-replicated")
         assert all(len(line) <= 100 for line in described)
         assert " ".join(" ".join(described).split()).endswith(
-            "partitions 0 and 1: broker 2 is not alive; writes with acks=all are rejected "
-            "(2 in sync, min.insync.replicas=3) "
-            f"next: `barnabas brokers list -b {alive}` shows the live brokers"
+            "partitions 0 and 1: the replica on broker 2 is missing: the broker is down; "
+            "writes with acks=all are rejected: 2 in sync, min.insync.replicas=3 "
+            "next: start broker 2 again; "
+            f"`barnabas brokers explain 2 -b {alive}` shows what waits for it"
         )
         assert lines("brokers", "list")[2].split()[:3] == ["2", "not", "alive"]
 

@@ -107,7 +107,7 @@ def test_report_covers_creation_failover_and_deletion(tmp_path: Path) -> None:
     assert {path.name for path in table.iterdir()} == {f"{name}.parquet" for name in TABLES}
     assert parquet.read_table(table / "topics.parquet").num_rows == len(document["topics"]) == 3
     assert parquet.read_table(table / "leader_moves.parquet").to_pylist()[0]["after"] == other
-    assert f"restart broker {leader}" in page.read_text()
+    assert f"start broker {leader} again" in page.read_text()
     assert f"broker {leader} failed" in page.read_text()
     assert done.stderr == f"written to {table}\nwritten to {page}\n"
 

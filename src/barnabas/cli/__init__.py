@@ -2,6 +2,7 @@
 
     barnabas topics …, groups …, configs …, registry …    topics/, groups/, configs/, registry/
     barnabas elect-leaders                                elections/
+    barnabas … explain, cluster health                    explain/
     barnabas produce, consume                             records/
     barnabas up, broker, brokers …, controller …          brokers/
     barnabas zookeeper                                    zookeeper.py

@@ -21,7 +21,15 @@ COMMANDS = {
         "configs.commands:configs",
         "Describe, alter and reset settings of topics and brokers, and quotas.",
     ),
-    "brokers": ("brokers.commands:brokers", "List the brokers, and drain or decommission one."),
+    "partitions": ("explain.commands:partitions", "Explain the state of single partitions."),
+    "brokers": (
+        "brokers.commands:brokers",
+        "List the brokers, explain their problems, and drain or decommission one.",
+    ),
+    "cluster": (
+        "explain.commands:cluster_group",
+        "Check the health of the cluster, and explain its problems.",
+    ),
     "controller": ("brokers.controller:controller", "Show which broker is the controller."),
     "elect-leaders": (
         "elections.elect_leaders:elect_leaders_command",

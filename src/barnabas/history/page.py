@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable
-from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -31,8 +30,8 @@ from barnabas.printable import LINE_MAX, printable
 if TYPE_CHECKING:
     from jinja2 import Template
 
-LIMITS = {"CREATIONS": 12, "OUTAGES": 20, "STEPS": 12, "ROWS": 2000, "ALERTS": 10, "NAMED": 5}
-"""Maximum numbers of rows in each table, and of lines and names in the alert. The Parquet files have all rows."""
+LIMITS = {"CREATIONS": 12, "OUTAGES": 20, "STEPS": 12, "ROWS": 2000, "ALERTS": 10}
+"""Maximum numbers of rows in each table, and of lines in the alert. The Parquet files have all rows."""
 
 
 def render_page(document: Document) -> str:
@@ -45,7 +44,6 @@ def render_page(document: Document) -> str:
         style=asset("page.css"),
         script=script,
         script_digest=b64encode(sha256(script.encode()).digest()).decode(),
-        alerts=alerts_of(document),
         scale=scale,
         lanes=lanes_of(document, scale),
         lane_height=LANE_HEIGHT,
@@ -83,27 +81,6 @@ def template() -> Template:
     environment.filters |= {each.__name__: each for each in filters}
     environment.tests["failover"] = is_failover
     return environment.from_string(asset("page.html.jinja"))
-
-
-@dataclass(frozen=True, slots=True)
-class Alert:
-    """A topic with offline partitions, or stuck deletions that wait for the same brokers."""
-
-    offline: Row | None = None
-    stuck: tuple[Row, ...] = ()
-    brokers: tuple[int, ...] = ()
-
-
-def alerts_of(document: Document) -> list[Alert]:
-    """Return the topics with offline partitions, then the stuck deletions, grouped by the brokers that delay them."""
-    waiting: dict[tuple[int, ...], list[Row]] = {}
-    for row in document["deletions"]:
-        if row["state"] == "stuck":
-            waiting.setdefault(tuple(row["waits_for"] or ()), []).append(row)
-    return [
-        *(Alert(offline=row) for row in document["topics"] if row["offline_now"]),
-        *(Alert(stuck=tuple(rows), brokers=brokers) for brokers, rows in waiting.items()),
-    ]
 
 
 def creation_steps(row: Row) -> list[tuple[str, int, str]]:

@@ -5,7 +5,7 @@ Rows are sorted by severity (elections and leader moves by time). Times are in U
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from statistics import median
@@ -34,8 +34,10 @@ def rows_of(tables: Mapping[str, Table]) -> dict[str, list[Row]]:
     return {name: table.to_pylist() for name, table in {**tables, "steps": slowest}.items()}
 
 
-def document_of(tables: Tables, *, servers: str, now: datetime) -> Document:
-    """Build the document of `barnabas lifecycle report`."""
+def document_of(
+    tables: Tables, *, servers: str, now: datetime, problems: Sequence[Row] = ()
+) -> Document:
+    """Build the document of `barnabas lifecycle report`. `problems` are the current findings of `cluster explain`."""
     ordered = {name: sorted(tables[name], key=key) for name, key in SORT_KEYS.items()}
     epochs = ordered["elections"]
     return {
@@ -47,6 +49,7 @@ def document_of(tables: Tables, *, servers: str, now: datetime) -> Document:
             "events": sum(row["events"] for row in epochs),
         },
         "summary": summarize(ordered),
+        "problems": list(problems),
         **{"slowest_steps" if name == "steps" else name: rows for name, rows in ordered.items()},
     }
 

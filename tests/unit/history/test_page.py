@@ -8,7 +8,7 @@ from markupsafe import escape
 
 from barnabas.history.page import render_page
 from barnabas.history.timeline import LANES_MAX, LANES_MIN, merge_outages, topics_shown
-from tests.lifecycle_document import HOSTILE, at, outage, sample
+from tests.lifecycle_document import HOSTILE, at, outage, problem, sample
 
 
 def test_names_from_the_cluster_are_escaped() -> None:
@@ -26,6 +26,7 @@ def test_control_characters_from_the_cluster_are_escaped() -> None:
             for field in {"topic", "by", "host", "why", "cause", "step"} & row.keys():
                 row[field] = hostile
     document["bootstrap_servers"] = hostile
+    document["problems"] = [problem(hostile)]
     shown = render_page(document)
     shown.encode()
     assert all(line.isprintable() for line in shown.split("\n"))
@@ -45,8 +46,10 @@ def test_alert_precedes_all_other_sections() -> None:
     shown = render_page(sample())
     alert = shown.index("Needs attention")
     assert alert < shown.index("<h2>Timeline")
-    assert "restart broker 2" in shown[alert:]
-    assert "barnabas topics describe late" in shown[alert:]
+    assert (
+        "<b>late-0</b>: no leader: its only replica is on broker 2, which is down" in shown[alert:]
+    )
+    assert "start broker 2 again; <code>barnabas brokers explain 2</code>" in shown[alert:]
 
 
 def test_healthy_page_has_no_alert() -> None:
@@ -57,6 +60,7 @@ def test_healthy_page_has_no_alert() -> None:
         "deletions": [row for row in document["deletions"] if row["state"] == "done"],
         "incidents": [],
         "outages": [],
+        "problems": [],
     }
     shown = render_page(healthy)
     assert "Needs attention" not in shown

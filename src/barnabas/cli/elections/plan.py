@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable
 
 from msgspec import Struct
 
-from barnabas.cli.topics.health import name_brokers
 from barnabas.client.view import ClusterView, PartitionView
+from barnabas.explain.wording import name_brokers
 from barnabas.model import TopicPartition
 from barnabas.wire.messages.elect_leaders import ElectionType
 

@@ -11,19 +11,30 @@ from typing import TYPE_CHECKING
 
 import click
 
+from barnabas.cli.explain.gather import gather_facts
+from barnabas.cli.explain.registry_facts import RegistryPlace
 from barnabas.cli.history.availability import require_history
 from barnabas.cli.history.report_text import report_text
-from barnabas.cli.options import bootstrap_option, master_option, output_option, timeout_option
+from barnabas.cli.options import (
+    bootstrap_option,
+    master_option,
+    output_option,
+    servers_text,
+    timeout_option,
+)
 from barnabas.cli.spark.session import spark_session, translate_errors
 from barnabas.cli.terminal.failure import CommandError
 from barnabas.cli.terminal.output import OutputFormat, print_note, show
 from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
 from barnabas.client.offsets import earliest_offsets, latest_offsets
-from barnabas.errors import ConfigError
+from barnabas.errors import BarnabasError, ConfigError
+from barnabas.explain.cluster import explain_cluster
+from barnabas.explain.finding import Severity
+from barnabas.explain.text import finding_document
 from barnabas.history.event import skipped_text
 from barnabas.history.page import render_page
-from barnabas.history.report import Document, collect, document_of, json_types, rows_of
+from barnabas.history.report import Document, Row, collect, document_of, json_types, rows_of
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import TopicPartition
 from barnabas.progress_line import progress_paused
@@ -77,13 +88,16 @@ def report(
     check_targets(target, html)
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
         require_events(cluster)
+        problems = current_problems(cluster, servers_text(bootstrap_servers))
     with spark_session(
         master, bootstrap_servers, app_name="barnabas lifecycle report", short=True
     ) as spark:
         with translate_errors([STATE_CHANGES]):
             analysis, now = read_and_analyse(spark, bootstrap_servers)
             tables = collect(analysis)
-        document = document_of(rows_of(tables), servers=bootstrap_servers, now=now)
+        document = document_of(
+            rows_of(tables), servers=bootstrap_servers, now=now, problems=problems
+        )
         with progress_paused():
             if target is not None:
                 write_parquet(tables, target)
@@ -109,6 +123,16 @@ def require_events(cluster: Cluster) -> None:
     )
     if first == end:
         raise nothing_to_report("is empty")
+
+
+def current_problems(cluster: Cluster, servers: str) -> list[Row]:
+    """Return the errors and warnings of `cluster explain`; none if the cluster does not answer any more."""
+    try:
+        facts = gather_facts(cluster, RegistryPlace()).facts
+    except BarnabasError:
+        return []
+    found = [each for each in explain_cluster(facts) if each.severity is not Severity.NOTE]
+    return [finding_document(each, facts.now_ms, servers, facts.start_commands) for each in found]
 
 
 def nothing_to_report(why: str) -> CommandError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from barnabas.cli.explain.output import finding_lines
 from barnabas.cli.terminal.output import format_table, plural
 from barnabas.history.page import topic_state
 from barnabas.history.report import Document, Row, is_failover
@@ -24,6 +25,7 @@ ROWS_MAX = 20
 def report_text(document: Document) -> str:
     parts = [
         summary_text(document),
+        problems_text(document["problems"]),
         elections_text(document["elections"]),
         incidents_text(document["incidents"]),
         deletions_text(document["deletions"]),
@@ -54,6 +56,13 @@ def summary_text(document: Document) -> str:
     if summary["stuck_deletions"]:
         lines.append(f"{plural(summary['stuck_deletions'], 'deletion')} STUCK")
     return "\n".join(lines)
+
+
+def problems_text(problems: list[Row]) -> str:
+    if not problems:
+        return ""
+    lines = [line for problem in problems[:ROWS_MAX] for line in finding_lines(problem)]
+    return "\n".join(["needs attention", *lines])
 
 
 def elections_text(elections: list[Row]) -> str:

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from barnabas.cli.reassign.cluster_layout import LogSizes, read_log_sizes
 from barnabas.cli.terminal.output import format_table, join_numbers
 from barnabas.cli.terminal.units import bar_text, bytes_text, duration_text
-from barnabas.cli.topics.health import name_brokers
 from barnabas.client.cluster import Cluster
 from barnabas.client.reassignment_admin import OngoingReassignment
 from barnabas.client.view import ClusterView
 from barnabas.errors import ApiError
+from barnabas.explain.wording import name_brokers
 from barnabas.model import NO_LEADER, TopicPartition
 
 BAR_CELLS = 16

@@ -121,13 +121,19 @@ class FilesSource:
 class ZooKeeperSource:
     """Session with a ZooKeeper. The event loop runs only during calls."""
 
-    def __init__(self, connect_string: str, runner: asyncio.Runner) -> None:
+    def __init__(
+        self,
+        connect_string: str,
+        runner: asyncio.Runner,
+        *,
+        connection_timeout_ms: int = CONNECTION_TIMEOUT_MS,
+    ) -> None:
         # Imported here because only this source needs Kazoo.
         from barnabas.world.registry.zookeeper import ZooKeeperRegistry
 
         self.runner = runner
         self.registry = ZooKeeperRegistry(
-            connect_string, connection_timeout_ms=CONNECTION_TIMEOUT_MS, create_chroot=False
+            connect_string, connection_timeout_ms=connection_timeout_ms, create_chroot=False
         )
         self.session: RegistrySession = self.runner.run(self.registry.connect(SESSION_TIMEOUT_MS))
 

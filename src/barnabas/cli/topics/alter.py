@@ -13,11 +13,11 @@ from barnabas.cli.terminal.output import OutputFormat, plural, print_warning, sh
 from barnabas.cli.terminal.wait_progress import show_progress_while
 from barnabas.cli.topics.create import parse_assignment
 from barnabas.cli.topics.expansion import moved_share, preview_document, preview_text, read_groups
-from barnabas.cli.topics.health import join_with_and
 from barnabas.cli.topics.lookup import complete_topics, find_topic
 from barnabas.client.admin import Admin, NewPartitions
 from barnabas.client.cluster import Cluster
 from barnabas.errors import ApiError, ErrorCode
+from barnabas.explain.wording import join_with_and
 
 
 @click.command("alter")

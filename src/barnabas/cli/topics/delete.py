@@ -25,13 +25,13 @@ from barnabas.cli.terminal.output import (
     wrap,
 )
 from barnabas.cli.terminal.wait_progress import REQUEST_TIMEOUT_S, show_progress_while
-from barnabas.cli.topics.health import brokers_are, name_brokers
 from barnabas.cli.topics.lookup import complete_topics, unknown_topic_error
 from barnabas.client.admin import Admin
 from barnabas.client.blocking import Deadline, pause
 from barnabas.client.cluster import Cluster
 from barnabas.client.view import TopicView
 from barnabas.errors import ApiError, ErrorCode
+from barnabas.explain.wording import brokers_are, name_brokers
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS, STATE_CHANGES
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.retry import Backoff

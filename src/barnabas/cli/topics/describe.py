@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
@@ -18,12 +17,16 @@ from barnabas.cli.terminal.output import (
     show_or_watch,
     wrap,
 )
-from barnabas.cli.topics.health import diagnose, join_with_and, suggest_next_step
 from barnabas.cli.topics.list import state_text, topic_summary, topic_table
 from barnabas.cli.topics.lookup import complete_topics, find_topic
 from barnabas.client.admin import Admin, ConfigEntry
 from barnabas.client.cluster import Cluster
-from barnabas.client.view import PartitionView, TopicView
+from barnabas.client.view import ClusterView, PartitionView, TopicView
+from barnabas.explain.facts import ClusterFacts, parse_topic_settings
+from barnabas.explain.finding import Finding, Severity, merge_findings
+from barnabas.explain.partitions import explain_partition
+from barnabas.explain.text import cause_text, next_text
+from barnabas.explain.wording import plain_ranges
 from barnabas.metadata.znodes import encode_uuid
 from barnabas.model import ZERO_ID
 
@@ -49,10 +52,9 @@ def describe_topics(
             find_topic(cluster, name)
         views = admin.describe_topics(names) if names else admin.list_topics()
         configs = admin.describe_topic_configs([view.name for view in views]) if views else {}
-        alive = cluster.view.brokers
         return {
             "topics": [
-                topic_document(view, configs.get(view.name, []), all_configs, alive, servers)
+                topic_document(view, configs.get(view.name, []), all_configs, cluster.view, servers)
                 for view in views
             ]
         }
@@ -64,12 +66,15 @@ def topic_document(
     view: TopicView,
     configs: list[ConfigEntry],
     all_configs: bool,
-    alive: Collection[int],
+    cluster: ClusterView,
     servers: str = "",
 ) -> dict[str, Any]:
-    in_sync_min = min_insync_replicas(configs)
-    partitions = [partition_document(each, alive, in_sync_min) for each in view.partitions]
-    is_healthy = not any(partition["trouble"] for partition in partitions)
+    values = {config.name: config.value for config in configs}
+    facts = ClusterFacts(
+        now_ms=0, view=cluster, topic_settings={view.name: parse_topic_settings(values)}
+    )
+    found = {each.partition: partition_problems(facts, view.name, each) for each in view.partitions}
+    worst = merge_findings(finding for findings in found.values() for finding in findings)
     return {
         **topic_summary(view),
         "topic_id": topic_id_text(view.id),
@@ -78,11 +83,17 @@ def topic_document(
             for config in sorted(configs, key=lambda config: config.name)
             if all_configs or not config.is_default
         },
-        "partition_list": partitions,
-        "next_step": None
-        if is_healthy
-        else suggest_next_step(view.name, view.partitions, alive, servers),
+        "partition_list": [
+            partition_document(each, found[each.partition]) for each in view.partitions
+        ],
+        "next_step": next_text(worst[0], servers) if worst else None,
     }
+
+
+def partition_problems(facts: ClusterFacts, topic: str, seen: PartitionView) -> list[Finding]:
+    """Return what the metadata alone explains. `topics explain` also asks the brokers and reads the history."""
+    found = explain_partition(facts, topic, seen, {})
+    return [each for each in found if each.severity is not Severity.NOTE]
 
 
 def topic_id_text(topic_id: UUID) -> str | None:
@@ -90,14 +101,7 @@ def topic_id_text(topic_id: UUID) -> str | None:
     return None if topic_id == ZERO_ID else encode_uuid(topic_id)
 
 
-def min_insync_replicas(configs: list[ConfigEntry]) -> int:
-    values = [config.value for config in configs if config.name == "min.insync.replicas"]
-    return int(values[0]) if values and values[0] else 1
-
-
-def partition_document(
-    partition: PartitionView, alive: Collection[int], in_sync_min: int
-) -> dict[str, Any]:
+def partition_document(partition: PartitionView, problems: list[Finding]) -> dict[str, Any]:
     return {
         "partition": partition.partition,
         "leader": None if partition.is_offline else partition.leader,
@@ -105,7 +109,7 @@ def partition_document(
         "replicas": list(partition.replicas),
         "isr": list(partition.isr),
         "offline_replicas": list(partition.offline_replicas),
-        "trouble": diagnose(partition, alive, min_insync_replicas=in_sync_min),
+        "trouble": "; ".join(cause_text(each) for each in problems) or None,
     }
 
 
@@ -142,7 +146,7 @@ def diagnosis_lines(topic: dict[str, Any]) -> list[str]:
         if partition["trouble"]:
             diagnoses.setdefault(partition["trouble"], []).append(partition["partition"])
     lines = [
-        f"  partition{'s' if len(partitions) > 1 else ''} {join_with_and(partitions)}: {why}"
+        f"  partition{'s' if len(partitions) > 1 else ''} {plain_ranges(partitions)}: {why}"
         for why, partitions in diagnoses.items()
     ]
     lines += [f"  next: {topic['next_step']}"] if lines else []

@@ -9,7 +9,7 @@ from barnabas.cli.topics.describe import (
     topic_document,
 )
 from barnabas.client.admin import ConfigEntry
-from barnabas.client.view import PartitionView, TopicView
+from barnabas.client.view import BrokerView, ClusterView, PartitionView, TopicView
 from barnabas.model import NO_LEADER, BrokerId
 from barnabas.wire.messages.describe_configs import ConfigSource
 
@@ -22,7 +22,11 @@ ORDERS = TopicView(
         PartitionView(partition=1, leader=NO_LEADER, leader_epoch=5, replicas=(2, 3, 1), isr=(2,)),
     ),
 )
-ALIVE = (1, 3)
+ALIVE = ClusterView(
+    brokers={
+        BrokerId(each): BrokerView(id=BrokerId(each), host="h", port=9090 + each) for each in (1, 3)
+    }
+)
 CONFIGS = [
     ConfigEntry(name="retention.ms", value="1000", source=ConfigSource.TOPIC_CONFIG),
     ConfigEntry(name="cleanup.policy", value="delete", source=ConfigSource.DEFAULT_CONFIG),
@@ -34,13 +38,18 @@ def test_describe_shows_missing_replicas_and_overrides_only() -> None:
     text = described_topics_text(document)
     assert "retention.ms = 1000" in text
     assert "cleanup.policy" not in text
-    assert text.splitlines()[-5:] == [
+    table, _, diagnosis = text.partition("  partition 0:")
+    assert table.splitlines()[-2:] == [
         "        0  1       1,2,3     1,3  2",
         "        1  none    2,3,1     2    3,1",
-        "  partition 0: broker 2 is not alive",
-        "  partition 1: no leader: the only in-sync replica, on broker 2, is not alive",
-        "  next: restart broker 2; `barnabas brokers list` shows the live brokers",
     ]
+    assert " ".join(diagnosis.split()) == (
+        "the replica on broker 2 is missing: the broker is down "
+        "partition 1: no leader: its only in-sync replica is on broker 2, which is down. "
+        "An unclean election would choose broker 3 and lose all records that it does not have "
+        "next: start broker 2 again; if its data is lost for good, accept the loss: "
+        "`barnabas elect-leaders --unclean --topic orders:1`"
+    )
     everything = topic_document(ORDERS, CONFIGS, True, ALIVE)
     assert everything["configs"] == {"cleanup.policy": "delete", "retention.ms": "1000"}
     assert everything["partition_list"][1]["leader"] is None
@@ -55,10 +64,8 @@ def test_topic_id_has_kafka_encoding() -> None:
 def test_partitions_with_same_problem_share_a_line() -> None:
     (first, _) = ORDERS.partitions
     topic = replace(ORDERS, partitions=tuple(replace(first, partition=index) for index in range(3)))
-    lines = described_topics_text(
-        {"topics": [topic_document(topic, [], False, ALIVE)]}
-    ).splitlines()
-    assert "  partitions 0, 1 and 2: broker 2 is not alive" in lines
+    text = described_topics_text({"topics": [topic_document(topic, [], False, ALIVE)]})
+    assert "  partitions 0 to 2: the replica on broker 2 is missing: the broker is down\n" in text
 
 
 def test_healthy_topic_has_no_next_step() -> None:

@@ -1,0 +1,103 @@
+"""Documents and texts of the explain commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec import to_builtins
+
+from barnabas.cli.history.narrator import Narrator
+from barnabas.cli.terminal.output import plural, wrap
+from barnabas.explain.facts import ClusterFacts
+from barnabas.explain.finding import Finding, Severity
+from barnabas.explain.text import finding_document
+from barnabas.history.event import AnyEvent, PartitionEvent, ReplicaEvent, TopicEvent
+from barnabas.history.report import json_types
+from barnabas.model import TopicPartition
+
+CHANGES_MAX = 8
+"""Number of last changes that are shown."""
+UNBROKEN_SPACE = "\ue000"
+"""Stands for a space at which a text is not wrapped."""
+
+
+def explanation_document(
+    subject: str,
+    findings: Sequence[Finding],
+    *,
+    facts: ClusterFacts,
+    servers: str,
+    healthy: str,
+    changes: Sequence[AnyEvent] = (),
+    topic: str | None = None,
+) -> dict[str, Any]:
+    """Return the document of an explanation. `healthy` is its text without findings."""
+    return {
+        "subject": subject,
+        "healthy": not any(each.severity is not Severity.NOTE for each in findings),
+        "summary": severity_counts(findings) or healthy,
+        "findings": [
+            finding_document(each, facts.now_ms, servers, facts.start_commands) for each in findings
+        ],
+        "topic": topic,
+        "last_changes": [{**to_builtins(each), "at": json_types(each.at)} for each in changes],
+    }
+
+
+def severity_counts(findings: Sequence[Finding]) -> str:
+    """Return `1 error, 2 warnings`, or an empty text."""
+    counts = [(sum(each.severity is level for each in findings), level) for level in Severity]
+    return ", ".join(plural(count, level.name.lower()) for count, level in counts if count)
+
+
+def explanation_text(document: dict[str, Any]) -> str:
+    lines = [f"{document['subject']}: {document['summary']}"]
+    for finding in document["findings"]:
+        lines += finding_lines(finding, document["subject"])
+    if document["last_changes"]:
+        lines += ["", "last changes:", *change_lines(document["last_changes"], document["topic"])]
+    return "\n".join(lines)
+
+
+def finding_lines(finding: dict[str, Any], subject: str = "") -> list[str]:
+    about = finding["subject"]
+    is_subject = subject in (about, f"partition {about}")
+    head = "" if not about or is_subject else f"{about}: "
+    lines = [wrap(f"  {finding['severity']}: {head}{finding['why']}", indent=4)]
+    if finding["since"]:
+        lines.append(f"    {finding['since']}")
+    return [*lines, wrap_around_commands(f"    next: {finding['next']}", indent=6)]
+
+
+def wrap_around_commands(text: str, indent: int) -> str:
+    """Wrap a text, but no command in backquotes, so that it can be copied."""
+    parts = text.split("`")
+    parts[1::2] = [part.replace(" ", UNBROKEN_SPACE) for part in parts[1::2]]
+    return wrap("`".join(parts), indent).replace(UNBROKEN_SPACE, " ")
+
+
+# ---- last changes ---------------------------------------------------------------------------------------------
+
+
+def changes_of(
+    events: Iterable[AnyEvent], topic: str, number: int | None = None
+) -> Sequence[AnyEvent]:
+    """Return the last changes of a topic or of one partition, without requests to brokers."""
+    found = [
+        event
+        for event in events
+        if isinstance(event, PartitionEvent | ReplicaEvent | TopicEvent)
+        and event.topic == topic
+        and (number is None or isinstance(event, TopicEvent) or event.partition == number)
+    ]
+    return found[-CHANGES_MAX:]
+
+
+def change_lines(changes: Sequence[dict[str, Any]], topic: str | None) -> list[str]:
+    narrator = Narrator(topic or "")
+    return [f"  {line}" for line in narrator.lines(list(changes))]
+
+
+def partition_subject(partition: TopicPartition) -> str:
+    return f"partition {partition}"

@@ -1,0 +1,226 @@
+"""Rules for partitions: each situation has one cause, and the brokers that are waited for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from barnabas.explain.facts import (
+    ClusterFacts,
+    ClusterSettings,
+    LogDirFacts,
+    Probe,
+    TopicSettings,
+)
+from barnabas.explain.finding import Cause, Finding, Severity
+from barnabas.explain.history_facts import BrokerLoss, HistoryFacts
+from barnabas.explain.topics import explain_topic
+from barnabas.metadata.znodes import ReplicaAssignment
+from barnabas.model import BrokerId
+from tests.unit.explain.facts_of import FIRST, NOW_MS, facts_of, partition, registry_with
+
+SILENT = Probe(is_responding=False, error="no response")
+UP = Probe(is_responding=True)
+FAILED_DIR = Probe(is_responding=True, log_dirs=(LogDirFacts(path="/d", is_failed=True),))
+FULL_DIR = Probe(is_responding=True, log_dirs=(LogDirFacts(path="/d", usable_bytes=0),))
+THROTTLED: dict[str, Any] = {
+    "topic_settings": {"orders": TopicSettings(throttled_replicas="0:2")},
+    "settings": ClusterSettings(throttle_rates={2: 1000}),
+}
+LOST = HistoryFacts(lost_brokers={2: BrokerLoss(NOW_MS, False)}, known_brokers=frozenset({1, 2}))
+STOPPED = HistoryFacts(lost_brokers={2: BrokerLoss(NOW_MS, True)})
+MOVE = {
+    FIRST: ReplicaAssignment(
+        replicas=(BrokerId(1), BrokerId(2)), adding=(BrokerId(2),), removing=(BrokerId(1),)
+    )
+}
+
+IN_SYNC = partition(1, (1, 2), (1, 2))
+SHRUNK = partition(1, (1, 2), (1,))
+FAILED_REPLICA = partition(1, (1, 2), (1,), offline=(2,))
+ONE_AND_THREE = (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        (facts_of(IN_SYNC), []),
+        # no leader
+        (
+            facts_of(partition(None, (2, 1), (2,)), alive=(1,)),
+            [(Cause.IN_SYNC_REPLICAS_DOWN, (2,))],
+        ),
+        (
+            facts_of(partition(None, (2,), (2,)), alive=(1,)),
+            [(Cause.ALL_REPLICAS_DOWN, (2,))],
+        ),
+        (
+            facts_of(partition(None, (2, 3), (2, 3)), alive=(1,)),
+            [(Cause.ALL_REPLICAS_DOWN, (2, 3))],
+        ),
+        (
+            facts_of(partition(None, (2, 1), (2,), offline=(2,))),
+            [(Cause.IN_SYNC_LOG_DIR_FAILED, (2,))],
+        ),
+        (
+            facts_of(partition(None, (2, 1), (2,))),
+            [(Cause.ELECTION_PENDING, (2,))],
+        ),
+        (
+            facts_of(partition(None, (8, 9), (), epoch=-1)),
+            [(Cause.NEVER_LED, (8, 9))],
+        ),
+        (
+            facts_of(registry=registry_with({"orders": (8, 9)})),
+            [(Cause.NEVER_LED, (8, 9))],
+        ),
+        (
+            facts_of(IN_SYNC, probes={1: SILENT, 2: UP}),
+            [(Cause.LEADER_SILENT, (1,))],
+        ),
+        # missing replicas
+        (facts_of(SHRUNK, alive=ONE_AND_THREE), [(Cause.FOLLOWER_DOWN, (2,))]),
+        (facts_of(SHRUNK, alive=ONE_AND_THREE, history=LOST), [(Cause.FOLLOWER_DOWN, (2,))]),
+        (facts_of(SHRUNK, alive=ONE_AND_THREE, history=STOPPED), [(Cause.FOLLOWER_STOPPED, (2,))]),
+        (
+            facts_of(
+                partition(1, (1, 9), (1,)), history=HistoryFacts(known_brokers=frozenset({1, 2}))
+            ),
+            [(Cause.FOLLOWER_NEVER_SEEN, (9,))],
+        ),
+        (facts_of(SHRUNK, history=STOPPED), [(Cause.FOLLOWER_SHUTTING_DOWN, (2,))]),
+        (facts_of(SHRUNK, probes={2: SILENT}), [(Cause.FOLLOWER_SILENT, (2,))]),
+        (facts_of(FAILED_REPLICA, probes={2: FAILED_DIR}), [(Cause.FOLLOWER_LOG_DIR_FAILED, (2,))]),
+        (facts_of(SHRUNK, probes={2: FULL_DIR}), [(Cause.FOLLOWER_DISK_FULL, (2,))]),
+        (
+            facts_of(SHRUNK, ends={(FIRST, 1): 10, (FIRST, 2): 4}),
+            [(Cause.FOLLOWER_LAGGING, (2,))],
+        ),
+        (
+            facts_of(SHRUNK, ends={(FIRST, 1): 10, (FIRST, 2): 4}, **THROTTLED),
+            [(Cause.FOLLOWER_THROTTLED, (2,))],
+        ),
+        (
+            facts_of(SHRUNK, ends={(FIRST, 1): 10, (FIRST, 2): 10}),
+            [(Cause.ISR_CHANGE_PENDING, (2,))],
+        ),
+        (
+            facts_of(partition(1, (1, 2, 3), (1,)), alive=(1,)),
+            [(Cause.FOLLOWER_DOWN, (2, 3))],
+        ),
+        # min.insync.replicas
+        (
+            facts_of(
+                SHRUNK,
+                alive=ONE_AND_THREE,
+                topic_settings={"orders": TopicSettings(min_insync_replicas=2)},
+            ),
+            [(Cause.BELOW_MIN_ISR, (2,)), (Cause.FOLLOWER_DOWN, (2,))],
+        ),
+        (
+            facts_of(IN_SYNC, topic_settings={"orders": TopicSettings(min_insync_replicas=3)}),
+            [(Cause.MIN_ISR_ABOVE_REPLICAS, ())],
+        ),
+        # preferred leaders
+        (
+            facts_of(partition(2, (1, 2), (2,)), ends={(FIRST, 2): 5, (FIRST, 1): 1}),
+            [(Cause.FOLLOWER_LAGGING, (1,)), (Cause.PREFERRED_NOT_IN_SYNC, (1,))],
+        ),
+        (
+            facts_of(partition(2, (1, 2), (1, 2))),
+            [(Cause.PREFERRED_WAITS_FOR_CHECK, (1,))],
+        ),
+        (
+            facts_of(
+                partition(2, (1, 2), (1, 2)), settings=ClusterSettings(is_rebalance_enabled=False)
+            ),
+            [(Cause.PREFERRED_REBALANCE_DISABLED, (1,))],
+        ),
+        (
+            facts_of(
+                partition(2, (1, 2), (1, 2)),
+                *(partition(1, (1, 2), (1, 2), number=number) for number in range(1, 10)),
+            ),
+            [(Cause.PREFERRED_BELOW_THRESHOLD, (1,))],
+        ),
+        # reassignments
+        (facts_of(SHRUNK, reassignments=MOVE), [(Cause.MOVE_CATCHING_UP, (2,))]),
+        (facts_of(SHRUNK, reassignments=MOVE, alive=(1,)), [(Cause.MOVE_TARGET_DOWN, (2,))]),
+        (
+            facts_of(SHRUNK, reassignments=MOVE, probes={2: SILENT}),
+            [(Cause.MOVE_TARGET_SILENT, (2,))],
+        ),
+        (facts_of(SHRUNK, reassignments=MOVE, **THROTTLED), [(Cause.MOVE_THROTTLED, (2,))]),
+        (facts_of(IN_SYNC, reassignments=MOVE), [(Cause.MOVE_FINISHING, ())]),
+        (
+            facts_of(
+                IN_SYNC,
+                registry=registry_with({}, requested_moves=frozenset({FIRST})),
+            ),
+            [(Cause.MOVE_REQUESTED, ())],
+        ),
+    ],
+)
+def test_cause_and_brokers(
+    facts: ClusterFacts, expected: list[tuple[Cause, tuple[int, ...]]]
+) -> None:
+    found = explain_topic(facts, "orders")
+    assert [(each.cause, each.brokers) for each in found] == expected
+
+
+def only(findings: list[Finding]) -> Finding:
+    (found,) = findings
+    return found
+
+
+def test_unclean_election_names_replica_end_and_time() -> None:
+    facts = facts_of(
+        partition(None, (2, 1), (2,)),
+        alive=(1,),
+        ends={(FIRST, 1): 5},
+        history=HistoryFacts(
+            no_leader_since={FIRST: NOW_MS - 1000}, not_in_sync_since={(FIRST, 1): NOW_MS - 5000}
+        ),
+    )
+    found = only(explain_topic(facts, "orders"))
+    assert found.values == {"unclean": 1, "unclean_end": 5, "unclean_since_ms": NOW_MS - 5000}
+    assert found.since_ms == NOW_MS - 1000
+    assert found.severity is Severity.ERROR
+
+
+def test_lag_is_the_difference_to_the_leader() -> None:
+    facts = facts_of(SHRUNK, ends={(FIRST, 1): 10, (FIRST, 2): 4})
+    assert only(explain_topic(facts, "orders")).lag == 6
+
+
+def test_time_of_missing_replica_is_from_the_history() -> None:
+    history = HistoryFacts(not_in_sync_since={(FIRST, 2): NOW_MS - 7})
+    facts = facts_of(SHRUNK, alive=ONE_AND_THREE, history=history)
+    assert only(explain_topic(facts, "orders")).since_ms == NOW_MS - 7
+
+
+def test_partitions_with_same_cause_are_merged() -> None:
+    facts = facts_of(
+        *(partition(1, (1, 2), (1,), number=number) for number in range(5)), alive=ONE_AND_THREE
+    )
+    found = only(explain_topic(facts, "orders"))
+    assert [each.partition for each in found.partitions] == [0, 1, 2, 3, 4]
+
+
+def test_throttle_needs_rate_and_replica() -> None:
+    for options in (
+        {"topic_settings": {"orders": TopicSettings(throttled_replicas="0:2")}},
+        {"settings": ClusterSettings(throttle_rates={2: 1000})},
+    ):
+        facts = facts_of(SHRUNK, ends={(FIRST, 1): 10, (FIRST, 2): 4}, **options)
+        assert only(explain_topic(facts, "orders")).cause is Cause.FOLLOWER_LAGGING
+
+
+def test_wildcard_throttles_every_replica() -> None:
+    facts = facts_of(
+        SHRUNK,
+        topic_settings={"orders": TopicSettings(throttled_replicas="*")},
+        settings=ClusterSettings(throttle_rates={2: 1000}),
+    )
+    assert only(explain_topic(facts, "orders")).cause is Cause.FOLLOWER_THROTTLED
