@@ -1,4 +1,4 @@
-"""Create policies through the wire: CreateTopics, validate only, automatic creation, and policies that fail."""
+"""Policies through the wire: CreateTopics, validate only, automatic creation, settings, and policies that fail."""
 
 from __future__ import annotations
 
@@ -26,7 +26,15 @@ from barnabas.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from barnabas.wire.messages.describe_configs import ResourceType
 from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.wire.messages.incremental_alter_configs import (
+    ConfigOperation,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResponse,
+    IncrementallyAlterableConfig,
+)
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from support.command import COMMAND
 from tests.compatibility.raw import Raw
@@ -206,3 +214,27 @@ def test_command_reports_unknown_policy(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert f"{SETTING}: cannot create policy 'no_such_module:Rules'" in done.stderr
+
+
+@pytest.mark.parametrize("validate_only", [True, False])
+def test_policy_of_settings_rejects_a_change(validate_only: bool) -> None:
+    settings = {"alter.config.policy.class.name": f"{SAMPLES}:ShortRetention"}
+    with LocalCluster(settings=settings) as running, Raw(running.brokers[1].address) as raw:
+        create(raw, CreatableTopic("orders", 1, 1))
+
+        def change(
+            name: str, operation: ConfigOperation, value: str | None
+        ) -> tuple[int, str | None]:
+            setting = IncrementallyAlterableConfig(name, operation, value)
+            resource = IncrementalAlterConfigsResource(ResourceType.TOPIC, "orders", (setting,))
+            request = IncrementalAlterConfigsRequest(
+                resources=(resource,), validate_only=validate_only
+            )
+            (result,) = raw.ask(request, IncrementalAlterConfigsResponse).responses
+            return result.error_code, result.error_message
+
+        keep_less = (REFUSED, "topic orders: keep less")
+        assert change("retention.ms", ConfigOperation.SET, "3600001") == keep_less
+        assert change("retention.ms", ConfigOperation.SET, "7") == (ErrorCode.NONE, None)
+        assert change("retention.ms", ConfigOperation.DELETE, None) == (ErrorCode.NONE, None)
+        assert change("retention.ms", ConfigOperation.SET, "soon")[0] == ErrorCode.INVALID_CONFIG

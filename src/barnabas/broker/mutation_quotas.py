@@ -21,8 +21,8 @@ import asyncio
 import logging
 import math
 from typing import NamedTuple, Protocol
-from urllib.parse import quote
 
+from barnabas.broker.config_admin.quota_entities import sanitise
 from barnabas.broker.connection import Connection
 from barnabas.config import BrokerConfig
 from barnabas.controller.mutation_quota import UNLIMITED_MUTATIONS, MutationQuota, TokenBucket
@@ -131,23 +131,14 @@ def quota_places(user: str, client_id: str) -> list[tuple[str, BucketKey]]:
     """Return the paths that may have the rate of a client, in order of precedence, with the bucket of each."""
     clients = [znodes.DEFAULT_ENTITY] if client_id else []
     if client_id not in ("", ".", ".."):  # "." and ".." cannot be part of a path
-        clients.insert(0, encode_entity(client_id))
+        clients.insert(0, sanitise(client_id))
     places: list[tuple[str, BucketKey]] = []
-    for stored_user in (encode_entity(user), znodes.DEFAULT_ENTITY):
+    for stored_user in (sanitise(user), znodes.DEFAULT_ENTITY):
         path = f"{znodes.CONFIG_USERS}/{stored_user}"
         places += [(f"{path}/clients/{client}", (user, client_id)) for client in clients]
         places.append((path, (user, "")))
     places += [(f"{znodes.CONFIG_CLIENTS}/{client}", ("", client_id)) for client in clients]
     return places
-
-
-def encode_entity(name: str) -> str:
-    """Percent-encode a name as Java's URLEncoder and Kafka do.
-
-    >>> encode_entity("a b*~")
-    'a%20b%2A%7E'
-    """
-    return quote(name, safe="").replace("~", "%7E")
 
 
 def read_rate(path: str, data: bytes) -> float | None:

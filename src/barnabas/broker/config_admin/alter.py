@@ -7,7 +7,7 @@ file. Each resource has its own result: an invalid one does not affect the other
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from msgspec.structs import replace
@@ -23,6 +23,7 @@ from barnabas.broker.config_admin.operations import (
 )
 from barnabas.broker.config_admin.write import Entity, change_settings, read_entity
 from barnabas.broker.context import BrokerContext
+from barnabas.broker.policies import check_alter_config_policy
 from barnabas.broker.topic_admin.topics import run_limited, to_api_error
 from barnabas.config import TOPIC_SETTINGS
 from barnabas.config.dynamic import (
@@ -36,6 +37,7 @@ from barnabas.errors import ApiError, ConfigError, ErrorCode, RegistryError, Sto
 from barnabas.metadata import znodes
 from barnabas.tasks import SMALL_MAX, in_thread_if_large
 from barnabas.wire.messages.describe_configs import ResourceType
+from barnabas.wire.messages.incremental_alter_configs import ConfigOperation
 
 logger = logging.getLogger("barnabas.config")
 
@@ -97,6 +99,24 @@ async def try_alter(
     return None
 
 
+async def check_change_and_policy(
+    context: BrokerContext,
+    entity: Entity,
+    decide: Callable[[dict[str, str]], dict[str, str]],
+    requested: ResourceChange,
+) -> None:
+    """Raise ApiError if the change is invalid, or if alter.config.policy.class.name rejects it."""
+    decide((await read_entity(context.registry, entity)).settings)
+    configs = {
+        each.name: None if each.operation == ConfigOperation.DELETE else each.value
+        for each in requested.changes
+    }
+    kind = "topic" if requested.type == ResourceType.TOPIC else "broker"
+    error = await check_alter_config_policy(context.topics.policies, kind, requested.name, configs)
+    if error is not None:
+        raise error
+
+
 # ---- topics
 
 
@@ -114,8 +134,8 @@ async def alter_topic(
             raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
         return changed
 
+    await check_change_and_policy(context, entity, decide, requested)
     if validate_only:
-        decide((await read_entity(context.registry, entity)).settings)
         return
     changed = await change_settings(
         context.registry,
@@ -139,8 +159,8 @@ async def alter_broker(
         name = str(context.config.broker_id)
     entity = Entity("brokers", name)
     decide = partial(decide_broker_settings, context, requested)
+    await check_change_and_policy(context, entity, decide, requested)
     if validate_only:
-        decide((await read_entity(context.registry, entity)).settings)
         return
     changed = await change_settings(
         context.registry, entity, decide, controller_version=controller_version
