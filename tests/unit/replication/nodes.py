@@ -131,7 +131,8 @@ class Node:
         self.disk = RealDisk()
         self.temporary = TemporaryDirectory()
         self.directory = self.temporary.name
-        self.directories = [self.directory]
+        self.directories: list[str] = []
+        """Log directories, if there are several."""
         self.network = SocketNetwork()
         self.control = ControlPlane()
         self.metadata = MetadataCache("cluster")
@@ -142,7 +143,7 @@ class Node:
     async def start(self) -> None:
         self.logs = open_log_manager(
             self.disk,
-            self.directories,
+            self.directories or [self.directory],
             broker_id=self.id,
             cluster_id="cluster",
             config_of=self.topics.config_of,

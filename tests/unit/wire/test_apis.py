@@ -42,6 +42,7 @@ def test_served_versions_match_kafka_3_9() -> None:
         "InitProducerId": 5,
         "OffsetForLeaderEpoch": 4,
         "DescribeConfigs": 4,
+        "AlterReplicaLogDirs": 2,
         "DescribeLogDirs": 4,
         "CreatePartitions": 3,
         "DeleteGroups": 2,
