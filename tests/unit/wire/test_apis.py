@@ -51,7 +51,6 @@ def test_served_versions_match_kafka_3_9() -> None:
         "AlterPartitionReassignments": 0,
         "ListPartitionReassignments": 0,
         "AlterPartition": 3,
-        "AlterReplicaLogDirs": 2,
         "UpdateFeatures": 1,
         "Envelope": 0,
         "DescribeCluster": 1,
