@@ -157,12 +157,13 @@ def is_being_reassigned(assignment: ReplicaAssignment) -> bool:
 
 def reassign_to(assignment: ReplicaAssignment, target: Sequence[BrokerId]) -> ReplicaAssignment:
     """Start a reassignment. From 1,2,3 to 4,5,6: replicas 4,5,6,1,2,3, adding 4,5,6, removing 1,2,3."""
-    origin = origin_replicas(assignment)
-    replicas = tuple(dict.fromkeys((*target, *origin)))
+    origin = dict.fromkeys(origin_replicas(assignment))
+    wanted = dict.fromkeys(target)
+    replicas = tuple(wanted | origin)
     return ReplicaAssignment(
         replicas=replicas,
         adding=tuple(each for each in replicas if each not in origin),
-        removing=tuple(each for each in replicas if each not in target),
+        removing=tuple(each for each in replicas if each not in wanted),
     )
 
 

@@ -46,6 +46,8 @@ from barnabas.errors import ApiError, ErrorCode
 from barnabas.metadata.znodes import ReplicaAssignment
 from barnabas.model import BrokerId, Replica, TopicPartition
 
+SHOWN_MAX = 20  # broker ids in an error message
+
 # ---- validation -------------------------------------------------------------------------------------------
 
 
@@ -71,7 +73,7 @@ def requested_assignment(
         requested = reassign_to(current, target)
         missing = [broker for broker in requested.adding if not context.is_live(broker)]
         if missing and requires_live_brokers:
-            raise invalid_assignment(f"brokers {join_ids(missing)} are not online")
+            raise invalid_assignment(f"brokers {join_ids(missing[:SHOWN_MAX])} are not online")
     if not context.has_partition(partition):
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}")
     if context.is_topic_queued_for_deletion(partition.topic):
@@ -88,9 +90,9 @@ def check_replica_list(target: Sequence[BrokerId]) -> None:
     if not target:
         raise invalid_assignment("the replica list is empty")
     if len(set(target)) < len(target):
-        raise invalid_assignment(f"replica list {join_ids(target)} has duplicates")
+        raise invalid_assignment(f"replica list {join_ids(target[:SHOWN_MAX])} has duplicates")
     if min(target) < 0:
-        raise invalid_assignment(f"replica list {join_ids(target)} has a negative broker id")
+        raise invalid_assignment(f"broker id {min(target)} is negative")
 
 
 def invalid_assignment(why: str) -> ApiError:

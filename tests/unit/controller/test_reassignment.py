@@ -269,7 +269,7 @@ def test_invalid_targets() -> None:
     cluster = cluster_with(1)
     assert error_of(cluster).message == "the replica list is empty"
     assert error_of(cluster, 2, 2).message == "replica list 2,2 has duplicates"
-    assert error_of(cluster, -1).message == "replica list -1 has a negative broker id"
+    assert error_of(cluster, -1).message == "broker id -1 is negative"
     assert error_of(cluster, 1, 9).message == "brokers 9 are not online"
     cluster.context.shutting_down_broker_ids.add(BrokerId(2))
     assert error_of(cluster, 2).code is ErrorCode.INVALID_REPLICA_ASSIGNMENT

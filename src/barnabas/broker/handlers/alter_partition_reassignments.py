@@ -39,13 +39,13 @@ async def handle(
     size = sum(len(topic.partitions) for topic in request.topics)
     targets = await in_thread_if_large(size, requested_targets, request)
     if not context.controller.is_active:
-        return await build_error_response(targets, ApiError(ErrorCode.NOT_CONTROLLER))
+        return build_error_response(ApiError(ErrorCode.NOT_CONTROLLER))
     outcomes: dict[TopicPartition, ApiError | None] = {}
     async for chunk in in_chunks(tuple(targets.items()), REASSIGNED_AT_ONCE):
         event = partial(ReassignmentsReceived, dict(chunk))
         found: Outcomes | ApiError = await wait_for_controller(context.controller.queue, event)
         if isinstance(found, ApiError):
-            return await build_error_response(targets, found)
+            return build_error_response(found)
         outcomes |= found
     results = await in_thread_if_large(size, results_by_topic, outcomes)
     return AlterPartitionReassignmentsResponse(responses=results)
@@ -64,16 +64,9 @@ def requested_targets(
     }
 
 
-async def build_error_response(
-    targets: Mapping[TopicPartition, object], error: ApiError
-) -> AlterPartitionReassignmentsResponse:
+def build_error_response(error: ApiError) -> AlterPartitionReassignmentsResponse:
     code, message = error_fields(error)
-    results = await in_thread_if_large(
-        len(targets), results_by_topic, dict.fromkeys(targets, error)
-    )
-    return AlterPartitionReassignmentsResponse(
-        error_code=code, error_message=message, responses=results
-    )
+    return AlterPartitionReassignmentsResponse(error_code=code, error_message=message)
 
 
 def results_by_topic(outcomes: Outcomes) -> tuple[ReassignableTopicResponse, ...]:
