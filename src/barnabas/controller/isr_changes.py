@@ -63,7 +63,8 @@ def evaluate_proposal(
     if recovering and (len(isr) > 1 or not known.recovering):
         return ErrorCode.INVALID_REQUEST
     if not all(
-        is_eligible(context, broker, epoch) for broker, epoch in zip(isr, epochs, strict=True)
+        is_eligible(context, broker, epoch, is_member=broker in known.isr)
+        for broker, epoch in zip(isr, epochs, strict=True)
     ):
         return (
             ErrorCode.INELIGIBLE_REPLICA
@@ -83,9 +84,15 @@ def proposed_isr(
     return tuple(BrokerId(b) for b in proposal.new_isr), (ANY_EPOCH,) * len(proposal.new_isr)
 
 
-def is_eligible(context: ControllerContext, broker: BrokerId, epoch: int) -> bool:
-    """Return whether the broker is live and has not restarted since it caught up."""
-    if not context.is_live(broker):
+def is_eligible(
+    context: ControllerContext, broker: BrokerId, epoch: int, *, is_member: bool
+) -> bool:
+    """Return whether the broker is live and has not restarted since it caught up.
+
+    A member of the ISR may be shutting down. Otherwise a leader that shuts down could not add the follower to which it
+    hands over.
+    """
+    if broker not in context.brokers or not (is_member or context.is_live(broker)):
         return False
     return epoch == ANY_EPOCH or context.broker_epochs[broker] == BrokerEpoch(epoch)
 

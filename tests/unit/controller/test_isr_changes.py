@@ -99,6 +99,14 @@ def test_shutting_down_broker_cannot_join_isr() -> None:
     assert evaluate_proposal(made, P, old, 1) is ErrorCode.OPERATION_NOT_ATTEMPTED
 
 
+def test_leader_that_shuts_down_adds_the_follower_that_takes_over() -> None:
+    made = context()
+    made.shutting_down_broker_ids.add(ids(1)[0])
+    changed = evaluate_proposal(made, P, proposal(1, 2, 3), 3)
+    assert isinstance(changed, LeaderAndIsr)
+    assert changed.isr == ids(1, 2, 3)
+
+
 def test_unknown_partition_is_rejected() -> None:
     unknown = TopicPartition("t", 9)
     assert (
