@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 # Tests that kill processes. They wait for timeouts most of the time.
-FAILURES := tests/lifecycle tests/faults tests/groups
+FAILURES := tests/lifecycle tests/faults tests/groups tests/explain
 
 .PHONY: demo test faults interop check lint unit trained failures features bench bench-kafka format clean
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from barnabas import LocalCluster
 from barnabas.client.admin import Admin
+from barnabas.client.log_dir_admin import LogDirAdmin
 from barnabas.explain.finding import Cause
 from barnabas.metadata import znodes
 from tests.explain.live import SETTINGS, LiveCluster
@@ -21,11 +22,15 @@ from tests.faulty_disk import failing
 
 def test_failed_log_dir(live: LiveCluster) -> None:
     victim, other = live.spare
+    failed = use_second_log_dir(live, victim)
+    with live.client() as client:
+        wanted = {(name, 0, victim): failed for name in ("copied", "single", "deleted")}
+        LogDirAdmin(client).alter_replica_log_dirs(wanted)
     live.create("copied", [other, victim])
     live.create("single", [victim])
     live.create("deleted", [victim])
     live.produce("copied")
-    with failing(live.data / f"broker-{victim}", errno.EIO):
+    with failing(Path(failed), errno.EIO):
         live.expect_broker(victim, Cause.LOG_DIR_FAILED)
         live.expect_topic("copied", Cause.FOLLOWER_LOG_DIR_FAILED, victim)
         live.expect_topic("single", Cause.IN_SYNC_LOG_DIR_FAILED, victim)
@@ -36,6 +41,16 @@ def test_failed_log_dir(live: LiveCluster) -> None:
     live.restore()
 
 
+def use_second_log_dir(live: LiveCluster, broker_id: int) -> str:
+    """Give a broker another log directory, and return its path. A broker halts if its only directory fails."""
+    broker = live.cluster.brokers[broker_id]
+    directory = str(live.data / f"second-{broker_id}")
+    broker.stop()
+    broker.config = replace(broker.config, log_dirs=(*broker.config.log_dirs, directory))
+    live.restore()
+    return directory
+
+
 def test_follower_that_cannot_write_is_lagging(live: LiveCluster) -> None:
     victim, other = live.spare
     live.create("slow", [other, victim])
@@ -43,7 +58,8 @@ def test_follower_that_cannot_write_is_lagging(live: LiveCluster) -> None:
     live.cluster.brokers[victim].kill()
     live.wait_until("preferred", lambda each: each.leader == other, "led by the other broker")
     live.restore()
-    with failing(live.data / f"broker-{victim}", errno.ENOSPC):
+    first, *others = map(Path, live.cluster.brokers[victim].config.log_dirs)
+    with failing(first, errno.ENOSPC, *others):
         live.produce("slow", 20)
         live.produce("preferred", 20)
         found = live.expect_topic("slow", Cause.FOLLOWER_LAGGING, victim)

@@ -56,9 +56,9 @@ def test_move_waits_for_target_that_is_down(live: LiveCluster) -> None:
     here = live.controller
     live.write_topic("moved", replicas=(9, here), adding=(9,), removing=(here,))
     live.expect_topic("moved", Cause.MOVE_TARGET_DOWN, 9)
-    # The deletion of a topic waits until its reassignment ends.
+    # A deletion ends the reassignment, but the replica that is being added must be deleted too.
     live.registry(lambda session: session.create(znodes.delete_topic_path("moved"), b""))
-    live.expect_topic("moved", Cause.DELETION_WAITS_FOR_MOVE)
+    live.expect_topic("moved", Cause.DELETION_WAITS_FOR_BROKER, 9)
 
 
 def test_move_waits_for_target_that_cannot_write(live: LiveCluster) -> None:

@@ -58,7 +58,6 @@ class Cause(StrEnum):
     # deletions and topics
     DELETION_WAITS_FOR_BROKER = "deletion_waits_for_broker"
     DELETION_WAITS_FOR_LOG_DIR = "deletion_waits_for_log_dir"
-    DELETION_WAITS_FOR_MOVE = "deletion_waits_for_move"
     DELETION_WAITS_FOR_CONTROLLER = "deletion_waits_for_controller"
     DELETION_DISABLED = "deletion_disabled"
     DELETION_RUNNING = "deletion_running"

@@ -157,9 +157,6 @@ SENTENCES: Mapping[Cause, Sentences] = {
     Cause.DELETION_WAITS_FOR_LOG_DIR: Sentences(
         "the deletion{by_text} waits for {brokers}: a log directory failed{in_dirs}", REPAIR
     ),
-    Cause.DELETION_WAITS_FOR_MOVE: Sentences(
-        "the deletion{by_text} waits until the reassignment of the topic ends", SEE_MOVES
-    ),
     Cause.DELETION_WAITS_FOR_CONTROLLER: Sentences(
         "the deletion{by_text} waits for a controller", SEE_CONTROLLER
     ),

@@ -114,8 +114,6 @@ def deletion_cause(
         or facts.is_silent(facts.controller)
     ):
         return Cause.DELETION_WAITS_FOR_CONTROLLER, (), {}
-    if any(partition.topic == topic for partition in facts.reassignments):
-        return Cause.DELETION_WAITS_FOR_MOVE, (), {}
     down = [each for each in assigned if not facts.is_registered(each) or facts.is_silent(each)]
     if down:
         return Cause.DELETION_WAITS_FOR_BROKER, tuple(down), {}

@@ -49,7 +49,6 @@ LEADERLESS = registry_with({"orders": (2, 3)}, markers={"orders": NOW_MS}, contr
         (deleting(alive=(1, 2)), Cause.DELETION_WAITS_FOR_BROKER, (3,)),
         (deleting(probes={3: SILENT}), Cause.DELETION_WAITS_FOR_BROKER, (3,)),
         (deleting(probes={3: FAILED_DIR}), Cause.DELETION_WAITS_FOR_LOG_DIR, (3,)),
-        (deleting(reassignments=MOVE), Cause.DELETION_WAITS_FOR_MOVE, ()),
         (deleting(registry=LEADERLESS), Cause.DELETION_WAITS_FOR_CONTROLLER, ()),
         (deleting(queue=ControllerQueue.STUCK), Cause.DELETION_WAITS_FOR_CONTROLLER, ()),
         (deleting(probes={1: SILENT}), Cause.DELETION_WAITS_FOR_CONTROLLER, ()),

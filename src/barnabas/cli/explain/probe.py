@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -27,11 +27,6 @@ from barnabas.wire.messages.describe_configs import (
     ResourceType,
 )
 from barnabas.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from barnabas.wire.messages.elect_leaders import (
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    ElectLeadersTopic,
-)
 from barnabas.wire.messages.list_offsets import (
     LATEST_TIMESTAMP,
     ListOffsetsPartition,
@@ -49,8 +44,6 @@ BROKERS_AT_ONCE = 16
 PROBE_CLIENT_ID = "barnabas-explain"
 DEBUGGING_REPLICA = -2
 """Replica id with which any replica, not only the leader, returns its log end offset."""
-IMPOSSIBLE_TOPIC = "no such topic"
-"""Not a valid name, because of its spaces. An election for it passes the controller's queue and changes nothing."""
 BROKER_SETTINGS = (
     "auto.leader.rebalance.enable",
     "leader.imbalance.per.broker.percentage",
@@ -116,7 +109,8 @@ def probe_broker(
             return BrokerAnswer(Probe(is_responding=True, error=error.message))
         answer = BrokerAnswer(Probe(is_responding=True, log_dirs=log_dirs), settings, ends)
         if is_controller:
-            return replace(answer, moves=read_moves(connection), queue=read_queue(connection))
+            moves, queue = read_moves(connection)
+            return replace(answer, moves=moves, queue=queue)
         return answer
 
 
@@ -167,40 +161,31 @@ def read_ends(
     }
 
 
-def read_moves(connection: BlockingConnection) -> Moves | None:
-    """Return the reassignments in progress; None if the broker does not report them."""
+def read_moves(connection: BlockingConnection) -> tuple[Moves | None, ControllerQueue]:
+    """Return the reassignments in progress, or None if the broker does not report them.
+
+    The request passes the event queue of the controller: a timeout shows that the queue is stuck.
+    """
     if not connection.supports(ListPartitionReassignmentsRequest):
-        return None
-    with suppress(ApiError):
+        return None, ControllerQueue.UNKNOWN
+    try:
         response = connection.exchange(
             ListPartitionReassignmentsRequest(topics=None),
             ListPartitionReassignmentsResponse,
             timeout_s=PROBE_TIMEOUT_S,
         )
-        if not response.error_code:
-            return {
-                TopicPartition(topic.name, each.partition_index): ReplicaAssignment(
-                    replicas=tuple(map(BrokerId, each.replicas)),
-                    adding=tuple(map(BrokerId, each.adding_replicas)),
-                    removing=tuple(map(BrokerId, each.removing_replicas)),
-                )
-                for topic in response.topics
-                for each in topic.partitions
-            }
-    return None
-
-
-def read_queue(connection: BlockingConnection) -> ControllerQueue:
-    """Send a request through the controller's event queue. It is the last request: a timeout closes the connection."""
-    if not connection.is_open or not connection.supports(ElectLeadersRequest):
-        return ControllerQueue.UNKNOWN
-    request = ElectLeadersRequest(
-        topic_partitions=(ElectLeadersTopic(IMPOSSIBLE_TOPIC, (0,)),),
-        timeout_ms=int(PROBE_TIMEOUT_S * 1000),
-    )
-    try:
-        connection.exchange(request, ElectLeadersResponse, timeout_s=PROBE_TIMEOUT_S)
     except ApiError as error:
         is_late = error.code is ErrorCode.REQUEST_TIMED_OUT
-        return ControllerQueue.STUCK if is_late else ControllerQueue.UNKNOWN
-    return ControllerQueue.WORKING
+        return None, ControllerQueue.STUCK if is_late else ControllerQueue.UNKNOWN
+    if response.error_code:
+        return None, ControllerQueue.UNKNOWN
+    moves = {
+        TopicPartition(topic.name, each.partition_index): ReplicaAssignment(
+            replicas=tuple(map(BrokerId, each.replicas)),
+            adding=tuple(map(BrokerId, each.adding_replicas)),
+            removing=tuple(map(BrokerId, each.removing_replicas)),
+        )
+        for topic in response.topics
+        for each in topic.partitions
+    }
+    return moves, ControllerQueue.WORKING
