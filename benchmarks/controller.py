@@ -2,7 +2,8 @@
 
 Both clusters run at the same time. Topics are created and deleted on them in turns. A deletion is complete when no
 znode is left, and on disk only directories that are marked for removal. A first, smaller round lets Java compile and is
-not counted. The large clusters, of 10,000 partitions, run one after the other, because an idle cluster uses CPU too.
+not counted. Then all partitions of a topic are reassigned, and each broker is shut down and started again. The large
+clusters, of 10,000 partitions, run one after the other, because an idle cluster uses CPU too.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ class Extent:
     topics: int
     partitions: int
     rounds: int
+    moved: int
+    """Number of partitions that are reassigned, and number of partitions during a controlled shutdown."""
     growth: tuple[int, ...]
     """Number of partitions after each step of growth."""
     fail_overs: int
@@ -47,10 +50,11 @@ FULL = Extent(
     topics=1000,
     partitions=2000,
     rounds=3,
+    moved=1000,
     growth=tuple(range(1000, 10_001, 1000)),
     fail_overs=3,
 )
-QUICK = Extent(topics=100, partitions=200, rounds=1, growth=(500, 1000), fail_overs=1)
+QUICK = Extent(topics=100, partitions=200, rounds=1, moved=100, growth=(500, 1000), fail_overs=1)
 
 
 def measure(extent: Extent, sides: Sequence[str] = SIDES) -> Found:
@@ -59,6 +63,7 @@ def measure(extent: Extent, sides: Sequence[str] = SIDES) -> Found:
         measure_local_clusters(found, 1 if extent is QUICK else LOCAL_CLUSTER_ROUNDS)
     with trio_factory() as factory:
         measure_creation(found, factory, extent, sides)
+        measure_moves(found, factory, extent, sides)
         for side in sides:
             with new_trio(factory, side) as trio:
                 measure_growth(found, side, trio, extent)
@@ -110,6 +115,40 @@ def measure_creation(
             deleted_s = clusters[side].delete(names)
             if number:
                 add_values(found, side, {f"create/{name}": created_s, f"delete/{name}": deleted_s})
+
+
+def measure_moves(found: Found, factory: TrioFactory, extent: Extent, sides: Sequence[str]) -> None:
+    """Reassign empty partitions of two replicas, and shut down every broker of a cluster with three replicas."""
+    with ExitStack() as stack:
+        clusters = {side: stack.enter_context(new_trio(factory, side)) for side in sides}
+        size = f"{extent.moved:,} partitions"
+        for trio in clusters.values():
+            trio.start()
+            trio.create({"moved": extent.moved}, replicas=2)
+            trio.create({"kept": extent.moved})
+        turns = [
+            (number, name, side)
+            for number in range(extent.rounds + 1)
+            for name in ("reassign", "controlled shutdown")
+            for side in (sides if number % 2 else reversed(sides))
+        ]
+        for number, name, side in show_turns(turns):
+            if name == "reassign":
+                assignment = [
+                    (IDS[(number + each) % 3], IDS[(number + each + 1) % 3])
+                    for each in range(extent.moved)
+                ]
+                seconds = [clusters[side].reassign("moved", assignment)]
+            else:
+                seconds = [shut_down_and_start(clusters[side], broker) for broker in IDS]
+            for each in seconds if number else ():
+                add_values(found, side, {f"{name}/{size}/s": each})
+
+
+def shut_down_and_start(trio: Trio, broker: int) -> float:
+    took_s = trio.shut_down(broker)
+    trio.restart_killed()
+    return took_s
 
 
 def measure_growth(found: Found, side: str, trio: Trio, extent: Extent) -> None:

@@ -18,6 +18,12 @@ import psutil
 
 from barnabas.client.blocking import BlockingConnection
 from barnabas.client.core import raise_if
+from barnabas.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from barnabas.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -146,6 +152,41 @@ class Trio:
         )
         return time.perf_counter() - began
 
+    def reassign(self, topic: str, assignment: Sequence[tuple[int, ...]]) -> float:
+        """Reassign all partitions. Returns the seconds until the topic znode and every broker show the new replicas."""
+        partitions = tuple(ReassignablePartition(*each) for each in enumerate(assignment))
+        request = AlterPartitionReassignmentsRequest(topics=(ReassignableTopic(topic, partitions),))
+        began = time.perf_counter()
+        with self.connection(self.controller()) as connection:
+            response = connection.exchange(
+                request, AlterPartitionReassignmentsResponse, timeout_s=TIMEOUT_S
+            )
+        raise_if(response.error_code, response.error_message)
+        for result in response.responses[0].partitions:
+            raise_if(result.error_code, f"{topic}-{result.partition_index}")
+        with self.znodes() as znodes:
+            self.wait(
+                lambda: not read_moving(znodes, f"{self.chroot}/brokers/topics/{topic}"),
+                f"{topic} reassigned",
+            )
+        for broker in sorted(self.alive):
+            self.wait_for(
+                broker,
+                {topic: len(assignment)},
+                lambda one: (
+                    one.replica_nodes == assignment[one.partition_index]
+                    and set(one.isr_nodes) == set(one.replica_nodes)
+                ),
+            )
+        return time.perf_counter() - began
+
+    def shut_down(self, broker: int) -> float:
+        """Stop a broker with SIGTERM. Returns the seconds until its process has exited."""
+        self.alive.discard(broker)
+        began = time.perf_counter()
+        self.brokers[broker].stop()
+        return time.perf_counter() - began
+
     def topics_on_disk(self) -> set[str]:
         return {
             path.name.rpartition("-")[0]
@@ -172,12 +213,14 @@ class Trio:
                 self.wait(is_reported, f"broker {broker} reports {names[0]} and other topics")
 
     def wait_until_whole(self) -> None:
-        """Wait until every broker reports that all brokers are in the ISR of all partitions."""
+        """Wait until every broker reports that all replicas of all partitions are in sync."""
         for broker in sorted(self.alive):
             self.wait_for(
                 broker,
                 self.topics,
-                lambda one: set(one.isr_nodes) == self.alive and one.leader_id in self.alive,
+                lambda one: (
+                    set(one.isr_nodes) == set(one.replica_nodes) and one.leader_id in self.alive
+                ),
             )
 
     # ---- the controller
@@ -255,6 +298,12 @@ def read_controller(znodes: Znodes, chroot: str) -> int | None:
     except LookupError:
         return None
     return int(json.loads(data)["brokerid"])
+
+
+def read_moving(znodes: Znodes, path: str) -> bool:
+    """Return whether the topic has a partition that is being reassigned."""
+    content = json.loads(znodes.data(path)[0])
+    return bool(content["adding_replicas"] or content["removing_replicas"])
 
 
 def split_topics(topics: Mapping[str, int]) -> Iterator[list[str]]:

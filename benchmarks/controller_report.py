@@ -18,11 +18,18 @@ LIMITS = {
     "create": 10.0,
     "delete": 10.0,
     "failover": 5.0,
+    "controlled shutdown": 3.0,
     "memory": 50.0,
     "start/LocalCluster": 0.5,
 }
 """Upper limits for Barnabas by start of the name, in the unit at its end."""
-RATIO_LIMITS = {"create": 0.5, "delete": 0.5, "failover": 0.5}
+RATIO_LIMITS = {
+    "create": 0.5,
+    "delete": 0.5,
+    "failover": 0.5,
+    "reassign": 0.3,
+    "controlled shutdown": 0.3,
+}
 """Upper limits for Barnabas ÷ Kafka, by start of the name."""
 GROWTH = "growth/"
 COLOURS = {OURS: "tab:blue", KAFKA: "tab:orange"}
