@@ -18,6 +18,10 @@ from barnabas.wire.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from barnabas.wire.messages.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
 from barnabas.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -35,11 +39,24 @@ from barnabas.wire.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from barnabas.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    ResourceType,
+)
 from barnabas.wire.messages.elect_leaders import (
     ElectionType,
     ElectLeadersRequest,
     ElectLeadersResponse,
     ElectLeadersTopic,
+)
+from barnabas.wire.messages.incremental_alter_configs import (
+    ConfigOperation,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResponse,
+    IncrementallyAlterableConfig,
 )
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.raw_connection import M, RawConnection, frame
@@ -152,6 +169,30 @@ def elect_preferred(address: Address, name: str, partitions: int) -> str:
     results = [p for t in answer.replica_election_results for p in t.partition_result]
     codes = [answer.error_code, *(each.error_code for each in results)]
     return ErrorCode(next(filter(None, codes), ErrorCode.NONE)).name
+
+
+def set_retention(address: Address, name: str, retention_ms: int) -> str:
+    setting = IncrementallyAlterableConfig("retention.ms", ConfigOperation.SET, str(retention_ms))
+    resource = IncrementalAlterConfigsResource(ResourceType.TOPIC, name, (setting,))
+    request = IncrementalAlterConfigsRequest(resources=(resource,))
+    answer = ask(address, request, IncrementalAlterConfigsResponse, 1)
+    return LOST if answer is None else ErrorCode(answer.responses[0].error_code).name
+
+
+def retention_of(address: Address, name: str) -> str | None:
+    """The retention.ms of a topic that this broker reports; None if it does not answer."""
+    resource = DescribeConfigsResource(ResourceType.TOPIC, name, ("retention.ms",))
+    answer = ask(address, DescribeConfigsRequest(resources=(resource,)), DescribeConfigsResponse, 4)
+    if answer is None or answer.results[0].error_code:
+        return None
+    return answer.results[0].configs[0].value
+
+
+def shut_down(address: Address, broker: BrokerId, epoch: int) -> str:
+    """Request the controlled shutdown of a broker."""
+    request = ControlledShutdownRequest(broker_id=broker, broker_epoch=epoch)
+    answer = ask(address, request, ControlledShutdownResponse, 3)
+    return LOST if answer is None else ErrorCode(answer.error_code).name
 
 
 # ---- metadata

@@ -1,4 +1,5 @@
-"""The operations that crashes interrupt: topic creation, expansion, deletion, reassignment and election.
+"""The operations that crashes interrupt: topic creation, expansion, deletion, reassignment, election,
+change of settings and controlled shutdown.
 
 prepare      set up the initial state
 request      send the client's request to the controller
@@ -23,6 +24,9 @@ from tests.lifecycle.client import (
     eventually,
     expand,
     reassign,
+    retention_of,
+    set_retention,
+    shut_down,
 )
 from tests.lifecycle.scenarios import OperationKind, Progress, Role, Scenario, leader_epochs
 from tests.lifecycle.watched import DEADLINE_S, DONE, Assignment, WatchedCluster
@@ -31,6 +35,7 @@ TOO_FEW_BROKERS = ErrorCode.INVALID_REPLICATION_FACTOR.name
 DOES_NOT_GROW = ErrorCode.INVALID_TOPIC_EXCEPTION.name
 NAME_IS_TAKEN = ErrorCode.TOPIC_ALREADY_EXISTS.name
 NOT_NEEDED = ErrorCode.ELECTION_NOT_NEEDED.name
+RETENTION_MS = 86_400_001
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,6 +53,8 @@ class Run:
     returned: dict[BrokerId, int] = field(default_factory=dict)
     """Restarted brokers, with the epoch of their new registration."""
     survivors: list[BrokerId] = field(default_factory=list)
+    broker_epochs: dict[BrokerId, int] = field(default_factory=dict)
+    """Epochs of the registrations before the request."""
     successor: Role = Role.CONTROLLER
     """The role of the broker that crashed last."""
 
@@ -325,12 +332,107 @@ class PreferredElection:
         return [set(range(1, 20)) for _ in run.assignment]
 
 
+class Configuration:
+    """Change of a setting. Settings and notification are written together."""
+
+    undisturbed_epochs = frozenset({0})
+
+    def prepare(self, cluster: WatchedCluster, run: Run) -> None:
+        created = cluster.ask(create, run.topic, run.assignment)
+        assert created == DONE, created
+        cluster.wait_until_healthy(run.topic, run.assignment)
+
+    def request(self, address: tuple[str, int], run: Run) -> str:
+        return set_retention(address, run.topic, RETENTION_MS)
+
+    def survive(self, cluster: WatchedCluster, run: Run) -> str:
+        cluster.wait_until_led(run.topic, len(run.assignment), run.survivors)
+        if self.is_changed(cluster, run):
+            self.wait_for_brokers(cluster, run)
+            return "changed"
+        return "not changed"
+
+    def is_changed(self, cluster: WatchedCluster, run: Run) -> bool:
+        path = znodes.topic_config_path(run.topic)
+        data = cluster.observer.get(path)
+        assert data is not None, "the settings are lost"
+        return znodes.decode_config(path, data) == {"retention.ms": str(RETENTION_MS)}
+
+    def wait_for_brokers(self, cluster: WatchedCluster, run: Run) -> None:
+        def reported() -> set[str | None]:
+            alive = sorted(cluster.brokers.alive())
+            return {retention_of(cluster.brokers.address(each), run.topic) for each in alive}
+
+        eventually(
+            lambda: reported() == {str(RETENTION_MS)},
+            lambda: f"all brokers apply the change: {reported()}",
+            DEADLINE_S,
+        )
+
+    def finish(self, cluster: WatchedCluster, run: Run) -> None:
+        assert self.is_changed(cluster, run)
+        self.wait_for_brokers(cluster, run)
+
+    def recover(self, cluster: WatchedCluster, run: Run) -> None:
+        cluster.wait_until_healthy(run.topic, run.assignment)
+        if not self.is_changed(cluster, run):
+            again = cluster.ask(self.request, run)
+            assert again == DONE, f"cannot change it again: {again}"
+        self.finish(cluster, run)
+
+    def allowed_epochs(self, cluster: WatchedCluster, run: Run) -> list[set[int]]:
+        return [set(range(20)) for _ in run.assignment]
+
+
+class ControlledShutdown:
+    """Controlled shutdown of the first replica. Its broker stops when the other brokers lead."""
+
+    undisturbed_epochs = frozenset({1})
+
+    def prepare(self, cluster: WatchedCluster, run: Run) -> None:
+        created = cluster.ask(create, run.topic, run.assignment)
+        assert created == DONE, created
+        cluster.wait_until_healthy(run.topic, run.assignment)
+        run.broker_epochs = cluster.observer.broker_epochs()
+
+    def request(self, address: tuple[str, int], run: Run) -> str:
+        leaving = run.assignment[0][0]
+        return shut_down(address, leaving, run.broker_epochs[leaving])
+
+    def survive(self, cluster: WatchedCluster, run: Run) -> str:
+        cluster.wait_until_led(run.topic, len(run.assignment), run.survivors)
+        return "left" if self.has_left(cluster, run) else "still leads"
+
+    def has_left(self, cluster: WatchedCluster, run: Run) -> bool:
+        states = cluster.observer.states(run.topic, len(run.assignment))
+        return all(held[0] not in states[n].isr for n, held in enumerate(run.assignment))
+
+    def finish(self, cluster: WatchedCluster, run: Run) -> None:
+        assert self.has_left(cluster, run)
+
+    def recover(self, cluster: WatchedCluster, run: Run) -> None:
+        """A new controller does not know of the shutdown: the broker requests it again, then it stops and starts."""
+        leaving = run.assignment[0][0]
+        again = cluster.ask(self.request, run)
+        assert again == DONE, f"cannot shut down again: {again}"
+        eventually(lambda: self.has_left(cluster, run), lambda: "the broker has left", DEADLINE_S)
+        cluster.brokers.kill([leaving])
+        cluster.brokers.restart([leaving])
+        run.returned[leaving] = cluster.observer.broker_epochs().get(leaving, -1)
+        cluster.wait_until_healthy(run.topic, run.assignment)
+
+    def allowed_epochs(self, cluster: WatchedCluster, run: Run) -> list[set[int]]:
+        return [set(range(1, 20)) for _ in run.assignment]
+
+
 OPERATIONS: dict[OperationKind, Operation] = {
     OperationKind.CREATE: Creation(),
     OperationKind.EXPAND: Expansion(),
     OperationKind.DELETE: Deletion(),
     OperationKind.REASSIGN: Reassignment(),
     OperationKind.ELECT: PreferredElection(),
+    OperationKind.CONFIGURE: Configuration(),
+    OperationKind.SHUT_DOWN: ControlledShutdown(),
 }
 
 

@@ -24,6 +24,8 @@ class OperationKind(StrEnum):
     DELETE = "delete"
     REASSIGN = "reassign"
     ELECT = "elect"
+    CONFIGURE = "configure"
+    SHUT_DOWN = "shut down"
 
 
 class Progress(IntEnum):
@@ -105,6 +107,18 @@ SCENARIOS = (
         for killed, victims in {"controller": (C,), "leader": (R,)}.items()
     ),
     Scenario(
+        name="configure, controller",
+        operation_kind=OperationKind.CONFIGURE,
+        assignment=((R, O, C),),
+        victims=(C,),
+    ),
+    Scenario(
+        name="shut down, controller",
+        operation_kind=OperationKind.SHUT_DOWN,
+        assignment=((R, O, C),),
+        victims=(C,),
+    ),
+    Scenario(
         name="elect, controller",
         operation_kind=OperationKind.ELECT,
         origin=((R, O, C),),
@@ -127,6 +141,12 @@ MORE_SCENARIOS = (
         assignment=((O, R),),
         victims=(C,),
         in_takeover=True,
+    ),
+    Scenario(
+        name="shut down, follower",
+        operation_kind=OperationKind.SHUT_DOWN,
+        assignment=((R, O, C),),
+        victims=(O,),
     ),
     Scenario(
         name="elect, leader",
