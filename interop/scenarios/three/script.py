@@ -5,6 +5,7 @@ from __future__ import annotations
 from interop.scenarios.three import (
     auto_creation,
     broker_failures,
+    reassignment,
     replication,
     topic_creation,
     topic_deletion,
@@ -19,5 +20,6 @@ SCRIPT: tuple[Step, ...] = (
     *topic_expansion.STEPS,
     *topic_deletion.STEPS,
     *replication.STEPS,
+    *reassignment.STEPS,
     *broker_failures.STEPS,
 )

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from barnabas.wire.messages.metadata import MetadataResponse
@@ -112,11 +113,21 @@ def pending_changes(view: View, alive: set[int]) -> Iterator[str]:
     topics = {path.removeprefix(TOPICS) for path in view.below(TOPICS)}
     if topics != {path.removeprefix(CONFIGS) for path in view.below(CONFIGS)}:
         yield "a topic has no settings, or settings no topic"
+    yield from reassigned(view, alive)
     yield from unsettled(view, alive)
     for broker, metadata in view.metadata.items():
         yield from (f"broker {broker}: {why}" for why in stale_metadata(view, metadata))
     for broker in sorted(alive):
         yield from (f"broker {broker}: {why}" for why in not_on_disk(view, broker, topics))
+
+
+def reassigned(view: View, alive: set[int]) -> Iterator[str]:
+    for topic in (path.removeprefix(TOPICS) for path in view.below(TOPICS)):
+        content = view.content(TOPICS + topic)
+        adding = content.get("adding_replicas", {})
+        removing = content.get("removing_replicas", {})
+        if (adding or removing) and alive.issuperset(chain.from_iterable(adding.values())):
+            yield f"{topic} is being reassigned"
 
 
 def unsettled(view: View, alive: set[int]) -> Iterator[str]:
@@ -145,7 +156,9 @@ def not_on_disk(view: View, broker: int, topics: set[str]) -> Iterator[str]:
         ):
             yield f"has no directory of {topic}-{partition}"
     for directory in there:
-        if directory.rpartition("-")[0] not in topics:
+        topic, _, partition = directory.rpartition("-")
+        key = (topic, int(partition)) if partition.isdecimal() else None
+        if topic not in topics or (key in view.assignments and broker not in view.assignments[key]):
             yield f"still has {directory}"
 
 

@@ -26,10 +26,10 @@ async def handle(
     if not may_act_for_the_cluster(connection):
         return ControlledShutdownResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if not context.controller.is_active:
-        return ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER)
+        return ControlledShutdownResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
     event = partial(ControlledShutdownReceived, request)
     result: ControlledShutdownResponse | ApiError
     result = await wait_for_controller(context.controller.queue, event)
-    if isinstance(result, ApiError):
-        return ControlledShutdownResponse(error_code=result.code)
+    if isinstance(result, ApiError):  # this broker is no longer the controller
+        return ControlledShutdownResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
     return result
