@@ -156,9 +156,9 @@ def not_on_disk(view: View, broker: int, topics: set[str]) -> Iterator[str]:
         ):
             yield f"has no directory of {topic}-{partition}"
     for directory in there:
-        topic, _, partition = directory.rpartition("-")
-        key = (topic, int(partition)) if partition.isdecimal() else None
-        if topic not in topics or (key in view.assignments and broker not in view.assignments[key]):
+        topic, _, number = directory.rpartition("-")
+        key = (topic, int(number) if number.isdecimal() else -1)
+        if topic not in topics or broker not in view.assignments.get(key, [broker]):
             yield f"still has {directory}"
 
 
