@@ -27,6 +27,7 @@ from barnabas.cluster import in_process
 from barnabas.world.loop_thread import LoopThread
 
 SAMPLE_S = 0.001
+STARTED = ".started"
 BROKER_THREAD = "barnabas-broker-"
 
 threads: list[LoopThread] = []
@@ -89,6 +90,10 @@ class LineProfiler:
 
 
 def toggle_on_signal(profiler: Profiler, output: Path) -> None:
+    """Start and stop the profiler on SIGUSR1. The handler runs in the main thread, maybe after the next requests.
+
+    So it reports the start with a file.
+    """
     is_on = False
 
     def switch(number: int, frame: FrameType | None) -> None:
@@ -96,6 +101,7 @@ def toggle_on_signal(profiler: Profiler, output: Path) -> None:
         is_on = not is_on
         if is_on:
             profiler.start()
+            output.with_suffix(STARTED).touch()
             return
         rows = profiler.stop()
         unfinished = output.with_suffix(".unfinished")

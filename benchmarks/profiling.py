@@ -19,6 +19,7 @@ from benchmarks.loads import TOPIC, Load
 
 ROOT = Path(__file__).parents[1]
 DUMP_TIMEOUT_S = 30
+STARTED = ".started"  # the same in profiled_broker.py, whose import patches the cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,19 @@ class Profile:
         ]
 
 
+def start_profiler(broker: BenchmarkBroker, output: Path) -> None:
+    os.kill(broker.pid, signal.SIGUSR1)
+    wait_for_file(output.with_suffix(STARTED))
+
+
+def wait_for_file(path: Path) -> None:
+    deadline = time.monotonic() + DUMP_TIMEOUT_S
+    while not path.exists():
+        if time.monotonic() > deadline:
+            raise RuntimeError("the broker does not respond to SIGUSR1")
+        time.sleep(0.01)
+
+
 def profile(
     direction: Literal["produce", "fetch"], load: Load, by: Literal["calls", "lines"]
 ) -> Profile:
@@ -64,21 +78,17 @@ def profile(
             driver = FrameDriver(broker, broker.create_topic(TOPIC, load.partitions), load)
             driver.produce(load.warm_up_batches)
             if direction == "produce":
-                os.kill(broker.pid, signal.SIGUSR1)
+                start_profiler(broker, output)
                 driver.produce(load.batches)
                 requests = load.batches
             else:
                 driver.produce(load.batches)
                 frames, _ = driver.fetch_plan()
-                os.kill(broker.pid, signal.SIGUSR1)
+                start_profiler(broker, output)
                 driver.fetch(frames)
                 requests = len(frames)
             os.kill(broker.pid, signal.SIGUSR1)
-            deadline = time.monotonic() + DUMP_TIMEOUT_S
-            while not output.exists():
-                if time.monotonic() > deadline:
-                    raise RuntimeError("the broker wrote no profile")
-                time.sleep(0.01)
+            wait_for_file(output)
             driver.close()
             rows = json.loads(output.read_text())
     return Profile(

@@ -23,6 +23,7 @@ from barnabas.explain.finding import Cause, Finding
 from barnabas.explain.groups import explain_group
 from barnabas.explain.topics import explain_topic
 from barnabas.metadata import znodes
+from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.metadata.znodes import ReplicaAssignment, TopicAssignment
 from barnabas.model import BrokerId
 from support.waiting import eventually
@@ -35,6 +36,7 @@ SETTINGS = {
     "zookeeper.session.timeout.ms": "60000",
     "replica.high.watermark.checkpoint.interval.ms": "200",
     "log.initial.task.delay.ms": "0",
+    "controlled.shutdown.max.retries": "10",
     "controlled.shutdown.retry.backoff.ms": "2000",
 }
 
@@ -54,7 +56,13 @@ class LiveCluster:
 
     @property
     def spare(self) -> list[int]:
-        return [each for each in self.cluster.brokers if each != self.controller]
+        """The leader of the history comes last: a broker that leads a partition gives up a full disk."""
+        with self.client() as client:
+            history = client.refresh([STATE_CHANGES]).topics.get(STATE_CHANGES)
+        found = [each for each in self.cluster.brokers if each != self.controller]
+        return sorted(
+            found, key=lambda each: history is not None and each == history.partitions[0].leader
+        )
 
     @property
     def servers(self) -> str:
