@@ -322,6 +322,8 @@ def test_our_commands_work_on_kafka_cluster(theirs: Command, kafka_cluster: Kafk
         "kafka-configs", "--alter --broker-defaults --add-config log.cleaner.threads=3"
     ) == ["Completed updating default config for brokers in the cluster."]
     assert both("kafka-configs", "--describe --entity-type brokers").exit_code == 0
+    # Kafka rejects every later change of a broker whose cleaner threads the default more than doubles.
+    succeed("kafka-configs", "--alter --broker-defaults --delete-config log.cleaner.threads")
     assert (
         ours(
             "kafka-configs", *named("--alter --topic on.kafka --add-config x=y", "", servers)

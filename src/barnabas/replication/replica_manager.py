@@ -455,7 +455,9 @@ class ReplicaManager:
         """Stop fetchers of the partitions, and delete those with `delete_partition`. Return all error codes."""
         errors: Errors = {}
         stopped: list[tuple[TopicPartition, bool]] = []
+        turns = Turns(CHANGES_PER_YIELD)
         for tp, state in states.items():
+            await turns.yield_if_due()
             partition = self.partitions.get(tp)
             if tp in self.offline or (partition is not None and partition.is_offline):
                 errors[tp] = ErrorCode.KAFKA_STORAGE_ERROR
