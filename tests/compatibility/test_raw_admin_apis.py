@@ -336,7 +336,7 @@ def test_partition_has_leader_replicas_and_operations(
     assert partition.leader_id in three.brokers
     assert partition.replica_nodes == partition.isr_nodes == (partition.leader_id,)
     assert (partition.error_code, partition.leader_epoch, partition.offline_replicas) == (0, 0, ())
-    assert partition.eligible_leader_replicas is partition.last_known_elr is None
+    assert partition.eligible_leader_replicas == partition.last_known_elr == ()
 
 
 # ---- DescribeProducers

@@ -19,7 +19,7 @@ from support.waiting import eventually
 NUMBERS = count()
 PARTITION = re.compile(
     r"\tTopic: (\S+)\tPartition: (\d+)\tLeader: (\d+|none)\tReplicas: ([\d,]*)\tIsr: ([\d,]*)"
-    r"\tElr: N/A\tLastKnownElr: N/A"
+    r"\tElr: \tLastKnownElr: "
 )
 
 

@@ -115,8 +115,8 @@ def describe_page(
                 leader_epoch=state.leader_epoch,
                 replica_nodes=state.replicas,
                 isr_nodes=state.isr,
-                eligible_leader_replicas=None,
-                last_known_elr=None,
+                eligible_leader_replicas=(),
+                last_known_elr=(),
                 offline_replicas=state.offline_replicas,
             )
         )

@@ -1,7 +1,7 @@
 """Lines of `kafka-topics --describe`, and the filters that select them. Without I/O.
 
 Topic: orders\tTopicId: v7CDn_RiRbmrvGPXyO6kdQ\tPartitionCount: 1\tReplicationFactor: 2\tConfigs: retention.ms=1000
-\tTopic: orders\tPartition: 0\tLeader: 3\tReplicas: 3,1\tIsr: 3,1\tElr: N/A\tLastKnownElr: N/A
+\tTopic: orders\tPartition: 0\tLeader: 3\tReplicas: 3,1\tIsr: 3,1\tElr: \tLastKnownElr:
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from barnabas.wire.messages.list_partition_reassignments import OngoingPartition
 
 SEPARATOR = "\t"
 """Separates the columns. It is the only control character that is printed unescaped."""
-WITHOUT_ELR = "\tElr: N/A\tLastKnownElr: N/A"
-"""Eligible leader replicas exist only in clusters without ZooKeeper."""
+WITHOUT_ELR = "\tElr: \tLastKnownElr: "
+"""What the tool of Kafka 3.9 prints for a broker that reports no eligible leader replicas."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,7 +54,7 @@ def test_topic_and_partition_lines_are_tab_separated() -> None:
         "\tConfigs: retention.ms=1,cleanup.policy=compact,delete"
     )
     assert partition_line(TOPIC, WHOLE) == (
-        "\tTopic: t\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 1,2\tElr: N/A\tLastKnownElr: N/A"
+        "\tTopic: t\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 1,2\tElr: \tLastKnownElr: "
     )
     assert "\tLeader: none\t" in partition_line(TOPIC, DEAD)
 
