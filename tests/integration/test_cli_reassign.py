@@ -22,17 +22,12 @@ from barnabas.client.reassignment_admin import ReassignmentAdmin
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.reassignment.throttles import RATES, TOPIC_THROTTLES
-from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.messages.describe_configs import ConfigSource, ResourceType
 from support.command import COMMAND, run
 from support.process import ENVIRONMENT
 from support.waiting import eventually
 from tests.terminal import on_terminal
 
-pytestmark = pytest.mark.skipif(
-    not {ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.INCREMENTAL_ALTER_CONFIGS} <= APIS.keys(),
-    reason="brokers do not serve reassignments or dynamic settings",
-)
 NUMBERS = count()
 SLOW = "20KB/s"
 ASSIGNMENT = "1:2,2:3,3:1,1:3,2:1,3:2"
@@ -407,10 +402,6 @@ def test_kafkas_command_reports_errors_on_standard_output(
     assert executed([1], number=6) == f"Error: {unknown}: Unable to find partition: {topic}-6"
 
 
-@pytest.mark.skipif(
-    ApiKey.ALTER_REPLICA_LOG_DIRS not in APIS,
-    reason="brokers do not move replicas between directories",
-)
 def test_kafkas_command_moves_replicas_between_directories(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     dirs = [str(tmp_path / name) for name in ("one", "two")]

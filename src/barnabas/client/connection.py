@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from barnabas.client.core import ClientProtocol, frame_size
 from barnabas.errors import RemoteWireError
-from barnabas.wire.apis import KNOWN_APIS
+from barnabas.wire.apis import APIS
 from barnabas.wire.codec import Message
 from barnabas.world.ports import Network, Stream
 
@@ -22,7 +22,7 @@ R = TypeVar("R", bound=Message)
 
 BUFFER_BYTES = 64 * 1024
 SIZE_BYTES = 4
-SUPPORTED_VERSIONS: dict[int, range] = {api.key: api.versions for api in KNOWN_APIS.values()}
+SUPPORTED_VERSIONS: dict[int, range] = {api.key: api.versions for api in APIS.values()}
 
 
 class ExchangeInterrupted(Exception):

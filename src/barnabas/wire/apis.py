@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ApiKey(IntEnum):
-    """Every API of Kafka 3.9. KNOWN_APIS has those whose messages Barnabas can encode and decode."""
+    """Every API of Kafka 3.9. APIS has those that Barnabas serves."""
 
     PRODUCE = 0
     FETCH = 1
@@ -116,14 +116,12 @@ class ApiKey(IntEnum):
 
 
 class Api(NamedTuple):
-    """An API whose messages Barnabas can encode and decode."""
+    """An API that brokers serve, and its versions."""
 
     key: ApiKey
     versions: range
     flexible_since: int
     """The first version with compact sizes and tagged fields; above the last version if none has them."""
-    is_served: bool = True
-    """False if only the client side of Barnabas uses it."""
 
     @property
     def name(self) -> str:
@@ -150,7 +148,7 @@ def message_class(module: str, name: str) -> type[Message]:
     return found
 
 
-KNOWN_APIS: dict[int, Api] = {
+APIS: dict[int, Api] = {
     api.key: api
     for api in (
         Api(ApiKey.PRODUCE, range(12), 9),
@@ -177,12 +175,18 @@ KNOWN_APIS: dict[int, Api] = {
         Api(ApiKey.INIT_PRODUCER_ID, range(6), 2),
         Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, range(5), 4),
         Api(ApiKey.DESCRIBE_CONFIGS, range(5), 4),
+        Api(ApiKey.ALTER_CONFIGS, range(3), 2),
         Api(ApiKey.ALTER_REPLICA_LOG_DIRS, range(3), 2),
         Api(ApiKey.DESCRIBE_LOG_DIRS, range(5), 2),
         Api(ApiKey.CREATE_PARTITIONS, range(4), 2),
         Api(ApiKey.DELETE_GROUPS, range(3), 2),
         Api(ApiKey.ELECT_LEADERS, range(3), 2),
+        Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, range(2), 1),
+        Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, range(1), 0),
+        Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, range(1), 0),
         Api(ApiKey.OFFSET_DELETE, range(1), 1),
+        Api(ApiKey.DESCRIBE_CLIENT_QUOTAS, range(2), 1),
+        Api(ApiKey.ALTER_CLIENT_QUOTAS, range(2), 1),
         Api(ApiKey.ALTER_PARTITION, range(4), 0),
         Api(ApiKey.UPDATE_FEATURES, range(2), 0),
         Api(ApiKey.ENVELOPE, range(1), 0),
@@ -192,20 +196,13 @@ KNOWN_APIS: dict[int, Api] = {
         Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, range(1), 0),
         Api(ApiKey.CONSUMER_GROUP_DESCRIBE, range(1), 0),
         Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, range(1), 0),
-        Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, range(1), 0),
-        Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, range(1), 0),
-        Api(ApiKey.ALTER_CONFIGS, range(3), 2),
-        Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, range(2), 1),
-        Api(ApiKey.DESCRIBE_CLIENT_QUOTAS, range(2), 1),
-        Api(ApiKey.ALTER_CLIENT_QUOTAS, range(2), 1),
     )
 }
-APIS: dict[int, Api] = {key: api for key, api in KNOWN_APIS.items() if api.is_served}
 """The APIs that a broker serves. ApiVersions advertises them, so each must have a handler."""
 
 
 class ApiMessage(Struct, frozen=True, kw_only=True):
-    """Base of the requests and responses. Key and versions come from KNOWN_APIS, by the name of the module."""
+    """Base of the requests and responses. Key and versions come from APIS, by the name of the module."""
 
     API_KEY: ClassVar[int]
     VERSIONS: ClassVar[range]
@@ -213,7 +210,7 @@ class ApiMessage(Struct, frozen=True, kw_only=True):
 
     def __init_subclass__(cls) -> None:
         module = cls.__module__.rpartition(".")[2]
-        api = KNOWN_APIS[ApiKey[module.upper()]]
+        api = APIS[ApiKey[module.upper()]]
         cls.API_KEY, cls.VERSIONS, cls.FLEXIBLE_SINCE = api.key, api.versions, api.flexible_since
 
 

@@ -14,7 +14,7 @@ import struct
 from typing import NamedTuple
 
 from barnabas.errors import LocalWireError, RemoteWireError
-from barnabas.wire.apis import APIS, KNOWN_APIS, ApiKey
+from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.primitives import STRING_MAX, read_tags
 
 API_VERSIONS = int(ApiKey.API_VERSIONS)
@@ -25,13 +25,12 @@ FIXED_AND_SIZE = struct.Struct(">hhih")
 SIZE = struct.Struct(">h")
 CORRELATION = struct.Struct(">i")
 
-KNOWN_REQUESTS = frozenset(
-    (int(api.key), version) for api in KNOWN_APIS.values() for version in api.versions
+SERVED_REQUESTS = frozenset(
+    (int(api.key), version) for api in APIS.values() for version in api.versions
 )
 FLEXIBLE_REQUESTS = frozenset(
-    (key, version) for key, version in KNOWN_REQUESTS if version >= KNOWN_APIS[key].flexible_since
+    (key, version) for key, version in SERVED_REQUESTS if version >= APIS[key].flexible_since
 )
-SERVED_REQUESTS = frozenset((key, version) for key, version in KNOWN_REQUESTS if key in APIS)
 
 
 class RequestHeader(NamedTuple):
@@ -54,7 +53,7 @@ def decode_request_header(data: memoryview) -> tuple[RequestHeader, int]:
     """
     try:
         api_key, api_version, correlation_id = FIXED.unpack_from(data)
-        if (api_key, api_version) not in KNOWN_REQUESTS:
+        if (api_key, api_version) not in SERVED_REQUESTS:
             return RequestHeader(api_key, api_version, correlation_id), len(data)
         if api_key == CONTROLLED_SHUTDOWN and api_version == 0:
             return RequestHeader(api_key, api_version, correlation_id), 8

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Self
 
-from barnabas.wire.apis import KNOWN_APIS
+from barnabas.wire.apis import APIS
 from barnabas.wire.codec import Message, decode, encode
 from barnabas.wire.headers import decode_request_header, encode_response_header
 from barnabas.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
@@ -84,9 +84,7 @@ class ScriptedBroker:
                 while head := stream.read(4):
                     frame = memoryview(stream.read(struct.unpack(">i", head)[0]))
                     header, at = decode_request_header(frame)
-                    request = decode(
-                        KNOWN_APIS[header.api_key].request, header.api_version, frame, at
-                    )
+                    request = decode(APIS[header.api_key].request, header.api_version, frame, at)
                     self.requests.append(request)
                     answer = self.answers[type(request)](request)
                     if answer is None:
@@ -134,6 +132,6 @@ def api_versions(_request: ApiVersionsRequest) -> ApiVersionsResponse:
     return ApiVersionsResponse(
         api_keys=tuple(
             ApiVersion(api_key=api.key, min_version=api.versions[0], max_version=api.versions[-1])
-            for api in KNOWN_APIS.values()
+            for api in APIS.values()
         )
     )

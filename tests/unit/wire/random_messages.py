@@ -14,12 +14,10 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 from uuid import UUID
 
 from barnabas.model import ZERO_ID
-from barnabas.wire.apis import KNOWN_APIS
+from barnabas.wire.apis import APIS
 from barnabas.wire.codec import Blob, Fixed, Message, NullableSince, Since, Until
 
-CLASSES: list[type[Message]] = [
-    cls for api in KNOWN_APIS.values() for cls in (api.request, api.response)
-]
+CLASSES: list[type[Message]] = [cls for api in APIS.values() for cls in (api.request, api.response)]
 ALL = [(cls, version) for cls in CLASSES for version in cls.VERSIONS]
 BITS = {"b": 8, "h": 16, "i": 32, "q": 64}
 WORDS = ("", "orders", "a" * 126, "b" * 127, "c" * 128, "d" * 300, "naïve-☃", "x")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest, MetadataResponse
 
 from barnabas.errors import LocalWireError, RemoteWireError
-from barnabas.wire.apis import APIS, KNOWN_APIS
+from barnabas.wire.apis import APIS
 from barnabas.wire.headers import (
     RequestHeader,
     decode_request_header,
@@ -19,12 +19,6 @@ from barnabas.wire.headers import (
 )
 
 KNOWN = [(api.key, version) for api in APIS.values() for version in api.versions]
-UNSERVED = [
-    (api.key, version)
-    for api in KNOWN_APIS.values()
-    if not api.is_served
-    for version in api.versions
-]
 
 
 @given(
@@ -42,19 +36,6 @@ def test_request_header_round_trips(
     data = encode_request_header(header)
     assert decode_request_header(memoryview(data + body)) == (header, len(data))
     assert header.is_served
-
-
-@pytest.mark.parametrize("unserved", UNSERVED)
-def test_header_of_unserved_request_is_read(
-    unserved: tuple[int, int],
-) -> None:
-    header = RequestHeader(*unserved, 42, "broker-1")
-    data = encode_request_header(header)
-    assert decode_request_header(memoryview(data + b"body")) == (header, len(data))
-    assert not header.is_served
-    for size in range(len(data)):
-        with pytest.raises(RemoteWireError):
-            decode_request_header(memoryview(data[:size]))
 
 
 @pytest.mark.parametrize("version", [8, 9])
