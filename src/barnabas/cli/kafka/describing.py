@@ -20,8 +20,10 @@ from barnabas.wire.messages.list_partition_reassignments import OngoingPartition
 
 SEPARATOR = "\t"
 """Separates the columns. It is the only control character that is printed unescaped."""
-WITHOUT_ELR = "\tElr: \tLastKnownElr: "
-"""What the tool of Kafka 3.9 prints for a broker that reports no eligible leader replicas."""
+EMPTY_ELR = "\tElr: \tLastKnownElr: "
+"""Columns of a partition without eligible leader replicas. Brokers report them with DescribeTopicPartitions."""
+UNKNOWN_ELR = "\tElr: N/A\tLastKnownElr: N/A"
+"""Columns if the broker does not serve DescribeTopicPartitions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +71,7 @@ def topic_line(topic: TopicDescription) -> str:
     )
 
 
-def partition_line(
-    topic: TopicDescription, shown: PartitionDescription, *, elr: str = WITHOUT_ELR
-) -> str:
+def partition_line(topic: TopicDescription, shown: PartitionDescription, *, elr: str) -> str:
     line = (
         f"\tTopic: {printable(topic.name)}\tPartition: {shown.partition}"
         f"\tLeader: {'none' if shown.leader is None else shown.leader}"
@@ -95,9 +95,7 @@ class DescribeReport:
         self.only_overrides = options.has("topics-with-overrides")
         self.alive = alive
 
-    def lines(
-        self, topic: TopicDescription, *, min_isr: int | None = None, elr: str = WITHOUT_ELR
-    ) -> list[str]:
+    def lines(self, topic: TopicDescription, *, elr: str, min_isr: int | None = None) -> list[str]:
         """Return the lines of a topic. `min_isr` is None if it is not known."""
         lines = []
         if not self.filters and (not self.only_overrides or list(topic.configs)):

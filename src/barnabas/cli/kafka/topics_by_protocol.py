@@ -7,7 +7,9 @@ from string import ascii_letters, digits
 from uuid import UUID
 
 from barnabas.cli.kafka.describing import (
+    EMPTY_ELR,
     SEPARATOR,
+    UNKNOWN_ELR,
     DescribeReport,
     PartitionDescription,
     TopicDescription,
@@ -28,6 +30,7 @@ from barnabas.client.view import TopicView
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.metadata.znodes import decode_uuid
 from barnabas.model import NO_LEADER, ZERO_ID, TopicPartition
+from barnabas.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from barnabas.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -152,10 +155,13 @@ class BrokerTopics:
         configs = self.admin.describe_topic_configs([view.name for view in views])
         reassignments = self.list_reassignments(views)
         report = DescribeReport(self.options, self.cluster.view.brokers)
+        knows_elr = self.cluster.any_connection().supports(DescribeTopicPartitionsRequest)
+        elr = EMPTY_ELR if knows_elr else UNKNOWN_ELR
         for view in views:
             entries = configs[view.name]
             shown = topic_description(view, entries, reassignments)
-            print_lines(*report.lines(shown, min_isr=min_isr(entries)), keep=SEPARATOR)
+            lines = report.lines(shown, elr=elr, min_isr=min_isr(entries))
+            print_lines(*lines, keep=SEPARATOR)
 
     def list_reassignments(self, views: Sequence[TopicView]) -> Reassignments:
         """Return the ongoing reassignments. Empty if the brokers cannot list them."""

@@ -4,6 +4,7 @@ from uuid import UUID
 import pytest
 
 from barnabas.cli.kafka.describing import (
+    EMPTY_ELR,
     DescribeReport,
     PartitionDescription,
     TopicDescription,
@@ -36,13 +37,15 @@ def shown_partitions(
     *filters: str, topic: TopicDescription = TOPIC, min_isr: int | None = 2
 ) -> list[int]:
     report = DescribeReport(ParsedOptions(tuple((name, None) for name in filters)), {1, 2, 3})
-    lines = report.lines(topic, min_isr=min_isr)
+    lines = report.lines(topic, elr=EMPTY_ELR, min_isr=min_isr)
     return [int(line.split("\t")[2].removeprefix("Partition: ")) for line in lines]
 
 
 def test_names_and_values_cannot_add_columns_or_lines() -> None:
     hostile = replace(TOPIC, name="t\tLeader: 7\n")
-    assert partition_line(hostile, WHOLE).startswith("\tTopic: t\\tLeader: 7\\n\tPartition: 0\t")
+    assert partition_line(hostile, WHOLE, elr=EMPTY_ELR).startswith(
+        "\tTopic: t\\tLeader: 7\\n\tPartition: 0\t"
+    )
     topic = replace(TOPIC, name="t\t", configs=[("k\t", "v\n")])
     assert topic_line(topic).startswith("Topic: t\\t\tTopicId: ")
     assert topic_line(topic).endswith("\tConfigs: k\\t=v\\n")
@@ -53,10 +56,10 @@ def test_topic_and_partition_lines_are_tab_separated() -> None:
         "Topic: t\tTopicId: AAAAAAAAAAAAAAAAAAAAAQ\tPartitionCount: 4\tReplicationFactor: 2"
         "\tConfigs: retention.ms=1,cleanup.policy=compact,delete"
     )
-    assert partition_line(TOPIC, WHOLE) == (
+    assert partition_line(TOPIC, WHOLE, elr=EMPTY_ELR) == (
         "\tTopic: t\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 1,2\tElr: \tLastKnownElr: "
     )
-    assert "\tLeader: none\t" in partition_line(TOPIC, DEAD)
+    assert "\tLeader: none\t" in partition_line(TOPIC, DEAD, elr=EMPTY_ELR)
 
 
 def test_topic_without_id_and_marked_for_deletion() -> None:
@@ -69,7 +72,9 @@ def test_topic_without_id_and_marked_for_deletion() -> None:
 
 
 def test_reassigned_partition_keeps_its_replication_factor() -> None:
-    assert "\tAdding Replicas: 3\tRemoving Replicas: 1\t" in partition_line(TOPIC, MOVING)
+    assert "\tAdding Replicas: 3\tRemoving Replicas: 1\t" in partition_line(
+        TOPIC, MOVING, elr=EMPTY_ELR
+    )
     assert MOVING.replication_factor == 1
     assert not MOVING.is_under_replicated
 
@@ -94,5 +99,5 @@ def test_two_filters_are_combined_with_or() -> None:
 def test_overrides_filter_shows_topics_without_partitions() -> None:
     report = DescribeReport(ParsedOptions((("topics-with-overrides", None),)), ())
     plain = TopicDescription(name="plain", id=None, partitions=[WHOLE], configs=[])
-    assert report.lines(TOPIC) == [topic_line(TOPIC)]
-    assert report.lines(plain) == []
+    assert report.lines(TOPIC, elr=EMPTY_ELR) == [topic_line(TOPIC)]
+    assert report.lines(plain, elr=EMPTY_ELR) == []
