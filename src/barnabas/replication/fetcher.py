@@ -14,7 +14,7 @@ session continues over another connection. So the followers of a new leader star
 After an error, a partition is delayed while others continue: from 20 ms on for an error that is expected while metadata
 propagates, else for replica.fetch.backoff.ms. It is stopped until the next LeaderAndIsr if the leader has a newer epoch
 or an append failed; a corrupt batch or a full disk only delays it. A throttled partition (quota.py) that is not in sync
-is delayed while the quota is exceeded.
+is delayed while the quota is exceeded, and otherwise fetched in small pieces, because the others wait for them.
 """
 
 from __future__ import annotations
@@ -61,6 +61,10 @@ logger = logging.getLogger("barnabas.fetcher")
 
 BYTES_PER_YIELD = 1 << 20
 """Bytes to append before other tasks run."""
+THROTTLED_SECONDS = 0.02
+"""One fetch requests as many bytes of throttled partitions as the quota allows in this time."""
+THROTTLED_BYTES_MIN = 64 << 10
+"""One fetch requests at least this many bytes of a throttled partition."""
 INTERRUPT_DELAY_SECONDS = 0.02
 FIRST_RETRY_SECONDS = 0.02
 """Short: the metadata that this broker already has usually reaches the leader within milliseconds."""
@@ -153,6 +157,8 @@ class Fetcher:
         """Active partitions to include in the next request of the session."""
         self.to_forget: dict[PartitionKey, None] = {}
         """Partitions to remove from the session with the next request."""
+        self.throttled_bytes: dict[PartitionKey, int] = {}
+        """How many bytes the next request may fetch of each throttled partition."""
         self.session_id = NO_SESSION
         self.session_epoch = FIRST_SESSION_EPOCH
         self.connection: BrokerConnection | None = None
@@ -275,7 +281,7 @@ class Fetcher:
             self.replica_manager.metadata.mark_suspect(self.leader)
 
     async def fetch_once(self) -> None:
-        self.delay_throttled()
+        self.apply_quota()
         if not self.active:
             return
         connection = await self.connect()
@@ -299,15 +305,25 @@ class Fetcher:
         self.update_session(response.session_id)
         await self.process_response(connection, response)
 
-    def delay_throttled(self) -> None:
+    def apply_quota(self) -> None:
+        """Delay the throttled partitions if the quota is exceeded. Otherwise limit their bytes of the next request."""
+        self.throttled_bytes = {}
         quota = self.replica_manager.follower_quota
         if quota is None:
             return
+        throttled = [
+            state
+            for state in self.active.values()
+            if not state.is_in_sync and self.is_throttled(state.partition)
+        ]
         wait_ms = quota.wait_ms()
         if wait_ms > 0:
-            for state in list(self.active.values()):
-                if not state.is_in_sync and self.is_throttled(state.partition):
-                    self.delay(state, min(wait_ms / 1000, self.backoff_s))
+            for state in throttled:
+                self.delay(state, min(wait_ms / 1000, self.backoff_s))
+        elif throttled:
+            fair_share = int(quota.bytes_per_second * THROTTLED_SECONDS) // len(throttled)
+            size = min(max(fair_share, THROTTLED_BYTES_MIN), self.config.replica_fetch_max_bytes)
+            self.throttled_bytes = {state.key: size for state in throttled}
 
     def is_throttled(self, partition: Partition) -> bool:
         replicas = partition.log.config.follower_replication_throttled_replicas
@@ -359,6 +375,7 @@ class Fetcher:
         forgotten = self.to_forget
         if self.session_epoch == FIRST_SESSION_EPOCH:
             included, forgotten = self.active, {}
+        max_bytes = self.config.replica_fetch_max_bytes
         topics: dict[UUID, list[FetchPartition]] = {}
         for key in included:
             state = self.active[key]
@@ -371,7 +388,7 @@ class Fetcher:
                     fetch_offset=log.log_end_offset,
                     last_fetched_epoch=log.epochs.latest,
                     log_start_offset=log.log_start_offset,
-                    partition_max_bytes=self.config.replica_fetch_max_bytes,
+                    partition_max_bytes=self.throttled_bytes.get(key, max_bytes),
                 )
             )
         forgotten_topics: dict[UUID, list[int]] = {}

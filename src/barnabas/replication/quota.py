@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
 
 from barnabas.config import BrokerConfig
 
@@ -110,8 +111,11 @@ def update_quota(
 
 def is_throttled(replicas: tuple[str, ...], partition: int, broker: int) -> bool:
     """Return whether `replicas`, the topic's list of throttled replicas, is `*` or has `partition:broker`."""
-    if not replicas:
-        return False
-    return replicas == ALL_REPLICAS or any(
-        tuple(map(int, each.split(":"))) == (partition, broker) for each in replicas if each
-    )
+    return replicas == ALL_REPLICAS or (partition, broker) in parse_throttled_replicas(replicas)
+
+
+@lru_cache(maxsize=256)
+def parse_throttled_replicas(replicas: tuple[str, ...]) -> frozenset[tuple[int, int]]:
+    """Return the pairs of partition and broker. Cached: a leader reads the list for every partition of a fetch."""
+    pairs = (each.split(":") for each in replicas if each)
+    return frozenset((int(partition), int(broker)) for partition, broker in pairs)

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from barnabas.config import TopicConfig
+from barnabas.replication.fetcher import THROTTLED_SECONDS
 from tests.unit.replication.nodes import Node, Nodes, eventually
 
 RATE = 200_000
@@ -106,5 +107,25 @@ async def test_in_sync_follower_is_not_throttled() -> None:
         quota = nodes[1].replicas.leader_quota
         assert quota is not None
         assert quota.is_exceeded()
+    finally:
+        await nodes.stop()
+
+
+async def test_throttled_partition_is_fetched_in_small_pieces() -> None:
+    rate = 10_000_000
+    nodes = await start_follower_late({}, {"follower_replication_throttled_rate": rate})
+    try:
+        (fetcher,) = nodes[2].replicas.fetchers.fetchers.values()
+        fetcher.config = replace(fetcher.config, replica_fetch_max_bytes=1_000_000)
+        fetcher.forget_session()
+        for state in fetcher.active.values():
+            state.is_in_sync = False
+        fetcher.apply_quota()
+        sizes = {
+            each.partition: each.partition_max_bytes
+            for topic in fetcher.next_request().topics
+            for each in topic.partitions
+        }
+        assert sizes == {THROTTLED: rate * THROTTLED_SECONDS, FREE: 1_000_000}
     finally:
         await nodes.stop()
