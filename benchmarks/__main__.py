@@ -211,6 +211,23 @@ def compare_replicas(quick: bool, only: str | None) -> None:
 
 
 @cli.command()
+@click.option("--quick", is_flag=True, help="Fewer partitions, and 1 GB instead of 10.")
+@click.option("--only", type=click.Choice(["ours", "kafka"]), help="Run only one side.")
+def maintenance(quick: bool, only: str | None) -> None:
+    """Restart three brokers in turn under load, and move a topic with a throttle: Barnabas and Kafka."""
+    from benchmarks import maintenance, maintenance_report
+    from benchmarks.kafka import SIDES
+
+    with require_kafka():
+        extent = maintenance.QUICK if quick else maintenance.FULL
+        found = maintenance.measure(extent, (only,) if only else SIDES)
+    for line in maintenance_report.table(found):
+        click.echo(line)
+    maintenance_report.write_json(RESULTS / "maintenance.json", found, quick=quick)
+    click.echo("written to benchmarks/results: maintenance.json", err=True)
+
+
+@cli.command()
 @click.option("--quick", is_flag=True, help="One shorter round.")
 def groups(quick: bool) -> None:
     """Measure consumer groups: rebalance time, memory of a thousand groups, commits per second."""

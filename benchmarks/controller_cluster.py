@@ -182,9 +182,9 @@ class Trio:
 
     def shut_down(self, broker: int) -> float:
         """Stop a broker with SIGTERM. Returns the seconds until its process has exited."""
-        self.alive.discard(broker)
         began = time.perf_counter()
         self.brokers[broker].stop()
+        self.alive.discard(broker)
         return time.perf_counter() - began
 
     def topics_on_disk(self) -> set[str]:

@@ -55,8 +55,10 @@ def cells(values: list[float]) -> str:
 
 
 def ratio(found: Found, name: str) -> float | None:
+    """Return Barnabas ÷ Kafka; None if a side was not measured, or Kafka's value is 0."""
     ours, kafka = found[name][OURS], found[name][KAFKA]
-    return statistics.median(ours) / statistics.median(kafka) if ours and kafka else None
+    base = statistics.median(kafka or [0])
+    return statistics.median(ours) / base if ours and base else None
 
 
 def target_text(found: Found, name: str) -> str:

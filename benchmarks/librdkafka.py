@@ -53,7 +53,9 @@ def measure_produce(broker: Brokers, load: Load, acks: int = 1) -> Cost:
     )
 
 
-def acknowledgement_delays(broker: Brokers, *, rate: int, seconds: float, acks: int) -> list[float]:
+def acknowledgement_delays(
+    broker: Brokers, *, rate: int, seconds: float, acks: int, topic: str = TOPIC
+) -> list[float]:
     """Return the seconds from the time each record was due until its delivery report, with a producer's defaults."""
     producer = Producer(
         {"bootstrap.servers": broker.bootstrap_servers, "acks": acks, "error_cb": raise_error}
@@ -73,7 +75,7 @@ def acknowledgement_delays(broker: Brokers, *, rate: int, seconds: float, acks: 
         while (left := due - time.perf_counter()) > 0:
             producer.poll(left)
         producer.produce(
-            TOPIC, value, partition=0, on_delivery=lambda error, _, due=due: on_delivery(due, error)
+            topic, value, partition=0, on_delivery=lambda error, _, due=due: on_delivery(due, error)
         )
         producer.poll(0)
     if left_over := producer.flush(TIMEOUT_S):
