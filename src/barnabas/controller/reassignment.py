@@ -103,24 +103,32 @@ def invalid_assignment(why: str) -> ApiError:
 
 
 def plan_reassignments(
-    context: ControllerContext, requested: Mapping[TopicPartition, ReplicaAssignment]
+    context: ControllerContext,
+    requested: Mapping[TopicPartition, ReplicaAssignment],
+    errors: dict[TopicPartition, ApiError],
 ) -> Plan:
-    """Start, replace or cancel reassignments. The assignments are those of `requested_assignment`."""
+    """Start, replace or cancel reassignments. The assignments are those of `requested_assignment`.
+
+    A reassignment that cannot be written does not start, and is added to `errors`. Otherwise the next controller would
+    not know of it, and would delete the replicas that were added.
+    """
     changed = {
         partition: assignment
         for partition, assignment in requested.items()
         if assignment != context.assignment(partition)
     }
     if changed:
-        yield WriteAssignments(assignments=changed)
+        yield WriteAssignments(assignments=changed, errors=errors)
         dropped: list[Replica] = []
         for partition, assignment in changed.items():
-            before = context.replicas(partition)
-            context.set_assignment(partition, assignment)
-            dropped += (Replica(partition, b) for b in before if b not in assignment.replicas)
+            if partition not in errors:
+                before = context.replicas(partition)
+                context.set_assignment(partition, assignment)
+                dropped += (Replica(partition, b) for b in before if b not in assignment.replicas)
         yield from delete_replicas(context, dropped)
-    context.partitions_being_reassigned.update(dict.fromkeys(requested))
-    yield from continue_reassignments(context, tuple(requested))
+    started = tuple(each for each in requested if each not in errors)
+    context.partitions_being_reassigned.update(dict.fromkeys(started))
+    yield from continue_reassignments(context, started)
 
 
 def continue_reassignments(context: ControllerContext, partitions: Partitions) -> Plan:

@@ -115,8 +115,9 @@ async def start_reassignments(execution: Execution, cause: str) -> Partitions:
         names = join_names(f"{partition}:{code.name}" for partition, code in rejected.items())
         logger.warning("reassignments rejected path=%s partitions=%s", path, names)
         await remove_reassignment_requests(execution.store, rejected)
-    await execution.run_plan(plan_reassignments(context, requested), cause)
-    return tuple(requested)
+    errors: dict[TopicPartition, ApiError] = {}
+    await execution.run_plan(plan_reassignments(context, requested, errors), cause)
+    return tuple(partition for partition in requested if partition not in errors)
 
 
 async def read_request(execution: Execution, path: str) -> tuple[bytes, ZnodeStat] | None:
