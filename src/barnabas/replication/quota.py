@@ -19,6 +19,8 @@ from barnabas.config import BrokerConfig
 
 UNLIMITED = (1 << 63) - 1
 ALL_REPLICAS = ("*",)
+PARSED_MAX = 1000
+parsed_lists: dict[int, tuple[tuple[str, ...], frozenset[tuple[int, ...]]]] = {}
 
 
 class Window:
@@ -112,6 +114,19 @@ def is_throttled(replicas: tuple[str, ...], partition: int, broker: int) -> bool
     """Return whether `replicas`, the topic's list of throttled replicas, is `*` or has `partition:broker`."""
     if not replicas:
         return False
-    return replicas == ALL_REPLICAS or any(
-        tuple(map(int, each.split(":"))) == (partition, broker) for each in replicas if each
-    )
+    return replicas == ALL_REPLICAS or (partition, broker) in parse_replicas(replicas)
+
+
+def parse_replicas(replicas: tuple[str, ...]) -> frozenset[tuple[int, ...]]:
+    """Return the pairs (partition, broker) of a list. Parsed once: each fetch checks many partitions of a topic.
+
+    The cache uses the identity of the list, which the partitions of a topic share. Its hash takes too long.
+    """
+    found = parsed_lists.get(id(replicas))
+    if found is None:
+        if len(parsed_lists) >= PARSED_MAX:
+            parsed_lists.clear()
+        pairs = frozenset(tuple(map(int, each.split(":"))) for each in replicas if each)
+        # The list is stored too. So no other object gets its id.
+        found = parsed_lists[id(replicas)] = (replicas, pairs)
+    return found[1]
