@@ -142,8 +142,13 @@ def continue_reassignments(context: ControllerContext, partitions: Partitions) -
 
 def complete_ready_reassignments(context: ControllerContext) -> Plan:
     """Complete the reassignments whose target replicas are in sync, after ISRs changed."""
-    ready = (each for each in context.partitions_being_reassigned if can_complete(context, each))
-    yield from complete_reassignments(context, tuple(ready))
+    changed, context.reassigned_with_new_isr = context.reassigned_with_new_isr, {}
+    ready = tuple(
+        each
+        for each in changed
+        if each in context.partitions_being_reassigned and can_complete(context, each)
+    )
+    yield from complete_reassignments(context, ready)
 
 
 def can_complete(context: ControllerContext, partition: TopicPartition) -> bool:
@@ -207,12 +212,14 @@ def complete_reassignments(context: ControllerContext, partitions: Partitions) -
             if failed and is_being_reassigned(moving[partition]):
                 # Wait with all replicas assigned: a replica to be removed may be the only leader.
                 context.set_assignment(partition, moving.pop(partition))
+                context.reassigned_with_new_isr[partition] = None
     removed = (Replica(p, broker) for p, before in moving.items() for broker in before.removing)
     yield from delete_replicas(context, removed)
     done = tuple(moving)
     yield WriteAssignments(assignments={each: context.assignment(each) for each in done})
     for partition in done:
         context.partitions_being_reassigned.pop(partition, None)
+        context.reassigned_with_new_isr.pop(partition, None)
     yield RemoveReassignmentRequests(partitions=done)
     yield SendUpdateMetadata(partitions=done)
 

@@ -192,6 +192,18 @@ def test_no_replica_is_deleted_if_no_target_can_lead() -> None:
     assert cluster.context.partitions_being_reassigned == {TP: None}
 
 
+def test_only_reassignments_with_a_changed_isr_are_checked() -> None:
+    cluster = SimulatedCluster(1, 2)
+    first, second = cluster.create("t", (1,), (1,))
+    for tp in (first, second):
+        cluster.reassign(tp, 2)
+    cluster.catch_up(second, 1, 2)
+    assert cluster.context.reassigned_with_new_isr == {second: None}
+    cluster.complete_reassignments()
+    assert cluster.context.partitions_being_reassigned == {first: None}
+    assert cluster.context.reassigned_with_new_isr == {}
+
+
 def test_failed_election_leaves_all_replicas_assigned() -> None:
     cluster = cluster_with(1)
     cluster.reassign(TP, 2)
