@@ -161,9 +161,13 @@ async def check_log_dirs(execution: Execution, cause: str) -> None:
     """Send LeaderAndIsr to brokers with a failed log directory. Their responses name the replicas that are offline."""
     parent = znodes.LOG_DIR_EVENTS
     names, brokers = await read_notifications(execution, parent, znodes.decode_log_dir_event)
-    replicas = execution.context.replicas_on_brokers(sorted(set(brokers)))
-    if replicas:
-        await execution.move_replicas(replicas, ReplicaState.ONLINE, cause)
+    context = execution.context
+    replicas = context.replicas_on_brokers(sorted(set(brokers)))
+    new = tuple(each for each in replicas if context.replica_state(each) is ReplicaState.NEW)
+    # A new replica, which a reassignment adds, becomes Online without a request. So it is moved twice.
+    for moved in (new, replicas):
+        if moved:
+            await execution.move_replicas(moved, ReplicaState.ONLINE, cause)
     await execution.store.delete_children(parent, names)
 
 

@@ -15,6 +15,7 @@ from barnabas.errors import ApiError, ErrorCode
 from barnabas.metadata import registration, znodes
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.model import BrokerId, LeaderAndIsr, TopicPartition
+from barnabas.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from barnabas.wire.messages.update_metadata import UpdateMetadataRequest
 from tests.unit.controller.cluster import replica_assignment, state, topic_id
 from tests.unit.controller.test_controller import (
@@ -229,6 +230,32 @@ async def test_invalid_isr_notification_is_logged_once_and_deleted(
         assert await is_gone(registry, path)
         (line,) = logged(caplog, logging.WARNING)
         assert path in line
+
+
+# ---- failed log directories
+
+
+async def test_log_dir_event_also_checks_replicas_that_a_reassignment_adds() -> None:
+    partition = TopicPartition("u", 0)
+    async with two_brokers() as (controller, registry):
+        await write_topic(registry, "u", state(1, [1]), 1)
+        await start(controller)
+        await registry.create(REASSIGNMENT, znodes.encode_reassignment({partition: [1, 2]}))
+        await handle_events(controller, registry)
+
+        def sent_to_new_replica() -> int:
+            return sum(
+                topic.topic_name == partition.topic
+                for sent in controller.channels.senders[BrokerId(2)].requests
+                if isinstance(sent.request, LeaderAndIsrRequest)
+                for topic in sent.request.topic_states
+            )
+
+        assert sent_to_new_replica() == 1
+        event = znodes.encode_log_dir_event(BrokerId(2))
+        await registry.create(znodes.LOG_DIR_EVENT_PREFIX, event, sequential=True)
+        await handle_events(controller, registry)
+        assert sent_to_new_replica() == 2
 
 
 # ---- reassignments
