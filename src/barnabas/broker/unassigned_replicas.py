@@ -2,7 +2,8 @@
 
 The controller deletes a removed replica with StopReplica. If it fails before it has sent the request, the topic znode
 no longer names the replica, and the next controller does not know of it. But UpdateMetadata of that controller shows
-that the partition has no replica on this broker. The broker then reads the assignment, and deletes its replica.
+that the partition has no replica on this broker. The broker then reads the assignment, and deletes its replica. It
+keeps a replica that is still in the ISR: no other may have the records.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterable
 
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.control_plane import catch_up
+from barnabas.broker.startup.lost_logs import find_in_sync
 from barnabas.broker.startup.stray_logs import read_partitions
 from barnabas.errors import RegistryError
 from barnabas.model import NO_EPOCH, LeaderEpoch, TopicPartition
@@ -60,6 +62,7 @@ async def remove_unassigned(context: BrokerContext, suspects: Iterable[TopicPart
                 unassigned += (
                     tp for tp in found if tp.topic == name and tp.partition not in assigned
                 )
+        in_sync = await find_in_sync(context.registry, unassigned, replicas.broker_id)
     except RegistryError as error:
         logger.warning("cannot look for unassigned replicas error=%s", error)
         return
@@ -67,7 +70,7 @@ async def remove_unassigned(context: BrokerContext, suspects: Iterable[TopicPart
         states = {
             tp: StopReplicaPartitionState(tp.partition, NO_EPOCH, delete_partition=True)
             for tp in unassigned
-            if is_unchanged(replicas, tp, *found[tp])
+            if tp not in in_sync and is_unchanged(replicas, tp, *found[tp])
         }
         if states:
             names = ",".join(map(str, list(states)[:20]))
