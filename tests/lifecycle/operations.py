@@ -128,9 +128,7 @@ class Expansion:
     undisturbed_epochs = frozenset({0})
 
     def prepare(self, cluster: WatchedCluster, run: Run) -> None:
-        made = cluster.ask(create, run.topic, run.assignment[:1])
-        assert made == DONE, made
-        cluster.wait_until_healthy(run.topic, run.assignment[:1])
+        create_topic(cluster, run, run.assignment[:1])
 
     def request(self, address: tuple[str, int], run: Run) -> str:
         return expand(address, run.topic, len(run.assignment), run.assignment[1:])
@@ -179,9 +177,7 @@ class Deletion:
     undisturbed_epochs = frozenset({0})
 
     def prepare(self, cluster: WatchedCluster, run: Run) -> None:
-        made = cluster.ask(create, run.topic, run.assignment)
-        assert made == DONE, made
-        cluster.wait_until_healthy(run.topic, run.assignment)
+        create_topic(cluster, run, run.assignment)
 
     def request(self, address: tuple[str, int], run: Run) -> str:
         return delete(address, run.topic)
@@ -258,24 +254,14 @@ class Reassignment:
         return target == run.assignment
 
     def finish(self, cluster: WatchedCluster, run: Run) -> None:
-        def is_complete() -> bool:
-            found = cluster.topic_znode(run.topic)
-            assert found is not None
-            return not any(map(is_being_reassigned, found.partitions.values()))
-
-        eventually(
-            is_complete, lambda: f"it completes: {cluster.topic_znode(run.topic)}", DEADLINE_S
-        )
+        cluster.wait_until_moved(run.topic, run.assignment)
         cluster.wait_until_healthy(run.topic, run.assignment)
-        for index, replicas in enumerate(run.assignment):
-            expected = {index: sorted(replicas)}
-
-            def has_moved(wanted: dict[int, list[BrokerId]] = expected) -> bool:
-                return (
-                    cluster.directories_of(run.topic, len(run.assignment)).items() >= wanted.items()
-                )
-
-            eventually(has_moved, lambda: "removed replicas are deleted", DEADLINE_S)
+        wanted = {index: sorted(replicas) for index, replicas in enumerate(run.assignment)}
+        eventually(
+            lambda: cluster.directories_of(run.topic, len(run.assignment)) == wanted,
+            lambda: "removed replicas are deleted",
+            DEADLINE_S,
+        )
 
     def recover(self, cluster: WatchedCluster, run: Run) -> None:
         if not self.is_requested(cluster, run):
@@ -338,9 +324,7 @@ class Configuration:
     undisturbed_epochs = frozenset({0})
 
     def prepare(self, cluster: WatchedCluster, run: Run) -> None:
-        created = cluster.ask(create, run.topic, run.assignment)
-        assert created == DONE, created
-        cluster.wait_until_healthy(run.topic, run.assignment)
+        create_topic(cluster, run, run.assignment)
 
     def request(self, address: tuple[str, int], run: Run) -> str:
         return set_retention(address, run.topic, RETENTION_MS)
@@ -390,9 +374,7 @@ class ControlledShutdown:
     undisturbed_epochs = frozenset({1})
 
     def prepare(self, cluster: WatchedCluster, run: Run) -> None:
-        created = cluster.ask(create, run.topic, run.assignment)
-        assert created == DONE, created
-        cluster.wait_until_healthy(run.topic, run.assignment)
+        create_topic(cluster, run, run.assignment)
         run.broker_epochs = cluster.observer.broker_epochs()
 
     def request(self, address: tuple[str, int], run: Run) -> str:
@@ -454,11 +436,15 @@ def epochs_of_new(
     )
 
 
+def create_topic(cluster: WatchedCluster, run: Run, assignment: Assignment) -> None:
+    created = cluster.ask(create, run.topic, assignment)
+    assert created == DONE, created
+    cluster.wait_until_healthy(run.topic, assignment)
+
+
 def create_origin(cluster: WatchedCluster, run: Run) -> None:
     origin = [[run.roles[role] for role in replicas] for replicas in run.scenario.origin]
-    created = cluster.ask(create, run.topic, origin)
-    assert created == DONE, created
-    cluster.wait_until_healthy(run.topic, origin)
+    create_topic(cluster, run, origin)
 
 
 def check_directories(cluster: WatchedCluster, run: Run) -> None:
