@@ -36,6 +36,7 @@ DOES_NOT_GROW = ErrorCode.INVALID_TOPIC_EXCEPTION.name
 NAME_IS_TAKEN = ErrorCode.TOPIC_ALREADY_EXISTS.name
 NOT_NEEDED = ErrorCode.ELECTION_NOT_NEEDED.name
 RETENTION_MS = 86_400_001
+UNKNOWN_BROKER = BrokerId(9)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -274,6 +275,30 @@ class Reassignment:
         return [set(range(1, 20)) for _ in run.assignment]
 
 
+class Cancellation(Reassignment):
+    """Cancellation of a reassignment that waits for an unknown broker. A new replica leads, and is dropped."""
+
+    undisturbed_epochs = frozenset({4})
+
+    def prepare(self, cluster: WatchedCluster, run: Run) -> None:
+        create_origin(cluster, run)
+        target = [run.roles[Role.OTHER], UNKNOWN_BROKER]
+        request = znodes.encode_reassignment({TopicPartition(run.topic, 0): target})
+        session = cluster.observer.session
+        cluster.observer.run(session.create(znodes.REASSIGN_PARTITIONS, request))
+        in_sync = {*run.assignment[0], target[0]}
+        eventually(
+            lambda: set(cluster.observer.states(run.topic, 1)[0].isr) == in_sync,
+            lambda: "the new replica is in sync",
+            DEADLINE_S,
+        )
+        assert cluster.ask(elect_preferred, run.topic, 1) == DONE
+        wait_until_sent(cluster, run)
+
+    def request(self, address: tuple[str, int], run: Run) -> str:
+        return reassign(address, run.topic, [None])
+
+
 class PreferredElection:
     """Election of the preferred leader, after the order of the replicas has changed."""
 
@@ -284,10 +309,7 @@ class PreferredElection:
         ordered = cluster.ask(reassign, run.topic, run.assignment)
         assert ordered == DONE, ordered
         cluster.wait_until_healthy(run.topic, run.assignment)
-        # When all brokers know a later topic, the requests of the reassignment are all sent.
-        later = f"later-{run.topic}"
-        assert cluster.ask(create, later, run.assignment) == DONE
-        cluster.wait_until_healthy(later, run.assignment)
+        wait_until_sent(cluster, run)
 
     def request(self, address: tuple[str, int], run: Run) -> str:
         return elect_preferred(address, run.topic, len(run.assignment))
@@ -412,6 +434,7 @@ OPERATIONS: dict[OperationKind, Operation] = {
     OperationKind.EXPAND: Expansion(),
     OperationKind.DELETE: Deletion(),
     OperationKind.REASSIGN: Reassignment(),
+    OperationKind.CANCEL: Cancellation(),
     OperationKind.ELECT: PreferredElection(),
     OperationKind.CONFIGURE: Configuration(),
     OperationKind.SHUT_DOWN: ControlledShutdown(),
@@ -445,6 +468,13 @@ def create_topic(cluster: WatchedCluster, run: Run, assignment: Assignment) -> N
 def create_origin(cluster: WatchedCluster, run: Run) -> None:
     origin = [[run.roles[role] for role in replicas] for replicas in run.scenario.origin]
     create_topic(cluster, run, origin)
+
+
+def wait_until_sent(cluster: WatchedCluster, run: Run) -> None:
+    """Wait until the requests of earlier changes are sent: all brokers know a later topic."""
+    later = f"later-{run.topic}"
+    assert cluster.ask(create, later, run.assignment) == DONE
+    cluster.wait_until_led(later, len(run.assignment), sorted(cluster.brokers.alive()))
 
 
 def check_directories(cluster: WatchedCluster, run: Run) -> None:
