@@ -144,10 +144,11 @@ def delete(address: Address, name: str) -> str:
     return LOST if answer is None else ErrorCode(answer.responses[0].error_code).name
 
 
-def reassign(address: Address, name: str, assignment: Sequence[Iterable[int]]) -> str:
-    """Reassign all partitions. Returns the first error, if any."""
+def reassign(address: Address, name: str, assignment: Sequence[Iterable[int] | None]) -> str:
+    """Reassign all partitions; None cancels the reassignment of one. Returns the first error, if any."""
     partitions = tuple(
-        ReassignablePartition(index, tuple(brokers)) for index, brokers in enumerate(assignment)
+        ReassignablePartition(index, None if brokers is None else tuple(brokers))
+        for index, brokers in enumerate(assignment)
     )
     request = AlterPartitionReassignmentsRequest(topics=(ReassignableTopic(name, partitions),))
     answer = ask(address, request, AlterPartitionReassignmentsResponse, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -12,6 +13,7 @@ from barnabas.cluster.zookeeper_servers import ZooKeeperServers
 from tests.lifecycle.clusters import Brokers, EmbeddedBrokers
 from tests.lifecycle.crash import Row
 from tests.lifecycle.processes import ZooKeeperBrokers
+from tests.lifecycle.watched import WatchedCluster
 
 ROWS = pytest.StashKey[list[Row]]()
 NOTES = pytest.StashKey[list[str]]()
@@ -20,6 +22,9 @@ REGISTRIES = ("embedded", "zookeeper")
 SHORT_MS, LONG_MS, LASTING_MS = 2000, 4000, 30_000
 """Session timeouts. SHORT: hundreds of crashes, each waits for it and is repeated if the machine was too slow. LONG:
 tests with a single failure. LASTING: tests without failures, which never wait for it."""
+
+brokers_fail = pytest.mark.parametrize("session_timeout_ms", [LONG_MS], ids=["failures"])
+"""For tests that kill brokers of the fixture `cluster`."""
 
 
 class NewBrokers(Protocol):
@@ -42,6 +47,28 @@ def new_brokers(request: pytest.FixtureRequest, tmp_path: Path) -> NewBrokers:
         return ZooKeeperBrokers(tmp_path / name, chroot, session_timeout_ms=session_timeout_ms)
 
     return new
+
+
+@pytest.fixture
+def session_timeout_ms() -> int:
+    return LASTING_MS
+
+
+@pytest.fixture
+def edited_cluster(new_brokers: NewBrokers, session_timeout_ms: int) -> Iterator[WatchedCluster]:
+    """A cluster for tests that write znodes themselves. They may violate invariants."""
+    found = WatchedCluster(new_brokers(session_timeout_ms=session_timeout_ms))
+    try:
+        yield found
+    finally:
+        found.stop()
+
+
+@pytest.fixture
+def cluster(edited_cluster: WatchedCluster) -> Iterator[WatchedCluster]:
+    yield edited_cluster
+    edited_cluster.check_requests()
+    assert not edited_cluster.invariants.broken
 
 
 # ---- the table

@@ -36,6 +36,7 @@ DOES_NOT_GROW = ErrorCode.INVALID_TOPIC_EXCEPTION.name
 NAME_IS_TAKEN = ErrorCode.TOPIC_ALREADY_EXISTS.name
 NOT_NEEDED = ErrorCode.ELECTION_NOT_NEEDED.name
 RETENTION_MS = 86_400_001
+UNKNOWN_BROKER = BrokerId(9)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -128,9 +129,7 @@ class Expansion:
     undisturbed_epochs = frozenset({0})
 
     def prepare(self, cluster: WatchedCluster, run: Run) -> None:
-        made = cluster.ask(create, run.topic, run.assignment[:1])
-        assert made == DONE, made
-        cluster.wait_until_healthy(run.topic, run.assignment[:1])
+        create_topic(cluster, run, run.assignment[:1])
 
     def request(self, address: tuple[str, int], run: Run) -> str:
         return expand(address, run.topic, len(run.assignment), run.assignment[1:])
@@ -179,9 +178,7 @@ class Deletion:
     undisturbed_epochs = frozenset({0})
 
     def prepare(self, cluster: WatchedCluster, run: Run) -> None:
-        made = cluster.ask(create, run.topic, run.assignment)
-        assert made == DONE, made
-        cluster.wait_until_healthy(run.topic, run.assignment)
+        create_topic(cluster, run, run.assignment)
 
     def request(self, address: tuple[str, int], run: Run) -> str:
         return delete(address, run.topic)
@@ -258,24 +255,14 @@ class Reassignment:
         return target == run.assignment
 
     def finish(self, cluster: WatchedCluster, run: Run) -> None:
-        def is_complete() -> bool:
-            found = cluster.topic_znode(run.topic)
-            assert found is not None
-            return not any(map(is_being_reassigned, found.partitions.values()))
-
-        eventually(
-            is_complete, lambda: f"it completes: {cluster.topic_znode(run.topic)}", DEADLINE_S
-        )
+        cluster.wait_until_moved(run.topic, run.assignment)
         cluster.wait_until_healthy(run.topic, run.assignment)
-        for index, replicas in enumerate(run.assignment):
-            expected = {index: sorted(replicas)}
-
-            def has_moved(wanted: dict[int, list[BrokerId]] = expected) -> bool:
-                return (
-                    cluster.directories_of(run.topic, len(run.assignment)).items() >= wanted.items()
-                )
-
-            eventually(has_moved, lambda: "removed replicas are deleted", DEADLINE_S)
+        wanted = {index: sorted(replicas) for index, replicas in enumerate(run.assignment)}
+        eventually(
+            lambda: cluster.directories_of(run.topic, len(run.assignment)) == wanted,
+            lambda: "removed replicas are deleted",
+            DEADLINE_S,
+        )
 
     def recover(self, cluster: WatchedCluster, run: Run) -> None:
         if not self.is_requested(cluster, run):
@@ -288,6 +275,30 @@ class Reassignment:
         return [set(range(1, 20)) for _ in run.assignment]
 
 
+class Cancellation(Reassignment):
+    """Cancellation of a reassignment that waits for an unknown broker. A new replica leads, and is dropped."""
+
+    undisturbed_epochs = frozenset({4})
+
+    def prepare(self, cluster: WatchedCluster, run: Run) -> None:
+        create_origin(cluster, run)
+        target = [run.roles[Role.OTHER], UNKNOWN_BROKER]
+        request = znodes.encode_reassignment({TopicPartition(run.topic, 0): target})
+        session = cluster.observer.session
+        cluster.observer.run(session.create(znodes.REASSIGN_PARTITIONS, request))
+        in_sync = {*run.assignment[0], target[0]}
+        eventually(
+            lambda: set(cluster.observer.states(run.topic, 1)[0].isr) == in_sync,
+            lambda: "the new replica is in sync",
+            DEADLINE_S,
+        )
+        assert cluster.ask(elect_preferred, run.topic, 1) == DONE
+        wait_until_sent(cluster, run)
+
+    def request(self, address: tuple[str, int], run: Run) -> str:
+        return reassign(address, run.topic, [None])
+
+
 class PreferredElection:
     """Election of the preferred leader, after the order of the replicas has changed."""
 
@@ -298,10 +309,7 @@ class PreferredElection:
         ordered = cluster.ask(reassign, run.topic, run.assignment)
         assert ordered == DONE, ordered
         cluster.wait_until_healthy(run.topic, run.assignment)
-        # When all brokers know a later topic, the requests of the reassignment are all sent.
-        later = f"later-{run.topic}"
-        assert cluster.ask(create, later, run.assignment) == DONE
-        cluster.wait_until_healthy(later, run.assignment)
+        wait_until_sent(cluster, run)
 
     def request(self, address: tuple[str, int], run: Run) -> str:
         return elect_preferred(address, run.topic, len(run.assignment))
@@ -338,9 +346,7 @@ class Configuration:
     undisturbed_epochs = frozenset({0})
 
     def prepare(self, cluster: WatchedCluster, run: Run) -> None:
-        created = cluster.ask(create, run.topic, run.assignment)
-        assert created == DONE, created
-        cluster.wait_until_healthy(run.topic, run.assignment)
+        create_topic(cluster, run, run.assignment)
 
     def request(self, address: tuple[str, int], run: Run) -> str:
         return set_retention(address, run.topic, RETENTION_MS)
@@ -390,9 +396,7 @@ class ControlledShutdown:
     undisturbed_epochs = frozenset({1})
 
     def prepare(self, cluster: WatchedCluster, run: Run) -> None:
-        created = cluster.ask(create, run.topic, run.assignment)
-        assert created == DONE, created
-        cluster.wait_until_healthy(run.topic, run.assignment)
+        create_topic(cluster, run, run.assignment)
         run.broker_epochs = cluster.observer.broker_epochs()
 
     def request(self, address: tuple[str, int], run: Run) -> str:
@@ -430,6 +434,7 @@ OPERATIONS: dict[OperationKind, Operation] = {
     OperationKind.EXPAND: Expansion(),
     OperationKind.DELETE: Deletion(),
     OperationKind.REASSIGN: Reassignment(),
+    OperationKind.CANCEL: Cancellation(),
     OperationKind.ELECT: PreferredElection(),
     OperationKind.CONFIGURE: Configuration(),
     OperationKind.SHUT_DOWN: ControlledShutdown(),
@@ -454,11 +459,22 @@ def epochs_of_new(
     )
 
 
+def create_topic(cluster: WatchedCluster, run: Run, assignment: Assignment) -> None:
+    created = cluster.ask(create, run.topic, assignment)
+    assert created == DONE, created
+    cluster.wait_until_healthy(run.topic, assignment)
+
+
 def create_origin(cluster: WatchedCluster, run: Run) -> None:
     origin = [[run.roles[role] for role in replicas] for replicas in run.scenario.origin]
-    created = cluster.ask(create, run.topic, origin)
-    assert created == DONE, created
-    cluster.wait_until_healthy(run.topic, origin)
+    create_topic(cluster, run, origin)
+
+
+def wait_until_sent(cluster: WatchedCluster, run: Run) -> None:
+    """Wait until the requests of earlier changes are sent: all brokers know a later topic."""
+    later = f"later-{run.topic}"
+    assert cluster.ask(create, later, run.assignment) == DONE
+    cluster.wait_until_led(later, len(run.assignment), sorted(cluster.brokers.alive()))
 
 
 def check_directories(cluster: WatchedCluster, run: Run) -> None:

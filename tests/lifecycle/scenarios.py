@@ -23,6 +23,7 @@ class OperationKind(StrEnum):
     EXPAND = "expand"
     DELETE = "delete"
     REASSIGN = "reassign"
+    CANCEL = "cancel"
     ELECT = "elect"
     CONFIGURE = "configure"
     SHUT_DOWN = "shut down"
@@ -141,6 +142,13 @@ MORE_SCENARIOS = (
         assignment=((O, R),),
         victims=(C,),
         in_takeover=True,
+    ),
+    Scenario(
+        name="cancel, controller",
+        operation_kind=OperationKind.CANCEL,
+        origin=((R, C),),
+        assignment=((R, C),),
+        victims=(C,),
     ),
     Scenario(
         name="shut down, follower",

@@ -6,7 +6,6 @@ Each is written while a controller runs, and before any controller runs.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -15,7 +14,7 @@ from barnabas.metadata import znodes
 from barnabas.model import TopicPartition
 from barnabas.world.ports import Create
 from tests.lifecycle.client import create, eventually, topics_of
-from tests.lifecycle.conftest import LASTING_MS, LONG_MS, NewBrokers
+from tests.lifecycle.conftest import brokers_fail
 from tests.lifecycle.watched import DEADLINE_S, DONE, WatchedCluster
 
 FAR_TOO_LONG = "long-" * 60
@@ -133,16 +132,9 @@ HALF = (
 UNMARKED = (znodes.delete_topic_path("never-was"), b"")
 
 
-with_broker_failures = pytest.mark.parametrize("cluster", [LONG_MS], indirect=True, ids=["deadly"])
-
-
 @pytest.fixture
-def cluster(new_brokers: NewBrokers, request: pytest.FixtureRequest) -> Iterator[WatchedCluster]:
-    found = WatchedCluster(new_brokers(session_timeout_ms=getattr(request, "param", LASTING_MS)))
-    try:
-        yield found
-    finally:
-        found.stop()
+def cluster(edited_cluster: WatchedCluster) -> WatchedCluster:
+    return edited_cluster
 
 
 def plant(cluster: WatchedCluster, nodes: tuple[tuple[str, bytes], ...]) -> None:
@@ -225,7 +217,7 @@ def test_bad_znodes_are_reported_once_and_ignored(
     check_warnings(cluster, BAD)
 
 
-@with_broker_failures
+@brokers_fail
 def test_new_controller_takes_over_despite_bad_znodes(cluster: WatchedCluster) -> None:
     all_brokers = sorted(cluster.brokers.ports().values())
     epoch = cluster.observer.controller_epoch()
@@ -248,7 +240,7 @@ def test_new_controller_takes_over_despite_bad_znodes(cluster: WatchedCluster) -
     check_warnings(cluster, found)
 
 
-@with_broker_failures
+@brokers_fail
 def test_invalid_controller_epoch_blocks_elections_until_fixed(
     cluster: WatchedCluster,
 ) -> None:
@@ -268,7 +260,7 @@ def test_invalid_controller_epoch_blocks_elections_until_fixed(
     wait_until_usable(cluster, ("after",))
 
 
-@with_broker_failures
+@brokers_fail
 def test_controller_failover_works_with_bad_znodes(cluster: WatchedCluster) -> None:
     plant(cluster, OLD)
     for each in BAD.values():
@@ -293,7 +285,7 @@ def test_fixed_topic_znode_is_processed(cluster: WatchedCluster) -> None:
     wait_until_usable(cluster, ("good", "mended"))
 
 
-@with_broker_failures
+@brokers_fail
 def test_bad_state_znode_affects_only_its_partition(cluster: WatchedCluster) -> None:
     controller = cluster.controller()
     leader, other = sorted(cluster.brokers.alive() - {controller})

@@ -7,10 +7,7 @@ apart from those of the broker's stop.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
-
-import pytest
 
 from barnabas.errors import ErrorCode
 from barnabas.model import NO_LEADER, BrokerId, LeaderAndIsr, TopicPartition
@@ -28,26 +25,13 @@ from barnabas.wire.messages.controlled_shutdown import (
 from tests.compatibility.raw import Raw, recent_batch_of
 from tests.lifecycle import client
 from tests.lifecycle.client import brokers_known_to, create, eventually
-from tests.lifecycle.conftest import LASTING_MS, LONG_MS, NewBrokers
+from tests.lifecycle.conftest import brokers_fail
 from tests.lifecycle.watched import DEADLINE_S, DONE, WatchedCluster
 
 T = "t"
 P0 = TopicPartition(T, 0)
 SHUTDOWN_VERSION = 3
 ALTER_VERSION = 3
-
-brokers_fail = pytest.mark.parametrize("cluster", [LONG_MS], indirect=True, ids=["short"])
-
-
-@pytest.fixture
-def cluster(new_brokers: NewBrokers, request: pytest.FixtureRequest) -> Iterator[WatchedCluster]:
-    found = WatchedCluster(new_brokers(session_timeout_ms=getattr(request, "param", LASTING_MS)))
-    try:
-        yield found
-        found.check_requests()
-        assert not found.invariants.broken
-    finally:
-        found.stop()
 
 
 def create_topic(cluster: WatchedCluster, *replicas: BrokerId, name: str = T) -> None:

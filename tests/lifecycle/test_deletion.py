@@ -5,36 +5,19 @@ Brokers are killed as in test_crash_points.py, but between the steps of a test, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
 from msgspec.structs import replace
 
 from barnabas.errors import ErrorCode
 from barnabas.metadata import znodes
 from barnabas.model import BrokerId
 from tests.lifecycle.client import create, delete, eventually, expand
-from tests.lifecycle.conftest import LASTING_MS, LONG_MS, NewBrokers
+from tests.lifecycle.conftest import brokers_fail
 from tests.lifecycle.scenarios import Role
 from tests.lifecycle.watched import DEADLINE_S, DONE, UNKNOWN, Assignment, WatchedCluster
 
 T = "t"
 QUEUED = ErrorCode.INVALID_TOPIC_EXCEPTION.name
 TAKEN = ErrorCode.TOPIC_ALREADY_EXISTS.name
-
-
-with_broker_failures = pytest.mark.parametrize("cluster", [LONG_MS], indirect=True, ids=["deadly"])
-
-
-@pytest.fixture
-def cluster(new_brokers: NewBrokers, request: pytest.FixtureRequest) -> Iterator[WatchedCluster]:
-    found = WatchedCluster(new_brokers(session_timeout_ms=getattr(request, "param", LASTING_MS)))
-    try:
-        yield found
-        found.check_requests()
-        assert not found.invariants.broken
-    finally:
-        found.stop()
 
 
 def create_topic(cluster: WatchedCluster, assignment: Assignment) -> znodes.TopicAssignment:
@@ -95,7 +78,7 @@ def test_hand_written_partitions_are_created(cluster: WatchedCluster) -> None:
     assert cluster.ask(expand, T, 4) == DONE
 
 
-@with_broker_failures
+@brokers_fail
 def test_pending_deletion_waits_for_failed_replica_and_blocks_expansion(
     cluster: WatchedCluster,
 ) -> None:
@@ -132,7 +115,7 @@ def test_pending_deletion_waits_for_failed_replica_and_blocks_expansion(
     wait_until_recreatable(cluster, before)
 
 
-@with_broker_failures
+@brokers_fail
 def test_new_controller_continues_deletion_with_broker_down(
     cluster: WatchedCluster,
 ) -> None:

@@ -1,43 +1,24 @@
 """Increments of the leader epoch in the registry of a running cluster, on both registries.
 
-Each scenario returns the increase of the leader epoch of one partition, measured when all replicas are in sync again.
-By then the controller has handled every event of the scenario. tests/unit/controller/test_leader_epochs.py has the same
-table for the decisions alone.
+Each test compares the leader epoch of one partition when all replicas are in sync again. By then the controller has
+handled every event. tests/unit/controller/test_leader_epochs.py has the same table for the decisions alone.
+test_crash_points.py checks the other increments: those of a reassignment, of a preferred election and of the controlled
+shutdown of a leader, when no broker crashes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import pytest
 
-from barnabas.errors import ErrorCode
 from barnabas.metadata import znodes
 from barnabas.model import NO_LEADER, BrokerId, LeaderAndIsr, TopicPartition
-from barnabas.wire.messages.elect_leaders import (
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    ElectLeadersTopic,
-)
-from tests.lifecycle import client
-from tests.lifecycle.client import Address, create, eventually
-from tests.lifecycle.conftest import LONG_MS, NewBrokers
-from tests.lifecycle.scenarios import Role
+from tests.lifecycle.client import create, eventually
+from tests.lifecycle.conftest import brokers_fail
+from tests.lifecycle.scenarios import C, O, R, Role
 from tests.lifecycle.watched import DEADLINE_S, DONE, WatchedCluster
 
 T = "t"
-ELECT_VERSION = 2
-
-
-@pytest.fixture
-def cluster(new_brokers: NewBrokers) -> Iterator[WatchedCluster]:
-    found = WatchedCluster(new_brokers(session_timeout_ms=LONG_MS))
-    try:
-        yield found
-        found.check_requests()
-        assert not found.invariants.broken
-    finally:
-        found.stop()
+pytestmark = brokers_fail
 
 
 class Measurement:
@@ -106,81 +87,60 @@ class Measurement:
             DEADLINE_S,
         )
 
-    def wait_until_moved(self) -> None:
-        """Wait for the last write of a reassignment: the final assignment in the znode of the topic."""
 
-        def is_moved() -> bool:
-            topic = self.cluster.topic_znode(T)
-            final = znodes.ReplicaAssignment(replicas=tuple(self.replicas))
-            return topic is not None and topic.partitions[0] == final
-
-        eventually(
-            is_moved, lambda: f"the move has ended: {self.cluster.topic_znode(T)}", DEADLINE_S
-        )
-
-
-def elect_preferred(address: Address) -> str:
-    request = ElectLeadersRequest(topic_partitions=(ElectLeadersTopic(T, (0,)),))
-    answer = client.ask(address, request, ElectLeadersResponse, ELECT_VERSION)
-    if answer is None:
-        return client.LOST
-    if answer.error_code:
-        return ErrorCode(answer.error_code).name
-    return ErrorCode(answer.replica_election_results[0].partition_result[0].error_code).name
-
-
-# ---- scenarios --------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("roles", "failing", "increase"),
+    [
+        pytest.param((R, O, C), R, 1, id="leader"),
+        # The new controller first removes the failed broker from the ISR, then it elects: two writes.
+        pytest.param((C, R, O), C, 2, id="leader that is the controller"),
+        pytest.param((R, O, C), O, 1, id="follower"),
+        pytest.param((R, O, C), C, 1, id="follower that is the controller"),
+    ],
+)
+def test_crash_raises_leader_epoch(
+    cluster: WatchedCluster, roles: tuple[Role, ...], failing: Role, increase: int
+) -> None:
+    measured = Measurement(cluster, *roles)
+    broker = measured.replicas[roles.index(failing)]
+    measured.crash(broker)
+    assert measured.state().leader == next(each for each in measured.replicas if each != broker)
+    measured.restart(broker)
+    assert measured.increase() == increase
 
 
-def crash_leader(cluster: WatchedCluster) -> int:
-    measured = Measurement(cluster, Role.REPLICA, Role.OTHER, Role.CONTROLLER)
-    leader = measured.replicas[0]
-    measured.crash(leader)
-    assert measured.state().leader == measured.replicas[1]
-    measured.restart(leader)
-    return measured.increase()
+@pytest.mark.parametrize(
+    ("roles", "leaving"),
+    [
+        # The controller moves its own leadership before it stops. Its successor has nothing to write.
+        pytest.param((C, R, O), C, id="leader that is the controller"),
+        pytest.param((R, O, C), O, id="follower"),
+    ],
+)
+def test_controlled_shutdown_raises_leader_epoch_by_one(
+    cluster: WatchedCluster, roles: tuple[Role, ...], leaving: Role
+) -> None:
+    measured = Measurement(cluster, *roles)
+    broker = measured.replicas[roles.index(leaving)]
+    measured.shut_down(broker)
+    measured.restart(broker)
+    assert measured.increase() == 1
 
 
-def crash_leader_that_is_controller(cluster: WatchedCluster) -> int:
-    """The new controller first removes the failed broker from the ISR, then it elects: two writes."""
-    measured = Measurement(cluster, Role.CONTROLLER, Role.REPLICA, Role.OTHER)
-    leader = measured.replicas[0]
-    measured.crash(leader)
-    measured.restart(leader)
-    return measured.increase()
-
-
-def crash_follower(cluster: WatchedCluster) -> int:
-    measured = Measurement(cluster, Role.REPLICA, Role.OTHER, Role.CONTROLLER)
-    follower = measured.replicas[1]
-    measured.crash(follower)
-    assert measured.state().leader == measured.replicas[0]
-    measured.restart(follower)
-    return measured.increase()
-
-
-def crash_follower_that_is_controller(cluster: WatchedCluster) -> int:
-    measured = Measurement(cluster, Role.REPLICA, Role.OTHER, Role.CONTROLLER)
-    follower = measured.replicas[2]
-    measured.crash(follower)
-    measured.restart(follower)
-    return measured.increase()
-
-
-def crash_only_replica(cluster: WatchedCluster) -> int:
+def test_crash_of_only_replica_raises_leader_epoch_by_two(cluster: WatchedCluster) -> None:
     """One for the loss of the leader, which stays in the ISR, and one for its election after the restart."""
-    measured = Measurement(cluster, Role.REPLICA)
+    measured = Measurement(cluster, R)
     (leader,) = measured.replicas
     measured.crash(leader)
     offline = measured.state()
     assert (offline.leader, offline.isr, offline.leader_epoch) == (NO_LEADER, (leader,), 1)
     measured.restart(leader)
-    return measured.increase()
+    assert measured.increase() == 2
 
 
-def return_to_isr(cluster: WatchedCluster) -> int:
+def test_return_to_isr_does_not_change_leader_epoch(cluster: WatchedCluster) -> None:
     """The leader itself adds the follower to the ISR: only the version of the znode changes."""
-    measured = Measurement(cluster, Role.REPLICA, Role.OTHER, Role.CONTROLLER)
+    measured = Measurement(cluster, R, O, C)
     follower = measured.replicas[1]
     measured.crash(follower)
     measured.begin()
@@ -188,83 +148,20 @@ def return_to_isr(cluster: WatchedCluster) -> int:
     after = measured.state()
     assert set(after.isr) - set(measured.before.isr) == {follower}
     assert after.partition_epoch == measured.before.partition_epoch + 1
-    return measured.increase()
+    assert measured.increase() == 0
 
 
-def elect_preferred_leader(cluster: WatchedCluster) -> int:
-    measured = Measurement(cluster, Role.REPLICA, Role.OTHER, Role.CONTROLLER)
-    preferred = measured.replicas[0]
-    measured.crash(preferred)
-    measured.restart(preferred)
-    measured.begin()
-    assert cluster.ask(elect_preferred) == DONE
-    assert measured.state().leader == preferred
-    return measured.increase()
+def test_reassignment_to_broker_that_starts_later_raises_leader_epoch_by_four(
+    cluster: WatchedCluster,
+) -> None:
+    """The start of the broker resumes the reassignment, and the assignment is sent again.
 
-
-def shut_down_leader(cluster: WatchedCluster) -> int:
-    measured = Measurement(cluster, Role.REPLICA, Role.OTHER, Role.CONTROLLER)
-    leader = measured.replicas[0]
-    measured.shut_down(leader)
-    assert measured.state().leader == measured.replicas[1]
-    measured.restart(leader)
-    return measured.increase()
-
-
-def shut_down_leader_that_is_controller(cluster: WatchedCluster) -> int:
-    """The controller moves its own leadership before it stops. Its successor has nothing to write."""
-    measured = Measurement(cluster, Role.CONTROLLER, Role.REPLICA, Role.OTHER)
-    leader = measured.replicas[0]
-    measured.shut_down(leader)
-    measured.restart(leader)
-    return measured.increase()
-
-
-def shut_down_follower(cluster: WatchedCluster) -> int:
-    measured = Measurement(cluster, Role.REPLICA, Role.OTHER, Role.CONTROLLER)
-    follower = measured.replicas[1]
-    measured.shut_down(follower)
-    measured.restart(follower)
-    return measured.increase()
-
-
-def reassign(cluster: WatchedCluster) -> int:
-    """One for the new assignment, one for the election of the new replica, one for the removal of the old one."""
-    measured = Measurement(cluster, Role.REPLICA)
-    measured.request_move(cluster.roles()[Role.OTHER])
-    measured.wait_until_moved()
-    return measured.increase()
-
-
-def reassign_to_broker_that_starts_later(cluster: WatchedCluster) -> int:
-    """One more: the start of the broker resumes the reassignment, and the assignment is sent again."""
-    measured = Measurement(cluster, Role.REPLICA)
-    target = cluster.roles()[Role.OTHER]
+    So there are two for the new assignment, one for the election and one for the removal of the old replica.
+    """
+    measured = Measurement(cluster, R)
+    target = cluster.roles()[O]
     measured.crash(target)
     measured.request_move(target)
     cluster.brokers.restart([target])
-    measured.wait_until_moved()
-    return measured.increase()
-
-
-@pytest.mark.parametrize(
-    ("scenario", "increase"),
-    [
-        (crash_leader, 1),
-        (crash_leader_that_is_controller, 2),
-        (crash_follower, 1),
-        (crash_follower_that_is_controller, 1),
-        (crash_only_replica, 2),
-        (return_to_isr, 0),
-        (elect_preferred_leader, 1),
-        (shut_down_leader, 1),
-        (shut_down_leader_that_is_controller, 1),
-        (shut_down_follower, 1),
-        (reassign, 3),
-        (reassign_to_broker_that_starts_later, 4),
-    ],
-)
-def test_each_scenario_raises_leader_epoch_by_fixed_number(
-    cluster: WatchedCluster, scenario: Callable[[WatchedCluster], int], increase: int
-) -> None:
-    assert scenario(cluster) == increase
+    cluster.wait_until_moved(T, [measured.replicas])
+    assert measured.increase() == 4

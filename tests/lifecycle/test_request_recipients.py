@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from barnabas.model import BrokerId
 from barnabas.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from barnabas.wire.messages.stop_replica import StopReplicaRequest
 from barnabas.wire.messages.update_metadata import UpdateMetadataRequest
 from tests.lifecycle.client import create, delete
-from tests.lifecycle.conftest import LASTING_MS, NewBrokers
 from tests.lifecycle.watched import DONE, WatchedCluster
 
 T = "t"
 LEADER_DURING_DELETE = -2
-
-
-@pytest.fixture
-def cluster(new_brokers: NewBrokers) -> Iterator[WatchedCluster]:
-    found = WatchedCluster(new_brokers(session_timeout_ms=LASTING_MS))
-    try:
-        yield found
-        assert not found.invariants.broken
-    finally:
-        found.stop()
 
 
 class Recipients:

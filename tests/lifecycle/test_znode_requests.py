@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from msgspec.structs import replace
 
 from barnabas.metadata import znodes
 from barnabas.model import BrokerId, TopicPartition
 from tests.lifecycle.client import create, delete, eventually, expand, topics_of
-from tests.lifecycle.conftest import LASTING_MS, LONG_MS, NewBrokers
+from tests.lifecycle.conftest import brokers_fail
 from tests.lifecycle.watched import DEADLINE_S, DONE, WatchedCluster
 
 T = "t"
 P0 = TopicPartition(T, 0)
 REASSIGNMENT = znodes.REASSIGN_PARTITIONS
 
-brokers_fail = pytest.mark.parametrize("cluster", [LONG_MS], indirect=True, ids=["short"])
-
 
 @pytest.fixture
-def cluster(new_brokers: NewBrokers, request: pytest.FixtureRequest) -> Iterator[WatchedCluster]:
-    found = WatchedCluster(new_brokers(session_timeout_ms=getattr(request, "param", LASTING_MS)))
-    try:
-        yield found
-    finally:
-        found.stop()
+def cluster(edited_cluster: WatchedCluster) -> WatchedCluster:
+    return edited_cluster
 
 
 def create_topic(cluster: WatchedCluster, *assignment: list[BrokerId]) -> None:
@@ -63,15 +55,6 @@ def wait_for_isr(cluster: WatchedCluster, leader: int, isr: set[BrokerId]) -> No
         lambda: all(each == (leader, isr) for each in reported()),
         lambda: f"leader {leader}, ISR {isr}: {reported()}",
         DEADLINE_S,
-    )
-
-
-def fail_over(cluster: WatchedCluster) -> None:
-    """Start a new controller epoch without a broker failure."""
-    epoch = cluster.observer.controller_epoch()
-    cluster.observer.run(cluster.observer.session.delete(znodes.CONTROLLER))
-    eventually(
-        lambda: cluster.observer.controller_epoch() > epoch, lambda: "another epoch", DEADLINE_S
     )
 
 
@@ -145,34 +128,28 @@ def test_isr_notification_refreshes_metadata_of_all_brokers(cluster: WatchedClus
 # ---- reassignments ----------------------------------------------------------------------------------------
 
 
-def has_moved(cluster: WatchedCluster, *replicas: BrokerId) -> bool:
-    found = cluster.topic_znode(T)
-    assert found is not None
-    return found.partitions[0] == znodes.ReplicaAssignment(replicas=replicas)
-
-
-def wait_until_moved(cluster: WatchedCluster, *replicas: BrokerId) -> None:
-    eventually(
-        lambda: has_moved(cluster, *replicas), lambda: f"{cluster.topic_znode(T)}", DEADLINE_S
-    )
-
-
 def test_reassignment_request_is_executed_and_removed(cluster: WatchedCluster) -> None:
     first, second, third = sorted(cluster.brokers.alive())
     create_topic(cluster, [first, second])
     request = {P0: [third, first], TopicPartition("unknown", 0): [first]}
     write(cluster, REASSIGNMENT, znodes.encode_reassignment(request))
-    wait_until_moved(cluster, third, first)
+    cluster.wait_until_moved(T, [[third, first]])
     wait_until_removed(cluster, REASSIGNMENT)
     wait_for_line(cluster, "partitions=unknown-0:UNKNOWN_TOPIC_OR_PARTITION")
     cluster.wait_until_healthy(T, [[third, first]])
 
 
-def begin_reassignment(cluster: WatchedCluster) -> tuple[BrokerId, BrokerId]:
-    """Write to t's znode what a controller writes that moves partition 0 to another broker and then crashes.
+def write_assignment(cluster: WatchedCluster, assignment: znodes.ReplicaAssignment) -> None:
+    """Write the assignment of partition 0, as a controller does that crashes then."""
+    found = cluster.topic_znode(T)
+    assert found is not None
+    written = replace(found, partitions={**found.partitions, 0: assignment})
+    path = znodes.topic_path(T)
+    cluster.observer.run(cluster.observer.session.set(path, znodes.encode_topic(written)))
 
-    Returns the target.
-    """
+
+def begin_reassignment(cluster: WatchedCluster) -> tuple[BrokerId, BrokerId]:
+    """Begin to move partition 0 to another broker, without a controller. Returns the target."""
     found = cluster.topic_znode(T)
     assert found is not None
     first, second = found.partitions[0].replicas
@@ -180,9 +157,7 @@ def begin_reassignment(cluster: WatchedCluster) -> tuple[BrokerId, BrokerId]:
     moving = znodes.ReplicaAssignment(
         replicas=(third, second, first), adding=(third,), removing=(first,)
     )
-    written = replace(found, partitions={**found.partitions, 0: moving})
-    path = znodes.topic_path(T)
-    cluster.observer.run(cluster.observer.session.set(path, znodes.encode_topic(written)))
+    write_assignment(cluster, moving)
     return third, second
 
 
@@ -191,10 +166,25 @@ def test_new_controller_continues_unfinished_reassignment(cluster: WatchedCluste
     create_topic(cluster, [first, second], [second, first])
     target = begin_reassignment(cluster)
     assert cluster.ask(expand, T, 3) == "REASSIGNMENT_IN_PROGRESS"
-    fail_over(cluster)
-    wait_until_moved(cluster, *target)
+    cluster.fail_over()
+    cluster.wait_until_moved(T, [list(target)])
     assert cluster.ask(expand, T, 3) == DONE
     cluster.wait_until_led(T, 3, sorted(cluster.brokers.alive()))
+
+
+def test_new_controller_replaces_leader_that_a_cancellation_unassigned(
+    cluster: WatchedCluster,
+) -> None:
+    first, second, _ = sorted(cluster.brokers.alive())
+    create_topic(cluster, [first, second])
+    write_assignment(cluster, znodes.ReplicaAssignment(replicas=(second,)))
+    cluster.fail_over()
+    wait_for_isr(cluster, second, {second})
+    eventually(
+        lambda: cluster.directories_of(T, 1) == {0: [second]},
+        lambda: f"the old leader is deleted: {cluster.directories_of(T, 1)}",
+        DEADLINE_S,
+    )
 
 
 def test_topic_with_unfinished_reassignment_is_deleted(cluster: WatchedCluster) -> None:
@@ -221,5 +211,5 @@ def test_start_continues_unfinished_reassignment(cluster: WatchedCluster) -> Non
     )
     target = begin_reassignment(cluster)
     cluster.brokers.restart(all_brokers)
-    wait_until_moved(cluster, *target)
+    cluster.wait_until_moved(T, [list(target)])
     cluster.wait_until_healthy(T, [list(target), all_brokers[1:]])

@@ -123,6 +123,23 @@ class WatchedCluster:
             DEADLINE_S,
         )
 
+    def wait_until_moved(self, topic: str, assignment: Assignment) -> None:
+        """Wait for the last write of reassignments: the first partitions of the topic have this final assignment."""
+
+        def is_moved() -> bool:
+            found = self.topic_znode(topic)
+            assert found is not None, f"{topic} is lost"
+            return all(
+                found.partitions[index] == znodes.ReplicaAssignment(replicas=tuple(replicas))
+                for index, replicas in enumerate(assignment)
+            )
+
+        eventually(
+            is_moved,
+            lambda: f"{topic} moves to {assignment}: {self.topic_znode(topic)}",
+            DEADLINE_S,
+        )
+
     def wait_until_hidden(self, topic: str, brokers: list[BrokerId]) -> None:
         """Wait until the brokers report the topic as unknown."""
 

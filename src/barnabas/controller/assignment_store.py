@@ -8,8 +8,10 @@ from msgspec.structs import replace
 
 from barnabas.controller.store import BYTES_PER_PARTITION, ControllerStore, gather_bounded
 from barnabas.errors import (
+    ApiError,
     BadVersion,
     ControllerMoved,
+    ErrorCode,
     MultiFailed,
     NoNode,
     RegistryError,
@@ -24,18 +26,27 @@ from barnabas.world.ports import Delete, Op, SetData
 
 async def write_assignments(
     store: ControllerStore, assignments: Mapping[TopicPartition, znodes.ReplicaAssignment]
-) -> None:
-    """Write the assignments of partitions. A topic whose znode is gone is left out: it is deleted."""
+) -> dict[TopicPartition, ApiError]:
+    """Write the assignments of partitions. Returns the errors of those that could not be written.
+
+    A topic whose znode is gone is left out without an error: it is deleted.
+    """
     by_topic: dict[str, dict[int, znodes.ReplicaAssignment]] = {}
     for (topic, index), assignment in assignments.items():
         by_topic.setdefault(topic, {})[index] = assignment
-    await gather_bounded(lambda item: write_topic(store, *item), tuple(by_topic.items()))
+    results = await gather_bounded(lambda item: write_topic(store, *item), tuple(by_topic.items()))
+    return {
+        TopicPartition(topic, index): ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+        for (topic, changed), error in zip(by_topic.items(), results, strict=True)
+        if error is not None
+        for index in changed
+    }
 
 
 async def write_topic(
     store: ControllerStore, topic: str, changed: dict[int, znodes.ReplicaAssignment]
-) -> None:
-    """Change the assignments of some partitions of a topic.
+) -> RegistryError | None:
+    """Change the assignments of some partitions of a topic. Returns an error if the znode is invalid or too large.
 
     Another broker may add partitions at the same time. So the write requires the version that was read.
     """
@@ -48,21 +59,22 @@ async def write_topic(
             current = await in_thread_if_large(size, znodes.decode_topic, topic, data)
             updated = replace(current, partitions={**current.partitions, **changed})
             if updated == current:
-                return  # also if the response to our own write was lost
+                return None  # also if the response to our own write was lost
             content = await in_thread_if_large(size, znodes.encode_topic, updated)
             await store.write_fenced([SetData(path=path, data=content, version=stat.version)])
-            return
+            return None
         except NoNode:
-            return
+            return None
         except MultiFailed as error:
             if not isinstance(error.error, BadVersion | NoNode):
-                raise
+                store.log_once("cannot write the assignment of a topic", error)
+                return error
             await backoff.wait()
         except (RegistrySessionExpired, ControllerMoved):
             raise
         except RegistryError as error:
             store.log_once("cannot write the assignment of a topic", error)
-            return
+            return error
 
 
 async def remove_reassignment_requests(

@@ -56,6 +56,8 @@ class ControllerContext:
         self.leadership: dict[TopicPartition, LeaderAndIsr] = {}
         self.partitions_being_reassigned: dict[TopicPartition, None] = {}
         """Without topics queued for deletion."""
+        self.reassigned_with_new_isr: dict[TopicPartition, None] = {}
+        """Partitions whose ISR changed during their reassignment: it may be complete now."""
         self.replicas_on_offline_dirs: dict[BrokerId, dict[TopicPartition, None]] = {}
         self.topics_to_be_deleted: dict[str, None] = {}
         self.topics_with_deletion_started: dict[str, None] = {}
@@ -230,6 +232,10 @@ class ControllerContext:
         before = self.leadership.get(partition)
         if before is not None and before.leader != state.leader:
             remove_from_index(self.partitions_by_leader, before.leader, partition)
+        if partition in self.partitions_being_reassigned and (
+            before is None or before.isr != state.isr
+        ):
+            self.reassigned_with_new_isr[partition] = None
         self.leadership[partition] = state
         self.partitions_by_leader.setdefault(state.leader, {})[partition] = None
 

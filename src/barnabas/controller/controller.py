@@ -230,6 +230,8 @@ class Controller:
                     preempt(event)
                     return
                 await self.handle_as_controller(self.execution, event, cause)
+                if not isinstance(event, events.ReassignmentsProgressed):
+                    self.queue_progress()
 
     async def handle_as_controller(
         self, execution: Execution, event: events.ControllerEvent, cause: str
@@ -254,7 +256,6 @@ class Controller:
                 | events.ReassignmentRequested()
             ):
                 await znode_requests.handle_znode_request(execution, event, cause)
-                self.queue_progress(event)
             case events.RequestAnswered():
                 await execution.run_plan(plan_for_response(self.context, event), cause)
             case events.ReassignmentsProgressed():
@@ -269,7 +270,6 @@ class Controller:
                 await self.rebalance_leaders(execution, cause)
             case _:
                 await handle_client_request(execution, event, cause)
-                self.queue_progress(event)
 
     # ---- election and resignation
 
@@ -419,13 +419,12 @@ class Controller:
 
     # ---- reassignments
 
-    def queue_progress(self, event: events.ClientRequest | events.ZnodeRequest) -> None:
+    def queue_progress(self) -> None:
         """After a change of ISRs, complete the reassignments that waited for it.
 
         As an event of its own, since one covers all ISR changes that are waiting in the queue before it.
         """
-        changes_isrs = isinstance(event, events.AlterPartitionReceived | events.IsrsChanged)
-        if changes_isrs and self.context.partitions_being_reassigned:
+        if self.context.reassigned_with_new_isr:
             self.queue.put(events.ReassignmentsProgressed())
 
     # ---- topics

@@ -21,6 +21,7 @@ from msgspec import Struct
 from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.model import (
     BrokerId,
+    ControllerEpoch,
     LeaderAndIsr,
     LeaderEpoch,
     Replica,
@@ -126,6 +127,21 @@ class FailureReason(StrEnum):
     STATE_UNREADABLE = "the state of the partition is invalid"
     CONTROLLER_MOVED = "a newer controller wrote the state"
     WRITE_FAILED = "the registry rejected the write"
+
+
+def check_state(
+    state: StateReadResult | None, epoch: ControllerEpoch
+) -> tuple[FailureReason, str] | None:
+    """Return why the controller of this epoch cannot replace the state, or None."""
+    if state is None:
+        return FailureReason.STATE_MISSING, "there is no leader epoch to raise"
+    if isinstance(state, UnreadableState):
+        return FailureReason.STATE_UNREADABLE, state.why
+    if state.controller_epoch > epoch:
+        return FailureReason.CONTROLLER_MOVED, (
+            f"its controller epoch is {state.controller_epoch}, this controller's is {epoch}"
+        )
+    return None
 
 
 class TransitionFailure(Struct, Generic[Item, State], frozen=True):

@@ -139,8 +139,9 @@ class Execution:
             case DeleteTopicZnodes():
                 await self.store.delete_topics(step.topics)
             case WriteAssignments():
-                await write_assignments(self.store, step.assignments)
-                self.recorder.record_assignments(step.assignments, cause=cause)
+                step.errors.update(await write_assignments(self.store, step.assignments))
+                written = {tp: a for tp, a in step.assignments.items() if tp not in step.errors}
+                self.recorder.record_assignments(written, cause=cause)
             case RemoveReassignmentRequests():
                 await remove_reassignment_requests(self.store, step.partitions)
             case _:

@@ -62,7 +62,9 @@ def evaluate_proposal(
         return ErrorCode.INVALID_UPDATE_VERSION
     if recovering and (len(isr) > 1 or not known.recovering):
         return ErrorCode.INVALID_REQUEST
-    if not all(
+    # A leader may not know yet that a replica is no longer assigned: its controller failed after a cancellation.
+    may_join = {*known.isr, *context.replicas(partition)}
+    if not may_join.issuperset(isr) or not all(
         is_eligible(context, broker, epoch, is_member=broker in known.isr)
         for broker, epoch in zip(isr, epochs, strict=True)
     ):

@@ -15,6 +15,8 @@ from collections.abc import Callable
 
 from barnabas.errors import ApiError, ErrorCode
 
+THROTTLE_MS_MAX = (1 << 31) - 1  # the field of the response has 32 bits
+
 
 class TokenBucket:
     """Tokens of one client. They are refilled at `rate` per second, up to `burst`, and may be negative."""
@@ -38,7 +40,7 @@ class TokenBucket:
 
     def wait_ms(self) -> int:
         """Return the time until the bucket is no longer overdrawn."""
-        return round(max(-self.tokens, 0.0) / self.rate * 1000)
+        return round(min(max(-self.tokens, 0.0) / self.rate * 1000, THROTTLE_MS_MAX))
 
 
 class MutationQuota:

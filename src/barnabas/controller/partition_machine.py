@@ -31,8 +31,8 @@ from barnabas.controller.decision import (
     StateReadResult,
     StateTransition,
     TransitionFailure,
-    UnreadableState,
     UpdateState,
+    check_state,
     shared_leader_and_isr,
 )
 from barnabas.controller.elections import (
@@ -147,7 +147,7 @@ def decide_election(
     cause: str,
 ) -> PartitionTransition | tuple[FailureReason, str]:
     """Elect a leader based on `state`, or return why that is impossible."""
-    if (problem := check_state(context, state)) is not None:
+    if (problem := check_state(state, context.epoch)) is not None:
         return problem
     assert isinstance(state, LeaderAndIsr)
     chosen = elect_by_strategy(context, partition, state, strategy, unclean)
@@ -171,21 +171,6 @@ def decide_election(
         requests=(SendLeaderAndIsr(brokers=chosen.recipients, partition=partition, is_new=False),),
         is_unclean=chosen.is_unclean,
     )
-
-
-def check_state(
-    context: ControllerContext, state: StateReadResult | None
-) -> tuple[FailureReason, str] | None:
-    """Return why no new leader epoch can follow this state, or None."""
-    if state is None:
-        return FailureReason.STATE_MISSING, "there is no leader epoch to raise"
-    if isinstance(state, UnreadableState):
-        return FailureReason.STATE_UNREADABLE, state.why
-    if state.controller_epoch > context.epoch:
-        return FailureReason.CONTROLLER_MOVED, (
-            f"its controller epoch is {state.controller_epoch}, this controller's is {context.epoch}"
-        )
-    return None
 
 
 def elect_by_strategy(
@@ -261,7 +246,7 @@ def decide_epoch_raise(
     state: StateReadResult | None,
     cause: str,
 ) -> PartitionTransition | tuple[FailureReason, str]:
-    if (problem := check_state(context, state)) is not None:
+    if (problem := check_state(state, context.epoch)) is not None:
         return problem
     assert isinstance(state, LeaderAndIsr)
     assignment = context.assignment(partition)

@@ -18,7 +18,7 @@ from barnabas.controller.context import ControllerContext, Partitions
 from barnabas.controller.decision import SendUpdateMetadata
 from barnabas.controller.deletion import fail_replica_deletion, resume_deletions
 from barnabas.controller.elections import Strategy
-from barnabas.controller.reassignment import continue_reassignments
+from barnabas.controller.reassignment import continue_reassignments, delete_replicas
 from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.controller.steps import (
     DelayRequests,
@@ -134,8 +134,11 @@ def plan_failover(context: ControllerContext) -> Plan:
     for replica in offline:
         context.set_replica_state(replica, ReplicaState.DELETION_INELIGIBLE)
     # The state of a partition may change several times in the next steps. Brokers get only the last one.
-    changing = tuple(dict.fromkeys(replica.partition for replica in offline))
+    unassigned = unassigned_in_sync_replicas(context)
+    changing = tuple(dict.fromkeys(replica.partition for replica in (*offline, *unassigned)))
     yield DelayRequests(partitions=changing)
+    # Before offline replicas leave the ISR: the last member of the ISR must be an assigned replica.
+    yield from delete_replicas(context, unassigned)
     yield from move_replicas_to(online, ReplicaState.ONLINE)
     yield from move_replicas_to(offline, ReplicaState.OFFLINE)
     for partition in context.all_partitions:
@@ -143,6 +146,27 @@ def plan_failover(context: ControllerContext) -> Plan:
     yield from plan_elections(context)
     yield SendDelayedRequests()
     yield from resume_deletions(context)
+
+
+def unassigned_in_sync_replicas(context: ControllerContext) -> tuple[Replica, ...]:
+    """Return the replicas that the last controller unassigned, but did not remove from the ISR before it failed.
+
+    Their state becomes Online. Replicas without which no assigned replica is in sync are not returned.
+    """
+    found: list[Replica] = []
+    for topic, assignments in context.assignments.items():
+        if context.is_topic_queued_for_deletion(topic):
+            continue
+        for partition, assignment in assignments.items():
+            leadership, assigned = context.leadership.get(partition), assignment.replicas
+            if leadership is None or leadership.isr == assigned:
+                continue
+            extra = [broker for broker in leadership.isr if broker not in assigned]
+            if len(extra) < len(leadership.isr):
+                found += (Replica(partition, broker) for broker in extra)
+    for replica in found:
+        context.set_replica_state(replica, ReplicaState.ONLINE)
+    return tuple(found)
 
 
 def first_partition_state(context: ControllerContext, partition: TopicPartition) -> PartitionState:

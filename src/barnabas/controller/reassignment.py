@@ -103,24 +103,32 @@ def invalid_assignment(why: str) -> ApiError:
 
 
 def plan_reassignments(
-    context: ControllerContext, requested: Mapping[TopicPartition, ReplicaAssignment]
+    context: ControllerContext,
+    requested: Mapping[TopicPartition, ReplicaAssignment],
+    errors: dict[TopicPartition, ApiError],
 ) -> Plan:
-    """Start, replace or cancel reassignments. The assignments are those of `requested_assignment`."""
+    """Start, replace or cancel reassignments. The assignments are those of `requested_assignment`.
+
+    A reassignment that cannot be written does not start, and is added to `errors`. Otherwise the next controller would
+    not know of it, and would delete the replicas that were added.
+    """
     changed = {
         partition: assignment
         for partition, assignment in requested.items()
         if assignment != context.assignment(partition)
     }
     if changed:
-        yield WriteAssignments(assignments=changed)
+        yield WriteAssignments(assignments=changed, errors=errors)
         dropped: list[Replica] = []
         for partition, assignment in changed.items():
-            before = context.replicas(partition)
-            context.set_assignment(partition, assignment)
-            dropped += (Replica(partition, b) for b in before if b not in assignment.replicas)
+            if partition not in errors:
+                before = context.replicas(partition)
+                context.set_assignment(partition, assignment)
+                dropped += (Replica(partition, b) for b in before if b not in assignment.replicas)
         yield from delete_replicas(context, dropped)
-    context.partitions_being_reassigned.update(dict.fromkeys(requested))
-    yield from continue_reassignments(context, tuple(requested))
+    started = tuple(each for each in requested if each not in errors)
+    context.partitions_being_reassigned.update(dict.fromkeys(started))
+    yield from continue_reassignments(context, started)
 
 
 def continue_reassignments(context: ControllerContext, partitions: Partitions) -> Plan:
@@ -134,8 +142,13 @@ def continue_reassignments(context: ControllerContext, partitions: Partitions) -
 
 def complete_ready_reassignments(context: ControllerContext) -> Plan:
     """Complete the reassignments whose target replicas are in sync, after ISRs changed."""
-    ready = (each for each in context.partitions_being_reassigned if can_complete(context, each))
-    yield from complete_reassignments(context, tuple(ready))
+    changed, context.reassigned_with_new_isr = context.reassigned_with_new_isr, {}
+    ready = tuple(
+        each
+        for each in changed
+        if each in context.partitions_being_reassigned and can_complete(context, each)
+    )
+    yield from complete_reassignments(context, ready)
 
 
 def can_complete(context: ControllerContext, partition: TopicPartition) -> bool:
@@ -199,12 +212,14 @@ def complete_reassignments(context: ControllerContext, partitions: Partitions) -
             if failed and is_being_reassigned(moving[partition]):
                 # Wait with all replicas assigned: a replica to be removed may be the only leader.
                 context.set_assignment(partition, moving.pop(partition))
+                context.reassigned_with_new_isr[partition] = None
     removed = (Replica(p, broker) for p, before in moving.items() for broker in before.removing)
     yield from delete_replicas(context, removed)
     done = tuple(moving)
     yield WriteAssignments(assignments={each: context.assignment(each) for each in done})
     for partition in done:
         context.partitions_being_reassigned.pop(partition, None)
+        context.reassigned_with_new_isr.pop(partition, None)
     yield RemoveReassignmentRequests(partitions=done)
     yield SendUpdateMetadata(partitions=done)
 

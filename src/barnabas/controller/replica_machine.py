@@ -38,8 +38,8 @@ from barnabas.controller.decision import (
     StateReadResult,
     StateTransition,
     TransitionFailure,
-    UnreadableState,
     UpdateState,
+    check_state,
     shared_leader_and_isr,
 )
 from barnabas.controller.states import VALID_PREVIOUS_REPLICA_STATES, ReplicaState
@@ -147,14 +147,9 @@ def decide_offline(
         return StateTransition(replica, before, after, cause, requests=updates, stops=stops)
     if state is None and deleting:
         return None
-    if state is None:
-        return FailureReason.STATE_MISSING, "cannot remove the replica from the ISR"
-    if isinstance(state, UnreadableState):
-        return FailureReason.STATE_UNREADABLE, state.why
-    if state.controller_epoch > context.epoch:
-        return FailureReason.CONTROLLER_MOVED, (
-            f"its controller epoch is {state.controller_epoch}, this controller's is {context.epoch}"
-        )
+    if (problem := check_state(state, context.epoch)) is not None:
+        return problem
+    assert isinstance(state, LeaderAndIsr)
     leadership = remove_from_isr(context, state, replica.broker)
     others = without_broker(context.replicas(partition), replica.broker)
     to_others = SendLeaderAndIsr(brokers=others, partition=partition, is_new=False)

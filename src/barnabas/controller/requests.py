@@ -172,18 +172,18 @@ async def handle_reassignments(
 ) -> None:
     """Start, replace or cancel reassignments. Answer when they are in the registry, before the replicas have moved."""
     context = execution.context
-    outcomes: dict[TopicPartition, ApiError | None] = {}
+    errors: dict[TopicPartition, ApiError] = {}
     requested: dict[TopicPartition, ReplicaAssignment] = {}
     for partition, target in event.targets.items():
         try:
             requested[partition] = reassignment.requested_assignment(context, partition, target)
-            outcomes[partition] = None
         except ApiError as error:
-            outcomes[partition] = ApiError(error.code, error.message)
+            errors[partition] = ApiError(error.code, error.message)
     # The latest request applies: it replaces an earlier one in the registry.
     await remove_reassignment_requests(execution.store, requested)
-    await execution.run_plan(reassignment.plan_reassignments(context, requested), cause)
-    event.answer(outcomes)
+    plan = reassignment.plan_reassignments(context, requested, errors)
+    await execution.run_plan(plan, cause)
+    event.answer({partition: errors.get(partition) for partition in event.targets})
 
 
 def list_reassignments(

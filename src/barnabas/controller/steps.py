@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from typing import TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from barnabas.controller.decision import SendUpdateMetadata
 from barnabas.controller.elections import Strategy
 from barnabas.controller.states import PartitionState, ReplicaState
+from barnabas.errors import ApiError
 from barnabas.metadata.znodes import ReplicaAssignment
 from barnabas.model import BrokerId, Replica, TopicPartition
 
@@ -65,9 +66,13 @@ class RaiseLeaderEpochs(Struct, frozen=True, kw_only=True):
 
 
 class WriteAssignments(Struct, frozen=True, kw_only=True):
-    """Write the assignments of partitions to the znodes of their topics. The other partitions stay as they are."""
+    """Write the assignments of partitions to the znodes of their topics. The other partitions stay as they are.
+
+    The execution adds the partitions that could not be written to `errors`.
+    """
 
     assignments: Mapping[TopicPartition, ReplicaAssignment]
+    errors: dict[TopicPartition, ApiError] = field(default_factory=dict)
 
 
 class RemoveReassignmentRequests(Struct, frozen=True, kw_only=True):

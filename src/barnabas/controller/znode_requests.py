@@ -115,8 +115,9 @@ async def start_reassignments(execution: Execution, cause: str) -> Partitions:
         names = join_names(f"{partition}:{code.name}" for partition, code in rejected.items())
         logger.warning("reassignments rejected path=%s partitions=%s", path, names)
         await remove_reassignment_requests(execution.store, rejected)
-    await execution.run_plan(plan_reassignments(context, requested), cause)
-    return tuple(requested)
+    errors: dict[TopicPartition, ApiError] = {}
+    await execution.run_plan(plan_reassignments(context, requested, errors), cause)
+    return tuple(partition for partition in requested if partition not in errors)
 
 
 async def read_request(execution: Execution, path: str) -> tuple[bytes, ZnodeStat] | None:
@@ -160,9 +161,13 @@ async def check_log_dirs(execution: Execution, cause: str) -> None:
     """Send LeaderAndIsr to brokers with a failed log directory. Their responses name the replicas that are offline."""
     parent = znodes.LOG_DIR_EVENTS
     names, brokers = await read_notifications(execution, parent, znodes.decode_log_dir_event)
-    replicas = execution.context.replicas_on_brokers(sorted(set(brokers)))
-    if replicas:
-        await execution.move_replicas(replicas, ReplicaState.ONLINE, cause)
+    context = execution.context
+    replicas = context.replicas_on_brokers(sorted(set(brokers)))
+    new = tuple(each for each in replicas if context.replica_state(each) is ReplicaState.NEW)
+    # A new replica, which a reassignment adds, becomes Online without a request. So it is moved twice.
+    for moved in (new, replicas):
+        if moved:
+            await execution.move_replicas(moved, ReplicaState.ONLINE, cause)
     await execution.store.delete_children(parent, names)
 
 

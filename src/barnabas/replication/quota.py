@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from functools import lru_cache
 
 from barnabas.config import BrokerConfig
 
 UNLIMITED = (1 << 63) - 1
 ALL_REPLICAS = ("*",)
+PARSED_MAX = 1000
+parsed_lists: dict[int, tuple[tuple[str, ...], frozenset[tuple[int, ...]]]] = {}
 
 
 class Window:
@@ -111,11 +112,21 @@ def update_quota(
 
 def is_throttled(replicas: tuple[str, ...], partition: int, broker: int) -> bool:
     """Return whether `replicas`, the topic's list of throttled replicas, is `*` or has `partition:broker`."""
-    return replicas == ALL_REPLICAS or (partition, broker) in parse_throttled_replicas(replicas)
+    if not replicas:
+        return False
+    return replicas == ALL_REPLICAS or (partition, broker) in parse_replicas(replicas)
 
 
-@lru_cache(maxsize=256)
-def parse_throttled_replicas(replicas: tuple[str, ...]) -> frozenset[tuple[int, int]]:
-    """Return the pairs of partition and broker. Cached: a leader reads the list for every partition of a fetch."""
-    pairs = (each.split(":") for each in replicas if each)
-    return frozenset((int(partition), int(broker)) for partition, broker in pairs)
+def parse_replicas(replicas: tuple[str, ...]) -> frozenset[tuple[int, ...]]:
+    """Return the pairs (partition, broker) of a list. Parsed once: each fetch checks many partitions of a topic.
+
+    The cache uses the identity of the list, which the partitions of a topic share. Its hash takes too long.
+    """
+    found = parsed_lists.get(id(replicas))
+    if found is None:
+        if len(parsed_lists) >= PARSED_MAX:
+            parsed_lists.clear()
+        pairs = frozenset(tuple(map(int, each.split(":"))) for each in replicas if each)
+        # The list is stored too. So no other object gets its id.
+        found = parsed_lists[id(replicas)] = (replicas, pairs)
+    return found[1]

@@ -299,7 +299,7 @@ class SimulatedCluster:
         requested = reassignment.requested_assignment(
             self.context, partition, target, requires_live_brokers=requires_live_brokers
         )
-        self.execute(reassignment.plan_reassignments(self.context, {partition: requested}))
+        self.execute(reassignment.plan_reassignments(self.context, {partition: requested}, {}))
 
     def complete_reassignments(self) -> None:
         """Let the controller process changes of ISRs."""

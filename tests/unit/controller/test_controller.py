@@ -173,7 +173,8 @@ async def test_broker_restarted_elsewhere_gets_full_state() -> None:
         await registry.delete(znodes.broker_path(2))
         await registration.register(other, broker_at(2, port=3), 2000)
         await controller.handle_broker_modified(execution, BrokerId(2), "test")
-        await eventually(lambda: controller.context.broker_epochs.get(BrokerId(2), 0) > before)
+        epochs = controller.context.broker_epochs
+        await eventually(lambda: epochs.get(BrokerId(2), 0) > before and controller.queue.is_idle)
         sender = controller.channels.senders[BrokerId(2)]
         assert sender.broker.endpoints[0].port == 3
         sent_requests = [type(sent.request).__name__ for sent in sender.requests]

@@ -78,6 +78,16 @@ def test_each_rejection_has_its_code(proposed: AlterPartitionPartition, code: Er
     assert evaluate_proposal(context(), P, proposed, 3) is code
 
 
+def test_unassigned_replica_cannot_join_isr_but_may_stay() -> None:
+    made = context()
+    made.set_assignment(P, replica_assignment(1, 3))
+    assert evaluate_proposal(made, P, proposal(1, 2, 3), 3) == state(
+        1, [1, 2, 3], epoch=5, version=7
+    )
+    made.set_assignment(P, replica_assignment(1, 2))
+    assert evaluate_proposal(made, P, proposal(1, 2, 3), 3) is ErrorCode.INELIGIBLE_REPLICA
+
+
 def test_recovering_leader_stays_alone_in_isr() -> None:
     made = context(recovering=True)
     assert (

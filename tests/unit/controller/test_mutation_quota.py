@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.controller.mutation_quota import UNLIMITED_MUTATIONS, MutationQuota, TokenBucket
+from barnabas.controller.mutation_quota import (
+    THROTTLE_MS_MAX,
+    UNLIMITED_MUTATIONS,
+    MutationQuota,
+    TokenBucket,
+)
 from barnabas.errors import ErrorCode
 
 
@@ -53,6 +58,13 @@ def test_permissive_request_is_accepted_and_throttled(
     assert quota.throttle_ms() == 1000
     assert quota.charge(2) is None
     assert quota.throttle_ms() == 2000
+
+
+@pytest.mark.parametrize("rate", [1e-9, 1e-308])
+def test_throttle_time_of_a_tiny_rate_fits_into_the_response(time: ManualTime, rate: float) -> None:
+    quota = MutationQuota(TokenBucket(rate, rate, time()), time, is_strict=False)
+    assert quota.charge(1) is None
+    assert quota.throttle_ms() == THROTTLE_MS_MAX
 
 
 def test_throttle_time_shrinks_while_the_request_waits(

@@ -8,7 +8,7 @@ from barnabas.controller.reassignment import requested_assignment
 from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.controller.steps import RemoveReassignmentRequests, WriteAssignments
 from barnabas.errors import ApiError, ErrorCode
-from barnabas.model import BrokerId, TopicPartition
+from barnabas.model import NO_LEADER, BrokerId, TopicPartition
 from tests.unit.controller.cluster import (
     SimulatedCluster,
     ids,
@@ -192,6 +192,18 @@ def test_no_replica_is_deleted_if_no_target_can_lead() -> None:
     assert cluster.context.partitions_being_reassigned == {TP: None}
 
 
+def test_only_reassignments_with_a_changed_isr_are_checked() -> None:
+    cluster = SimulatedCluster(1, 2)
+    first, second = cluster.create("t", (1,), (1,))
+    for tp in (first, second):
+        cluster.reassign(tp, 2)
+    cluster.catch_up(second, 1, 2)
+    assert cluster.context.reassigned_with_new_isr == {second: None}
+    cluster.complete_reassignments()
+    assert cluster.context.partitions_being_reassigned == {first: None}
+    assert cluster.context.reassigned_with_new_isr == {}
+
+
 def test_failed_election_leaves_all_replicas_assigned() -> None:
     cluster = cluster_with(1)
     cluster.reassign(TP, 2)
@@ -234,6 +246,35 @@ def test_cancellation_moves_leadership_back() -> None:
     assert cluster.znodes.states[TP].leader == 3
     cluster.cancel_reassignment(TP)
     assert leader_and_isr(cluster) == (2, ids(1, 2))
+
+
+@pytest.mark.parametrize("offline", [(), (2,)], ids=["all online", "assigned replicas offline"])
+def test_new_controller_removes_leader_that_a_cancellation_unassigned(
+    offline: tuple[int, ...],
+) -> None:
+    """The last controller crashed after it had written the assignment, and before it elected another leader."""
+    cluster = cluster_with(2)
+    cluster.reassign(TP, 3, 2)
+    cluster.catch_up(TP, 2, 3)
+    cluster.elect_preferred_leaders(TP)
+    assert cluster.znodes.states[TP].leader == 3
+    cluster.topics["t"][0] = replica_assignment(2)
+    for broker in offline:
+        del cluster.registered[BrokerId(broker)]
+    cluster.fail_over(BrokerId(1))
+    assert leader_and_isr(cluster) == (NO_LEADER if offline else 2, ids(2))
+    assert list(cluster.pending_deletes) == [replica(TP, 3)]
+
+
+def test_new_controller_keeps_the_last_in_sync_replica_even_if_it_is_not_assigned() -> None:
+    cluster = cluster_with(2)
+    cluster.reassign(TP, 3)
+    cluster.catch_up(TP, 2, 3)
+    cluster.kill(2)
+    cluster.topics["t"][0] = replica_assignment(2)
+    cluster.fail_over(BrokerId(1))
+    assert leader_and_isr(cluster) == (3, ids(3))
+    assert not cluster.pending_deletes
 
 
 def test_replacement_deletes_only_dropped_replicas() -> None:

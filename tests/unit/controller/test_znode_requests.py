@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
 
 from barnabas.controller.controller import Controller
+from barnabas.controller.events import ReassignmentsReceived
+from barnabas.errors import ApiError, ErrorCode
 from barnabas.metadata import registration, znodes
 from barnabas.metadata.registry_client import RegistryClient
-from barnabas.model import LeaderAndIsr, TopicPartition
+from barnabas.model import BrokerId, LeaderAndIsr, TopicPartition
+from barnabas.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from barnabas.wire.messages.update_metadata import UpdateMetadataRequest
 from tests.unit.controller.cluster import replica_assignment, state, topic_id
 from tests.unit.controller.test_controller import (
@@ -229,6 +232,32 @@ async def test_invalid_isr_notification_is_logged_once_and_deleted(
         assert path in line
 
 
+# ---- failed log directories
+
+
+async def test_log_dir_event_also_checks_replicas_that_a_reassignment_adds() -> None:
+    partition = TopicPartition("u", 0)
+    async with two_brokers() as (controller, registry):
+        await write_topic(registry, "u", state(1, [1]), 1)
+        await start(controller)
+        await registry.create(REASSIGNMENT, znodes.encode_reassignment({partition: [1, 2]}))
+        await handle_events(controller, registry)
+
+        def sent_to_new_replica() -> int:
+            return sum(
+                topic.topic_name == partition.topic
+                for sent in controller.channels.senders[BrokerId(2)].requests
+                if isinstance(sent.request, LeaderAndIsrRequest)
+                for topic in sent.request.topic_states
+            )
+
+        assert sent_to_new_replica() == 1
+        event = znodes.encode_log_dir_event(BrokerId(2))
+        await registry.create(znodes.LOG_DIR_EVENT_PREFIX, event, sequential=True)
+        await handle_events(controller, registry)
+        assert sent_to_new_replica() == 2
+
+
 # ---- reassignments
 
 
@@ -279,6 +308,27 @@ async def test_request_replaces_unfinished_reassignment_at_failover() -> None:
         await handle_events(controller, registry)
         assert controller.context.assignment(P0) == replica_assignment(1)
         assert await is_gone(registry, REASSIGNMENT)
+
+
+async def test_reassignment_that_cannot_be_written_does_not_start() -> None:
+    """The next controller would not know of it, and would delete the wrong replicas."""
+    async with two_brokers() as (controller, registry):
+        await start(controller)
+        await registry.set(znodes.topic_path("t"), b"{")
+        answers: list[Mapping[TopicPartition, ApiError | None] | ApiError] = []
+        controller.queue.put(ReassignmentsReceived({P0: (BrokerId(1),)}, answers.append))
+        await eventually(lambda: bool(answers))
+        await registry.create(REASSIGNMENT, znodes.encode_reassignment({P0: [1]}))
+        await handle_events(controller, registry)
+        (outcomes,) = answers
+        assert isinstance(outcomes, Mapping)
+        error = outcomes[P0]
+        assert error is not None
+        assert error.code is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert znodes.topic_path("t") in error.message
+        assert controller.context.assignment(P0) == replica_assignment(2, 1)
+        assert not controller.context.partitions_being_reassigned
+        assert not await is_gone(registry, REASSIGNMENT), "the next controller tries again"
 
 
 async def test_reassignment_is_in_the_history() -> None:

@@ -10,6 +10,7 @@ from barnabas.replication.quota import (
     ReplicationQuota,
     create_quota,
     is_throttled,
+    parse_replicas,
     update_quota,
 )
 
@@ -112,3 +113,9 @@ def test_replica_is_throttled_if_listed(
     listed: tuple[str, ...], partition: int, broker: int, expected: bool
 ) -> None:
     assert is_throttled(listed, partition, broker) is expected
+
+
+def test_list_of_throttled_replicas_is_parsed_once() -> None:
+    listed = tuple(f"{partition}:{broker}" for partition in range(1000) for broker in (1, 2, 3))
+    assert is_throttled(listed, 999, 3)
+    assert parse_replicas(listed) is parse_replicas(listed)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from random import Random
 from uuid import UUID
 
@@ -71,7 +72,7 @@ async def find_missing_logs(
 
 
 async def find_in_sync(
-    registry: RegistryClient, partitions: dict[tuple[str, int], UUID], broker_id: BrokerId
+    registry: RegistryClient, partitions: Iterable[tuple[str, int]], broker_id: BrokerId
 ) -> dict[tuple[str, int], tuple[BrokerId, ...]]:
     """Return the ISR of each partition that has this broker in its ISR."""
     wanted = [TopicPartition(*tp) for tp in partitions]

@@ -110,19 +110,18 @@ async def rename_stray_logs(
     broker_id: BrokerId,
     in_use: Container[tuple[str, int]] = (),
 ) -> None:
-    """Rename the directories of stray logs to `*-stray`, except those `in_use`.
+    """Rename the directories of stray logs to `*-stray`, except those `in_use`. Delete stray future logs.
 
     Raises RegistryError if the registry cannot be read.
     """
-    if all(tp in in_use for tp in logs.logs):
+    by_topic: dict[str, list[TopicPartition]] = {}
+    for tp in {**logs.logs, **logs.futures}:
+        if tp not in in_use:
+            by_topic.setdefault(tp.topic, []).append(tp)
+    if not by_topic:
         return
     await catch_up(registry)  # an old assignment must not hide a replica of this broker
     names = frozenset(await registry.children(znodes.TOPICS))
-    by_topic: dict[str, list[TopicPartition]] = {}
-    for tp in {**logs.logs, **logs.futures}:
-        if tp in in_use:
-            continue
-        by_topic.setdefault(tp.topic, []).append(tp)
     for name, partitions in by_topic.items():
         known = await read_partitions(registry, name, broker_id) if name in names else frozenset()
         for tp in partitions:

@@ -79,6 +79,9 @@ class Topics:
         self.policies = policies or Policies()
         self.overrides: dict[str, Mapping[str, str]] = {}
         """Settings of each topic that differ from the defaults. Possibly stale for topics without a replica here."""
+        self.configs: dict[str, tuple[TopicConfig, Mapping[str, str], TopicConfig]] = {}
+        """Defaults, overrides and result of the last `config_of` by topic. A long list takes milliseconds to validate,
+        and a start or LeaderAndIsr needs the settings for each partition."""
         self.auto_creations_in_progress: dict[str, None] = {}
         """Names of the topics that this broker is creating automatically."""
 
@@ -130,12 +133,20 @@ class Topics:
         """Remove the settings of deleted topics."""
         for name in names:
             self.overrides.pop(name, None)
+            self.configs.pop(name, None)
 
     def config_of(self, name: str) -> TopicConfig:
         """Return the settings of a topic. Invalid settings are logged and ignored, so they do not prevent a start."""
-        applied = apply_overrides(self.defaults, self.overrides.get(name, {}))
+        overrides = self.overrides.get(name)
+        if not overrides:
+            return self.defaults
+        known = self.configs.get(name)
+        if known is not None and known[0] is self.defaults and known[1] is overrides:
+            return known[2]
+        applied = apply_overrides(self.defaults, overrides)
         for error in applied.errors:
             logger.warning("ignoring setting topic=%s error=%s", name, error)
+        self.configs[name] = (self.defaults, overrides, applied.config)
         return applied.config
 
     async def controller_version(self) -> int:

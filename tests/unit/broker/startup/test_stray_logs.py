@@ -18,6 +18,7 @@ from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from barnabas.model import BrokerId, TopicPartition
+from barnabas.storage.files import parent
 from barnabas.storage.log_manager import LogManager
 from barnabas.world.clock import SystemClock
 from barnabas.world.registry.embedded import EmbeddedRegistry
@@ -45,7 +46,7 @@ def logs() -> LogManager:
     """Logs of orders-0, orders-1 (written in epoch 5) and half-1; half-0 is missing."""
     manager = open_log_manager(
         forgetful_disk(),
-        ["/data/a"],
+        ["/data/a", "/data/b"],
         broker_id=US,
         cluster_id="c",
         config_of=lambda _: CONFIG,
@@ -128,6 +129,18 @@ async def test_log_of_replica_that_moved_away_is_renamed(
     await registry.create("/brokers/topics/orders", encode_assignment({0: (9,), 1: (9,)}))
     await rename_stray_logs(registry, logs, US, in_use={("orders", 1), ("half", 1)})
     assert log_names(logs) == ["half-1", "orders-1"]
+
+
+async def test_future_log_left_by_a_crash_during_the_deletion_of_its_log_is_deleted(
+    registry: RegistryClient, logs: LogManager
+) -> None:
+    tp = TopicPartition("orders", 0)
+    (target,) = {"/data/a", "/data/b"} - {parent(logs.logs[tp].directory)}
+    logs.create_future(tp, target, NOW_MS)
+    logs.logs.clear()
+    await rename_stray_logs(registry, logs, US)
+    assert not logs.futures
+    assert [parent(path) for _, path in logs.pending_removals] == [target]
 
 
 async def test_logs_of_topic_with_corrupt_znode_are_kept(

@@ -350,6 +350,7 @@ async def test_learn_rereads_topic_config(topics: Topics, registry: RegistryClie
     await registry.create(path, znodes.encode_config({"segment.bytes": "100"}))
     await topics.refresh(["t", "nowhere"])
     assert topics.config_of("t").segment_bytes == 100
+    assert topics.config_of("t") is topics.config_of("t"), "computed once"
     await registry.set(path, znodes.encode_config({"segment.bytes": "200"}))
     await topics.refresh(["t"])
     assert topics.config_of("t").segment_bytes == 200
