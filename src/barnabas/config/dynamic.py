@@ -56,6 +56,8 @@ COUNTS_OF_THREADS = (
 AT_LEAST_ONE = ("max.connections", "max.connection.creation.rate")
 """These settings may be 0 in the file, but not at run time: the broker could not be changed back."""
 NO_LIMIT, LIKE_TOTAL = -1, -2
+SETTINGS_MAX = 500
+"""Maximum dynamic settings of one broker, and of all brokers. Parsing this many takes a few milliseconds."""
 
 
 class UnsupportedSetting(ConfigError):
@@ -119,11 +121,16 @@ def check_setting(name: str, text: str, *, per_broker: bool) -> None:
 def select_valid(
     settings: Settings, *, per_broker: bool
 ) -> tuple[dict[str, str], list[ConfigError]]:
-    """Return the valid settings, and the errors of the others."""
-    valid, errors = {}, []
+    """Return the valid settings of the registry, and the errors of the others."""
+    valid: dict[str, str] = {}
+    errors: list[ConfigError] = []
     for name, text in settings.items():
         try:
+            if find_setting(name) is None:  # without a suggestion, which takes a millisecond
+                raise UnsupportedSetting(name, "no such broker setting")
             check_setting(name, text, per_broker=per_broker)
+            if len(valid) == SETTINGS_MAX:
+                raise ConfigError(name, f"is one of more than {SETTINGS_MAX} dynamic settings")
         except ConfigError as error:
             errors.append(error)
         else:
@@ -168,6 +175,11 @@ def convert_listeners(values: dict[str, Any], static: BrokerConfig) -> None:
 
 def check_change(static: BrokerConfig, before: DynamicSettings, after: DynamicSettings) -> None:
     """Validate a change of the dynamic settings as a whole. Raises ConfigError."""
+    count = max(len(after.broker), len(after.default))
+    if count > SETTINGS_MAX:
+        raise ConfigError(
+            "dynamic settings", f"{count} are too many; at most {SETTINGS_MAX} are allowed"
+        )
     config = build_effective(static, after)
     for name in COUNTS_OF_THREADS:
         old, new = (find_number(name, static, each) for each in (before, after))

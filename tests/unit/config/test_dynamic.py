@@ -153,6 +153,12 @@ def test_contradicting_settings_are_rejected(settings: dict[str, str]) -> None:
         check_change(STATIC, dynamic(), dynamic(settings))
 
 
+def test_thousands_of_settings_are_rejected() -> None:
+    prefixed = {f"listener.name.x{number}.max.connections": "1" for number in range(1000)}
+    with pytest.raises(ConfigError, match="1000 are too many"):
+        check_change(STATIC, dynamic(), dynamic(prefixed))
+
+
 @pytest.mark.parametrize("name", ["num.io.threads", "num.replica.fetchers", "log.cleaner.threads"])
 def test_number_of_threads_at_most_doubles_or_halves(name: str) -> None:
     eight = dynamic({name: "8"})

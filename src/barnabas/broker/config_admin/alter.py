@@ -106,15 +106,21 @@ async def check_change_and_policy(
     requested: ResourceChange,
 ) -> None:
     """Raise ApiError if the change is invalid, or if alter.config.policy.class.name rejects it."""
-    decide((await read_entity(context.registry, entity)).settings)
-    configs = {
-        each.name: None if each.operation == ConfigOperation.DELETE else each.value
-        for each in requested.changes
-    }
+    size = len(requested.changes)
+    await in_thread_if_large(size, decide, (await read_entity(context.registry, entity)).settings)
+    configs = await in_thread_if_large(size, describe_changes, requested)
     kind = "topic" if requested.type == ResourceType.TOPIC else "broker"
     error = await check_alter_config_policy(context.topics.policies, kind, requested.name, configs)
     if error is not None:
         raise error
+
+
+def describe_changes(requested: ResourceChange) -> dict[str, str | None]:
+    """Return the changes for a policy. The value of a removed setting is None."""
+    return {
+        each.name: None if each.operation == ConfigOperation.DELETE else each.value
+        for each in requested.changes
+    }
 
 
 # ---- topics
@@ -141,6 +147,7 @@ async def alter_topic(
         context.registry,
         entity,
         decide,
+        size=len(requested.changes),
         controller_version=controller_version,
         required_path=znodes.topic_path(name),
     )
@@ -163,7 +170,11 @@ async def alter_broker(
     if validate_only:
         return
     changed = await change_settings(
-        context.registry, entity, decide, controller_version=controller_version
+        context.registry,
+        entity,
+        decide,
+        size=len(requested.changes),
+        controller_version=controller_version,
     )
     logger.info("changed settings broker=%s settings=%s", name, format_settings(changed))
     # Other brokers learn of the change by its notification. Here a client that reads the settings next sees them.
@@ -185,11 +196,11 @@ def decide_broker_settings(
         for name, text in changed.items():
             check_setting(name, text, per_broker=per_broker)
         after = (
-            replace(current.dynamic, broker=changed)
+            replace(current.stored, broker=changed)
             if per_broker
-            else replace(current.dynamic, default=changed)
+            else replace(current.stored, default=changed)
         )
-        check_change(current.static, current.dynamic, after)
+        check_change(current.static, current.stored, after)
     except UnsupportedSetting as error:
         raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
     except ConfigError as error:
