@@ -22,7 +22,7 @@ import logging
 import math
 from typing import NamedTuple, Protocol
 
-from barnabas.broker.config_admin.quota_entities import sanitise
+from barnabas.broker.config_admin.quota_entities import RELATIVE_NAMES, sanitise
 from barnabas.broker.connection import Connection
 from barnabas.config import BrokerConfig
 from barnabas.controller.mutation_quota import UNLIMITED_MUTATIONS, MutationQuota, TokenBucket
@@ -130,7 +130,7 @@ def throttle_connection(connection: Connection, quota: MutationQuota) -> int:
 def quota_places(user: str, client_id: str) -> list[tuple[str, BucketKey]]:
     """Return the paths that may have the rate of a client, in order of precedence, with the bucket of each."""
     clients = [znodes.DEFAULT_ENTITY] if client_id else []
-    if client_id not in ("", ".", ".."):  # "." and ".." cannot be part of a path
+    if client_id not in ("", *RELATIVE_NAMES):
         clients.insert(0, sanitise(client_id))
     places: list[tuple[str, BucketKey]] = []
     for stored_user in (sanitise(user), znodes.DEFAULT_ENTITY):

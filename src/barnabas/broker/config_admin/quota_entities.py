@@ -26,6 +26,8 @@ from barnabas.wire.messages.describe_client_quotas import QuotaFilterComponent, 
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 QUOTA_TYPES_KNOWN = (USER, CLIENT_ID, IP)
+RELATIVE_NAMES = (".", "..")
+"""Names that cannot be part of a path in the registry, and so have no quotas."""
 CLIENT_QUOTAS: Mapping[str, Kind] = {
     "producer_byte_rate": LONG,
     "consumer_byte_rate": LONG,
@@ -95,6 +97,8 @@ def find_quota_entity(parts: Iterable[tuple[str, str | None]]) -> Entity:
             raise invalid_request(f"the entity has two names of type {entity_type}")
         if name == "":
             raise invalid_request(f"the {entity_type} has an empty name")
+        if name in RELATIVE_NAMES:
+            raise invalid_request(f"the {entity_type} '{name}' cannot be part of a path")
         names[entity_type] = name
     if not names:
         raise invalid_request("the entity is empty; name a user, client-id or ip")

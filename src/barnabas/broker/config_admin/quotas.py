@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from barnabas.broker.config_admin.quota_entities import (
     CLIENT_ID,
     IP,
+    RELATIVE_NAMES,
     USER,
     Names,
     QuotaCondition,
@@ -110,7 +111,7 @@ async def list_names(
 ) -> list[str]:
     """Return the names under a path in /config that may match; for an exact match without reading the registry."""
     if condition is not None and condition.match is QuotaMatch.EXACT:
-        return [sanitise(condition.name)]
+        return [] if condition.name in RELATIVE_NAMES else [sanitise(condition.name)]
     if condition is not None and condition.match is QuotaMatch.DEFAULT:
         return [znodes.DEFAULT_ENTITY]
     try:

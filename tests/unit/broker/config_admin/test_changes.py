@@ -134,6 +134,18 @@ async def test_invalid_notification_does_not_block_later_ones(
     assert applier.applied == ["topics/a"]
 
 
+@pytest.mark.parametrize("number", ["9999999999", "9" * 5000, "-2147483648"])
+async def test_number_of_a_notification_does_not_hide_later_ones(
+    registry: RegistryClient, changes: ConfigChanges, applier: RecordingApplier, number: str
+) -> None:
+    data = znodes.encode_config_change("topics/a")
+    await registry.create(f"{znodes.CONFIG_CHANGE_PREFIX}{number}", data)
+    await changes.process()
+    await change(registry, "topics/b")
+    await changes.process()
+    assert applier.applied == ["topics/a", "topics/b"]
+
+
 async def test_unexpected_failure_does_not_block_later_changes(
     registry: RegistryClient, changes: ConfigChanges, applier: RecordingApplier
 ) -> None:
