@@ -151,6 +151,7 @@ def test_quotas_are_stored_in_the_format_of_kafka(
         ([("ip", "10.0.0.1")], "producer_byte_rate", 1.0),
         ([("user", "u")], "producer_byte_rate", 1.5),
         ([("user", "u")], "producer_byte_rate", -1.0),
+        ([("user", "u")], "controller_mutation_rate", 0.0),
         ([("user", "u")], "request_percentage", float("nan")),
     ],
 )

@@ -22,7 +22,7 @@ import logging
 import math
 from typing import NamedTuple, Protocol
 
-from barnabas.broker.config_admin.quota_entities import RELATIVE_NAMES, sanitise
+from barnabas.broker.config_admin.quota_entities import MUTATION_RATE, RELATIVE_NAMES, sanitise
 from barnabas.broker.connection import Connection
 from barnabas.config import BrokerConfig
 from barnabas.controller.mutation_quota import UNLIMITED_MUTATIONS, MutationQuota, TokenBucket
@@ -33,7 +33,6 @@ from barnabas.metadata.registry_client import RegistryClient
 logger = logging.getLogger("barnabas.quotas")
 
 ANONYMOUS = "ANONYMOUS"
-RATE_SETTING = "controller_mutation_rate"
 BUCKETS_MAX = 10_000
 """Above this number, buckets that are full are dropped. They are the same as new ones."""
 
@@ -144,12 +143,12 @@ def quota_places(user: str, client_id: str) -> list[tuple[str, BucketKey]]:
 def read_rate(path: str, data: bytes) -> float | None:
     """Return the rate in a znode. None if it has none, or an invalid one, which is logged."""
     try:
-        text = znodes.decode_config(path, data).get(RATE_SETTING)
+        text = znodes.decode_config(path, data).get(MUTATION_RATE)
         if text is None:
             return None
         rate = float(text)
         if not (rate > 0 and math.isfinite(rate)):
-            raise ValueError(f"{RATE_SETTING} must be positive: {text}")
+            raise ValueError(f"{MUTATION_RATE} must be positive: {text}")
     except (RegistryError, ValueError) as error:
         logger.warning("ignoring quota path=%s error=%s", path, reason(error))
         return None

@@ -15,6 +15,9 @@ from collections.abc import Callable
 
 from barnabas.errors import ApiError, ErrorCode
 
+WAIT_MAX_MS = 2**31 - 1
+"""Longest throttle time that a response can contain: 25 days."""
+
 
 class TokenBucket:
     """Tokens of one client. They are refilled at `rate` per second, up to `burst`, and may be negative."""
@@ -37,8 +40,8 @@ class TokenBucket:
         return self.tokens >= self.burst
 
     def wait_ms(self) -> int:
-        """Return the time until the bucket is no longer overdrawn."""
-        return round(max(-self.tokens, 0.0) / self.rate * 1000)
+        """Return the time until the bucket is no longer overdrawn, at most WAIT_MAX_MS."""
+        return round(min(max(-self.tokens, 0.0) / self.rate * 1000, WAIT_MAX_MS))
 
 
 class MutationQuota:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.controller.mutation_quota import UNLIMITED_MUTATIONS, MutationQuota, TokenBucket
+from barnabas.controller.mutation_quota import (
+    UNLIMITED_MUTATIONS,
+    WAIT_MAX_MS,
+    MutationQuota,
+    TokenBucket,
+)
 from barnabas.errors import ErrorCode
 
 
@@ -88,3 +93,14 @@ def test_empty_bucket_is_not_overdrawn(time: ManualTime, bucket: TokenBucket) ->
 def test_quota_without_bucket_limits_nothing() -> None:
     assert UNLIMITED_MUTATIONS.charge(1_000_000) is None
     assert UNLIMITED_MUTATIONS.throttle_ms() == 0
+
+
+@pytest.mark.parametrize("rate", [5e-324, 1e-300, 1e-9])
+@pytest.mark.parametrize("is_strict", [True, False])
+def test_throttle_time_of_a_tiny_rate_fits_a_response(
+    time: ManualTime, rate: float, is_strict: bool
+) -> None:
+    quota = MutationQuota(TokenBucket(rate, rate, time()), time, is_strict=is_strict)
+    assert quota.charge(1) is None
+    quota.charge(1)
+    assert quota.throttle_ms() == WAIT_MAX_MS == 0x7FFF_FFFF

@@ -28,11 +28,12 @@ USER, CLIENT_ID, IP = "user", "client-id", "ip"
 QUOTA_TYPES_KNOWN = (USER, CLIENT_ID, IP)
 RELATIVE_NAMES = (".", "..")
 """Names that cannot be part of a path in the registry, and so have no quotas."""
+MUTATION_RATE = "controller_mutation_rate"
 CLIENT_QUOTAS: Mapping[str, Kind] = {
     "producer_byte_rate": LONG,
     "consumer_byte_rate": LONG,
     "request_percentage": DOUBLE,
-    "controller_mutation_rate": DOUBLE,
+    MUTATION_RATE: DOUBLE,
 }
 """Types of the quotas of users and client ids."""
 IP_QUOTAS: Mapping[str, Kind] = {"connection_creation_rate": INT}
@@ -148,6 +149,8 @@ def format_quota(key: str, kind: Kind, value: float) -> str:
     """Return the text of a quota in the registry. Raises INVALID_REQUEST."""
     if not isfinite(value) or value < 0:
         raise invalid_request(f"{key}: {value} is not allowed, it must be at least 0")
+    if value == 0 and key == MUTATION_RATE:
+        raise invalid_request(f"{key}: 0 is not allowed; remove the quota for no limit")
     if kind is DOUBLE:
         return java_double(value)
     number = int(value + ROUNDING)
