@@ -326,6 +326,30 @@ def test_listener_is_added_moved_and_removed(cluster: LocalCluster, configs: Con
         assert raw.is_hung_up()
 
 
+def test_broker_stays_reachable_if_a_new_listener_cannot_be_opened(
+    cluster: LocalCluster, configs: ConfigAdmin, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = cluster.brokers[1].address
+    with closing(socket.create_server(("127.0.0.1", 0))) as busy:
+        alter(
+            configs,
+            BROKER,
+            "1",
+            listener_security_protocol_map="PLAINTEXT:PLAINTEXT,EXTRA:PLAINTEXT",
+            listeners=f"PLAINTEXT://localhost:0,EXTRA://127.0.0.1:{busy.getsockname()[1]}",
+        )
+        eventually(lambda: "cannot change listeners" in caplog.text, "the change has failed")
+        with Raw(before) as raw:
+            raw.topic_id("nowhere")
+        # Only the broker itself can reset its settings, so it must also start.
+        cluster.brokers[1].stop()
+        cluster.brokers[1].start()
+        assert "cannot open dynamic listeners" in caplog.text
+        with Raw(cluster.brokers[1].address) as raw:
+            raw.topic_id("nowhere")
+        alter(configs, BROKER, "1", listeners=None, listener_security_protocol_map=None)
+
+
 def test_number_of_fetchers_changes_without_restart(
     cluster: LocalCluster, configs: ConfigAdmin, client: Cluster
 ) -> None:
