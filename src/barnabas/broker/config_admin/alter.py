@@ -7,7 +7,7 @@ file. Each resource has its own result: an invalid one does not affect the other
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from msgspec.structs import replace
@@ -21,7 +21,7 @@ from barnabas.broker.config_admin.operations import (
     invalid_request,
     require_own_id,
 )
-from barnabas.broker.config_admin.write import Entity, change_settings, read_entity
+from barnabas.broker.config_admin.write import Decide, Entity, change_settings, read_entity
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.policies import check_alter_config_policy
 from barnabas.broker.topic_admin.topics import run_limited, to_api_error
@@ -99,13 +99,20 @@ async def try_alter(
     return None
 
 
-async def check_change_and_policy(
+async def change_entity(
     context: BrokerContext,
     entity: Entity,
-    decide: Callable[[dict[str, str]], dict[str, str]],
+    decide: Decide,
     requested: ResourceChange,
-) -> None:
-    """Raise ApiError if the change is invalid, or if alter.config.policy.class.name rejects it."""
+    *,
+    controller_version: int,
+    validate_only: bool,
+    required_path: str | None = None,
+) -> bool:
+    """Validate a change, ask alter.config.policy.class.name, and write. Returns whether it was written.
+
+    Raises ApiError if the change is invalid, or if the policy rejects it.
+    """
     size = len(requested.changes)
     await in_thread_if_large(size, decide, (await read_entity(context.registry, entity)).settings)
     configs = await in_thread_if_large(size, describe_changes, requested)
@@ -113,6 +120,18 @@ async def check_change_and_policy(
     error = await check_alter_config_policy(context.topics.policies, kind, requested.name, configs)
     if error is not None:
         raise error
+    if validate_only:
+        return False
+    changed = await change_settings(
+        context.registry,
+        entity,
+        decide,
+        size=size,
+        controller_version=controller_version,
+        required_path=required_path,
+    )
+    logger.info("changed settings %s=%s settings=%s", kind, entity.name, format_settings(changed))
+    return True
 
 
 def describe_changes(requested: ResourceChange) -> dict[str, str | None]:
@@ -140,18 +159,15 @@ async def alter_topic(
             raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
         return changed
 
-    await check_change_and_policy(context, entity, decide, requested)
-    if validate_only:
-        return
-    changed = await change_settings(
-        context.registry,
+    await change_entity(
+        context,
         entity,
         decide,
-        size=len(requested.changes),
+        requested,
         controller_version=controller_version,
+        validate_only=validate_only,
         required_path=znodes.topic_path(name),
     )
-    logger.info("changed settings topic=%s settings=%s", name, format_settings(changed))
 
 
 # ---- brokers
@@ -164,21 +180,17 @@ async def alter_broker(
     if requested.name:
         require_own_id(context.config, requested.name)
         name = str(context.config.broker_id)
-    entity = Entity("brokers", name)
-    decide = partial(decide_broker_settings, context, requested)
-    await check_change_and_policy(context, entity, decide, requested)
-    if validate_only:
-        return
-    changed = await change_settings(
-        context.registry,
-        entity,
-        decide,
-        size=len(requested.changes),
+    is_written = await change_entity(
+        context,
+        Entity("brokers", name),
+        partial(decide_broker_settings, context, requested),
+        requested,
         controller_version=controller_version,
+        validate_only=validate_only,
     )
-    logger.info("changed settings broker=%s settings=%s", name, format_settings(changed))
-    # Other brokers learn of the change by its notification. Here a client that reads the settings next sees them.
-    await ConfigApplier(context).apply_broker(name)
+    if is_written:
+        # Other brokers learn of the change by its notification. Here a client that reads the settings next sees them.
+        await ConfigApplier(context).apply_broker(name)
 
 
 def decide_broker_settings(

@@ -10,7 +10,7 @@ import pytest
 
 from barnabas.broker.config_admin.changes import PURGE_AGE_MS, ConfigChanges
 from barnabas.errors import RegistryUnreachable
-from barnabas.metadata import registration, znodes
+from barnabas.metadata import znodes
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.world.clock import SystemClock
 from barnabas.world.registry.embedded import EmbeddedRegistry, EmbeddedSession
@@ -45,17 +45,6 @@ class RecordingApplier:
 
     async def apply_all(self) -> None:
         self.applied.append("all")
-
-
-@pytest.fixture
-async def registry() -> AsyncIterator[RegistryClient]:
-    embedded = EmbeddedRegistry(None, SystemClock())
-    client = RegistryClient(embedded, 6000)
-    await client.open()
-    await registration.create_persistent_paths(client)
-    yield client
-    await client.close()
-    await embedded.close()
 
 
 @pytest.fixture

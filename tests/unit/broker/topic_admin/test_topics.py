@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -21,7 +21,7 @@ from barnabas.broker.topic_admin.topics import Topics, to_api_error
 from barnabas.config import BrokerConfig
 from barnabas.controller.topic_checks import TopicSpec
 from barnabas.errors import ApiError, ErrorCode, RegistrySessionExpired, RegistryUnreachable
-from barnabas.metadata import registration, znodes
+from barnabas.metadata import znodes
 from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.wire.messages.update_metadata import (
@@ -31,23 +31,15 @@ from barnabas.wire.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from barnabas.world.clock import SystemClock
 from barnabas.world.ports import Op
-from barnabas.world.registry.embedded import EmbeddedRegistry
 
 LONG_MS = 10_000
 
 
 @pytest.fixture
-async def registry() -> AsyncIterator[RegistryClient]:
-    embedded = EmbeddedRegistry(None, SystemClock())
-    client = RegistryClient(embedded, 6000)
-    await client.open()
-    await registration.create_persistent_paths(client)
-    await client.create(znodes.CONTROLLER, b"{}", ephemeral=True)
-    yield client
-    await client.close()
-    await embedded.close()
+async def registry(registry: RegistryClient) -> RegistryClient:
+    await registry.create(znodes.CONTROLLER, b"{}", ephemeral=True)
+    return registry
 
 
 @pytest.fixture
