@@ -22,9 +22,10 @@ import logging
 import math
 from typing import NamedTuple, Protocol
 
-from barnabas.broker.config_admin.quota_entities import MUTATION_RATE, RELATIVE_NAMES, sanitise
+from barnabas.broker.config_admin.quota_entities import RELATIVE_NAMES
 from barnabas.broker.connection import Connection
 from barnabas.config import BrokerConfig
+from barnabas.config.client_quotas import MUTATION_RATE
 from barnabas.controller.mutation_quota import UNLIMITED_MUTATIONS, MutationQuota, TokenBucket
 from barnabas.errors import RegistryError, StorageError, reason
 from barnabas.metadata import znodes
@@ -130,9 +131,9 @@ def quota_places(user: str, client_id: str) -> list[tuple[str, BucketKey]]:
     """Return the paths that may have the rate of a client, in order of precedence, with the bucket of each."""
     clients = [znodes.DEFAULT_ENTITY] if client_id else []
     if client_id not in ("", *RELATIVE_NAMES):
-        clients.insert(0, sanitise(client_id))
+        clients.insert(0, znodes.sanitise(client_id))
     places: list[tuple[str, BucketKey]] = []
-    for stored_user in (sanitise(user), znodes.DEFAULT_ENTITY):
+    for stored_user in (znodes.sanitise(user), znodes.DEFAULT_ENTITY):
         path = f"{znodes.CONFIG_USERS}/{stored_user}"
         places += [(f"{path}/clients/{client}", (user, client_id)) for client in clients]
         places.append((path, (user, "")))

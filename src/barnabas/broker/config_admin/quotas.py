@@ -14,12 +14,10 @@ from barnabas.broker.config_admin.quota_entities import (
     QuotaCondition,
     QuotaOperation,
     apply_quotas,
-    desanitise,
     find_quota_entity,
     known_quotas,
     matches_filter,
     parse_quotas,
-    sanitise,
 )
 from barnabas.broker.config_admin.write import Entity, FoundSettings, change_settings, read_entity
 from barnabas.broker.context import BrokerContext
@@ -69,7 +67,18 @@ async def alter_quotas(
         )
     except (ApiError, RegistryError, StorageError) as error:
         return to_api_error(error)
-    logger.info("changed quotas entity=%s/%s", *entity)
+    quotas = known_quotas(entity)
+    unused = [
+        each.key
+        for each in operations
+        if each.value is not None and not quotas[each.key].is_enforced
+    ]
+    if unused:
+        logger.warning(
+            "stored quotas, not enforced entity=%s/%s quotas=%s", *entity, ",".join(unused)
+        )
+    else:
+        logger.info("changed quotas entity=%s/%s", *entity)
     return None
 
 
@@ -111,7 +120,7 @@ async def list_names(
 ) -> list[str]:
     """Return the names under a path in /config that may match; for an exact match without reading the registry."""
     if condition is not None and condition.match is QuotaMatch.EXACT:
-        return [] if condition.name in RELATIVE_NAMES else [sanitise(condition.name)]
+        return [] if condition.name in RELATIVE_NAMES else [znodes.sanitise(condition.name)]
     if condition is not None and condition.match is QuotaMatch.DEFAULT:
         return [znodes.DEFAULT_ENTITY]
     try:
@@ -127,7 +136,7 @@ def select_entities(
     chosen: dict[Entity, Names] = {}
     for path in paths:
         types = (ENTITY_TYPES[each] for each in path[::2])
-        names = dict(zip(types, map(desanitise, path[1::2]), strict=True))
+        names = dict(zip(types, map(znodes.desanitise, path[1::2]), strict=True))
         if matches_filter(names, conditions, strict=strict):
             chosen[Entity(path[0], "/".join(path[1:]))] = names
     return chosen
