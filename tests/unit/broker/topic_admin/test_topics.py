@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 from random import Random
 
@@ -369,3 +370,14 @@ async def test_invalid_config_is_logged_with_path_and_skipped(
 def test_expired_session_maps_to_not_controller() -> None:
     assert to_api_error(RegistrySessionExpired("/brokers/topics")).code is ErrorCode.NOT_CONTROLLER
     assert to_api_error(RegistryUnreachable()).code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_thousands_of_unknown_settings_are_ignored_quickly(
+    topics: Topics, caplog: pytest.LogCaptureFixture
+) -> None:
+    unknown = {f"unknown.setting.{number}": "1" for number in range(5000)}
+    topics.overrides["t"] = {**unknown, "retention.ms": "7"}
+    began = time.process_time()
+    assert topics.config_of("t").retention_ms == 7
+    assert time.process_time() - began < 0.5
+    assert len(caplog.records) < 50
