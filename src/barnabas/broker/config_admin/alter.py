@@ -28,12 +28,20 @@ from barnabas.broker.topic_admin.topics import run_limited, to_api_error
 from barnabas.config import TOPIC_SETTINGS
 from barnabas.config.dynamic import (
     UnsupportedSetting,
+    build_effective,
     check_change,
     check_setting,
     select_valid,
 )
 from barnabas.config.load import find_setting
-from barnabas.errors import ApiError, ConfigError, ErrorCode, RegistryError, StorageError
+from barnabas.errors import (
+    AddressInUse,
+    ApiError,
+    ConfigError,
+    ErrorCode,
+    RegistryError,
+    StorageError,
+)
 from barnabas.metadata import znodes
 from barnabas.tasks import SMALL_MAX, in_thread_if_large
 from barnabas.wire.messages.describe_configs import ResourceType
@@ -179,7 +187,7 @@ async def alter_broker(
     name = requested.name or znodes.DEFAULT_ENTITY
     if requested.name:
         require_own_id(context.config, requested.name)
-        name = str(context.config.broker_id)
+        await check_new_listeners(context, requested)
     is_written = await change_entity(
         context,
         Entity("brokers", name),
@@ -191,6 +199,31 @@ async def alter_broker(
     if is_written:
         # Other brokers learn of the change by its notification. Here a client that reads the settings next sees them.
         await ConfigApplier(context).apply_broker(name)
+
+
+async def check_new_listeners(context: BrokerContext, requested: ResourceChange) -> None:
+    """Raise INVALID_REQUEST if the broker cannot listen on a requested address.
+
+    The broker opens its listeners after the response. An invalid value is not reported here.
+    """
+    current = context.current_config
+    changes = {each.name: each.value for each in requested.changes if each.value is not None}
+    if "listeners" not in changes:
+        return
+    settings = {**current.stored.broker, **changes}
+    try:
+        wanted = build_effective(current.static, replace(current.stored, broker=settings)).listeners
+    except ConfigError:
+        return
+    own_ports = [each.port for each in current.value.listeners]
+    for each in wanted:
+        if each.port in own_ports:
+            continue  # a listener may move to another interface, or to the port of another one
+        try:
+            listener = await context.network.listen(each.host, each.port, lambda _: None)
+        except AddressInUse as error:
+            raise invalid_request(f"listeners: {error}") from error
+        await listener.close()
 
 
 def decide_broker_settings(
