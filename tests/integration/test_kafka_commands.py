@@ -384,7 +384,7 @@ def test_loggers_are_altered(cluster: LocalCluster) -> None:
 )
 def test_quotas_are_altered(cluster: LocalCluster, entity: str, text: str, done: str) -> None:
     changed = "--add-config producer_byte_rate=1024,request_percentage=12.5"
-    note = "producer_byte_rate, request_percentage: stored, but Barnabas brokers do not enforce it"
+    note = "producer_byte_rate, request_percentage: stored, but not enforced by Barnabas brokers"
     assert assert_done(configs(cluster, f"--alter {entity} {changed}"), note) == [
         f"Completed updating {done}"
     ]
@@ -401,7 +401,7 @@ def test_quotas_are_altered(cluster: LocalCluster, entity: str, text: str, done:
 def test_all_quotas_of_a_type_are_described(cluster: LocalCluster) -> None:
     for address, rate in (("10.0.0.7", 5), ("10.0.0.8", 6)):
         line = f"--alter --ip {address} --add-config connection_creation_rate={rate}"
-        note = "connection_creation_rate: stored, but Barnabas brokers do not enforce it"
+        note = "connection_creation_rate: stored, but not enforced by Barnabas brokers"
         assert_done(configs(cluster, line), note)
     assert assert_done(configs(cluster, "--describe --entity-type ips")) == [
         "Quota configs for ip '10.0.0.7' are connection_creation_rate=5.0",

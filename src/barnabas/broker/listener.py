@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
@@ -92,16 +92,20 @@ class Listeners:
                         closed.append(each)
                 address = endpoint.host, endpoint.port
                 opened[endpoint.listener] = await self.open_socket(endpoint, address)
-        except AddressInUse:
+        except BaseException as error:  # also if the broker stops meanwhile
             for each in opened.values():
                 await each.socket.close()
-            for each in closed:
-                with suppress(AddressInUse):
-                    reopened = await self.open_socket(each.endpoint, each.socket.address)
-                    self.listening[each.endpoint.listener] = reopened
+            if isinstance(error, AddressInUse):
+                await self.reopen(closed)
             raise
         self.replaced = [self.listening[name] for name in opened if name in self.listening]
         self.listening |= opened
+
+    async def reopen(self, closed: Iterable[Listening]) -> None:
+        for each in closed:
+            with suppress(AddressInUse):
+                reopened = await self.open_socket(each.endpoint, each.socket.address)
+                self.listening[each.endpoint.listener] = reopened
 
     async def open_socket(self, endpoint: Endpoint, address: tuple[str, int]) -> Listening:
         accept = partial(self.accept, endpoint.listener)

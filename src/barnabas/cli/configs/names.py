@@ -105,9 +105,7 @@ def effect_note(entity: Entity, names: Collection[str]) -> str | None:
         quotas = CLIENT_QUOTAS | IP_QUOTAS
         unused = [name for name in names if name in quotas and not quotas[name].is_enforced]
         return (
-            f"{', '.join(unused)}: stored, but Barnabas brokers do not enforce it"
-            if unused
-            else None
+            f"{', '.join(unused)}: stored, but not enforced by Barnabas brokers" if unused else None
         )
     unused = [
         name

@@ -113,7 +113,7 @@ def test_completion_of_assignments_skips_read_only_settings_and_knows_values() -
             "producer_byte_rate: stored, but",
         ),
         (CLIENT, ["controller_mutation_rate"], None),
-        (QuotaEntity(ip="::1"), ["connection_creation_rate"], "do not enforce"),
+        (QuotaEntity(ip="::1"), ["connection_creation_rate"], "not enforced"),
         (
             BROKER,
             ["num.io.threads", "max.connections"],
