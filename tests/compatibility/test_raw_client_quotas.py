@@ -134,6 +134,7 @@ def test_quotas_are_stored_in_the_format_of_kafka(
     assert list(strict) == [(("user", "anna b"),)]
     assert list(found(describe(raw, ("ip", DEFAULT, None)))) == [(("ip", None),)]
     assert found(describe(raw, strict=True)) == {}
+    assert found(describe(raw, ("client-id", EXACT, ".."))) == {}
 
 
 @pytest.mark.parametrize(
@@ -142,6 +143,7 @@ def test_quotas_are_stored_in_the_format_of_kafka(
         ([], "producer_byte_rate", 1.0),
         ([("user", "")], "producer_byte_rate", 1.0),
         ([("group", "g")], "producer_byte_rate", 1.0),
+        ([("client-id", "..")], "producer_byte_rate", 1.0),
         ([("ip", "10.0.0.1"), ("user", "u")], "connection_creation_rate", 1.0),
         ([("ip", "nowhere at all")], "connection_creation_rate", 1.0),
         ([("user", "u")], "no_such_quota", 1.0),
@@ -149,6 +151,7 @@ def test_quotas_are_stored_in_the_format_of_kafka(
         ([("ip", "10.0.0.1")], "producer_byte_rate", 1.0),
         ([("user", "u")], "producer_byte_rate", 1.5),
         ([("user", "u")], "producer_byte_rate", -1.0),
+        ([("user", "u")], "controller_mutation_rate", 0.0),
         ([("user", "u")], "request_percentage", float("nan")),
     ],
 )

@@ -138,6 +138,14 @@ def test_every_broker_reports_the_znode(
     assert value(cluster, broker, topic, "retention.ms") == ("7", ConfigSource.TOPIC_CONFIG)
 
 
+def test_value_too_long_for_a_response_is_null(cluster: LocalCluster, controller: Raw) -> None:
+    topic = new_topic(cluster, controller, (1,))
+    key = "leader.replication.throttled.replicas"
+    write_znode(cluster, topic, {key: "0:1," * 10_000 + "0:1", "retention.ms": "7"})
+    assert value(cluster, 1, topic, key) == (None, ConfigSource.TOPIC_CONFIG)
+    assert value(cluster, 1, topic, "retention.ms") == ("7", ConfigSource.TOPIC_CONFIG)
+
+
 def test_znode_written_by_hand_is_applied_after_its_notification(
     cluster: LocalCluster, controller: Raw
 ) -> None:

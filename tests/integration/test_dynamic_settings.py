@@ -326,6 +326,51 @@ def test_listener_is_added_moved_and_removed(cluster: LocalCluster, configs: Con
         assert raw.is_hung_up()
 
 
+def test_listener_that_cannot_be_opened_is_rejected(
+    cluster: LocalCluster, configs: ConfigAdmin, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = ConfigResource(BROKER, "1")
+    before = cluster.brokers[1].address
+    with closing(socket.create_server(("127.0.0.1", 0))) as busy:
+        settings = {
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,EXTRA:PLAINTEXT",
+            "listeners": f"PLAINTEXT://localhost:0,EXTRA://127.0.0.1:{busy.getsockname()[1]}",
+        }
+        changes = [ConfigChange(*item) for item in settings.items()]
+        error = configs.incremental_alter_configs({broker: changes}, validate_only=True)[broker]
+        assert error is not None
+        assert error.code is ErrorCode.INVALID_REQUEST
+        assert "is in use" in error.message
+        # Tools that write to ZooKeeper do not check it. Then the broker keeps its listeners, and also starts.
+        write_broker_settings(cluster, 1, settings)
+        eventually(lambda: "cannot change listeners" in caplog.text, "the change has failed")
+        with Raw(before) as raw:
+            raw.topic_id("nowhere")
+        cluster.brokers[1].stop()
+        cluster.brokers[1].start()
+        assert "cannot open dynamic listeners" in caplog.text
+        with Raw(cluster.brokers[1].address) as raw:
+            raw.topic_id("nowhere")
+        alter(configs, BROKER, "1", listeners=None, listener_security_protocol_map=None)
+
+
+def write_broker_settings(cluster: LocalCluster, broker: int, settings: dict[str, str]) -> None:
+    """Write settings and their notification, as Kafka's tools do with --zookeeper."""
+    registry, keeper = cluster.cluster.open_registry()
+
+    async def write() -> None:
+        session = await registry.connect(10_000)
+        path = znodes.config_path("brokers", str(broker))
+        if await session.exists(path) is None:
+            await session.create(path)
+        await session.set(path, znodes.encode_config(settings))
+        data = znodes.encode_config_change(f"brokers/{broker}")
+        await session.create(znodes.CONFIG_CHANGE_PREFIX, data, sequential=True)
+        await session.close()
+
+    keeper.run(write())
+
+
 def test_number_of_fetchers_changes_without_restart(
     cluster: LocalCluster, configs: ConfigAdmin, client: Cluster
 ) -> None:

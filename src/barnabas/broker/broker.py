@@ -199,7 +199,7 @@ class BrokerServer:
         )
         self.router = Router(context)
         listeners = self.listeners = Listeners(world.network, config, self.router.serve)
-        self.endpoints = await self.open_listeners(listeners, config)
+        self.endpoints = await self.open_first_listeners(listeners, config)
         for component in (topics, replicas, controller, listeners):
             current.on_change(component.reconfigure)
         current.on_change(self.reconfigure)
@@ -326,6 +326,8 @@ class BrokerServer:
                 await registration.update_registration(
                     registry, self.own_entry(), self.world.clock.now_ms()
                 )
+                # Not earlier: clients learn of the new addresses from the registration.
+                await listeners.close_replaced()
                 wanted = {each.listener for each in config.listeners}
                 for name in [name for name in listeners.listening if name not in wanted]:
                     await listeners.close_listener(name)
@@ -377,10 +379,11 @@ class BrokerServer:
 
         By default each listener advertises its own host and port, or the host name for a wildcard.
         """
+        await listeners.open_all(config.listeners)
         advertised = {entry.listener: entry for entry in config.advertised_listeners or ()}
         endpoints = []
         for wanted in config.listeners:
-            _, port = await listeners.open_or_move(wanted)
+            port = listeners.listening[wanted.listener].socket.address[1]
             entry = advertised.get(wanted.listener)
             if entry is None:
                 host = (
@@ -393,6 +396,21 @@ class BrokerServer:
                 entry = Endpoint(listener=entry.listener, host=entry.host, port=port)
             endpoints.append(entry)
         return tuple(endpoints)
+
+    async def open_first_listeners(
+        self, listeners: Listeners, config: BrokerConfig
+    ) -> tuple[Endpoint, ...]:
+        """Open all listeners; those of the file if the dynamic ones cannot be opened.
+
+        Only a running broker can change its dynamic settings, so they must not prevent its start.
+        """
+        try:
+            return await self.open_listeners(listeners, config)
+        except AddressInUse as error:
+            if config.listeners == self.config.listeners:
+                raise
+            logger.error("cannot open dynamic listeners, using those of the file error=%s", error)
+        return await self.open_listeners(listeners, self.config)
 
     async def stop(self, *, clean: bool = True) -> None:
         """Move leaders to other brokers, close client connections, then flush and close the logs.

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from functools import partial
+from typing import NamedTuple
 
 from barnabas.broker.connection import (
     API_KEY,
@@ -20,6 +24,7 @@ from barnabas.broker.connection import (
 )
 from barnabas.broker.memory_budget import MemoryBudget
 from barnabas.config import BrokerConfig
+from barnabas.errors import AddressInUse
 from barnabas.model import Endpoint
 from barnabas.world.ports import Listener, Network, Receiver, Stream
 
@@ -28,6 +33,13 @@ logger = logging.getLogger("barnabas.network")
 SWEEP_SECONDS = 5.0
 SWEEP_SECONDS_MIN = 0.1
 DEFAULT_BUFFERED_BYTES_MAX = 128 << 20  # queued.max.request.bytes=-1
+
+
+class Listening(NamedTuple):
+    """An open listener. The port of `endpoint` may be 0, that of the socket is the one that the system chose."""
+
+    endpoint: Endpoint
+    socket: Listener
 
 
 class Listeners:
@@ -40,8 +52,10 @@ class Listeners:
         self.opened = asyncio.Event()
         budget = config.queued_max_request_bytes
         self.memory = MemoryBudget(DEFAULT_BUFFERED_BYTES_MAX if budget < 0 else budget)
-        self.listening: dict[str, tuple[Endpoint, Listener]] = {}
-        """The address that each listener was opened for, and its socket, by listener name."""
+        self.listening: dict[str, Listening] = {}
+        """By listener name."""
+        self.replaced: list[Listening] = []
+        """Listeners at former addresses, which accept connections until `close_replaced`."""
         self.connections: dict[Connection, None] = {}
         self.per_ip: dict[str, int] = {}
         self.per_ip_overrides = dict(config.max_connections_per_ip_overrides)
@@ -55,27 +69,57 @@ class Listeners:
 
     async def listen(self, name: str, host: str, port: int) -> tuple[str, int]:
         """Open a listener. Return the address it is bound to."""
-        listener = await self.network.listen(host, port, lambda stream: self.accept(name, stream))
-        self.listening[name] = Endpoint(listener=name, host=host, port=port), listener
-        return listener.address
+        await self.open_all([Endpoint(listener=name, host=host, port=port)])
+        return self.listening[name].socket.address
 
-    async def open_or_move(self, wanted: Endpoint) -> tuple[str, int]:
-        """Open a listener, unless it has this address already. Return the address it is bound to.
+    async def open_all(self, wanted: Collection[Endpoint]) -> None:
+        """Open the listeners that do not have these addresses yet. Connections are not affected.
 
-        If it has another address, that socket is closed. Its connections stay open.
+        Raises AddressInUse if one of them cannot be opened. Then all listeners keep their former addresses.
         """
-        opened = self.listening.get(wanted.listener)
-        if opened is not None and opened[0] == wanted:
-            return opened[1].address
-        address = await self.listen(wanted.listener, wanted.host, wanted.port)
-        if opened is not None:
-            await opened[1].close()
-        return address
+        await self.close_replaced()
+        kept = [each.endpoint for each in self.listening.values() if each.endpoint in wanted]
+        opened: dict[str, Listening] = {}
+        closed: list[Listening] = []
+        try:
+            for endpoint in wanted:
+                if endpoint in kept:
+                    continue
+                for each in self.listening.values():
+                    # The port may be that of another listener, or of this one on another interface.
+                    if each.endpoint not in kept and each.socket.address[1] == endpoint.port:
+                        await each.socket.close()
+                        closed.append(each)
+                address = endpoint.host, endpoint.port
+                opened[endpoint.listener] = await self.open_socket(endpoint, address)
+        except BaseException as error:  # also if the broker stops meanwhile
+            for each in opened.values():
+                await each.socket.close()
+            if isinstance(error, AddressInUse):
+                await self.reopen(closed)
+            raise
+        self.replaced = [self.listening[name] for name in opened if name in self.listening]
+        self.listening |= opened
+
+    async def reopen(self, closed: Iterable[Listening]) -> None:
+        for each in closed:
+            with suppress(AddressInUse):
+                reopened = await self.open_socket(each.endpoint, each.socket.address)
+                self.listening[each.endpoint.listener] = reopened
+
+    async def open_socket(self, endpoint: Endpoint, address: tuple[str, int]) -> Listening:
+        accept = partial(self.accept, endpoint.listener)
+        return Listening(endpoint, await self.network.listen(*address, accept))
+
+    async def close_replaced(self) -> None:
+        """Close the listeners at former addresses. Their connections stay open."""
+        for each in self.replaced:
+            await each.socket.close()
+        self.replaced.clear()
 
     async def close_listener(self, name: str) -> None:
         """Close a listener and its connections."""
-        _, listener = self.listening.pop(name)
-        await listener.close()
+        await self.listening.pop(name).socket.close()
         for connection in list(self.connections):
             if connection.listener_name == name:
                 connection.stream.close("the listener was removed")
@@ -171,8 +215,9 @@ class Listeners:
                     connection.stream.close("idle for longer than connections.max.idle.ms")
 
     async def stop_listening(self) -> None:
-        for _, listener in self.listening.values():
-            await listener.close()
+        await self.close_replaced()
+        for each in self.listening.values():
+            await each.socket.close()
         self.listening.clear()
 
     async def close(self) -> None:

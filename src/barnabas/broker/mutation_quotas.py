@@ -22,9 +22,10 @@ import logging
 import math
 from typing import NamedTuple, Protocol
 
-from barnabas.broker.config_admin.quota_entities import sanitise
+from barnabas.broker.config_admin.quota_entities import RELATIVE_NAMES
 from barnabas.broker.connection import Connection
 from barnabas.config import BrokerConfig
+from barnabas.config.client_quotas import MUTATION_RATE
 from barnabas.controller.mutation_quota import UNLIMITED_MUTATIONS, MutationQuota, TokenBucket
 from barnabas.errors import RegistryError, StorageError, reason
 from barnabas.metadata import znodes
@@ -33,7 +34,6 @@ from barnabas.metadata.registry_client import RegistryClient
 logger = logging.getLogger("barnabas.quotas")
 
 ANONYMOUS = "ANONYMOUS"
-RATE_SETTING = "controller_mutation_rate"
 BUCKETS_MAX = 10_000
 """Above this number, buckets that are full are dropped. They are the same as new ones."""
 
@@ -130,10 +130,10 @@ def throttle_connection(connection: Connection, quota: MutationQuota) -> int:
 def quota_places(user: str, client_id: str) -> list[tuple[str, BucketKey]]:
     """Return the paths that may have the rate of a client, in order of precedence, with the bucket of each."""
     clients = [znodes.DEFAULT_ENTITY] if client_id else []
-    if client_id not in ("", ".", ".."):  # "." and ".." cannot be part of a path
-        clients.insert(0, sanitise(client_id))
+    if client_id not in ("", *RELATIVE_NAMES):
+        clients.insert(0, znodes.sanitise(client_id))
     places: list[tuple[str, BucketKey]] = []
-    for stored_user in (sanitise(user), znodes.DEFAULT_ENTITY):
+    for stored_user in (znodes.sanitise(user), znodes.DEFAULT_ENTITY):
         path = f"{znodes.CONFIG_USERS}/{stored_user}"
         places += [(f"{path}/clients/{client}", (user, client_id)) for client in clients]
         places.append((path, (user, "")))
@@ -144,12 +144,12 @@ def quota_places(user: str, client_id: str) -> list[tuple[str, BucketKey]]:
 def read_rate(path: str, data: bytes) -> float | None:
     """Return the rate in a znode. None if it has none, or an invalid one, which is logged."""
     try:
-        text = znodes.decode_config(path, data).get(RATE_SETTING)
+        text = znodes.decode_config(path, data).get(MUTATION_RATE)
         if text is None:
             return None
         rate = float(text)
         if not (rate > 0 and math.isfinite(rate)):
-            raise ValueError(f"{RATE_SETTING} must be positive: {text}")
+            raise ValueError(f"{MUTATION_RATE} must be positive: {text}")
     except (RegistryError, ValueError) as error:
         logger.warning("ignoring quota path=%s error=%s", path, reason(error))
         return None

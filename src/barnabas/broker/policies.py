@@ -44,6 +44,8 @@ class PolicyRunner:
         self.timeout_s = timeout_s
         self.lock = asyncio.Lock()
         self.last_call: asyncio.Future[BaseException | None] | None = None
+        self.deadline_s = 0.0
+        """Time of the event loop at which the last call times out."""
         self.failure_log_limiter = LogRateLimiter(FAILURE_LOG_INTERVAL_S)
 
     async def check(self, request: TopicCreation | ConfigChange) -> ApiError | None:
@@ -58,11 +60,18 @@ class PolicyRunner:
 
     async def run(self, call: Callable[[], object]) -> ApiError | None:
         """Call a method of the policy, after all earlier calls."""
+        loop = asyncio.get_running_loop()
         async with self.lock:
             if self.last_call is not None and not self.last_call.done():
-                why = f"the policy of {self.setting} is still busy with an earlier request"
-                return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, why)
+                # Its client has disconnected, or it is over its deadline.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(self.deadline_s):
+                        await asyncio.shield(self.last_call)
+                if not self.last_call.done():
+                    why = f"the policy of {self.setting} is still busy with an earlier request"
+                    return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, why)
             self.last_call = self.caller.start(partial(catch_all, call))
+            self.deadline_s = loop.time() + self.timeout_s
             with suppress(TimeoutError):
                 async with asyncio.timeout(self.timeout_s):
                     return self.to_api_error(await asyncio.shield(self.last_call))

@@ -7,7 +7,7 @@ go to any broker, in one request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -236,26 +236,30 @@ class ConfigAdmin:
         validate_only: bool = False,
     ) -> dict[QuotaEntity, ApiError | None]:
         """Set quotas by name, such as producer_byte_rate. The value None removes a quota."""
-        response = self.cluster.ask_any(
-            AlterClientQuotasRequest(
-                entries=tuple(
-                    AlteredQuotas(
-                        from_quota_entity(entity),
-                        tuple(
-                            AlteredQuotaValue(key, value or 0.0, value is None)
-                            for key, value in values.items()
-                        ),
-                    )
-                    for entity, values in changes.items()
-                ),
-                validate_only=validate_only,
+        request = AlterClientQuotasRequest(
+            entries=tuple(
+                AlteredQuotas(
+                    from_quota_entity(entity),
+                    tuple(
+                        AlteredQuotaValue(key, value or 0.0, value is None)
+                        for key, value in values.items()
+                    ),
+                )
+                for entity, values in changes.items()
             ),
-            AlterClientQuotasResponse,
+            validate_only=validate_only,
         )
-        return {
-            to_quota_entity(entry.entity): error_of(entry.error_code, entry.error_message)
-            for entry in response.entries
-        }
+
+        def ask() -> dict[QuotaEntity, ApiError | None]:
+            response = self.cluster.ask_any(request, AlterClientQuotasResponse)
+            results = {
+                to_quota_entity(entry.entity): error_of(entry.error_code, entry.error_message)
+                for entry in response.entries
+            }
+            raise_without_controller(results.values())
+            return results
+
+        return self.cluster.retry(ask)
 
     def ask_each_target(
         self,
@@ -299,11 +303,15 @@ class ConfigAdmin:
         else:
             answer = self.cluster.ask(broker, request, response)
         results = parse(answer)
-        errors = [each for each in results.values() if isinstance(each, ApiError)]
-        codes = {each.code for each in errors}
-        if len(errors) == len(results) and codes == {ErrorCode.NOT_CONTROLLER}:
-            raise errors[0]
+        raise_without_controller(results.values())
         return results
+
+
+def raise_without_controller(results: Collection[object]) -> None:
+    """Raise NOT_CONTROLLER, which is retried, if every result is this error."""
+    errors = [each for each in results if isinstance(each, ApiError)]
+    if len(errors) == len(results) and {each.code for each in errors} == {ErrorCode.NOT_CONTROLLER}:
+        raise errors[0]
 
 
 def target_broker(resource: ConfigResource) -> BrokerId | None:

@@ -21,6 +21,8 @@ from barnabas.errors import ConfigError
 
 logger = logging.getLogger("barnabas.config")
 
+ERRORS_LOGGED_MAX = 20
+
 OnChange = Callable[[BrokerConfig, BrokerConfig], None]
 
 
@@ -29,8 +31,10 @@ class CurrentConfig:
 
     def __init__(self, static: BrokerConfig) -> None:
         self.static = static
-        self.dynamic = DynamicSettings()
-        """The valid dynamic settings."""
+        self.stored = DynamicSettings()
+        """The dynamic settings in the registry, without invalid ones."""
+        self.dynamic = self.stored
+        """The dynamic settings in effect. They differ from the stored ones if these contradict each other."""
         self.value = static
         self.listeners: list[OnChange] = []
 
@@ -41,31 +45,34 @@ class CurrentConfig:
     def update_broker(self, settings: Settings) -> None:
         """Replace the dynamic settings of this broker. Invalid settings are logged and ignored."""
         valid = self.drop_invalid(settings, per_broker=True)
-        self.update(replace(self.dynamic, broker=valid))
+        self.update(replace(self.stored, broker=valid))
 
     def update_default(self, settings: Settings) -> None:
         """Replace the dynamic settings of all brokers. Invalid settings are logged and ignored."""
         valid = self.drop_invalid(settings, per_broker=False)
-        self.update(replace(self.dynamic, default=valid))
+        self.update(replace(self.stored, default=valid))
 
     def drop_invalid(self, settings: Settings, *, per_broker: bool) -> dict[str, str]:
         valid, errors = select_valid(settings, per_broker=per_broker)
-        for error in errors:
+        for error in errors[:ERRORS_LOGGED_MAX]:
             logger.error("ignoring dynamic setting error=%s", error)
+        if len(errors) > ERRORS_LOGGED_MAX:
+            logger.error("ignoring more dynamic settings count=%d", len(errors) - ERRORS_LOGGED_MAX)
         return valid
 
-    def update(self, dynamic: DynamicSettings) -> None:
+    def update(self, stored: DynamicSettings) -> None:
         """Use these valid settings. If they contradict each other, log an error and keep the configuration."""
-        if dynamic == self.dynamic:
+        if stored == self.stored:
             return
-        self.dynamic = dynamic
+        self.stored = stored
         try:
-            config = build_effective(self.static, dynamic)
+            config = build_effective(self.static, stored)
         except ConfigError as error:
             logger.error("cannot apply dynamic settings error=%s", error)
             return
+        self.dynamic = stored
         before, self.value = self.value, config
-        logger.info("applied dynamic settings names=%s", ",".join(sorted(dynamic.merged)) or "-")
+        logger.info("applied dynamic settings names=%s", ",".join(sorted(stored.merged)) or "-")
         for listener in self.listeners:
             try:
                 listener(before, config)

@@ -22,6 +22,7 @@ from barnabas.config.broker import BROKER_SYNONYMS, BrokerConfig
 from barnabas.config.load import ALL_SETTINGS, find_setting
 from barnabas.config.setting import PASSWORD, READ_ONLY, Setting
 from barnabas.config.topic import TOPIC_SETTINGS
+from barnabas.config.without_effect import WITHOUT_EFFECT
 
 
 class Source(IntEnum):
@@ -194,8 +195,12 @@ def describe_setting(
         is_sensitive=sensitive,
         synonyms=synonyms,
         type=declared.kind if declared else UNKNOWN_TYPE,
-        documentation=declared.doc if declared else None,
+        documentation=documentation_of(declared) if declared else None,
     )
+
+
+def documentation_of(declared: Setting) -> str:
+    return f"{declared.doc} (no effect)" if declared.name in WITHOUT_EFFECT else declared.doc
 
 
 def describe_broker_setting(

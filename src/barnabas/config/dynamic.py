@@ -54,8 +54,10 @@ COUNTS_OF_THREADS = (
 )
 """One change may at most halve or double these numbers."""
 AT_LEAST_ONE = ("max.connections", "max.connection.creation.rate")
-"""These settings may be 0 in the file, but not at run time: the broker could not be changed back."""
+"""These settings may be 0 in the file, but not in the registry: no client could connect to change them back."""
 NO_LIMIT, LIKE_TOTAL = -1, -2
+SETTINGS_MAX = 500
+"""Maximum dynamic settings of one broker, and of all brokers. Parsing this many takes a few milliseconds."""
 
 
 class UnsupportedSetting(ConfigError):
@@ -113,17 +115,25 @@ def is_per_broker(declared: Setting, *, has_prefix: bool) -> bool:
 
 def check_setting(name: str, text: str, *, per_broker: bool) -> None:
     """Raise ConfigError unless the setting can change at run time and the value is valid."""
-    replace(check_name(name, per_broker=per_broker), name=name).parse(text)
+    declared = check_name(name, per_broker=per_broker)
+    value = replace(declared, name=name).parse(text)
+    if declared.name in AT_LEAST_ONE and value == 0:
+        raise ConfigError(name, "0 is not allowed, it must be at least 1")
 
 
 def select_valid(
     settings: Settings, *, per_broker: bool
 ) -> tuple[dict[str, str], list[ConfigError]]:
-    """Return the valid settings, and the errors of the others."""
-    valid, errors = {}, []
+    """Return the valid settings of the registry, and the errors of the others."""
+    valid: dict[str, str] = {}
+    errors: list[ConfigError] = []
     for name, text in settings.items():
         try:
+            if find_setting(name) is None:  # without a suggestion, which takes a millisecond
+                raise UnsupportedSetting(name, "no such broker setting")
             check_setting(name, text, per_broker=per_broker)
+            if len(valid) == SETTINGS_MAX:
+                raise ConfigError(name, f"is one of more than {SETTINGS_MAX} dynamic settings")
         except ConfigError as error:
             errors.append(error)
         else:
@@ -168,15 +178,17 @@ def convert_listeners(values: dict[str, Any], static: BrokerConfig) -> None:
 
 def check_change(static: BrokerConfig, before: DynamicSettings, after: DynamicSettings) -> None:
     """Validate a change of the dynamic settings as a whole. Raises ConfigError."""
+    count = max(len(after.broker), len(after.default))
+    if count > SETTINGS_MAX:
+        raise ConfigError(
+            "dynamic settings", f"{count} are too many; at most {SETTINGS_MAX} are allowed"
+        )
     config = build_effective(static, after)
     for name in COUNTS_OF_THREADS:
         old, new = (find_number(name, static, each) for each in (before, after))
         if new != old and not max(old // 2, 1) <= new <= old * 2:
             allowed = f"from {max(old // 2, 1)} to {old * 2}, because it is {old} now"
             raise ConfigError(name, f"{new} is not allowed, it must be {allowed}")
-    for name in AT_LEAST_ONE:
-        if name in after.merged and find_number(name, static, after) < 1:
-            raise ConfigError(name, "0 is not allowed, it must be at least 1")
     check_local_retention(config)
 
 

@@ -13,12 +13,12 @@ from barnabas.config.setting import SECURITY_PROTOCOL
 from barnabas.errors import ConfigError
 from barnabas.model import Endpoint
 
-ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
+ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]{1,5})")
 
 
 def split_by_comma(text: str) -> tuple[str, ...]:
     """Split at commas. Parts are trimmed, and empty parts are left out."""
-    return tuple(part for part in re.split(r"\s*,\s*", text.strip()) if part)
+    return tuple(part for each in text.split(",") if (part := each.strip()))
 
 
 def split_pairs(name: str, text: str) -> tuple[tuple[str, str], ...]:
@@ -63,7 +63,7 @@ def parse_listeners(name: str, text: str, protocols: dict[str, str]) -> tuple[En
 
 def parse_listener(name: str, text: str) -> Endpoint:
     match = ENDPOINT.fullmatch(text)
-    if not match or not 0 <= int(match[3]) <= 65535:
+    if not match or int(match[3]) > 65535:
         raise ConfigError(name, f"{text!r} is not of the form NAME://host:port")
     return Endpoint(listener=match[1].upper(), host=match[2], port=int(match[3]))
 

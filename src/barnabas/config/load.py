@@ -97,7 +97,7 @@ def parse_connection_limits(text: str) -> tuple[tuple[str, int], ...]:
     for host, count in split_pairs(name, text):
         if not re.fullmatch(r"[0-9a-zA-Z\-%._:]+", host):
             raise ConfigError(name, f"{host!r} is not an address")
-        if not re.fullmatch(r"\d+", count):
+        if not re.fullmatch(r"\d{1,9}", count):
             raise ConfigError(name, f"{count!r} of {host} is not a number of connections")
         limits.append((host, int(count)))
     return tuple(limits)

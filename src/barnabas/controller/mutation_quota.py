@@ -15,7 +15,8 @@ from collections.abc import Callable
 
 from barnabas.errors import ApiError, ErrorCode
 
-THROTTLE_MS_MAX = (1 << 31) - 1  # the field of the response has 32 bits
+WAIT_MAX_MS = 2**31 - 1
+"""Longest throttle time that a response can contain: 25 days."""
 
 
 class TokenBucket:
@@ -39,8 +40,8 @@ class TokenBucket:
         return self.tokens >= self.burst
 
     def wait_ms(self) -> int:
-        """Return the time until the bucket is no longer overdrawn."""
-        return round(min(max(-self.tokens, 0.0) / self.rate * 1000, THROTTLE_MS_MAX))
+        """Return the time until the bucket is no longer overdrawn, at most WAIT_MAX_MS."""
+        return round(min(max(-self.tokens, 0.0) / self.rate * 1000, WAIT_MAX_MS))
 
 
 class MutationQuota:

@@ -18,6 +18,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
+from urllib.parse import quote, unquote_plus
 from uuid import UUID
 
 from msgspec import Struct
@@ -115,6 +116,23 @@ def state_path(partition: TopicPartition) -> str:
 def config_path(entity_type: str, entity: str) -> str:
     """Examples: `config_path("topics", "orders")`; `config_path("brokers", DEFAULT_ENTITY)` for all brokers."""
     return f"{CONFIG}/{entity_type}/{entity}"
+
+
+def sanitise(name: str | None) -> str:
+    """Return the name of a user or client in a path. None is the default of all users or clients.
+
+    >>> sanitise("CN=a b*~"), sanitise(None)
+    ('CN%3Da%20b%2A%7E', '<default>')
+    """
+    return DEFAULT_ENTITY if name is None else quote(name, safe="").replace("~", "%7E")
+
+
+def desanitise(name: str) -> str | None:
+    """
+    >>> desanitise("CN%3Da%20b%2A%7E"), desanitise("<default>")
+    ('CN=a b*~', None)
+    """
+    return None if name == DEFAULT_ENTITY else unquote_plus(name)
 
 
 def topic_config_path(topic: str) -> str:

@@ -418,7 +418,10 @@ class SocketNetwork:
     async def listen(
         self, host: str, port: int, accept: Callable[[SocketStream], Receiver | None]
     ) -> SocketListener:
-        sock = bind(host, port, self.receive_buffer_bytes, is_listening=True)
+        # In a thread: the host may be a name, and the lookup may take seconds.
+        sock = await asyncio.to_thread(
+            bind, host, port, self.receive_buffer_bytes, is_listening=True
+        )
         return SocketListener(self, sock, accept)
 
     async def connect(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from barnabas.broker import mutation_quotas
@@ -16,10 +14,8 @@ from barnabas.broker.mutation_quotas import (
 )
 from barnabas.config import BrokerConfig
 from barnabas.controller.mutation_quota import UNLIMITED_MUTATIONS
-from barnabas.metadata import registration, znodes
+from barnabas.metadata import znodes
 from barnabas.metadata.registry_client import RegistryClient
-from barnabas.world.clock import SystemClock
-from barnabas.world.registry.embedded import EmbeddedRegistry
 
 IN_ORDER = [
     "/config/users/ANONYMOUS/clients/app%201%7E",
@@ -31,17 +27,6 @@ IN_ORDER = [
     "/config/clients/app%201%7E",
     "/config/clients/<default>",
 ]
-
-
-@pytest.fixture
-async def registry() -> AsyncIterator[RegistryClient]:
-    embedded = EmbeddedRegistry(None, SystemClock())
-    client = RegistryClient(embedded, 6000)
-    await client.open()
-    await registration.create_persistent_paths(client)
-    yield client
-    await client.close()
-    await embedded.close()
 
 
 async def store(registry: RegistryClient, path: str, rate: str) -> None:

@@ -122,6 +122,19 @@ async def test_blocked_policy_rejects_until_it_returns() -> None:
     assert await check(policies, "good") is None
 
 
+async def test_call_waits_for_that_of_a_disconnected_client() -> None:
+    policies = load(create_topic_policy_class_name=f"{SAMPLES}:Unreliable")
+    abandoned = asyncio.create_task(check(policies, "block"))
+    await asyncio.sleep(0)
+    abandoned.cancel()
+    await asyncio.gather(abandoned, return_exceptions=True)
+    waiting = asyncio.create_task(check(policies, "good"))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    sample_policies.RELEASE.set()
+    assert await waiting is None
+
+
 async def test_blocked_policy_does_not_block_the_loop() -> None:
     policies = load(create_topic_policy_class_name=f"{SAMPLES}:Unreliable")
     blocked = asyncio.create_task(check(policies, "block"))

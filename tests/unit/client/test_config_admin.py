@@ -14,6 +14,11 @@ from barnabas.client.config_admin import (
     to_quota_entity,
 )
 from barnabas.errors import ErrorCode
+from barnabas.wire.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AlteredQuotasResult,
+)
 from barnabas.wire.messages.alter_configs import AlterConfigsResourceResponse
 from barnabas.wire.messages.describe_configs import ResourceType
 from barnabas.wire.messages.incremental_alter_configs import (
@@ -53,6 +58,22 @@ def test_request_is_retried_while_there_is_no_controller() -> None:
     no_controller = (ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_CONTROLLER)
     done = (ErrorCode.NONE, ErrorCode.NONE)
     assert alter(answers(no_controller, no_controller, done)) == [None, None]
+
+
+def test_change_of_quotas_is_retried_while_there_is_no_controller() -> None:
+    anna = QuotaEntity(user="anna")
+    codes = [ErrorCode.NOT_CONTROLLER, ErrorCode.NONE]
+
+    def answer(_: object) -> AlterClientQuotasResponse:
+        result = AlteredQuotasResult(codes.pop(0), None, from_quota_entity(anna))
+        return AlterClientQuotasResponse(entries=(result,))
+
+    with ScriptedBroker() as broker:
+        broker.answers[AlterClientQuotasRequest] = answer
+        with Cluster(f"127.0.0.1:{broker.port}") as cluster:
+            changes = {anna: {"producer_byte_rate": 1.0}}
+            assert ConfigAdmin(cluster).alter_client_quotas(changes) == {anna: None}
+    assert codes == []
 
 
 def test_errors_of_single_resources_are_results() -> None:

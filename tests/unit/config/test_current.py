@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import time
 
 import pytest
 
 from barnabas.config import BrokerConfig
 from barnabas.config.current import CurrentConfig
+from barnabas.config.dynamic import SETTINGS_MAX
 
 STATIC = BrokerConfig(broker_id=1, max_connections=50)
 
@@ -41,7 +43,25 @@ def test_contradicting_settings_keep_the_configuration(caplog: pytest.LogCapture
     with caplog.at_level(logging.ERROR):
         current.update_broker({"log.retention.ms": "0"})
     assert current.value.log_retention_ms == 7
+    assert current.dynamic.broker == {"log.retention.ms": "7"}
     assert "cannot apply" in caplog.text
+    current.update_default({"max.connections": "9"})
+    assert current.value.max_connections == 50
+    current.update_broker({})
+    assert current.value.max_connections == 9
+    assert current.dynamic.merged == {"max.connections": "9"}
+
+
+def test_thousands_of_settings_are_ignored_quickly(caplog: pytest.LogCaptureFixture) -> None:
+    current = CurrentConfig(STATIC)
+    unknown = {f"unknown.setting.{number}": "1" for number in range(5000)}
+    prefixed = {f"listener.name.x{number}.max.connections": "1" for number in range(5000)}
+    began = time.process_time()
+    current.update_broker(unknown | {"max.connections": "7"} | prefixed)
+    assert time.process_time() - began < 1
+    assert current.value.max_connections == 7
+    assert len(current.dynamic.broker) == SETTINGS_MAX
+    assert len(caplog.records) < 50
 
 
 def test_failing_listener_does_not_stop_the_others() -> None:

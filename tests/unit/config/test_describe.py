@@ -100,6 +100,7 @@ def test_broker_description_contains_all_documented_settings() -> None:
     assert entries["broker.id"].read_only
     assert entries["num.network.threads"].value == "3"
     assert not entries["num.network.threads"].read_only
+    assert (entries["num.network.threads"].documentation or "").endswith("(no effect)")
     assert entries["listeners"].value == "PLAINTEXT://:9092"
     assert entries["advertised.listeners"].value is None
     assert entries["ssl.enabled.protocols"].value == "TLSv1.2,TLSv1.3"

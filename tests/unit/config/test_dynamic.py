@@ -101,9 +101,10 @@ def test_invalid_value_is_rejected() -> None:
         check_setting("log.retention.ms", "soon", per_broker=True)
 
 
-def test_select_valid_drops_only_invalid_settings() -> None:
-    settings = {"log.retention.ms": "7", "broker.id": "2", "max.connections": "x", "no.such": "1"}
-    valid, errors = select_valid(settings, per_broker=True)
+@pytest.mark.parametrize("connections", ["x", "0"])
+def test_select_valid_drops_only_invalid_settings(connections: str) -> None:
+    settings = {"log.retention.ms": "7", "broker.id": "2", "no.such": "1"}
+    valid, errors = select_valid(settings | {"max.connections": connections}, per_broker=True)
     assert valid == {"log.retention.ms": "7"}
     assert sorted(error.key for error in errors) == ["broker.id", "max.connections", "no.such"]
 
@@ -145,12 +146,17 @@ def test_listeners_are_parsed_with_the_protocols_of_the_change() -> None:
         {"log.cleaner.dedupe.buffer.size": "1024"},
         {"log.local.retention.ms": "20", "log.retention.ms": "10"},
         {"log.local.retention.bytes": "-1", "log.retention.bytes": "10"},
-        {"max.connections": "0"},
     ],
 )
 def test_contradicting_settings_are_rejected(settings: dict[str, str]) -> None:
     with pytest.raises(ConfigError):
         check_change(STATIC, dynamic(), dynamic(settings))
+
+
+def test_thousands_of_settings_are_rejected() -> None:
+    prefixed = {f"listener.name.x{number}.max.connections": "1" for number in range(1000)}
+    with pytest.raises(ConfigError, match="1000 are too many"):
+        check_change(STATIC, dynamic(), dynamic(prefixed))
 
 
 @pytest.mark.parametrize("name", ["num.io.threads", "num.replica.fetchers", "log.cleaner.threads"])

@@ -78,6 +78,10 @@ def test_one_port_may_serve_ipv4_and_ipv6() -> None:
             {"listeners": "PLAINTEXT://:65536"},
             "listeners: 'PLAINTEXT://:65536' is not of the form NAME://host:port",
         ),
+        (
+            {"listeners": f"PLAINTEXT://:{'1' * 5000}"},
+            f"listeners: 'PLAINTEXT://:{'1' * 5000}' is not of the form NAME://host:port",
+        ),
         ({"listeners": ""}, "listeners: '' names no listener"),
         (
             {"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"},

@@ -156,6 +156,10 @@ def test_kraft_properties_start_a_broker_with_node_id() -> None:
             "max.connections.per.ip.overrides: 'localhost' is not of the form key:value",
         ),
         (
+            {"max.connections.per.ip.overrides": f"localhost:{'1' * 5000}"},
+            f"max.connections.per.ip.overrides: '{'1' * 5000}' of localhost is not a number of connections",
+        ),
+        (
             {"max.connections.per.ip.overrides": "localhost:many"},
             "max.connections.per.ip.overrides: 'many' of localhost is not a number of connections",
         ),

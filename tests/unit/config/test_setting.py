@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import time
+from contextlib import suppress
+
 import pytest
 
 from barnabas.config.setting import (
@@ -49,9 +52,23 @@ def test_values_are_parsed_like_kafka(kind: Kind, text: str, value: Value) -> No
     assert setting_of(kind).parse(text) == value
 
 
+LONGEST = 32_767
+"""Length of the longest string in a request."""
+
+
+@pytest.mark.parametrize("kind", [BOOLEAN, INT, SHORT, LONG, DOUBLE, LIST, STRING])
+@pytest.mark.parametrize("text", ["a" + " " * (LONGEST - 2) + "b", "1" * (LONGEST - 1) + "x"])
+def test_longest_value_is_parsed_in_milliseconds(kind: Kind, text: str) -> None:
+    began = time.process_time()
+    with suppress(ConfigError):
+        setting_of(kind).parse(text)
+    assert time.process_time() - began < 0.5
+
+
 @pytest.mark.parametrize(
     ("kind", "text", "allowed"),
     [
+        (INT, "1" * 5000, "a 32-bit integer"),
         (BOOLEAN, "yes", "true or false"),
         (BOOLEAN, "", "true or false"),
         (INT, "2147483648", "a 32-bit integer"),
@@ -109,7 +126,9 @@ def test_known_releases_are_accepted(text: str) -> None:
     assert RELEASE.holds(text)
 
 
-@pytest.mark.parametrize("text", ["5.0", "3.9-IV7", "0.10", "3", "", "latest", "3.9-IV"])
+@pytest.mark.parametrize(
+    "text", ["5.0", "3.9-IV7", "0.10", "3", "", "latest", "3.9-IV", f"3.9-IV{'1' * 5000}"]
+)
 def test_unknown_releases_are_rejected(text: str) -> None:
     assert not RELEASE.holds(text)
 

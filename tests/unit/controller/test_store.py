@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from random import Random
 
 import pytest
@@ -14,9 +13,7 @@ from barnabas.errors import ControllerMoved, NoNode
 from barnabas.metadata import registration, znodes
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.model import BrokerId, TopicPartition, ZnodeVersion
-from barnabas.world.clock import SystemClock
 from barnabas.world.ports import WatchEvent
-from barnabas.world.registry.embedded import EmbeddedRegistry
 from tests.unit.controller.cluster import broker, replica_assignment, state, topic_id
 
 P0, P1, P2 = (TopicPartition("t", index) for index in range(3))
@@ -24,17 +21,6 @@ P0, P1, P2 = (TopicPartition("t", index) for index in range(3))
 
 def ignore_event(_: WatchEvent) -> None:
     pass
-
-
-@pytest.fixture
-async def registry() -> AsyncIterator[RegistryClient]:
-    embedded = EmbeddedRegistry(None, SystemClock())
-    client = RegistryClient(embedded, 18_000)
-    await client.open()
-    await registration.create_persistent_paths(client)
-    yield client
-    await client.close()
-    await embedded.close()
 
 
 @pytest.fixture

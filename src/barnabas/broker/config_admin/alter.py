@@ -7,7 +7,7 @@ file. Each resource has its own result: an invalid one does not affect the other
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from msgspec.structs import replace
@@ -21,19 +21,27 @@ from barnabas.broker.config_admin.operations import (
     invalid_request,
     require_own_id,
 )
-from barnabas.broker.config_admin.write import Entity, change_settings, read_entity
+from barnabas.broker.config_admin.write import Decide, Entity, change_settings, read_entity
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.policies import check_alter_config_policy
 from barnabas.broker.topic_admin.topics import run_limited, to_api_error
 from barnabas.config import TOPIC_SETTINGS
 from barnabas.config.dynamic import (
     UnsupportedSetting,
+    build_effective,
     check_change,
     check_setting,
     select_valid,
 )
 from barnabas.config.load import find_setting
-from barnabas.errors import ApiError, ConfigError, ErrorCode, RegistryError, StorageError
+from barnabas.errors import (
+    AddressInUse,
+    ApiError,
+    ConfigError,
+    ErrorCode,
+    RegistryError,
+    StorageError,
+)
 from barnabas.metadata import znodes
 from barnabas.tasks import SMALL_MAX, in_thread_if_large
 from barnabas.wire.messages.describe_configs import ResourceType
@@ -99,22 +107,47 @@ async def try_alter(
     return None
 
 
-async def check_change_and_policy(
+async def change_entity(
     context: BrokerContext,
     entity: Entity,
-    decide: Callable[[dict[str, str]], dict[str, str]],
+    decide: Decide,
     requested: ResourceChange,
-) -> None:
-    """Raise ApiError if the change is invalid, or if alter.config.policy.class.name rejects it."""
-    decide((await read_entity(context.registry, entity)).settings)
-    configs = {
-        each.name: None if each.operation == ConfigOperation.DELETE else each.value
-        for each in requested.changes
-    }
+    *,
+    controller_version: int,
+    validate_only: bool,
+    required_path: str | None = None,
+) -> bool:
+    """Validate a change, ask alter.config.policy.class.name, and write. Returns whether it was written.
+
+    Raises ApiError if the change is invalid, or if the policy rejects it.
+    """
+    size = len(requested.changes)
+    await in_thread_if_large(size, decide, (await read_entity(context.registry, entity)).settings)
+    configs = await in_thread_if_large(size, describe_changes, requested)
     kind = "topic" if requested.type == ResourceType.TOPIC else "broker"
     error = await check_alter_config_policy(context.topics.policies, kind, requested.name, configs)
     if error is not None:
         raise error
+    if validate_only:
+        return False
+    changed = await change_settings(
+        context.registry,
+        entity,
+        decide,
+        size=size,
+        controller_version=controller_version,
+        required_path=required_path,
+    )
+    logger.info("changed settings %s=%s settings=%s", kind, entity.name, format_settings(changed))
+    return True
+
+
+def describe_changes(requested: ResourceChange) -> dict[str, str | None]:
+    """Return the changes for a policy. The value of a removed setting is None."""
+    return {
+        each.name: None if each.operation == ConfigOperation.DELETE else each.value
+        for each in requested.changes
+    }
 
 
 # ---- topics
@@ -134,17 +167,15 @@ async def alter_topic(
             raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
         return changed
 
-    await check_change_and_policy(context, entity, decide, requested)
-    if validate_only:
-        return
-    changed = await change_settings(
-        context.registry,
+    await change_entity(
+        context,
         entity,
         decide,
+        requested,
         controller_version=controller_version,
+        validate_only=validate_only,
         required_path=znodes.topic_path(name),
     )
-    logger.info("changed settings topic=%s settings=%s", name, format_settings(changed))
 
 
 # ---- brokers
@@ -156,18 +187,43 @@ async def alter_broker(
     name = requested.name or znodes.DEFAULT_ENTITY
     if requested.name:
         require_own_id(context.config, requested.name)
-        name = str(context.config.broker_id)
-    entity = Entity("brokers", name)
-    decide = partial(decide_broker_settings, context, requested)
-    await check_change_and_policy(context, entity, decide, requested)
-    if validate_only:
-        return
-    changed = await change_settings(
-        context.registry, entity, decide, controller_version=controller_version
+        await check_new_listeners(context, requested)
+    is_written = await change_entity(
+        context,
+        Entity("brokers", name),
+        partial(decide_broker_settings, context, requested),
+        requested,
+        controller_version=controller_version,
+        validate_only=validate_only,
     )
-    logger.info("changed settings broker=%s settings=%s", name, format_settings(changed))
-    # Other brokers learn of the change by its notification. Here a client that reads the settings next sees them.
-    await ConfigApplier(context).apply_broker(name)
+    if is_written:
+        # Other brokers learn of the change by its notification. Here a client that reads the settings next sees them.
+        await ConfigApplier(context).apply_broker(name)
+
+
+async def check_new_listeners(context: BrokerContext, requested: ResourceChange) -> None:
+    """Raise INVALID_REQUEST if the broker cannot listen on a requested address.
+
+    The broker opens its listeners after the response. An invalid value is not reported here.
+    """
+    current = context.current_config
+    changes = {each.name: each.value for each in requested.changes if each.value is not None}
+    if "listeners" not in changes:
+        return
+    settings = {**current.stored.broker, **changes}
+    try:
+        wanted = build_effective(current.static, replace(current.stored, broker=settings)).listeners
+    except ConfigError:
+        return
+    own_ports = [each.port for each in current.value.listeners]
+    for each in wanted:
+        if each.port in own_ports:
+            continue  # a listener may move to another interface, or to the port of another one
+        try:
+            listener = await context.network.listen(each.host, each.port, lambda _: None)
+        except AddressInUse as error:
+            raise invalid_request(f"listeners: {error}") from error
+        await listener.close()
 
 
 def decide_broker_settings(
@@ -185,11 +241,11 @@ def decide_broker_settings(
         for name, text in changed.items():
             check_setting(name, text, per_broker=per_broker)
         after = (
-            replace(current.dynamic, broker=changed)
+            replace(current.stored, broker=changed)
             if per_broker
-            else replace(current.dynamic, default=changed)
+            else replace(current.stored, default=changed)
         )
-        check_change(current.static, current.dynamic, after)
+        check_change(current.static, current.stored, after)
     except UnsupportedSetting as error:
         raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
     except ConfigError as error:

@@ -13,9 +13,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from barnabas.broker.config_admin.write import Entity, read_entity
 from barnabas.broker.context import BrokerContext
 from barnabas.config.current import CurrentConfig
-from barnabas.errors import NoNode, RegistryError
 from barnabas.metadata import znodes
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.metadata.topic_names import topic_name_error
@@ -32,16 +32,11 @@ async def read_settings(
     registry: RegistryClient, entity_type: str, entity: str
 ) -> dict[str, str] | None:
     """Return the settings of an entity: {} without a znode, and None if its znode is invalid, which is logged."""
-    path = znodes.config_path(entity_type, entity)
-    try:
-        data, _ = await registry.get(path)
-    except NoNode:
-        return {}
-    try:
-        return znodes.decode_config(path, data)
-    except RegistryError as error:
-        logger.error("ignoring settings error=%s", error)
-        return None
+    found = await read_entity(registry, Entity(entity_type, entity))
+    if found.error is None:
+        return found.settings
+    logger.error("ignoring settings error=%s", found.error)
+    return None
 
 
 async def read_dynamic_settings(

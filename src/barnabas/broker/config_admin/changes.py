@@ -4,8 +4,9 @@
     /config/changes/config_change_0000000007     {"version":2,"entity_path":"topics/orders"}         then this one
 
 Every broker watches /config/changes. It applies new notifications in order: it reads the settings of the entity again,
-so several notifications of one entity need one read. The largest number that was applied is remembered. After a start
-all notifications are applied, because a change may have been written while the broker read its settings. A new registry
+so several notifications of one entity need one read. It remembers the names of those that it has applied. Kafka
+remembers the largest number instead, and misses changes after /config/changes was created anew. After a start all
+notifications are applied, because a change may have been written while the broker read its settings. A new registry
 session reads all settings: notifications may have been purged since the last one. Tools that write to ZooKeeper
 directly create the same notifications.
 
@@ -16,8 +17,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Sequence, Set
 from contextlib import suppress
+from itertools import takewhile
 from random import Random
 from typing import Protocol
 
@@ -54,10 +56,8 @@ class ConfigChanges:
         self.applier = applier
         self.clock = clock
         self.random = random
-        self.last_number = -1
-        """Number of the last notification that was applied."""
-        self.created_ms: dict[str, int] = {}
-        """Creation times of the applied notifications that are not purged yet, by name."""
+        self.applied: dict[str, int] = {}
+        """Names of the applied notifications that are not purged yet, oldest first, with their creation times in ms."""
         self.must_read_all = False
         self.wakeup = asyncio.Event()
         self.wakeup.set()
@@ -91,16 +91,18 @@ class ConfigChanges:
         if self.must_read_all:
             await self.applier.apply_all()
             self.must_read_all = False
-        numbers = {name: number for name in names if (number := parse_number(name)) is not None}
-        new = sorted((number, name) for name, number in numbers.items())
-        new = [each for each in new if each[0] > self.last_number]
+        existing = set(names)
+        # Set operations are fast: there may be thousands of notifications, and this runs after each change.
+        unknown = existing - self.applied.keys()
+        new = sorted(name for name in unknown if name.startswith(PREFIX))
         async for chunk in in_chunks(tuple(new), READ_TOGETHER):
-            await self.apply_chunk([name for _, name in chunk])
-            self.last_number = chunk[-1][0]
-        await self.purge(names)
+            self.applied |= await self.apply_chunk(chunk)
+        await self.purge(existing)
 
-    async def apply_chunk(self, names: list[str]) -> None:
+    async def apply_chunk(self, names: Sequence[str]) -> dict[str, int]:
+        """Apply these notifications. Returns their creation times."""
         paths = [f"{znodes.CONFIG_CHANGES}/{name}" for name in names]
+        created_ms: dict[str, int] = {}
         entities: dict[tuple[str, str], None] = {}
         for name, path, found in zip(
             names, paths, await self.registry.get_many(paths), strict=True
@@ -108,7 +110,7 @@ class ConfigChanges:
             if found is None:
                 continue  # purged by another broker
             data, stat = found
-            self.created_ms[name] = stat.ctime_ms
+            created_ms[name] = stat.ctime_ms
             try:
                 entities[znodes.decode_config_change(path, data)] = None
             except RegistryError as error:
@@ -121,25 +123,14 @@ class ConfigChanges:
             except Exception:
                 # Later changes must be applied all the same.
                 logger.exception("cannot apply config change entity=%s/%s", *entity)
+        return created_ms
 
-    async def purge(self, names: Iterable[str]) -> None:
-        existing = set(names)
+    async def purge(self, existing: Set[str]) -> None:
+        for name in self.applied.keys() - existing:  # purged by another broker
+            del self.applied[name]
         now_ms = self.clock.now_ms()
-        for name, created_ms in list(self.created_ms.items()):
-            if name not in existing:
-                del self.created_ms[name]
-            elif now_ms - created_ms > PURGE_AGE_MS:
-                with suppress(NoNode):
-                    await self.registry.delete(f"{znodes.CONFIG_CHANGES}/{name}")
-                del self.created_ms[name]
-
-
-def parse_number(name: str) -> int | None:
-    """Return the number of a notification, or None for another znode.
-
-    >>> parse_number("config_change_0000000012"), parse_number("note")
-    (12, None)
-    """
-    digits = name.removeprefix(PREFIX)
-    is_number = digits.isascii() and digits.isdecimal()
-    return int(digits) if is_number and name.startswith(PREFIX) else None
+        old = takewhile(lambda item: now_ms - item[1] > PURGE_AGE_MS, self.applied.items())
+        for name, _ in list(old):
+            with suppress(NoNode):
+                await self.registry.delete(f"{znodes.CONFIG_CHANGES}/{name}")
+            del self.applied[name]

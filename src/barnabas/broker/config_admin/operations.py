@@ -11,6 +11,7 @@ from barnabas.config.setting import LIST, Setting
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.wire.messages.describe_configs import ResourceType
 from barnabas.wire.messages.incremental_alter_configs import ConfigOperation
+from barnabas.wire.primitives import STRING_MAX
 
 LIST_OPERATIONS = (ConfigOperation.APPEND, ConfigOperation.SUBTRACT)
 KNOWN_OPERATIONS = frozenset(ConfigOperation)
@@ -85,7 +86,7 @@ def apply_operations(
     """Return the settings after a change that passed `check_resource`. They are not validated yet.
 
     APPEND adds the elements that the list does not have; without a setting it starts from the default. SUBTRACT
-    removes elements. Raises INVALID_CONFIG if such a setting is not a list.
+    removes elements. Raises INVALID_CONFIG if such a setting is not a list, or if the list gets too long to be read.
     """
     changed = dict(settings) if requested.keeps_others else {}
     for name, operation, value in requested.changes:
@@ -102,8 +103,10 @@ def apply_operations(
                 why = f"{name}: is not a list; only lists support APPEND and SUBTRACT"
                 raise ApiError(ErrorCode.INVALID_CONFIG, why)
             before = split_list(changed.get(name, declared.show(declared.default) or ""))
-            change_list = append if operation == ConfigOperation.APPEND else subtract
-            changed[name] = ",".join(change_list(before, split_list(value)))
+            if operation == ConfigOperation.APPEND:
+                changed[name] = join_list(name, append(before, split_list(value)))
+            else:
+                changed[name] = ",".join(subtract(before, split_list(value)))
         else:
             changed[name] = value
     return changed
@@ -113,12 +116,24 @@ def split_list(text: str) -> list[str]:
     return [each.strip() for each in text.split(",")] if text.strip() else []
 
 
+def join_list(name: str, elements: list[str]) -> str:
+    """Return the text of a list. Raises INVALID_CONFIG if no response could contain it."""
+    text = ",".join(elements)
+    size = len(text.encode())
+    if size > STRING_MAX:
+        why = f"{name}: the list would have {size} bytes; at most {STRING_MAX} are allowed"
+        raise ApiError(ErrorCode.INVALID_CONFIG, why)
+    return text
+
+
 def append(before: list[str], added: list[str]) -> list[str]:
-    return before + [each for each in added if each not in before]
+    present = set(before)
+    return before + [each for each in added if each not in present]
 
 
 def subtract(before: list[str], removed: list[str]) -> list[str]:
-    return [each for each in before if each not in removed]
+    unwanted = set(removed)
+    return [each for each in before if each not in unwanted]
 
 
 def invalid_request(why: str) -> ApiError:
@@ -129,6 +144,7 @@ def require_own_id(config: BrokerConfig, name: str) -> None:
     """Raise INVALID_REQUEST unless `name` is the id of this broker."""
     if not (name.isascii() and name.removeprefix("-").isdecimal()):
         raise invalid_request(f"a broker id is a number, not '{name}'")
-    if int(name) != config.broker_id:
+    # One spelling only: a request could otherwise describe this broker as 1, 01, 001, and so on.
+    if name != str(config.broker_id):
         why = f"this is broker {config.broker_id}; send the request to broker {name}"
         raise invalid_request(why)

@@ -15,25 +15,19 @@ from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 from math import isfinite
 from typing import NamedTuple
-from urllib.parse import quote, unquote_plus
 
 from barnabas.broker.config_admin.operations import invalid_request
 from barnabas.broker.config_admin.write import Entity
-from barnabas.config.setting import DOUBLE, INT, INT_MAX, LONG, LONG_MAX, Kind, java_double
+from barnabas.config.client_quotas import CLIENT_QUOTAS, IP_QUOTAS, MUTATION_RATE, ClientQuota
+from barnabas.config.setting import DOUBLE, INT, INT_MAX, LONG_MAX, Kind, java_double
 from barnabas.errors import ApiError, ErrorCode
-from barnabas.metadata.znodes import DEFAULT_ENTITY
+from barnabas.metadata.znodes import sanitise
 from barnabas.wire.messages.describe_client_quotas import QuotaFilterComponent, QuotaMatch
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 QUOTA_TYPES_KNOWN = (USER, CLIENT_ID, IP)
-CLIENT_QUOTAS: Mapping[str, Kind] = {
-    "producer_byte_rate": LONG,
-    "consumer_byte_rate": LONG,
-    "request_percentage": DOUBLE,
-    "controller_mutation_rate": DOUBLE,
-}
-"""Types of the quotas of users and client ids."""
-IP_QUOTAS: Mapping[str, Kind] = {"connection_creation_rate": INT}
+RELATIVE_NAMES = (".", "..")
+"""Names that cannot be part of a path in the registry, and so have no quotas."""
 ROUNDING = 1e-6
 """A number in a request may differ from an integer by this much."""
 
@@ -64,23 +58,6 @@ class QuotaCondition(NamedTuple):
                 return True
 
 
-def sanitise(name: str | None) -> str:
-    """Return the name of an entity in the registry.
-
-    >>> sanitise("CN=a b*~"), sanitise(None)
-    ('CN%3Da%20b%2A%7E', '<default>')
-    """
-    return DEFAULT_ENTITY if name is None else quote(name, safe="").replace("~", "%7E")
-
-
-def desanitise(name: str) -> str | None:
-    """
-    >>> desanitise("CN%3Da%20b%2A%7E"), desanitise("<default>")
-    ('CN=a b*~', None)
-    """
-    return None if name == DEFAULT_ENTITY else unquote_plus(name)
-
-
 # ---- changes
 
 
@@ -95,6 +72,8 @@ def find_quota_entity(parts: Iterable[tuple[str, str | None]]) -> Entity:
             raise invalid_request(f"the entity has two names of type {entity_type}")
         if name == "":
             raise invalid_request(f"the {entity_type} has an empty name")
+        if name in RELATIVE_NAMES:
+            raise invalid_request(f"the {entity_type} '{name}' cannot be part of a path")
         names[entity_type] = name
     if not names:
         raise invalid_request("the entity is empty; name a user, client-id or ip")
@@ -119,7 +98,7 @@ def check_address(name: str | None) -> None:
         raise invalid_request(f"'{name}' is not an IP address") from None
 
 
-def known_quotas(entity: Entity) -> Mapping[str, Kind]:
+def known_quotas(entity: Entity) -> Mapping[str, ClientQuota]:
     return IP_QUOTAS if entity.type == "ips" else CLIENT_QUOTAS
 
 
@@ -136,7 +115,7 @@ def apply_quotas(
             quotas = ", ".join(known)
             raise invalid_request(f"there is no quota {key} here; the quotas are {quotas}")
         else:
-            changed[key] = format_quota(key, known[key], value)
+            changed[key] = format_quota(key, known[key].kind, value)
     return changed
 
 
@@ -144,6 +123,8 @@ def format_quota(key: str, kind: Kind, value: float) -> str:
     """Return the text of a quota in the registry. Raises INVALID_REQUEST."""
     if not isfinite(value) or value < 0:
         raise invalid_request(f"{key}: {value} is not allowed, it must be at least 0")
+    if value == 0 and key == MUTATION_RATE:
+        raise invalid_request(f"{key}: 0 is not allowed; remove the quota for no limit")
     if kind is DOUBLE:
         return java_double(value)
     number = int(value + ROUNDING)
@@ -186,7 +167,7 @@ def matches_filter(names: Names, conditions: Mapping[str, QuotaCondition], *, st
     )
 
 
-def parse_quotas(settings: Mapping[str, str], known: Mapping[str, Kind]) -> dict[str, float]:
+def parse_quotas(settings: Mapping[str, str], known: Iterable[str]) -> dict[str, float]:
     """Return the quotas among the settings of an entity. A user also has credentials, and texts may be invalid."""
     found = {}
     for key in known:

@@ -7,119 +7,148 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from barnabas.broker.config_admin.quota_entities import (
     CLIENT_ID,
-    CLIENT_QUOTAS,
     IP,
-    IP_QUOTAS,
+    RELATIVE_NAMES,
     USER,
     Names,
     QuotaCondition,
     QuotaOperation,
     apply_quotas,
-    desanitise,
     find_quota_entity,
+    known_quotas,
     matches_filter,
     parse_quotas,
-    sanitise,
 )
-from barnabas.broker.config_admin.write import Entity, change_settings, read_entity
+from barnabas.broker.config_admin.write import Entity, FoundSettings, change_settings, read_entity
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.topic_admin.topics import run_limited, to_api_error
 from barnabas.errors import ApiError, NoNode, RegistryError, StorageError
 from barnabas.metadata import znodes
 from barnabas.metadata.registry_client import RegistryClient
+from barnabas.tasks import in_thread_if_large
 from barnabas.wire.messages.describe_client_quotas import QuotaMatch
 
 logger = logging.getLogger("barnabas.config")
 
+ENTITY_TYPES = {"users": USER, "clients": CLIENT_ID, "ips": IP}
+"""Entity types of the protocol, by name in /config."""
+
 Conditions = Mapping[str, QuotaCondition]
+DescribedEntity = tuple[Names, dict[str, float]]
+"""The names of an entity, and its quotas."""
 
 
 async def alter_quotas(
     context: BrokerContext,
-    parts: Iterable[tuple[str, str | None]],
+    parts: Sequence[tuple[str, str | None]],
     operations: Sequence[QuotaOperation],
     *,
-    validate_only: bool,
+    controller_version: int | None,
 ) -> ApiError | None:
-    """Change the quotas of one entity, or only validate the change. Returns the error, or None."""
+    """Change the quotas of one entity. Returns the error, or None. A controller version of None only validates."""
+    size = len(parts) + len(operations)
     try:
-        entity = find_quota_entity(parts)
+        entity = await in_thread_if_large(size, find_quota_entity, parts)
 
         def decide(settings: dict[str, str]) -> dict[str, str]:
             return apply_quotas(settings, operations, entity)
 
-        if validate_only:
-            decide((await read_entity(context.registry, entity)).settings)
+        if controller_version is None:
+            found = await read_entity(context.registry, entity)
+            await in_thread_if_large(size, decide, found.settings)
             return None
         await change_settings(
             context.registry,
             entity,
             decide,
-            controller_version=await context.topics.controller_version(),
+            size=size,
+            controller_version=controller_version,
             removes_empty=True,
         )
     except (ApiError, RegistryError, StorageError) as error:
         return to_api_error(error)
-    logger.info("changed quotas entity=%s/%s", *entity)
+    quotas = known_quotas(entity)
+    unused = [
+        each.key
+        for each in operations
+        if each.value is not None and not quotas[each.key].is_enforced
+    ]
+    if unused:
+        logger.warning(
+            "stored quotas, not enforced entity=%s/%s quotas=%s", *entity, ",".join(unused)
+        )
+    else:
+        logger.info("changed quotas entity=%s/%s", *entity)
     return None
 
 
 async def describe_quotas(
     registry: RegistryClient, conditions: Conditions, *, strict: bool
-) -> list[tuple[Names, dict[str, float]]]:
+) -> list[DescribedEntity]:
     """Return all entities that match the conditions, with their quotas. Raises RegistryError."""
     if strict and not conditions:
         return []
-    entities: dict[Entity, Names] = {}
+    paths: list[tuple[str, ...]] = []
     if IP not in conditions:
-        entities |= await list_clients(registry, conditions)
+        paths += await list_clients(registry, conditions)
     if not conditions or IP in conditions:
-        entities |= {
-            Entity("ips", name): {IP: desanitise(name)}
-            for name in await list_names(registry, "/config/ips", conditions.get(IP))
-        }
-    chosen = [
-        entity
-        for entity, names in entities.items()
-        if matches_filter(names, conditions, strict=strict)
-    ]
-    found = await run_limited(lambda entity: read_entity(registry, entity), chosen)
-    quotas = [
-        parse_quotas(each.settings, IP_QUOTAS if entity.type == "ips" else CLIENT_QUOTAS)
-        for entity, each in zip(chosen, found, strict=True)
-    ]
-    return [(entities[entity], each) for entity, each in zip(chosen, quotas, strict=True) if each]
+        paths += [("ips", name) for name in await list_names(registry, "ips", conditions.get(IP))]
+    chosen = await in_thread_if_large(len(paths), select_entities, paths, conditions, strict)
+    found = await run_limited(lambda each: read_entity(registry, each), list(chosen))
+    return await in_thread_if_large(len(chosen), collect_quotas, chosen, found)
 
 
-async def list_clients(registry: RegistryClient, conditions: Conditions) -> dict[Entity, Names]:
-    """Return the entities with a user, a client id or both that may match."""
+async def list_clients(registry: RegistryClient, conditions: Conditions) -> list[tuple[str, ...]]:
+    """Return the paths in /config of the entities with a user, a client id or both that may match."""
     user, client = conditions.get(USER), conditions.get(CLIENT_ID)
-    entities: dict[Entity, Names] = {}
+    paths: list[tuple[str, ...]] = []
     if user is None:
-        for name in await list_names(registry, "/config/clients", client):
-            entities[Entity("clients", name)] = {CLIENT_ID: desanitise(name)}
-    users = await list_names(registry, "/config/users", user)
+        paths += [("clients", name) for name in await list_names(registry, "clients", client)]
+    users = await list_names(registry, "users", user)
     if client is None:
-        entities |= {Entity("users", name): {USER: desanitise(name)} for name in users}
+        paths += [("users", name) for name in users]
     clients = await run_limited(
-        lambda name: list_names(registry, f"/config/users/{name}/clients", client), users
+        lambda name: list_names(registry, f"users/{name}/clients", client), users
     )
-    for name, client_names in zip(users, clients, strict=True):
-        for each in client_names:
-            names = {USER: desanitise(name), CLIENT_ID: desanitise(each)}
-            entities[Entity("users", f"{name}/clients/{each}")] = names
-    return entities
+    for name, names in zip(users, clients, strict=True):
+        paths += [("users", name, "clients", each) for each in names]
+    return paths
 
 
 async def list_names(
     registry: RegistryClient, path: str, condition: QuotaCondition | None
 ) -> list[str]:
-    """Return the names under a path that may match; for an exact match without reading the registry."""
+    """Return the names under a path in /config that may match; for an exact match without reading the registry."""
     if condition is not None and condition.match is QuotaMatch.EXACT:
-        return [sanitise(condition.name)]
+        return [] if condition.name in RELATIVE_NAMES else [znodes.sanitise(condition.name)]
     if condition is not None and condition.match is QuotaMatch.DEFAULT:
         return [znodes.DEFAULT_ENTITY]
     try:
-        return sorted(await registry.children(path))
+        return sorted(await registry.children(f"{znodes.CONFIG}/{path}"))
     except NoNode:
         return []
+
+
+def select_entities(
+    paths: Iterable[tuple[str, ...]], conditions: Conditions, strict: bool
+) -> dict[Entity, Names]:
+    """Return the entities that match the conditions, with their names."""
+    chosen: dict[Entity, Names] = {}
+    for path in paths:
+        types = (ENTITY_TYPES[each] for each in path[::2])
+        names = dict(zip(types, map(znodes.desanitise, path[1::2]), strict=True))
+        if matches_filter(names, conditions, strict=strict):
+            chosen[Entity(path[0], "/".join(path[1:]))] = names
+    return chosen
+
+
+def collect_quotas(
+    chosen: Mapping[Entity, Names], found: Iterable[FoundSettings]
+) -> list[DescribedEntity]:
+    """Return the entities that have quotas. Settings that are not quotas are left out."""
+    described = []
+    for (entity, names), each in zip(chosen.items(), found, strict=True):
+        quotas = parse_quotas(each.settings, known_quotas(entity))
+        if quotas:
+            described.append((names, quotas))
+    return described

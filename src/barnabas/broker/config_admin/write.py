@@ -26,6 +26,7 @@ from barnabas.errors import (
 from barnabas.metadata import znodes
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.retry import CONFLICT_S, Backoff
+from barnabas.tasks import in_thread_if_large
 from barnabas.world.ports import CheckVersion, Create, Delete, Op, SetData
 
 logger = logging.getLogger("barnabas.config")
@@ -49,10 +50,14 @@ class Entity(NamedTuple):
 
 
 class FoundSettings(NamedTuple):
-    """The settings of an entity, and the version of its znode. The version is None without a znode."""
+    """The settings of an entity, and the version of its znode. The version is None without a znode.
+
+    With `error`, the content of the znode is invalid, and the settings are empty.
+    """
 
     settings: dict[str, str]
     version: int | None
+    error: RegistryError | None = None
 
 
 Decide = Callable[[dict[str, str]], dict[str, str]]
@@ -60,6 +65,7 @@ Decide = Callable[[dict[str, str]], dict[str, str]]
 
 
 async def read_entity(registry: RegistryClient, entity: Entity) -> FoundSettings:
+    """Read the settings of an entity. Raises RegistryError if the registry cannot be read."""
     try:
         data, stat = await registry.get(entity.path)
     except NoNode:
@@ -67,8 +73,7 @@ async def read_entity(registry: RegistryClient, entity: Entity) -> FoundSettings
     try:
         return FoundSettings(znodes.decode_config(entity.path, data), stat.version)
     except RegistryError as error:
-        logger.error("overwriting invalid settings error=%s", error)
-        return FoundSettings({}, stat.version)
+        return FoundSettings({}, stat.version, error)
 
 
 async def change_settings(
@@ -76,19 +81,23 @@ async def change_settings(
     entity: Entity,
     decide: Decide,
     *,
+    size: int = 1,
     controller_version: int,
     required_path: str | None = None,
     removes_empty: bool = False,
 ) -> dict[str, str]:
     """Change the settings of an entity. Returns the new settings. Raises ApiError or RegistryError.
 
-    `required_path` is a znode that must exist: UNKNOWN_TOPIC_OR_PARTITION otherwise. `removes_empty` removes the znode
-    of an entity that has no settings and no children.
+    `size` is the number of changed settings: a large change is decided in a thread. `required_path` is a znode that
+    must exist: UNKNOWN_TOPIC_OR_PARTITION otherwise. `removes_empty` removes the znode of an entity that has no
+    settings and no children.
     """
     backoff = Backoff(*CONFLICT_S, random=Random(controller_version))
     for _ in range(ATTEMPTS_MAX):
         found = await read_entity(registry, entity)
-        wanted = decide(found.settings)
+        if found.error is not None:
+            logger.error("overwriting invalid settings error=%s", found.error)
+        wanted = await in_thread_if_large(size, decide, found.settings)
         checks: list[Op] = [CheckVersion(path=znodes.CONTROLLER, version=controller_version)]
         if required_path is not None:
             checks.append(CheckVersion(path=required_path, version=ANY_VERSION))

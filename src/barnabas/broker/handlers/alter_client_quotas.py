@@ -6,12 +6,14 @@ from barnabas.broker.config_admin.quota_entities import QuotaOperation
 from barnabas.broker.config_admin.quotas import alter_quotas
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
-from barnabas.broker.topic_admin.topics import error_fields
-from barnabas.tasks import Turns
+from barnabas.broker.topic_admin.topics import error_fields, to_api_error
+from barnabas.errors import ApiError, RegistryError, StorageError
+from barnabas.tasks import Turns, in_thread_if_large
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
+    AlteredQuotas,
     AlteredQuotasResult,
 )
 
@@ -19,14 +21,27 @@ from barnabas.wire.messages.alter_client_quotas import (
 async def handle(
     context: BrokerContext, request: AlterClientQuotasRequest, _: RequestHeader, __: Connection
 ) -> AlterClientQuotasResponse:
+    controller_version: int | None = None
+    failed: ApiError | None = None
+    if not request.validate_only:
+        try:
+            controller_version = await context.topics.controller_version()
+        except (ApiError, RegistryError, StorageError) as failure:
+            failed = to_api_error(failure)
     results = []
     turns = Turns()
     # One after the other: the request may name an entity twice.
     for entry in request.entries:
-        operations = [QuotaOperation(op.key, None if op.remove else op.value) for op in entry.ops]
-        error = await alter_quotas(
-            context, entry.entity, operations, validate_only=request.validate_only
-        )
+        error = failed
+        if failed is None:
+            operations = await in_thread_if_large(len(entry.ops), parse_operations, entry)
+            error = await alter_quotas(
+                context, entry.entity, operations, controller_version=controller_version
+            )
         results.append(AlteredQuotasResult(*error_fields(error), entry.entity))
         await turns.yield_if_due()
     return AlterClientQuotasResponse(entries=tuple(results))
+
+
+def parse_operations(entry: AlteredQuotas) -> list[QuotaOperation]:
+    return [QuotaOperation(op.key, None if op.remove else op.value) for op in entry.ops]

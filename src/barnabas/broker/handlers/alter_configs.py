@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from barnabas.broker.config_admin.alter import alter_configs
 from barnabas.broker.config_admin.operations import ResourceChange, SettingChange
@@ -18,19 +19,32 @@ from barnabas.wire.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from barnabas.wire.messages.incremental_alter_configs import ConfigOperation
+from barnabas.wire.messages.incremental_alter_configs import (
+    ConfigOperation,
+    IncrementalAlterConfigsRequest,
+)
 
 ELEMENTS_COUNTED_MAX = 2000
+
+R = TypeVar("R", AlterConfigsRequest, IncrementalAlterConfigsRequest)
 
 
 async def handle(
     context: BrokerContext, request: AlterConfigsRequest, _: RequestHeader, __: Connection
 ) -> AlterConfigsResponse:
+    return AlterConfigsResponse(
+        responses=await alter_resources(context, request, parse_replacements)
+    )
+
+
+async def alter_resources(
+    context: BrokerContext, request: R, parse: Callable[[R], list[ResourceChange]]
+) -> tuple[AlterConfigsResourceResponse, ...]:
+    """Change the settings that an AlterConfigs or IncrementalAlterConfigs request names."""
     size = count_elements(request, ELEMENTS_COUNTED_MAX)
-    requested = await in_thread_if_large(size, parse_replacements, request)
+    requested = await in_thread_if_large(size, parse, request)
     errors = await alter_configs(context, requested, validate_only=request.validate_only)
-    results = await in_thread_if_large(len(errors), build_alter_results, requested, errors)
-    return AlterConfigsResponse(responses=results)
+    return await in_thread_if_large(len(errors), build_alter_results, requested, errors)
 
 
 def parse_replacements(request: AlterConfigsRequest) -> list[ResourceChange]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from barnabas.broker.config_admin.quota_entities import parse_filter
-from barnabas.broker.config_admin.quotas import describe_quotas
+from barnabas.broker.config_admin.quotas import DescribedEntity, describe_quotas
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.topic_admin.topics import error_fields, to_api_error
 from barnabas.errors import ApiError, RegistryError, StorageError
+from barnabas.tasks import in_thread_if_large
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
@@ -22,17 +25,22 @@ async def handle(
     context: BrokerContext, request: DescribeClientQuotasRequest, _: RequestHeader, __: Connection
 ) -> DescribeClientQuotasResponse:
     try:
-        conditions = parse_filter(request.components)
+        components = request.components
+        conditions = await in_thread_if_large(len(components), parse_filter, components)
         found = await describe_quotas(context.registry, conditions, strict=request.strict)
     except (ApiError, RegistryError, StorageError) as error:
         code, message = error_fields(to_api_error(error))
         return DescribeClientQuotasResponse(error_code=code, error_message=message, entries=None)
     return DescribeClientQuotasResponse(
-        entries=tuple(
-            DescribedQuotas(
-                tuple(DescribedQuotaEntity(*item) for item in names.items()),
-                tuple(DescribedQuotaValue(*item) for item in quotas.items()),
-            )
-            for names, quotas in found
+        entries=await in_thread_if_large(len(found), build_described_quotas, found)
+    )
+
+
+def build_described_quotas(found: Sequence[DescribedEntity]) -> tuple[DescribedQuotas, ...]:
+    return tuple(
+        DescribedQuotas(
+            tuple(DescribedQuotaEntity(*item) for item in names.items()),
+            tuple(DescribedQuotaValue(*item) for item in quotas.items()),
         )
+        for names, quotas in found
     )

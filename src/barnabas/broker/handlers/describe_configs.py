@@ -32,8 +32,11 @@ from barnabas.wire.messages.describe_configs import (
     DescribeConfigsSynonym,
     ResourceType,
 )
+from barnabas.wire.primitives import STRING_MAX
 
 logger = logging.getLogger("barnabas.topics")
+
+UTF8_BYTES_MAX = 4
 
 Keys = frozenset[str]
 
@@ -152,14 +155,21 @@ def build_config_result(
     synonyms = entry.synonyms if request.include_synonyms else ()
     return DescribeConfigsResourceResult(
         name=entry.name,
-        value=entry.value,
+        value=fit_value(entry.value),
         read_only=entry.read_only,
         is_default=entry.is_default,
         config_source=entry.source,
         is_sensitive=entry.is_sensitive,
         synonyms=tuple(
-            DescribeConfigsSynonym(name=s.name, value=s.value, source=s.source) for s in synonyms
+            DescribeConfigsSynonym(name=s.name, value=fit_value(s.value), source=s.source)
+            for s in synonyms
         ),
         config_type=entry.type,
         documentation=entry.documentation if request.include_documentation else None,
     )
+
+
+def fit_value(value: str | None) -> str | None:
+    """Return the value, or None if it is too long for a response. Programs that write to ZooKeeper have no limit."""
+    is_long = value is not None and len(value) > STRING_MAX // UTF8_BYTES_MAX
+    return None if is_long and len(str(value).encode()) > STRING_MAX else value

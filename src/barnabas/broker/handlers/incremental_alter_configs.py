@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from barnabas.broker.config_admin.alter import alter_configs
 from barnabas.broker.config_admin.operations import ResourceChange, SettingChange
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
-from barnabas.broker.handlers.alter_configs import ELEMENTS_COUNTED_MAX, build_alter_results
-from barnabas.tasks import in_thread_if_large
-from barnabas.wire.codec import count_elements
+from barnabas.broker.handlers.alter_configs import alter_resources
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -22,10 +19,7 @@ async def handle(
     _: RequestHeader,
     __: Connection,
 ) -> IncrementalAlterConfigsResponse:
-    size = count_elements(request, ELEMENTS_COUNTED_MAX)
-    requested = await in_thread_if_large(size, parse_changes, request)
-    errors = await alter_configs(context, requested, validate_only=request.validate_only)
-    results = await in_thread_if_large(len(errors), build_alter_results, requested, errors)
+    results = await alter_resources(context, request, parse_changes)
     return IncrementalAlterConfigsResponse(responses=results)
 
 

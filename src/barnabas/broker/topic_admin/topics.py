@@ -11,7 +11,7 @@ from uuid import UUID
 
 from barnabas.broker.control_plane import catch_up
 from barnabas.broker.policies import Policies
-from barnabas.config import BrokerConfig, TopicConfig
+from barnabas.config import TOPIC_SETTINGS, BrokerConfig, TopicConfig
 from barnabas.controller.topic_checks import TopicDefaults
 from barnabas.errors import (
     ApiError,
@@ -31,6 +31,7 @@ from barnabas.tasks import Turns
 logger = logging.getLogger("barnabas.topics")
 
 IN_FLIGHT_MAX = 100
+ERRORS_LOGGED_MAX = 20
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -51,6 +52,8 @@ def apply_overrides(defaults: TopicConfig, overrides: Mapping[str, str]) -> Appl
     applied = AppliedOverrides(defaults, {}, [])
     for key, value in overrides.items():
         try:
+            if key not in TOPIC_SETTINGS:  # without a suggestion, which takes a millisecond
+                raise ConfigError(key, "no such topic setting")
             applied = applied._replace(config=applied.config.with_overrides({key: value}))
             applied.overrides[key] = value
         except ConfigError as error:
@@ -144,7 +147,7 @@ class Topics:
         if known is not None and known[0] is self.defaults and known[1] is overrides:
             return known[2]
         applied = apply_overrides(self.defaults, overrides)
-        for error in applied.errors:
+        for error in applied.errors[:ERRORS_LOGGED_MAX]:
             logger.warning("ignoring setting topic=%s error=%s", name, error)
         self.configs[name] = (self.defaults, overrides, applied.config)
         return applied.config

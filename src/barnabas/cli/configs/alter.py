@@ -9,9 +9,9 @@ import click
 from barnabas.cli.cluster_command import cluster_command
 from barnabas.cli.configs.changes import change_settings_of, changes_text
 from barnabas.cli.configs.entity import Entity, entity_options
-from barnabas.cli.configs.names import complete_assignments, reject_lists_of_scalars
+from barnabas.cli.configs.names import complete_assignments, effect_note, reject_lists_of_scalars
 from barnabas.cli.options import dry_run_option
-from barnabas.cli.terminal.output import OutputFormat, show
+from barnabas.cli.terminal.output import OutputFormat, print_note, show
 from barnabas.client.cluster import Cluster
 from barnabas.client.config_admin import ConfigChange
 from barnabas.errors import ConfigError
@@ -60,6 +60,8 @@ def alter_configs(
             )
     document = change_settings_of(cluster, entity, changes, dry_run=dry_run)
     show(output, document, lambda shown: changes_text(shown, entity))
+    if note := effect_note(entity, [each.name for each in changes]):
+        print_note(f"note: {note}")
 
 
 def parse_changes(

@@ -26,6 +26,11 @@ Entity = ConfigResource | QuotaEntity
 
 RESOURCE_OPTIONS = ("topic", "broker", "brokers", "broker_logger")
 QUOTA_OPTIONS = ("user", "client_id", "ip", "default_user", "default_client_id", "default_ip")
+RESOURCE_WORDS = {
+    ResourceType.TOPIC: "topic",
+    ResourceType.BROKER: "broker",
+    ResourceType.BROKER_LOGGER: "loggers of broker",
+}
 CHOICES = (
     "choose one of --topic NAME, --broker ID, --brokers, --broker-logger ID, --client-id ID,"
     " --user NAME, --ip ADDRESS"
@@ -143,49 +148,46 @@ def require_live_broker(cluster: Cluster, broker: int) -> None:
 
 def entity_text(entity: Entity) -> str:
     """Return `topic orders`, `broker 1`, `all brokers`, `loggers of broker 1` or `user alice, client id app`."""
-    if isinstance(entity, ConfigResource):
-        if entity.type is ResourceType.TOPIC:
-            return f"topic {entity.name}"
-        if entity.type is ResourceType.BROKER_LOGGER:
-            return f"loggers of broker {entity.name}"
-        return f"broker {entity.name}" if entity.name else "all brokers"
-    return ", ".join(
-        f"default {field.replace('_', ' ')}"
-        if name == DEFAULT_NAME
-        else f"{field.replace('_', ' ')} {name}"
-        for field, name in entity._asdict().items()
-        if name is not None
-    )
+    if isinstance(entity, QuotaEntity):
+        return ", ".join(
+            f"default {kind.replace('-', ' ')}"
+            if name is None
+            else f"{kind.replace('-', ' ')} {name}"
+            for kind, name in quota_names(entity).items()
+        )
+    return f"{RESOURCE_WORDS[entity.type]} {entity.name}" if entity.name else "all brokers"
+
+
+def entity_arguments(entity: Entity) -> str:
+    """Return the options that select the entity, for commands in hints. Quoted for the shell."""
+    if isinstance(entity, QuotaEntity):
+        return " ".join(
+            f"--default-{kind}" if name is None else f"--{kind} {quote(name)}"
+            for kind, name in quota_names(entity).items()
+        )
+    return f"--{type_name(entity)} {quote(entity.name)}" if entity.name else "--brokers"
 
 
 def entity_document(entity: Entity) -> dict[str, Any]:
     """Return the entity for JSON: its type and name. The name of a default is None."""
     if isinstance(entity, ConfigResource):
-        name = entity.name or None
-        return {"type": entity.type.name.lower().replace("_", "-"), "name": name}
-    types = {
+        return {"type": type_name(entity), "name": entity.name or None}
+    names = quota_names(entity)
+    if len(names) == 1:
+        ((kind, name),) = names.items()
+        return {"type": kind, "name": name}
+    return {"type": "user,client-id", "name": names}
+
+
+def type_name(resource: ConfigResource) -> str:
+    """Return `topic`, `broker` or `broker-logger`."""
+    return resource.type.name.lower().replace("_", "-")
+
+
+def quota_names(entity: QuotaEntity) -> dict[str, str | None]:
+    """Return the names of the entity by type: `user`, `client-id` or `ip`. None is the default of the type."""
+    return {
         field.replace("_", "-"): None if name == DEFAULT_NAME else name
         for field, name in entity._asdict().items()
         if name is not None
     }
-    if len(types) == 1:
-        ((kind, name),) = types.items()
-        return {"type": kind, "name": name}
-    return {"type": "user,client-id", "name": types}
-
-
-def entity_arguments(entity: Entity) -> str:
-    """Return the options that select the entity, for commands in hints. Quoted for the shell."""
-    if isinstance(entity, ConfigResource):
-        if entity.type is ResourceType.TOPIC:
-            return f"--topic {quote(entity.name)}"
-        if entity.type is ResourceType.BROKER_LOGGER:
-            return f"--broker-logger {entity.name}"
-        return f"--broker {entity.name}" if entity.name else "--brokers"
-    return " ".join(
-        f"--default-{field.replace('_', '-')}"
-        if name == DEFAULT_NAME
-        else f"--{field.replace('_', '-')} {quote(name)}"
-        for field, name in entity._asdict().items()
-        if name is not None
-    )

@@ -20,7 +20,8 @@ from barnabas.cli.configs.entity import (
 )
 from barnabas.cli.options import completions
 from barnabas.client.config_admin import ConfigResource, QuotaEntity
-from barnabas.config.broker import BROKER_SYNONYMS
+from barnabas.config.broker import BROKER_SETTINGS, BROKER_SYNONYMS
+from barnabas.config.client_quotas import CLIENT_QUOTAS, IP_QUOTAS
 from barnabas.config.load import ALL_SETTINGS, find_setting
 from barnabas.config.setting import LIST, READ_ONLY, Setting
 from barnabas.config.topic import TOPIC_SETTINGS
@@ -30,13 +31,6 @@ from barnabas.wire.messages.describe_configs import ResourceType
 TYPO_SIMILARITY = 0.8
 """Similarity from which an unknown name counts as a typo of a known one."""
 
-CLIENT_QUOTAS = {
-    "producer_byte_rate": "Bytes per second that these clients may produce to each broker",
-    "consumer_byte_rate": "Bytes per second that these clients may fetch from each broker",
-    "request_percentage": "Share of request handling time on each broker, in percent of one thread",
-    "controller_mutation_rate": "Partitions per second that may be created, added or deleted",
-}
-IP_QUOTAS = {"connection_creation_rate": "Connections per second that each broker accepts"}
 LOG_LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 
 
@@ -103,6 +97,24 @@ def is_read_only(entity: Entity, name: str) -> bool:
     declared = find_declaration(entity, name)
     is_broker = isinstance(entity, ConfigResource) and entity.type is ResourceType.BROKER
     return is_broker and declared is not None and declared.update is READ_ONLY
+
+
+def effect_note(entity: Entity, names: Collection[str]) -> str | None:
+    """Return a note about settings and quotas that brokers store, but do not use; None if there are none."""
+    if isinstance(entity, QuotaEntity):
+        quotas = CLIENT_QUOTAS | IP_QUOTAS
+        unused = [name for name in names if name in quotas and not quotas[name].is_enforced]
+        return (
+            f"{', '.join(unused)}: stored, but not enforced by Barnabas brokers" if unused else None
+        )
+    unused = [
+        name
+        for name in names
+        if entity.type is ResourceType.BROKER and name not in BROKER_SETTINGS and find_setting(name)
+    ]
+    return (
+        f"{', '.join(unused)}: stored, but without effect on Barnabas brokers" if unused else None
+    )
 
 
 def short_noun(entity: Entity) -> str:

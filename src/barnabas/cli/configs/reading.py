@@ -10,7 +10,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from barnabas.cli.configs.entity import Entity
-from barnabas.cli.configs.names import CLIENT_QUOTAS, IP_QUOTAS
 from barnabas.client.config_admin import (
     DEFAULT_NAME,
     QUOTA_TYPES,
@@ -21,6 +20,7 @@ from barnabas.client.config_admin import (
     QuotaFilter,
 )
 from barnabas.config.broker import BROKER_SYNONYMS
+from barnabas.config.client_quotas import CLIENT_QUOTAS, IP_QUOTAS
 from barnabas.config.setting import java_double
 from barnabas.errors import ApiError
 from barnabas.wire.messages.describe_client_quotas import QuotaMatch
@@ -196,7 +196,7 @@ def quota_settings(entity: QuotaEntity, values: Mapping[str, float]) -> list[Sho
             value=quota_text(values.get(name)),
             source=QUOTA_SOURCE,
             default=None,
-            documentation=documented.get(name),
+            documentation=documented[name].doc if name in documented else None,
             is_set=name in values,
             is_override=name in values,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from barnabas.cli.configs.names import effect_note
 from barnabas.cli.configs.reading import SOURCE_NAMES, override_sources
 from barnabas.cli.kafka.config_options import (
     BROKERS,
@@ -25,7 +26,7 @@ from barnabas.cli.kafka.options import ParsedOptions
 from barnabas.cli.kafka.quotas_by_protocol import BrokerQuotas
 from barnabas.cli.kafka.topic_settings import INVALID_CONFIGURATION
 from barnabas.cli.terminal.failure import ErrorWithHint
-from barnabas.cli.terminal.output import print_lines
+from barnabas.cli.terminal.output import print_lines, print_note
 from barnabas.client.cluster import Cluster
 from barnabas.client.config_admin import ConfigAdmin, ConfigChange, ConfigEntry, ConfigResource
 from barnabas.errors import ApiError, ErrorCode
@@ -131,6 +132,8 @@ class BrokerConfigs:
         if error is not None:
             raise error
         print_lines(completed_line(kind, name))
+        if note := effect_note(resource, added):
+            print_note(f"note: {note}")
 
     def loggers_to_reset(self, added: Collection[str], known: Sequence[str]) -> list[str]:
         """Return the loggers of --delete-config. Raises RequestRejected if one of them, or of `added`, is unknown."""

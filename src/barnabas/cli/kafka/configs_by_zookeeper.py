@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
-from urllib.parse import quote, unquote
 
+from barnabas.cli.configs.names import effect_note
 from barnabas.cli.kafka.config_options import (
     BROKERS,
     CLIENTS,
     DEFAULT_NAME,
+    IPS,
     TOPICS,
     USERS,
     Entities,
@@ -41,14 +42,14 @@ from barnabas.cli.kafka.znodes import (
     registered_broker_ids,
     run_in_session,
 )
-from barnabas.cli.terminal.output import print_lines
+from barnabas.cli.terminal.output import print_lines, print_note
+from barnabas.client.config_admin import QuotaEntity
 from barnabas.metadata import znodes
 from barnabas.metadata.znodes import DEFAULT_ENTITY
 from barnabas.world.ports import RegistrySession
 
 TYPE_WORDS = {TOPICS: "topic", USERS: "user-principal", CLIENTS: "client-id"}
 """Words for entity types in Kafka's output; the others are printed as they are."""
-UNENCODED = "-_."
 BOOTSTRAPPING = (
     "Broker configuration updates using ZooKeeper are supported for bootstrapping before brokers"
     " are started to enable encrypted password configs to be stored in ZooKeeper."
@@ -67,7 +68,7 @@ class ZnodeEntity(NamedTuple):
             return self.kind
         if self.name == DEFAULT_ENTITY:
             return f"default {word}"
-        return f"{word} '{unquote(self.name) if self.kind in (USERS, CLIENTS) else self.name}'"
+        return f"{word} '{znodes.desanitise(self.name) if self.kind in (USERS, CLIENTS) else self.name}'"
 
 
 EntityPath = tuple[ZnodeEntity, ...]
@@ -103,7 +104,7 @@ def encode_name(kind: str, name: str) -> str:
     """
     if name == DEFAULT_NAME:
         return DEFAULT_ENTITY
-    return quote(name, safe=UNENCODED).replace("~", "%7E") if kind in (USERS, CLIENTS) else name
+    return znodes.sanitise(name) if kind in (USERS, CLIENTS) else name
 
 
 def path_text(entity: EntityPath) -> str:
@@ -170,6 +171,8 @@ async def alter_znodes(
     change = partial(changed_settings, options, kind, name, added)
     await change_entity_settings(session, path_text(entity), change)
     print_lines(f"Completed updating config for entity: {entity_line(entity)}.")
+    if kind in (USERS, CLIENTS, IPS) and (note := effect_note(QuotaEntity(), added)):
+        print_note(f"note: {note}")
 
 
 def changed_settings(

@@ -9,31 +9,21 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from barnabas.cli.configs.names import CLIENT_QUOTAS, IP_QUOTAS
 from barnabas.cli.kafka.config_options import CLIENTS, IPS, USERS
 from barnabas.cli.kafka.failures import RequestRejected
 from barnabas.cli.kafka.quotas_by_protocol import SCRAM_MECHANISMS, scala_text
 from barnabas.cli.kafka.topic_settings import CONFIG_EXCEPTION, parse_setting
+from barnabas.config.client_quotas import CLIENT_QUOTAS, IP_QUOTAS
 from barnabas.config.dynamic import is_per_broker
 from barnabas.config.load import find_setting
 from barnabas.config.setting import (
     ANY,
-    DOUBLE,
-    INT,
-    LONG,
     PASSWORD,
     READ_ONLY,
     Setting,
     at_least,
 )
 
-QUOTA_KINDS = {
-    "producer_byte_rate": LONG,
-    "consumer_byte_rate": LONG,
-    "request_percentage": DOUBLE,
-    "controller_mutation_rate": DOUBLE,
-    "connection_creation_rate": INT,
-}
 ALLOWED_WHILE_RUNNING = (
     "leader.replication.throttled.rate",
     "follower.replication.throttled.rate",
@@ -54,7 +44,7 @@ def check_quotas(kind: str, quotas: Mapping[str, str]) -> None:
         )
     for name, text in quotas.items():
         check = at_least(0) if kind == IPS else ANY
-        parse_setting(Setting(name, QUOTA_KINDS[name], None, check, known[name]), text)
+        parse_setting(Setting(name, known[name].kind, None, check, known[name].doc), text)
 
 
 def needs_stopped_broker(names: Iterable[str]) -> list[str]:

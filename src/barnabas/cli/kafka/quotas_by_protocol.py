@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from itertools import zip_longest
 
-from barnabas.cli.configs.names import CLIENT_QUOTAS, IP_QUOTAS
+from barnabas.cli.configs.names import effect_note
 from barnabas.cli.configs.reading import quota_filters
 from barnabas.cli.kafka.config_options import (
     CLIENTS,
@@ -23,10 +23,11 @@ from barnabas.cli.kafka.config_options import (
 from barnabas.cli.kafka.failures import RequestRejected
 from barnabas.cli.kafka.options import ParsedOptions
 from barnabas.cli.terminal.failure import ErrorWithHint
-from barnabas.cli.terminal.output import print_lines
+from barnabas.cli.terminal.output import print_lines, print_note
 from barnabas.client import config_admin
 from barnabas.client.cluster import Cluster
 from barnabas.client.config_admin import ConfigAdmin, QuotaEntity, QuotaFilter
+from barnabas.config.client_quotas import CLIENT_QUOTAS, IP_QUOTAS
 from barnabas.config.setting import java_double, read_double
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.wire.messages.describe_client_quotas import QuotaMatch
@@ -69,6 +70,8 @@ class BrokerQuotas:
         if error is not None:
             raise error
         print_lines(completed_line(self.entities.type, self.entities.names[0]))
+        if note := effect_note(entity, added):
+            print_note(f"note: {note}")
 
 
 def build_entity(entities: Entities) -> QuotaEntity:

@@ -10,7 +10,7 @@ import pytest
 
 from barnabas.broker.config_admin.changes import PURGE_AGE_MS, ConfigChanges
 from barnabas.errors import RegistryUnreachable
-from barnabas.metadata import registration, znodes
+from barnabas.metadata import znodes
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.world.clock import SystemClock
 from barnabas.world.registry.embedded import EmbeddedRegistry, EmbeddedSession
@@ -45,17 +45,6 @@ class RecordingApplier:
 
     async def apply_all(self) -> None:
         self.applied.append("all")
-
-
-@pytest.fixture
-async def registry() -> AsyncIterator[RegistryClient]:
-    embedded = EmbeddedRegistry(None, SystemClock())
-    client = RegistryClient(embedded, 6000)
-    await client.open()
-    await registration.create_persistent_paths(client)
-    yield client
-    await client.close()
-    await embedded.close()
 
 
 @pytest.fixture
@@ -132,6 +121,18 @@ async def test_invalid_notification_does_not_block_later_ones(
     await change(registry, "topics/a")
     await changes.process()
     assert applier.applied == ["topics/a"]
+
+
+@pytest.mark.parametrize("number", ["9999999999", "9" * 5000, "-2147483648"])
+async def test_number_of_a_notification_does_not_hide_later_ones(
+    registry: RegistryClient, changes: ConfigChanges, applier: RecordingApplier, number: str
+) -> None:
+    data = znodes.encode_config_change("topics/a")
+    await registry.create(f"{znodes.CONFIG_CHANGE_PREFIX}{number}", data)
+    await changes.process()
+    await change(registry, "topics/b")
+    await changes.process()
+    assert applier.applied == ["topics/a", "topics/b"]
 
 
 async def test_unexpected_failure_does_not_block_later_changes(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from barnabas.broker.config_admin.operations import (
@@ -15,6 +17,7 @@ from barnabas.config import TOPIC_SETTINGS, BrokerConfig
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.wire.messages.describe_configs import ResourceType
 from barnabas.wire.messages.incremental_alter_configs import ConfigOperation
+from barnabas.wire.primitives import STRING_MAX
 
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 TOPICS = ("orders", "other")
@@ -126,10 +129,31 @@ def test_list_operation_on_other_type_is_rejected(operation: int) -> None:
     assert caught.value.code is ErrorCode.INVALID_CONFIG
 
 
+def test_long_lists_are_changed_in_milliseconds() -> None:
+    many = [f"{number}:1" for number in range(4000)]
+    name = "leader.replication.throttled.replicas"
+    began = time.process_time()
+    changed = apply({name: ",".join(many[:2000])}, (name, APPEND, ",".join(many)))
+    assert changed == {name: ",".join(many)}
+    assert apply(changed, (name, SUBTRACT, ",".join(many[1:]))) == {name: many[0]}
+    assert time.process_time() - began < 0.1
+
+
+def test_list_that_no_response_could_contain_is_rejected() -> None:
+    name = "leader.replication.throttled.replicas"
+    longest = "0:1," * (STRING_MAX // 4) + "1:1"
+    assert apply({}, (name, APPEND, longest)) == {name: longest}
+    with pytest.raises(ApiError, match="at most 32767 are allowed") as caught:
+        apply({name: longest}, (name, APPEND, "2:2"))
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    # A longer list, which another program wrote, can be shortened.
+    assert apply({name: longest + ",2:2"}, (name, SUBTRACT, "0:1")) == {name: "1:1,2:2"}
+
+
 # ---- broker ids
 
 
-@pytest.mark.parametrize("name", ["2", "-1", "one", "1 ", "", "١"])
+@pytest.mark.parametrize("name", ["2", "-1", "one", "1 ", "", "١", "01", "1" * 5000])
 def test_other_broker_id_is_rejected(name: str) -> None:
     with pytest.raises(ApiError) as caught:
         require_own_id(BrokerConfig(broker_id=1), name)

@@ -5,18 +5,17 @@ from __future__ import annotations
 import pytest
 
 from barnabas.broker.config_admin.quota_entities import (
-    CLIENT_QUOTAS,
     QuotaOperation,
     apply_quotas,
-    desanitise,
     find_quota_entity,
     matches_filter,
     parse_filter,
     parse_quotas,
-    sanitise,
 )
 from barnabas.broker.config_admin.write import Entity
+from barnabas.config.client_quotas import CLIENT_QUOTAS
 from barnabas.errors import ApiError, ErrorCode
+from barnabas.metadata.znodes import desanitise, sanitise
 from barnabas.wire.messages.describe_client_quotas import QuotaFilterComponent, QuotaMatch
 
 EXACT, DEFAULT, ANY = QuotaMatch

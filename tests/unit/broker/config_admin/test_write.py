@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from barnabas.broker.config_admin.write import (
@@ -13,24 +11,16 @@ from barnabas.broker.config_admin.write import (
     read_entity,
 )
 from barnabas.errors import ApiError, ErrorCode
-from barnabas.metadata import registration, znodes
+from barnabas.metadata import znodes
 from barnabas.metadata.registry_client import RegistryClient
-from barnabas.world.clock import SystemClock
-from barnabas.world.registry.embedded import EmbeddedRegistry
 
 TOPIC = Entity("topics", "orders")
 
 
 @pytest.fixture
-async def registry() -> AsyncIterator[RegistryClient]:
-    embedded = EmbeddedRegistry(None, SystemClock())
-    client = RegistryClient(embedded, 6000)
-    await client.open()
-    await registration.create_persistent_paths(client)
-    await client.create(znodes.CONTROLLER, b"{}", ephemeral=True)
-    yield client
-    await client.close()
-    await embedded.close()
+async def registry(registry: RegistryClient) -> RegistryClient:
+    await registry.create(znodes.CONTROLLER, b"{}", ephemeral=True)
+    return registry
 
 
 async def notifications(registry: RegistryClient) -> list[tuple[str, str]]:

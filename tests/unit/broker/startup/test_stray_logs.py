@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
 from random import Random
 from uuid import UUID
 
@@ -13,32 +12,19 @@ from barnabas.broker.startup.stray_logs import adopt_logs, rename_stray_logs
 from barnabas.broker.topic_admin.topics import Topics
 from barnabas.config import BrokerConfig, TopicConfig
 from barnabas.errors import RegistrySessionExpired
-from barnabas.metadata import registration, znodes
+from barnabas.metadata import znodes
 from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.storage.files import parent
 from barnabas.storage.log_manager import LogManager
-from barnabas.world.clock import SystemClock
-from barnabas.world.registry.embedded import EmbeddedRegistry
 from tests.unit.storage.builders import NOW_MS, forgetful_disk, open_log_manager
 
 US = BrokerId(1)
 ORDERS = UUID(int=7)
 CONFIG = TopicConfig()
 BROKER = BrokerConfig(broker_id=US)
-
-
-@pytest.fixture
-async def registry() -> AsyncIterator[RegistryClient]:
-    embedded = EmbeddedRegistry(None, SystemClock())
-    client = RegistryClient(embedded, 6000)
-    await client.open()
-    await registration.create_persistent_paths(client)
-    yield client
-    await client.close()
-    await embedded.close()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from random import Random
 
 import pytest
@@ -17,7 +16,7 @@ from barnabas.config.load import load_broker_config
 from barnabas.controller.mutation_quota import MutationQuota, TokenBucket
 from barnabas.controller.topic_checks import TopicSpec
 from barnabas.errors import ApiError, ErrorCode
-from barnabas.metadata import registration, znodes
+from barnabas.metadata import znodes
 from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.policies import TopicCreation
@@ -29,8 +28,6 @@ from barnabas.wire.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from barnabas.world.clock import SystemClock
-from barnabas.world.registry.embedded import EmbeddedRegistry
 
 PREFIXED = "tests.unit.broker.sample_policies:Prefixed"
 TIMED_OUT = ErrorCode.REQUEST_TIMED_OUT  # written: these requests do not wait
@@ -39,15 +36,9 @@ REFUSED = ErrorCode.POLICY_VIOLATION
 
 
 @pytest.fixture
-async def registry() -> AsyncIterator[RegistryClient]:
-    embedded = EmbeddedRegistry(None, SystemClock())
-    client = RegistryClient(embedded, 6000)
-    await client.open()
-    await registration.create_persistent_paths(client)
-    await client.create(znodes.CONTROLLER, b"{}", ephemeral=True)
-    yield client
-    await client.close()
-    await embedded.close()
+async def registry(registry: RegistryClient) -> RegistryClient:
+    await registry.create(znodes.CONTROLLER, b"{}", ephemeral=True)
+    return registry
 
 
 @pytest.fixture

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -21,7 +22,7 @@ from barnabas.broker.topic_admin.topics import Topics, to_api_error
 from barnabas.config import BrokerConfig
 from barnabas.controller.topic_checks import TopicSpec
 from barnabas.errors import ApiError, ErrorCode, RegistrySessionExpired, RegistryUnreachable
-from barnabas.metadata import registration, znodes
+from barnabas.metadata import znodes
 from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.wire.messages.update_metadata import (
@@ -31,23 +32,15 @@ from barnabas.wire.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from barnabas.world.clock import SystemClock
 from barnabas.world.ports import Op
-from barnabas.world.registry.embedded import EmbeddedRegistry
 
 LONG_MS = 10_000
 
 
 @pytest.fixture
-async def registry() -> AsyncIterator[RegistryClient]:
-    embedded = EmbeddedRegistry(None, SystemClock())
-    client = RegistryClient(embedded, 6000)
-    await client.open()
-    await registration.create_persistent_paths(client)
-    await client.create(znodes.CONTROLLER, b"{}", ephemeral=True)
-    yield client
-    await client.close()
-    await embedded.close()
+async def registry(registry: RegistryClient) -> RegistryClient:
+    await registry.create(znodes.CONTROLLER, b"{}", ephemeral=True)
+    return registry
 
 
 @pytest.fixture
@@ -378,3 +371,14 @@ async def test_invalid_config_is_logged_with_path_and_skipped(
 def test_expired_session_maps_to_not_controller() -> None:
     assert to_api_error(RegistrySessionExpired("/brokers/topics")).code is ErrorCode.NOT_CONTROLLER
     assert to_api_error(RegistryUnreachable()).code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_thousands_of_unknown_settings_are_ignored_quickly(
+    topics: Topics, caplog: pytest.LogCaptureFixture
+) -> None:
+    unknown = {f"unknown.setting.{number}": "1" for number in range(5000)}
+    topics.overrides["t"] = {**unknown, "retention.ms": "7"}
+    began = time.process_time()
+    assert topics.config_of("t").retention_ms == 7
+    assert time.process_time() - began < 0.5
+    assert len(caplog.records) < 50

@@ -5,6 +5,7 @@ from click.shell_completion import ShellComplete
 
 from barnabas.cli.configs.entity import Entity
 from barnabas.cli.configs.names import (
+    effect_note,
     is_read_only,
     reject_lists_of_scalars,
     reject_typos,
@@ -101,3 +102,31 @@ def test_completion_of_assignments_skips_read_only_settings_and_knows_values() -
         "message.timestamp.type=LogAppendTime"
     ]
     assert completed(*alter, "--broker-logger", "1", "root=D") == ["root=DEBUG"]
+
+
+@pytest.mark.parametrize(
+    ("entity", "names", "note"),
+    [
+        (
+            CLIENT,
+            ["producer_byte_rate", "controller_mutation_rate"],
+            "producer_byte_rate: stored, but",
+        ),
+        (CLIENT, ["controller_mutation_rate"], None),
+        (QuotaEntity(ip="::1"), ["connection_creation_rate"], "not enforced"),
+        (
+            BROKER,
+            ["num.io.threads", "max.connections"],
+            "num.io.threads: stored, but without effect",
+        ),
+        (BROKER, ["listener.name.plaintext.max.connections"], "without effect"),
+        (BROKER, ["max.connections", "no.such.setting"], None),
+        (TOPIC, ["retention.ms"], None),
+        (LOGGERS, ["barnabas.network"], None),
+    ],
+)
+def test_settings_that_brokers_do_not_use_are_named(
+    entity: Entity, names: list[str], note: str | None
+) -> None:
+    found = effect_note(entity, names)
+    assert found is None if note is None else note in (found or "")
