@@ -240,10 +240,9 @@ def test_configs_of_all_entity_types_are_written_for_running_brokers(
         _, _, *lines = assert_done(run(line, name="kafka-configs"), stderr)
         return lines
 
-    note = "note: producer_byte_rate: stored, but not enforced by Barnabas brokers\n"
     alter = "--alter --user alice --client app --add-config producer_byte_rate=5"
     entity = "user-principal 'alice', client-id 'app'"
-    assert configs(alter, note) == [f"Completed updating config for entity: {entity}."]
+    assert configs(alter) == [f"Completed updating config for entity: {entity}."]
     assert content(kazoo, "/config/users/alice/clients/app")["config"] == {
         "producer_byte_rate": "5"
     }

@@ -16,7 +16,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from barnabas.broker.config_admin.apply import ConfigApplier, read_dynamic_settings
+from barnabas.broker.byte_quotas import ByteQuotas
+from barnabas.broker.config_admin.apply import ConfigApplier, read_dynamic_settings, read_quotas
 from barnabas.broker.config_admin.changes import ConfigChanges
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.control_plane import ControlPlane, history_client_id
@@ -48,7 +49,7 @@ from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.features import FinalizedFeatures
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.model import Broker, BrokerId, Endpoint
-from barnabas.replication.replica_manager import ReplicaManager
+from barnabas.replication.replica_manager import ReplicaManager, loop_ms
 from barnabas.retry import Backoff
 from barnabas.storage.log_manager import LogManager
 from barnabas.tasks import Tasks
@@ -128,6 +129,8 @@ class BrokerServer:
         current = self.current = CurrentConfig(self.config)
         await read_dynamic_settings(registry, self.broker_id, current)
         config = current.value
+        byte_quotas = ByteQuotas(config, loop_ms)
+        byte_quotas.stored.replace_all(await read_quotas(registry))
         cluster_id = await registration.read_or_create_cluster_id(registry, world.random)
 
         metadata = MetadataCache(cluster_id)
@@ -194,6 +197,7 @@ class BrokerServer:
             producer_ids=ProducerIds(self.broker_id, registry),
             topics=topics,
             mutation_quotas=MutationQuotas(RegistryRates(registry), config),
+            byte_quotas=byte_quotas,
             features=features,
             lazy_groups=groups,
         )

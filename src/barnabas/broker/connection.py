@@ -226,6 +226,9 @@ class Connection:
                 elif response is not None:
                     self.await_response(response)
                     break
+                if self.throttle_seconds:
+                    self.start_throttle()
+                    break
                 served += 1
                 if self.start == self.end:
                     self.prepare_buffer(4)
@@ -393,12 +396,16 @@ class Connection:
         elif response:
             self.send(response)
         if self.throttle_seconds:
-            self.await_response(asyncio.sleep(self.throttle_seconds, None))
-            self.throttle_seconds = 0.0
+            self.start_throttle()
         if self.is_draining or self.in_progress is not None:
             self.pause_or_resume()
         else:
             self.serve_frames()
+
+    def start_throttle(self) -> None:
+        """Serve no further frame for `throttle_seconds`."""
+        seconds, self.throttle_seconds = self.throttle_seconds, 0.0
+        self.await_response(asyncio.sleep(seconds, None))
 
     def add_pending(self, pending: PendingResponse) -> None:
         pending.future = asyncio.ensure_future(pending.waiting)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from barnabas.broker.byte_quotas import ByteQuotas
 from barnabas.broker.control_plane import ControlPlane
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.init_producer_id import ProducerIds
@@ -41,6 +42,7 @@ class BrokerContext(Struct, frozen=True, kw_only=True):
     producer_ids: ProducerIds
     topics: Topics
     mutation_quotas: MutationQuotas
+    byte_quotas: ByteQuotas
     features: FinalizedFeatures
     lazy_groups: LazyGroups
 

@@ -116,7 +116,12 @@ def encode_message(version: int, response: Any) -> tuple[list[Part], int]:
 
 
 def encode_produce(version: int, response: ProduceResult) -> tuple[list[Part], int]:
-    body = encode_produce_response(version, response.topics, node_endpoints=response.node_endpoints)
+    body = encode_produce_response(
+        version,
+        response.topics,
+        throttle_time_ms=response.throttle_time_ms,
+        node_endpoints=response.node_endpoints,
+    )
     return [body], len(body)
 
 
@@ -124,6 +129,7 @@ def encode_fetch(version: int, response: FetchResult) -> tuple[list[Part], int]:
     return encode_fetch_response(
         version,
         response.topics,
+        throttle_time_ms=response.throttle_time_ms,
         error_code=response.error_code,
         session_id=response.session_id,
         node_endpoints=response.node_endpoints,
@@ -201,7 +207,12 @@ class Router:
         self.running: dict[asyncio.Task[Any], None] = {}
 
     def serve(self, frame: memoryview, connection: Connection) -> ServeResult:
-        """Serve one frame. Produce and Fetch requests like an earlier one on this connection take a faster path."""
+        """Serve one frame. Produce and Fetch requests like an earlier one on this connection take a faster path.
+
+        It does not count bytes, so it is not taken while byte quotas are stored.
+        """
+        if self.context.byte_quotas.is_active:
+            return self.serve_general(frame, connection, is_repeated_fetch=False)
         repeated_produce = connection.produces.find(frame)
         if repeated_produce is not None:
             batch = connection.produces.batch(frame, repeated_produce.is_flexible)

@@ -268,6 +268,10 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     leader_imbalance_check_interval_seconds: int = setting(LONG, 300, at_least(1),
         "Interval between checks for non-preferred leaders")
 
+    quota_window_num: int = setting(INT, 11, at_least(1),
+        "Number of windows over which the byte rate of a client is measured")
+    quota_window_size_seconds: int = setting(INT, 1, at_least(1),
+        "Length of one window for the byte rate of a client")
     controller_quota_window_num: int = setting(INT, 11, at_least(1),
         "Burst of controller_mutation_rate, in windows")
     controller_quota_window_size_seconds: int = setting(INT, 1, at_least(1),

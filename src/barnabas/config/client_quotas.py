@@ -1,4 +1,4 @@
-"""Client quotas: names, types and documentation. Brokers store all of them, and enforce one."""
+"""Client quotas: names, types and documentation. Brokers store all of them, and enforce most."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ MUTATION_RATE = "controller_mutation_rate"
 CLIENT_QUOTAS = {
     "producer_byte_rate": ClientQuota(
         LONG,
-        "Bytes per second that these clients may produce to each broker; Barnabas does not enforce it",
+        "Bytes per second that these clients may produce to each broker",
+        is_enforced=True,
     ),
     "consumer_byte_rate": ClientQuota(
         LONG,
-        "Bytes per second that these clients may fetch from each broker; Barnabas does not enforce it",
+        "Bytes per second that these clients may fetch from each broker",
+        is_enforced=True,
     ),
     "request_percentage": ClientQuota(
         DOUBLE,

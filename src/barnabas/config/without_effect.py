@@ -388,10 +388,6 @@ password.encoder.iterations | int | 4096 | at least 1024
     Encryption iterations for passwords stored in ZooKeeper
 
 # Quotas
-quota.window.num | int | 11 | at least 1
-    Number of windows kept for client quotas
-quota.window.size.seconds | int | 1 | at least 1
-    Length of a window for client quotas
 alter.log.dirs.replication.quota.window.num | int | 11 | at least 1
     Number of windows kept for the quota of moves between log directories
 alter.log.dirs.replication.quota.window.size.seconds | int | 1 | at least 1

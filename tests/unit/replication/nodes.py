@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 from msgspec.structs import replace
 
 from barnabas.batch.header import read_header
+from barnabas.broker.byte_quotas import ByteQuotas
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.control_plane import ControlPlane
@@ -28,7 +29,7 @@ from barnabas.controller.events import AlterPartitionReceived
 from barnabas.metadata.cache import MetadataCache
 from barnabas.model import BrokerId
 from barnabas.replication.partition import Partition
-from barnabas.replication.replica_manager import ReplicaManager
+from barnabas.replication.replica_manager import ReplicaManager, loop_ms
 from barnabas.storage.log import AppendInfo
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.headers import RequestHeader
@@ -173,6 +174,7 @@ class Node:
             producer_ids=cast(Any, None),
             topics=cast(Any, self.topics),
             mutation_quotas=cast(Any, None),
+            byte_quotas=ByteQuotas(self.config, loop_ms),
             features=cast(Any, None),
             lazy_groups=LazyGroups(self.replicas, Random(self.id)),
         )

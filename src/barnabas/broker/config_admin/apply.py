@@ -2,7 +2,8 @@
 
     topics     every local log of the topic uses the new settings from its next append, roll or retention check on
     brokers    CurrentConfig publishes the new configuration to the components; new log defaults go to all logs
-    clients, users, ips    only stored: quotas are not enforced
+    clients, users         byte rates apply from the next request on; other quotas are only stored
+    ips                    only stored
 
 The settings are read and applied with the lock of controller requests held. So a LeaderAndIsr request cannot create a
 log with settings that were read before a change.
@@ -13,8 +14,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from barnabas.broker.config_admin.quotas import list_clients
 from barnabas.broker.config_admin.write import Entity, read_entity
 from barnabas.broker.context import BrokerContext
+from barnabas.broker.topic_admin.topics import run_limited
 from barnabas.config.current import CurrentConfig
 from barnabas.metadata import znodes
 from barnabas.metadata.registry_client import RegistryClient
@@ -47,6 +50,17 @@ async def read_dynamic_settings(
     current.update_broker(await read_settings(registry, "brokers", str(broker_id)) or {})
 
 
+async def read_quotas(registry: RegistryClient) -> dict[str, dict[str, str]]:
+    """Return the settings of all users and client ids, by the path of their znode. Invalid znodes are left out."""
+    entities = list(await list_clients(registry, {}))
+    found = await run_limited(lambda entity: read_settings(registry, *entity), entities)
+    return {
+        znodes.config_path(*entity): settings
+        for entity, settings in zip(entities, found, strict=True)
+        if settings
+    }
+
+
 class ConfigApplier:
     """Applies the settings of topics and brokers to one running broker."""
 
@@ -59,7 +73,11 @@ class ConfigApplier:
                 await self.apply_topic(entity)
             case "brokers":
                 await self.apply_broker(entity)
-            case "clients" | "users" | "ips":
+            case "clients" | "users":
+                settings = await read_settings(self.context.registry, entity_type, entity)
+                path = znodes.config_path(entity_type, entity)
+                self.context.byte_quotas.stored.update(path, settings or {})
+            case "ips":
                 logger.debug("stored quota type=%s entity=%s", entity_type, entity)
             case _:
                 logger.warning(
@@ -69,6 +87,7 @@ class ConfigApplier:
     async def apply_all(self) -> None:
         await self.apply_broker(znodes.DEFAULT_ENTITY)
         await self.apply_broker(str(self.context.config.broker_id))
+        self.context.byte_quotas.stored.replace_all(await read_quotas(self.context.registry))
         logs = self.context.replicas.logs.logs
         async with self.context.control.lock:
             await self.context.topics.refresh(sorted({tp.topic for tp in logs}))

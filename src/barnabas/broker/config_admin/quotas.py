@@ -1,4 +1,7 @@
-"""Client quotas in the registry: described by a filter, and changed per entity. They are stored, but not enforced."""
+"""Client quotas in the registry: described by a filter, and changed per entity.
+
+byte_quotas.py and mutation_quotas.py enforce those of bytes and partitions. The others are only stored.
+"""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from barnabas.broker.bounded_work import Work, run_in_turns, run_to_end
+from barnabas.broker.byte_quotas import FETCH_RATE
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.control_plane import may_act_for_the_cluster
@@ -65,12 +66,13 @@ class FetchResult(NamedTuple):
     session_id: int
     topics: tuple[FetchedTopic, ...]
     node_endpoints: tuple[NodeEndpoint, ...] = ()
+    throttle_time_ms: int = 0
 
 
 def handle(
     context: BrokerContext, request: FetchRequest, header: RequestHeader, connection: Connection
 ) -> Work[FetchResult | Awaitable[FetchResult]]:
-    fetch = Fetch(context, request, header.api_version, connection.listener_name)
+    fetch = Fetch(context, request, header, connection)
     try:
         yield from fetch.find_session()
     except ApiError as error:
@@ -136,14 +138,20 @@ class Fetch:
     """One Fetch request in progress."""
 
     def __init__(
-        self, context: BrokerContext, request: FetchRequest, version: int, listener: str
+        self,
+        context: BrokerContext,
+        request: FetchRequest,
+        header: RequestHeader,
+        connection: Connection,
     ) -> None:
         self.context = context
         self.request = request
-        self.version = version
-        self.listener = listener
+        self.client_id = header.client_id
+        self.connection = connection
+        self.version = header.api_version
+        self.listener = connection.listener_name
         self.loop = asyncio.get_running_loop()
-        self.reader = PartitionReader(context, request, version, listener)
+        self.reader = PartitionReader(context, request, self.version, self.listener)
         self.replica_id = self.reader.replica_id
         self.bytes_max = min(request.max_bytes, context.config.fetch_max_bytes)
         self.entries: list[FetchEntry] = []
@@ -535,7 +543,16 @@ class Fetch:
             session_id=session.id if session is not None else NO_SESSION,
             topics=tuple(fetched),
             node_endpoints=find_endpoints(self.context, leaders, self.listener) if leaders else (),
+            throttle_time_ms=self.charge(reads),
         )
+
+    def charge(self, reads: list[PartitionRead]) -> int:
+        """Count the bytes for a consumer. Returns the throttle time in ms."""
+        quotas = self.context.byte_quotas
+        if self.replica_id >= 0 or not quotas.is_active:
+            return 0
+        size = sum(data.size for _, data, *_ in reads)
+        return quotas.charge(self.connection, FETCH_RATE, self.client_id, size)
 
 
 def has_update(read: PartitionRead) -> bool:

@@ -24,6 +24,7 @@ from barnabas.batch.validation import (
     validate_produced,
 )
 from barnabas.broker.bounded_work import Work, call_in_thread_if_large
+from barnabas.broker.byte_quotas import PRODUCE_RATE
 from barnabas.broker.connection import CloseConnection, Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.control_plane import may_produce_to
@@ -69,11 +70,13 @@ Waits = list[tuple[int, int, asyncio.Future[None]]]
 class ProduceResult(NamedTuple):
     topics: tuple[TopicProduceResponse, ...]
     node_endpoints: tuple[NodeEndpoint, ...] = ()
+    throttle_time_ms: int = 0
 
 
 class RequestOrigin(NamedTuple):
     version: int
     listener: str
+    throttle_time_ms: int = 0
 
 
 def handle(
@@ -90,7 +93,11 @@ def handle(
         cancel_waits(waits)
         raise
     names = [topic.name for topic in request.topic_data]
-    origin = RequestOrigin(version, connection.listener_name)
+    throttle_ms = 0
+    if context.byte_quotas.is_active:
+        size = sum(len(records or b"") for _, data in request.topic_data for _, records in data)
+        throttle_ms = context.byte_quotas.charge(connection, PRODUCE_RATE, header.client_id, size)
+    origin = RequestOrigin(version, connection.listener_name, throttle_ms)
     if acks == 0:
         if failed:
             raise CloseConnection(
@@ -281,6 +288,7 @@ def build_result(
             for name, responses in zip(names, topics, strict=True)
         ),
         find_endpoints(context, leaders, origin.listener) if leaders else (),
+        origin.throttle_time_ms,
     )
 
 

@@ -109,8 +109,8 @@ def test_completion_of_assignments_skips_read_only_settings_and_knows_values() -
     [
         (
             CLIENT,
-            ["producer_byte_rate", "controller_mutation_rate"],
-            "producer_byte_rate: stored, but",
+            ["producer_byte_rate", "request_percentage"],
+            "request_percentage: stored, but",
         ),
         (CLIENT, ["controller_mutation_rate"], None),
         (QuotaEntity(ip="::1"), ["connection_creation_rate"], "not enforced"),
