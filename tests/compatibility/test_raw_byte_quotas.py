@@ -36,9 +36,9 @@ def raw(cluster: LocalCluster) -> Iterator[Raw]:
         yield connection
 
 
-def set_quota(cluster: LocalCluster, **rates: float | None) -> None:
+def set_quota(cluster: LocalCluster, entity: QuotaEntity = OF_RAW, **rates: float | None) -> None:
     with Cluster(cluster.bootstrap_servers) as client:
-        (error,) = ConfigAdmin(client).alter_client_quotas({OF_RAW: rates}).values()
+        (error,) = ConfigAdmin(client).alter_client_quotas({entity: rates}).values()
     assert error is None
 
 
@@ -108,10 +108,11 @@ def test_requests_in_flight_are_answered_in_order(cluster: LocalCluster, raw: Ra
     assert offsets == sorted(set(offsets))
 
 
-def test_quota_is_known_after_a_restart_and_counts_other_clients_separately(
-    cluster: LocalCluster, raw: Raw
+@pytest.mark.parametrize("entity", [OF_RAW, QuotaEntity(user="ANONYMOUS", client_id="raw")])
+def test_quota_is_known_after_a_restart_and_applies_to_no_other_client(
+    cluster: LocalCluster, raw: Raw, entity: QuotaEntity
 ) -> None:
-    set_quota(cluster, producer_byte_rate=1)
+    set_quota(cluster, entity, producer_byte_rate=1)
     (broker,) = cluster.brokers.values()
     broker.stop()
     broker.start()

@@ -52,12 +52,10 @@ async def read_dynamic_settings(
 
 async def read_quotas(registry: RegistryClient) -> dict[str, dict[str, str]]:
     """Return the settings of all users and client ids, by the path of their znode. Invalid znodes are left out."""
-    entities = list(await list_clients(registry, {}))
+    entities = [Entity(kind, "/".join(names)) for kind, *names in await list_clients(registry, {})]
     found = await run_limited(lambda entity: read_settings(registry, *entity), entities)
     return {
-        znodes.config_path(*entity): settings
-        for entity, settings in zip(entities, found, strict=True)
-        if settings
+        entity.path: settings for entity, settings in zip(entities, found, strict=True) if settings
     }
 
 
