@@ -234,7 +234,7 @@ def test_status_shows_the_move_and_cancel_restores_the_replicas(
 def test_reassignment_continues_after_a_signal_and_status_removes_the_throttle(
     cluster: LocalCluster, client: Cluster, topic: str, number: int, code: int
 ) -> None:
-    command = ("reassign", "run", "--add-broker", "4", "--topic", topic, "--throttle", "250KB/s")
+    command = ("reassign", "run", "--add-broker", "4", "--topic", topic, "--throttle", "500KB/s")
     with subprocess.Popen(
         [*COMMAND, *command, "--yes", "-b", cluster.bootstrap_servers],
         stdout=subprocess.PIPE,
@@ -257,6 +257,63 @@ def test_reassignment_continues_after_a_signal_and_status_removes_the_throttle(
     assert sum(4 in each for each in replicas(client, topic)) == 3
 
 
+def test_next_command_removes_the_throttle_of_a_killed_one(
+    cluster: LocalCluster, client: Cluster, topic: str
+) -> None:
+    goal = ("--add-broker", "4", "--topic", topic)
+    command = [*COMMAND, "reassign", "run", *goal, "--throttle", "500KB/s", "--yes"]
+    with subprocess.Popen(
+        [*command, "-b", cluster.bootstrap_servers],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=ENVIRONMENT,
+    ) as process:
+        eventually(lambda: len(moving(client)) == 3, "the reassignment is started")
+        process.kill()
+    eventually(lambda: moving(client) == [], "the reassignment is complete")
+    assert throttles(client) != []
+
+    left = f"topic {topic} and brokers 1,2,3,4"
+    healthy = run("cluster", "health", "-b", cluster.bootstrap_servers)
+    assert ": a replication throttle is set, but no partition is being" in healthy.stdout
+    assert "`barnabas reassign status -b" in healthy.stdout
+    for options in (["plan", *goal], ["run", *goal, "--dry-run"]):
+        shown = run("reassign", *options, "-b", cluster.bootstrap_servers)
+        assert f"warning: an earlier reassignment left a throttle on {left}" in shown.stderr
+        assert throttles(client) != []
+    ended = run("reassign", "run", *goal, "--yes", "-b", cluster.bootstrap_servers)
+    assert ended.returncode == 0
+    assert f"removed the throttle of {left}, which an earlier reassignment left" in ended.stderr
+    assert throttles(client) == []
+    assert "throttle" not in run("cluster", "health", "-b", cluster.bootstrap_servers).stdout
+
+
+def test_throttle_of_the_operator_survives_a_run(
+    cluster: LocalCluster, client: Cluster, topic: str
+) -> None:
+    rate, replicas_setting = RATES[0], TOPIC_THROTTLES[0]
+    ok(cluster, "configs", "alter", "--topic", topic, f"{replicas_setting}=*")
+    ok(cluster, "configs", "alter", "--broker", "1", f"{rate}=900000")
+    ok(
+        cluster,
+        "reassign",
+        "run",
+        "--add-broker",
+        "4",
+        "--topic",
+        topic,
+        "--throttle",
+        "50MB/s",
+        "--yes",
+    )
+    assert throttles(client) == [(topic, replicas_setting), ("1", rate)]
+    found = document(cluster, "reassign", "status")["throttles"]
+    assert found["topics"] == [{"topic": topic, replicas_setting: "*"}]
+    assert found["brokers"] == [{"broker": 1, rate: "900000"}]
+    ok(cluster, "configs", "reset", "--topic", topic, replicas_setting)
+    ok(cluster, "configs", "reset", "--broker", "1", rate)
+
+
 # ---- drain and decommission
 
 
@@ -271,7 +328,7 @@ def test_drained_broker_has_no_replicas(cluster: LocalCluster, client: Cluster, 
     assert "nothing to move" in ok(cluster, "brokers", "drain", "1", "--yes")
     unknown = run("brokers", "drain", "9", "--yes", "-b", cluster.bootstrap_servers)
     assert unknown.returncode == 1
-    assert "broker 9 does not exist; live brokers: 1, 2, 3, 4" in unknown.stderr
+    assert "broker 9 is not alive and has no replica; live brokers: 1, 2, 3, 4" in unknown.stderr
 
 
 def test_decommission_waits_until_the_broker_is_empty(cluster: LocalCluster, topic: str) -> None:
@@ -279,9 +336,10 @@ def test_decommission_waits_until_the_broker_is_empty(cluster: LocalCluster, top
     assert (found["alive"], found["logs"], found["pid"]) == (True, 0, None)
     text = ok(cluster, "brokers", "decommission", "2", "--yes")
     assert "broker 2 is empty and can be stopped" in text
-    stop = run("brokers", "decommission", "2", "--stop", "--yes", "-b", cluster.bootstrap_servers)
+    stop = run("brokers", "decommission", "3", "--stop", "--yes", "-b", cluster.bootstrap_servers)
     assert stop.returncode == 1
-    assert "broker 2 is not a process of its own on this machine" in stop.stderr
+    assert "--stop: broker 3 is not a process of its own on this machine" in stop.stderr
+    assert stop.stdout == "", "the broker is not drained"
 
 
 def test_broker_that_is_down_is_drained_and_reported() -> None:

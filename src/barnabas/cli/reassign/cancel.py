@@ -45,13 +45,12 @@ def cancel_reassignments(
     ongoing = admin.list_partition_reassignments()
     chosen = select_reassignments(ongoing, names)
     outcomes: dict[TopicPartition, ApiError | None] = dict.fromkeys(chosen)
-    removed: list[str] = []
     if chosen and not dry_run:
         confirm_reassignment(
             f"Cancel the reassignment of {plural(len(chosen), 'partition')}?", yes=yes
         )
         outcomes = admin.alter_partition_reassignments(dict.fromkeys(chosen))
-        removed = remove_finished_throttles(cluster, admin.list_partition_reassignments())
+    removed = [] if dry_run else remove_finished_throttles(cluster)
     document = cancel_document(chosen, outcomes, removed, dry_run=dry_run)
     show(output, document, cancel_text)
     if any(outcomes.values()):
@@ -108,10 +107,9 @@ def cancel_document(
 
 def cancel_text(document: dict[str, Any]) -> str:
     rows = document["cancelled"]
-    if not rows:
-        return "no partition is moving: nothing to cancel"
     verb = "would cancel" if document["dry_run"] else "cancelled"
-    lines = [
+    lines = [] if rows else ["no partition is moving: nothing to cancel"]
+    lines += [
         f"cannot cancel {row['topic']}-{row['partition']}: {row['error']}"
         if row["error"]
         else f"{verb} {row['topic']}-{row['partition']}; replicas {join_numbers(row['replicas'])}"

@@ -37,7 +37,7 @@ def read_progress(
     logs: dict[tuple[TopicPartition, int], int] = {}
     for broker, partitions in brokers_to_ask(view, ongoing).items():
         try:
-            logs.update(read_log_sizes(cluster, [broker], partitions))
+            logs.update(read_log_sizes(cluster, broker, partitions))
         except ApiError:
             continue
     return measure_progress(view, ongoing, logs)

@@ -11,7 +11,9 @@ from typing import Any
 from barnabas.cli.cluster_command import servers_hint
 from barnabas.cli.reassign.copying import CopyMeter, read_progress
 from barnabas.cli.reassign.throttling import (
-    Ongoing,
+    BrokerRates,
+    find_finished_throttles,
+    read_throttles,
     remove_finished_throttles,
     removed_text,
     set_throttle,
@@ -24,6 +26,7 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.leader_elections import elect_leaders
 from barnabas.client.reassignment_admin import ReassignmentAdmin
 from barnabas.errors import ApiError, BarnabasError, ErrorCode
+from barnabas.explain.wording import join_with_and
 from barnabas.model import TopicPartition
 from barnabas.progress_line import ProgressBlock
 from barnabas.reassignment.layout import ReplicaIds
@@ -38,14 +41,29 @@ def partitions_are(count: int) -> str:
     return f"{plural(count, 'partition')} {'is' if count == 1 else 'are'}"
 
 
-def check_no_reassignment(ongoing: Ongoing) -> None:
-    if ongoing:
+def prepare_reassignment(cluster: Cluster, *, additional: bool) -> None:
+    """Remove throttles that an earlier command left. Raises ApiError if partitions move and `additional` is false."""
+    if removed := removed_text(remove_finished_throttles(cluster)):
+        print_note(f"{removed}, which an earlier reassignment left")
+    ongoing = ReassignmentAdmin(cluster).list_partition_reassignments()
+    if ongoing and not additional:
         names = ", ".join(str(each) for each in list(ongoing)[:3])
         raise ErrorWithHint(
             ApiError(ErrorCode.REASSIGNMENT_IN_PROGRESS),
             f"{partitions_are(len(ongoing))} being reassigned already: {names}",
             f"wait (`barnabas reassign status --watch{servers_hint()}`), cancel them, or add --additional",
         )
+
+
+def warn_of_leftovers(cluster: Cluster) -> None:
+    """Report throttles that an earlier command left, for commands that must not change anything."""
+    with suppress(ApiError):
+        _, left = find_finished_throttles(cluster)
+        if left:
+            print_warning(
+                f"an earlier reassignment left a throttle on {join_with_and(left)}; "
+                f"`barnabas reassign status{servers_hint()}` removes it"
+            )
 
 
 def confirm_reassignment(question: str, *, yes: bool) -> None:
@@ -71,6 +89,7 @@ class PlanExecution:
         self.batch_size = batch_size
         self.is_waiting = is_waiting
         self.rejected: dict[TopicPartition, ApiError] = {}
+        self.rates_before: BrokerRates = {}
         self.requested: set[TopicPartition] = set()
         self.started: set[TopicPartition] = set()
         self.began = time.monotonic()
@@ -84,14 +103,16 @@ class PlanExecution:
         """
         raise_on_signals()
         try:
+            if self.throttle is not None:
+                self.rates_before = read_throttles(self.cluster).brokers
             self.run_batches()
+            removed = self.remove_throttle()
         except (KeyboardInterrupt, Terminated, BarnabasError):
             self.print_continues()
             # A response may have been read in part: the requests below need new connections.
             self.cluster.close()
             self.remove_throttle()
             raise
-        removed = self.remove_throttle()
         if self.is_waiting:
             self.elect_preferred_leaders()
         return self.result(removed)
@@ -116,18 +137,10 @@ class PlanExecution:
         return {each: move for each, move in moves.items() if move.destinations}
 
     def remove_throttle(self) -> list[str]:
-        """Remove the throttle of all partitions that do not move any more. A failure must not hide another error."""
+        """Remove the throttle of all partitions that do not move any more."""
         if self.throttle is None:
             return []
-        try:
-            return remove_finished_throttles(
-                self.cluster, self.admin.list_partition_reassignments()
-            )
-        except ApiError as error:
-            print_warning(
-                f"the throttle could not be removed ({error}); `barnabas reassign status{servers_hint()}` removes it"
-            )
-            return []
+        return remove_finished_throttles(self.cluster, rates_before=self.rates_before)
 
     # ---- batches --------------------------------------------------------------------------------------------------
 
@@ -135,9 +148,14 @@ class PlanExecution:
         waiting = self.plan.copied_bytes
         for batch in self.plan.batches(self.batch_size):
             waiting -= sum(copy.size for copy in self.plan.copies if copy.partition in batch)
-            if self.throttle is not None:
-                set_throttle(self.cluster, self.throttle_moves(batch), self.throttle)
-            self.start(batch)
+            if self.throttle is None:
+                self.start(batch)
+            else:
+                moves = self.throttle_moves(batch)
+                set_throttle(self.cluster, moves, self.throttle)
+                self.start(batch)
+                # Another command may have removed the throttle before the start, because nothing moved yet.
+                set_throttle(self.cluster, moves, self.throttle)
             if self.is_waiting or self.batch_size:
                 self.wait_for(batch, waiting)
 
