@@ -112,7 +112,11 @@ def test_plan_changes_nothing_and_its_file_is_executed(
     file = tmp_path / "plan.json"
     options = ("--add-broker", "4", "--topic", topic, "--throttle", "50MB/s")
     before = replicas(client, topic)
-    text = ok(cluster, "reassign", "plan", *options, "--save", str(file))
+    planned = run(
+        "reassign", "plan", *options, "--save", str(file), "-b", cluster.bootstrap_servers
+    )
+    text = planned.stdout
+    assert f"barnabas reassign run {file} --throttle 50MB/s -b" in planned.stderr
     assert re.match(
         r"\d partitions change: copy 3 replicas, 1\.\d MB; takes 1 s or more at 50 MB/s", text
     )

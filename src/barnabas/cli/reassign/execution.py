@@ -192,7 +192,8 @@ class PlanExecution:
         rest = len(self.plan.targets) - len(self.requested)
         if rest:
             verb = "was" if rest == 1 else "were"
-            print_note(f"{plural(rest, 'partition')} of later batches {verb} not started")
+            batches = f"{plural(rest, 'partition')} of later batches {verb} not started"
+            print_note(f"{batches}; then run the same command again")
 
     def result(self, removed: list[str]) -> dict[str, Any]:
         unfinished = self.unfinished() if self.is_waiting else {}

@@ -63,7 +63,7 @@ def plan_reassignment(
         write_plan(save, document)
     show(output, document, plan_text)
     if output is OutputFormat.TEXT and plan.targets:
-        print_next_step(save)
+        print_next_step(save, throttle)
 
 
 def plan_for(cluster: Cluster, goal: Goal) -> ReassignmentPlan:
@@ -84,8 +84,10 @@ def write_plan(path: str, document: dict[str, Any]) -> None:
         raise ConfigError("--save", f"{path} cannot be written: {error.strerror}") from None
 
 
-def print_next_step(saved: str | None) -> None:
+def print_next_step(saved: str | None, throttle: str | None) -> None:
     if saved:
-        print_note(f"saved; to execute it: barnabas reassign run {quote(saved)}{servers_hint()}")
+        option = f" --throttle {quote(throttle)}" if throttle else ""
+        command = f"barnabas reassign run {quote(saved)}{option}{servers_hint()}"
+        print_note(f"saved; to execute it: {command}")
     else:
         print_note("nothing was changed; `reassign run` with the same options executes the plan")
