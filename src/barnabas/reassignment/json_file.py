@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from barnabas.errors import BarnabasError
@@ -152,9 +153,8 @@ def is_encodable_value(value: Any) -> bool:
             return all(type(each) is int and each in INT32 for each in value)
 
 
-def duplicates(values: Any) -> list[Any]:
-    values = list(values)
-    return sorted({each for each in values if values.count(each) > 1})
+def duplicates(values: Iterable[Any]) -> list[Any]:
+    return sorted(each for each, count in Counter(values).items() if count > 1)
 
 
 def java_list(values: list[Any]) -> str:

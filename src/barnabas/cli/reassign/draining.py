@@ -184,5 +184,5 @@ def decommission_text(document: dict[str, Any]) -> str:
 
 def how_to_stop(document: dict[str, Any]) -> str:
     if document["pid"] is None:
-        return " (SIGTERM or Ctrl-C where it runs)"
+        return " where it runs. Brokers of one `barnabas up` share a process: none can be stopped alone"
     return f": kill {document['pid']}, or use --stop"

@@ -12,6 +12,7 @@ from barnabas.cli.cluster_command import servers_hint
 from barnabas.cli.reassign.copying import CopyMeter, read_progress
 from barnabas.cli.reassign.throttling import (
     BrokerRates,
+    all_moves,
     find_finished_throttles,
     read_throttles,
     remove_finished_throttles,
@@ -31,7 +32,7 @@ from barnabas.model import TopicPartition
 from barnabas.progress_line import ProgressBlock
 from barnabas.reassignment.layout import ReplicaIds
 from barnabas.reassignment.plan import ReassignmentPlan
-from barnabas.reassignment.throttles import PartitionMove, to_move
+from barnabas.reassignment.throttles import PartitionMove
 from barnabas.wire.messages.elect_leaders import ElectionType
 
 POLL_INTERVAL_S = 0.5
@@ -129,11 +130,7 @@ class PlanExecution:
     ) -> dict[TopicPartition, PartitionMove]:
         """Return the moves that copy bytes: those of the batch, and of reassignments in progress."""
         ongoing = self.admin.list_partition_reassignments()
-        moves = {each: to_move(moving.origin, moving.target) for each, moving in ongoing.items()}
-        for partition, target in batch.items():
-            origin = self.plan.layout.partitions[partition].replicas
-            sources = moves[partition].sources if partition in moves else origin
-            moves[partition] = to_move(sources, target)
+        moves = all_moves(ongoing, batch, self.plan.layout.assignment)
         return {each: move for each, move in moves.items() if move.destinations}
 
     def remove_throttle(self) -> list[str]:
@@ -147,7 +144,7 @@ class PlanExecution:
     def run_batches(self) -> None:
         waiting = self.plan.copied_bytes
         for batch in self.plan.batches(self.batch_size):
-            waiting -= sum(copy.size for copy in self.plan.copies if copy.partition in batch)
+            waiting -= ReassignmentPlan(layout=self.plan.layout, targets=batch).copied_bytes
             if self.throttle is None:
                 self.start(batch)
             else:

@@ -16,6 +16,7 @@ from barnabas.client.reassignment_admin import OngoingReassignment, Reassignment
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.explain.wording import join_with_and
 from barnabas.model import TopicPartition
+from barnabas.reassignment.layout import Assignment
 from barnabas.reassignment.throttles import (
     RATES,
     TOPIC_THROTTLES,
@@ -23,6 +24,7 @@ from barnabas.reassignment.throttles import (
     is_all_replicas,
     remaining_list,
     throttled_brokers,
+    to_move,
     topic_throttles,
 )
 from barnabas.wire.messages.describe_configs import ConfigSource, ResourceType
@@ -49,6 +51,17 @@ class ThrottleState(Struct, frozen=True, kw_only=True):
         return any(
             is_all_replicas(each) for lists in self.topics.values() for each in lists.values()
         )
+
+
+def all_moves(
+    ongoing: Ongoing, targets: Assignment, current: Assignment
+) -> dict[TopicPartition, PartitionMove]:
+    """Return the moves of reassignments in progress and of `targets`. A throttle must include both."""
+    moves = {each: to_move(moving.origin, moving.target) for each, moving in ongoing.items()}
+    for partition, target in targets.items():
+        sources = moves[partition].sources if partition in moves else current[partition]
+        moves[partition] = to_move(sources, target)
+    return moves
 
 
 def set_throttle(
