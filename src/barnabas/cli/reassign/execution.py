@@ -6,12 +6,14 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from shlex import quote
 from typing import Any
 
 from barnabas.cli.cluster_command import servers_hint
-from barnabas.cli.reassign.copying import CopyMeter, read_progress
+from barnabas.cli.reassign.copying import CopyMeter, explain_stall, read_progress
 from barnabas.cli.reassign.throttling import (
     BrokerRates,
+    Ongoing,
     all_moves,
     find_finished_throttles,
     read_throttles,
@@ -93,6 +95,7 @@ class PlanExecution:
         self.rates_before: BrokerRates = {}
         self.requested: set[TopicPartition] = set()
         self.started: set[TopicPartition] = set()
+        self.stalls: set[str] = set()
         self.began = time.monotonic()
         self.meter = CopyMeter(plan.copied_bytes, self.began)
         self.block = ProgressBlock(sys.stderr) if sys.stderr.isatty() else None
@@ -169,13 +172,31 @@ class PlanExecution:
         """Wait until no partition of the batch moves any more. `waiting` are the bytes of later batches."""
         try:
             while ongoing := self.admin.list_partition_reassignments(batch):
-                if self.block is not None:
-                    progress = read_progress(self.cluster, ongoing)
-                    self.block.show(self.meter.lines(progress, waiting, time.monotonic()))
+                with suppress(ApiError):
+                    self.show_progress(ongoing, waiting)
                 time.sleep(POLL_INTERVAL_S)
         finally:
             if self.block is not None:
                 self.block.erase()
+
+    def show_progress(self, ongoing: Ongoing, waiting: int) -> None:
+        if self.block is None:
+            self.warn_of_stalls(ongoing)
+        else:
+            progress = read_progress(self.cluster, ongoing)
+            self.block.show(self.meter.lines(progress, waiting, time.monotonic()))
+
+    def warn_of_stalls(self, ongoing: Ongoing) -> None:
+        """Report each broker that must come back, once. Without a terminal, the command would wait silently."""
+        view = self.cluster.refresh(sorted({each.topic for each in ongoing}))
+        stalls = {explain_stall(view, *item): item[0] for item in ongoing.items()}
+        for stall, partition in stalls.items():
+            if stall and stall not in self.stalls:
+                self.stalls.add(stall)
+                print_warning(
+                    f"{partition} waits for {stall}; start it again, or stop waiting: "
+                    f"`barnabas reassign cancel {quote(partition.topic)}{servers_hint()}`"
+                )
 
     # ---- result ---------------------------------------------------------------------------------------------------
 

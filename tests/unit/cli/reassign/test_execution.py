@@ -161,3 +161,15 @@ def test_interrupt_before_the_first_request_starts_nothing(
         setup.execution().execute()
     assert "no reassignment was started" in capsys.readouterr().err
     assert setup.removals == 1
+
+
+def test_broker_that_must_come_back_is_reported_once(
+    setup: Setup, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ongoing = {tp("a-0"): OngoingReassignment(replicas=(9, 1), adding=(9,), removing=())}
+    execution = setup.execution()
+    execution.warn_of_stalls(ongoing)
+    execution.warn_of_stalls(ongoing)
+    noted = " ".join(capsys.readouterr().err.split())
+    assert noted.count("a-0 waits for broker 9, not alive") == 1
+    assert "`barnabas reassign cancel a`" in noted
