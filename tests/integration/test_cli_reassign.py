@@ -144,6 +144,15 @@ def test_run_in_batches_reaches_the_plan(
     assert all(set(each) == {3, 4} for each in replicas(client, topic))
 
 
+def test_plan_with_fewer_replicas_than_writes_need_is_a_warning(
+    cluster: LocalCluster, topic: str
+) -> None:
+    ok(cluster, "configs", "alter", "--topic", topic, "min.insync.replicas=2")
+    options = ("--replication-factor", "1", "--topic", topic, "-b", cluster.bootstrap_servers)
+    noted = " ".join(run("reassign", "plan", *options).stderr.split())
+    assert f"topic {topic} would have 1 replica, but min.insync.replicas=2" in noted
+
+
 def test_dry_run_starts_nothing(cluster: LocalCluster, client: Cluster, topic: str) -> None:
     shown = document(cluster, "reassign", "run", "--drain", "1", "--topic", topic, "--dry-run")
     assert shown["dry_run"]
