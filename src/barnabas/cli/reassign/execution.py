@@ -44,12 +44,9 @@ def partitions_are(count: int) -> str:
     return f"{plural(count, 'partition')} {'is' if count == 1 else 'are'}"
 
 
-def prepare_reassignment(cluster: Cluster, *, additional: bool) -> None:
-    """Remove throttles that an earlier command left. Raises ApiError if partitions move and `additional` is false."""
-    if removed := removed_text(remove_finished_throttles(cluster)):
-        print_note(f"{removed}, which an earlier reassignment left")
-    ongoing = ReassignmentAdmin(cluster).list_partition_reassignments()
-    if ongoing and not additional:
+def check_no_reassignment(cluster: Cluster) -> None:
+    """Raise ApiError if partitions are being reassigned."""
+    if ongoing := ReassignmentAdmin(cluster).list_partition_reassignments():
         names = ", ".join(str(each) for each in list(ongoing)[:3])
         raise ErrorWithHint(
             ApiError(ErrorCode.REASSIGNMENT_IN_PROGRESS),
@@ -58,8 +55,12 @@ def prepare_reassignment(cluster: Cluster, *, additional: bool) -> None:
         )
 
 
-def warn_of_leftovers(cluster: Cluster) -> None:
-    """Report throttles that an earlier command left, for commands that must not change anything."""
+def remove_leftovers(cluster: Cluster, *, dry_run: bool) -> None:
+    """Remove throttles that an earlier command left, because it was killed. A dry run only reports them."""
+    if not dry_run:
+        if removed := removed_text(remove_finished_throttles(cluster)):
+            print_note(f"{removed}, which an earlier reassignment left")
+        return
     with suppress(ApiError):
         _, left = find_finished_throttles(cluster)
         if left:

@@ -10,7 +10,7 @@ import click
 
 from barnabas.cli.cluster_command import cluster_command, servers_hint
 from barnabas.cli.reassign.cluster_layout import read_layout
-from barnabas.cli.reassign.execution import partitions_are, warn_of_leftovers
+from barnabas.cli.reassign.execution import partitions_are, remove_leftovers
 from barnabas.cli.reassign.goal_options import Goal, goal_options, make_plan, parse_goal
 from barnabas.cli.reassign.picture import plan_document, plan_text
 from barnabas.cli.terminal.output import (
@@ -61,7 +61,7 @@ def plan_reassignment(
     """
     rate = parse_rate("--throttle", throttle) if throttle else None
     chosen = parse_goal(file, **goal)
-    warn_of_leftovers(cluster)
+    remove_leftovers(cluster, dry_run=True)
     plan = plan_for(cluster, chosen)
     document = plan_document(plan, rate)
     if save:

@@ -11,10 +11,10 @@ from barnabas.cli.cluster_command import cluster_command, servers_hint
 from barnabas.cli.options import dry_run_option, yes_option
 from barnabas.cli.reassign.execution import (
     PlanExecution,
+    check_no_reassignment,
     confirm_reassignment,
-    prepare_reassignment,
+    remove_leftovers,
     result_text,
-    warn_of_leftovers,
 )
 from barnabas.cli.reassign.goal_options import Goal, goal_options, parse_goal
 from barnabas.cli.reassign.picture import plan_document, plan_text
@@ -135,10 +135,9 @@ def prepare_plan(
     cluster: Cluster, goal: Goal, *, additional: bool, dry_run: bool
 ) -> ReassignmentPlan:
     """Return the plan for a goal, after the checks of a command that will execute it."""
-    if dry_run:
-        warn_of_leftovers(cluster)
-    else:
-        prepare_reassignment(cluster, additional=additional)
+    remove_leftovers(cluster, dry_run=dry_run)
+    if not dry_run and not additional:
+        check_no_reassignment(cluster)
     return plan_for(cluster, goal)
 
 
