@@ -193,13 +193,14 @@ def test_progress_is_drawn_on_a_terminal(cluster: LocalCluster, topic: str) -> N
         (["--balance", "--drain", "1"], 2, "give exactly one of"),
         (["--balance", "--throttle", "fast"], 2, "'fast' is not a rate"),
         (["--drain", "x"], 2, "'x' is not a broker id"),
+        (["--drain", "1", "--batch", "2", "--no-wait"], 2, "cannot be combined with --no-wait"),
         (["/no/such/plan.json"], 2, "cannot be read: No such file"),
     ],
 )
 def test_impossible_plans_are_refused_with_the_reason(
     cluster: LocalCluster, options: list[str], code: int, problem: str
 ) -> None:
-    ended = run("reassign", "plan", *options, "-b", cluster.bootstrap_servers)
+    ended = run("reassign", "run", *options, "-b", cluster.bootstrap_servers)
     assert ended.returncode == code
     assert problem in ended.stderr
     assert "Traceback" not in ended.stderr

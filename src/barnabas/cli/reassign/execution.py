@@ -157,7 +157,7 @@ class PlanExecution:
                 self.start(batch)
                 # Another command may have removed the throttle before the start, because nothing moved yet.
                 set_throttle(self.cluster, moves, self.throttle)
-            if self.is_waiting or self.batch_size:
+            if self.is_waiting:
                 self.wait_for(batch, waiting)
 
     def start(self, batch: Mapping[TopicPartition, ReplicaIds]) -> None:

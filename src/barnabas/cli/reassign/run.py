@@ -29,6 +29,7 @@ from barnabas.cli.terminal.output import (
 )
 from barnabas.cli.terminal.units import bytes_text, parse_rate
 from barnabas.client.cluster import Cluster
+from barnabas.errors import ConfigError
 from barnabas.reassignment.plan import ReassignmentPlan
 
 no_wait_option = click.option(
@@ -106,6 +107,10 @@ def run_goal(
 ) -> None:
     """Plan for a goal, ask, execute the plan and show the result. Exits with 1 if a partition failed."""
     rate = parse_rate("--throttle", throttle) if throttle else None
+    if no_wait and batch_size:
+        raise ConfigError(
+            "--batch", "cannot be combined with --no-wait: each batch waits for the previous one"
+        )
     plan = prepare_plan(cluster, goal, additional=additional, dry_run=dry_run)
     planned = plan_document(plan, rate)
     if dry_run or not plan.targets:
