@@ -9,7 +9,7 @@ import click
 
 from barnabas.cli.brokers.local_process import local_broker_pid, request_shutdown
 from barnabas.cli.cluster_command import cluster_command, servers_hint
-from barnabas.cli.reassign.cluster_layout import read_layout, read_log_sizes
+from barnabas.cli.reassign.cluster_layout import layout_from_view, read_log_sizes
 from barnabas.cli.reassign.execution import PlanExecution, result_text
 from barnabas.cli.reassign.goal_options import Goal
 from barnabas.cli.reassign.picture import plan_document, plan_text
@@ -77,22 +77,26 @@ def decommission_broker(
     rate = parse_rate("--throttle", throttle) if throttle else None
     plan = prepare_plan(cluster, goal, additional=additional, dry_run=dry_run)
     if stop:
-        check_local(cluster, broker)
+        find_stoppable_pid(cluster, broker)
     if dry_run:
         document = {"dry_run": True, "plan": plan_document(plan, rate)}
         show(output, document, lambda shown: plan_text(shown["plan"]))
         return
-    results = []
-    for number in range(ROUNDS_MAX):
-        if not plan.targets:
-            break
-        confirm_and_print(plan, rate, yes=yes or number > 0, output=output)
+    left = assigned_partitions(cluster, broker)
+    results: list[dict[str, Any]] = []
+    while left and len(results) < ROUNDS_MAX:
+        if results:
+            plan = plan_for(cluster, goal)
+        confirm_and_print(plan, rate, yes=yes or bool(results), output=output)
         execution = PlanExecution(cluster, plan, throttle=rate, batch_size=batch_size)
         results.append(execution.execute())
-        if not assigned_partitions(cluster, broker):
-            break
-        plan = plan_for(cluster, goal)
-    check_unassigned(cluster, broker)
+        left = assigned_partitions(cluster, broker)
+    if left:
+        raise ErrorWithHint(
+            ApiError(ErrorCode.REASSIGNMENT_IN_PROGRESS),
+            f"broker {broker} still has {plural(len(left), 'replica')}, such as {left[0]}",
+            f"see `barnabas reassign status{servers_hint()}`, then run this again",
+        )
     document = {"broker": broker, "rounds": results, **await_empty(cluster, broker)}
     if stop:
         stop_local_broker(cluster, broker)
@@ -102,19 +106,9 @@ def decommission_broker(
 
 def assigned_partitions(cluster: Cluster, broker: int) -> list[TopicPartition]:
     """Return the partitions that have a replica on the broker, or will have one."""
-    layout = read_layout(cluster, ReassignmentAdmin(cluster).list_partition_reassignments())
+    ongoing = ReassignmentAdmin(cluster).list_partition_reassignments()
+    layout = layout_from_view(cluster.refresh(None), {}, ongoing)
     return [each for each, placed in layout.partitions.items() if broker in placed.replicas]
-
-
-def check_unassigned(cluster: Cluster, broker: int) -> None:
-    """Raise ApiError if partitions are still assigned to the broker."""
-    left = assigned_partitions(cluster, broker)
-    if left:
-        raise ErrorWithHint(
-            ApiError(ErrorCode.REASSIGNMENT_IN_PROGRESS),
-            f"broker {broker} still has {plural(len(left), 'replica')}, such as {left[0]}",
-            f"see `barnabas reassign status{servers_hint()}`, then run this again",
-        )
 
 
 def await_empty(cluster: Cluster, broker: int) -> dict[str, Any]:
@@ -139,21 +133,26 @@ def find_local_pid(cluster: Cluster, broker: int) -> int | None:
     return local_broker_pid(cluster, BrokerId(broker), [each.path for each in directories])
 
 
-def check_local(cluster: Cluster, broker: int) -> None:
-    """Raise ApiError if the broker is alive, and this command cannot stop it."""
-    if broker in cluster.view.brokers and find_local_pid(cluster, broker) is None:
+def find_stoppable_pid(cluster: Cluster, broker: int) -> int | None:
+    """Return the pid of the broker; None if it is not alive. Raises ApiError if this command cannot stop it."""
+    if broker not in cluster.refresh([]).brokers:
+        return None
+    pid = find_local_pid(cluster, broker)
+    if pid is None:
         raise ErrorWithHint(
             ApiError(ErrorCode.BROKER_NOT_AVAILABLE),
             f"--stop: broker {broker} is not a process of its own on this machine",
             "drain it without --stop, then stop it where it runs",
         )
+    return pid
 
 
 def stop_local_broker(cluster: Cluster, broker: int) -> None:
     """Stop the broker and wait until it has left the cluster. Raises ApiError if it does not."""
-    pid = find_local_pid(cluster, broker) if broker in cluster.refresh([]).brokers else None
-    if pid is not None:
-        request_shutdown(pid)
+    pid = find_stoppable_pid(cluster, broker)
+    if pid is None:
+        return
+    request_shutdown(pid)
     deadline = Deadline(cluster.timeout_s)
     while broker in cluster.retry(lambda: cluster.refresh([]), refresh=False).brokers:
         if deadline.passed:

@@ -93,7 +93,7 @@ class PlanExecution:
         self.batch_size = batch_size
         self.is_waiting = is_waiting
         self.rejected: dict[TopicPartition, ApiError] = {}
-        self.rates_before: BrokerRates = {}
+        self.rates_before: BrokerRates | None = None
         self.requested: set[TopicPartition] = set()
         self.started: set[TopicPartition] = set()
         self.stalls: set[str] = set()
@@ -190,8 +190,8 @@ class PlanExecution:
     def warn_of_stalls(self, ongoing: Ongoing) -> None:
         """Report each broker that must come back, once. Without a terminal, the command would wait silently."""
         view = self.cluster.refresh(sorted({each.topic for each in ongoing}))
-        stalls = {explain_stall(view, *item): item[0] for item in ongoing.items()}
-        for stall, partition in stalls.items():
+        for partition, moving in ongoing.items():
+            stall = explain_stall(view, partition, moving)
             if stall and stall not in self.stalls:
                 self.stalls.add(stall)
                 print_warning(
