@@ -112,7 +112,11 @@ def test_plan_changes_nothing_and_its_file_is_executed(
     file = tmp_path / "plan.json"
     options = ("--add-broker", "4", "--topic", topic, "--throttle", "50MB/s")
     before = replicas(client, topic)
-    text = ok(cluster, "reassign", "plan", *options, "--save", str(file))
+    planned = run(
+        "reassign", "plan", *options, "--save", str(file), "-b", cluster.bootstrap_servers
+    )
+    text = planned.stdout
+    assert f"barnabas reassign run {file} --throttle 50MB/s -b" in planned.stderr
     assert re.match(
         r"\d partitions change: copy 3 replicas, 1\.\d MB; takes 1 s or more at 50 MB/s", text
     )
@@ -138,6 +142,15 @@ def test_run_in_batches_reaches_the_plan(
     result = document(cluster, "reassign", "run", *goal, "--batch", "2", "--yes")["result"]
     assert result["completed"] == result["started"] >= 5
     assert all(set(each) == {3, 4} for each in replicas(client, topic))
+
+
+def test_plan_with_fewer_replicas_than_writes_need_is_a_warning(
+    cluster: LocalCluster, topic: str
+) -> None:
+    ok(cluster, "configs", "alter", "--topic", topic, "min.insync.replicas=2")
+    options = ("--replication-factor", "1", "--topic", topic, "-b", cluster.bootstrap_servers)
+    noted = " ".join(run("reassign", "plan", *options).stderr.split())
+    assert f"topic {topic} would have 1 replica, but min.insync.replicas=2" in noted
 
 
 def test_dry_run_starts_nothing(cluster: LocalCluster, client: Cluster, topic: str) -> None:
@@ -180,13 +193,14 @@ def test_progress_is_drawn_on_a_terminal(cluster: LocalCluster, topic: str) -> N
         (["--balance", "--drain", "1"], 2, "give exactly one of"),
         (["--balance", "--throttle", "fast"], 2, "'fast' is not a rate"),
         (["--drain", "x"], 2, "'x' is not a broker id"),
+        (["--drain", "1", "--batch", "2", "--no-wait"], 2, "cannot be combined with --no-wait"),
         (["/no/such/plan.json"], 2, "cannot be read: No such file"),
     ],
 )
 def test_impossible_plans_are_refused_with_the_reason(
     cluster: LocalCluster, options: list[str], code: int, problem: str
 ) -> None:
-    ended = run("reassign", "plan", *options, "-b", cluster.bootstrap_servers)
+    ended = run("reassign", "run", *options, "-b", cluster.bootstrap_servers)
     assert ended.returncode == code
     assert problem in ended.stderr
     assert "Traceback" not in ended.stderr
@@ -234,7 +248,7 @@ def test_status_shows_the_move_and_cancel_restores_the_replicas(
 def test_reassignment_continues_after_a_signal_and_status_removes_the_throttle(
     cluster: LocalCluster, client: Cluster, topic: str, number: int, code: int
 ) -> None:
-    command = ("reassign", "run", "--add-broker", "4", "--topic", topic, "--throttle", "250KB/s")
+    command = ("reassign", "run", "--add-broker", "4", "--topic", topic, "--throttle", "500KB/s")
     with subprocess.Popen(
         [*COMMAND, *command, "--yes", "-b", cluster.bootstrap_servers],
         stdout=subprocess.PIPE,
@@ -257,6 +271,63 @@ def test_reassignment_continues_after_a_signal_and_status_removes_the_throttle(
     assert sum(4 in each for each in replicas(client, topic)) == 3
 
 
+def test_next_command_removes_the_throttle_of_a_killed_one(
+    cluster: LocalCluster, client: Cluster, topic: str
+) -> None:
+    goal = ("--add-broker", "4", "--topic", topic)
+    command = [*COMMAND, "reassign", "run", *goal, "--throttle", "500KB/s", "--yes"]
+    with subprocess.Popen(
+        [*command, "-b", cluster.bootstrap_servers],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=ENVIRONMENT,
+    ) as process:
+        eventually(lambda: len(moving(client)) == 3, "the reassignment is started")
+        process.kill()
+    eventually(lambda: moving(client) == [], "the reassignment is complete")
+    assert throttles(client) != []
+
+    left = f"topic {topic} and brokers 1,2,3,4"
+    healthy = run("cluster", "health", "-b", cluster.bootstrap_servers)
+    assert ": a replication throttle is set, but no partition is being" in healthy.stdout
+    assert "`barnabas reassign status -b" in healthy.stdout
+    for options in (["plan", *goal], ["run", *goal, "--dry-run"]):
+        shown = run("reassign", *options, "-b", cluster.bootstrap_servers)
+        assert f"warning: an earlier reassignment left a throttle on {left}" in shown.stderr
+        assert throttles(client) != []
+    ended = run("reassign", "run", *goal, "--yes", "-b", cluster.bootstrap_servers)
+    assert ended.returncode == 0
+    assert f"removed the throttle of {left}, which an earlier reassignment left" in ended.stderr
+    assert throttles(client) == []
+    assert "throttle" not in run("cluster", "health", "-b", cluster.bootstrap_servers).stdout
+
+
+def test_throttle_of_the_operator_survives_a_run(
+    cluster: LocalCluster, client: Cluster, topic: str
+) -> None:
+    rate, replicas_setting = RATES[0], TOPIC_THROTTLES[0]
+    ok(cluster, "configs", "alter", "--topic", topic, f"{replicas_setting}=*")
+    ok(cluster, "configs", "alter", "--broker", "1", f"{rate}=900000")
+    ok(
+        cluster,
+        "reassign",
+        "run",
+        "--add-broker",
+        "4",
+        "--topic",
+        topic,
+        "--throttle",
+        "50MB/s",
+        "--yes",
+    )
+    assert throttles(client) == [(topic, replicas_setting), ("1", rate)]
+    found = document(cluster, "reassign", "status")["throttles"]
+    assert found["topics"] == [{"topic": topic, replicas_setting: "*"}]
+    assert found["brokers"] == [{"broker": 1, rate: "900000"}]
+    ok(cluster, "configs", "reset", "--topic", topic, replicas_setting)
+    ok(cluster, "configs", "reset", "--broker", "1", rate)
+
+
 # ---- drain and decommission
 
 
@@ -271,7 +342,7 @@ def test_drained_broker_has_no_replicas(cluster: LocalCluster, client: Cluster, 
     assert "nothing to move" in ok(cluster, "brokers", "drain", "1", "--yes")
     unknown = run("brokers", "drain", "9", "--yes", "-b", cluster.bootstrap_servers)
     assert unknown.returncode == 1
-    assert "broker 9 does not exist; live brokers: 1, 2, 3, 4" in unknown.stderr
+    assert "broker 9 is not alive and has no replica; live brokers: 1, 2, 3, 4" in unknown.stderr
 
 
 def test_decommission_waits_until_the_broker_is_empty(cluster: LocalCluster, topic: str) -> None:
@@ -279,9 +350,10 @@ def test_decommission_waits_until_the_broker_is_empty(cluster: LocalCluster, top
     assert (found["alive"], found["logs"], found["pid"]) == (True, 0, None)
     text = ok(cluster, "brokers", "decommission", "2", "--yes")
     assert "broker 2 is empty and can be stopped" in text
-    stop = run("brokers", "decommission", "2", "--stop", "--yes", "-b", cluster.bootstrap_servers)
+    stop = run("brokers", "decommission", "3", "--stop", "--yes", "-b", cluster.bootstrap_servers)
     assert stop.returncode == 1
-    assert "broker 2 is not a process of its own on this machine" in stop.stderr
+    assert "--stop: broker 3 is not a process of its own on this machine" in stop.stderr
+    assert stop.stdout == "", "the broker is not drained"
 
 
 def test_broker_that_is_down_is_drained_and_reported() -> None:

@@ -25,6 +25,7 @@ from barnabas.client.consumer import (
     Start,
     resolve_starts,
 )
+from barnabas.client.log_dir_admin import LogDirAdmin
 from barnabas.client.producer import Producer
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import TopicPartition
@@ -182,13 +183,8 @@ def test_admin_describes_cluster_configs_and_log_dirs(cluster: Cluster) -> None:
         entry.name: entry for entry in admin.describe_topic_configs(["described"])["described"]
     }
     assert topic_configs["cleanup.policy"].value == "delete"
-    (directory,) = admin.log_dirs()[broker]
-    sizes = {
-        TopicPartition(topic.name, found.partition_index): found.partition_size
-        for topic in directory.topics
-        for found in topic.partitions
-    }
-    assert sizes[partition] > 1000
+    (directory,) = LogDirAdmin(cluster).describe_log_dirs()[broker]
+    assert {log.partition: log.size_bytes for log in directory.logs}[partition] > 1000
     with pytest.raises(ApiError) as caught:
         admin.describe_topic_configs(["not-there"])
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -5,7 +5,7 @@ Methods that create or delete topics return the error of each topic in its Topic
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from uuid import UUID
 
 from msgspec import Struct, field
@@ -46,12 +46,6 @@ from barnabas.wire.messages.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
     ResourceType,
-)
-from barnabas.wire.messages.describe_log_dirs import (
-    DescribableLogDirTopic,
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
-    DescribeLogDirsResult,
 )
 
 DELETION_WAIT_S = 5.0
@@ -216,27 +210,6 @@ class Admin:
         response = self.cluster.ask_any(DescribeClusterRequest(), DescribeClusterResponse)
         raise_if(response.error_code, response.error_message)
         return response
-
-    def log_dirs(
-        self,
-        brokers: Iterable[BrokerId] | None = None,
-        partitions: Iterable[TopicPartition] | None = None,
-    ) -> dict[BrokerId, tuple[DescribeLogDirsResult, ...]]:
-        """Return the log directories of each broker, with these partitions. None means all."""
-        targets = sorted(self.cluster.refresh([]).brokers) if brokers is None else list(brokers)
-        topics = None
-        if partitions is not None:
-            topics = build_topics(
-                DescribableLogDirTopic, {each: each.partition for each in partitions}
-            )
-        found = {}
-        for broker in targets:
-            response = self.cluster.ask(
-                broker, DescribeLogDirsRequest(topics=topics), DescribeLogDirsResponse
-            )
-            raise_if(response.error_code, f"log directories of broker {broker}")
-            found[broker] = response.results
-        return found
 
     # ---- records --------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from barnabas.explain.topics import (
     marked_topics,
 )
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
+from barnabas.model import TopicPartition
 
 PARTITION_VALUES = ("unclean_end", "unclean_since_ms")
 """Values that differ between partitions with the same cause."""
@@ -38,6 +39,7 @@ def explain_cluster(facts: ClusterFacts) -> list[Finding]:
         found += find_deletion(facts, topic)
     for path in facts.registry.invalid if facts.registry is not None else ():
         found += find_invalid_znode(facts, path.rpartition("/")[2])
+    found += find_left_throttles(facts)
     return merge_findings([*map(without_topic, found), *find_collisions(facts)])
 
 
@@ -161,6 +163,26 @@ def find_registry(facts: ClusterFacts) -> Iterator[Finding]:
         severity = Severity.ERROR if facts.controller is None else Severity.WARNING
         values = {"registry": facts.registry_name, "why": facts.registry_error}
         yield Finding(cause=Cause.REGISTRY_DOWN, severity=severity, values=values)
+
+
+def find_left_throttles(facts: ClusterFacts) -> Iterator[Finding]:
+    """Find throttled replicas although no partition moves: the command that set them was killed.
+
+    A list `*` was not set by a reassignment. Without a controller, the reassignments are unknown.
+    """
+    if facts.reassignments or facts.controller is None or facts.is_silent(facts.controller):
+        return
+    for topic, settings in sorted(facts.topic_settings.items()):
+        entries = settings.throttled_replicas.replace(" ", "").split(",")
+        numbers = {entry.partition(":")[0] for entry in entries}
+        listed = sorted(TopicPartition(topic, int(each)) for each in numbers if each.isdigit())
+        if listed:
+            yield Finding(
+                cause=Cause.THROTTLE_LEFT,
+                severity=Severity.WARNING,
+                topic=topic,
+                partitions=tuple(listed),
+            )
 
 
 def find_offsets_topic(facts: ClusterFacts) -> Iterator[Finding]:

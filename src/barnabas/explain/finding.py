@@ -55,6 +55,7 @@ class Cause(StrEnum):
     MOVE_CATCHING_UP = "move_catching_up"
     MOVE_FINISHING = "move_finishing"
     MOVE_REQUESTED = "move_requested"
+    THROTTLE_LEFT = "throttle_left"
     # deletions and topics
     DELETION_WAITS_FOR_BROKER = "deletion_waits_for_broker"
     DELETION_WAITS_FOR_LOG_DIR = "deletion_waits_for_log_dir"

@@ -149,6 +149,10 @@ SENTENCES: Mapping[Cause, Sentences] = {
         "a reassignment is requested in /admin/reassign_partitions, and the controller has not started it",
         SEE_CONTROLLER,
     ),
+    Cause.THROTTLE_LEFT: Sentences(
+        "a replication throttle is set, but no partition is being reassigned. It slows down followers that catch up",
+        "`barnabas reassign status{servers}` removes it",
+    ),
     # deletions and topics
     Cause.DELETION_WAITS_FOR_BROKER: Sentences(
         "the deletion{by_text} waits for {brokers}: the replicas there can only be deleted when the broker is up",

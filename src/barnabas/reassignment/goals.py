@@ -25,6 +25,20 @@ def unreachable_goal(why: str) -> ApiError:
     return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
 
 
+class TooFewBrokers(ApiError):
+    """Partitions have more replicas than brokers would be left. `topics` are the topics of these partitions."""
+
+    def __init__(self, draft: AssignmentDraft, partition: TopicPartition) -> None:
+        replicas, self.brokers = len(draft.replicas[partition]), len(draft.brokers)
+        brokers = f"{self.brokers} broker{'' if self.brokers == 1 else 's'}"
+        super().__init__(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"{partition} has {replicas} replicas, but only {brokers} would be left for them",
+        )
+        crowded = [each for each, found in draft.replicas.items() if len(found) > self.brokers]
+        self.topics = sorted({each.topic for each in [partition, *crowded]})
+
+
 def balance_all(layout: Layout, *, tolerance: float = TOLERANCE) -> Targets:
     """Spread all partitions evenly over the live brokers. Replicas on other brokers stay there."""
     draft = AssignmentDraft(layout)
@@ -55,7 +69,7 @@ def drain_brokers(layout: Layout, drained: Collection[int]) -> Targets:
     unknown = sorted(set(drained) - layout.known_brokers)
     if unknown:
         raise unreachable_goal(
-            f"broker {unknown[0]} does not exist; live brokers: {live_text(layout)}"
+            f"broker {unknown[0]} is not alive and has no replica; live brokers: {live_text(layout)}"
         )
     rest = {each: rack for each, rack in layout.brokers.items() if each not in drained}
     draft = AssignmentDraft(layout, rest)
@@ -90,11 +104,7 @@ def vacate(draft: AssignmentDraft, left: Iterable[int]) -> None:
             kept = [each for each in draft.replicas[partition] if each != broker]
             destination = draft.best_destination(partition, kept)
             if destination is None:
-                count = len(draft.replicas[partition])
-                raise unreachable_goal(
-                    f"{partition} has {count} replicas, but only {len(draft.brokers)} brokers "
-                    f"would be left for them; lower its replication factor or add a broker"
-                )
+                raise TooFewBrokers(draft, partition)
             draft.move(partition, broker, destination)
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from barnabas.errors import BarnabasError
@@ -51,7 +52,11 @@ def parse_reassignment_json(text: str) -> ReassignmentFile:
             json_field(item, "topic", str), json_field(item, "partition", int)
         )
         replicas = tuple(json_field(item, "replicas", list))
-        directories = list(item.get("log_dirs", [ANY_LOG_DIR] * len(replicas)))
+        directories = item.get("log_dirs", [ANY_LOG_DIR] * len(replicas))
+        if not is_list_of(directories, str) or any(map(SURROGATE.search, directories)):
+            raise InvalidReassignmentJson(
+                f"log_dirs must be a list of directories in {json.dumps(item)}"
+            )
         if len(directories) != len(replicas):
             raise InvalidReassignmentJson(
                 f"Size of replicas list {list(replicas)} is different from size of log dirs list "
@@ -60,7 +65,7 @@ def parse_reassignment_json(text: str) -> ReassignmentFile:
         targets.append((partition, replicas))
         for broker, directory in zip(replicas, directories, strict=True):
             if directory != ANY_LOG_DIR:
-                log_dirs[partition, broker] = str(directory)
+                log_dirs[partition, broker] = directory
     return ReassignmentFile(targets, log_dirs)
 
 
@@ -128,9 +133,13 @@ def parse_versioned_json(text: str) -> dict[str, Any]:
 
 def json_list(found: dict[str, Any], name: str) -> list[dict[str, Any]]:
     items = found.get(name, [])
-    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+    if not is_list_of(items, dict):
         raise InvalidReassignmentJson(f"{name} must be a list of objects")
-    return items
+    return items  # type: ignore[no-any-return]
+
+
+def is_list_of(value: Any, kind: type) -> bool:
+    return isinstance(value, list) and all(isinstance(each, kind) for each in value)
 
 
 def json_field(item: dict[str, Any], name: str, kind: type) -> Any:
@@ -152,9 +161,8 @@ def is_encodable_value(value: Any) -> bool:
             return all(type(each) is int and each in INT32 for each in value)
 
 
-def duplicates(values: Any) -> list[Any]:
-    values = list(values)
-    return sorted({each for each in values if values.count(each) > 1})
+def duplicates(values: Iterable[Any]) -> list[Any]:
+    return sorted(each for each, count in Counter(values).items() if count > 1)
 
 
 def java_list(values: list[Any]) -> str:

@@ -60,13 +60,18 @@ def throttled_brokers(moves: Iterable[PartitionMove]) -> list[int]:
     return sorted({broker for move in moves for each in move for broker in each})
 
 
+def is_all_replicas(value: str) -> bool:
+    """Whether a list throttles all replicas of a topic. No reassignment sets such a list."""
+    return value.strip() == ALL_REPLICAS
+
+
 def remaining_list(value: str, moving: Collection[int]) -> str:
     """Return a list of throttled replicas without the partitions that do not move any more.
 
     >>> remaining_list("0:1,0:2,3:1", moving=[3])
     '3:1'
     """
-    if value.strip() == ALL_REPLICAS:
+    if is_all_replicas(value):
         return value
     entries = (entry.strip() for entry in value.split(","))
     moving_texts = {str(partition) for partition in moving}

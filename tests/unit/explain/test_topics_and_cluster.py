@@ -15,6 +15,7 @@ from barnabas.explain.facts import (
     LogDirFacts,
     Probe,
     RegistryFacts,
+    TopicSettings,
 )
 from barnabas.explain.finding import Cause, Severity
 from barnabas.explain.history_facts import BrokerLoss, HistoryFacts, RequestedDeletion
@@ -170,6 +171,22 @@ def test_registry_is_newer_than_metadata() -> None:
     causes = [(each.cause, each.brokers) for each in explain_cluster(facts)]
     assert (Cause.ELECTION_PENDING, (2,)) in causes
     assert (Cause.BROKER_DOWN, (1,)) in causes
+
+
+def test_throttle_without_a_reassignment_is_left_over() -> None:
+    settings = {"orders": TopicSettings(throttled_replicas="3:1,0:2,0:3")}
+    (found,) = explain_cluster(facts_of(IN_SYNC, topic_settings=settings))
+    assert (found.cause, found.severity) == (Cause.THROTTLE_LEFT, Severity.WARNING)
+    assert found.partitions == (FIRST, FIRST._replace(partition=3))
+    own = {"orders": TopicSettings(throttled_replicas="*")}
+    assert explain_cluster(facts_of(IN_SYNC, topic_settings=own)) == []
+    moving = {FIRST: ReplicaAssignment(replicas=(BrokerId(1), BrokerId(2)), adding=(BrokerId(2),))}
+    for options in ({"reassignments": moving}, {"controller": 9}):
+        causes = {
+            each.cause
+            for each in explain_cluster(facts_of(IN_SYNC, topic_settings=settings, **options))
+        }
+        assert Cause.THROTTLE_LEFT not in causes
 
 
 def test_healthy_cluster_has_no_findings() -> None:

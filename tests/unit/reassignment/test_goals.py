@@ -82,7 +82,7 @@ def test_drain_needs_a_broker_for_every_replica() -> None:
 def test_unknown_brokers_are_rejected_by_name() -> None:
     layout = layout_of("a-0 1,2")
     for goal in (move_to_brokers, fill_brokers, drain_brokers):
-        with pytest.raises(ApiError, match=r"broker 9 does not exist; live brokers: 1, 2"):
+        with pytest.raises(ApiError, match=r"broker 9 .*; live brokers: 1, 2"):
             goal(layout, [9])
 
 

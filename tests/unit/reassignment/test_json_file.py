@@ -58,6 +58,13 @@ def test_unknown_fields_and_missing_version_are_accepted() -> None:
             '{"partitions":[{"topic":"a","partition":0,"replicas":[1,2],"log_dirs":["any"]}]}',
             r"Size of replicas list \[1, 2\] is different from size of log dirs list \[any\]",
         ),
+        *(
+            (
+                f'{{"partitions":[{{"topic":"a","partition":0,"replicas":[1],"log_dirs":{dirs}}}]}}',
+                "log_dirs must be a list of directories",
+            )
+            for dirs in ("5", "null", "[5]", '"any"', r'["\ud800"]')
+        ),
     ],
 )
 def test_unusable_json_is_rejected(text: str, problem: str) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
 from barnabas.client.cluster import Cluster
 from barnabas.model import BrokerId
-from barnabas.world.directory_lock import LOCK_FILE, is_locked
+from barnabas.world.directory_lock import LOCK_FILE
+
+PROCESSES = Path("/proc")
 
 
 def local_broker_pid(cluster: Cluster, broker: BrokerId, log_dirs: Iterable[str]) -> int | None:
@@ -21,25 +24,35 @@ def local_broker_pid(cluster: Cluster, broker: BrokerId, log_dirs: Iterable[str]
     stream = cluster.connection(broker).stream
     if stream.getsockname()[0] != stream.getpeername()[0]:
         return None
-    for directory in log_dirs:
-        pid = lock_holder(directory)
-        if pid is not None and is_broker_command(command_line(pid)):
-            return pid
+    found = map(find_broker_process, log_dirs)
+    return next((pid for pid in found if pid is not None), None)
+
+
+def find_broker_process(log_dir: str) -> int | None:
+    """Return the pid of the `barnabas broker` that has the lock file of this directory open, else None."""
+    with suppress(OSError):
+        lock = Path(log_dir, LOCK_FILE).stat()
+        pids = [int(each.name) for each in PROCESSES.iterdir() if each.name.isdigit()]
+        brokers = (pid for pid in pids if is_broker_command(command_line(pid)))
+        return next((pid for pid in brokers if has_open_file(pid, lock)), None)
     return None
 
 
-def lock_holder(directory: str) -> int | None:
-    if not is_locked(directory):
-        return None
-    try:
-        return int(Path(directory, LOCK_FILE).read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return None
+def has_open_file(pid: int, file: os.stat_result) -> bool:
+    """Whether a process has a file open. False for a process of another user."""
+    with suppress(OSError):
+        for descriptor in (PROCESSES / str(pid) / "fd").iterdir():
+            with suppress(OSError):
+                if os.path.samestat(descriptor.stat(), file):
+                    return True
+    return False
 
 
 def command_line(pid: int) -> list[str]:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").split("\0")
+        return (
+            (PROCESSES / str(pid) / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
+        )
     except OSError:
         return []
 

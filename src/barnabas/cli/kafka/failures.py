@@ -19,6 +19,8 @@ from barnabas.printable import printable
 
 ILLEGAL_ARGUMENT = "java.lang.IllegalArgumentException"
 API_ERRORS = "org.apache.kafka.common.errors"
+ADMIN_COMMAND_FAILED = "org.apache.kafka.server.common.AdminCommandFailedException"
+ADMIN_OPERATION_FAILED = "org.apache.kafka.server.common.AdminOperationException"
 
 # Exceptions whose names differ from their error codes.
 EXCEPTION_NAMES = {

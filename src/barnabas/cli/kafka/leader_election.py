@@ -18,6 +18,8 @@ from barnabas.cli.kafka.command import (
     run_kafka_command,
 )
 from barnabas.cli.kafka.failures import (
+    ADMIN_COMMAND_FAILED,
+    ADMIN_OPERATION_FAILED,
     RequestRejected,
     error_message,
     exception_name,
@@ -33,8 +35,6 @@ ABOUT = (
     "This tool attempts to elect a new leader for a set of topic partitions. The type of elections"
     " supported are preferred replicas and unclean replicas."
 )
-COMMAND_FAILED = "org.apache.kafka.server.common.AdminCommandFailedException"
-OPERATION_FAILED = "org.apache.kafka.server.common.AdminOperationException"
 RUNTIME_EXCEPTION = "java.lang.RuntimeException"
 SELECTIONS = ("topic", "all-topic-partitions", "path-to-json-file")
 CONFIG_OPTION = "admin.config"
@@ -94,7 +94,7 @@ def run_elections(options: ParsedOptions) -> None:
             raise request_error(error) from None
     failed = print_outcomes(election, outcomes)
     if failed:
-        raise RequestRejected(f"{failed} replica(s) could not be elected", COMMAND_FAILED)
+        raise RequestRejected(f"{failed} replica(s) could not be elected", ADMIN_COMMAND_FAILED)
 
 
 def check_election_options(options: ParsedOptions) -> None:
@@ -104,16 +104,18 @@ def check_election_options(options: ParsedOptions) -> None:
     if sum(options.has(name) for name in SELECTIONS) != 1:
         raise RequestRejected(
             f"One and only one of the following options is required: {', '.join(SELECTIONS)}",
-            COMMAND_FAILED,
+            ADMIN_COMMAND_FAILED,
         )
     if options.has("topic") and not options.has("partition"):
         raise missing_options(["partition"])
     if options.has("partition") and not options.has("topic"):
-        raise RequestRejected("Option partition is only allowed if topic is used", COMMAND_FAILED)
+        raise RequestRejected(
+            "Option partition is only allowed if topic is used", ADMIN_COMMAND_FAILED
+        )
 
 
 def missing_options(names: Sequence[str]) -> RequestRejected:
-    return RequestRejected(f"Missing required option(s): {', '.join(names)}", COMMAND_FAILED)
+    return RequestRejected(f"Missing required option(s): {', '.join(names)}", ADMIN_COMMAND_FAILED)
 
 
 def parse_election_type(options: ParsedOptions) -> ElectionType:
@@ -139,14 +141,14 @@ def read_election_file(path: str) -> list[TopicPartition]:
     try:
         return parse_partition_file(Path(path).read_text(encoding="utf-8"))
     except json.JSONDecodeError:
-        raise RequestRejected("Replica election data is empty", OPERATION_FAILED) from None
+        raise RequestRejected("Replica election data is empty", ADMIN_OPERATION_FAILED) from None
     except OSError as error:
         why = f"java.nio.file.NoSuchFileException: {path}"
         if not isinstance(error, FileNotFoundError):
             why = f"java.io.IOException: {path} ({error.strerror})"
         raise RequestRejected(why, RUNTIME_EXCEPTION) from None
     except ValueError as error:
-        raise RequestRejected(str(error), OPERATION_FAILED) from None
+        raise RequestRejected(str(error), ADMIN_OPERATION_FAILED) from None
 
 
 def request_error(error: ApiError) -> BarnabasError:
@@ -159,7 +161,7 @@ def request_error(error: ApiError) -> BarnabasError:
         return error
     print_lines(message)
     print_note(error_message(error))
-    return RequestRejected(message, COMMAND_FAILED)
+    return RequestRejected(message, ADMIN_COMMAND_FAILED)
 
 
 def print_outcomes(

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from barnabas.cli.kafka.failures import RequestRejected
+from barnabas.cli.kafka.failures import ADMIN_COMMAND_FAILED, RequestRejected
 from barnabas.client.blocking import Deadline
 from barnabas.client.cluster import Cluster
 from barnabas.client.log_dir_admin import LogDirAdmin
@@ -14,7 +14,6 @@ from barnabas.errors import ErrorCode
 from barnabas.model import TopicPartition
 
 RETRY_S = 0.1
-ADMIN_COMMAND_FAILED = "org.apache.kafka.server.common.AdminCommandFailedException"
 
 ReplicaOnBroker = tuple[TopicPartition, int]
 

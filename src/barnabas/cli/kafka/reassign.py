@@ -21,18 +21,15 @@ from barnabas.cli.kafka.command import (
     run_kafka_command,
 )
 from barnabas.cli.kafka.failures import (
+    ADMIN_COMMAND_FAILED,
+    ADMIN_OPERATION_FAILED,
     API_ERRORS,
     CommandFailed,
     RequestRejected,
     error_message,
     exception_name,
 )
-from barnabas.cli.kafka.log_dir_moves import (
-    ADMIN_COMMAND_FAILED,
-    find_moves,
-    move_lines,
-    start_moves,
-)
+from barnabas.cli.kafka.log_dir_moves import find_moves, move_lines, start_moves
 from barnabas.cli.kafka.options import ParsedOptions
 from barnabas.cli.kafka.reassign_options import (
     ABOUT,
@@ -42,10 +39,11 @@ from barnabas.cli.kafka.reassign_options import (
     check_action,
     long_option,
 )
+from barnabas.cli.reassign.throttling import Ongoing, all_moves
 from barnabas.cli.terminal.output import print_lines, to_json, write_out
 from barnabas.client.cluster import Cluster
 from barnabas.client.config_admin import ConfigAdmin, ConfigChange, ConfigResource
-from barnabas.client.reassignment_admin import OngoingReassignment, ReassignmentAdmin
+from barnabas.client.reassignment_admin import ReassignmentAdmin
 from barnabas.client.view import TopicView
 from barnabas.controller.assignment import MissingRacks, assign_at_random
 from barnabas.errors import ApiError, BarnabasError, ErrorCode
@@ -54,6 +52,7 @@ from barnabas.reassignment.json_file import (
     InvalidReassignmentJson,
     ReassignmentFile,
     check_reassignment_file,
+    duplicates,
     parse_reassignment_json,
     parse_topics_json,
     reassignment_document,
@@ -65,13 +64,11 @@ from barnabas.reassignment.throttles import (
     RATES,
     TOPIC_THROTTLES,
     throttled_brokers,
-    to_move,
     topic_throttles,
 )
 from barnabas.wire.messages.describe_configs import ResourceType
 from barnabas.wire.messages.incremental_alter_configs import ConfigOperation
 
-ADMIN_OPERATION_FAILED = "org.apache.kafka.server.common.AdminOperationException"
 EXECUTION_EXCEPTION = "java.util.concurrent.ExecutionException"
 INVALID_FACTOR = f"{API_ERRORS}.InvalidReplicationFactorException"
 NUMBER_FORMAT = "java.lang.NumberFormatException"
@@ -278,15 +275,12 @@ class PartitionReassignments:
 
     def set_throttle(
         self,
-        ongoing: Mapping[TopicPartition, OngoingReassignment],
+        ongoing: Ongoing,
         targets: Assignment,
         current: Assignment,
         rate: int,
     ) -> None:
-        moves = {each: to_move(moving.origin, moving.adding) for each, moving in ongoing.items()}
-        for partition, target in targets.items():
-            sources = moves[partition].sources if partition in moves else current[partition]
-            moves[partition] = to_move(sources, target)
+        moves = all_moves(ongoing, targets, current)
         self.alter_configs(
             {
                 ConfigResource(ResourceType.TOPIC, topic): [
@@ -356,7 +350,7 @@ class PartitionReassignments:
         self,
         partition: TopicPartition,
         target: ReplicaIds,
-        ongoing: Mapping[TopicPartition, OngoingReassignment],
+        ongoing: Ongoing,
     ) -> str:
         if partition in ongoing:
             return f"Reassignment of partition {partition} is still in progress."
@@ -464,8 +458,6 @@ def parse_broker_list(text: str) -> list[int]:
 
 
 def reject_duplicates(what: str, values: Sequence[object]) -> None:
-    repeated = sorted({str(each) for each in values if values.count(each) > 1})
-    if repeated:
-        raise RequestRejected(
-            f"{what} contains duplicate entries: [{', '.join(repeated)}]", ADMIN_COMMAND_FAILED
-        )
+    if repeated := duplicates(values):
+        names = ", ".join(map(str, repeated))
+        raise RequestRejected(f"{what} contains duplicate entries: [{names}]", ADMIN_COMMAND_FAILED)

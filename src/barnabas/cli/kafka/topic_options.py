@@ -11,7 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from warnings import catch_warnings
 
-from barnabas.cli.kafka.failures import InvalidCommandLine, RequestRejected, WrongUsage
+from barnabas.cli.kafka.failures import (
+    ADMIN_COMMAND_FAILED,
+    ADMIN_OPERATION_FAILED,
+    InvalidCommandLine,
+    RequestRejected,
+    WrongUsage,
+)
 from barnabas.cli.kafka.options import (
     COMMON_OPTIONS,
     Option,
@@ -208,13 +214,13 @@ def parse_replica_assignment(text: str) -> tuple[tuple[int, ...], ...]:
         if duplicates:
             raise RequestRejected(
                 f"Partition replica lists may not contain duplicate entries: {','.join(duplicates)}",
-                "org.apache.kafka.server.common.AdminCommandFailedException",
+                ADMIN_COMMAND_FAILED,
             )
         assignment.append(brokers)
         if len(brokers) != len(assignment[0]):
             raise RequestRejected(
                 f"Partition {number} has different replication factor: {list(brokers)}",
-                "org.apache.kafka.server.common.AdminOperationException",
+                ADMIN_OPERATION_FAILED,
             )
     return tuple(assignment)
 

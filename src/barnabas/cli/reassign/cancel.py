@@ -9,7 +9,7 @@ import click
 
 from barnabas.cli.cluster_command import cluster_command
 from barnabas.cli.options import dry_run_option, yes_option
-from barnabas.cli.reassign.execution import confirm_reassignment
+from barnabas.cli.reassign.execution import confirm_reassignment, remove_leftovers
 from barnabas.cli.reassign.throttling import remove_finished_throttles, removed_text
 from barnabas.cli.terminal.failure import ErrorWithHint
 from barnabas.cli.terminal.output import OutputFormat, join_numbers, plural, show
@@ -41,6 +41,7 @@ def cancel_reassignments(
     """
     if bool(names) == is_all:
         raise ConfigError("--all", "give either topics or partitions, or --all")
+    remove_leftovers(cluster, dry_run=dry_run)
     admin = ReassignmentAdmin(cluster)
     ongoing = admin.list_partition_reassignments()
     chosen = select_reassignments(ongoing, names)
@@ -51,7 +52,7 @@ def cancel_reassignments(
             f"Cancel the reassignment of {plural(len(chosen), 'partition')}?", yes=yes
         )
         outcomes = admin.alter_partition_reassignments(dict.fromkeys(chosen))
-        removed = remove_finished_throttles(cluster, admin.list_partition_reassignments())
+        removed = remove_finished_throttles(cluster)
     document = cancel_document(chosen, outcomes, removed, dry_run=dry_run)
     show(output, document, cancel_text)
     if any(outcomes.values()):
@@ -74,6 +75,8 @@ def select_reassignments(
             for each, moving in ongoing.items()
             if each.topic == topic and (not colon or each.partition == int(number))
         }
+        # Tables name partitions as orders-3.
+        matching = matching or {each: ongoing[each] for each in ongoing if str(each) == name}
         if not matching:
             raise ErrorWithHint(
                 ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
-from barnabas.client.admin import Admin
+from barnabas.cli.terminal.output import print_warning
 from barnabas.client.cluster import Cluster
+from barnabas.client.log_dir_admin import LogDirAdmin
 from barnabas.client.reassignment_admin import OngoingReassignment
 from barnabas.client.view import ClusterView, PartitionView
+from barnabas.errors import ApiError
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.reassignment.layout import Layout, PlacedPartition
 
@@ -16,30 +18,40 @@ LogSizes = Mapping[tuple[TopicPartition, int], int]
 
 
 def read_layout(cluster: Cluster, ongoing: Mapping[TopicPartition, OngoingReassignment]) -> Layout:
-    """Return all partitions. Those that are being reassigned have the replicas of their target."""
-    view = cluster.retry(lambda: cluster.refresh(None), refresh=False)
-    logs = read_log_sizes(cluster, view.brokers, None)
-    return layout_from_view(view, logs, ongoing)
+    """Return all partitions. Those that are being reassigned have the replicas of their target.
+
+    A broker that is registered and does not answer counts as not alive: it may have crashed just now.
+    """
+    brokers = cluster.retry(lambda: cluster.refresh(None), refresh=False).brokers
+    logs: dict[tuple[TopicPartition, int], int] = {}
+    silent = []
+    for broker in sorted(map(int, brokers)):
+        try:
+            logs.update(read_log_sizes(cluster, broker, None))
+        except ApiError as error:
+            print_warning(f"broker {broker} does not answer, and counts as down: {error.message}")
+            silent.append(broker)
+    return layout_from_view(cluster.refresh(None), logs, ongoing, silent)
 
 
 def read_log_sizes(
-    cluster: Cluster, brokers: Iterable[int], partitions: Collection[TopicPartition] | None
+    cluster: Cluster, broker: int, partitions: Collection[TopicPartition] | None
 ) -> dict[tuple[TopicPartition, int], int]:
-    """Return the sizes of the logs on these live brokers. Logs that move to another directory are left out."""
-    found = {}
-    results = Admin(cluster).log_dirs([BrokerId(each) for each in sorted(brokers)], partitions)
-    for broker, directories in results.items():
-        for directory in directories:
-            for topic in directory.topics:
-                for log in topic.partitions:
-                    if not log.is_future_key:
-                        partition = TopicPartition(topic.name, log.partition_index)
-                        found[partition, int(broker)] = log.partition_size
-    return found
+    """Return the sizes of the logs on a live broker. Logs that move to another directory are left out."""
+    directories = LogDirAdmin(cluster).describe_log_dirs([broker], partitions)[BrokerId(broker)]
+    return {
+        (log.partition, broker): log.size_bytes
+        for directory in directories
+        for log in directory.logs
+        if not log.is_future
+    }
 
 
 def layout_from_view(
-    view: ClusterView, logs: LogSizes, ongoing: Mapping[TopicPartition, OngoingReassignment]
+    view: ClusterView,
+    logs: LogSizes,
+    ongoing: Mapping[TopicPartition, OngoingReassignment],
+    silent: Collection[int] = (),
 ) -> Layout:
     partitions = {}
     for topic in view.topics.values():
@@ -53,7 +65,11 @@ def layout_from_view(
                 size=log_size(partition, each, logs),
             )
     return Layout(
-        brokers={int(broker): found.rack for broker, found in sorted(view.brokers.items())},
+        brokers={
+            int(broker): found.rack
+            for broker, found in sorted(view.brokers.items())
+            if broker not in silent
+        },
         partitions=dict(sorted(partitions.items())),
     )
 

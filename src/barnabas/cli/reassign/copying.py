@@ -37,7 +37,7 @@ def read_progress(
     logs: dict[tuple[TopicPartition, int], int] = {}
     for broker, partitions in brokers_to_ask(view, ongoing).items():
         try:
-            logs.update(read_log_sizes(cluster, [broker], partitions))
+            logs.update(read_log_sizes(cluster, broker, partitions))
         except ApiError:
             continue
     return measure_progress(view, ongoing, logs)
@@ -83,21 +83,30 @@ def measure_progress(
 
 def explain_wait(view: ClusterView, partition: TopicPartition, moving: OngoingReassignment) -> str:
     """Return what the reassignment waits for, in words."""
+    if stall := explain_stall(view, partition, moving):
+        return stall
     try:
         now = view.partition(partition)
     except ApiError:
         return "the topic is being deleted"
-    if now.is_offline:
-        return "a leader: no in-sync replica is alive"
     missing = [broker for broker in moving.target if broker not in now.isr]
-    down = [broker for broker in missing if broker not in view.brokers]
-    if down:
-        return f"{name_brokers(down)}, not alive"
     if missing:
         return f"{name_brokers(missing)} to catch up"
     if moving.removing:
         return f"the controller to remove {name_brokers(moving.removing)}"
     return "the controller to finish"
+
+
+def explain_stall(view: ClusterView, partition: TopicPartition, moving: OngoingReassignment) -> str:
+    """Return what must come back before the reassignment can continue, in words; empty if nothing must."""
+    try:
+        now = view.partition(partition)
+    except ApiError:
+        return ""
+    if now.is_offline:
+        return "a leader: no in-sync replica is alive"
+    down = [each for each in moving.target if each not in now.isr and each not in view.brokers]
+    return f"{name_brokers(down)}, not alive" if down else ""
 
 
 def progress_document(progress: PartitionProgress) -> dict[str, Any]:

@@ -9,22 +9,24 @@ import click
 
 from barnabas.cli.brokers.local_process import local_broker_pid, request_shutdown
 from barnabas.cli.cluster_command import cluster_command, servers_hint
-from barnabas.cli.reassign.cluster_layout import read_layout, read_log_sizes
-from barnabas.cli.reassign.execution import PlanExecution, check_no_reassignment, result_text
+from barnabas.cli.reassign.cluster_layout import layout_from_view, read_log_sizes
+from barnabas.cli.reassign.execution import PlanExecution, result_text
 from barnabas.cli.reassign.goal_options import Goal
+from barnabas.cli.reassign.picture import plan_document, plan_text
 from barnabas.cli.reassign.plan import plan_for
 from barnabas.cli.reassign.run import (
     confirm_and_print,
     execution_options,
     no_wait_option,
-    run_plan,
+    prepare_plan,
+    run_goal,
 )
 from barnabas.cli.terminal.failure import ErrorWithHint
 from barnabas.cli.terminal.output import OutputFormat, plural, show
 from barnabas.cli.terminal.units import parse_rate
-from barnabas.client.admin import Admin
 from barnabas.client.blocking import Deadline
 from barnabas.client.cluster import Cluster
+from barnabas.client.log_dir_admin import LogDirAdmin
 from barnabas.client.reassignment_admin import ReassignmentAdmin
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import BrokerId, TopicPartition
@@ -39,34 +41,12 @@ POLL_S = 0.2
 @execution_options
 @no_wait_option
 @cluster_command
-def drain_broker(
-    cluster: Cluster,
-    broker: int,
-    throttle: str | None,
-    batch_size: int | None,
-    additional: bool,
-    no_wait: bool,
-    dry_run: bool,
-    yes: bool,
-    output: OutputFormat,
-) -> None:
+def drain_broker(cluster: Cluster, broker: int, **options: Any) -> None:
     """Move all replicas away from broker ID. The broker may be down; it stays in the cluster.
 
     Example: barnabas brokers drain 3 --throttle 50MB/s
     """
-    rate = parse_rate("--throttle", throttle) if throttle else None
-    if not additional and not dry_run:
-        check_no_reassignment(ReassignmentAdmin(cluster).list_partition_reassignments())
-    run_plan(
-        cluster,
-        plan_for(cluster, Goal(drained=(broker,))),
-        throttle=rate,
-        batch_size=batch_size,
-        is_waiting=not no_wait,
-        dry_run=dry_run,
-        yes=yes,
-        output=output,
-    )
+    run_goal(cluster, Goal(drained=(broker,)), **options)
 
 
 @click.command("decommission")
@@ -93,47 +73,42 @@ def decommission_broker(
 
     Example: barnabas brokers decommission 3 --throttle 50MB/s
     """
+    goal = Goal(drained=(broker,))
     rate = parse_rate("--throttle", throttle) if throttle else None
-    if not additional and not dry_run:
-        check_no_reassignment(ReassignmentAdmin(cluster).list_partition_reassignments())
-    plan = plan_for(cluster, Goal(drained=(broker,)))
+    plan = prepare_plan(cluster, goal, additional=additional, dry_run=dry_run)
+    if stop:
+        find_stoppable_pid(cluster, broker)
     if dry_run:
-        run_plan(
-            cluster, plan, throttle=rate, batch_size=batch_size, is_waiting=True, dry_run=True, yes=yes, output=output
-        )  # fmt: skip
+        document = {"dry_run": True, "plan": plan_document(plan, rate)}
+        show(output, document, lambda shown: plan_text(shown["plan"]))
         return
-    results = []
-    for number in range(ROUNDS_MAX):
-        if not plan.targets:
-            break
-        confirm_and_print(plan, rate, yes=yes or number > 0, output=output)
+    left = assigned_partitions(cluster, broker)
+    results: list[dict[str, Any]] = []
+    while left and len(results) < ROUNDS_MAX:
+        if results:
+            plan = plan_for(cluster, goal)
+        confirm_and_print(plan, rate, yes=yes or bool(results), output=output)
         execution = PlanExecution(cluster, plan, throttle=rate, batch_size=batch_size)
         results.append(execution.execute())
-        if not assigned_partitions(cluster, broker):
-            break
-        plan = plan_for(cluster, Goal(drained=(broker,)))
-    check_unassigned(cluster, broker)
-    document = {"broker": broker, "rounds": results, **await_empty(cluster, broker)}
-    if stop:
-        document["stopped"] = stop_local_broker(cluster, broker)
-    show(output, document, decommission_text)
-
-
-def assigned_partitions(cluster: Cluster, broker: int) -> list[TopicPartition]:
-    """Return the partitions that have a replica on the broker, or will have one."""
-    layout = read_layout(cluster, ReassignmentAdmin(cluster).list_partition_reassignments())
-    return [each for each, placed in layout.partitions.items() if broker in placed.replicas]
-
-
-def check_unassigned(cluster: Cluster, broker: int) -> None:
-    """Raise ApiError if partitions are still assigned to the broker."""
-    left = assigned_partitions(cluster, broker)
+        left = assigned_partitions(cluster, broker)
     if left:
         raise ErrorWithHint(
             ApiError(ErrorCode.REASSIGNMENT_IN_PROGRESS),
             f"broker {broker} still has {plural(len(left), 'replica')}, such as {left[0]}",
             f"see `barnabas reassign status{servers_hint()}`, then run this again",
         )
+    document = {"broker": broker, "rounds": results, **await_empty(cluster, broker)}
+    if stop:
+        stop_local_broker(cluster, broker)
+        document["stopped"] = True
+    show(output, document, decommission_text)
+
+
+def assigned_partitions(cluster: Cluster, broker: int) -> list[TopicPartition]:
+    """Return the partitions that have a replica on the broker, or will have one."""
+    ongoing = ReassignmentAdmin(cluster).list_partition_reassignments()
+    layout = layout_from_view(cluster.refresh(None), {}, ongoing)
+    return [each for each, placed in layout.partitions.items() if broker in placed.replicas]
 
 
 def await_empty(cluster: Cluster, broker: int) -> dict[str, Any]:
@@ -142,37 +117,49 @@ def await_empty(cluster: Cluster, broker: int) -> dict[str, Any]:
     if broker not in view.brokers:
         return {"alive": False, "controller": False, "logs": None, "pid": None}
     deadline = Deadline(cluster.timeout_s)
-    while (logs := read_log_sizes(cluster, [broker], None)) and not deadline.passed:
+    while (logs := read_log_sizes(cluster, broker, None)) and not deadline.passed:
         time.sleep(POLL_S)
-    directories = Admin(cluster).log_dirs([BrokerId(broker)])[BrokerId(broker)]
     return {
         "alive": True,
         "controller": view.controller == broker,
         "logs": len(logs),
-        "pid": local_broker_pid(cluster, BrokerId(broker), [each.log_dir for each in directories]),
+        "pid": find_local_pid(cluster, broker),
     }
 
 
-def stop_local_broker(cluster: Cluster, broker: int) -> bool:
-    """Stop the broker and wait until it has left the cluster. Raises ApiError if it runs elsewhere."""
-    facts = await_empty(cluster, broker)
-    if not facts["alive"]:
-        return True
-    if facts["pid"] is None:
+def find_local_pid(cluster: Cluster, broker: int) -> int | None:
+    """Return the pid of the broker if it is a process of its own on this machine, else None."""
+    directories = LogDirAdmin(cluster).describe_log_dirs([broker])[BrokerId(broker)]
+    return local_broker_pid(cluster, BrokerId(broker), [each.path for each in directories])
+
+
+def find_stoppable_pid(cluster: Cluster, broker: int) -> int | None:
+    """Return the pid of the broker; None if it is not alive. Raises ApiError if this command cannot stop it."""
+    if broker not in cluster.refresh([]).brokers:
+        return None
+    pid = find_local_pid(cluster, broker)
+    if pid is None:
         raise ErrorWithHint(
             ApiError(ErrorCode.BROKER_NOT_AVAILABLE),
-            f"broker {broker} is not a process of its own on this machine",
-            "it is drained: stop it where it runs",
+            f"--stop: broker {broker} is not a process of its own on this machine",
+            "drain it without --stop, then stop it where it runs",
         )
-    request_shutdown(facts["pid"])
+    return pid
+
+
+def stop_local_broker(cluster: Cluster, broker: int) -> None:
+    """Stop the broker and wait until it has left the cluster. Raises ApiError if it does not."""
+    pid = find_stoppable_pid(cluster, broker)
+    if pid is None:
+        return
+    request_shutdown(pid)
     deadline = Deadline(cluster.timeout_s)
     while broker in cluster.retry(lambda: cluster.refresh([]), refresh=False).brokers:
         if deadline.passed:
             raise ApiError(
-                ErrorCode.REQUEST_TIMED_OUT, f"broker {broker} (pid {facts['pid']}) is still alive"
+                ErrorCode.REQUEST_TIMED_OUT, f"broker {broker} (pid {pid}) is still in the cluster"
             )
         time.sleep(POLL_S)
-    return True
 
 
 def decommission_text(document: dict[str, Any]) -> str:
@@ -196,5 +183,5 @@ def decommission_text(document: dict[str, Any]) -> str:
 
 def how_to_stop(document: dict[str, Any]) -> str:
     if document["pid"] is None:
-        return " (SIGTERM or Ctrl-C where it runs)"
+        return " where it runs. Brokers of one `barnabas up` share a process: none can be stopped alone"
     return f": kill {document['pid']}, or use --stop"

@@ -6,12 +6,17 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from shlex import quote
 from typing import Any
 
 from barnabas.cli.cluster_command import servers_hint
-from barnabas.cli.reassign.copying import CopyMeter, read_progress
+from barnabas.cli.reassign.copying import CopyMeter, explain_stall, read_progress
 from barnabas.cli.reassign.throttling import (
+    BrokerRates,
     Ongoing,
+    all_moves,
+    find_finished_throttles,
+    read_throttles,
     remove_finished_throttles,
     removed_text,
     set_throttle,
@@ -24,11 +29,12 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.leader_elections import elect_leaders
 from barnabas.client.reassignment_admin import ReassignmentAdmin
 from barnabas.errors import ApiError, BarnabasError, ErrorCode
+from barnabas.explain.wording import join_with_and
 from barnabas.model import TopicPartition
 from barnabas.progress_line import ProgressBlock
 from barnabas.reassignment.layout import ReplicaIds
 from barnabas.reassignment.plan import ReassignmentPlan
-from barnabas.reassignment.throttles import PartitionMove, to_move
+from barnabas.reassignment.throttles import PartitionMove
 from barnabas.wire.messages.elect_leaders import ElectionType
 
 POLL_INTERVAL_S = 0.5
@@ -38,14 +44,30 @@ def partitions_are(count: int) -> str:
     return f"{plural(count, 'partition')} {'is' if count == 1 else 'are'}"
 
 
-def check_no_reassignment(ongoing: Ongoing) -> None:
-    if ongoing:
+def check_no_reassignment(cluster: Cluster) -> None:
+    """Raise ApiError if partitions are being reassigned."""
+    if ongoing := ReassignmentAdmin(cluster).list_partition_reassignments():
         names = ", ".join(str(each) for each in list(ongoing)[:3])
         raise ErrorWithHint(
             ApiError(ErrorCode.REASSIGNMENT_IN_PROGRESS),
             f"{partitions_are(len(ongoing))} being reassigned already: {names}",
             f"wait (`barnabas reassign status --watch{servers_hint()}`), cancel them, or add --additional",
         )
+
+
+def remove_leftovers(cluster: Cluster, *, dry_run: bool) -> None:
+    """Remove throttles that an earlier command left, because it was killed. A dry run only reports them."""
+    if not dry_run:
+        if removed := removed_text(remove_finished_throttles(cluster)):
+            print_note(f"{removed}, which an earlier reassignment left")
+        return
+    with suppress(ApiError):
+        _, left = find_finished_throttles(cluster)
+        if left:
+            print_warning(
+                f"an earlier reassignment left a throttle on {join_with_and(left)}; "
+                f"`barnabas reassign status{servers_hint()}` removes it"
+            )
 
 
 def confirm_reassignment(question: str, *, yes: bool) -> None:
@@ -71,8 +93,10 @@ class PlanExecution:
         self.batch_size = batch_size
         self.is_waiting = is_waiting
         self.rejected: dict[TopicPartition, ApiError] = {}
+        self.rates_before: BrokerRates | None = None
         self.requested: set[TopicPartition] = set()
         self.started: set[TopicPartition] = set()
+        self.stalls: set[str] = set()
         self.began = time.monotonic()
         self.meter = CopyMeter(plan.copied_bytes, self.began)
         self.block = ProgressBlock(sys.stderr) if sys.stderr.isatty() else None
@@ -84,14 +108,16 @@ class PlanExecution:
         """
         raise_on_signals()
         try:
+            if self.throttle is not None:
+                self.rates_before = read_throttles(self.cluster).brokers
             self.run_batches()
+            removed = self.remove_throttle()
         except (KeyboardInterrupt, Terminated, BarnabasError):
             self.print_continues()
             # A response may have been read in part: the requests below need new connections.
             self.cluster.close()
             self.remove_throttle()
             raise
-        removed = self.remove_throttle()
         if self.is_waiting:
             self.elect_preferred_leaders()
         return self.result(removed)
@@ -108,37 +134,30 @@ class PlanExecution:
     ) -> dict[TopicPartition, PartitionMove]:
         """Return the moves that copy bytes: those of the batch, and of reassignments in progress."""
         ongoing = self.admin.list_partition_reassignments()
-        moves = {each: to_move(moving.origin, moving.target) for each, moving in ongoing.items()}
-        for partition, target in batch.items():
-            origin = self.plan.layout.partitions[partition].replicas
-            sources = moves[partition].sources if partition in moves else origin
-            moves[partition] = to_move(sources, target)
+        moves = all_moves(ongoing, batch, self.plan.layout.assignment)
         return {each: move for each, move in moves.items() if move.destinations}
 
     def remove_throttle(self) -> list[str]:
-        """Remove the throttle of all partitions that do not move any more. A failure must not hide another error."""
+        """Remove the throttle of all partitions that do not move any more."""
         if self.throttle is None:
             return []
-        try:
-            return remove_finished_throttles(
-                self.cluster, self.admin.list_partition_reassignments()
-            )
-        except ApiError as error:
-            print_warning(
-                f"the throttle could not be removed ({error}); `barnabas reassign status{servers_hint()}` removes it"
-            )
-            return []
+        return remove_finished_throttles(self.cluster, rates_before=self.rates_before)
 
     # ---- batches --------------------------------------------------------------------------------------------------
 
     def run_batches(self) -> None:
         waiting = self.plan.copied_bytes
         for batch in self.plan.batches(self.batch_size):
-            waiting -= sum(copy.size for copy in self.plan.copies if copy.partition in batch)
-            if self.throttle is not None:
-                set_throttle(self.cluster, self.throttle_moves(batch), self.throttle)
-            self.start(batch)
-            if self.is_waiting or self.batch_size:
+            waiting -= ReassignmentPlan(layout=self.plan.layout, targets=batch).copied_bytes
+            if self.throttle is None:
+                self.start(batch)
+            else:
+                moves = self.throttle_moves(batch)
+                set_throttle(self.cluster, moves, self.throttle)
+                self.start(batch)
+                # Another command may have removed the throttle before the start, because nothing moved yet.
+                set_throttle(self.cluster, moves, self.throttle)
+            if self.is_waiting:
                 self.wait_for(batch, waiting)
 
     def start(self, batch: Mapping[TopicPartition, ReplicaIds]) -> None:
@@ -154,13 +173,31 @@ class PlanExecution:
         """Wait until no partition of the batch moves any more. `waiting` are the bytes of later batches."""
         try:
             while ongoing := self.admin.list_partition_reassignments(batch):
-                if self.block is not None:
-                    progress = read_progress(self.cluster, ongoing)
-                    self.block.show(self.meter.lines(progress, waiting, time.monotonic()))
+                with suppress(ApiError):
+                    self.show_progress(ongoing, waiting)
                 time.sleep(POLL_INTERVAL_S)
         finally:
             if self.block is not None:
                 self.block.erase()
+
+    def show_progress(self, ongoing: Ongoing, waiting: int) -> None:
+        if self.block is None:
+            self.warn_of_stalls(ongoing)
+        else:
+            progress = read_progress(self.cluster, ongoing)
+            self.block.show(self.meter.lines(progress, waiting, time.monotonic()))
+
+    def warn_of_stalls(self, ongoing: Ongoing) -> None:
+        """Report each broker that must come back, once. Without a terminal, the command would wait silently."""
+        view = self.cluster.refresh(sorted({each.topic for each in ongoing}))
+        for partition, moving in ongoing.items():
+            stall = explain_stall(view, partition, moving)
+            if stall and stall not in self.stalls:
+                self.stalls.add(stall)
+                print_warning(
+                    f"{partition} waits for {stall}; start it again, or stop waiting: "
+                    f"`barnabas reassign cancel {quote(partition.topic)}{servers_hint()}`"
+                )
 
     # ---- result ---------------------------------------------------------------------------------------------------
 
@@ -174,7 +211,8 @@ class PlanExecution:
         rest = len(self.plan.targets) - len(self.requested)
         if rest:
             verb = "was" if rest == 1 else "were"
-            print_note(f"{plural(rest, 'partition')} of later batches {verb} not started")
+            batches = f"{plural(rest, 'partition')} of later batches {verb} not started"
+            print_note(f"{batches}; then run the same command again")
 
     def result(self, removed: list[str]) -> dict[str, Any]:
         unfinished = self.unfinished() if self.is_waiting else {}

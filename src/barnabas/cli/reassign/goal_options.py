@@ -5,16 +5,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
 from msgspec import Struct
 
+from barnabas.cli.cluster_command import servers_hint
 from barnabas.cli.terminal.failure import ErrorWithHint, suggest_names
 from barnabas.cli.topics.lookup import complete_topics
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.model import TopicPartition
 from barnabas.reassignment.goals import (
+    TooFewBrokers,
     balance_all,
     change_replication_factor,
     drain_brokers,
@@ -120,7 +123,10 @@ def make_plan(layout: Layout, goal: Goal) -> ReassignmentPlan:
         raise no_such_topic(min(unknown), sorted({each.topic for each in layout.partitions}))
     if goal.no_racks:
         layout = Layout(brokers=dict.fromkeys(layout.brokers), partitions=layout.partitions)
-    return build_plan(layout, choose_targets(layout.only(goal.topics), goal))
+    try:
+        return build_plan(layout, choose_targets(layout.only(goal.topics), goal))
+    except TooFewBrokers as error:
+        raise too_few_brokers(error) from None
 
 
 def choose_targets(layout: Layout, goal: Goal) -> dict[TopicPartition, ReplicaIds]:
@@ -154,6 +160,14 @@ def read_plan_file(path: str) -> dict[TopicPartition, ReplicaIds]:
         why = "names log directories; use `barnabas kafka-reassign-partitions --execute` for these"
         raise ConfigError(path, why)
     return targets
+
+
+def too_few_brokers(error: TooFewBrokers) -> ApiError:
+    if not error.brokers:
+        return error
+    topics = "".join(f" --topic {quote(each)}" for each in error.topics)
+    command = f"barnabas reassign run --replication-factor {error.brokers}{topics}{servers_hint()}"
+    return ErrorWithHint(error, error.message, f"add a broker, or first run `{command}`")
 
 
 def no_such_topic(name: str, names: Sequence[str]) -> ApiError:

@@ -10,11 +10,12 @@ import click
 
 from barnabas.cli.cluster_command import cluster_command, servers_hint
 from barnabas.cli.reassign.cluster_layout import read_layout
-from barnabas.cli.reassign.execution import partitions_are
+from barnabas.cli.reassign.execution import partitions_are, remove_leftovers
 from barnabas.cli.reassign.goal_options import Goal, goal_options, make_plan, parse_goal
 from barnabas.cli.reassign.picture import plan_document, plan_text
 from barnabas.cli.terminal.output import (
     OutputFormat,
+    plural,
     print_note,
     print_warning,
     show,
@@ -22,9 +23,13 @@ from barnabas.cli.terminal.output import (
 )
 from barnabas.cli.terminal.units import parse_rate
 from barnabas.client.cluster import Cluster
+from barnabas.client.config_admin import ConfigAdmin, ConfigResource
 from barnabas.client.reassignment_admin import ReassignmentAdmin
-from barnabas.errors import ConfigError
+from barnabas.errors import ApiError, ConfigError
 from barnabas.reassignment.plan import ReassignmentPlan
+from barnabas.wire.messages.describe_configs import ResourceType
+
+MIN_ISR = "min.insync.replicas"
 
 throttle_option = click.option(
     "--throttle",
@@ -55,13 +60,15 @@ def plan_reassignment(
     Example: barnabas reassign plan --add-broker 4 --throttle 50MB/s --save plan.json
     """
     rate = parse_rate("--throttle", throttle) if throttle else None
-    plan = plan_for(cluster, parse_goal(file, **goal))
+    chosen = parse_goal(file, **goal)
+    remove_leftovers(cluster, dry_run=True)
+    plan = plan_for(cluster, chosen)
     document = plan_document(plan, rate)
     if save:
         write_plan(save, document)
     show(output, document, plan_text)
     if output is OutputFormat.TEXT and plan.targets:
-        print_next_step(save)
+        print_next_step(save, throttle)
 
 
 def plan_for(cluster: Cluster, goal: Goal) -> ReassignmentPlan:
@@ -72,7 +79,27 @@ def plan_for(cluster: Cluster, goal: Goal) -> ReassignmentPlan:
         print_warning(
             f"{partitions_are(len(ongoing))} being reassigned now: the plan starts from their new replicas"
         )
+    warn_of_min_isr(cluster, plan)
     return plan
+
+
+def warn_of_min_isr(cluster: Cluster, plan: ReassignmentPlan) -> None:
+    """Warn of topics that would get fewer replicas than writes need."""
+    counts: dict[str, int] = {}
+    for partition, target in plan.targets.items():
+        if len(target) < len(plan.layout.partitions[partition].replicas):
+            counts[partition.topic] = min(len(target), counts.get(partition.topic, len(target)))
+    resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in counts]
+    found = ConfigAdmin(cluster).describe_configs(resources, names=[MIN_ISR]) if resources else {}
+    for resource, entries in found.items():
+        known = [] if isinstance(entries, ApiError) else entries
+        minimum = max((int(each.value) for each in known if each.value), default=1)
+        if minimum > counts[resource.name]:
+            replicas = plural(counts[resource.name], "replica")
+            print_warning(
+                f"topic {resource.name} would have {replicas}, but {MIN_ISR}={minimum}: "
+                "writes with acks=all would be rejected"
+            )
 
 
 def write_plan(path: str, document: dict[str, Any]) -> None:
@@ -82,8 +109,10 @@ def write_plan(path: str, document: dict[str, Any]) -> None:
         raise ConfigError("--save", f"{path} cannot be written: {error.strerror}") from None
 
 
-def print_next_step(saved: str | None) -> None:
+def print_next_step(saved: str | None, throttle: str | None) -> None:
     if saved:
-        print_note(f"saved; to execute it: barnabas reassign run {quote(saved)}{servers_hint()}")
+        option = f" --throttle {quote(throttle)}" if throttle else ""
+        command = f"barnabas reassign run {quote(saved)}{option}{servers_hint()}"
+        print_note(f"saved; to execute it: {command}")
     else:
         print_note("nothing was changed; `reassign run` with the same options executes the plan")

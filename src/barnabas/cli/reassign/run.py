@@ -13,9 +13,10 @@ from barnabas.cli.reassign.execution import (
     PlanExecution,
     check_no_reassignment,
     confirm_reassignment,
+    remove_leftovers,
     result_text,
 )
-from barnabas.cli.reassign.goal_options import goal_options, parse_goal
+from barnabas.cli.reassign.goal_options import Goal, goal_options, parse_goal
 from barnabas.cli.reassign.picture import plan_document, plan_text
 from barnabas.cli.reassign.plan import plan_for, throttle_option
 from barnabas.cli.terminal.output import (
@@ -28,7 +29,7 @@ from barnabas.cli.terminal.output import (
 )
 from barnabas.cli.terminal.units import bytes_text, parse_rate
 from barnabas.client.cluster import Cluster
-from barnabas.client.reassignment_admin import ReassignmentAdmin
+from barnabas.errors import ConfigError
 from barnabas.reassignment.plan import ReassignmentPlan
 
 no_wait_option = click.option(
@@ -79,35 +80,39 @@ def run_reassignment(
 
     Example: barnabas reassign run --add-broker 4 --throttle 50MB/s
     """
-    rate = parse_rate("--throttle", throttle) if throttle else None
-    chosen = parse_goal(file, **goal)
-    if not additional and not dry_run:
-        check_no_reassignment(ReassignmentAdmin(cluster).list_partition_reassignments())
-    run_plan(
+    run_goal(
         cluster,
-        plan_for(cluster, chosen),
-        throttle=rate,
+        parse_goal(file, **goal),
+        throttle=throttle,
         batch_size=batch_size,
-        is_waiting=not no_wait,
+        additional=additional,
+        no_wait=no_wait,
         dry_run=dry_run,
         yes=yes,
         output=output,
     )
 
 
-def run_plan(
+def run_goal(
     cluster: Cluster,
-    plan: ReassignmentPlan,
+    goal: Goal,
     *,
-    throttle: int | None,
+    throttle: str | None,
     batch_size: int | None,
-    is_waiting: bool,
+    additional: bool,
+    no_wait: bool,
     dry_run: bool,
     yes: bool,
     output: OutputFormat,
 ) -> None:
-    """Show a plan, ask, execute it and show the result. Exits with 1 if a partition failed."""
-    planned = plan_document(plan, throttle)
+    """Plan for a goal, ask, execute the plan and show the result. Exits with 1 if a partition failed."""
+    rate = parse_rate("--throttle", throttle) if throttle else None
+    if no_wait and batch_size:
+        raise ConfigError(
+            "--batch", "cannot be combined with --no-wait: each batch waits for the previous one"
+        )
+    plan = prepare_plan(cluster, goal, additional=additional, dry_run=dry_run)
+    planned = plan_document(plan, rate)
     if dry_run or not plan.targets:
         show(
             output,
@@ -115,9 +120,9 @@ def run_plan(
             lambda document: plan_text(document["plan"]),
         )
         return
-    confirm_and_print(plan, throttle, yes=yes, output=output)
+    confirm_and_print(plan, rate, yes=yes, output=output)
     execution = PlanExecution(
-        cluster, plan, throttle=throttle, batch_size=batch_size, is_waiting=is_waiting
+        cluster, plan, throttle=rate, batch_size=batch_size, is_waiting=not no_wait
     )
     result = execution.execute()
     show(
@@ -125,10 +130,20 @@ def run_plan(
         {"dry_run": False, "plan": planned, "result": result},
         lambda document: result_text(document["result"]),
     )
-    if not is_waiting:
+    if no_wait:
         print_note(f"follow it: barnabas reassign status --watch{servers_hint()}")
     if result["failed"]:
         raise click.exceptions.Exit(1)
+
+
+def prepare_plan(
+    cluster: Cluster, goal: Goal, *, additional: bool, dry_run: bool
+) -> ReassignmentPlan:
+    """Return the plan for a goal, after the checks of a command that will execute it."""
+    remove_leftovers(cluster, dry_run=dry_run)
+    if not dry_run and not additional:
+        check_no_reassignment(cluster)
+    return plan_for(cluster, goal)
 
 
 def confirm_and_print(

@@ -57,7 +57,7 @@ def reassignment_status(
 def status_document(cluster: Cluster, *, keep_throttles: bool) -> dict[str, Any]:
     ongoing = ReassignmentAdmin(cluster).list_partition_reassignments()
     progress = read_progress(cluster, ongoing) if ongoing else []
-    removed = [] if keep_throttles else remove_finished_throttles(cluster, ongoing)
+    removed = [] if keep_throttles else remove_finished_throttles(cluster)
     moving = [progress_document(each) for each in progress]
     throttles = read_throttles(cluster)
     return {
@@ -91,13 +91,7 @@ def status_text(document: dict[str, Any]) -> str:
         lines = ["no partition is moving"]
     throttle = throttle_text(document["throttles"])
     if throttle and document["seconds_left_at_throttle"]:
-        throttle += f"; {duration_text(document['seconds_left_at_throttle'])} or more left"
-    lines += [
-        text
-        for text in (
-            throttle,
-            removed_text(document["throttles_removed"]),
-        )
-        if text
-    ]
-    return "\n".join(lines)
+        seconds = max(1, document["seconds_left_at_throttle"])
+        throttle += f"; {duration_text(seconds)} or more left"
+    removed = removed_text(document["throttles_removed"])
+    return "\n".join([*lines, *filter(None, [throttle, removed])])

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from barnabas.cli.terminal.output import join_numbers, plural
+from barnabas.cli.cluster_command import servers_hint
+from barnabas.cli.terminal.output import join_numbers, plural, print_warning
 from barnabas.cli.terminal.units import bytes_text
 from barnabas.client.cluster import Cluster
 from barnabas.client.config_admin import ConfigAdmin, ConfigChange, ConfigEntry, ConfigResource
-from barnabas.client.reassignment_admin import OngoingReassignment
+from barnabas.client.reassignment_admin import OngoingReassignment, ReassignmentAdmin
 from barnabas.errors import ApiError, ErrorCode
+from barnabas.explain.wording import join_with_and
 from barnabas.model import TopicPartition
+from barnabas.reassignment.layout import Assignment
 from barnabas.reassignment.throttles import (
-    ALL_REPLICAS,
     RATES,
     TOPIC_THROTTLES,
     PartitionMove,
+    is_all_replicas,
     remaining_list,
     throttled_brokers,
+    to_move,
     topic_throttles,
 )
 from barnabas.wire.messages.describe_configs import ConfigSource, ResourceType
 from barnabas.wire.messages.incremental_alter_configs import ConfigOperation
 
 Ongoing = Mapping[TopicPartition, OngoingReassignment]
+BrokerRates = Mapping[int, Mapping[str, str]]
+"""Broker → name → rate in bytes per second."""
 
 
 class ThrottleState(Struct, frozen=True, kw_only=True):
@@ -39,19 +45,51 @@ class ThrottleState(Struct, frozen=True, kw_only=True):
     def is_set(self) -> bool:
         return bool(self.topics or self.brokers)
 
+    @property
+    def has_own_list(self) -> bool:
+        """Whether the operator throttles all replicas of a topic. The rates then are the operator's too."""
+        return any(
+            is_all_replicas(each) for lists in self.topics.values() for each in lists.values()
+        )
+
+
+def all_moves(
+    ongoing: Ongoing, targets: Assignment, current: Assignment
+) -> dict[TopicPartition, PartitionMove]:
+    """Return the moves of reassignments in progress and of `targets`. A throttle must include both."""
+    moves = {each: to_move(moving.origin, moving.target) for each, moving in ongoing.items()}
+    for partition, target in targets.items():
+        sources = moves[partition].sources if partition in moves else current[partition]
+        moves[partition] = to_move(sources, target)
+    return moves
+
 
 def set_throttle(
     cluster: Cluster, moves: Mapping[TopicPartition, PartitionMove], rate: int
 ) -> None:
-    """Limit the copies of these moves. The lists are set first: without them, a rate has no effect."""
-    changes: dict[ConfigResource, Sequence[ConfigChange]] = {}
-    for topic, settings in topic_throttles(moves).items():
-        resource = ConfigResource(ResourceType.TOPIC, topic)
-        changes[resource] = [ConfigChange(*item) for item in settings.items()]
+    """Limit the copies of these moves. A list `*` already includes all replicas, and stays as it is.
+
+    The lists are set first: without them, a rate has no effect. Settings that have the right value are not sent.
+    """
+    wanted = {
+        ConfigResource(ResourceType.TOPIC, topic): lists
+        for topic, lists in topic_throttles(moves).items()
+    }
     for broker in throttled_brokers(moves.values()):
         if broker in cluster.view.brokers:
             resource = ConfigResource(ResourceType.BROKER, str(broker))
-            changes[resource] = [ConfigChange(name, str(rate)) for name in RATES]
+            wanted[resource] = dict.fromkeys(RATES, str(rate))
+    current = read_own_settings(cluster, list(wanted), (*TOPIC_THROTTLES, *RATES))
+    changes: dict[ConfigResource, Sequence[ConfigChange]] = {}
+    for resource, settings in wanted.items():
+        known = current.get(resource, {})
+        changed = [
+            ConfigChange(name, value)
+            for name, value in settings.items()
+            if known.get(name) != value and not is_all_replicas(known.get(name, ""))
+        ]
+        if changed:
+            changes[resource] = changed
     raise_first_error(alter_settings(cluster, changes))
 
 
@@ -91,45 +129,80 @@ def is_own_setting(entry: ConfigEntry) -> bool:
     return entry.source in (ConfigSource.TOPIC_CONFIG, ConfigSource.DYNAMIC_BROKER_CONFIG)
 
 
-def remove_finished_throttles(cluster: Cluster, ongoing: Ongoing) -> list[str]:
+def remove_finished_throttles(
+    cluster: Cluster, *, rates_before: BrokerRates | None = None
+) -> list[str]:
     """Remove throttles of partitions that do not move any more. Returns what was removed, as texts.
 
-    Broker rates are removed when no partition is throttled any more. A list `*` was not set by a reassignment: it
-    stays, and so do the rates.
+    A failure is a warning: it must not hide the result of a command, or another error.
     """
-    state = read_throttles(cluster)
-    if not state.is_set:
+    try:
+        changes, removed = find_finished_throttles(cluster, rates_before)
+        raise_first_error(alter_settings(cluster, changes))
+    except ApiError as error:
+        print_warning(
+            f"the throttle could not be removed ({error}); `barnabas reassign status{servers_hint()}` removes it"
+        )
         return []
-    changes, removed = finished_throttles(state, ongoing)
-    raise_first_error(alter_settings(cluster, changes))
     return removed
 
 
-def finished_throttles(
-    state: ThrottleState, ongoing: Ongoing
+def find_finished_throttles(
+    cluster: Cluster, rates_before: BrokerRates | None = None
 ) -> tuple[dict[ConfigResource, Sequence[ConfigChange]], list[str]]:
-    """Return the changes that remove finished throttles, and what they remove, as texts."""
+    """Return the changes of `finished_throttles` for the cluster as it is."""
+    state = read_throttles(cluster)
+    if not state.is_set:
+        return {}, []
+    ongoing = ReassignmentAdmin(cluster).list_partition_reassignments()
+    return finished_throttles(state, ongoing, rates_before)
+
+
+def finished_throttles(
+    state: ThrottleState, ongoing: Ongoing, rates_before: BrokerRates | None = None
+) -> tuple[dict[ConfigResource, Sequence[ConfigChange]], list[str]]:
+    """Return the changes that remove finished throttles, and what they remove, as texts.
+
+    Broker rates are removed when no partition moves any more. A list `*` was not set by a reassignment: it stays. It
+    needs the rates, so these become `rates_before` again; if that is None, they stay.
+    """
     changes: dict[ConfigResource, Sequence[ConfigChange]] = {}
     removed: list[str] = []
-    is_still_throttled = False
     for topic, lists in state.topics.items():
         moving = [each.partition for each in ongoing if each.topic == topic]
         kept = {name: remaining_list(value, moving) for name, value in lists.items()}
-        is_still_throttled = is_still_throttled or any(kept.values())
         shrunk = [
             name for name, value in lists.items() if kept[name] != value or not any(kept.values())
         ]
         if shrunk:
             resource = ConfigResource(ResourceType.TOPIC, topic)
             changes[resource] = [to_change(name, kept[name]) for name in shrunk]
+        if not all(kept[name] for name in shrunk):
             removed.append(f"topic {topic}")
-    if state.brokers and not is_still_throttled and not ongoing:
-        for broker, rates in state.brokers.items():
-            resource = ConfigResource(ResourceType.BROKER, str(broker))
-            changes[resource] = [to_change(name, "") for name in rates]
-        noun = "broker" if len(state.brokers) == 1 else "brokers"
-        removed.append(f"{noun} {join_numbers(state.brokers)}")
+    if not ongoing:
+        rates = finished_rates(state, rates_before)
+        changes.update(rates)
+        if rates and not state.has_own_list:
+            noun = "broker" if len(rates) == 1 else "brokers"
+            removed.append(f"{noun} {join_numbers(int(each.name) for each in rates)}")
     return changes, removed
+
+
+def finished_rates(
+    state: ThrottleState, rates_before: BrokerRates | None
+) -> dict[ConfigResource, Sequence[ConfigChange]]:
+    """Return the changes that remove the rates of brokers, or restore those of a list `*`."""
+    restored: BrokerRates = {}
+    if state.has_own_list:
+        restored = state.brokers if rates_before is None else rates_before
+    changes: dict[ConfigResource, Sequence[ConfigChange]] = {}
+    for broker, rates in state.brokers.items():
+        before = restored.get(broker, {})
+        changed = [name for name, rate in rates.items() if rate != before.get(name)]
+        if changed:
+            resource = ConfigResource(ResourceType.BROKER, str(broker))
+            changes[resource] = [to_change(name, before.get(name, "")) for name in changed]
+    return changes
 
 
 def to_change(name: str, value: str) -> ConfigChange:
@@ -170,14 +243,11 @@ def throttle_text(document: dict[str, Any]) -> str:
     shown = " and ".join(f"{bytes_text(rate)}/s" for rate in rates) or "no rate"
     numbers = join_numbers(row["broker"] for row in brokers)
     where = f" on {'broker' if len(brokers) == 1 else 'brokers'} {numbers}" if brokers else ""
-    everything = any(ALL_REPLICAS in row.values() for row in topics)
+    everything = any(is_all_replicas(each) for row in topics for each in row.values())
     suffix = " (all replicas: not set by a reassignment)" if everything else ""
     return f"throttle: {shown}{where} for {plural(len(topics), 'topic')}{suffix}"
 
 
-def removed_text(removed: Iterable[str]) -> str:
+def removed_text(removed: Sequence[str]) -> str:
     """Return `removed the throttle of topic orders and brokers 1,2,3`, or an empty text."""
-    *most, last = [*removed] or [""]
-    return (
-        f"removed the throttle of {', '.join(most)}{' and ' if most else ''}{last}" if last else ""
-    )
+    return f"removed the throttle of {join_with_and(removed)}" if removed else ""

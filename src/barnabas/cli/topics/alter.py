@@ -54,7 +54,7 @@ def alter_topic(
     with show_progress_while(cluster, lambda seen: missing_leaders_text(seen, name, partitions)):
         (outcome,) = Admin(cluster).create_partitions([request], validate_only=dry_run)
     if outcome.error is not None:
-        raise explain_rejection(outcome.error, cluster, request)
+        raise explain_rejection(outcome.error, cluster, request, len(before.partitions))
     count = len(before.partitions)
     document = altered_document(name, count, partitions, dry_run=dry_run)
     if dry_run:
@@ -75,14 +75,16 @@ def missing_leaders_text(cluster: Cluster, name: str, count: int) -> str:
     return f"{name}: {noun} {join_with_and(missing)} {verb} no leader yet"
 
 
-def explain_rejection(error: ApiError, cluster: Cluster, request: NewPartitions) -> ApiError:
-    """Return the error; with a hint for a timeout or an invalid count."""
+def explain_rejection(
+    error: ApiError, cluster: Cluster, request: NewPartitions, before: int
+) -> ApiError:
+    """Return the error; with a hint for a timeout or too few partitions. The topic has `before` partitions."""
     if error.code is ErrorCode.REQUEST_TIMED_OUT:
         why = missing_leaders_text(cluster, request.name, request.count) or "the request timed out"
         command = f"`barnabas topics describe {request.name}{servers_hint()}`"
         hint = f"a partition gets a leader when one of its brokers is alive; see {command}"
         return ErrorWithHint(error, why, hint)
-    if error.code is ErrorCode.INVALID_PARTITIONS:
+    if error.code is ErrorCode.INVALID_PARTITIONS and request.count < before:
         hint = "for fewer partitions, create a new topic and copy the records"
         return ErrorWithHint(error, error.message, hint)
     return error

@@ -29,6 +29,7 @@ from barnabas.cli.topics.lookup import complete_topics, unknown_topic_error
 from barnabas.client.admin import Admin
 from barnabas.client.blocking import Deadline, pause
 from barnabas.client.cluster import Cluster
+from barnabas.client.log_dir_admin import LogDirAdmin
 from barnabas.client.view import TopicView
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.explain.wording import brokers_are, name_brokers
@@ -149,10 +150,10 @@ def find_holders(cluster: Cluster, topics: Sequence[TopicView]) -> dict[str, lis
 def topics_on(cluster: Cluster, broker: BrokerId, assigned: Sequence[TopicPartition]) -> list[str]:
     """Return the topics of which the broker still has a replica. `assigned` are the replicas assigned to it."""
     try:
-        directories = Admin(cluster).log_dirs([broker], assigned)[broker]
+        directories = LogDirAdmin(cluster).describe_log_dirs([broker], assigned)[broker]
     except ApiError as error:
         return sorted({topic for topic, _ in assigned}) if error.code.retriable else []
-    return sorted({topic.name for directory in directories for topic in directory.topics})
+    return sorted({log.partition.topic for directory in directories for log in directory.logs})
 
 
 def remaining_text(cluster: Cluster, topics: Sequence[TopicView]) -> str:

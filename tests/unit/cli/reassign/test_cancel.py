@@ -19,6 +19,12 @@ def test_topics_and_partitions_are_selected() -> None:
     assert select_reassignments(ONGOING, []) == ONGOING
 
 
+def test_partition_can_be_named_as_in_the_tables() -> None:
+    ongoing = {tp("a-1"): MOVING, tp("a-1-0"): MOVING, tp("a-2"): MOVING}
+    assert list(select_reassignments(ongoing, ["a-2"])) == [tp("a-2")]
+    assert list(select_reassignments(ongoing, ["a-1"])) == [tp("a-1-0")], "a topic comes first"
+
+
 def test_partition_that_does_not_move_is_an_error() -> None:
     with pytest.raises(ApiError) as caught:
         select_reassignments(ONGOING, ["a:7"])

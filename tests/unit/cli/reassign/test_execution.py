@@ -10,6 +10,7 @@ import pytest
 from barnabas.cli.options import bootstrap_option
 from barnabas.cli.reassign import execution
 from barnabas.cli.reassign.execution import PlanExecution, result_text
+from barnabas.cli.reassign.throttling import BrokerRates, ThrottleState
 from barnabas.client.cluster import Cluster
 from barnabas.client.reassignment_admin import OngoingReassignment, ReassignmentAdmin
 from barnabas.client.view import ClusterView, PartitionView, TopicView
@@ -21,6 +22,7 @@ from tests.unit.reassignment.layouts import layout_of, tp
 
 LAYOUT = layout_of("a-0 1,2 · a-1 1,2", brokers=dict.fromkeys([1, 2, 3]))
 PLAN = build_plan(LAYOUT, {tp("a-0"): (1, 3), tp("a-1"): (3, 2)})
+THROTTLES = ThrottleState(topics={}, brokers={7: {"leader.replication.throttled.rate": "1"}})
 
 
 class ScriptedAdmin(ReassignmentAdmin):
@@ -72,6 +74,7 @@ class Setup:
         self.removals = 0
         self.cluster = ScriptedCluster("localhost:1")
         self.admin = ScriptedAdmin(self.cluster)
+        monkeypatch.setattr(execution, "read_throttles", lambda _: THROTTLES)
         monkeypatch.setattr(execution, "set_throttle", self.set_throttle)
         monkeypatch.setattr(execution, "remove_finished_throttles", self.remove)
         monkeypatch.setattr(execution, "elect_leaders", lambda *_: {})
@@ -83,7 +86,8 @@ class Setup:
         assert rate == 1000
         self.throttled.append(list(moves))
 
-    def remove(self, *_: object) -> list[str]:
+    def remove(self, _cluster: Cluster, *, rates_before: BrokerRates) -> list[str]:
+        assert rates_before == THROTTLES.brokers
         self.removals += 1
         return ["topic a"]
 
@@ -113,7 +117,9 @@ def in_command() -> Iterator[click.Context]:
 
 def test_each_batch_is_throttled_and_the_throttle_is_removed_once(setup: Setup) -> None:
     result = setup.execution(batch_size=1).execute()
-    assert setup.throttled == setup.admin.requests == [[tp("a-0")], [tp("a-1")]]
+    assert setup.admin.requests == [[tp("a-0")], [tp("a-1")]]
+    before_and_after_the_start = [tp("a-0")], [tp("a-0")], [tp("a-1")], [tp("a-1")]
+    assert setup.throttled == list(before_and_after_the_start)
     assert setup.removals == 1
     assert (result["started"], result["completed"], result["failed"]) == (2, 2, [])
     assert result_text(result).endswith("\nremoved the throttle of topic a")
@@ -155,3 +161,15 @@ def test_interrupt_before_the_first_request_starts_nothing(
         setup.execution().execute()
     assert "no reassignment was started" in capsys.readouterr().err
     assert setup.removals == 1
+
+
+def test_broker_that_must_come_back_is_reported_once(
+    setup: Setup, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ongoing = {tp("a-0"): OngoingReassignment(replicas=(9, 1), adding=(9,), removing=())}
+    execution = setup.execution()
+    execution.warn_of_stalls(ongoing)
+    execution.warn_of_stalls(ongoing)
+    noted = " ".join(capsys.readouterr().err.split())
+    assert noted.count("a-0 waits for broker 9, not alive") == 1
+    assert "`barnabas reassign cancel a`" in noted

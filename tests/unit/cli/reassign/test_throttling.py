@@ -48,7 +48,8 @@ def test_everything_is_removed_after_the_last_move() -> None:
 
 
 def test_partitions_that_move_stay_throttled() -> None:
-    changes, _ = finished_throttles(STATE, {tp("a-1"): MOVING})
+    changes, removed = finished_throttles(STATE, {tp("a-1"): MOVING})
+    assert removed == [], "the topic is still throttled"
     assert changes == {
         topic("a"): [ConfigChange(LEADER_REPLICAS, "1:1"), ConfigChange(FOLLOWER_REPLICAS, "1:3")]
     }
@@ -70,6 +71,24 @@ def test_throttle_of_all_replicas_is_kept() -> None:
     assert throttle_text(throttle_document(state)) == (
         "throttle: 1.0 MB/s on broker 1 for 1 topic (all replicas: not set by a reassignment)"
     )
+
+
+def test_rates_of_an_own_list_are_restored() -> None:
+    own = {1: {LEADER_RATE: "500"}}
+    state = ThrottleState(
+        topics={"b": {LEADER_REPLICAS: "*"}, **STATE.topics}, brokers=STATE.brokers
+    )
+    changes, removed = finished_throttles(state, {}, own)
+    assert changes == {
+        topic("a"): deleted(LEADER_REPLICAS, FOLLOWER_REPLICAS),
+        ConfigResource(ResourceType.BROKER, "1"): [
+            ConfigChange(LEADER_RATE, "500"),
+            *deleted(FOLLOWER_RATE),
+        ],
+        ConfigResource(ResourceType.BROKER, "3"): deleted(LEADER_RATE, FOLLOWER_RATE),
+    }
+    assert removed == ["topic a"]
+    assert finished_throttles(state, {})[1] == ["topic a"], "unknown rates stay"
 
 
 def test_text_without_throttle_is_empty() -> None:
