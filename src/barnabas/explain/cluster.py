@@ -157,9 +157,14 @@ def find_controller(facts: ClusterFacts) -> Iterator[Finding]:
 
 def find_registry(facts: ClusterFacts) -> Iterator[Finding]:
     if facts.registry_error is not None:
-        # This command may be the only one that cannot reach it. Without a controller, the brokers cannot either.
-        severity = Severity.ERROR if facts.controller is None else Severity.WARNING
-        values = {"registry": facts.registry_name, "why": facts.registry_error}
+        # This command may be the only one that cannot reach it.
+        is_lost = facts.is_registry_lost or facts.controller is None
+        severity = Severity.ERROR if is_lost else Severity.WARNING
+        values: dict[str, str | int] = {
+            "registry": facts.registry_name,
+            "why": facts.registry_error,
+            "is_lost": int(is_lost),
+        }
         yield Finding(cause=Cause.REGISTRY_DOWN, severity=severity, values=values)
 
 

@@ -57,6 +57,7 @@ class Cause(StrEnum):
     MOVE_REQUESTED = "move_requested"
     # deletions and topics
     DELETION_WAITS_FOR_BROKER = "deletion_waits_for_broker"
+    DELETION_WAITS_FOR_SILENT_BROKER = "deletion_waits_for_silent_broker"
     DELETION_WAITS_FOR_LOG_DIR = "deletion_waits_for_log_dir"
     DELETION_WAITS_FOR_CONTROLLER = "deletion_waits_for_controller"
     DELETION_DISABLED = "deletion_disabled"
@@ -81,7 +82,6 @@ class Cause(StrEnum):
     REGISTRY_DOWN = "registry_down"
     OFFSETS_TOPIC_IMPOSSIBLE = "offsets_topic_impossible"
     # groups
-    GROUP_UNKNOWN = "group_unknown"
     GROUP_EMPTY = "group_empty"
     GROUP_WAITS_FOR_MEMBERS = "group_waits_for_members"
     GROUP_WAITS_FOR_ASSIGNMENT = "group_waits_for_assignment"

@@ -20,8 +20,6 @@ PREPARING, COMPLETING, EMPTY_STATE = "PreparingRebalance", "CompletingRebalance"
 def explain_group(facts: GroupFacts) -> list[Finding]:
     if facts.view is None:
         return find_no_coordinator(facts)
-    if not facts.view.exists:
-        return [group_finding(facts, Cause.GROUP_UNKNOWN, Severity.NOTE)]
     found = [*find_state(facts, facts.view), *find_offsets(facts, facts.view)]
     return merge_findings([*found, *find_idle_members(facts, facts.view)])
 
@@ -68,10 +66,8 @@ def find_no_coordinator(facts: GroupFacts) -> list[Finding]:
         brokers = tuple({broker: None for each in causes for broker in each.brokers})
         leader = cluster.view.partition(partition).leader
         if cluster.is_silent(leader):
-            silent = group_finding(
-                facts, Cause.COORDINATOR_SILENT, Severity.ERROR, [partition], brokers=[leader]
-            )
-            return [silent]
+            cause = Cause.COORDINATOR_SILENT
+            return [group_finding(facts, cause, Severity.ERROR, [partition], brokers=[leader])]
     offline = group_finding(
         *(
             facts,
@@ -147,8 +143,8 @@ def find_offsets(facts: GroupFacts, view: GroupView) -> Iterator[Finding]:
             yield invalid
         elif is_offline(facts, partition):
             yield from find_offline_partition(facts, partition)
-        elif progress.lag and partition in readers:
-            yield find_lag(facts, partition, progress, readers[partition])
+        elif progress.is_late and partition in readers:
+            yield from find_lag(facts, partition, progress, readers[partition])
 
 
 def find_invalid_offset(
@@ -192,19 +188,27 @@ def find_offline_partition(facts: GroupFacts, partition: TopicPartition) -> Iter
 
 def find_lag(
     facts: GroupFacts, partition: TopicPartition, progress: GroupProgress, reader: MemberView
-) -> Finding:
+) -> Iterator[Finding]:
     """Tell apart members that never commit, that stopped committing, and that are too slow."""
     cause = Cause.LAGGING
     if progress.committed is None and progress.later_committed is None:
+        if is_new(facts):
+            return
         cause = Cause.NEVER_COMMITTED
     elif progress.later_committed == progress.committed and is_stalled(facts, progress):
         cause = Cause.NOT_COMMITTING
-    return group_finding(
+    yield group_finding(
         *(facts, cause, Severity.WARNING, [partition]),
         since_ms=progress.commit_ms if cause is Cause.NOT_COMMITTING else None,
         lag=progress.lag,
         member=member_name(reader),
     )
+
+
+def is_new(facts: GroupFacts) -> bool:
+    """Whether the last rebalance is too recent to expect a first commit."""
+    since_ms = facts.state_ms
+    return since_ms is not None and facts.cluster.now_ms - since_ms < facts.stalled_after_ms
 
 
 def is_stalled(facts: GroupFacts, progress: GroupProgress) -> bool:

@@ -47,7 +47,7 @@ LEADERLESS = registry_with({"orders": (2, 3)}, markers={"orders": NOW_MS}, contr
     ("facts", "cause", "brokers"),
     [
         (deleting(alive=(1, 2)), Cause.DELETION_WAITS_FOR_BROKER, (3,)),
-        (deleting(probes={3: SILENT}), Cause.DELETION_WAITS_FOR_BROKER, (3,)),
+        (deleting(probes={3: SILENT}), Cause.DELETION_WAITS_FOR_SILENT_BROKER, (3,)),
         (deleting(probes={3: FAILED_DIR}), Cause.DELETION_WAITS_FOR_LOG_DIR, (3,)),
         (deleting(registry=LEADERLESS), Cause.DELETION_WAITS_FOR_CONTROLLER, ()),
         (deleting(queue=ControllerQueue.STUCK), Cause.DELETION_WAITS_FOR_CONTROLLER, ()),
@@ -146,6 +146,11 @@ def test_broker_explains_partitions_that_wait_for_it() -> None:
         (facts_of(queue=ControllerQueue.STUCK), Cause.CONTROLLER_STUCK, Severity.ERROR),
         (facts_of(registry_error="refused"), Cause.REGISTRY_DOWN, Severity.WARNING),
         (facts_of(registry_error="refused", controller=-1), Cause.REGISTRY_DOWN, Severity.ERROR),
+        (
+            facts_of(registry_error="late", is_registry_lost=True),
+            Cause.REGISTRY_DOWN,
+            Severity.ERROR,
+        ),
         (
             facts_of(settings=ClusterSettings(offsets_replication_factor=4)),
             Cause.OFFSETS_TOPIC_IMPOSSIBLE,

@@ -229,8 +229,13 @@ def require_partition(facts: ClusterFacts, partition: TopicPartition) -> None:
         if registry is None or partition.topic not in registry.topics
         else registry.topics[partition.topic].partitions
     )
-    if partition.partition not in assigned and partition.topic in facts.view.topics:
+    if partition.partition in assigned or is_being_deleted(facts, partition.topic):
+        return
+    if partition.topic in facts.view.topics:
         facts.view.partition(partition)  # raises if there is no such partition
+    elif assigned:
+        why = f"{partition.topic} has no partition {partition.partition}"
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)
 
 
 def require_known_broker(facts: ClusterFacts, broker: int, servers: str) -> None:

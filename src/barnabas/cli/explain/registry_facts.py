@@ -15,7 +15,7 @@ import click
 from msgspec import Struct
 
 from barnabas.cli.registry.source import FilesSource, RegistrySource, ZooKeeperSource, open_source
-from barnabas.errors import BarnabasError, NoNode, RegistryError, StorageError
+from barnabas.errors import BarnabasError, NoNode, RegistryError, RegistryUnreachable, StorageError
 from barnabas.explain.facts import RegistryFacts
 from barnabas.metadata import znodes
 from barnabas.metadata.znodes import TopicAssignment
@@ -121,6 +121,8 @@ def gather_registry_facts(
             if place.is_given:
                 raise
             return None, None  # files of another user, or of another program
+        if isinstance(error, RegistryUnreachable):
+            return None, f"no answer within {REGISTRY_TIMEOUT_MS // 1000} s"
         return None, str(error).removeprefix("RegistryError: ")
 
 
