@@ -131,6 +131,9 @@ class ClusterFacts(Struct, frozen=True, kw_only=True):
         probe = self.probes.get(broker)
         return self.is_registered(broker) and probe is not None and not probe.is_responding
 
+    def is_led_by_silent_broker(self, partition: TopicPartition) -> bool:
+        return self.is_silent(self.view.partition(partition).leader)
+
     def failed_dirs(self, broker: int) -> list[str]:
         probe = self.probes.get(broker)
         return [] if probe is None else [each.path for each in probe.log_dirs if each.is_failed]

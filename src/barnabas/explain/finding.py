@@ -51,6 +51,8 @@ class Cause(StrEnum):
     # reassignments
     MOVE_TARGET_DOWN = "move_target_down"
     MOVE_TARGET_SILENT = "move_target_silent"
+    MOVE_TARGET_LOG_DIR_FAILED = "move_target_log_dir_failed"
+    MOVE_TARGET_DISK_FULL = "move_target_disk_full"
     MOVE_THROTTLED = "move_throttled"
     MOVE_CATCHING_UP = "move_catching_up"
     MOVE_FINISHING = "move_finishing"
@@ -94,6 +96,7 @@ class Cause(StrEnum):
     OFFSET_BELOW_START = "offset_below_start"
     OFFSET_BEYOND_END = "offset_beyond_end"
     READS_OFFLINE_PARTITION = "reads_offline_partition"
+    READS_FROM_SILENT_BROKER = "reads_from_silent_broker"
     READS_DELETED_TOPIC = "reads_deleted_topic"
     IDLE_MEMBERS = "idle_members"
 

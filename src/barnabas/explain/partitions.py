@@ -330,6 +330,10 @@ def move_cause(case: PartitionCase, broker: int) -> tuple[Cause, Values]:
         return Cause.MOVE_TARGET_DOWN, {}
     if facts.is_silent(broker):
         return Cause.MOVE_TARGET_SILENT, {}
+    if broker in case.seen.offline_replicas:
+        return Cause.MOVE_TARGET_LOG_DIR_FAILED, {"dirs": ", ".join(facts.failed_dirs(broker))}
+    if full := facts.full_dirs(broker):
+        return Cause.MOVE_TARGET_DISK_FULL, {"dirs": ", ".join(full)}
     if throttle := case.throttle_of(broker):
         return Cause.MOVE_THROTTLED, throttle
     return Cause.MOVE_CATCHING_UP, {}

@@ -119,6 +119,14 @@ SENTENCES: Mapping[Cause, Sentences] = {
     Cause.MOVE_TARGET_SILENT: Sentences(
         "the reassignment waits for {brokers}, a new replica, which does not respond", RESUME
     ),
+    Cause.MOVE_TARGET_LOG_DIR_FAILED: Sentences(
+        "the reassignment waits for {brokers}, a new replica, whose log directory failed{in_dirs}",
+        REPAIR + ", or cancel the reassignment: `barnabas reassign cancel {moves}{servers}`",
+    ),
+    Cause.MOVE_TARGET_DISK_FULL: Sentences(
+        "the reassignment waits for {brokers}, a new replica, whose disk is full{in_dirs}{lag_text}",
+        FREE_SPACE + ". Or cancel the reassignment: `barnabas reassign cancel {moves}{servers}`",
+    ),
     Cause.MOVE_THROTTLED: Sentences(
         "the reassignment waits for {brokers}, a new replica, which a throttle limits to {rate} bytes/s{lag_text}",
         UNTHROTTLE,
@@ -266,6 +274,10 @@ SENTENCES: Mapping[Cause, Sentences] = {
     Cause.READS_OFFLINE_PARTITION: Sentences(
         "the group cannot read it: the partition has no leader{waits_text}",
         "`barnabas partitions explain {partition}{servers}` shows why",
+    ),
+    Cause.READS_FROM_SILENT_BROKER: Sentences(
+        "the group cannot read it: its leader, {brokers}, is registered but does not respond",
+        RESUME,
     ),
     Cause.READS_DELETED_TOPIC: Sentences(
         "the group has committed offsets of {topic_value}, which does not exist",

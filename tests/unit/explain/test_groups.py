@@ -105,6 +105,14 @@ READER = member("app", FIRST)
             [Cause.READS_OFFLINE_PARTITION],
         ),
         (
+            group(
+                *("Stable", READER),
+                cluster=facts_of(partition(2, (2,), (2,)), probes={2: Probe(is_responding=False)}),
+                progress=progress(committed=9),
+            ),
+            [Cause.READS_FROM_SILENT_BROKER],
+        ),
+        (
             group("Stable", READER, cluster=facts_of(), progress=progress(committed=9)),
             [Cause.READS_DELETED_TOPIC],
         ),

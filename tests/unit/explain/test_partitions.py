@@ -157,6 +157,14 @@ ONE_AND_THREE = (1, 3)
             facts_of(SHRUNK, reassignments=MOVE, probes={2: SILENT}),
             [(Cause.MOVE_TARGET_SILENT, (2,))],
         ),
+        (
+            facts_of(FAILED_REPLICA, reassignments=MOVE, probes={2: FAILED_DIR}),
+            [(Cause.MOVE_TARGET_LOG_DIR_FAILED, (2,))],
+        ),
+        (
+            facts_of(SHRUNK, reassignments=MOVE, probes={2: FULL_DIR}, **THROTTLED),
+            [(Cause.MOVE_TARGET_DISK_FULL, (2,))],
+        ),
         (facts_of(SHRUNK, reassignments=MOVE, **THROTTLED), [(Cause.MOVE_THROTTLED, (2,))]),
         (facts_of(IN_SYNC, reassignments=MOVE), [(Cause.MOVE_FINISHING, ())]),
         # The broker that is replaced is down. It is not needed any more.

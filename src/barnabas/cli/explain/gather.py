@@ -77,7 +77,8 @@ def gather_facts(
     registry, registry_error, registry_name = gather_registry(
         place, settings, view, topics, answers
     )
-    events = [] if events_max == 0 else read_history(cluster, events_max)
+    silent = {broker for broker, answer in answers.items() if not answer.probe.is_responding}
+    events = [] if events_max == 0 else read_history(cluster, events_max, silent)
     # Brokers read the settings of topics from the registry: without it, they do not answer.
     timeout_s = cluster.timeout_s if registry_error is None else PROBE_TIMEOUT_S
     topic_settings = read_topic_settings(cluster, wanted, timeout_s)

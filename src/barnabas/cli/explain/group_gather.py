@@ -53,9 +53,11 @@ def gather_group_facts(
     stalled_after_s: float,
 ) -> GroupFacts:
     cluster_facts = gather_facts(cluster, place).facts
+    partition = offsets_partition(cluster_facts, group_id)
+    if partition is not None and cluster_facts.is_led_by_silent_broker(partition):
+        return GroupFacts(group_id=group_id, cluster=cluster_facts, offsets_partition=partition)
     with cluster.with_new_connections(timeout_s=COORDINATOR_TIMEOUT_S) as asking:
         admin = GroupAdmin(asking)
-        partition = offsets_partition(cluster_facts, group_id)
         try:
             view = admin.describe_group(group_id)
             committed: CommittedOffsets = admin.committed_offsets(group_id) if view.exists else {}
@@ -131,7 +133,8 @@ def readable_partitions(
     for each in sorted(partitions):
         with suppress(ApiError):
             facts.view.leader(each)
-            found.append(each)
+            if not facts.is_led_by_silent_broker(each):
+                found.append(each)
     return found
 
 
