@@ -330,8 +330,10 @@ def move_cause(case: PartitionCase, broker: int) -> tuple[Cause, Values]:
         return Cause.MOVE_TARGET_DOWN, {}
     if facts.is_silent(broker):
         return Cause.MOVE_TARGET_SILENT, {}
-    if broker in case.seen.offline_replicas:
-        return Cause.MOVE_TARGET_LOG_DIR_FAILED, {"dirs": ", ".join(facts.failed_dirs(broker))}
+    # The controller does not learn that the log directory of a new replica fails. The replica reports no end offset.
+    failed = facts.failed_dirs(broker)
+    if broker in case.seen.offline_replicas or (failed and case.lag_of(broker) is None):
+        return Cause.MOVE_TARGET_LOG_DIR_FAILED, {"dirs": ", ".join(failed)}
     if full := facts.full_dirs(broker):
         return Cause.MOVE_TARGET_DISK_FULL, {"dirs": ", ".join(full)}
     if throttle := case.throttle_of(broker):
