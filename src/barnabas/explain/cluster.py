@@ -42,9 +42,13 @@ def explain_cluster(facts: ClusterFacts) -> list[Finding]:
 
 
 def without_topic(finding: Finding) -> Finding:
-    """Return a finding about partitions without the facts that differ between topics, so that topics are merged."""
+    """Return a finding without the facts that differ between topics, so that topics are merged."""
     if not finding.partitions:
-        return finding
+        return (
+            finding
+            if finding.topic is None
+            else replace(finding, topic=None, topics=(finding.topic,))
+        )
     values = {name: each for name, each in finding.values.items() if name not in PARTITION_VALUES}
     return replace(finding, topic=None, values=values)
 

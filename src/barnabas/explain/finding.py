@@ -110,6 +110,8 @@ class Finding(Struct, frozen=True, kw_only=True):
     cause: Cause
     severity: Severity
     topic: str | None = None
+    topics: tuple[str, ...] = ()
+    """The topics of a finding about several topics as a whole."""
     partitions: tuple[TopicPartition, ...] = ()
     group: str | None = None
     brokers: tuple[int, ...] = ()
@@ -120,7 +122,7 @@ class Finding(Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Findings with the same key have the same text, apart from partitions, lag and time."""
+        """Findings with the same key have the same text, apart from topics, partitions, lag and time."""
         return (
             *(self.cause, self.severity, self.topic, self.group, self.brokers),
             *sorted(self.values.items()),
@@ -128,7 +130,10 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 def merge_findings(findings: Iterable[Finding]) -> list[Finding]:
-    """Merge findings with the same key: all partitions, the largest lag, the earliest time. Sorted by severity."""
+    """Merge findings with the same key: all topics and partitions, the largest lag, the earliest time.
+
+    Sorted by severity.
+    """
     merged: dict[tuple[object, ...], list[Finding]] = {}
     for finding in findings:
         merged.setdefault(finding.key, []).append(finding)
@@ -143,6 +148,7 @@ def merge_same(same: list[Finding]) -> Finding:
     lags = [each.lag for each in same if each.lag is not None]
     return replace(
         same[0],
+        topics=tuple(sorted({each for one in same for each in one.topics})),
         partitions=tuple(sorted({each for one in same for each in one.partitions})),
         since_ms=min(times, default=None),
         lag=max(lags, default=None),

@@ -283,7 +283,10 @@ def subject_text(finding: Finding) -> str:
         return partition_names(finding)
     if finding.group is not None:
         return f"group {finding.group}"
-    return f"topic {finding.topic}" if finding.topic is not None else ""
+    topics = finding.topics if finding.topic is None else (finding.topic,)
+    if len(topics) > TOPICS_NAMED_MAX:
+        return f"{len(topics):,} topics"
+    return f"topic{'s' if len(topics) > 1 else ''} {join_with_and(topics)}" if topics else ""
 
 
 def partition_names(finding: Finding) -> str:
@@ -325,6 +328,7 @@ def finding_document(
         "severity": finding.severity.name.lower(),
         "subject": subject_text(finding),
         "topic": finding.topic,
+        "topics": list(finding.topics),
         "partitions": [
             {"topic": each.topic, "partition": each.partition} for each in finding.partitions
         ],

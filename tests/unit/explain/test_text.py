@@ -166,6 +166,9 @@ def test_subject_and_time() -> None:
     assert subject_text(replace(EVERYTHING, partitions=odd)) == "49 partitions of orders"
     many = tuple(TopicPartition(f"t{number}", 0) for number in range(30))
     assert subject_text(replace(EVERYTHING, partitions=many)) == "30 partitions of 30 topics"
+    topics = replace(EVERYTHING, partitions=(), group=None, topic=None, topics=("a", "b"))
+    assert subject_text(topics) == "topics a and b"
+    assert subject_text(replace(topics, topics=tuple("abcdef"))) == "6 topics"
     assert since_text(EVERYTHING, NOW_MS) == "since 2026-05-01 07:57:57 UTC (2 min 3 s)"
 
 

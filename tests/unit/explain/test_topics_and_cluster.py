@@ -184,3 +184,13 @@ def test_healthy_cluster_has_no_findings() -> None:
 def test_errors_come_first() -> None:
     facts = facts_of(partition(2, (1, 2), (1, 2)), controller=-1)
     assert [each.severity for each in explain_cluster(facts)] == [Severity.ERROR, Severity.NOTE]
+
+
+def test_deletions_that_wait_for_the_same_broker_are_merged() -> None:
+    registry = registry_with(
+        {"a": (2, 3), "b": (3,)}, markers={"a": NOW_MS - 5000, "b": NOW_MS - 9000}
+    )
+    facts = facts_of(registry=registry, alive=(1, 2))
+    (found,) = [each for each in explain_cluster(facts) if each.topics]
+    assert found.cause is Cause.DELETION_WAITS_FOR_BROKER
+    assert (found.topics, found.since_ms) == (("a", "b"), NOW_MS - 9000)
