@@ -36,8 +36,8 @@ def explain_cluster(facts: ClusterFacts) -> list[Finding]:
     found += explain_partitions(facts, [name for name in names if name not in deleted])
     for topic in sorted(deleted):
         found += find_deletion(facts, topic)
-    for path in facts.registry.invalid if facts.registry is not None else ():
-        found += find_invalid_znode(facts, path.rpartition("/")[2])
+    for topic in facts.registry.invalid if facts.registry is not None else ():
+        found += find_invalid_znode(facts, topic)
     return merge_findings([*map(without_topic, found), *find_collisions(facts)])
 
 

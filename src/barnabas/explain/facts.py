@@ -96,7 +96,7 @@ class RegistryFacts(Struct, frozen=True, kw_only=True):
     requested_moves: frozenset[TopicPartition] = frozenset()
     """Partitions in /admin/reassign_partitions."""
     invalid: Mapping[str, str] = field(default_factory=dict)
-    """Path of a znode that cannot be decoded → the reason."""
+    """Topic whose znode cannot be decoded → the reason."""
 
 
 class ClusterFacts(Struct, frozen=True, kw_only=True):

@@ -169,11 +169,10 @@ def find_collisions(facts: ClusterFacts) -> Iterator[Finding]:
 
 def find_invalid_znode(facts: ClusterFacts, topic: str) -> Iterator[Finding]:
     invalid = {} if facts.registry is None else facts.registry.invalid
-    path = topic_path(topic)
-    if path in invalid:
+    if topic in invalid:
         yield Finding(
             cause=Cause.TOPIC_ZNODE_INVALID,
             severity=Severity.ERROR,
             topic=topic,
-            values={"path": path, "why": invalid[path]},
+            values={"path": topic_path(topic), "why": invalid[topic]},
         )

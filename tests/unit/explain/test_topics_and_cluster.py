@@ -90,7 +90,7 @@ def test_colliding_names_are_found_once() -> None:
 
 
 def test_invalid_znode_is_named() -> None:
-    registry = registry_with({}, invalid={"/brokers/topics/orders": "not JSON: b'x'"})
+    registry = registry_with({}, invalid={"orders": "not JSON: b'x'"})
     (found,) = explain_topic(facts_of(registry=registry), "orders")
     assert found.cause is Cause.TOPIC_ZNODE_INVALID
     assert found.values["why"] == "not JSON: b'x'"

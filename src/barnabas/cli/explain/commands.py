@@ -211,9 +211,7 @@ def require_topic(cluster: Cluster, gathered: GatheredFacts, name: str) -> None:
     """Raise ApiError if neither the metadata nor the registry nor the history knows the topic."""
     facts = gathered.facts
     registry = facts.registry
-    in_registry = registry is not None and (
-        name in registry.topics or any(path.endswith(f"/{name}") for path in registry.invalid)
-    )
+    in_registry = registry is not None and (name in registry.topics or name in registry.invalid)
     if name in facts.view.topics or in_registry or is_being_deleted(facts, name):
         return
     if gathered.unreachable is not None:
