@@ -7,15 +7,21 @@ from collections.abc import Iterator
 import pytest
 
 from barnabas import LocalCluster
-from barnabas.cli.explain import probe
+from barnabas.cli.explain import gather, group_gather, probe, registry_facts
 from barnabas.metadata.topic_names import STATE_CHANGES
 from tests.explain.live import SETTINGS, LiveCluster
 
 
 @pytest.fixture(autouse=True)
-def short_probes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that does not respond within this time is paused."""
-    monkeypatch.setattr(probe, "PROBE_TIMEOUT_S", 1.5)
+def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker, coordinator or ZooKeeper that does not answer within half a second is paused or down.
+
+    A slow machine may exceed this. The tests explain again until they find the cause.
+    """
+    monkeypatch.setattr(probe, "PROBE_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(gather, "PROBE_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(group_gather, "COORDINATOR_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(registry_facts, "REGISTRY_TIMEOUT_MS", 500)
 
 
 @pytest.fixture(scope="module")

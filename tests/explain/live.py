@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from contextlib import AbstractContextManager, contextmanager, redirect_stderr, redirect_stdout
+from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from barnabas import LocalCluster
+from barnabas.cli import main
 from barnabas.cli.explain.gather import gather_facts
 from barnabas.cli.explain.group_gather import gather_group_facts
 from barnabas.cli.explain.registry_facts import RegistryPlace
 from barnabas.client.admin import Admin, NewTopic
+from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
+from barnabas.client.config_admin import ConfigAdmin, ConfigChange, ConfigResource
 from barnabas.client.producer import Producer
+from barnabas.client.reassignment_admin import ReassignmentAdmin
 from barnabas.client.view import PartitionView
+from barnabas.controller.events import Event, LeadersUnbalanced
 from barnabas.errors import ApiError
 from barnabas.explain.cluster import explain_broker, explain_cluster
 from barnabas.explain.facts import ClusterFacts
@@ -25,20 +31,52 @@ from barnabas.explain.topics import explain_topic
 from barnabas.metadata import znodes
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.metadata.znodes import ReplicaAssignment, TopicAssignment
-from barnabas.model import BrokerId
+from barnabas.model import BrokerId, TopicPartition
+from barnabas.wire.messages.describe_configs import ResourceType
+from barnabas.wire.messages.incremental_alter_configs import ConfigOperation
 from support.waiting import eventually
 from tests.compatibility.raw import wait_until_known
 
 DEADLINE_S = 30
 SETTINGS = {
     "barnabas.history.topic.enable": "true",
-    "replica.lag.time.max.ms": "1500",
+    "replica.lag.time.max.ms": "1000",
+    "replica.fetch.wait.max.ms": "200",
+    "replica.fetch.max.bytes": "100000",
     "zookeeper.session.timeout.ms": "60000",
     "replica.high.watermark.checkpoint.interval.ms": "200",
     "log.initial.task.delay.ms": "0",
-    "controlled.shutdown.max.retries": "10",
-    "controlled.shutdown.retry.backoff.ms": "2000",
+    "controlled.shutdown.max.retries": "1000",
+    "controlled.shutdown.retry.backoff.ms": "100",
 }
+
+
+class Expected(NamedTuple):
+    """A cause, with these brokers if any are given, among the findings of one subject."""
+
+    explain: Callable[[ClusterFacts], list[Finding]]
+    cause: Cause
+    brokers: tuple[int, ...] = ()
+    is_dated: bool = False
+    """The time must be known too. The history is written a moment after the change."""
+
+    def find(self, facts: ClusterFacts) -> Finding | None:
+        for each in self.explain(facts):
+            if each.cause is self.cause and self.brokers in ((), each.brokers):
+                return each if each.since_ms is not None or not self.is_dated else None
+        return None
+
+
+def topic(name: str, cause: Cause, *brokers: int, is_dated: bool = False) -> Expected:
+    return Expected(lambda facts: explain_topic(facts, name), cause, brokers, is_dated)
+
+
+def broker(number: int, cause: Cause) -> Expected:
+    return Expected(lambda facts: explain_broker(facts, number), cause, (number,))
+
+
+def cluster(cause: Cause, *brokers: int) -> Expected:
+    return Expected(explain_cluster, cause, brokers)
 
 
 class LiveCluster:
@@ -88,6 +126,10 @@ class LiveCluster:
         wait_until_known(self.servers.split(","), name)
         self.wait_until(name, lambda each: len(each.isr) == len(each.replicas), "all in sync")
 
+    def delete(self, *names: str) -> None:
+        with self.client() as client:
+            Admin(client).delete_topics(names)
+
     def partitions(self, name: str) -> tuple[PartitionView, ...]:
         with self.client() as client:
             topic = client.refresh([name]).topics.get(name)
@@ -100,10 +142,13 @@ class LiveCluster:
             DEADLINE_S,
         )
 
-    def produce(self, name: str, count: int = 1, *, size: int = 10, acks: int = 1) -> None:
+    def produce(
+        self, name: str, count: int = 1, *, size: int = 10, acks: int = 1, age_s: int = 0
+    ) -> None:
+        timestamp = now_ms() - age_s * 1000
         with self.client() as client, Producer(client, acks=acks) as producer:
             for _ in range(count):
-                producer.send(name, bytes(size), partition=0)
+                producer.send(name, bytes(size), partition=0, timestamp=timestamp)
 
     def restore(self) -> None:
         """Start and resume all brokers, and wait until no partition misses a replica that exists."""
@@ -143,63 +188,111 @@ class LiveCluster:
         data = znodes.encode_topic(TopicAssignment(topic_id=None, partitions={0: assignment}))
         self.registry(lambda session: session.create(znodes.topic_path(name), data))
 
+    # ---- controller
+
+    def reassign(self, name: str, *replicas: int) -> None:
+        """Start to move partition 0, with AlterPartitionReassignments."""
+        partition = TopicPartition(name, 0)
+        with self.client() as client:
+            errors = ReassignmentAdmin(client).alter_partition_reassignments({partition: replicas})
+        assert errors == {partition: None}
+
+    def configure(self, kind: ResourceType, name: str, **settings: str | None) -> None:
+        """Change settings of a topic or broker; None removes one."""
+        changes = [
+            ConfigChange(
+                key.replace("_", "."),
+                value,
+                ConfigOperation.DELETE if value is None else ConfigOperation.SET,
+            )
+            for key, value in settings.items()
+        ]
+        resource = ConfigResource(kind, name)
+        with self.client() as client:
+            errors = ConfigAdmin(client).incremental_alter_configs({resource: changes})
+        assert errors == {resource: None}
+
+    def holding_rebalance(self) -> AbstractContextManager[None]:
+        """Keep restarted brokers from becoming leaders again. The first check is 5 s after a controller election."""
+        return self.holding(LeadersUnbalanced)
+
+    @contextmanager
+    def holding(self, kind: type[Event]) -> Iterator[None]:
+        """Keep events of this kind from the controller, as if they were late. All other events are handled."""
+        instance = self.cluster.brokers[self.controller].instance
+        assert instance is not None
+        assert instance.broker.router is not None
+        queue = instance.broker.router.context.controller.queue
+        handle, held = queue.handle, []
+
+        async def hold(event: Event, cause: str) -> None:
+            if isinstance(event, kind):
+                held.append(event)
+            else:
+                await handle(event, cause)
+
+        def release() -> None:
+            queue.handle = handle
+            for event in held:
+                queue.put(event)
+
+        instance.thread.call(lambda: setattr(queue, "handle", hold))
+        try:
+            yield
+        finally:
+            instance.thread.call(release)
+
     # ---- explanations
 
-    def facts(self, topics: Sequence[str] | None = None) -> ClusterFacts:
+    def facts(self) -> ClusterFacts:
         with self.client() as client:
-            return gather_facts(client, RegistryPlace(), topics).facts
+            return gather_facts(client, RegistryPlace()).facts
 
-    def expect_topic(
-        self, name: str, cause: Cause, *brokers: int, is_dated: bool = False
-    ) -> Finding:
-        """With `is_dated`, also wait until the history has the time."""
-        explain = partial(self.explain_topic, name)
-        return self.expect(explain, cause, brokers, is_dated=is_dated)
-
-    def explain_topic(self, name: str) -> list[Finding]:
-        return explain_topic(self.facts([name]), name)
-
-    def expect_broker(self, broker: int, cause: Cause) -> Finding:
-        return self.expect(lambda: explain_broker(self.facts(), broker), cause, (broker,))
-
-    def expect_cluster(self, cause: Cause, *brokers: int) -> Finding:
-        return self.expect(lambda: explain_cluster(self.facts()), cause, brokers)
-
-    def expect_group(self, name: str, cause: Cause, *, stalled_after_s: float = 10) -> Finding:
-        def explain() -> list[Finding]:
-            with self.client() as client:
-                facts = gather_group_facts(
-                    *(client, RegistryPlace(), name), sample_s=0.3, stalled_after_s=stalled_after_s
-                )
-            return explain_group(facts)
-
-        return self.expect(explain, cause, ())
-
-    def expect(
-        self,
-        explain: Callable[[], list[Finding]],
-        cause: Cause,
-        brokers: Sequence[int],
-        *,
-        is_dated: bool = False,
-    ) -> Finding:
-        """Explain until the cause is found, with these brokers if they are given."""
-        found: list[Finding] = []
+    def expect(self, *expected: Expected) -> list[Finding]:
+        """Explain until all causes are found at the same time. Returns their findings."""
+        found: list[Finding | None] = []
 
         def is_found() -> bool:
             try:
-                found[:] = explain()
+                facts = self.facts()
             except ApiError:  # the first broker that was asked is down
                 return False
-            return any(is_expected(each) for each in found)
+            found[:] = [each.find(facts) for each in expected]
+            return None not in found
 
-        def is_expected(each: Finding) -> bool:
-            if is_dated and each.since_ms is None:
-                return False
-            return each.cause is cause and (not brokers or each.brokers == tuple(brokers))
+        try:
+            eventually(is_found, "all causes are found", DEADLINE_S)
+        except AssertionError as error:
+            facts = self.facts()
+            missing = {each.cause: each.explain(facts) for each in expected if not each.find(facts)}
+            raise AssertionError(f"{error}; instead of {missing}") from None
+        return [each for each in found if each is not None]
+
+    def expect_group(self, name: str, cause: Cause, *, stalled_after_s: float = 10) -> Finding:
+        found: list[Finding] = []
+
+        def is_found() -> bool:
+            found[:] = self.explain_group(name, stalled_after_s=stalled_after_s)
+            return any(each.cause is cause for each in found)
 
         try:
             eventually(is_found, f"{cause} is found", DEADLINE_S)
         except AssertionError as error:
             raise AssertionError(f"{error}; found {found}") from None
-        return next(each for each in found if is_expected(each))
+        return next(each for each in found if each.cause is cause)
+
+    def explain_group(self, name: str, *, stalled_after_s: float) -> list[Finding]:
+        with self.client() as client:
+            facts = gather_group_facts(
+                *(client, RegistryPlace(), name), sample_s=0.1, stalled_after_s=stalled_after_s
+            )
+        return explain_group(facts)
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run `barnabas <arguments>` in this process, which is faster. Line breaks of the output become spaces."""
+        out, err = TextIOWrapper(BytesIO(), encoding="utf-8"), StringIO()
+        with redirect_stdout(out), redirect_stderr(err):
+            code = main.run_command([*arguments, "-b", self.servers])
+        out.seek(0)
+        text = " ".join(out.read().split())
+        return subprocess.CompletedProcess(arguments, code, text, err.getvalue())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -12,10 +14,14 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Beginning
 from barnabas.client.group_admin import GroupAdmin
 from barnabas.client.group_consumer import GroupConsumer
+from barnabas.client.group_coordinator import ask_coordinator
+from barnabas.client.group_member import GroupMembership
+from barnabas.errors import ErrorCode
 from barnabas.explain.finding import Cause
 from barnabas.explain.text import cause_text
+from barnabas.groups.loading import GroupLoader, PartitionLoad
 from barnabas.model import TopicPartition
-from support.command import run
+from barnabas.wire.messages.join_group import JoinGroupResponse
 from support.waiting import eventually
 from tests.explain.live import DEADLINE_S, SETTINGS, LiveCluster
 
@@ -34,7 +40,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
     with LocalCluster(brokers=2, data=data, settings=settings) as cluster:
         live = LiveCluster(cluster, data)
         live.create("read", [1, 2])
-        live.produce("read", 10, acks=-1)
+        live.produce("read", 10, acks=-1, age_s=3600)
         yield live
 
 
@@ -57,9 +63,9 @@ def test_group_without_members(live: LiveCluster) -> None:
         GroupAdmin(client).set_offsets("gone", {READ: 4})
     found = live.expect_group("gone", Cause.GROUP_EMPTY)
     assert found.lag == 6
-    ended = run("groups", "explain", "gone", "-b", live.servers)
+    ended = live.run("groups", "explain", "gone")
     assert "no consumer is running: 6 records wait" in ended.stdout
-    unknown = run("groups", "explain", "gon", "-b", live.servers)
+    unknown = live.run("groups", "explain", "gon")
     assert "did you mean 'gone'?" in unknown.stderr
 
 
@@ -79,12 +85,14 @@ def test_offsets_out_of_range(live: LiveCluster) -> None:
 def test_member_that_does_not_commit(live: LiveCluster) -> None:
     with live.client() as client, member(client, "forgetful", commit_s=None) as consumer:
         join(consumer)
-        found = live.expect_group("forgetful", Cause.NEVER_COMMITTED)
+        found = live.expect_group("forgetful", Cause.NEVER_COMMITTED, stalled_after_s=0)
         assert found.lag == 10
         consumer.commit({READ: 3})
         live.expect_group("forgetful", Cause.NOT_COMMITTING, stalled_after_s=0)
         found = live.expect_group("forgetful", Cause.LAGGING, stalled_after_s=60)
         assert found.lag == 7
+        # Consumers commit every few seconds: uncommitted records are normal until they are old.
+        assert live.explain_group("forgetful", stalled_after_s=7200) == []
 
 
 def test_idle_member(live: LiveCluster) -> None:
@@ -116,25 +124,67 @@ def test_rebalance_waits_for_member(live: LiveCluster) -> None:
             assert "waits for test at" in cause_text(found), busy_id
 
 
+def test_rebalance_waits_for_assignment(live: LiveCluster) -> None:
+    """The first member has joined, but it does not send the assignment."""
+    member = GroupMembership(
+        *("undecided", ["read"]),
+        assignors=["range"],
+        session_timeout_ms=30_000,
+        rebalance_timeout_ms=30_000,
+    )
+    with live.client() as client:
+        joined = ask_coordinator(
+            *(client, "undecided", member.join(()), JoinGroupResponse),
+            codes=lambda response: [response.error_code],
+            max_version=3,  # later versions ask the member to repeat the request with its id
+        )
+    assert joined.error_code == ErrorCode.NONE
+    live.expect_group("undecided", Cause.GROUP_WAITS_FOR_ASSIGNMENT)
+
+
 def test_offline_partition(live: LiveCluster) -> None:
     (offsets,) = live.partitions("__consumer_offsets")
     victim = next(each for each in live.cluster.brokers if each != offsets.leader)
     live.create("single", [victim])
     with live.client() as client:
         GroupAdmin(client).set_offsets("blocked", {TopicPartition("single", 0): 0})
+    live.cluster.brokers[victim].pause()
+    found = live.expect_group("blocked", Cause.READS_FROM_SILENT_BROKER)
+    assert found.brokers == (victim,)
     live.cluster.brokers[victim].kill()
     found = live.expect_group("blocked", Cause.READS_OFFLINE_PARTITION)
     assert found.brokers == (victim,)
     live.restore()
 
 
-def test_coordinator_does_not_respond_or_is_down(live: LiveCluster) -> None:
+def test_coordinator_pauses_crashes_and_loads(
+    live: LiveCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic that is deleted meanwhile leaves its offsets in the group."""
     (offsets,) = live.partitions("__consumer_offsets")
     coordinator = live.cluster.brokers[offsets.leader]
+    other = next(each for each in live.cluster.brokers if each != coordinator.id)
+    live.create("short", [other])
+    with live.client() as client:
+        GroupAdmin(client).set_offsets("any", {TopicPartition("short", 0): 0})
     coordinator.pause()
     live.expect_group("any", Cause.COORDINATOR_SILENT)
-    coordinator.resume()
     coordinator.kill()
     found = live.expect_group("any", Cause.COORDINATOR_OFFLINE)
     assert found.brokers == (coordinator.id,)
+    live.delete("short")
+    loads, may_load = GroupLoader.load, threading.Event()
+
+    async def load_later(loader: GroupLoader, load: PartitionLoad) -> None:
+        while not may_load.is_set():
+            await asyncio.sleep(0.01)
+        await loads(loader, load)
+
+    monkeypatch.setattr(GroupLoader, "load", load_later)
+    try:
+        coordinator.start()
+        live.expect_group("any", Cause.COORDINATOR_LOADING)
+    finally:
+        may_load.set()
     live.restore()
+    live.expect_group("any", Cause.READS_DELETED_TOPIC)

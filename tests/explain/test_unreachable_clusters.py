@@ -6,60 +6,69 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
 from barnabas import LocalCluster
 from barnabas.cli.explain.gather import gather_facts
 from barnabas.cli.explain.registry_facts import RegistryPlace
+from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.cluster.zookeeper_servers import ZooKeeperServers
-from barnabas.explain.cluster import explain_broker
-from barnabas.explain.finding import Cause, Finding
+from barnabas.errors import ApiError
+from barnabas.explain.cluster import explain_cluster
+from barnabas.explain.facts import ClusterFacts
+from barnabas.explain.finding import Cause, Finding, Severity
+from barnabas.explain.text import cause_text, next_text
 from support.cluster import ClusterProcesses
 from support.command import COMMAND, run
 from support.process import ChildProcess
 from support.waiting import eventually
-from tests.explain.live import SETTINGS, LiveCluster
+from tests.explain.live import SETTINGS, LiveCluster, broker
 from tests.zookeeper import require_java
 
-IMPATIENT = {"zookeeper.session.timeout.ms": "4000"}
+IMPATIENT = {"zookeeper.session.timeout.ms": "1500"}
 
 
 def test_brokers_with_the_same_address_and_stopped_cluster(tmp_path: Path) -> None:
-    cluster = LocalCluster(brokers=2, data=tmp_path, settings=SETTINGS)
-    with cluster:
-        live = LiveCluster(cluster, tmp_path)
+    with LocalCluster(brokers=2, data=tmp_path, settings=SETTINGS) as started:
+        live = LiveCluster(started, tmp_path)
         victim = live.spare[0]
-        other = cluster.brokers[live.controller]
-        cluster.brokers[victim].kill()
-        config = cluster.brokers[victim].config
-        cluster.brokers[victim].config = replace(config, advertised_listeners=(other.endpoint,))
-        servers = other.address
-        cluster.brokers[
-            victim
-        ].begin_start()  # it waits for the controller, which reaches only the other broker
+        other = started.brokers[live.controller]
+        started.brokers[victim].kill()
+        config = started.brokers[victim].config
+        started.brokers[victim].config = replace(config, advertised_listeners=(other.endpoint,))
+        # It waits for the controller, which reaches only the other broker.
+        started.brokers[victim].begin_start()
+        expected = broker(victim, Cause.BROKER_ADDRESS_SHARED)
+        eventually(lambda: expected.find(explain(other.address)[0]) is not None, "it is found")
+        started.brokers[victim].kill()
+    with Cluster(other.address, timeout_s=10) as client:
+        facts = gather_facts(client, RegistryPlace(data=str(tmp_path), is_given=True)).facts
+        causes = [each.cause for each in explain_cluster(facts)]
+        assert causes == [Cause.NO_BROKER_ANSWERS, Cause.NO_CONTROLLER]
+        with pytest.raises(ApiError):
+            gather_facts(client, RegistryPlace())
+    arguments = ("-b", other.address, "--data", str(tmp_path))
+    explained = run("cluster", "health", *arguments)
+    assert explained.returncode == 1
+    assert "error: no broker answers" in explained.stdout
+    assert "no broker answers; tried" in run("cluster", "health", "-b", other.address).stderr
 
-        def explain() -> list[Finding]:
-            with Cluster(servers, timeout_s=10) as client:
-                return explain_broker(gather_facts(client, RegistryPlace()).facts, victim)
 
-        live.expect(explain, Cause.BROKER_ADDRESS_SHARED, [victim])
-        cluster.brokers[victim].kill()
-    explained = run("cluster", "explain", "-b", servers, "--data", str(tmp_path))
-    text = " ".join(explained.stdout.split())
-    assert "error: no broker answers" in text
-    assert "error: there is no controller" in text
-    assert run("cluster", "health", "-b", servers, "--data", str(tmp_path)).returncode == 1
-    without = run("cluster", "explain", "-b", servers)
-    assert without.returncode == 1
-    assert "no broker answers; tried" in without.stderr
+def explain(servers: str) -> tuple[ClusterFacts, list[Finding]]:
+    with Cluster(servers, timeout_s=10) as client:
+        facts = gather_facts(client, RegistryPlace()).facts
+    return facts, explain_cluster(facts)
 
 
 def start_command(servers: str) -> list[str] | None:
-    """Return the arguments of the command that `cluster explain` suggests to start a broker."""
-    ended = run("cluster", "explain", "-b", servers, "-o", "json")
-    assert "registry_down" not in ended.stdout
-    found = re.search(r"start broker 2 again: `barnabas (broker [^`]+)`", ended.stdout)
+    """Return the arguments of the command that `cluster explain` suggests to start broker 2."""
+    facts, findings = explain(servers)
+    down = next((each for each in findings if each.cause is Cause.BROKER_DOWN), None)
+    if down is None:
+        return None
+    found = re.search(r"`barnabas (broker [^`]+)`", next_text(down, "", facts.start_commands))
     return None if found is None else shlex.split(found[1])
 
 
@@ -71,8 +80,11 @@ def test_suggested_command_starts_the_broker_and_zookeeper_is_down(tmp_path: Pat
         connect = zookeeper.connect_string
         with ClusterProcesses(tmp_path, connect, brokers=2, settings=IMPATIENT) as cluster:
             servers = cluster.brokers[1].bootstrap_servers
-            create = ("topics", "create", "orders", "--replication-factor", "2", "-b", servers)
-            assert run(*create).returncode == 0
+            with Cluster(servers) as client:
+                (made,) = Admin(client).create_topics(
+                    [NewTopic(name="orders", assignment=[[1, 2]])]
+                )
+            assert made.error is None
             cluster.brokers[2].kill()
             eventually(lambda: start_command(servers) is not None, "broker 2 is missing")
             command = start_command(servers)
@@ -83,9 +95,9 @@ def test_suggested_command_starts_the_broker_and_zookeeper_is_down(tmp_path: Pat
             finally:
                 started.kill()
             zookeeper.stop()
-            down = run("cluster", "explain", "-b", servers)
-            text = " ".join(down.stdout.split())
-            assert f"the ZooKeeper at {connect} does not answer this command" in text
-            assert "next: check that a majority of the ZooKeeper servers is running" in text
+            _, findings = explain(servers)
+            (down,) = [each for each in findings if each.cause is Cause.REGISTRY_DOWN]
+            assert down.severity is Severity.ERROR
+            assert f"the ZooKeeper at {connect} does not answer the brokers" in cause_text(down)
     finally:
         zookeeper.stop()

@@ -75,10 +75,15 @@ class Cluster:
         self.connections.clear()
 
     def with_new_connections(self, *, timeout_s: float) -> Cluster:
-        """Return a client of the same cluster that shares no connections with this one."""
-        known = [f"{broker.host}:{broker.port}" for broker in self.view.brokers.values()]
-        bootstrap = [f"{host}:{port}" for host, port in self.bootstrap]
-        return Cluster([*bootstrap, *known], client_id=self.client_id, timeout_s=timeout_s)
+        """Return a client of the same cluster that shares no connections with this one.
+
+        It tries brokers first to which this client is connected: others may be paused.
+        """
+        connected = [address for address, each in self.connections.items() if each.is_open]
+        known = [(broker.host, broker.port) for broker in self.view.brokers.values()]
+        addresses = dict.fromkeys([*connected, *self.bootstrap, *known])
+        servers = [f"{host}:{port}" for host, port in addresses]
+        return Cluster(servers, client_id=self.client_id, timeout_s=timeout_s)
 
     @property
     def broker_timeout_ms(self) -> int:

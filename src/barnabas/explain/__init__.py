@@ -4,7 +4,7 @@
     history_facts.py           times and causes, from the events of the history
     finding.py                 a problem: its cause, the brokers that are waited for, the time since when
     partitions.py …            rules: pure functions from facts to findings
-    text.py                    findings as sentences, with the next command
+    sentences.py, text.py      findings as sentences, with the next command
 
 `cli/explain` gathers the facts. `topics describe`, `cluster health` and the lifecycle report use the same rules.
 """

@@ -37,16 +37,20 @@ def explain_cluster(facts: ClusterFacts) -> list[Finding]:
     found += explain_partitions(facts, [name for name in names if name not in deleted])
     for topic in sorted(deleted):
         found += find_deletion(facts, topic)
-    for path in facts.registry.invalid if facts.registry is not None else ():
-        found += find_invalid_znode(facts, path.rpartition("/")[2])
+    for topic in facts.registry.invalid if facts.registry is not None else ():
+        found += find_invalid_znode(facts, topic)
     found += find_left_throttles(facts)
     return merge_findings([*map(without_topic, found), *find_collisions(facts)])
 
 
 def without_topic(finding: Finding) -> Finding:
-    """Return a finding about partitions without the facts that differ between topics, so that topics are merged."""
+    """Return a finding without the facts that differ between topics, so that topics are merged."""
     if not finding.partitions:
-        return finding
+        return (
+            finding
+            if finding.topic is None
+            else replace(finding, topic=None, topics=(finding.topic,))
+        )
     values = {name: each for name, each in finding.values.items() if name not in PARTITION_VALUES}
     return replace(finding, topic=None, values=values)
 
@@ -159,9 +163,14 @@ def find_controller(facts: ClusterFacts) -> Iterator[Finding]:
 
 def find_registry(facts: ClusterFacts) -> Iterator[Finding]:
     if facts.registry_error is not None:
-        # This command may be the only one that cannot reach it. Without a controller, the brokers cannot either.
-        severity = Severity.ERROR if facts.controller is None else Severity.WARNING
-        values = {"registry": facts.registry_name, "why": facts.registry_error}
+        # This command may be the only one that cannot reach it.
+        is_lost = facts.is_registry_lost or facts.controller is None
+        severity = Severity.ERROR if is_lost else Severity.WARNING
+        values: dict[str, str | int] = {
+            "registry": facts.registry_name,
+            "why": facts.registry_error,
+            "is_lost": int(is_lost),
+        }
         yield Finding(cause=Cause.REGISTRY_DOWN, severity=severity, values=values)
 
 
@@ -173,7 +182,7 @@ def find_left_throttles(facts: ClusterFacts) -> Iterator[Finding]:
     if facts.reassignments or facts.controller is None or facts.is_silent(facts.controller):
         return
     for topic, settings in sorted(facts.topic_settings.items()):
-        entries = settings.throttled_replicas.replace(" ", "").split(",")
+        entries = settings.throttled_followers.replace(" ", "").split(",")
         numbers = {entry.partition(":")[0] for entry in entries}
         listed = sorted(TopicPartition(topic, int(each)) for each in numbers if each.isdigit())
         if listed:

@@ -43,17 +43,18 @@ class Probe(Struct, frozen=True, kw_only=True):
 
 class TopicSettings(Struct, frozen=True, kw_only=True):
     min_insync_replicas: int = 1
-    is_unclean_enabled: bool = False
-    throttled_replicas: str = ""
+    throttled_followers: str = ""
     """follower.replication.throttled.replicas: `*`, or `partition:broker,…`."""
+    throttled_leaders: str = ""
+    """leader.replication.throttled.replicas, in the same format."""
 
 
 def parse_topic_settings(values: Mapping[str, str | None]) -> TopicSettings:
     minimum = values.get("min.insync.replicas") or ""
     return TopicSettings(
         min_insync_replicas=int(minimum) if minimum.isdigit() else 1,
-        is_unclean_enabled=values.get("unclean.leader.election.enable") == "true",
-        throttled_replicas=values.get("follower.replication.throttled.replicas") or "",
+        throttled_followers=values.get("follower.replication.throttled.replicas") or "",
+        throttled_leaders=values.get("leader.replication.throttled.replicas") or "",
     )
 
 
@@ -65,8 +66,10 @@ class ClusterSettings(Struct, frozen=True, kw_only=True):
     imbalance_check_s: int = 300
     is_delete_enabled: bool = True
     offsets_replication_factor: int = 1
-    throttle_rates: Mapping[int, int] = field(default_factory=dict)
+    follower_rates: Mapping[int, int] = field(default_factory=dict)
     """follower.replication.throttled.rate in bytes per second, of brokers that have one."""
+    leader_rates: Mapping[int, int] = field(default_factory=dict)
+    """leader.replication.throttled.rate, likewise."""
 
 
 class ControllerQueue(StrEnum):
@@ -93,7 +96,7 @@ class RegistryFacts(Struct, frozen=True, kw_only=True):
     requested_moves: frozenset[TopicPartition] = frozenset()
     """Partitions in /admin/reassign_partitions."""
     invalid: Mapping[str, str] = field(default_factory=dict)
-    """Path of a znode that cannot be decoded → the reason."""
+    """Topic whose znode cannot be decoded → the reason."""
 
 
 class ClusterFacts(Struct, frozen=True, kw_only=True):
@@ -110,6 +113,8 @@ class ClusterFacts(Struct, frozen=True, kw_only=True):
     registry: RegistryFacts | None = None
     registry_error: str | None = None
     """Why the registry cannot be read, if it should be readable: its ZooKeeper does not answer."""
+    is_registry_lost: bool = False
+    """The brokers do not answer requests that need the registry either."""
     registry_name: str = ""
     start_commands: Mapping[int, str] = field(default_factory=dict)
     """Broker that is not registered → command that starts it, if its properties file is on this machine."""
@@ -125,6 +130,9 @@ class ClusterFacts(Struct, frozen=True, kw_only=True):
         """Whether a registered broker does not respond."""
         probe = self.probes.get(broker)
         return self.is_registered(broker) and probe is not None and not probe.is_responding
+
+    def is_led_by_silent_broker(self, partition: TopicPartition) -> bool:
+        return self.is_silent(self.view.partition(partition).leader)
 
     def failed_dirs(self, broker: int) -> list[str]:
         probe = self.probes.get(broker)

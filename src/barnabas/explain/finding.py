@@ -51,6 +51,8 @@ class Cause(StrEnum):
     # reassignments
     MOVE_TARGET_DOWN = "move_target_down"
     MOVE_TARGET_SILENT = "move_target_silent"
+    MOVE_TARGET_LOG_DIR_FAILED = "move_target_log_dir_failed"
+    MOVE_TARGET_DISK_FULL = "move_target_disk_full"
     MOVE_THROTTLED = "move_throttled"
     MOVE_CATCHING_UP = "move_catching_up"
     MOVE_FINISHING = "move_finishing"
@@ -58,6 +60,7 @@ class Cause(StrEnum):
     THROTTLE_LEFT = "throttle_left"
     # deletions and topics
     DELETION_WAITS_FOR_BROKER = "deletion_waits_for_broker"
+    DELETION_WAITS_FOR_SILENT_BROKER = "deletion_waits_for_silent_broker"
     DELETION_WAITS_FOR_LOG_DIR = "deletion_waits_for_log_dir"
     DELETION_WAITS_FOR_CONTROLLER = "deletion_waits_for_controller"
     DELETION_DISABLED = "deletion_disabled"
@@ -82,7 +85,6 @@ class Cause(StrEnum):
     REGISTRY_DOWN = "registry_down"
     OFFSETS_TOPIC_IMPOSSIBLE = "offsets_topic_impossible"
     # groups
-    GROUP_UNKNOWN = "group_unknown"
     GROUP_EMPTY = "group_empty"
     GROUP_WAITS_FOR_MEMBERS = "group_waits_for_members"
     GROUP_WAITS_FOR_ASSIGNMENT = "group_waits_for_assignment"
@@ -95,6 +97,7 @@ class Cause(StrEnum):
     OFFSET_BELOW_START = "offset_below_start"
     OFFSET_BEYOND_END = "offset_beyond_end"
     READS_OFFLINE_PARTITION = "reads_offline_partition"
+    READS_FROM_SILENT_BROKER = "reads_from_silent_broker"
     READS_DELETED_TOPIC = "reads_deleted_topic"
     IDLE_MEMBERS = "idle_members"
 
@@ -108,6 +111,8 @@ class Finding(Struct, frozen=True, kw_only=True):
     cause: Cause
     severity: Severity
     topic: str | None = None
+    topics: tuple[str, ...] = ()
+    """The topics of a finding about several topics as a whole."""
     partitions: tuple[TopicPartition, ...] = ()
     group: str | None = None
     brokers: tuple[int, ...] = ()
@@ -118,7 +123,7 @@ class Finding(Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Findings with the same key have the same text, apart from partitions, lag and time."""
+        """Findings with the same key have the same text, apart from topics, partitions, lag and time."""
         return (
             *(self.cause, self.severity, self.topic, self.group, self.brokers),
             *sorted(self.values.items()),
@@ -126,7 +131,10 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 def merge_findings(findings: Iterable[Finding]) -> list[Finding]:
-    """Merge findings with the same key: all partitions, the largest lag, the earliest time. Sorted by severity."""
+    """Merge findings with the same key: all topics and partitions, the largest lag, the earliest time.
+
+    Sorted by severity.
+    """
     merged: dict[tuple[object, ...], list[Finding]] = {}
     for finding in findings:
         merged.setdefault(finding.key, []).append(finding)
@@ -141,6 +149,7 @@ def merge_same(same: list[Finding]) -> Finding:
     lags = [each.lag for each in same if each.lag is not None]
     return replace(
         same[0],
+        topics=tuple(sorted({each for one in same for each in one.topics})),
         partitions=tuple(sorted({each for one in same for each in one.partitions})),
         since_ms=min(times, default=None),
         lag=max(lags, default=None),

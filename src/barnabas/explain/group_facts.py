@@ -14,13 +14,15 @@ from barnabas.model import TopicPartition
 class GroupProgress(Struct, frozen=True, kw_only=True):
     """Committed offset and bounds of one partition. None if unknown.
 
-    `later_committed` was read `GroupFacts.sampled_ms` after `committed`.
+    `later_committed` was read some time after `committed`.
     """
 
     committed: int | None = None
     later_committed: int | None = None
     start: int | None = None
     end: int | None = None
+    due: int | None = None
+    """All records before this offset are older than `GroupFacts.stalled_after_ms`."""
     commit_ms: int | None = None
     """Time of the last commit, if it is among the last records of __consumer_offsets."""
 
@@ -31,6 +33,13 @@ class GroupProgress(Struct, frozen=True, kw_only=True):
         if self.committed is None:
             return max(0, self.end - (self.start or 0))
         return max(0, self.end - self.committed)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether old records are not committed. Consumers that keep up commit a few seconds after reading."""
+        due = self.end if self.due is None else self.due
+        committed = self.committed if self.committed is not None else self.start
+        return due is not None and (committed or 0) < due
 
 
 class GroupFacts(Struct, frozen=True, kw_only=True):
@@ -50,6 +59,5 @@ class GroupFacts(Struct, frozen=True, kw_only=True):
     state_ms: int | None = None
     """When the group became Stable or Empty for the last time."""
     progress: Mapping[TopicPartition, GroupProgress] = field(default_factory=dict)
-    sampled_ms: int = 0
     stalled_after_ms: int = 10_000
-    """A member that commits nothing for this time is not committing."""
+    """A member that commits nothing for this time is not committing. Younger records are no problem."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from barnabas.client.group_admin import GroupView, MemberView
+from barnabas.client.view import PartitionView
 from barnabas.explain.cluster import find_offsets_topic
 from barnabas.explain.finding import Cause, Finding, Severity, merge_findings
 from barnabas.explain.group_facts import GroupFacts, GroupProgress
@@ -20,8 +21,6 @@ PREPARING, COMPLETING, EMPTY_STATE = "PreparingRebalance", "CompletingRebalance"
 def explain_group(facts: GroupFacts) -> list[Finding]:
     if facts.view is None:
         return find_no_coordinator(facts)
-    if not facts.view.exists:
-        return [group_finding(facts, Cause.GROUP_UNKNOWN, Severity.NOTE)]
     found = [*find_state(facts, facts.view), *find_offsets(facts, facts.view)]
     return merge_findings([*found, *find_idle_members(facts, facts.view)])
 
@@ -67,11 +66,9 @@ def find_no_coordinator(facts: GroupFacts) -> list[Finding]:
         ]
         brokers = tuple({broker: None for each in causes for broker in each.brokers})
         leader = cluster.view.partition(partition).leader
-        if cluster.is_silent(leader):
-            silent = group_finding(
-                facts, Cause.COORDINATOR_SILENT, Severity.ERROR, [partition], brokers=[leader]
-            )
-            return [silent]
+        if cluster.is_led_by_silent_broker(partition):
+            cause = Cause.COORDINATOR_SILENT
+            return [group_finding(facts, cause, Severity.ERROR, [partition], brokers=[leader])]
     offline = group_finding(
         *(
             facts,
@@ -145,10 +142,15 @@ def find_offsets(facts: GroupFacts, view: GroupView) -> Iterator[Finding]:
         invalid = find_invalid_offset(facts, partition, progress)
         if invalid is not None:
             yield invalid
-        elif is_offline(facts, partition):
-            yield from find_offline_partition(facts, partition)
-        elif progress.lag and partition in readers:
-            yield find_lag(facts, partition, progress, readers[partition])
+        elif (seen := find_partition(facts, partition)) is not None and seen.is_offline:
+            yield find_unreadable_partition(facts, partition)
+        elif seen is not None and facts.cluster.is_silent(seen.leader):
+            leader = int(seen.leader)
+            yield group_finding(
+                facts, Cause.READS_FROM_SILENT_BROKER, Severity.ERROR, [partition], brokers=[leader]
+            )
+        elif progress.is_late and partition in readers:
+            yield from find_lag(facts, partition, progress, readers[partition])
 
 
 def find_invalid_offset(
@@ -169,21 +171,19 @@ def find_invalid_offset(
     )
 
 
-def is_offline(facts: GroupFacts, partition: TopicPartition) -> bool:
-    topic = facts.cluster.view.topics[partition.topic]
-    return any(
-        each.partition == partition.partition and each.is_offline for each in topic.partitions
-    )
+def find_partition(facts: GroupFacts, partition: TopicPartition) -> PartitionView | None:
+    partitions = facts.cluster.view.topics[partition.topic].partitions
+    return next((each for each in partitions if each.partition == partition.partition), None)
 
 
-def find_offline_partition(facts: GroupFacts, partition: TopicPartition) -> Iterator[Finding]:
+def find_unreadable_partition(facts: GroupFacts, partition: TopicPartition) -> Finding:
     causes = [
         each
         for each in explain_one_partition(facts.cluster, partition)
         if each.severity is Severity.ERROR
     ]
     brokers = {broker: None for each in causes for broker in each.brokers}
-    yield group_finding(
+    return group_finding(
         *(facts, Cause.READS_OFFLINE_PARTITION, Severity.ERROR, [partition]),
         brokers=tuple(brokers),
         since_ms=facts.cluster.history.no_leader_since.get(partition),
@@ -192,19 +192,27 @@ def find_offline_partition(facts: GroupFacts, partition: TopicPartition) -> Iter
 
 def find_lag(
     facts: GroupFacts, partition: TopicPartition, progress: GroupProgress, reader: MemberView
-) -> Finding:
+) -> Iterator[Finding]:
     """Tell apart members that never commit, that stopped committing, and that are too slow."""
     cause = Cause.LAGGING
     if progress.committed is None and progress.later_committed is None:
+        if is_new(facts):
+            return
         cause = Cause.NEVER_COMMITTED
     elif progress.later_committed == progress.committed and is_stalled(facts, progress):
         cause = Cause.NOT_COMMITTING
-    return group_finding(
+    yield group_finding(
         *(facts, cause, Severity.WARNING, [partition]),
         since_ms=progress.commit_ms if cause is Cause.NOT_COMMITTING else None,
         lag=progress.lag,
         member=member_name(reader),
     )
+
+
+def is_new(facts: GroupFacts) -> bool:
+    """Whether the last rebalance is too recent to expect a first commit."""
+    since_ms = facts.state_ms
+    return since_ms is not None and facts.cluster.now_ms - since_ms < facts.stalled_after_ms
 
 
 def is_stalled(facts: GroupFacts, progress: GroupProgress) -> bool:

@@ -26,6 +26,11 @@ MARKED = "marked for deletion"
 DELETED_STATES = ("ReplicaDeletionSuccessful", "NonExistentReplica")
 DELETION_STATES = ("ReplicaDeletionStarted", "ReplicaDeletionIneligible", *DELETED_STATES)
 SHUTDOWN = "ControlledShutdown"
+TAKEOVERS = ("Startup", "ControllerGone", "ControllerChanged", "SessionOpened")
+LOSSES = (SHUTDOWN, "BrokersChanged", *TAKEOVERS)
+"""Causes of OfflineReplica that mean a lost broker. Deletions, reassignments and failed directories are others."""
+REASSIGNMENTS = "Reassignment"
+"""A reassignment deletes the replicas that it removes. That is no deletion of the topic."""
 
 
 class BrokerLoss(Struct, frozen=True):
@@ -50,7 +55,6 @@ class HistoryFacts(Struct, frozen=True, kw_only=True):
     known_brokers: frozenset[int] = frozenset()
     """Brokers that were in an ISR at some time."""
     deletions: Mapping[str, RequestedDeletion] = field(default_factory=dict)
-    controller_since: int | None = None
 
 
 def summarize_history(events: Iterable[AnyEvent]) -> HistoryFacts:
@@ -110,10 +114,12 @@ class HistorySummary:
         partition = TopicPartition(event.topic, event.partition)
         at_ms = millis_of(event.at)
         if event.after in DELETION_STATES:
+            if event.cause.startswith(REASSIGNMENTS):
+                return
             states = self.deleting.setdefault(event.topic, {})
             states[event.partition, event.replica] = event.after
         elif event.after == "OfflineReplica":
-            if event.topic not in self.deleting and event.topic not in self.requested:
+            if event.cause.startswith(LOSSES) and event.topic not in self.requested:
                 is_shutdown = event.cause.startswith(SHUTDOWN)
                 last = self.lost_brokers.get(event.replica)
                 # A broker that shuts down repeats its request, and closes its session at the end. That is no crash.
@@ -151,7 +157,6 @@ class HistorySummary:
             deletions={
                 topic: self.deletion(topic) for topic in self.requested if self.is_pending(topic)
             },
-            controller_since=self.controller_since,
         )
 
     def is_pending(self, topic: str) -> bool:

@@ -70,6 +70,11 @@ class PartitionCase(Struct, frozen=True, kw_only=True):
         move = self.facts.reassignments.get(self.partition)
         return () if move is None else tuple(move.adding)
 
+    @property
+    def removing(self) -> tuple[int, ...]:
+        move = self.facts.reassignments.get(self.partition)
+        return () if move is None else tuple(move.removing)
+
     def lag_of(self, broker: int) -> int | None:
         """Return the number of records that the leader has and this replica does not have; None if unknown."""
         ends = self.facts.ends
@@ -77,12 +82,27 @@ class PartitionCase(Struct, frozen=True, kw_only=True):
         end = ends.get((self.partition, broker))
         return None if leader_end is None or end is None else max(0, leader_end - end)
 
-    def is_throttled(self, broker: int) -> bool:
-        """Whether replication to this replica is limited by both settings that a throttle needs."""
-        text = self.settings.throttled_replicas
-        entries = text.replace(" ", "").split(",")
-        is_named = text.strip() == "*" or f"{self.partition.partition}:{broker}" in entries
-        return is_named and broker in self.facts.settings.throttle_rates
+    def throttle_of(self, broker: int) -> Values:
+        """Return the limits of the replication to this replica: its broker's, its leader's, or none.
+
+        A limit needs two settings: the rate of the broker, and the replica in the list of the topic.
+        """
+        cluster, topic, leader = self.facts.settings, self.settings, int(self.seen.leader)
+        limits: dict[str, tuple[int, Mapping[int, int]]] = {}
+        if is_listed(topic.throttled_followers, self.partition, broker):
+            limits["throttled_follower"] = broker, cluster.follower_rates
+        if is_listed(topic.throttled_leaders, self.partition, leader):
+            limits["throttled_leader"] = leader, cluster.leader_rates
+        found = {name: limited for name, (limited, rates) in limits.items() if limited in rates}
+        if not found:
+            return {}
+        return {**found, "rate": min(limits[name][1][limited] for name, limited in found.items())}
+
+
+def is_listed(replicas: str, partition: TopicPartition, broker: int) -> bool:
+    """Whether a setting (`*`, or `partition:broker,…`) names this replica."""
+    entries = replicas.replace(" ", "").split(",")
+    return entries == ["*"] or f"{partition.partition}:{broker}" in entries
 
 
 def explain_partition(
@@ -110,14 +130,14 @@ def explain_partition(
 
 def find_no_leader(case: PartitionCase) -> Finding:
     seen = case.seen
-    in_sync = [broker for broker in seen.isr if broker in seen.replicas] or list(seen.isr)
+    in_sync = sorted([broker for broker in seen.isr if broker in seen.replicas] or seen.isr)
     eligible = [broker for broker in in_sync if case.is_online(broker)]
     online = [broker for broker in seen.replicas if case.is_online(broker)]
     error = Severity.ERROR
     since_ms = case.no_leader_since
     if not in_sync or seen.leader_epoch < 0:
         cause = Cause.NEVER_LED if not online else Cause.ELECTION_PENDING
-        return case.finding(cause, error, online or seen.replicas, since_ms=since_ms)
+        return case.finding(cause, error, sorted(online or seen.replicas), since_ms=since_ms)
     if eligible:
         return case.finding(Cause.ELECTION_PENDING, error, eligible, since_ms=since_ms)
     failed = [broker for broker in in_sync if case.facts.is_registered(broker)]
@@ -159,21 +179,22 @@ def unclean_values(case: PartitionCase, online: Sequence[int]) -> Values:
 
 
 def find_silent_leader(case: PartitionCase) -> Iterator[Finding]:
-    leader = case.seen.leader
-    if case.facts.is_silent(leader):
-        yield case.finding(Cause.LEADER_SILENT, Severity.ERROR, [leader])
+    leader, facts = case.seen.leader, case.facts
+    if facts.is_silent(leader):
+        can_lead = any(
+            case.is_online(broker) and not facts.is_silent(broker) for broker in case.seen.isr
+        )
+        values = {"can_fail_over": int(can_lead)}
+        yield case.finding(Cause.LEADER_SILENT, Severity.ERROR, [leader], values=values)
 
 
 # ---- in-sync replicas -----------------------------------------------------------------------------------------
 
 
 def find_missing_replicas(case: PartitionCase) -> Iterator[Finding]:
-    """Yield one finding for all replicas that are missing for the same reason."""
-    missing = [
-        broker
-        for broker in case.seen.replicas
-        if broker not in case.seen.isr and broker not in case.adding
-    ]
+    """Yield one finding for all replicas that are missing for the same reason, without those that are moved."""
+    moved = {*case.seen.isr, *case.adding, *case.removing}
+    missing = sorted(broker for broker in case.seen.replicas if broker not in moved)
     causes = {broker: missing_cause(case, broker) for broker in missing}
     for cause, values in unique_pairs(causes.values()):
         brokers = [broker for broker in missing if causes[broker] == (cause, values)]
@@ -216,8 +237,8 @@ def missing_cause(case: PartitionCase, broker: int) -> tuple[Cause, Values]:
         return Cause.FOLLOWER_DISK_FULL, {"dirs": ", ".join(full)}
     if case.lag_of(broker) == 0:
         return Cause.ISR_CHANGE_PENDING, {}
-    if case.is_throttled(broker):
-        return Cause.FOLLOWER_THROTTLED, {"rate": facts.settings.throttle_rates[broker]}
+    if throttle := case.throttle_of(broker):
+        return Cause.FOLLOWER_THROTTLED, throttle
     return Cause.FOLLOWER_LAGGING, {}
 
 
@@ -230,16 +251,21 @@ def is_never_seen(facts: ClusterFacts, broker: int) -> bool:
 def find_min_isr(case: PartitionCase) -> Iterator[Finding]:
     minimum = case.settings.min_insync_replicas
     seen = case.seen
+    values: dict[str, str | int] = {"minimum": minimum}
     if minimum > len(seen.replicas):
-        values = {"minimum": minimum, "replicas": len(seen.replicas)}
+        values["replicas"] = len(seen.replicas)
         yield case.finding(Cause.MIN_ISR_ABOVE_REPLICAS, Severity.ERROR, values=values)
     elif not seen.is_offline and len(seen.isr) < minimum:
-        missing = [broker for broker in seen.replicas if broker not in seen.isr]
+        missing = sorted(broker for broker in seen.replicas if broker not in seen.isr)
         times = [time for broker in missing if (time := case.not_in_sync_since(broker))]
+        values["in_sync"] = len(seen.isr)
+        causes = [missing_cause(case, broker) for broker in missing]
+        if all(cause == causes[0] for cause in causes):
+            values |= {"because": causes[0][0].value, **causes[0][1]}
         yield case.finding(
             *(Cause.BELOW_MIN_ISR, Severity.ERROR, missing),
             since_ms=max(times, default=None),
-            values={"minimum": minimum, "in_sync": len(seen.isr)},
+            values=values,
         )
 
 
@@ -304,6 +330,12 @@ def move_cause(case: PartitionCase, broker: int) -> tuple[Cause, Values]:
         return Cause.MOVE_TARGET_DOWN, {}
     if facts.is_silent(broker):
         return Cause.MOVE_TARGET_SILENT, {}
-    if case.is_throttled(broker):
-        return Cause.MOVE_THROTTLED, {"rate": facts.settings.throttle_rates[broker]}
+    # The controller does not learn that the log directory of a new replica fails. The replica reports no end offset.
+    failed = facts.failed_dirs(broker)
+    if broker in case.seen.offline_replicas or (failed and case.lag_of(broker) is None):
+        return Cause.MOVE_TARGET_LOG_DIR_FAILED, {"dirs": ", ".join(failed)}
+    if full := facts.full_dirs(broker):
+        return Cause.MOVE_TARGET_DISK_FULL, {"dirs": ", ".join(full)}
+    if throttle := case.throttle_of(broker):
+        return Cause.MOVE_THROTTLED, throttle
     return Cause.MOVE_CATCHING_UP, {}

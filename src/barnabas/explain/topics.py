@@ -65,10 +65,10 @@ def explain_one_partition(facts: ClusterFacts, partition: TopicPartition) -> lis
 # ---- deletions ------------------------------------------------------------------------------------------------
 
 
-def marked_topics(facts: ClusterFacts) -> dict[str, int]:
+def marked_topics(facts: ClusterFacts) -> Mapping[str, int]:
     """Return topic → time of the request. The registry knows; without it, the history."""
     if facts.registry is not None:
-        return dict(facts.registry.markers)
+        return facts.registry.markers
     pending = facts.history.deletions
     return {name: each.at_ms for name, each in pending.items() if name not in facts.view.topics}
 
@@ -114,9 +114,12 @@ def deletion_cause(
         or facts.is_silent(facts.controller)
     ):
         return Cause.DELETION_WAITS_FOR_CONTROLLER, (), {}
-    down = [each for each in assigned if not facts.is_registered(each) or facts.is_silent(each)]
+    down = [each for each in assigned if not facts.is_registered(each)]
     if down:
         return Cause.DELETION_WAITS_FOR_BROKER, tuple(down), {}
+    silent = [each for each in assigned if facts.is_silent(each)]
+    if silent:
+        return Cause.DELETION_WAITS_FOR_SILENT_BROKER, tuple(silent), {}
     failed = [each for each in assigned if facts.failed_dirs(each)]
     if failed:
         dirs = ", ".join(path for each in failed for path in facts.failed_dirs(each))
@@ -166,11 +169,10 @@ def find_collisions(facts: ClusterFacts) -> Iterator[Finding]:
 
 def find_invalid_znode(facts: ClusterFacts, topic: str) -> Iterator[Finding]:
     invalid = {} if facts.registry is None else facts.registry.invalid
-    path = topic_path(topic)
-    if path in invalid:
+    if topic in invalid:
         yield Finding(
             cause=Cause.TOPIC_ZNODE_INVALID,
             severity=Severity.ERROR,
             topic=topic,
-            values={"path": path, "why": invalid[path]},
+            values={"path": topic_path(topic), "why": invalid[topic]},
         )

@@ -222,3 +222,15 @@ def test_timed_out_connection_is_not_reused() -> None:
         over.set()
     assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
     assert not connection.is_open
+
+
+def test_new_connections_prefer_brokers_that_respond() -> None:
+    with ScriptedBroker({}) as broker:
+        dead = f"127.0.0.1:{unused_port()}"
+        with Cluster([dead, broker.address], timeout_s=5) as cluster:
+            cluster.any_connection()
+            with cluster.with_new_connections(timeout_s=5) as other:
+                assert [f"{host}:{port}" for host, port in other.bootstrap] == [
+                    broker.address,
+                    dead,
+                ]

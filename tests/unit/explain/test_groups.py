@@ -11,7 +11,7 @@ from barnabas.explain.facts import ClusterSettings, Probe
 from barnabas.explain.finding import Cause
 from barnabas.explain.group_facts import GroupFacts, GroupProgress
 from barnabas.explain.groups import explain_group
-from barnabas.explain.text import cause_text
+from barnabas.explain.text import cause_text, next_text
 from barnabas.model import TopicPartition
 from tests.unit.explain.facts_of import FIRST, NOW_MS, facts_of, partition
 
@@ -39,7 +39,6 @@ READER = member("app", FIRST)
     ("facts", "causes"),
     [
         (group("Stable", READER, progress=progress(committed=5, start=0, end=5)), []),
-        (group("Dead"), [Cause.GROUP_UNKNOWN]),
         (group("Empty"), [Cause.GROUP_EMPTY]),
         (group("PreparingRebalance", READER), [Cause.GROUP_WAITS_FOR_MEMBERS]),
         (group("CompletingRebalance", READER), [Cause.GROUP_WAITS_FOR_ASSIGNMENT]),
@@ -70,6 +69,25 @@ READER = member("app", FIRST)
             ),
             [Cause.LAGGING],
         ),
+        # All uncommitted records are younger than ten seconds: the member keeps up.
+        (
+            group(
+                *("Stable", READER),
+                progress=progress(committed=1, later_committed=1, start=0, end=5, due=1),
+            ),
+            [],
+        ),
+        (
+            group(
+                *("Stable", READER),
+                progress=progress(committed=1, later_committed=2, start=0, end=5, due=4),
+            ),
+            [Cause.LAGGING],
+        ),
+        (
+            group(*("Stable", READER), progress=progress(start=0, end=5), state_ms=NOW_MS - 2000),
+            [],
+        ),
         (
             group("Stable", READER, progress=progress(committed=1, start=3, end=5)),
             [Cause.OFFSET_BELOW_START],
@@ -85,6 +103,14 @@ READER = member("app", FIRST)
                 progress=progress(committed=9),
             ),
             [Cause.READS_OFFLINE_PARTITION],
+        ),
+        (
+            group(
+                *("Stable", READER),
+                cluster=facts_of(partition(2, (2,), (2,)), probes={2: Probe(is_responding=False)}),
+                progress=progress(committed=9),
+            ),
+            [Cause.READS_FROM_SILENT_BROKER],
         ),
         (
             group("Stable", READER, cluster=facts_of(), progress=progress(committed=9)),
@@ -137,6 +163,14 @@ def test_loading_coordinator() -> None:
     assert [each.cause for each in found] == [Cause.COORDINATOR_LOADING]
 
 
+def test_coordinator_that_rejects_the_request() -> None:
+    cluster = facts_of(partition(1, (1,), (1,)), name="__consumer_offsets")
+    found = explain_group(without_coordinator(cluster=cluster, offsets_partition=OFFSETS))
+    assert cause_text(found[0]) == (
+        "no broker coordinates the group: __consumer_offsets-0: COORDINATOR_NOT_AVAILABLE"
+    )
+
+
 def test_offsets_topic_that_cannot_be_created() -> None:
     cluster = facts_of(settings=ClusterSettings(offsets_replication_factor=4))
     found = explain_group(without_coordinator(cluster=cluster))
@@ -144,3 +178,12 @@ def test_offsets_topic_that_cannot_be_created() -> None:
         Cause.COORDINATOR_OFFLINE,
         Cause.OFFSETS_TOPIC_IMPOSSIBLE,
     ]
+    assert "__consumer_offsets does not exist" in cause_text(found[0])
+    assert cause_text(found[1]).endswith("because only 3 brokers are registered")
+
+
+def test_reset_names_only_the_partitions_that_are_out_of_range() -> None:
+    (early,) = explain_group(
+        group("Stable", READER, progress=progress(committed=1, start=3, end=5))
+    )
+    assert "`barnabas groups reset billing --topic orders:0 --to-earliest" in next_text(early)

@@ -122,3 +122,22 @@ def test_created_topic_is_not_being_deleted() -> None:
     marked = event(2, "topic", topic="orders", after="marked for deletion", by="app", host="h")
     created = event(9, "topic", topic="orders", after="created", by="app", host="h")
     assert summarize(marked, created).deletions == {}
+
+
+def test_replica_removed_by_a_reassignment_is_not_a_lost_broker_or_a_deletion() -> None:
+    moved = [
+        replica(3, 1, "OfflineReplica", cause="ReassignmentsProgressed#7"),
+        replica(3, 1, "ReplicaDeletionStarted", cause="ReassignmentsProgressed#7"),
+        replica(3, 1, "NonExistentReplica", cause="ReassignmentsProgressed#7"),
+    ]
+    assert summarize(*moved).lost_brokers == {}
+    stopped = summarize(*moved, replica(5, 2, "OfflineReplica", cause="ControlledShutdownReceived"))
+    assert stopped.lost_brokers == {2: BrokerLoss(BASE_MS + 5000, True)}
+    marked = event(6, "topic", topic="orders", after="marked for deletion", by="app", host="h")
+    assert summarize(*moved, marked).deletions == {
+        "orders": RequestedDeletion(BASE_MS + 6000, "app")
+    }
+
+
+def test_failed_log_directory_is_not_a_lost_broker() -> None:
+    assert summarize(replica(3, 2, "OfflineReplica", cause="LogDirFailed#3")).lost_brokers == {}

@@ -15,6 +15,7 @@ from barnabas.explain.facts import (
 )
 from barnabas.explain.finding import Cause, Finding, Severity
 from barnabas.explain.history_facts import BrokerLoss, HistoryFacts
+from barnabas.explain.text import cause_text, next_text
 from barnabas.explain.topics import explain_topic
 from barnabas.metadata.znodes import ReplicaAssignment
 from barnabas.model import BrokerId
@@ -25,8 +26,12 @@ UP = Probe(is_responding=True)
 FAILED_DIR = Probe(is_responding=True, log_dirs=(LogDirFacts(path="/d", is_failed=True),))
 FULL_DIR = Probe(is_responding=True, log_dirs=(LogDirFacts(path="/d", usable_bytes=0),))
 THROTTLED: dict[str, Any] = {
-    "topic_settings": {"orders": TopicSettings(throttled_replicas="0:2")},
-    "settings": ClusterSettings(throttle_rates={2: 1000}),
+    "topic_settings": {"orders": TopicSettings(throttled_followers="0:2")},
+    "settings": ClusterSettings(follower_rates={2: 1000}),
+}
+LEADER_THROTTLED: dict[str, Any] = {
+    "topic_settings": {"orders": TopicSettings(throttled_leaders="0:1")},
+    "settings": ClusterSettings(leader_rates={1: 1000}),
 }
 LOST = HistoryFacts(lost_brokers={2: BrokerLoss(NOW_MS, False)}, known_brokers=frozenset({1, 2}))
 STOPPED = HistoryFacts(lost_brokers={2: BrokerLoss(NOW_MS, True)})
@@ -101,6 +106,7 @@ ONE_AND_THREE = (1, 3)
             facts_of(SHRUNK, ends={(FIRST, 1): 10, (FIRST, 2): 4}, **THROTTLED),
             [(Cause.FOLLOWER_THROTTLED, (2,))],
         ),
+        (facts_of(SHRUNK, **LEADER_THROTTLED), [(Cause.FOLLOWER_THROTTLED, (2,))]),
         (
             facts_of(SHRUNK, ends={(FIRST, 1): 10, (FIRST, 2): 10}),
             [(Cause.ISR_CHANGE_PENDING, (2,))],
@@ -151,8 +157,21 @@ ONE_AND_THREE = (1, 3)
             facts_of(SHRUNK, reassignments=MOVE, probes={2: SILENT}),
             [(Cause.MOVE_TARGET_SILENT, (2,))],
         ),
+        (
+            facts_of(FAILED_REPLICA, reassignments=MOVE, probes={2: FAILED_DIR}),
+            [(Cause.MOVE_TARGET_LOG_DIR_FAILED, (2,))],
+        ),
+        (
+            facts_of(SHRUNK, reassignments=MOVE, probes={2: FULL_DIR}, **THROTTLED),
+            [(Cause.MOVE_TARGET_DISK_FULL, (2,))],
+        ),
         (facts_of(SHRUNK, reassignments=MOVE, **THROTTLED), [(Cause.MOVE_THROTTLED, (2,))]),
         (facts_of(IN_SYNC, reassignments=MOVE), [(Cause.MOVE_FINISHING, ())]),
+        # The broker that is replaced is down. It is not needed any more.
+        (
+            facts_of(partition(3, (2, 1, 3), (3,)), reassignments=MOVE, alive=(2, 3)),
+            [(Cause.MOVE_CATCHING_UP, (2,))],
+        ),
         (
             facts_of(
                 IN_SYNC,
@@ -210,8 +229,8 @@ def test_partitions_with_same_cause_are_merged() -> None:
 
 def test_throttle_needs_rate_and_replica() -> None:
     for options in (
-        {"topic_settings": {"orders": TopicSettings(throttled_replicas="0:2")}},
-        {"settings": ClusterSettings(throttle_rates={2: 1000})},
+        {"topic_settings": {"orders": TopicSettings(throttled_followers="0:2")}},
+        {"settings": ClusterSettings(follower_rates={2: 1000})},
     ):
         facts = facts_of(SHRUNK, ends={(FIRST, 1): 10, (FIRST, 2): 4}, **options)
         assert only(explain_topic(facts, "orders")).cause is Cause.FOLLOWER_LAGGING
@@ -220,7 +239,67 @@ def test_throttle_needs_rate_and_replica() -> None:
 def test_wildcard_throttles_every_replica() -> None:
     facts = facts_of(
         SHRUNK,
-        topic_settings={"orders": TopicSettings(throttled_replicas="*")},
-        settings=ClusterSettings(throttle_rates={2: 1000}),
+        topic_settings={"orders": TopicSettings(throttled_followers="*")},
+        settings=ClusterSettings(follower_rates={2: 1000}),
     )
     assert only(explain_topic(facts, "orders")).cause is Cause.FOLLOWER_THROTTLED
+
+
+def test_throttle_names_all_limits_and_the_lowest_rate() -> None:
+    facts = facts_of(
+        SHRUNK,
+        topic_settings={
+            "orders": TopicSettings(throttled_followers="0:2", throttled_leaders="0:1")
+        },
+        settings=ClusterSettings(follower_rates={2: 1000}, leader_rates={1: 500}),
+    )
+    found = only(explain_topic(facts, "orders"))
+    assert found.values == {"throttled_follower": 2, "throttled_leader": 1, "rate": 500}
+    assert next_text(found) == (
+        "wait, or remove the limit: `barnabas configs reset --broker 2 follower.replication.throttled.rate` and "
+        "`barnabas configs reset --broker 1 leader.replication.throttled.rate`"
+    )
+
+
+MIN_ISR = {"orders": TopicSettings(min_insync_replicas=2)}
+
+
+def test_next_step_of_rejected_writes_is_that_of_the_missing_replica() -> None:
+    paused, *_ = explain_topic(
+        facts_of(SHRUNK, topic_settings=MIN_ISR, probes={2: SILENT}), "orders"
+    )
+    assert paused.cause is Cause.BELOW_MIN_ISR
+    assert next_text(paused).startswith("check the process of broker 2")
+    mixed, *_ = explain_topic(
+        facts_of(
+            *(partition(1, (1, 2, 3), (1,)),),
+            alive=(1, 2),
+            topic_settings=MIN_ISR,
+            probes={2: SILENT},
+        ),
+        "orders",
+    )
+    assert (
+        next_text(mixed)
+        == "`barnabas partitions explain orders-0` shows why each replica is missing"
+    )
+
+
+def test_partitions_with_the_same_missing_brokers_are_merged() -> None:
+    facts = facts_of(
+        partition(1, (1, 2, 3), (1,), number=0),
+        partition(1, (1, 3, 2), (1,), number=1),
+        alive=(1,),
+        topic_settings=MIN_ISR,
+    )
+    causes = [each.cause for each in explain_topic(facts, "orders")]
+    assert causes == [Cause.BELOW_MIN_ISR, Cause.FOLLOWER_DOWN]
+
+
+def test_silent_leader_without_another_in_sync_replica_is_not_replaced() -> None:
+    alone = only(explain_topic(facts_of(partition(2, (2,), (2,)), probes={2: SILENT}), "orders"))
+    assert cause_text(alone).endswith("No other replica is in sync, so none can be elected")
+    replaced = only(explain_topic(facts_of(IN_SYNC, probes={1: SILENT}), "orders"))
+    assert cause_text(replaced).endswith(
+        "Another replica is elected when its registry session expires"
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from string import Formatter
 
 import click
 import pytest
@@ -12,13 +13,15 @@ from msgspec.structs import replace
 
 from barnabas.cli.main import cli
 from barnabas.explain.finding import Cause, Finding, Severity, merge_findings
+from barnabas.explain.sentences import SENTENCES
 from barnabas.explain.text import (
-    SENTENCES,
     cause_text,
     finding_document,
     next_text,
     since_text,
+    start_fields,
     subject_text,
+    text_fields,
 )
 from barnabas.model import TopicPartition
 from tests.unit.explain.facts_of import FIRST, NOW_MS
@@ -62,6 +65,9 @@ EVERYTHING = Finding(
         "idle": 1,
         "assigned": 1,
         "joined": 1,
+        "throttled_follower": 2,
+        "throttled_leader": 1,
+        "topic": "clicks",
     },
 )
 
@@ -97,6 +103,29 @@ def check_arguments(group: click.Group, arguments: list[str]) -> None:
         assert found is not None
         command, context = found, click.Context(found, parent=context)
     command.make_context(command.name, arguments)
+
+
+def test_every_field_of_the_sentences_exists() -> None:
+    known = text_fields(EVERYTHING, "").keys() | start_fields((2,), {}, "").keys()
+    used = {
+        name
+        for each in SENTENCES.values()
+        for template in each
+        for _, name, _, _ in Formatter().parse(template)
+        if name is not None
+    }
+    assert used <= known
+
+
+def test_commands_name_all_partitions() -> None:
+    two = replace(EVERYTHING, partitions=(FIRST, TopicPartition("pay", 2)))
+    elect = next_text(replace(two, cause=Cause.PREFERRED_WAITS_FOR_CHECK))
+    assert "`barnabas elect-leaders --topic orders:0 --topic pay:2`" in elect
+    cancel = next_text(replace(two, cause=Cause.MOVE_TARGET_DOWN))
+    assert "`barnabas reassign cancel orders:0 pay:2`" in cancel
+    many = replace(two, partitions=tuple(TopicPartition("pay", number) for number in range(99)))
+    assert "elect-leaders --all`" in next_text(replace(many, cause=Cause.PREFERRED_WAITS_FOR_CHECK))
+    assert "reassign cancel --all`" in next_text(replace(many, cause=Cause.MOVE_TARGET_DOWN))
 
 
 def test_names_in_commands_are_quoted() -> None:
@@ -137,6 +166,9 @@ def test_subject_and_time() -> None:
     assert subject_text(replace(EVERYTHING, partitions=odd)) == "49 partitions of orders"
     many = tuple(TopicPartition(f"t{number}", 0) for number in range(30))
     assert subject_text(replace(EVERYTHING, partitions=many)) == "30 partitions of 30 topics"
+    topics = replace(EVERYTHING, partitions=(), group=None, topic=None, topics=("a", "b"))
+    assert subject_text(topics) == "topics a and b"
+    assert subject_text(replace(topics, topics=tuple("abcdef"))) == "6 topics"
     assert since_text(EVERYTHING, NOW_MS) == "since 2026-05-01 07:57:57 UTC (2 min 3 s)"
 
 
@@ -148,6 +180,11 @@ def test_document_is_complete() -> None:
     assert document["partitions"][0] == {"topic": "orders", "partition": 0}
     assert document["why"] == "the replica on broker 2 is missing: the broker is down"
     assert document["next"].endswith("`barnabas brokers explain 2 -b h:1` shows what waits for it")
+    known = finding_document(
+        *(replace(EVERYTHING, cause=Cause.FOLLOWER_DOWN), NOW_MS, " -b h:1"),
+        {2: "barnabas broker 2"},
+    )
+    assert known["next"] == "start broker 2 again: `barnabas broker 2`"
 
 
 def test_documentation_lists_every_cause() -> None:

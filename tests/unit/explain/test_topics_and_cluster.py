@@ -48,7 +48,7 @@ LEADERLESS = registry_with({"orders": (2, 3)}, markers={"orders": NOW_MS}, contr
     ("facts", "cause", "brokers"),
     [
         (deleting(alive=(1, 2)), Cause.DELETION_WAITS_FOR_BROKER, (3,)),
-        (deleting(probes={3: SILENT}), Cause.DELETION_WAITS_FOR_BROKER, (3,)),
+        (deleting(probes={3: SILENT}), Cause.DELETION_WAITS_FOR_SILENT_BROKER, (3,)),
         (deleting(probes={3: FAILED_DIR}), Cause.DELETION_WAITS_FOR_LOG_DIR, (3,)),
         (deleting(registry=LEADERLESS), Cause.DELETION_WAITS_FOR_CONTROLLER, ()),
         (deleting(queue=ControllerQueue.STUCK), Cause.DELETION_WAITS_FOR_CONTROLLER, ()),
@@ -91,7 +91,7 @@ def test_colliding_names_are_found_once() -> None:
 
 
 def test_invalid_znode_is_named() -> None:
-    registry = registry_with({}, invalid={"/brokers/topics/orders": "not JSON: b'x'"})
+    registry = registry_with({}, invalid={"orders": "not JSON: b'x'"})
     (found,) = explain_topic(facts_of(registry=registry), "orders")
     assert found.cause is Cause.TOPIC_ZNODE_INVALID
     assert found.values["why"] == "not JSON: b'x'"
@@ -148,6 +148,11 @@ def test_broker_explains_partitions_that_wait_for_it() -> None:
         (facts_of(registry_error="refused"), Cause.REGISTRY_DOWN, Severity.WARNING),
         (facts_of(registry_error="refused", controller=-1), Cause.REGISTRY_DOWN, Severity.ERROR),
         (
+            facts_of(registry_error="late", is_registry_lost=True),
+            Cause.REGISTRY_DOWN,
+            Severity.ERROR,
+        ),
+        (
             facts_of(settings=ClusterSettings(offsets_replication_factor=4)),
             Cause.OFFSETS_TOPIC_IMPOSSIBLE,
             Severity.ERROR,
@@ -174,11 +179,11 @@ def test_registry_is_newer_than_metadata() -> None:
 
 
 def test_throttle_without_a_reassignment_is_left_over() -> None:
-    settings = {"orders": TopicSettings(throttled_replicas="3:1,0:2,0:3")}
+    settings = {"orders": TopicSettings(throttled_followers="3:1,0:2,0:3")}
     (found,) = explain_cluster(facts_of(IN_SYNC, topic_settings=settings))
     assert (found.cause, found.severity) == (Cause.THROTTLE_LEFT, Severity.WARNING)
     assert found.partitions == (FIRST, FIRST._replace(partition=3))
-    own = {"orders": TopicSettings(throttled_replicas="*")}
+    own = {"orders": TopicSettings(throttled_followers="*")}
     assert explain_cluster(facts_of(IN_SYNC, topic_settings=own)) == []
     moving = {FIRST: ReplicaAssignment(replicas=(BrokerId(1), BrokerId(2)), adding=(BrokerId(2),))}
     for options in ({"reassignments": moving}, {"controller": 9}):
@@ -196,3 +201,13 @@ def test_healthy_cluster_has_no_findings() -> None:
 def test_errors_come_first() -> None:
     facts = facts_of(partition(2, (1, 2), (1, 2)), controller=-1)
     assert [each.severity for each in explain_cluster(facts)] == [Severity.ERROR, Severity.NOTE]
+
+
+def test_deletions_that_wait_for_the_same_broker_are_merged() -> None:
+    registry = registry_with(
+        {"a": (2, 3), "b": (3,)}, markers={"a": NOW_MS - 5000, "b": NOW_MS - 9000}
+    )
+    facts = facts_of(registry=registry, alive=(1, 2))
+    (found,) = [each for each in explain_cluster(facts) if each.topics]
+    assert found.cause is Cause.DELETION_WAITS_FOR_BROKER
+    assert (found.topics, found.since_ms) == (("a", "b"), NOW_MS - 9000)

@@ -211,9 +211,7 @@ def require_topic(cluster: Cluster, gathered: GatheredFacts, name: str) -> None:
     """Raise ApiError if neither the metadata nor the registry nor the history knows the topic."""
     facts = gathered.facts
     registry = facts.registry
-    in_registry = registry is not None and (
-        name in registry.topics or any(path.endswith(f"/{name}") for path in registry.invalid)
-    )
+    in_registry = registry is not None and (name in registry.topics or name in registry.invalid)
     if name in facts.view.topics or in_registry or is_being_deleted(facts, name):
         return
     if gathered.unreachable is not None:
@@ -229,8 +227,13 @@ def require_partition(facts: ClusterFacts, partition: TopicPartition) -> None:
         if registry is None or partition.topic not in registry.topics
         else registry.topics[partition.topic].partitions
     )
-    if partition.partition not in assigned and partition.topic in facts.view.topics:
+    if partition.partition in assigned or is_being_deleted(facts, partition.topic):
+        return
+    if partition.topic in facts.view.topics:
         facts.view.partition(partition)  # raises if there is no such partition
+    elif assigned:
+        why = f"{partition.topic} has no partition {partition.partition}"
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)
 
 
 def require_known_broker(facts: ClusterFacts, broker: int, servers: str) -> None:

@@ -8,18 +8,17 @@ No part is required. If no broker answers, the registry is still read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 from typing import NamedTuple
 
 from barnabas.cli.explain.history_reading import read_history
-from barnabas.cli.explain.probe import BrokerAnswer, Settings, probe_brokers
+from barnabas.cli.explain.probe import PROBE_TIMEOUT_S, BrokerAnswer, Settings, probe_brokers
 from barnabas.cli.explain.registry_facts import RegistryPlace, find_place, gather_registry_facts
 from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster, Unreachable
 from barnabas.client.view import ClusterView, PartitionView
-from barnabas.errors import ApiError
+from barnabas.errors import ApiError, ErrorCode
 from barnabas.explain.facts import (
     ClusterFacts,
     ClusterSettings,
@@ -41,9 +40,11 @@ from barnabas.wire.messages.describe_configs import (
 
 TOPIC_SETTINGS = (
     "min.insync.replicas",
-    "unclean.leader.election.enable",
     "follower.replication.throttled.replicas",
+    "leader.replication.throttled.replicas",
 )
+UNLIMITED = 2**63 - 1
+"""Default of the throttled rates."""
 ENDS_MAX = 2000
 """Log end offsets are requested for this many partitions, which keeps the requests small."""
 
@@ -76,12 +77,16 @@ def gather_facts(
     registry, registry_error, registry_name = gather_registry(
         place, settings, view, topics, answers
     )
-    events = [] if events_max == 0 else read_history(cluster, events_max)
+    silent = {broker for broker, answer in answers.items() if not answer.probe.is_responding}
+    events = [] if events_max == 0 else read_history(cluster, events_max, silent)
+    # Brokers read the settings of topics from the registry: without it, they do not answer.
+    timeout_s = cluster.timeout_s if registry_error is None else PROBE_TIMEOUT_S
+    topic_settings = read_topic_settings(cluster, wanted, timeout_s)
     facts = ClusterFacts(
         now_ms=now_ms(),
         view=view,
         probes={broker: answer.probe for broker, answer in answers.items()},
-        topic_settings=read_topic_settings(cluster, wanted),
+        topic_settings=topic_settings or {},
         settings=parse_settings(settings, answers),
         queue=next(
             (each.queue for each in answers.values() if each.queue is not ControllerQueue.UNKNOWN),
@@ -91,6 +96,7 @@ def gather_facts(
         ends=collect_ends(answers),
         registry=registry,
         registry_error=registry_error,
+        is_registry_lost=topic_settings is None,
         registry_name=registry_name,
         history=summarize_history(events) if events else HistoryFacts(),
         start_commands=find_start_commands(settings, view),
@@ -142,7 +148,6 @@ def controller_settings(view: ClusterView, answers: Mapping[int, BrokerAnswer]) 
 
 def parse_settings(settings: Settings, answers: Mapping[int, BrokerAnswer]) -> ClusterSettings:
     default = ClusterSettings()
-    rate = "follower.replication.throttled.rate"
     return ClusterSettings(
         is_rebalance_enabled=settings.get("auto.leader.rebalance.enable", "true") == "true",
         imbalance_percentage=integer(
@@ -153,12 +158,14 @@ def parse_settings(settings: Settings, answers: Mapping[int, BrokerAnswer]) -> C
         ),
         is_delete_enabled=settings.get("delete.topic.enable", "true") == "true",
         offsets_replication_factor=integer(settings, "offsets.topic.replication.factor", 1),
-        throttle_rates={
-            broker: value
-            for broker, answer in answers.items()
-            if 0 <= (value := integer(answer.settings, rate, -1)) < 2**63 - 1
-        },
+        follower_rates=throttle_rates(answers, "follower.replication.throttled.rate"),
+        leader_rates=throttle_rates(answers, "leader.replication.throttled.rate"),
     )
+
+
+def throttle_rates(answers: Mapping[int, BrokerAnswer], name: str) -> dict[int, int]:
+    rates = {broker: integer(answer.settings, name, -1) for broker, answer in answers.items()}
+    return {broker: rate for broker, rate in rates.items() if 0 <= rate < UNLIMITED}
 
 
 def find_start_commands(settings: Settings, view: ClusterView) -> dict[int, str]:
@@ -194,25 +201,28 @@ def collect_ends(answers: Mapping[int, BrokerAnswer]) -> dict[tuple[TopicPartiti
 # ---- topics ---------------------------------------------------------------------------------------------------
 
 
-def read_topic_settings(cluster: Cluster, topics: Sequence[str]) -> dict[str, TopicSettings]:
-    """Return the settings of topics; none if the cluster does not answer."""
+def read_topic_settings(
+    cluster: Cluster, topics: Sequence[str], timeout_s: float
+) -> dict[str, TopicSettings] | None:
+    """Return the settings of topics; none if the request fails, None if it times out."""
     if not topics:
         return {}
     resources = tuple(
         DescribeConfigsResource(ResourceType.TOPIC, name, TOPIC_SETTINGS) for name in topics
     )
-    with suppress(ApiError):
+    try:
         response = cluster.any_connection().exchange(
             DescribeConfigsRequest(resources=resources),
             DescribeConfigsResponse,
-            timeout_s=cluster.timeout_s,
+            timeout_s=timeout_s,
         )
-        return {
-            each.resource_name: parse_topic_settings({one.name: one.value for one in each.configs})
-            for each in response.results
-            if not each.error_code
-        }
-    return {}
+    except ApiError as error:
+        return None if error.code is ErrorCode.REQUEST_TIMED_OUT else {}
+    return {
+        each.resource_name: parse_topic_settings({one.name: one.value for one in each.configs})
+        for each in response.results
+        if not each.error_code
+    }
 
 
 # ---- registry -------------------------------------------------------------------------------------------------

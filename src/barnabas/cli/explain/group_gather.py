@@ -13,7 +13,7 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Beginning, Consumer, FromEnd
 from barnabas.client.group_admin import GroupAdmin, GroupView
 from barnabas.client.group_offsets import GroupOffset
-from barnabas.client.offsets import earliest_offsets, latest_offsets
+from barnabas.client.offsets import earliest_offsets, latest_offsets, list_offsets
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
 from barnabas.explain.facts import ClusterFacts
 from barnabas.explain.group_facts import GroupFacts, GroupProgress
@@ -53,9 +53,11 @@ def gather_group_facts(
     stalled_after_s: float,
 ) -> GroupFacts:
     cluster_facts = gather_facts(cluster, place).facts
+    partition = offsets_partition(cluster_facts, group_id)
+    if partition is not None and cluster_facts.is_led_by_silent_broker(partition):
+        return GroupFacts(group_id=group_id, cluster=cluster_facts, offsets_partition=partition)
     with cluster.with_new_connections(timeout_s=COORDINATOR_TIMEOUT_S) as asking:
         admin = GroupAdmin(asking)
-        partition = offsets_partition(cluster_facts, group_id)
         try:
             view = admin.describe_group(group_id)
             committed: CommittedOffsets = admin.committed_offsets(group_id) if view.exists else {}
@@ -85,9 +87,10 @@ def describe_progress(
     readable = readable_partitions(facts, committed.keys() | assigned)
     starts = answer_or_empty(lambda: earliest_offsets(cluster, readable))
     ends = answer_or_empty(lambda: latest_offsets(cluster, readable))
+    lagging = find_lagging(committed, ends, assigned)
+    dues = answer_or_empty(lambda: due_offsets(cluster, lagging, ends, stalled_after_s))
     later: CommittedOffsets = committed
-    started_ms = now_ms()
-    if assigned and has_lag(committed, ends, assigned):
+    if any((offset_in(committed, each) or 0) < dues.get(each, ends[each]) for each in lagging):
         pause(sample_s)
         with suppress(ApiError):
             later = GroupAdmin(cluster).committed_offsets(view.group_id)
@@ -107,11 +110,11 @@ def describe_progress(
                 later_committed=offset_in(later, each),
                 start=starts.get(each),
                 end=ends.get(each),
+                due=dues.get(each),
                 commit_ms=stored.commit_ms.get(each),
             )
             for each in committed.keys() | assigned
         },
-        sampled_ms=now_ms() - started_ms,
         stalled_after_ms=int(stalled_after_s * 1000),
     )
 
@@ -130,7 +133,8 @@ def readable_partitions(
     for each in sorted(partitions):
         with suppress(ApiError):
             facts.view.leader(each)
-            found.append(each)
+            if not facts.is_led_by_silent_broker(each):
+                found.append(each)
     return found
 
 
@@ -141,14 +145,24 @@ def answer_or_empty(ask: Callable[[], dict[TopicPartition, T]]) -> dict[TopicPar
         return {}
 
 
-def has_lag(
+def find_lagging(
     committed: CommittedOffsets,
     ends: Mapping[TopicPartition, int],
     assigned: Iterable[TopicPartition],
-) -> bool:
-    return any(
-        each in committed and ends.get(each, 0) > committed[each].offset for each in assigned
-    )
+) -> list[TopicPartition]:
+    return [each for each in assigned if ends.get(each, 0) > (offset_in(committed, each) or 0)]
+
+
+def due_offsets(
+    cluster: Cluster,
+    partitions: Iterable[TopicPartition],
+    ends: Mapping[TopicPartition, int],
+    stalled_after_s: float,
+) -> dict[TopicPartition, int]:
+    """Return the offsets of the first records that are younger than `stalled_after_s`, or else the ends."""
+    timestamp = now_ms() - int(stalled_after_s * 1000)
+    found = list_offsets(cluster, dict.fromkeys(partitions, timestamp))
+    return {each: at.offset if at.offset >= 0 else ends[each] for each, at in found.items()}
 
 
 def offset_in(offsets: CommittedOffsets, partition: TopicPartition) -> int | None:

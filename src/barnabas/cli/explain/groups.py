@@ -37,7 +37,7 @@ from barnabas.explain.groups import explain_group, total_lag
     default=10.0,
     show_default=True,
     metavar="SECONDS",
-    help="Report members that commit nothing for this time.",
+    help="Report members that commit nothing for this time, and uncommitted records that are older.",
 )
 @explain_command
 def explain_group_command(

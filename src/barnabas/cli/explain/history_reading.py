@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Beginning, Consumer, FromEnd
 from barnabas.errors import ApiError
@@ -14,10 +16,12 @@ EVENTS_MAX = 50_000
 READ_TIMEOUT_S = 3.0
 
 
-def read_history(cluster: Cluster, events_max: int | None = None) -> list[AnyEvent]:
-    """Return the last events. Returns none if there is no history, or if it has no leader."""
+def read_history(
+    cluster: Cluster, events_max: int | None = None, silent: Container[int] = ()
+) -> list[AnyEvent]:
+    """Return the last events. Returns none if there is no history, or if its leader is missing or silent."""
     topic = cluster.view.topics.get(STATE_CHANGES)
-    if topic is None or any(each.is_offline for each in topic.partitions):
+    if topic is None or any(each.is_offline or each.leader in silent for each in topic.partitions):
         return []
     found: dict[tuple[int, int], AnyEvent] = {}
     try:

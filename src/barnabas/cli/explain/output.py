@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from barnabas.cli.history.narrator import Narrator
-from barnabas.cli.terminal.output import plural, wrap
+from barnabas.cli.terminal.output import plural, wrap, wrap_around_commands
 from barnabas.explain.facts import ClusterFacts
 from barnabas.explain.finding import Finding, Severity
 from barnabas.explain.text import finding_document
@@ -18,8 +18,6 @@ from barnabas.model import TopicPartition
 
 CHANGES_MAX = 8
 """Number of last changes that are shown."""
-UNBROKEN_SPACE = "\ue000"
-"""Stands for a space at which a text is not wrapped."""
 
 
 def explanation_document(
@@ -68,13 +66,6 @@ def finding_lines(finding: dict[str, Any], subject: str = "") -> list[str]:
     if finding["since"]:
         lines.append(f"    {finding['since']}")
     return [*lines, wrap_around_commands(f"    next: {finding['next']}", indent=6)]
-
-
-def wrap_around_commands(text: str, indent: int) -> str:
-    """Wrap a text, but no command in backquotes, so that it can be copied."""
-    parts = text.split("`")
-    parts[1::2] = [part.replace(" ", UNBROKEN_SPACE) for part in parts[1::2]]
-    return wrap("`".join(parts), indent).replace(UNBROKEN_SPACE, " ")
 
 
 # ---- last changes ---------------------------------------------------------------------------------------------

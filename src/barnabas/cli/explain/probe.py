@@ -51,6 +51,7 @@ BROKER_SETTINGS = (
     "delete.topic.enable",
     "offsets.topic.replication.factor",
     "follower.replication.throttled.rate",
+    "leader.replication.throttled.rate",
     "zookeeper.connect",
     "barnabas.registry.dir",
     "log.dirs",

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import click
 from msgspec import Struct
 
 from barnabas.cli.registry.source import FilesSource, RegistrySource, ZooKeeperSource, open_source
-from barnabas.errors import BarnabasError, NoNode, RegistryError, StorageError
+from barnabas.errors import BarnabasError, NoNode, RegistryError, RegistryUnreachable, StorageError
 from barnabas.explain.facts import RegistryFacts
 from barnabas.metadata import znodes
 from barnabas.metadata.znodes import TopicAssignment
@@ -121,6 +121,8 @@ def gather_registry_facts(
             if place.is_given:
                 raise
             return None, None  # files of another user, or of another program
+        if isinstance(error, RegistryUnreachable):
+            return None, f"no answer within {REGISTRY_TIMEOUT_MS // 1000} s"
         return None, str(error).removeprefix("RegistryError: ")
 
 
@@ -147,7 +149,7 @@ def read_facts(
     return RegistryFacts(
         name=name,
         cluster_id=read_cluster_id(source),
-        controller=read_controller(source, invalid),
+        controller=read_controller(source),
         brokers={
             int(each): created_ms(source, f"{znodes.BROKER_IDS}/{each}")
             for each in children(source, znodes.BROKER_IDS)
@@ -155,7 +157,7 @@ def read_facts(
         },
         topics={topic: each for topic, each in assignments.items() if each is not None},
         markers=markers,
-        requested_moves=read_requested_moves(source, invalid),
+        requested_moves=read_requested_moves(source),
         invalid=invalid,
     )
 
@@ -181,13 +183,10 @@ def read_cluster_id(source: RegistrySource) -> str | None:
         return None
 
 
-def read_controller(source: RegistrySource, invalid: dict[str, str]) -> int | None:
+def read_controller(source: RegistrySource) -> int | None:
     try:
         return znodes.decode_controller(source.get(znodes.CONTROLLER)[0])
-    except NoNode:
-        return None
-    except RegistryError as error:
-        invalid[znodes.CONTROLLER] = str(error)
+    except RegistryError:
         return None
 
 
@@ -200,19 +199,12 @@ def read_topic(
     except NoNode:
         return None
     except RegistryError as error:
-        invalid[path] = str(error).removeprefix(f"RegistryError: {path}: ")
+        invalid[topic] = str(error).removeprefix(f"RegistryError: {path}: ")
         return None
 
 
-def read_requested_moves(
-    source: RegistrySource, invalid: dict[str, str]
-) -> frozenset[TopicPartition]:
-    with suppress(NoNode):
-        try:
-            data = source.get(znodes.REASSIGN_PARTITIONS)[0]
-            return frozenset(znodes.decode_reassignment(data))
-        except NoNode:
-            raise
-        except RegistryError as error:
-            invalid[znodes.REASSIGN_PARTITIONS] = str(error)
-    return frozenset()
+def read_requested_moves(source: RegistrySource) -> frozenset[TopicPartition]:
+    try:
+        return frozenset(znodes.decode_reassignment(source.get(znodes.REASSIGN_PARTITIONS)[0]))
+    except RegistryError:
+        return frozenset()

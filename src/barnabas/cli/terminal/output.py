@@ -27,6 +27,8 @@ from barnabas.errors import ConfigError
 from barnabas.printable import json_escapes, printable
 
 WIDTH = 100
+UNBROKEN_SPACE = "\ue000"
+"""Stands for a space at which a text is not wrapped."""
 GAP = "  "
 WATCH_INTERVAL_S = 2.0
 CLEAR_SCREEN = "\x1b[2J\x1b[H"
@@ -197,6 +199,13 @@ def wrap(text: str, indent: int) -> str:
     return textwrap.fill(
         text, WIDTH, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
     )
+
+
+def wrap_around_commands(text: str, indent: int) -> str:
+    """Wrap a text, but no command in backquotes, so that it can be copied."""
+    parts = text.split("`")
+    parts[1::2] = [part.replace(" ", UNBROKEN_SPACE) for part in parts[1::2]]
+    return wrap("`".join(parts), indent).replace(UNBROKEN_SPACE, " ")
 
 
 def up_line(title: str, addresses: str, data: object) -> str:

@@ -15,7 +15,7 @@ from barnabas.cli.terminal.output import (
     join_numbers,
     plural,
     show_or_watch,
-    wrap,
+    wrap_around_commands,
 )
 from barnabas.cli.topics.list import state_text, topic_summary, topic_table
 from barnabas.cli.topics.lookup import complete_topics, find_topic
@@ -150,4 +150,4 @@ def diagnosis_lines(topic: dict[str, Any]) -> list[str]:
         for why, partitions in diagnoses.items()
     ]
     lines += [f"  next: {topic['next_step']}"] if lines else []
-    return [wrap(line, indent=4) for line in lines]
+    return [wrap_around_commands(line, indent=4) for line in lines]

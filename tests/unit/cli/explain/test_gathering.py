@@ -7,15 +7,15 @@ from pathlib import Path
 import click
 import pytest
 
-from barnabas.cli.explain.commands import parse_partition_name
+from barnabas.cli.explain.commands import parse_partition_name, require_partition
 from barnabas.cli.explain.gather import find_moves, find_start_commands, parse_settings, wanted_ends
 from barnabas.cli.explain.probe import BrokerAnswer
 from barnabas.cli.explain.registry_facts import RegistryPlace, find_place, gather_registry_facts
-from barnabas.errors import ConfigError
+from barnabas.errors import ApiError, ConfigError
 from barnabas.explain.facts import Probe
 from barnabas.metadata.znodes import ReplicaAssignment
 from barnabas.model import BrokerId, TopicPartition
-from tests.unit.explain.facts_of import FIRST, cluster_view, partition
+from tests.unit.explain.facts_of import FIRST, cluster_view, facts_of, partition, registry_with
 
 UP = Probe(is_responding=True)
 MOVE = ReplicaAssignment(replicas=(BrokerId(1),), adding=(BrokerId(1),))
@@ -58,13 +58,22 @@ def test_partition_name_may_contain_dashes() -> None:
             parse_partition_name(name)
 
 
+def test_partition_that_only_the_registry_could_know_must_exist() -> None:
+    facts = facts_of(registry=registry_with({"ghost": (8, 9)}))
+    require_partition(facts, TopicPartition("ghost", 0))
+    with pytest.raises(ApiError, match="ghost has no partition 7"):
+        require_partition(facts, TopicPartition("ghost", 7))
+
+
 def test_throttle_rates_are_those_that_are_set() -> None:
     answers = {
         1: BrokerAnswer(UP, {"follower.replication.throttled.rate": "1000"}),
         2: BrokerAnswer(UP, {"follower.replication.throttled.rate": str(2**63 - 1)}),
+        3: BrokerAnswer(UP, {"leader.replication.throttled.rate": "500"}),
     }
     found = parse_settings({"auto.leader.rebalance.enable": "false"}, answers)
-    assert found.throttle_rates == {1: 1000}
+    assert found.follower_rates == {1: 1000}
+    assert found.leader_rates == {3: 500}
     assert not found.is_rebalance_enabled
     assert found.is_delete_enabled
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.cli.explain.output import explanation_text, wrap_around_commands
+from barnabas.cli.explain.output import explanation_text
+from barnabas.cli.terminal.output import wrap_around_commands
 from barnabas.explain.finding import Cause, Finding, Severity
 from barnabas.explain.text import finding_document
 from tests.unit.explain.facts_of import FIRST, NOW_MS
