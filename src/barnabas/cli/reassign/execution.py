@@ -173,19 +173,20 @@ class PlanExecution:
         """Wait until no partition of the batch moves any more. `waiting` are the bytes of later batches."""
         try:
             while ongoing := self.admin.list_partition_reassignments(batch):
-                with suppress(ApiError):
-                    self.show_progress(ongoing, waiting)
+                self.show_progress(ongoing, waiting)
                 time.sleep(POLL_INTERVAL_S)
         finally:
             if self.block is not None:
                 self.block.erase()
 
     def show_progress(self, ongoing: Ongoing, waiting: int) -> None:
-        if self.block is None:
-            self.warn_of_stalls(ongoing)
-        else:
-            progress = read_progress(self.cluster, ongoing)
-            self.block.show(self.meter.lines(progress, waiting, time.monotonic()))
+        """Draw the progress, or without a terminal report only problems. A failed request must not end the run."""
+        with suppress(ApiError):
+            if self.block is None:
+                self.warn_of_stalls(ongoing)
+            else:
+                progress = read_progress(self.cluster, ongoing)
+                self.block.show(self.meter.lines(progress, waiting, time.monotonic()))
 
     def warn_of_stalls(self, ongoing: Ongoing) -> None:
         """Report each broker that must come back, once. Without a terminal, the command would wait silently."""
