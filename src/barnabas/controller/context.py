@@ -230,12 +230,11 @@ class ControllerContext:
 
     def set_leadership(self, partition: TopicPartition, state: LeaderAndIsr) -> None:
         before = self.leadership.get(partition)
-        if before is not None and before.leader != state.leader:
-            remove_from_index(self.partitions_by_leader, before.leader, partition)
-        if partition in self.partitions_being_reassigned and (
-            before is None or before.isr != state.isr
-        ):
-            self.reassigned_with_new_isr[partition] = None
+        if before is not None:
+            if before.leader != state.leader:
+                remove_from_index(self.partitions_by_leader, before.leader, partition)
+            if before.isr != state.isr and partition in self.partitions_being_reassigned:
+                self.reassigned_with_new_isr[partition] = None
         self.leadership[partition] = state
         self.partitions_by_leader.setdefault(state.leader, {})[partition] = None
 
