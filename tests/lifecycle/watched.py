@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec
 
-from barnabas.client.view import TopicView
+from barnabas.client.view import PartitionView, TopicView
 from barnabas.errors import ErrorCode
 from barnabas.metadata import znodes
-from barnabas.model import BrokerId
+from barnabas.model import BrokerId, LeaderAndIsr
 from tests.lifecycle.client import Address, eventually, topic_error, topics_of
 from tests.lifecycle.clusters import Brokers
 from tests.lifecycle.invariants import Invariants
@@ -213,11 +213,9 @@ class WatchedCluster:
             view = topics_of(self.brokers.address(broker), [topic])[topic]
             for reported in view.partitions:
                 known = states[reported.partition]
-                assert (reported.leader, reported.leader_epoch, reported.isr) == (
-                    known.leader,
-                    known.leader_epoch,
-                    known.isr,
-                ), f"broker {broker} reports {reported}, the registry {known}"
+                assert reported_state(reported) == registry_state(known), (
+                    f"broker {broker} reports {reported}, the registry {known}"
+                )
         return [states[index].leader_epoch for index in range(partitions)]
 
     def failed_bystanders(
@@ -240,13 +238,36 @@ class WatchedCluster:
         self.invariants.check_exchanges(exchanges, self.brokers.ports())
         return exchanges
 
+    def wait_until_agreed(self) -> list[dict[str, TopicView]]:
+        """Wait until every broker reports the registry's states: no request is on its way. Returns their views."""
+        views: list[dict[str, TopicView]] = []
+
+        def is_agreed() -> bool:
+            views[:] = self.all_views()
+            states = {
+                name: self.observer.states(name, len(topic.partitions))
+                for name, topic in views[0].items()
+            }
+            return all(
+                view.keys() == states.keys()
+                and all(
+                    reported_state(each) == registry_state(states[name].get(each.partition))
+                    for name, topic in view.items()
+                    for each in topic.partitions
+                )
+                for view in views
+            )
+
+        eventually(is_agreed, lambda: f"all brokers agree with the registry: {views}", DEADLINE_S)
+        return views
+
     def replay_stale_requests(self, sent: list[Exchange]) -> str:
         """Check invariants 11 and 1: requests of this run that were meant for an earlier registration of their broker,
         or come from a replaced controller, are sent again to the current brokers."""
         lives = self.observer.broker_epochs()
         ports = self.brokers.ports()
         in_charge = self.observer.controller_epoch()
-        before = self.all_views()
+        before = self.wait_until_agreed()
         former_life = former_controller = 0
         for each in sent:
             if each.request.broker_epoch < lives[ports[each.port]]:
@@ -268,3 +289,15 @@ class WatchedCluster:
             connection.send(exchange.frame)
             version = int.from_bytes(exchange.frame[VERSION_AT], "big")
             return error_of(exchange.request, version, connection.receive())
+
+
+PartitionFacts = tuple[int, int, tuple[int, ...]]
+"""Leader, leader epoch and ISR."""
+
+
+def reported_state(view: PartitionView) -> PartitionFacts:
+    return view.leader, view.leader_epoch, view.isr
+
+
+def registry_state(state: LeaderAndIsr | None) -> PartitionFacts | None:
+    return None if state is None else (state.leader, state.leader_epoch, state.isr)
