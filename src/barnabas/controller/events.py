@@ -124,7 +124,7 @@ class ReassignmentsReceived(Struct, frozen=True):
 class ListReassignmentsReceived(Struct, frozen=True):
     """A client lists the reassignments in progress: of these partitions, or all (None)."""
 
-    partitions: tuple[TopicPartition, ...] | None
+    partitions: frozenset[TopicPartition] | None
     answer: Callable[[Mapping[TopicPartition, ReplicaAssignment] | ApiError], None]
 
 

@@ -189,11 +189,13 @@ async def handle_reassignments(
 def list_reassignments(
     context: ControllerContext, event: ListReassignmentsReceived
 ) -> dict[TopicPartition, ReplicaAssignment]:
-    partitions = event.partitions
-    if partitions is None:
-        partitions = tuple(context.partitions_being_reassigned)
-    assignments = {partition: context.assignment(partition) for partition in partitions}
-    return {each: found for each, found in assignments.items() if is_being_reassigned(found)}
+    """Return the reassignments in progress. A request may name many partitions, and few of them are reassigned."""
+    return {
+        partition: assignment
+        for partition in context.partitions_being_reassigned
+        if (event.partitions is None or partition in event.partitions)
+        and is_being_reassigned(assignment := context.assignment(partition))
+    }
 
 
 async def run_elections(

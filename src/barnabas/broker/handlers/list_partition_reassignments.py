@@ -47,16 +47,14 @@ async def handle(
 
 def requested_partitions(
     request: ListPartitionReassignmentsRequest,
-) -> tuple[TopicPartition, ...] | None:
+) -> frozenset[TopicPartition] | None:
     """Return the requested partitions, or None for all."""
     if request.topics is None:
         return None
-    return tuple(
-        dict.fromkeys(
-            TopicPartition(topic.name, index)
-            for topic in request.topics
-            for index in topic.partition_indexes
-        )
+    return frozenset(
+        TopicPartition(topic.name, index)
+        for topic in request.topics
+        for index in topic.partition_indexes
     )
 
 
