@@ -40,7 +40,7 @@ from barnabas.storage.checkpoints import HIGH_WATERMARK, RECOVERY_POINT, is_dama
 from barnabas.storage.files import parent
 from barnabas.storage.log import Log
 from barnabas.storage.log_manager import LogManager
-from barnabas.tasks import Tasks, Turns
+from barnabas.tasks import Tasks, Turns, in_chunks
 from barnabas.wire.messages.control_plane import EPOCH_DURING_DELETE
 from barnabas.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
@@ -471,8 +471,9 @@ class ReplicaManager:
             else:
                 errors[tp] = ErrorCode.NONE
                 stopped.append((tp, state.delete_partition))
-        self.fetchers.remove(tp for tp, _ in stopped)
-        self.moves.remove(tp for tp, _ in stopped)
+        async for chunk in in_chunks(tuple(stopped), CHANGES_PER_YIELD):
+            self.fetchers.remove(tp for tp, _ in chunk)
+            self.moves.remove(tp for tp, _ in chunk)
         directories: dict[str, None] = {}
         turns = Turns()
         for tp, delete in stopped:

@@ -29,7 +29,7 @@ def handle(
         for topic in directory.topics:
             for index in topic.partitions:
                 directories[TopicPartition(topic.name, index)] = directory.path
-            yield None
+                yield None
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     rejected = 0
     for tp, path in directories.items():
