@@ -5,8 +5,8 @@
     Produce, Fetch ─► ByteQuotas.charge ─► throttle time of the response, and no reading from the connection meanwhile
 
 Which quota applies to a client is described in mutation_quotas.py. A request is never rejected: its bytes are counted,
-and if the rate of the last windows is too high, the next request of the connection waits until it is not. The rate
-counts per broker, as in Kafka. Requests of brokers have no quota.
+and if the rate of the last windows is too high, the next request of the connection waits until it is not, at most for
+all windows. The rate counts per broker, as in Kafka. Fetches of followers have no quota.
 """
 
 from __future__ import annotations
@@ -121,6 +121,6 @@ def parse_byte_rates(path: str, settings: Mapping[str, str]) -> dict[str, float]
 
 def parse_rate(text: str) -> float:
     rate = float(text)
-    if not (rate > 0 and math.isfinite(rate)):
+    if not (rate >= 0 and math.isfinite(rate)):
         raise ValueError(text)
     return rate

@@ -36,7 +36,7 @@ def test_most_specific_quota_applies_and_changes_take_effect() -> None:
     assert not stored.by_path
 
 
-@pytest.mark.parametrize("rate", ["0", "-1", "nan", "inf", "much", ""])
+@pytest.mark.parametrize("rate", ["-1", "nan", "inf", "much", ""])
 def test_invalid_rate_is_ignored_with_a_warning(
     rate: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -69,6 +69,13 @@ def test_connection_waits_until_the_rate_is_met() -> None:
     assert connection.throttle_seconds == 0.5
     now_ms = 1500.0
     assert quotas.charge(connection, PRODUCE_RATE, "app", 0) == 0
+
+
+def test_rate_of_zero_lets_one_request_through_per_windows() -> None:
+    quotas = ByteQuotas(BrokerConfig(quota_window_num=2), lambda: 0.0)
+    quotas.stored.update(APP, {PRODUCE_RATE: "0"})
+    connection: Any = SimpleNamespace(throttle_seconds=0.0)
+    assert quotas.charge(connection, PRODUCE_RATE, "app", 1) == 2000
 
 
 def test_rates_of_idle_clients_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,9 @@
 
     topics     every local log of the topic uses the new settings from its next append, roll or retention check on
     brokers    CurrentConfig publishes the new configuration to the components; new log defaults go to all logs
-    clients, users         byte rates apply from the next request on; other quotas are only stored
-    ips                    only stored
+    clients,   byte rates apply from the next request on; partition rates are read for each request
+    users
+    ips        only stored
 
 The settings are read and applied with the lock of controller requests held. So a LeaderAndIsr request cannot create a
 log with settings that were read before a change.
