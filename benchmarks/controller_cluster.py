@@ -57,6 +57,8 @@ SETTINGS = {
     "auto.create.topics.enable": "false",
     # Only the measured operations may move leaders.
     "auto.leader.rebalance.enable": "false",
+    # The interop tests disable it.
+    "controlled.shutdown.enable": "true",
     # Kafka preallocates index files: two for each of 30,000 logs.
     "log.index.size.max.bytes": "65536",
 }

@@ -71,7 +71,7 @@ class Extent:
 
 FULL = Extent(
     partitions=1000,
-    restart_rate=1000,
+    restart_rate=100,
     load=Load(batch_bytes=MB, record_bytes=10 * KB, partitions=8, total_bytes=10 * GB),
     throttle=50_000_000,
     probe_rate=500,
@@ -79,7 +79,7 @@ FULL = Extent(
 )
 QUICK = Extent(
     partitions=100,
-    restart_rate=500,
+    restart_rate=100,
     load=Load(batch_bytes=MB, record_bytes=10 * KB, partitions=8, total_bytes=GB),
     throttle=50_000_000,
     probe_rate=500,
