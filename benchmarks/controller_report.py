@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 
@@ -126,12 +126,14 @@ def measurements(
 
 
 def write_json(path: Path, found: Found, *, quick: bool) -> None:
-    content = {
-        "machine": machine(),
-        "quick": quick,
-        "growth": linearity(found),
-        "measurements": measurements(found, target_text),
-    }
+    growth = linearity(found)
+    write_measurements(path, measurements(found, target_text), quick=quick, growth=growth)
+
+
+def write_measurements(
+    path: Path, found: Mapping[str, object], *, quick: bool, **more: object
+) -> None:
+    content = {"machine": machine(), "quick": quick, **more, "measurements": found}
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 

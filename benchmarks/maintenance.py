@@ -289,7 +289,7 @@ def topic_bytes(trio: Trio, broker: int) -> int:
 
 @contextmanager
 def running(task: T) -> Iterator[T]:
-    """Run the task in a thread. At the end it is told to stop and awaited. Raises the exception that ended it."""
+    """Run the task in a thread, and stop it at the end. Raises the exception of the task, if it failed."""
     with ThreadPoolExecutor(1) as thread:
         result = thread.submit(task.run)
         try:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.controller_report import cells, format_target, measurements
+from benchmarks.controller_report import cells, format_target, measurements, write_measurements
 from benchmarks.kafka import KAFKA, OURS, Found
-from benchmarks.report import machine
 
 LIMITS = {
     "controlled shutdown": 3.0,
@@ -39,9 +37,4 @@ def target_text(found: Found, name: str) -> str:
 
 
 def write_json(path: Path, found: Found, *, quick: bool) -> None:
-    content = {
-        "machine": machine(),
-        "quick": quick,
-        "measurements": measurements(found, target_text),
-    }
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    write_measurements(path, measurements(found, target_text), quick=quick)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.controller_report import cells, measurements, ratio
+from benchmarks.controller_report import cells, measurements, ratio, write_measurements
 from benchmarks.kafka import KAFKA, OURS, Found
 from benchmarks.kafka_report import unit_of
-from benchmarks.report import machine
 
 UNITS = {
     "mb_per_s": "MB/s",
@@ -63,9 +61,4 @@ def format_target(value: float, sign: str, limit: float, what: str) -> str:
 
 
 def write_json(path: Path, found: Found, *, quick: bool) -> None:
-    content = {
-        "machine": machine(),
-        "quick": quick,
-        "measurements": measurements(found, target_text),
-    }
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    write_measurements(path, measurements(found, target_text), quick=quick)

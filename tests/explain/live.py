@@ -17,7 +17,7 @@ from barnabas.cli.explain.registry_facts import RegistryPlace
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
-from barnabas.client.config_admin import ConfigAdmin, ConfigChange, ConfigResource
+from barnabas.client.config_admin import ConfigAdmin
 from barnabas.client.producer import Producer
 from barnabas.client.reassignment_admin import ReassignmentAdmin
 from barnabas.client.view import PartitionView
@@ -33,9 +33,9 @@ from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.metadata.znodes import ReplicaAssignment, TopicAssignment
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.wire.messages.describe_configs import ResourceType
-from barnabas.wire.messages.incremental_alter_configs import ConfigOperation
 from support.waiting import eventually
 from tests.compatibility.raw import wait_until_known
+from tests.settings import alter
 
 DEADLINE_S = 30
 SETTINGS = {
@@ -199,18 +199,8 @@ class LiveCluster:
 
     def configure(self, kind: ResourceType, name: str, **settings: str | None) -> None:
         """Change settings of a topic or broker; None removes one."""
-        changes = [
-            ConfigChange(
-                key.replace("_", "."),
-                value,
-                ConfigOperation.DELETE if value is None else ConfigOperation.SET,
-            )
-            for key, value in settings.items()
-        ]
-        resource = ConfigResource(kind, name)
         with self.client() as client:
-            errors = ConfigAdmin(client).incremental_alter_configs({resource: changes})
-        assert errors == {resource: None}
+            alter(ConfigAdmin(client), kind, name, **settings)
 
     def holding_rebalance(self) -> AbstractContextManager[None]:
         """Keep restarted brokers from becoming leaders again. The first check is 5 s after a controller election."""

@@ -31,9 +31,9 @@ from barnabas.wire.messages.create_topics import (
 )
 from barnabas.wire.messages.describe_client_quotas import QuotaMatch
 from barnabas.wire.messages.describe_configs import ConfigSource, ResourceType
-from barnabas.wire.messages.incremental_alter_configs import ConfigOperation
 from support.waiting import eventually
 from tests.compatibility.raw import Raw, recent_batch_of, wait_until_known
+from tests.settings import alter
 
 NUMBERS = count()
 TOPIC, BROKER, LOGGER = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER
@@ -86,20 +86,6 @@ def new_topic(cluster: LocalCluster, *replicas: int, partitions: int = 1) -> str
     assert made.error_code == ErrorCode.NONE, made
     wait_until_known([broker.address for broker in cluster.brokers.values()], name)
     return name
-
-
-def alter(configs: ConfigAdmin, kind: ResourceType, name: str, **settings: str | None) -> None:
-    """Set settings, with `_` for `.`; None deletes one."""
-    resource = ConfigResource(kind, name)
-    changes = [
-        ConfigChange(
-            key.replace("_", "."),
-            value,
-            ConfigOperation.DELETE if value is None else ConfigOperation.SET,
-        )
-        for key, value in settings.items()
-    ]
-    assert configs.incremental_alter_configs({resource: changes}) == {resource: None}
 
 
 def log_of(cluster: LocalCluster, broker: int, topic: str) -> Log:

@@ -30,7 +30,7 @@ TAKEOVERS = ("Startup", "ControllerGone", "ControllerChanged", "SessionOpened")
 LOSSES = (SHUTDOWN, "BrokersChanged", *TAKEOVERS)
 """Causes of OfflineReplica that mean a lost broker. Deletions, reassignments and failed directories are others."""
 REASSIGNMENTS = "Reassignment"
-"""A reassignment deletes the replicas that it removes. That is no deletion of the topic."""
+"""Start of the causes of a reassignment. It deletes replicas too, but the topic stays."""
 
 
 class BrokerLoss(Struct, frozen=True):
