@@ -15,7 +15,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from barnabas.batch.header import HEADER_SIZE, batch_headers
+from barnabas.batch.header import HEADER_FIELDS, HEADER_SIZE, batch_headers
 from barnabas.errors import ErrorCode, RemoteWireError
 from barnabas.model import ZERO_ID
 
@@ -141,7 +141,7 @@ class Normaliser:
             for number, (at, header) in enumerate(batch_headers(view)):
                 end = at + header.size
                 body = view[at + HEADER_SIZE : end]
-                shown = {name: self.scalar("", item) for name, item in header._asdict().items()}
+                shown = {name: self.scalar("", getattr(header, name)) for name in HEADER_FIELDS}
                 if "<now>" in shown.values():
                     del shown["crc"]
                 for name, item in shown.items():

@@ -30,7 +30,7 @@ class DecompressionError(RemoteWireError):
 
 
 class LimitExceeded(DecompressionError):
-    """Data, records or record headers exceed a limit of the caller. The data itself may be valid."""
+    """Data exceeds a limit of the caller. The data itself may be valid."""
 
 
 class Compression(IntEnum):
@@ -47,6 +47,8 @@ class Compression(IntEnum):
 RATIO_MAX = 1_000
 ALWAYS_ALLOWED_BYTES = 16 << 20
 
+DECOMPRESSED_BYTES_MAX = 128 << 20
+"""A batch that decompresses to more bytes is rejected, and not read by any part of the broker."""
 BUFFER_BYTES = 1 << 20
 BUFFER_FULL_MESSAGE = "write whole buffer"
 """Part of cramjam's error message when the output buffer is full."""

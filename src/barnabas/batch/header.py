@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from barnabas.batch.checksum import crc32c
 from barnabas.errors import RemoteWireError
@@ -48,8 +47,30 @@ ATTRIBUTES = struct.Struct(">h")
 TIMESTAMP = struct.Struct(">q")
 
 
-class BatchHeader(NamedTuple):
-    """The fixed part of a batch. `length` counts bytes from position 12, `size` from position 0."""
+HEADER_FIELDS = (
+    "base_offset",
+    "length",
+    "partition_leader_epoch",
+    "magic",
+    "crc",
+    "attributes",
+    "last_offset_delta",
+    "base_timestamp",
+    "max_timestamp",
+    "producer_id",
+    "producer_epoch",
+    "base_sequence",
+    "count",
+)
+
+
+class BatchHeader:
+    """The fixed part of the batch at position `at`, not validated. Raises RemoteWireError if it is incomplete.
+
+    `length` counts bytes from position 12, `size` from position 0.
+    """
+
+    __slots__ = HEADER_FIELDS
 
     base_offset: int
     length: int
@@ -63,7 +84,28 @@ class BatchHeader(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    count: int  # type: ignore[assignment]  # hides tuple.count, which is not used
+    count: int
+
+    def __init__(self, data: Bytes, at: int = 0) -> None:
+        if at + HEADER_SIZE > len(data):
+            raise RemoteWireError(
+                f"batch header at {at} needs {HEADER_SIZE} bytes, got {max(len(data) - at, 0)}"
+            )
+        (
+            self.base_offset,
+            self.length,
+            self.partition_leader_epoch,
+            self.magic,
+            self.crc,
+            self.attributes,
+            self.last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.count,
+        ) = HEADER.unpack_from(data, at)
 
     @property
     def size(self) -> int:
@@ -98,16 +140,6 @@ class BatchHeader(NamedTuple):
         return self.attributes & DELETE_HORIZON != 0
 
 
-def read_header(data: Bytes, at: int = 0) -> BatchHeader:
-    """Read a header without validating it. Raises RemoteWireError if fewer than HEADER_SIZE bytes are left."""
-    try:
-        return tuple.__new__(BatchHeader, HEADER.unpack_from(data, at))
-    except struct.error:
-        raise RemoteWireError(
-            f"batch header at {at} needs {HEADER_SIZE} bytes, got {max(len(data) - at, 0)}"
-        ) from None
-
-
 def crc_is_valid(data: memoryview, at: int, header: BatchHeader) -> bool:
     """Return whether `data` holds the whole batch and its checksum matches."""
     end = at + header.length + LOG_OVERHEAD
@@ -124,7 +156,7 @@ def batch_headers(data: Bytes, at: int = 0) -> Iterator[tuple[int, BatchHeader]]
     magic that no batch can have.
     """
     while len(data) - at >= HEADER_SIZE:
-        header = read_header(data, at)
+        header = BatchHeader(data, at)
         if header.length < HEADER_SIZE - LOG_OVERHEAD or header.magic != MAGIC:
             raise RemoteWireError(f"no batch at {at}: length={header.length} magic={header.magic}")
         if at + header.length + LOG_OVERHEAD > len(data):
@@ -142,7 +174,7 @@ The length is between the other two fields and is written unchanged. The checksu
 
 def stamp_log_append_time(data: memoryview, at: int, now_ms: int) -> None:
     """Set the timestamp of every record to `now_ms`: set the attribute and the max timestamp, update the checksum."""
-    header = read_header(data, at)
+    header = BatchHeader(data, at)
     ATTRIBUTES.pack_into(data, at + CRC_START, header.attributes | LOG_APPEND_TIME)
     TIMESTAMP.pack_into(data, at + 35, now_ms)
     CRC.pack_into(data, at + 17, crc32c(data[at + CRC_START : at + header.size]))
@@ -152,4 +184,4 @@ def stamp_create_time(data: memoryview, header: BatchHeader) -> BatchHeader:
     """Clear the log append time attribute, update the checksum, and return the new header."""
     ATTRIBUTES.pack_into(data, CRC_START, header.attributes & ~LOG_APPEND_TIME)
     CRC.pack_into(data, 17, crc32c(data[CRC_START : header.size]))
-    return read_header(data)
+    return BatchHeader(data)

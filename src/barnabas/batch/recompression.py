@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from struct import Struct
 
 from barnabas.batch.checksum import crc32c
-from barnabas.batch.compression import Compression, LimitExceeded, compress, decompress
+from barnabas.batch.compression import (
+    DECOMPRESSED_BYTES_MAX,
+    Compression,
+    LimitExceeded,
+    compress,
+    decompress,
+)
 from barnabas.batch.header import (
     COMPRESSION_MASK,
     CRC_START,
     HEADER_SIZE,
     LOG_OVERHEAD,
     BatchHeader,
-    read_header,
 )
-from barnabas.batch.record_walk import Outline, require_possible, walk_records
+from barnabas.batch.reader import RecordReader
+from barnabas.batch.record_checks import check_order
 from barnabas.batch.records import varint
-from barnabas.batch.skim import skim
 from barnabas.config.topic import TopicConfig
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
 
-UNCOMPRESSED_BYTES_MAX = 32 << 20
-"""A batch that decompresses to more bytes is rejected."""
 SMALL_BYTES = 16 << 10
 """Uncompressed batches up to this size are compressed on the event loop."""
 CODECS = {
@@ -52,7 +54,7 @@ def recompress_for_topic(
 ) -> tuple[memoryview, BatchHeader]:
     """Return the batch in the codec of its topic. A batch that already has this codec is returned unchanged.
 
-    Raises ApiError if the batch is corrupt, or decompresses to more than UNCOMPRESSED_BYTES_MAX bytes.
+    Raises ApiError if the batch is corrupt, or decompresses to more than DECOMPRESSED_BYTES_MAX bytes.
     """
     target, level = CODECS[config.compression_type], None
     if header.compression == target:
@@ -66,7 +68,7 @@ def recompress_for_topic(
     try:
         return recompress(batch, header, target, level)
     except LimitExceeded as error:
-        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+        raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from error
     except RemoteWireError as error:
         raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from error
 
@@ -79,27 +81,24 @@ def recompress(
     Raises RemoteWireError for corrupt data, or if the records do not match the header.
     """
     codec = Compression(header.compression)
-    plain = decompress(codec, batch[HEADER_SIZE:], limit=UNCOMPRESSED_BYTES_MAX)
-    # Records above the limits of record_walk.py are trusted: they are neither checked nor renumbered.
-    with suppress(LimitExceeded):
-        require_possible(header.count, len(plain))
-        if skim(plain, header.count) != (header.count, len(plain)):
-            plain = renumber_records(plain, list(walk_records(plain, header.count)))
+    plain = decompress(codec, batch[HEADER_SIZE:], limit=DECOMPRESSED_BYTES_MAX)
+    if not check_order(plain, header.count, ignores_lengths=False):
+        plain = renumber_records(plain, header.count)
     data = bytearray(batch[:HEADER_SIZE]) + compress(target, plain, level)
     LENGTH.pack_into(data, 8, len(data) - LOG_OVERHEAD)
     ATTRIBUTES.pack_into(data, CRC_START, header.attributes & ~COMPRESSION_MASK | target)
     view = memoryview(data)
     CRC.pack_into(data, 17, crc32c(view[CRC_START:]))
-    return view, read_header(view)
+    return view, BatchHeader(view)
 
 
-def renumber_records(plain: bytes, records: list[Outline]) -> bytes:
+def renumber_records(plain: bytes, count: int) -> bytes:
     """Return the records with offset deltas 0, 1, 2, …. Kafka corrects wrong deltas only when it recompresses."""
-    if all(record.offset_delta == number for number, record in enumerate(records)):
-        return plain
+    reader = RecordReader(plain)
     body = bytearray()
-    for number, record in enumerate(records):
-        deltas = varint(record.timestamp_delta) + varint(number)
-        fields = b"\0" + deltas + plain[record.fields_at : record.end]
+    for number in range(count):
+        reader.read_next()
+        deltas = varint(reader.timestamp_delta) + varint(number)
+        fields = b"\0" + deltas + plain[reader.fields_at : reader.end]
         body += varint(len(fields)) + fields
     return bytes(body)

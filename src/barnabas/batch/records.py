@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from barnabas.batch.checksum import crc32c
-from barnabas.batch.compression import Compression, compress, decompress
+from barnabas.batch.compression import DECOMPRESSED_BYTES_MAX, Compression, compress, decompress
 from barnabas.batch.header import (
     COMPRESSION_MASK,
     CONTROL,
@@ -22,13 +22,11 @@ from barnabas.batch.header import (
     TRANSACTIONAL,
     BatchHeader,
     Bytes,
-    read_header,
 )
+from barnabas.batch.reader import RecordReader
 from barnabas.errors import RemoteWireError
 from barnabas.model import NO_TIMESTAMP
 from barnabas.wire.primitives import uvarint
-
-DECOMPRESSED_BYTES_MAX = 128 << 20
 
 
 class TimestampType(IntEnum):
@@ -51,7 +49,7 @@ def records(batch: memoryview) -> Iterator[Record]:
 
     Every length is checked against the available bytes. Raises RemoteWireError for a corrupt batch.
     """
-    header = read_header(batch)
+    header = BatchHeader(batch)
     if header.magic != MAGIC or header.size < HEADER_SIZE or header.size > len(batch):
         raise RemoteWireError(
             f"no complete batch: magic={header.magic} size={header.size} available={len(batch)}"
@@ -65,105 +63,20 @@ def records(batch: memoryview) -> Iterator[Record]:
         batch[HEADER_SIZE : header.size],
         limit=DECOMPRESSED_BYTES_MAX,
     )
-    log_append_time = header.max_timestamp if header.is_log_append_time else None
-    at = 0
-    try:
-        for _ in range(header.count):
-            record, at = read_record(body, at, header, log_append_time)
-            yield record
-    except (IndexError, UnicodeDecodeError) as error:
-        raise RemoteWireError(
-            f"corrupt record in the batch at offset {header.base_offset}: {error}"
-        ) from None
-    if at != len(body):
-        raise RemoteWireError(
-            f"{len(body) - at} trailing bytes after the last of {header.count} records"
+    reader = RecordReader(body)
+    last = header.last_offset_delta
+    for _ in range(header.count):
+        reader.read_next()
+        delta = reader.offset_delta
+        if not 0 <= delta <= last:
+            raise RemoteWireError(f"offset delta {delta} is not in 0..{last}")
+        timestamp = header.base_timestamp + int(reader.timestamp_delta)
+        if header.is_log_append_time:
+            timestamp = header.max_timestamp
+        yield Record(
+            header.base_offset + delta, timestamp, reader.key(), reader.value(), reader.headers()
         )
-
-
-def read_record(
-    body: bytes, at: int, header: BatchHeader, log_append_time: int | None
-) -> tuple[Record, int]:
-    """Return the record at position `at` and the position after it. `log_append_time` replaces its timestamp."""
-    length, at = read_varint(body, at)
-    end = at + length
-    if length < 0 or end > len(body):
-        raise RemoteWireError(f"record has {length} bytes, but {len(body) - at} are left")
-    timestamp_delta, at = read_varint(body, at + 1)
-    offset_delta, at = read_varint(body, at)
-    if not 0 <= offset_delta <= header.last_offset_delta:
-        raise RemoteWireError(
-            f"offset delta {offset_delta} is not in 0..{header.last_offset_delta}"
-        )
-    key, at = read_bytes(body, at, end)
-    value, at = read_bytes(body, at, end)
-    headers: tuple[tuple[str, bytes | None], ...] = ()
-    if body[at]:
-        headers, at = read_record_headers(body, at, end)
-    else:
-        at += 1
-    if at != end:
-        raise RemoteWireError(f"record ends at {end} by its length, but its fields end at {at}")
-    timestamp = (
-        header.base_timestamp + timestamp_delta if log_append_time is None else log_append_time
-    )
-    return Record(header.base_offset + offset_delta, timestamp, key, value, headers), end
-
-
-def read_record_headers(
-    body: bytes, at: int, end: int
-) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
-    count, at = read_varint(body, at)
-    # Each header takes at least two bytes, so a larger count is rejected before memory is allocated for it.
-    if not 0 <= count <= (end - at) // 2:
-        raise RemoteWireError(f"record has {count} headers, but {end - at} bytes are left")
-    headers: list[tuple[str, bytes | None]] = []
-    for _ in range(count):
-        name, at = read_bytes(body, at, end)
-        if name is None:
-            raise RemoteWireError("record header has a null key")
-        value, at = read_bytes(body, at, end)
-        headers.append((name.decode(), value))
-    return tuple(headers), at
-
-
-def read_bytes(body: bytes, at: int, end: int) -> tuple[bytes | None, int]:
-    """Return the field at position `at`, or None if it is null, and the position after it. The record ends at `end`."""
-    byte = body[at]
-    if byte < 0x80:
-        length, at = (byte >> 1) ^ -(byte & 1), at + 1
-    else:
-        length, at = read_varint(body, at)
-    if length < 0:
-        if length != -1:
-            raise RemoteWireError(f"field has length {length}")
-        return None, at
-    stop = at + length
-    if stop > end:
-        raise RemoteWireError(f"field has {length} bytes, but {end - at} are left")
-    return body[at:stop], stop
-
-
-def read_varint(body: Bytes, at: int) -> tuple[int, int]:
-    """Return a zigzag varint of up to 64 bits and the position after it. Raises IndexError at the end of the data."""
-    byte = body[at]
-    at += 1
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), at
-    value = byte & 0x7F
-    shift = 7
-    while True:
-        byte = body[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if value >> 64:
-                break
-            return (value >> 1) ^ -(value & 1), at
-        shift += 7
-        if shift > 63:
-            break
-    raise RemoteWireError("varint is longer than 64 bits")
+    reader.require_end(header.count)
 
 
 def build_batch(

@@ -20,15 +20,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from struct import Struct
-from types import CoroutineType
 from typing import Any
 
 from barnabas.broker.memory_budget import WORK_SECONDS_MAX, MemoryBudget
 from barnabas.errors import RemoteWireError
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.fast import RepeatedFetches, RepeatedProduces
 from barnabas.world.ports import FileSlice, Part, Stream
 
 logger = logging.getLogger("barnabas.network")
@@ -77,7 +75,7 @@ class PendingResponse:
 
     def discard(self) -> None:
         """Close `waiting` without a response: the client has disconnected."""
-        if isinstance(self.waiting, CoroutineType):
+        if isinstance(self.waiting, Coroutine):
             self.waiting.close()
 
 
@@ -95,7 +93,6 @@ class Connection:
         "closing_reason",
         "data",
         "end",
-        "fetches",
         "frame_bytes_last",
         "frame_bytes_max",
         "in_progress",
@@ -107,7 +104,6 @@ class Connection:
         "offered_bytes",
         "on_closed",
         "pending",
-        "produces",
         "queued_bytes",
         "reserved_at",
         "reserved_bytes",
@@ -148,8 +144,6 @@ class Connection:
         self.reserved_bytes = 0
         self.reserved_at = 0.0
         self.client_software = ("", "")
-        self.produces = RepeatedProduces()
-        self.fetches = RepeatedFetches()
         self.in_progress: asyncio.Future[EncodedResponse | PendingResponse] | None = None
         self.pending: deque[PendingResponse | list[Part]] = deque()
         """Pending responses, and queued responses to later requests, which wait for the pending ones."""

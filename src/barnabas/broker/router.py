@@ -16,15 +16,13 @@ request, which makes the start of a broker faster.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
 from struct import Struct
-from types import CoroutineType, GeneratorType
 from typing import Any, NamedTuple
 
-from barnabas.batch.validation import LargeBatch
 from barnabas.broker.bounded_work import NOT_STARTED, Background, RequestLane, TurnResult, Work
 from barnabas.broker.connection import (
     BROKER_REQUESTS,
@@ -49,12 +47,7 @@ from barnabas.broker.handlers import (
     update_metadata,
 )
 from barnabas.broker.handlers.fetch import FetchResult
-from barnabas.broker.handlers.produce import (
-    ProduceResult,
-    handle_repeated_produce,
-    may_repeat_produce,
-)
-from barnabas.errors import ApiError
+from barnabas.broker.produce_appends import ProduceResult
 from barnabas.tasks import in_thread
 from barnabas.wire import codec
 from barnabas.wire.apis import APIS, ApiKey, api_name
@@ -207,40 +200,6 @@ class Router:
         self.running: dict[asyncio.Task[Any], None] = {}
 
     def serve(self, frame: memoryview, connection: Connection) -> ServeResult:
-        """Serve one frame. Produce and Fetch requests like an earlier one on this connection take a faster path.
-
-        It does not count bytes, so it is not taken while byte quotas are stored.
-        """
-        if self.context.byte_quotas.is_active:
-            return self.serve_general(frame, connection, is_repeated_fetch=False)
-        repeated_produce = connection.produces.find(frame)
-        if repeated_produce is not None:
-            batch = connection.produces.batch(frame, repeated_produce.is_flexible)
-            if batch is not None:
-                correlation_id: int = CORRELATION_ID.unpack_from(frame, 4)[0]
-                try:
-                    response = handle_repeated_produce(
-                        self.context, repeated_produce, batch, correlation_id, connection
-                    )
-                except (ApiError, LargeBatch):
-                    pass  # served by the general path below
-                else:
-                    if response is None or isinstance(response, list):
-                        return response
-                    header = repeated_produce.header._replace(correlation_id=correlation_id)
-                    return PendingResponse(
-                        response, partial(frame_response, ROUTES[PRODUCE], header)
-                    )
-        repeated_fetch = connection.fetches.find(frame)
-        if repeated_fetch is not None:
-            response = fetch.handle_repeated_fetch(self.context, repeated_fetch, frame)
-            if response is not None:
-                return response
-        return self.serve_general(frame, connection, is_repeated_fetch=repeated_fetch is not None)
-
-    def serve_general(
-        self, frame: memoryview, connection: Connection, *, is_repeated_fetch: bool
-    ) -> ServeResult:
         header, at = decode_request_header(frame)
         if not header.is_served:
             return self.respond_unsupported(header)
@@ -251,12 +210,8 @@ class Router:
             request = route.decode(header.api_version, frame, at)
         except ManyPartitions:
             return self.serve_large(route, header, frame, at, connection)
-        if header.api_key == PRODUCE and may_repeat_produce(request):
-            connection.produces.learn(frame, header, request)
-        elif header.api_key == FETCH and not is_repeated_fetch:
-            connection.fetches.learn(frame, at, header, request)
         response = route.handle(self.context, request, header, connection)
-        if isinstance(response, GeneratorType):
+        if isinstance(response, Generator):
             turn = self.background.start(response)
             if not turn.is_done:
                 return self.serve_in_turns(route, header, response, turn)
@@ -264,11 +219,11 @@ class Router:
         return self.respond(route, header, response)
 
     def respond(self, route: Route, header: RequestHeader, response: Any) -> ServeResult:
-        if isinstance(response, (asyncio.Future, CoroutineType)):
+        if isinstance(response, (asyncio.Future, Coroutine)):
             if header.api_key == PRODUCE:
                 # The batches are in their logs and wait for replicas.
                 return PendingResponse(response, partial(frame_response, route, header))
-            if isinstance(response, CoroutineType):
+            if isinstance(response, Coroutine):
                 response = asyncio.shield(self.run(response))
             return self.await_response(route, header, response)
         if route.is_large(response):
@@ -290,7 +245,7 @@ class Router:
             async with lane.thread:
                 request = await in_thread(decode, header.api_version, frame, at)
             response = route.handle(self.context, request, header, connection)
-            if isinstance(response, GeneratorType):
+            if isinstance(response, Generator):
                 response = await self.background.finish(response, NOT_STARTED)
         return await self.await_response(route, header, response)
 
@@ -308,7 +263,7 @@ class Router:
     async def await_response(
         self, route: Route, header: RequestHeader, response: Any
     ) -> EncodedResponse | PendingResponse:
-        if isinstance(response, CoroutineType):
+        if isinstance(response, Coroutine):
             if header.api_key == PRODUCE:
                 return PendingResponse(response, partial(frame_response, route, header))
             response = asyncio.shield(self.run(response))
@@ -325,7 +280,7 @@ class Router:
         async with lane.large, lane.thread:
             return await in_thread(frame_response, route, header, response)
 
-    def run(self, work: CoroutineType[Any, Any, Any]) -> asyncio.Task[Any]:
+    def run(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run a handler to its end even if the client disconnects: a topic must not be half created."""
         task = asyncio.get_running_loop().create_task(work)
         self.running[task] = None

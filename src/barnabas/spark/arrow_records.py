@@ -13,9 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.lib.stride_tricks import as_strided
 
-from barnabas.batch.compression import Compression, decompress
+from barnabas.batch.compression import DECOMPRESSED_BYTES_MAX, Compression, decompress
 from barnabas.batch.header import HEADER_SIZE, BatchHeader, batch_headers, crc_is_valid
-from barnabas.batch.records import DECOMPRESSED_BYTES_MAX
 from barnabas.errors import RemoteWireError
 from barnabas.model import TopicPartition
 from barnabas.spark.ranges import COLUMNS

@@ -26,7 +26,7 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from barnabas.batch.header import BatchHeader, read_header
+from barnabas.batch.header import BatchHeader
 from barnabas.errors import CorruptBatch, OutOfSpace, StorageError
 from barnabas.storage import compaction
 from barnabas.storage.cleaner_output import CLEANED, FILES, SWAP, SegmentOutput, remove_output
@@ -203,7 +203,7 @@ class Cleaning:
                 for header, batch in self.batches(segment):
                     cleaned = clean_batch(batch, header, survival)
                     if cleaned is not None:
-                        new_header = read_header(cleaned)
+                        new_header = BatchHeader(cleaned)
                         target.add(cleaned, new_header)
                         self.stats.records_kept += new_header.count
                     done += header.size

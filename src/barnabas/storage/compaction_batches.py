@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from barnabas.batch.compression import Compression, decompress
+from barnabas.batch.compression import DECOMPRESSED_BYTES_MAX, Compression, decompress
 from barnabas.batch.header import (
     CONTROL,
     DELETE_HORIZON,
@@ -31,13 +31,8 @@ from barnabas.batch.header import (
     TRANSACTIONAL,
     BatchHeader,
 )
-from barnabas.batch.records import (
-    DECOMPRESSED_BYTES_MAX,
-    read_bytes,
-    read_varint,
-    seal_batch,
-    varint,
-)
+from barnabas.batch.reader import RecordReader
+from barnabas.batch.records import seal_batch, varint
 from barnabas.errors import RemoteWireError
 from barnabas.model import NO_TIMESTAMP
 from barnabas.world.ports import Buffer
@@ -101,36 +96,30 @@ def decode_spans(batch: memoryview, header: BatchHeader) -> tuple[bytes, list[Re
             body = decompress(codec, packed, limit=DECOMPRESSED_BYTES_MAX)
         else:
             body = bytes(packed)
-        found = list(find_spans(body, header.count))
-    except (RemoteWireError, ValueError, IndexError):
+        return body, find_spans(body, header.count)
+    except (RemoteWireError, ValueError):
         return None
-    end = found[-1].end if found else 0
-    return (body, found) if end == len(body) else None
 
 
-def find_spans(body: bytes, count: int) -> Iterator[RecordSpan]:
-    """Yield the records of `body`. One-byte varints, the most common ones, are decoded inline for speed."""
-    at = 0
+def find_spans(body: bytes, count: int) -> list[RecordSpan]:
+    """Return the spans of all records. Raises RemoteWireError if `body` is not exactly `count` records."""
+    reader = RecordReader(body)
+    found = []
     for _ in range(count):
-        start = at
-        byte = body[at]
-        length, at = (byte >> 1, at + 1) if byte < 0x80 else read_varint(body, at)
-        if byte & 1:
-            raise RemoteWireError("a record has a negative length")
-        end = at + length
-        byte = body[at + 1]
-        timestamp_delta, rest_at = (
-            ((byte >> 1) ^ -(byte & 1), at + 2) if byte < 0x80 else read_varint(body, at + 1)
+        reader.read_next()
+        found.append(
+            RecordSpan(
+                reader.start,
+                reader.end,
+                reader.offset_delta_at,
+                reader.timestamp_delta,
+                reader.offset_delta,
+                reader.key(),
+                reader.value_size >= 0,
+            )
         )
-        byte = body[rest_at]
-        offset_delta, key_at = (
-            ((byte >> 1) ^ -(byte & 1), rest_at + 1) if byte < 0x80 else read_varint(body, rest_at)
-        )
-        key, value_at = read_bytes(body, key_at, end)
-        # A value length of -1 means null; its zigzag form is 1.
-        has_value = body[value_at] != 1
-        yield RecordSpan(start, end, rest_at, timestamp_delta, offset_delta, key, has_value)
-        at = end
+    reader.require_end(count)
+    return found
 
 
 def clean_batch(batch: memoryview, header: BatchHeader, survival: Survival) -> Buffer | None:

@@ -29,7 +29,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from barnabas.batch.header import LOG_OVERHEAD, BatchHeader, stamp, stamp_log_append_time
+from barnabas.batch.header import BatchHeader, stamp, stamp_log_append_time
 from barnabas.batch.validation import BatchValidator, Validation
 from barnabas.config.topic import TopicConfig
 from barnabas.errors import ApiError, ErrorCode, OutOfSpace, StorageError
@@ -231,19 +231,19 @@ class Log:
         if validation is not Validation.DONE:
             is_limited = validation is Validation.IF_SMALL
             batch, header = self.validator.prepare(batch, header, now_ms, if_small=is_limited)
-        size, timestamp, producer_id = header[1] + LOG_OVERHEAD, header[8], header[9]
+        size, timestamp, producer_id = header.size, header.max_timestamp, header.producer_id
         if producer_id >= 0:
             written = self.producers.check(header)
             if written is not None:
                 offsets = written.first_offset, written.last_offset, written.timestamp
                 return AppendInfo(*offsets, self.log_start_offset, is_duplicate=True)
         first = self.log_end_offset
-        last = first + header[6]
+        last = first + header.last_offset_delta
         appended_at = NO_TIMESTAMP
         if self.uses_log_append_time:
             stamp_log_append_time(batch, 0, now_ms)
             timestamp = appended_at = now_ms
-        stamp(batch, 0, first, header[1], leader_epoch)
+        stamp(batch, 0, first, header.length, leader_epoch)
         if leader_epoch != self.epochs.latest:
             self.assign_epoch(leader_epoch, first)
         elif self.epochs.unsaved:

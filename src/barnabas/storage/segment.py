@@ -23,7 +23,6 @@ from barnabas.batch.header import (
     MAGIC,
     BatchHeader,
     crc_is_valid,
-    read_header,
 )
 from barnabas.errors import CorruptBatch
 from barnabas.model import NO_TIMESTAMP
@@ -261,7 +260,7 @@ class Segment:
                 window, window_at, at = self.log.read(position, HEADER_WINDOW), position, 0
                 if len(window) < HEADER_SIZE:
                     raise CorruptBatch(self.log.path, "incomplete batch header", position)
-            header = read_header(window, at)
+            header = BatchHeader(window, at)
             is_batch = is_plausible(header, floor) and header.last_offset <= offset_max
             if not is_batch or position + header.size > size:
                 raise CorruptBatch(self.log.path, "no valid batch header", position)
@@ -352,7 +351,7 @@ class Segment:
                 window, window_at, at = self.window(position, window_bytes), position, 0
                 if len(window) < HEADER_SIZE:
                     return
-            header = read_header(window, at)
+            header = BatchHeader(window, at)
             batch_size = header.length + LOG_OVERHEAD
             if not is_plausible(header, next_offset) or position + batch_size > size:
                 return

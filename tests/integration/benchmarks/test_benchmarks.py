@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.batch.header import read_header
+from barnabas.batch.header import BatchHeader
 from benchmarks import frames, latency, librdkafka, plots, profiling, report, suite
 from benchmarks.broker import BenchmarkBroker
 from benchmarks.loads import KB, MB, Load, format_size, parse_size
@@ -64,7 +64,7 @@ def test_call_profile_lists_broker_functions() -> None:
 def test_exact_batch_has_requested_size(batch_bytes: int, record_bytes: int, varies: bool) -> None:
     count, batch = frames.build_exact_batch(batch_bytes, record_bytes, varies=varies)
     assert len(batch) == batch_bytes
-    assert read_header(batch).count == count
+    assert BatchHeader(batch).count == count
 
 
 @pytest.mark.parametrize("extent", [suite.QUICK, suite.FULL])

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from barnabas.batch.compression import Compression
-from barnabas.batch.header import HEADER_SIZE, crc_is_valid, read_header
+from barnabas.batch.header import HEADER_SIZE, BatchHeader, crc_is_valid
+from barnabas.batch.reader import RecordReader
 from barnabas.batch.recompression import recompress
-from barnabas.batch.record_walk import walk_records
 from barnabas.batch.records import Record, build_batch, records
 from barnabas.errors import RemoteWireError
 
@@ -26,7 +26,7 @@ def test_recompressed_batch_keeps_records_and_producer(
             )
         )
     )
-    recompressed, header = recompress(batch, read_header(batch), target, None)
+    recompressed, header = recompress(batch, BatchHeader(batch), target, None)
     assert header.compression == target
     assert header.size == len(recompressed)
     assert crc_is_valid(recompressed, 0, header)
@@ -35,10 +35,16 @@ def test_recompressed_batch_keeps_records_and_producer(
 
 
 def recompressed_deltas(batch: bytes, count: int) -> list[int]:
-    header = read_header(batch)._replace(count=count, last_offset_delta=count - 1)
+    header = BatchHeader(batch)
+    header.count, header.last_offset_delta = count, count - 1
     recompressed, _ = recompress(memoryview(batch), header, Compression.NONE, None)
-    outlines = walk_records(recompressed[HEADER_SIZE:], count)
-    return [outline.offset_delta for outline in outlines]
+    reader = RecordReader(bytes(recompressed[HEADER_SIZE:]))
+    deltas = []
+    for _ in range(count):
+        reader.read_next()
+        deltas.append(reader.offset_delta)
+    reader.require_end(count)
+    return deltas
 
 
 def test_wrong_offset_deltas_are_renumbered() -> None:

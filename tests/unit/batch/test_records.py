@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from barnabas.batch.compression import Compression
 from barnabas.batch.header import (
     HEADER_SIZE,
+    BatchHeader,
     batch_headers,
     crc_is_valid,
-    read_header,
     stamp,
     stamp_log_append_time,
 )
@@ -59,7 +59,7 @@ def patch(
 def test_built_batch_is_read_back(rows: list[Record], codec: Compression, base: int) -> None:
     moved = [row._replace(offset=base + row.offset) for row in rows]
     batch = memoryview(build_batch(moved, base_offset=base, compression=codec))
-    header = read_header(batch)
+    header = BatchHeader(batch)
     assert crc_is_valid(batch, 0, header)
     assert header.size == len(batch)
     assert header.next_offset == base + len(rows)
@@ -137,7 +137,7 @@ def test_uncompressed_batch_equals_aiokafka_bytes() -> None:
 def test_stamped_batch_stays_valid() -> None:
     data = memoryview(bytearray(b"xxx" + build_batch(SAMPLE)))
     stamp(data, 3, 1_000, len(data) - 15, 12)
-    header = read_header(data, 3)
+    header = BatchHeader(data, 3)
     assert (header.base_offset, header.partition_leader_epoch) == (1_000, 12)
     assert (header.last_offset, header.next_offset) == (1_003, 1_004)
     assert crc_is_valid(data, 3, header)
@@ -147,7 +147,7 @@ def test_stamped_batch_stays_valid() -> None:
 def test_log_append_time_replaces_timestamps_and_crc() -> None:
     data = memoryview(bytearray(b"xxx" + build_batch(SAMPLE, compression=Compression.ZSTD)))
     stamp_log_append_time(data, 3, NOW + 1)
-    header = read_header(data, 3)
+    header = BatchHeader(data, 3)
     assert header.is_log_append_time
     assert header.max_timestamp == NOW + 1
     assert header.compression == Compression.ZSTD
@@ -162,21 +162,21 @@ def test_headers_of_whole_batches_are_found() -> None:
     assert [position for position, _ in found] == [0, len(one)]
     assert [header.count for _, header in found] == [1, 2]
     assert next(batch_headers(data, len(one)))[0] == len(one)
-    assert list(batch_headers((one + two)[: len(one) + 30])) == [found[0]]
+    assert [position for position, _ in batch_headers((one + two)[: len(one) + 30])] == [0]
 
 
 def test_invalid_batch_bytes_are_rejected() -> None:
     with pytest.raises(RemoteWireError):
         list(batch_headers(bytes(200)))
     with pytest.raises(RemoteWireError):
-        read_header(bytes(HEADER_SIZE - 1))
+        BatchHeader(bytes(HEADER_SIZE - 1))
 
 
 def test_emptied_batch_keeps_its_offset_range() -> None:
     batch = memoryview(
         build_batch([], base_offset=10, last_offset=14, producer_id=3, delete_horizon_ms=NOW)
     )
-    header = read_header(batch)
+    header = BatchHeader(batch)
     assert (header.base_offset, header.last_offset, header.count) == (10, 14, 0)
     assert header.has_delete_horizon
     assert header.base_timestamp == NOW
@@ -190,7 +190,8 @@ def test_delete_horizon_does_not_change_timestamps() -> None:
 
 def test_valid_batch_is_accepted_from_its_header() -> None:
     batch = memoryview(build_batch(SAMPLE, producer_id=4, producer_epoch=0, base_sequence=0))
-    assert validate_produced(batch, 3) == read_header(batch)
+    header = validate_produced(batch, 3)
+    assert (header.count, header.producer_id, header.size) == (4, 4, len(batch))
     zstd = memoryview(build_batch(SAMPLE, compression=Compression.ZSTD))
     assert validate_produced(zstd, 7).compression == Compression.ZSTD
 
@@ -260,14 +261,14 @@ def test_header_contradicting_records_is_rejected(position: int, form: str, valu
 
 def test_log_append_time_batch_can_be_built() -> None:
     batch = memoryview(build_batch(SAMPLE, timestamp_type=TimestampType.LOG_APPEND_TIME))
-    assert read_header(batch).is_log_append_time
+    assert BatchHeader(batch).is_log_append_time
     assert {record.timestamp for record in records(batch)} == {NOW + 9_000_000_000}
 
 
 def test_control_batch_is_marked() -> None:
     marker = Record(0, NOW, b"\0\0\0\1", b"\0\0\0\0\0\0", ())
     batch = memoryview(build_batch([marker], is_control=True, is_transactional=True, producer_id=9))
-    header = read_header(batch)
+    header = BatchHeader(batch)
     assert header.is_control
     assert header.is_transactional
     assert list(records(batch)) == [marker]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from barnabas.batch.header import batch_headers, read_header
+from barnabas.batch.header import BatchHeader, batch_headers
 from barnabas.batch.records import Record, build_batch, records
 from barnabas.broker.log_cleaner import LogCleaner
 from barnabas.config import TopicConfig
@@ -65,7 +65,7 @@ def fill(node: Node, index: int = 0, count: int = RECORDS) -> None:
         data = memoryview(
             bytearray(build_batch([Record(0, NOW_MS, b"%d" % (number % KEYS), b"v%d" % number)]))
         )
-        node.partition(index).append(data, read_header(data), acks=1, now_ms=NOW_MS)
+        node.partition(index).append(data, BatchHeader(data), acks=1, now_ms=NOW_MS)
 
 
 def read_all(log: Log) -> dict[int, tuple[bytes | None, bytes | None]]:
@@ -364,7 +364,7 @@ async def test_last_record_of_log_is_kept(
     log.use_config(replace(COMPACT, delete_retention_ms=0, min_cleanable_dirty_ratio=0.0))
     fill(node, count=100)
     data = memoryview(bytearray(build_batch([Record(0, NOW_MS, b"0", None)])))
-    node.partition().append(data, read_header(data), acks=1, now_ms=NOW_MS)
+    node.partition().append(data, BatchHeader(data), acks=1, now_ms=NOW_MS)
     log.roll(NOW_MS)
     cleaner = LogCleaner(node.config, node.replicas, FixedClock())
     for _ in range(3):
@@ -392,7 +392,7 @@ async def test_gaps_of_compacted_log_survive_policy_change(nodes: Nodes) -> None
     log.roll(NOW_MS)
     for number in range(60):  # all records have one key, so that whole segments become empty
         data = memoryview(bytearray(build_batch([Record(0, NOW_MS, b"0", b"%d" % number)])))
-        node.partition().append(data, read_header(data), acks=1, now_ms=NOW_MS)
+        node.partition().append(data, BatchHeader(data), acks=1, now_ms=NOW_MS)
     log.use_config(replace(COMPACT, segment_bytes=500))  # segments are not merged
     cleaner = LogCleaner(node.config, node.replicas, FixedClock())
     assert await cleaner.clean_dirtiest()

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 from msgspec.structs import replace
 
-from barnabas.batch.header import read_header
+from barnabas.batch.header import BatchHeader
 from barnabas.batch.records import Record, build_batch
 from barnabas.broker.log_cleaner import LogCleaner
 from barnabas.config import TopicConfig
@@ -84,7 +84,7 @@ class LoadingBroker:
             **options,  # type: ignore[arg-type]
         )
         data = memoryview(bytearray(batch))
-        self.node.partition(index).append(data, read_header(data), acks=1, now_ms=NOW_MS)
+        self.node.partition(index).append(data, BatchHeader(data), acks=1, now_ms=NOW_MS)
 
     def listen(self) -> None:
         self.node.replicas.on_leadership[TOPIC] = self.loader.leadership_changed

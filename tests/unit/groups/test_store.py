@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from barnabas.batch.compression import Compression
-from barnabas.batch.header import read_header
+from barnabas.batch.header import BatchHeader
 from barnabas.batch.records import records
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.groups.records import KeyValue
@@ -85,7 +85,7 @@ async def test_records_use_configured_compression(nodes: Nodes) -> None:
     await append(store_of(nodes[1]))
     (part,) = nodes[1].partition(topic=CONSUMER_OFFSETS).log.read(0, 1 << 20, 2).slices
     batch = memoryview(part.file.read(part.position, part.size))
-    assert read_header(batch).compression == Compression.GZIP
+    assert BatchHeader(batch).compression == Compression.GZIP
     assert [(each.key, each.value) for each in records(batch)] == RECORDS
 
 

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 from msgspec.structs import replace
 
-from barnabas.batch.header import read_header
+from barnabas.batch.header import BatchHeader
 from barnabas.broker.byte_quotas import ByteQuotas
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
@@ -213,7 +213,7 @@ class Node:
 
     def append(self, *values: bytes, index: int = 0, acks: int = 1) -> AppendInfo:
         data = batch(values)
-        return self.partition(index).append(data, read_header(data), acks=acks, now_ms=NOW_MS)
+        return self.partition(index).append(data, BatchHeader(data), acks=acks, now_ms=NOW_MS)
 
 
 class Nodes:

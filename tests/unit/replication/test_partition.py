@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from barnabas.batch.compression import Compression
-from barnabas.batch.header import read_header
+from barnabas.batch.header import BatchHeader
 from barnabas.batch.records import Record, build_batch
 from barnabas.config import TopicConfig
 from barnabas.errors import ApiError, ErrorCode
@@ -46,7 +46,7 @@ def append(
     partition: Partition, *, acks: int = 1, compression: Compression = Compression.NONE
 ) -> AppendInfo:
     data = bytearray(build_batch([Record(0, 1_000, b"k", b"v" * 100, ())], compression=compression))
-    return partition.append(memoryview(data), read_header(data), acks=acks, now_ms=1_000)
+    return partition.append(memoryview(data), BatchHeader(data), acks=acks, now_ms=1_000)
 
 
 def test_single_replica_commits_at_once() -> None:
@@ -152,7 +152,7 @@ def test_topic_compression_replaces_producer_compression(codec: str) -> None:
     append(partition, compression=Compression.GZIP)
     found = partition.log.read(0, 10_000, 1, True)
     (part,) = found.slices
-    header = read_header(part.file.read(part.position, part.size))
+    header = BatchHeader(part.file.read(part.position, part.size))
     assert header.compression == {"uncompressed": 0}.get(
         codec, Compression.__members__.get(codec.upper())
     )
@@ -216,7 +216,7 @@ def test_unrecognised_leader_does_not_check_sequences() -> None:
             build_batch([record], producer_id=7, producer_epoch=0, base_sequence=sequence)
         )
         try:
-            leader.partition.append(memoryview(batch), read_header(batch), acks=-1, now_ms=1_000)
+            leader.partition.append(memoryview(batch), BatchHeader(batch), acks=-1, now_ms=1_000)
         except ApiError as error:
             return error.code
         return ErrorCode.NONE

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.batch.compression import Compression
-from barnabas.batch.header import crc_is_valid, read_header
+from barnabas.batch.header import BatchHeader, crc_is_valid
 from barnabas.batch.records import Record, records
 from barnabas.client.partitioner import murmur2, partition_of_key
 from barnabas.spark.record_batches import (
@@ -56,7 +56,7 @@ def test_built_batches_read_back_row_by_row(
 ) -> None:
     read: list[Row] = []
     for batch in batches_of(found, bytes_max, compression):
-        header = read_header(batch)
+        header = BatchHeader(batch)
         assert crc_is_valid(memoryview(batch), 0, header)
         assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 1, 3)
         opened = list(records(memoryview(batch)))

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.batch.compression import Compression
-from barnabas.batch.header import batch_headers, read_header
+from barnabas.batch.header import BatchHeader, batch_headers
 from barnabas.batch.records import Record, build_batch, records
 from barnabas.storage.cleaner import Cleaning, Limits, Replacement, collect_facts, put_in_place
 from barnabas.storage.compaction import find_cleanable
@@ -90,7 +90,7 @@ class CleanedLog:
         )
         view = memoryview(bytearray(data))
         info = self.log.append_as_leader(
-            view, read_header(view), leader_epoch=0, now_ms=self.now_ms
+            view, BatchHeader(view), leader_epoch=0, now_ms=self.now_ms
         )
         if producer >= 0:
             self.sequence += len(rows)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.batch.compression import Compression
-from barnabas.batch.header import crc_is_valid, read_header
+from barnabas.batch.header import BatchHeader, crc_is_valid
 from barnabas.batch.records import Record, TimestampType, build_batch, records
 from barnabas.config.topic import TopicConfig
 from barnabas.storage.compaction import (
@@ -145,10 +145,10 @@ def batch_of(*rows: tuple[bytes | None, bytes | None], **fields: Any) -> memoryv
 
 
 def clean_checked(batch: memoryview, rules: Survival) -> memoryview:
-    cleaned_batch = clean_batch(batch, read_header(batch), rules)
+    cleaned_batch = clean_batch(batch, BatchHeader(batch), rules)
     assert cleaned_batch is not None
     view = memoryview(cleaned_batch)
-    assert crc_is_valid(view, 0, read_header(view))
+    assert crc_is_valid(view, 0, BatchHeader(view))
     return view
 
 
@@ -160,7 +160,7 @@ def test_cleaned_batch_keeps_header_and_surviving_records(
     rows = ((b"a", b"1"), (b"b", b"2"), (b"a", b"3"), (b"c", b"4"))
     batch = batch_of(*rows, compression=codec, **fields)
     view = clean_checked(batch, survival({b"a": 102, b"c": 500}))
-    before, after = read_header(batch), read_header(view)
+    before, after = BatchHeader(batch), BatchHeader(view)
     assert after.count == 2
     assert after.max_timestamp == NOW_MS - 48
     same = ("base_offset", "last_offset", "producer_id", "producer_epoch", "base_sequence")
@@ -186,7 +186,7 @@ def test_records_without_key_are_removed_only_in_mapped_range() -> None:
 def test_first_cleaning_of_tombstone_sets_delete_horizon() -> None:
     batch = batch_of((b"a", b"1"), (b"b", None), (b"a", b"2"))
     view = clean_checked(batch, survival({b"a": 102}))
-    header = read_header(view)
+    header = BatchHeader(view)
     assert header.has_delete_horizon
     assert header.base_timestamp == NOW_MS + DAY_MS
     assert list(records(view)) == list(records(batch))[1:], "timestamps are unchanged"
@@ -203,16 +203,16 @@ def test_timestamps_survive_delete_horizon(kind: TimestampType) -> None:
     batch = batch_of((b"a", None), (b"a", b"2"), (b"c", None), timestamp_type=kind)
     view = clean_checked(batch, survival({b"a": 101}))
     assert list(records(view)) == list(records(batch))[1:]
-    assert read_header(view).max_timestamp == read_header(batch).max_timestamp
+    assert BatchHeader(view).max_timestamp == BatchHeader(batch).max_timestamp
 
 
 def test_empty_batch_is_kept_for_last_sequence_of_producer() -> None:
     fields: dict[str, Any] = {"producer_id": 9, "producer_epoch": 2, "base_sequence": 70}
     batch = batch_of((b"a", b"1"), (b"a", b"2"), compression=Compression.ZSTD, **fields)
     rules = survival({b"a": 200}, last_offset_of={9: 200})
-    assert clean_batch(batch, read_header(batch), rules) is None
+    assert clean_batch(batch, BatchHeader(batch), rules) is None
     view = clean_checked(batch, survival({b"a": 200}, last_offset_of={9: 101}))
-    header = read_header(view)
+    header = BatchHeader(view)
     assert (header.size, header.count, header.compression) == (61, 0, 0)
     assert (header.base_offset, header.last_offset, header.base_sequence) == (100, 101, 70)
     assert header.max_timestamp == NOW_MS - 49
@@ -224,7 +224,7 @@ def test_empty_batch_is_kept_for_last_sequence_of_producer() -> None:
 def test_transactional_batches_are_unchanged(kind: str) -> None:
     batch = batch_of((b"a", b"1"), producer_id=9, **{kind: True})
     assert clean_checked(batch, survival({b"a": 200})) == batch
-    assert list(find_keys(batch, read_header(batch))) == []
+    assert list(find_keys(batch, BatchHeader(batch))) == []
 
 
 def test_corrupt_batch_is_unchanged() -> None:
@@ -238,7 +238,7 @@ def test_corrupt_batch_is_unchanged() -> None:
 
 
 def is_unchanged(batch: memoryview) -> bool:
-    header = read_header(batch)
+    header = BatchHeader(batch)
     return clean_batch(batch, header, survival({b"key": 500})) == batch and not list(
         find_keys(batch, header)
     )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from barnabas.batch.compression import Compression
-from barnabas.batch.header import read_header
+from barnabas.batch.header import BatchHeader
 from barnabas.batch.records import records
 from barnabas.errors import ApiError, CorruptBatch, ErrorCode, OutOfSpace, StorageError
 from barnabas.storage.segment import Segment
@@ -47,7 +47,7 @@ def test_append_assigns_offsets_and_leader_epoch(disk: ForgetfulDisk) -> None:
     assert append(log, b"c", epoch=3)[:2] == (2, 2)
     assert log.log_end_offset == 3
     slice_ = log.read(2, 1000, 3).slices[0]
-    header = read_header(slice_.file.read(slice_.position, slice_.size))
+    header = BatchHeader(slice_.file.read(slice_.position, slice_.size))
     assert (header.base_offset, header.partition_leader_epoch) == (2, 3)
     assert contents(log) == {0: b"a", 1: b"b", 2: b"c"}
     assert log.epochs.entries == [(3, 0)]
@@ -60,8 +60,9 @@ def test_batch_with_missing_record_is_rejected(
 ) -> None:
     log = new_log(disk)
     data = batch([b"value"] * count, compression=codec)
-    header = read_header(data)
-    more = header._replace(count=count + 1, last_offset_delta=count)
+    header = BatchHeader(data)
+    more = BatchHeader(data)
+    more.count, more.last_offset_delta = count + 1, count
     assert_rejected(
         ErrorCode.INVALID_RECORD, log.append_as_leader, data, more, leader_epoch=0, now_ms=NOW_MS
     )
@@ -244,7 +245,7 @@ def test_read_in_a_gap_returns_next_batch(disk: ForgetfulDisk) -> None:
     data = batch([b"b", b"c"])
     log.append_as_follower(memoryview((60).to_bytes(8, "big") + bytes(data[8:])))
     (slice_,) = log.read(1, 1, 62, at_least_one=True).slices
-    assert read_header(slice_.file.read(slice_.position, slice_.size)).base_offset == 60
+    assert BatchHeader(slice_.file.read(slice_.position, slice_.size)).base_offset == 60
 
 
 # ---- follower

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
-from barnabas.batch.header import BatchHeader, read_header
+from barnabas.batch.header import BatchHeader
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.storage import snapshots
 from barnabas.storage.producers import SEQUENCE_MAX, Producers, decode_snapshot
@@ -23,7 +23,7 @@ from tests.unit.storage.builders import (
 
 def header(sequence: int, count: int = 1, *, epoch: int = 0, producer: int = 7) -> BatchHeader:
     values = [b"v"] * count
-    return read_header(
+    return BatchHeader(
         batch(values, producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
     )
 
@@ -123,7 +123,7 @@ def test_idle_producer_expires_unless_transaction_is_open() -> None:
     producers.record(header(0, producer=1), 0, 1000)
     producers.record(header(0, producer=2), 1, 2000)
     fields: dict[str, Any] = {"producer_id": 3, "producer_epoch": 0, "base_sequence": 0}
-    producers.record(read_header(batch([b"v"], is_transactional=True, **fields)), 2, 1000)
+    producers.record(BatchHeader(batch([b"v"], is_transactional=True, **fields)), 2, 1000)
     producers.expire(1000, 10_000)
     producers.record(header(1, producer=2), 3, 2001)
     producers.expire(10_999, 10_000)
@@ -162,13 +162,13 @@ def test_loaded_producer_gets_full_expiration_time() -> None:
 def test_transaction_marker_ends_transaction_and_keeps_sequence() -> None:
     producers = Producers()
     fields: dict[str, Any] = {"producer_id": 3, "producer_epoch": 1}
-    data = read_header(batch([b"v"], is_transactional=True, base_sequence=0, **fields))
+    data = BatchHeader(batch([b"v"], is_transactional=True, base_sequence=0, **fields))
     producers.record(data, 5, 1000)
     assert producers.by_id[3].transaction_first_offset == 5
     marker = batch(
         [b"\0\0\0\0\0\x09"], key=b"\0\0\0\1", is_transactional=True, is_control=True, **fields
     )
-    snapshots.apply_batch(producers, read_header(marker), marker)
+    snapshots.apply_batch(producers, BatchHeader(marker), marker)
     assert producers.by_id[3].transaction_first_offset == -1
     assert producers.by_id[3].coordinator_epoch == 9
     assert producers.by_id[3].next_sequence == 1
