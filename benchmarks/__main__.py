@@ -13,7 +13,7 @@ import click
 
 from benchmarks import frames, plots, profiling, report, suite
 from benchmarks.broker import BenchmarkBroker
-from benchmarks.loads import CLIENT_IN_FLIGHT, KB, MB, Load, parse_size
+from benchmarks.loads import CLIENT_IN_FLIGHT, CODECS, KB, MB, NO_CODEC, Load, parse_size
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -36,7 +36,14 @@ def load_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that describe a load. The command receives it as `load`."""
 
     def call(
-        batch: int, record: int, partitions: int, total: int, in_flight: int, **rest: Any
+        batch: int,
+        record: int,
+        partitions: int,
+        total: int,
+        in_flight: int,
+        varies: bool,
+        codec: str,
+        **rest: Any,
     ) -> None:
         command(
             Load(
@@ -45,12 +52,16 @@ def load_options(command: Callable[..., None]) -> Callable[..., None]:
                 partitions=partitions,
                 total_bytes=total,
                 in_flight=in_flight,
+                varies=varies,
+                codec=codec,
             ),
             **rest,
         )
 
     call.__name__, call.__doc__ = command.__name__, command.__doc__
     for option in (
+        click.option("--codec", type=click.Choice(CODECS), default=NO_CODEC),
+        click.option("--varies", is_flag=True, help="Record sizes of 0.5 to 1.5 times --record."),
         click.option("--in-flight", default=CLIENT_IN_FLIGHT, help="Produce requests in flight."),
         click.option("--total", type=Size(), default=512 * MB, help="Bytes to produce."),
         click.option("--partitions", default=1),

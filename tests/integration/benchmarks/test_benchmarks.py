@@ -1,10 +1,12 @@
 """The benchmark harness runs, with amounts too small to measure speed."""
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from barnabas.batch.compression import Compression
 from barnabas.batch.header import read_header
 from benchmarks import frames, latency, librdkafka, plots, profiling, report, suite
 from benchmarks.broker import BenchmarkBroker
@@ -34,6 +36,33 @@ def test_load_is_produced_and_fetched(way: object) -> None:
     assert produced.data_bytes == SMALL.batches * SMALL.batch_bytes == MB
     assert fetched.data_bytes >= MB
     assert produced.cpu_s > 0
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_compressed_load_is_counted_before_compression(codec: str) -> None:
+    load = replace(SMALL, codec=codec, varies=True)
+    with BenchmarkBroker() as broker:
+        produced, fetched = frames.run_produce_and_fetch(broker, load)
+    assert produced.data_bytes == MB
+    assert fetched.data_bytes > 2 * MB  # as many stored bytes, which are more before compression
+
+
+@pytest.mark.parametrize("codec", [Compression.LZ4, Compression.ZSTD])
+@pytest.mark.parametrize("record_bytes", [100, KB])
+@pytest.mark.parametrize("varies", [False, True])
+def test_records_compress_like_log_text(
+    codec: Compression, record_bytes: int, varies: bool
+) -> None:
+    _, batch = frames.build_exact_batch(128 * KB, record_bytes, varies=varies, codec=codec)
+    assert read_header(batch).compression == codec
+    assert 3 < 128 * KB / len(batch) < 6
+
+
+def test_batches_of_a_load_differ_but_hold_equally_many_records() -> None:
+    load = replace(SMALL, record_bytes=100, varies=True)
+    count, batches = frames.build_batches(load)
+    assert len(set(batches)) == frames.DISTINCT_BATCHES
+    assert {read_header(batch).count for batch in batches} == {count}
 
 
 def test_missing_batch_is_detected() -> None:
