@@ -1,6 +1,7 @@
 """The benchmark harness runs, with amounts too small to measure speed."""
 
 import itertools
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,9 +9,10 @@ import pytest
 
 from barnabas.batch.compression import Compression
 from barnabas.batch.header import read_header
-from benchmarks import frames, latency, librdkafka, plots, profiling, report, suite
+from benchmarks import floor, frames, latency, librdkafka, plots, profiling, report, suite
 from benchmarks.broker import BenchmarkBroker
 from benchmarks.loads import KB, MB, Load, format_size, parse_size
+from benchmarks.targets import summary
 
 SMALL = Load(batch_bytes=16 * KB, partitions=2, total_bytes=MB)
 
@@ -25,6 +27,10 @@ def fake_results(extent: suite.Extent) -> dict[str, list[float]]:
             name = suite.load_name(way, direction, record, batch, partitions)
             found[f"{name}/mb_per_s"] = [1000.0, 1234.5, 9999.0]
             found[f"{name}/cpu_s_per_gb"] = [1.111, 2.222, 19.99]
+    for direction, batch in itertools.product(("produce", "fetch"), extent.batch_sizes):
+        name = suite.floor_name(direction, batch)
+        found[f"{name}/mb_per_s"] = [9999.0]
+        found[f"{name}/cpu_s_per_gb"] = [1.111]
     return found
 
 
@@ -97,8 +103,28 @@ def test_exact_batch_has_requested_size(batch_bytes: int, record_bytes: int, var
 
 
 @pytest.mark.parametrize("extent", [suite.QUICK, suite.FULL])
-def test_tables_fit_hundred_columns(extent: suite.Extent) -> None:
-    assert max(map(len, report.table(fake_results(extent), extent))) <= 100
+def test_tables_fit_120_columns(extent: suite.Extent) -> None:
+    assert max(map(len, report.table(fake_results(extent), extent))) <= 120
+
+
+def test_report_starts_with_number_of_targets_met(tmp_path: Path) -> None:
+    found = {
+        "frames/produce/1k/128k/1p/cpu_s_per_gb": [0.5, 0.6, 0.9],
+        "idle/0p/resident_mb": [50.0],
+    }
+    lines = list(summary(report.verdicts(found)))
+    assert lines == ["1 of 2 targets met, missed:", "  idle 0p, resident MB: 50.00, target ≤40"]
+    report.write_json(tmp_path / "latest.json", found, quick=True, repeat=3)
+    written = json.loads((tmp_path / "latest.json").read_text())
+    assert written["summary"] == {"targets": 2, "met": 1, "missed": ["idle 0p, resident MB"]}
+    assert written["measurements"]["idle/0p/resident_mb"]["is_met"] is False
+
+
+def test_floor_moves_as_many_bytes_as_the_load() -> None:
+    produced, fetched = floor.measure(Load(batch_bytes=16 * KB, total_bytes=4 * MB))
+    assert produced.data_bytes == fetched.data_bytes == 4 * MB
+    assert produced.cpu_s > 0
+    assert fetched.cpu_s > 0
 
 
 def test_both_plots_are_drawn(tmp_path: Path) -> None:
