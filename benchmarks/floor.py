@@ -7,6 +7,7 @@ It knows the size of every frame, and it neither parses nor validates. The clien
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import sys
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from barnabas.batch.checksum import crc32c
 from benchmarks.broker import process_cpu_s, recycle_pages
-from benchmarks.frames import FETCH_BYTES, build_batches, send_all, skip_response
+from benchmarks.frames import FETCH_BYTES, FETCHED_SHARE, build_batches, send_all, skip_response
 from benchmarks.loads import MB, Cost, Load
 from support.process import ChildProcess
 
@@ -31,11 +32,12 @@ FETCH_HEADER = FETCH_BYTES.to_bytes(4, "big")
 def measure(load: Load) -> tuple[Cost, Cost]:
     """Return the cost of produce and of fetch with one connection and one file."""
     _, batches = build_batches(load)
-    fetches = load.batches * load.batch_bytes // FETCH_BYTES
+    stored = load.batches * load.batch_bytes // FETCH_BYTES
+    fetches = FETCHED_SHARE * stored
     buffer = memoryview(bytearray(MB))
     with tempfile.TemporaryDirectory(prefix="barnabas-floor-") as directory:
         recycle_pages(Path(directory), load.total_bytes)
-        with running_server(Path(directory), load, fetches) as (pid, stream):
+        with running_server(Path(directory), load, stored) as (pid, stream):
 
             def produce(count: int) -> None:
                 send_all(stream, batches, count, load.in_flight, len(ANSWER), buffer)
@@ -62,11 +64,9 @@ def measure(load: Load) -> tuple[Cost, Cost]:
 
 
 @contextmanager
-def running_server(
-    directory: Path, load: Load, fetches: int
-) -> Iterator[tuple[int, socket.socket]]:
+def running_server(directory: Path, load: Load, stored: int) -> Iterator[tuple[int, socket.socket]]:
     """Yield the process id of the server and a connection to it."""
-    counts = (load.batch_bytes, load.warm_up_batches + load.batches, fetches)
+    counts = (load.batch_bytes, load.warm_up_batches + load.batches, stored)
     server = ChildProcess(
         "the floor server",
         [sys.executable, "-m", "benchmarks.floor", str(directory / "log"), *map(str, counts)],
@@ -82,8 +82,8 @@ def running_server(
         server.kill()
 
 
-def serve(path: str, frame_bytes: int, frames: int, fetches: int) -> None:
-    """Serve one connection: `frames` produce requests, then `fetches` fetches."""
+def serve(path: str, frame_bytes: int, frames: int, stored: int) -> None:
+    """Serve one connection: `frames` produce requests, then fetches of `stored` MB in turns until it is closed."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         print(listener.getsockname()[1], flush=True)
         stream, _ = listener.accept()
@@ -95,13 +95,14 @@ def serve(path: str, frame_bytes: int, frames: int, fetches: int) -> None:
         crc32c(frame)
         os.pwrite(file, frame, number * frame_bytes)
         stream.send(ANSWER)
-    for number in range(fetches):
-        stream.recv_into(frame, len(FETCH_REQUEST), socket.MSG_WAITALL)
+    for number in itertools.count():
+        if not stream.recv_into(frame, len(FETCH_REQUEST), socket.MSG_WAITALL):
+            break
         stream.send(FETCH_HEADER, socket.MSG_MORE)
-        at, end = number * FETCH_BYTES, (number + 1) * FETCH_BYTES
+        at = number % stored * FETCH_BYTES
+        end = at + FETCH_BYTES
         while at < end:
             at += os.sendfile(stream.fileno(), file, at, end - at)
-    stream.recv(1)  # wait until the client has read its CPU time
 
 
 if __name__ == "__main__":

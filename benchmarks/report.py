@@ -57,9 +57,9 @@ def table(found: Measurements, extent: Extent) -> Iterator[str]:
 
 def direction_table(found: Measurements, extent: Extent, direction: str) -> Iterator[str]:
     """Yield the throughput of the loads. The floor is the cost of the kernel alone (see floor.py)."""
-    yield f"{direction:15}|{' prebuilt frames':<46}{'floor':>12} | librdkafka"
+    yield f"{direction:15}|{' prebuilt frames':48}|{' floor':14}| librdkafka"
     columns = f"{'MB/s':>6} {'spread':10}{'CPU-s/GB':>8} {'spread':9}"
-    yield f"record batch p.|{columns} {'target':11}{'MB/s CPU-s/GB':>12}|{columns}".rstrip()
+    yield f"record batch p.|{columns} {'target':11} |{'MB/s':>5}{'CPU-s/GB':>9}|{columns}".rstrip()
     for record in extent.record_sizes:
         for partitions in extent.partitions:
             for batch in extent.batch_sizes:
@@ -68,7 +68,7 @@ def direction_table(found: Measurements, extent: Extent, direction: str) -> Iter
                 cpu = f"{ours}/cpu_s_per_gb"
                 yield (
                     f"{format_size(record):>6} {format_size(batch):>5} {partitions:2}|{throughput_cells(found, ours)} "
-                    f"{verdict_on(cpu, found[cpu]) or ''!s:11}{floor_cells(found, floor_name(direction, batch))}"
+                    f"{verdict_on(cpu, found[cpu]) or ''!s:11} |{floor_cells(found, floor_name(direction, batch))}"
                     f"|{throughput_cells(found, theirs)}"
                 ).rstrip()
 
@@ -86,7 +86,7 @@ def floor_cells(found: Measurements, name: str) -> str:
     speed, cpu = (
         statistics.median(found[f"{name}/{unit}"]) for unit in ("mb_per_s", "cpu_s_per_gb")
     )
-    return f"{speed:5.0f}{cpu:8.2f}"
+    return f"{speed:5.0f}{cpu:9.2f}"
 
 
 def verdicts(found: Measurements) -> list[Verdict]:
