@@ -52,10 +52,10 @@ features: $(READY)
 trained: $(READY)           # write the class-data archive, which makes Spark start faster; tests also work without it
 	@$(BIN)/python -m barnabas.spark.training || true
 
-bench: $(READY)             ## benchmarks of one broker: tables, JSON and plots in benchmarks/results
+bench: $(READY)             ## benchmarks of one broker: targets, tables, JSON and plots in benchmarks/results
 	$(BIN)/python -m benchmarks
 
-bench-kafka: $(READY)       ## benchmarks of Barnabas and Apache Kafka 3.9 under the same loads; 45 minutes
+bench-kafka: $(READY)       ## benchmarks of Barnabas and Apache Kafka 3.9 under the same loads; 30 minutes
 	$(BIN)/python -m benchmarks kafka
 
 format: $(READY)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +15,7 @@ import click
 
 from benchmarks import frames, plots, profiling, report, suite
 from benchmarks.broker import BenchmarkBroker
-from benchmarks.loads import CLIENT_IN_FLIGHT, KB, MB, Load, parse_size
+from benchmarks.loads import CLIENT_IN_FLIGHT, CODECS, KB, MB, NO_CODEC, Load, parse_size
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -32,11 +34,35 @@ class Size(click.ParamType[int]):
             self.fail(f"'{value}' is not a size; try 16k or 1m", param, ctx)
 
 
+class Expression(click.ParamType["re.Pattern[str]"]):
+    """Regular expression."""
+
+    name = "regex"
+
+    def convert(
+        self,
+        value: str | re.Pattern[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> re.Pattern[str]:
+        try:
+            return re.compile(value)
+        except re.error as error:
+            self.fail(f"'{value}' is not a regular expression: {error}", param, ctx)
+
+
 def load_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that describe a load. The command receives it as `load`."""
 
     def call(
-        batch: int, record: int, partitions: int, total: int, in_flight: int, **rest: Any
+        batch: int,
+        record: int,
+        partitions: int,
+        total: int,
+        in_flight: int,
+        varies: bool,
+        codec: str,
+        **rest: Any,
     ) -> None:
         command(
             Load(
@@ -45,12 +71,16 @@ def load_options(command: Callable[..., None]) -> Callable[..., None]:
                 partitions=partitions,
                 total_bytes=total,
                 in_flight=in_flight,
+                varies=varies,
+                codec=codec,
             ),
             **rest,
         )
 
     call.__name__, call.__doc__ = command.__name__, command.__doc__
     for option in (
+        click.option("--codec", type=click.Choice(CODECS), default=NO_CODEC),
+        click.option("--varies", is_flag=True, help="Record sizes of 0.5 to 1.5 times --record."),
         click.option("--in-flight", default=CLIENT_IN_FLIGHT, help="Produce requests in flight."),
         click.option("--total", type=Size(), default=512 * MB, help="Bytes to produce."),
         click.option("--partitions", default=1),
@@ -119,8 +149,14 @@ def produce(load: Load, repeat: int) -> None:
 @click.option(
     "--decode-only", is_flag=True, help="Measure only the decoder, without Spark and a broker."
 )
-def spark(quick: bool, decode_only: bool) -> None:
+@click.option(
+    "--compare", is_flag=True, help="Compare with Spark's own connector for Kafka instead."
+)
+def spark(quick: bool, decode_only: bool, compare: bool) -> None:
     """Read topics with Spark in local mode (count, Parquet, micro-batches), and measure the decoder alone."""
+    if compare:
+        compare_readers(quick)
+        return
     from benchmarks import spark, spark_decode  # imported here: they need the `spark` extra
 
     for line in spark_decode.table():
@@ -132,39 +168,51 @@ def spark(quick: bool, decode_only: bool) -> None:
             click.echo(line)
 
 
+def compare_readers(quick: bool) -> None:
+    from benchmarks import kafka_report, kafka_spark, spark
+
+    with require_kafka():
+        found = kafka_spark.measure(spark.QUICK if quick else spark.FULL)
+    kafka_report.write_json(RESULTS / "spark.json", found, quick=quick)
+    for line in kafka_report.table(found):
+        click.echo(line)
+    click.echo("written to benchmarks/results: spark.json", err=True)
+
+
 @cli.command()
 @click.option("--quick", is_flag=True, help="Fewer and shorter runs.")
 @click.option(
     "--only",
-    type=click.Choice(["brokers", "spark", "controller", "replicas"]),
-    help="Run only this part.",
+    type=Expression(),
+    help="Run only the steps whose name matches, such as 'varied-lz4' or 'frames/.*/1p'.",
 )
-def kafka(quick: bool, only: str | None) -> None:
-    """Run the same loads on Barnabas and on Apache Kafka 3.9, in turns, and print the ratios."""
+def kafka(quick: bool, only: re.Pattern[str] | None) -> None:
+    """Run the same loads on Barnabas and on Apache Kafka 3.9, in turns, and print ratios and targets."""
     # Imported here: they need Java, and jars that Maven downloads once.
-    from benchmarks import kafka, kafka_report, kafka_spark, spark
+    from benchmarks import kafka, kafka_report, replicas
 
+    brokers, clusters = (kafka.QUICK, replicas.QUICK) if quick else (kafka.FULL, replicas.FULL)
+    names = kafka.step_names(brokers) + replicas.step_names(clusters)
+    chosen = [name for name in names if only is None or only.search(name)]
+    if not chosen:
+        raise click.UsageError(
+            f"no step matches '{only and only.pattern}'. The steps are:\n  " + "\n  ".join(names)
+        )
+    output = RESULTS / ("kafka.json" if only is None else "kafka-part.json")
     found: kafka.Found = {}
-
-    def write() -> None:
-        """Save the results after each part, so that a later failure does not lose them."""
-        kafka_report.write_json(RESULTS / "kafka.json", found, quick=quick)
-        kafka_report.draw(RESULTS / "kafka.svg", found)
-        click.echo("written to benchmarks/results: kafka.json, kafka.svg", err=True)
-
     with require_kafka():
-        if only in (None, "brokers"):
-            found |= kafka.measure(kafka.QUICK if quick else kafka.FULL)
-            write()
-        if only in (None, "spark"):
-            found |= kafka_spark.measure(spark.QUICK if quick else spark.FULL)
-            write()
-        for line in kafka_report.table(found) if found else ():
-            click.echo(line)
-        if only in (None, "controller"):
-            compare_controllers(quick, None)
-        if only in (None, "replicas"):
-            compare_replicas(quick, None)
+        for measure_part in (
+            partial(kafka.measure, brokers, chosen),
+            partial(replicas.measure_chosen, clusters, chosen),
+        ):
+            # Saved after each part, so that a later failure does not lose it.
+            if part := measure_part():
+                found |= part
+                kafka_report.write_json(output, found, quick=quick)
+                kafka_report.draw(output.with_suffix(".svg"), found)
+    for line in kafka_report.table(found):
+        click.echo(line)
+    click.echo(f"written to benchmarks/results: {output.name}, {output.stem}.svg", err=True)
 
 
 @cli.command()
@@ -172,16 +220,12 @@ def kafka(quick: bool, only: str | None) -> None:
 @click.option("--only", type=click.Choice(["ours", "kafka"]), help="Run only one side.")
 def controller(quick: bool, only: str | None) -> None:
     """Measure topic creation and controller failover on three brokers with a ZooKeeper: Barnabas and Kafka."""
-    with require_kafka():
-        compare_controllers(quick, only)
-
-
-def compare_controllers(quick: bool, only: str | None) -> None:
     from benchmarks import controller, controller_report
     from benchmarks.kafka import SIDES
 
-    extent = controller.QUICK if quick else controller.FULL
-    found = controller.measure(extent, (only,) if only else SIDES)
+    with require_kafka():
+        extent = controller.QUICK if quick else controller.FULL
+        found = controller.measure(extent, (only,) if only else SIDES)
     for line in controller_report.table(found):
         click.echo(line)
     controller_report.write_json(RESULTS / "controller.json", found, quick=quick)
@@ -194,16 +238,12 @@ def compare_controllers(quick: bool, only: str | None) -> None:
 @click.option("--only", type=click.Choice(["ours", "kafka"]), help="Run only one side.")
 def replicas(quick: bool, only: str | None) -> None:
     """Measure acks=all, and idle CPU use, on three brokers with a ZooKeeper: Barnabas and Kafka."""
-    with require_kafka():
-        compare_replicas(quick, only)
-
-
-def compare_replicas(quick: bool, only: str | None) -> None:
     from benchmarks import replicas, replicas_report
     from benchmarks.kafka import SIDES
 
-    extent = replicas.QUICK if quick else replicas.FULL
-    found = replicas.measure(extent, (only,) if only else SIDES)
+    with require_kafka():
+        extent = replicas.QUICK if quick else replicas.FULL
+        found = replicas.measure(extent, (only,) if only else SIDES)
     for line in replicas_report.table(found):
         click.echo(line)
     replicas_report.write_json(RESULTS / "replicas.json", found, quick=quick)

@@ -41,6 +41,7 @@ from barnabas.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponsePartition,
 )
+from benchmarks.broker import process_cpu_s
 from benchmarks.kafka_process import START_SCRIPT
 from interop.harness.jars import fetch, require_java
 from interop.harness.kafka import KafkaBroker
@@ -100,8 +101,7 @@ class Trio:
 
     def cpu_s(self) -> float:
         """Return the user and system time of all three brokers so far."""
-        times = (psutil.Process(one.running.pid).cpu_times() for one in self.brokers.values())
-        return float(sum(each.user + each.system for each in times))
+        return sum(process_cpu_s(broker.running.pid) for broker in self.brokers.values())
 
     def resident_mb(self, broker: int) -> float:
         return float(psutil.Process(self.brokers[broker].running.pid).memory_info().rss / 1e6)

@@ -11,41 +11,46 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from benchmarks.kafka import KAFKA, OURS, Found
-from benchmarks.report import format_value, machine, spread
+from benchmarks.report import BUSY, format_value, machine, spread, unit_of
+from benchmarks.targets import RATIO, Verdict, judge, summary, summary_json, verdict_json
 
-TARGETS = {
-    "mb_per_s": (">=", 1.0),
-    "rows_per_s": (">=", 1.0),
-    "p99_ms": ("<=", 1.0),
-    "cpu_s_per_gb": ("<=", 1.0),
-    "s": ("<=", 0.15),
-    "resident_mb": ("<=", 0.2),
-}
-"""Targets for Barnabas ÷ Kafka, by unit."""
 UNITS = {
     "mb_per_s": "MB/s",
     "rows_per_s": "rows/s",
     "p50_ms": "p50 ms",
     "p99_ms": "p99 ms",
     "cpu_s_per_gb": "CPU-s/GB",
+    BUSY: "cores busy",
     "s": "s",
     "resident_mb": "MB resident",
+    "share": "ratio",
+    "percent_of_a_core": "% of a core",
 }
+COLOURS = {None: "tab:grey", True: "tab:green", False: "tab:red"}
 
 
 def ratio(found: Found, name: str) -> float:
     return statistics.median(found[name][OURS]) / statistics.median(found[name][KAFKA])
 
 
-def meets_target(name: str, value: float) -> bool | None:
-    target = TARGETS.get(unit_of(name))
-    if target is None:
-        return None
-    return value >= target[1] if target[0] == ">=" else value <= target[1]
+def verdict_on(found: Found, name: str) -> Verdict | None:
+    """Return the verdict on the ratio of a measurement, or None if it has no target."""
+    busy = found.get(busy_name(name), {OURS: []})[OURS]
+    busy_cores = statistics.median(busy) if busy else None
+    return judge(RATIO, name, label(name), ratio(found, name), busy_cores)
 
 
-def unit_of(name: str) -> str:
-    return name.rpartition("/")[2]
+def verdicts(found: Found) -> list[Verdict]:
+    return [verdict for name in found if (verdict := verdict_on(found, name))]
+
+
+def is_shown(name: str) -> bool:
+    """Return whether a measurement has its own row. Busy cores are in the row of the speed."""
+    return unit_of(name) != BUSY
+
+
+def busy_name(name: str) -> str:
+    return f"{name.rpartition('/')[0]}/{BUSY}"
 
 
 def label(name: str) -> str:
@@ -53,36 +58,28 @@ def label(name: str) -> str:
     return f"{' '.join(parts)}, {UNITS[unit]}"
 
 
-def target_text(name: str) -> str:
-    """Return the target, such as ≥1, or an empty text."""
-    target = TARGETS.get(unit_of(name))
-    return f"{'≥' if target[0] == '>=' else '≤'}{target[1]:g}" if target else ""
-
-
 def table(found: Found) -> Iterator[str]:
-    """Yield the lines. Throughput has the busy cores of both brokers: if few, the client is the limit."""
+    """Yield a summary and one line per measurement. If a broker keeps few cores busy, the client limits the speed."""
+    yield from summary(verdicts(found))
+    yield ""
     yield (
-        f"{'':47} {'ours':>8} {'spread':<15} {'Kafka':>8} {'spread':<15} {'ratio':>6}  {'target':<7} "
-        "cores busy"
+        f"{'':43} {'ours':>8} {'spread':<15} {'Kafka':>8} {'spread':<15} {'ratio':>6}  "
+        f"{'cores busy':<10}  target"
     )
     for name, sides in found.items():
-        value = ratio(found, name)
-        mark = {None: "", True: "✓", False: "✗"}[meets_target(name, value)]
-        yield (
-            f"{label(name):47} {cells(sides[OURS])} {cells(sides[KAFKA])} {value:6.2f}  "
-            f"{target_text(name) + ' ' + mark:<7} {busy_cores(found, name)}"
-        ).rstrip()
+        if is_shown(name):
+            yield (
+                f"{label(name):43} {cells(sides[OURS])} {cells(sides[KAFKA])} {ratio(found, name):6.2f}  "
+                f"{busy_cores(found, name):<10}  {verdict_on(found, name) or ''}"
+            ).rstrip()
 
 
 def busy_cores(found: Found, name: str) -> str:
     """Return the CPU seconds per second of each broker under this load: Barnabas, Kafka."""
-    load, _, unit = name.rpartition("/")
-    cost = found.get(f"{load}/cpu_s_per_gb")
-    if unit != "mb_per_s" or cost is None:
+    busy = found.get(busy_name(name))
+    if unit_of(name) != "mb_per_s" or busy is None:
         return ""
-    middle = statistics.median
-    shares = (middle(found[name][side]) / 1e3 * middle(cost[side]) for side in (OURS, KAFKA))
-    return ", ".join(f"{share:.2f}" for share in shares)
+    return ", ".join(f"{statistics.median(busy[side]):.2f}" for side in (OURS, KAFKA))
 
 
 def cells(values: list[float]) -> str:
@@ -99,7 +96,7 @@ def write_json(path: Path, found: Found, *, quick: bool) -> None:
     measurements = {
         name: {
             "ratio": ratio(found, name),
-            "target": target_text(name) or None,
+            **verdict_json(verdict_on(found, name)),
             **{
                 side: dict(zip(("min", "median", "max"), spread(values), strict=True))
                 | {"values": values}
@@ -108,35 +105,41 @@ def write_json(path: Path, found: Found, *, quick: bool) -> None:
         }
         for name, sides in found.items()
     }
-    content = {"machine": machine(), "quick": quick, "measurements": measurements}
+    content = {
+        "machine": machine(),
+        "quick": quick,
+        "summary": summary_json(verdicts(found)),
+        "measurements": measurements,
+    }
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
+def plot_rows(found: Found) -> dict[str, list[str]]:
+    """Return the names of the measurements by row: the loads of one kind, direction and unit."""
+    rows: dict[str, list[str]] = {}
+    for name in filter(is_shown, found):
+        rows.setdefault(label("/".join((*name.split("/")[:2], unit_of(name)))), []).append(name)
+    return rows
+
+
 def draw(path: Path, found: Found) -> Path:
-    """Draw one bar per ratio, starting at 1. Green bars meet their target, red ones do not."""
+    """Draw one dot per ratio and one row per kind of load. Green dots meet their target, red ones do not."""
     mpl.rcParams["svg.hashsalt"] = "barnabas"
-    names = list(found)[::-1]
-    values = [ratio(found, name) for name in names]
-    better = {None: "tab:grey", True: "tab:green", False: "tab:red"}
-    figure = Figure(figsize=(9, 1.2 + 0.24 * len(names)), layout="constrained")
+    rows = plot_rows(found)
+    figure = Figure(figsize=(9, 1.2 + 0.24 * len(rows)), layout="constrained")
     panel = figure.subplots()
-    panel.barh(
-        range(len(names)),
-        [value - 1 for value in values],
-        left=1,
-        color=[
-            better[meets_target(name, value)] for name, value in zip(names, values, strict=True)
-        ],
-    )
-    for at, (name, value) in enumerate(zip(names, values, strict=True)):
-        panel.text(value, at, f" {value:.2f} ", va="center", ha="left" if value > 1 else "right")
-        if (target := TARGETS.get(unit_of(name))) and target[1] != 1:
-            panel.plot([target[1]] * 2, [at - 0.4, at + 0.4], color="black")
-    panel.set_yticks(range(len(names)), [label(name) for name in names], fontsize=8)
+    for at, names in enumerate(reversed(rows.values())):
+        for name in names:
+            verdict = verdict_on(found, name)
+            colour = COLOURS[verdict.is_met if verdict else None]
+            panel.plot(ratio(found, name), at, "o", color=colour, alpha=0.7, markersize=5)
+            if verdict:
+                panel.plot([verdict.target.limit] * 2, [at - 0.4, at + 0.4], color="black")
+    panel.set_yticks(range(len(rows)), list(reversed(rows)), fontsize=8)
     panel.set_xscale("log")
-    panel.margins(x=0.15, y=0.01)
-    panel.axvline(1, color="black")
+    panel.margins(x=0.1, y=0.01)
+    panel.axvline(1, color="black", linewidth=0.5)
     panel.grid(visible=True, axis="x", which="both", alpha=0.3)
-    panel.set_xlabel("Barnabas ÷ Kafka; green: the target is met")
+    panel.set_xlabel("Barnabas ÷ Kafka; the bar is the target, green dots meet it")
     figure.savefig(path)
     return path

@@ -12,11 +12,16 @@ TOPIC = "load"
 WARM_UP_DIVISOR = 20
 WARM_UP_BYTES_MIN = 4 * MB
 CLIENT_IN_FLIGHT = 5
+NO_CODEC = "none"
+CODECS = (NO_CODEC, "lz4", "zstd")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Amount and shape of the data. `in_flight` is the maximum of produce requests in flight on one connection."""
+    """Amount and shape of the data, before compression.
+
+    `in_flight` is the maximum of produce requests in flight on one connection.
+    """
 
     batch_bytes: int
     record_bytes: int = KB
@@ -25,6 +30,8 @@ class Load:
     in_flight: int = CLIENT_IN_FLIGHT
     varies: bool = False
     """Whether record sizes range from half to one and a half of `record_bytes`."""
+    codec: str = NO_CODEC
+    """Compression of the batches of prebuilt frames."""
 
     @property
     def batches(self) -> int:
@@ -40,7 +47,8 @@ class Load:
     def __str__(self) -> str:
         sizes = "~" if self.varies else ""
         record, batch = format_size(self.record_bytes), format_size(self.batch_bytes)
-        return f"{sizes}{record} records, {batch} batches, {self.partitions} p."
+        codec = "" if self.codec == NO_CODEC else f", {self.codec}"
+        return f"{sizes}{record} records, {batch} batches, {self.partitions} p.{codec}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +62,11 @@ class Cost:
     @property
     def mb_per_s(self) -> float:
         return self.data_bytes / self.wall_s / 1e6
+
+    @property
+    def busy_cores(self) -> float:
+        """CPU seconds of the broker per second."""
+        return self.cpu_s / self.wall_s
 
     @property
     def cpu_s_per_gb(self) -> float:

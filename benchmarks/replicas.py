@@ -1,25 +1,24 @@
 """Replication on three broker processes with a real ZooKeeper: Barnabas and Kafka.
 
-Both clusters run at the same time and are measured in turns. Each load goes to a topic with one replica and acks=1, and
-then to a topic with three replicas, min.insync.replicas=2 and acks=all. Their ratio is the cost of replication.
+Both clusters run at the same time and are measured in turns. Loads with acks=all go to a topic with three replicas and
+min.insync.replicas=2. Their speed divided by that of one replica with acks=1 shows the cost of replication.
 """
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-
-import click
+from functools import partial
 
 from benchmarks import librdkafka
 from benchmarks.controller import new_trio
-from benchmarks.controller_cluster import Trio, trio_factory
-from benchmarks.kafka import SIDES, Found, add_values
+from benchmarks.controller_cluster import Trio, TrioFactory, trio_factory
+from benchmarks.kafka import SIDES, Found, Step, add_values, run_rounds
 from benchmarks.latency import percentiles
-from benchmarks.loads import KB, MB, TOPIC, Load
+from benchmarks.loads import KB, MB, TOPIC, Cost, Load
+from benchmarks.suite import cost_values
 
 ACKS_ALL = -1
 TOPIC_CONFIGS = {"min.insync.replicas": "2"}
@@ -56,11 +55,7 @@ QUICK = Extent(
 def measure(extent: Extent, sides: Sequence[str] = SIDES) -> Found:
     found: Found = {}
     with trio_factory() as factory:
-        with ExitStack() as stack:
-            clusters = {side: stack.enter_context(new_trio(factory, side)) for side in sides}
-            for trio in clusters.values():
-                trio.start()
-            run_rounds(found, clusters, extent)
+        measure_loads(found, factory, extent, sides, [*steps(extent), share_step(extent)])
         for side in sides:  # one after the other: an idle cluster uses CPU too
             with new_trio(factory, side) as trio:
                 trio.start()
@@ -68,41 +63,68 @@ def measure(extent: Extent, sides: Sequence[str] = SIDES) -> Found:
     return found
 
 
-def run_rounds(found: Found, clusters: dict[str, Trio], extent: Extent) -> None:
-    """Run all rounds. The first lets Java compile and is not counted."""
-    turns = [
-        (number, side)
-        for number in range(extent.rounds + 1)
-        for side in (clusters if number % 2 else reversed(clusters))
-    ]
-    with click.progressbar(
-        turns, file=sys.stderr, item_show_func=lambda turn: turn[1] if turn else ""
-    ) as shown:
-        for number, side in shown:
-            values = measure_throughput(clusters[side], extent) | measure_latency(
-                clusters[side], extent
-            )
-            if number:
-                add_values(found, side, values)
+def measure_chosen(extent: Extent, chosen: Iterable[str]) -> Found:
+    """Measure the chosen steps with three brokers of each kind."""
+    found: Found = {}
+    names = set(chosen)
+    if chosen_steps := [step for step in steps(extent) if step.name in names]:
+        with trio_factory() as factory:
+            measure_loads(found, factory, extent, SIDES, chosen_steps)
+    return found
 
 
-def measure_throughput(trio: Trio, extent: Extent) -> dict[str, float]:
+def measure_loads(
+    found: Found,
+    factory: TrioFactory,
+    extent: Extent,
+    sides: Sequence[str],
+    all_steps: list[Step[Trio]],
+) -> None:
+    with ExitStack() as stack:
+        clusters = {side: stack.enter_context(new_trio(factory, side)) for side in sides}
+        for trio in clusters.values():
+            trio.start()
+        run_rounds(found, clusters, all_steps, extent.rounds)
+
+
+def step_names(extent: Extent) -> list[str]:
+    return [step.name for step in steps(extent)]
+
+
+def steps(extent: Extent) -> Iterator[Step[Trio]]:
+    yield Step(name="replicas/acks=all/produce", run=partial(measure_replicated, extent))
+    yield Step(name="replicas/acks=all/latency", run=partial(measure_latency, extent))
+
+
+def measure_replicated(extent: Extent, trio: Trio) -> dict[str, float]:
+    return cost_values("replicas/acks=all/produce", produce_replicated(extent, trio))
+
+
+def produce_replicated(extent: Extent, trio: Trio) -> Cost:
+    trio.create({TOPIC: extent.load.partitions}, configs=TOPIC_CONFIGS)
+    cost = librdkafka.measure_produce(trio, extent.load, acks=ACKS_ALL)
+    trio.wait_until_whole()
+    trio.delete([TOPIC])
+    return cost
+
+
+def share_step(extent: Extent) -> Step[Trio]:
+    return Step(name="replicas/acks=all ÷ acks=1", run=partial(measure_share, extent))
+
+
+def measure_share(extent: Extent, trio: Trio) -> dict[str, float]:
+    """Compare with one replica and acks=1. Both loads run directly after each other."""
     trio.create({TOPIC: extent.load.partitions}, 1)
     unreplicated = librdkafka.measure_produce(trio, extent.load, acks=1)
     trio.delete([TOPIC])
-    trio.create({TOPIC: extent.load.partitions}, configs=TOPIC_CONFIGS)
-    replicated = librdkafka.measure_produce(trio, extent.load, acks=ACKS_ALL)
-    trio.wait_until_whole()
-    trio.delete([TOPIC])
+    share = produce_replicated(extent, trio).mb_per_s / unreplicated.mb_per_s
     return {
-        "produce/1 replica, acks=1/mb_per_s": unreplicated.mb_per_s,
-        "produce/3 replicas, acks=all/mb_per_s": replicated.mb_per_s,
-        "produce/3 replicas, acks=all/cpu_s_per_gb": replicated.cpu_s_per_gb,
-        "produce/acks=all ÷ acks=1/share": replicated.mb_per_s / unreplicated.mb_per_s,
+        "replicas/acks=1, 1 replica/produce/mb_per_s": unreplicated.mb_per_s,
+        "replicas/acks=all ÷ acks=1/share": share,
     }
 
 
-def measure_latency(trio: Trio, extent: Extent) -> dict[str, float]:
+def measure_latency(extent: Extent, trio: Trio) -> dict[str, float]:
     """Measure the latency of a producer with default settings, which batches records while others are in flight."""
     trio.create({TOPIC: 1}, configs=TOPIC_CONFIGS)
     all_s = librdkafka.acknowledgement_delays(
@@ -110,7 +132,7 @@ def measure_latency(trio: Trio, extent: Extent) -> dict[str, float]:
     )
     trio.delete([TOPIC])
     found = percentiles(all_s)
-    name = f"latency/3 replicas, acks=all, {extent.rate:,} records a second"
+    name = "replicas/acks=all/latency"
     return {f"{name}/p50_ms": found.p50_ms, f"{name}/p99_ms": found.p99_ms}
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import psutil
 
 from benchmarks.loads import format_size
-from benchmarks.suite import Extent, find_target, load_name
+from benchmarks.suite import Extent, floor_name, load_name
+from benchmarks.targets import ABSOLUTE, Verdict, judge, summary, summary_json, verdict_json
 
 Measurements = Mapping[str, list[float]]
 
@@ -23,6 +24,7 @@ NAMES = {
     "start/local_cluster/s": "LocalCluster to first record, with imports, s",
     "start/local_cluster_imported/s": "LocalCluster to first record, imports done, s",
 }
+BUSY = "busy_cores"
 UNITS = {
     "mb_per_s": "MB/s",
     "cpu_s_per_gb": "CPU-s/GB",
@@ -31,26 +33,33 @@ UNITS = {
     "resident_mb": "resident MB",
     "percent_of_a_core": "% of a core",
     "s": "start after kill -9, s",
+    BUSY: "cores busy",
     "s_per_gb": "s per GB more than after a clean stop",
 }
 
 
 def table(found: Measurements, extent: Extent) -> Iterator[str]:
+    yield from summary(verdicts(found))
+    yield ""
     for direction in ("produce", "fetch"):
         yield from direction_table(found, extent, direction)
         yield ""
-    yield f"{'':50} {'median':>8}  {'spread':<15} {'target':<8}"
+    yield f"{'':50} {'median':>8}  {'spread':<15} {'target':<8}".rstrip()
     for name, values in found.items():
-        if name.split("/")[0] in ("frames", "librdkafka"):
+        if name.split("/")[0] in ("frames", "librdkafka", "floor") or unit_of(name) == BUSY:
             continue
         low, middle, high = (format_value(value) for value in spread(values))
-        yield f"{label(name):50} {middle:>8}  {low + '–' + high:<15} {target_text(name, values)}".rstrip()
+        row = (
+            f"{label(name):50} {middle:>8}  {low + '–' + high:<15} {verdict_on(name, values) or ''}"
+        )
+        yield row.rstrip()
 
 
 def direction_table(found: Measurements, extent: Extent, direction: str) -> Iterator[str]:
-    yield f"{direction:15}|{' prebuilt frames':<43}| librdkafka"
+    """Yield the throughput of the loads. The floor is the cost of the kernel alone (see floor.py)."""
+    yield f"{direction:15}|{' prebuilt frames':48}|{' floor':14}| librdkafka"
     columns = f"{'MB/s':>6} {'spread':10}{'CPU-s/GB':>8} {'spread':9}"
-    yield f"record batch p.|{columns} {'target':8}|{columns}".rstrip()
+    yield f"record batch p.|{columns} {'target':11} |{'MB/s':>5}{'CPU-s/GB':>9}|{columns}".rstrip()
     for record in extent.record_sizes:
         for partitions in extent.partitions:
             for batch in extent.batch_sizes:
@@ -59,7 +68,8 @@ def direction_table(found: Measurements, extent: Extent, direction: str) -> Iter
                 cpu = f"{ours}/cpu_s_per_gb"
                 yield (
                     f"{format_size(record):>6} {format_size(batch):>5} {partitions:2}|{throughput_cells(found, ours)} "
-                    f"{target_text(cpu, found[cpu]):8}|{throughput_cells(found, theirs)}"
+                    f"{verdict_on(cpu, found[cpu]) or ''!s:11} |{floor_cells(found, floor_name(direction, batch))}"
+                    f"|{throughput_cells(found, theirs)}"
                 ).rstrip()
 
 
@@ -72,12 +82,24 @@ def throughput_cells(found: Measurements, name: str) -> str:
     )
 
 
-def target_text(name: str, values: list[float]) -> str:
-    """Return the target and whether it was met, or an empty text."""
-    limit = find_target(name)
-    if limit is None:
-        return ""
-    return f"≤{limit:g} {'✓' if statistics.median(values) <= limit else '✗'}"
+def floor_cells(found: Measurements, name: str) -> str:
+    speed, cpu = (
+        statistics.median(found[f"{name}/{unit}"]) for unit in ("mb_per_s", "cpu_s_per_gb")
+    )
+    return f"{speed:5.0f}{cpu:9.2f}"
+
+
+def verdicts(found: Measurements) -> list[Verdict]:
+    return [verdict for name, values in found.items() if (verdict := verdict_on(name, values))]
+
+
+def verdict_on(name: str, values: list[float]) -> Verdict | None:
+    """Return the verdict on a measurement, or None if it has no target."""
+    return judge(ABSOLUTE, name, label(name), statistics.median(values))
+
+
+def unit_of(name: str) -> str:
+    return name.rpartition("/")[2]
 
 
 def label(name: str) -> str:
@@ -96,7 +118,7 @@ def format_value(value: float) -> str:
 
 
 def write_json(path: Path, found: Measurements, *, quick: bool, repeat: int) -> None:
-    measurements = {}
+    measurements: dict[str, dict[str, object]] = {}
     for name, values in found.items():
         low, middle, high = spread(values)
         measurements[name] = {
@@ -104,12 +126,13 @@ def write_json(path: Path, found: Measurements, *, quick: bool, repeat: int) -> 
             "min": low,
             "max": high,
             "values": values,
-            "target": find_target(name),
+            **verdict_json(verdict_on(name, values)),
         }
     content = {
         "machine": machine(),
         "quick": quick,
         "repeat": repeat,
+        "summary": summary_json(verdicts(found)),
         "measurements": measurements,
     }
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

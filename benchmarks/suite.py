@@ -10,24 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from fnmatch import fnmatch
 from functools import partial
 from itertools import product
 from types import ModuleType
 
-from benchmarks import broker_lifecycle, frames, latency, librdkafka
+from benchmarks import broker_lifecycle, floor, frames, latency, librdkafka
 from benchmarks.broker import BenchmarkBroker
-from benchmarks.loads import GB, KB, MB, Load, format_size
-
-TARGETS = {
-    "frames/produce/*/16k/*/cpu_s_per_gb": 2.2,
-    "frames/produce/*/128k/*/cpu_s_per_gb": 0.7,
-    "frames/fetch/*/cpu_s_per_gb": 0.25,
-    "start/local_cluster/s": 0.3,
-    "idle/0p/resident_mb": 60.0,
-    "idle/0p/percent_of_a_core": 1.0,
-}
-"""Upper limits, by name pattern."""
+from benchmarks.loads import GB, KB, MB, NO_CODEC, Cost, Load, format_size
 
 CLIENTS: dict[str, ModuleType] = {"frames": frames, "librdkafka": librdkafka}
 ACKS = {"1": 1, "all": -1}
@@ -103,6 +92,9 @@ def steps(extent: Extent) -> Iterator[Step]:
             varies=True,
         )
         yield Step(name=f"frames: {load}", run=partial(measure_throughput, "frames", load))
+    for batch in extent.batch_sizes:
+        load = Load(batch_bytes=batch, total_bytes=extent.bytes_of["frames", KB])
+        yield Step(name=f"floor: {load}", run=partial(measure_floor, load))
     for acks in ACKS:
         yield Step(name=f"latency with acks={acks}", run=partial(measure_latency, acks, extent))
     yield Step(name="start-up", run=measure_start)
@@ -121,13 +113,37 @@ def measure_throughput(way: str, load: Load) -> dict[str, float]:
 
 def produce_and_fetch(way: str, load: Load, broker: BenchmarkBroker) -> dict[str, float]:
     costs = CLIENTS[way].run_produce_and_fetch(broker, load)
-    found = {}
+    found: dict[str, float] = {}
     for direction, cost in zip(("produce", "fetch"), costs, strict=True):
-        kind = VARIED if load.varies else way
+        kind = load_kind(way, load)
         name = load_name(kind, direction, load.record_bytes, load.batch_bytes, load.partitions)
-        found[f"{name}/mb_per_s"] = cost.mb_per_s
-        found[f"{name}/cpu_s_per_gb"] = cost.cpu_s_per_gb
+        found |= cost_values(name, cost)
     return found
+
+
+def load_kind(way: str, load: Load) -> str:
+    """Return the first part of a load's name: frames, varied-zstd, librdkafka, perf-test."""
+    kind = VARIED if load.varies else way
+    return kind if load.codec == NO_CODEC else f"{kind}-{load.codec}"
+
+
+def cost_values(name: str, cost: Cost) -> dict[str, float]:
+    return {
+        f"{name}/mb_per_s": cost.mb_per_s,
+        f"{name}/cpu_s_per_gb": cost.cpu_s_per_gb,
+        f"{name}/busy_cores": cost.busy_cores,
+    }
+
+
+def measure_floor(load: Load) -> dict[str, float]:
+    produced, fetched = floor.measure(load)
+    return cost_values(floor_name("produce", load.batch_bytes), produced) | cost_values(
+        floor_name("fetch", load.batch_bytes), fetched
+    )
+
+
+def floor_name(direction: str, batch: int) -> str:
+    return f"floor/{direction}/{format_size(batch)}"
 
 
 def load_name(way: str, direction: str, record: int, batch: int, partitions: int) -> str:
@@ -171,7 +187,3 @@ def measure_recovery(size: int) -> dict[str, float]:
         f"recovery/{format_size(size)}/s": crashed_s,
         f"recovery/{format_size(size)}/s_per_gb": (crashed_s - clean_s) / (size / 1e9),
     }
-
-
-def find_target(name: str) -> float | None:
-    return next((limit for pattern, limit in TARGETS.items() if fnmatch(name, pattern)), None)

@@ -1,14 +1,18 @@
 """The benchmark harness runs, with amounts too small to measure speed."""
 
 import itertools
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from barnabas.batch.compression import Compression
 from barnabas.batch.header import BatchHeader
-from benchmarks import frames, latency, librdkafka, plots, profiling, report, suite
+from benchmarks import floor, frames, latency, librdkafka, plots, profiling, report, suite
 from benchmarks.broker import BenchmarkBroker
 from benchmarks.loads import KB, MB, Load, format_size, parse_size
+from benchmarks.targets import summary
 
 SMALL = Load(batch_bytes=16 * KB, partitions=2, total_bytes=MB)
 
@@ -23,6 +27,10 @@ def fake_results(extent: suite.Extent) -> dict[str, list[float]]:
             name = suite.load_name(way, direction, record, batch, partitions)
             found[f"{name}/mb_per_s"] = [1000.0, 1234.5, 9999.0]
             found[f"{name}/cpu_s_per_gb"] = [1.111, 2.222, 19.99]
+    for direction, batch in itertools.product(("produce", "fetch"), extent.batch_sizes):
+        name = suite.floor_name(direction, batch)
+        found[f"{name}/mb_per_s"] = [9999.0]
+        found[f"{name}/cpu_s_per_gb"] = [1.111]
     return found
 
 
@@ -34,6 +42,33 @@ def test_load_is_produced_and_fetched(way: object) -> None:
     assert produced.data_bytes == SMALL.batches * SMALL.batch_bytes == MB
     assert fetched.data_bytes >= MB
     assert produced.cpu_s > 0
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_compressed_load_is_counted_before_compression(codec: str) -> None:
+    load = replace(SMALL, codec=codec, varies=True)
+    with BenchmarkBroker() as broker:
+        produced, fetched = frames.run_produce_and_fetch(broker, load)
+    assert produced.data_bytes == MB
+    assert fetched.data_bytes > 2 * frames.FETCHED_SHARE * MB
+
+
+@pytest.mark.parametrize("codec", [Compression.LZ4, Compression.ZSTD])
+@pytest.mark.parametrize("record_bytes", [100, KB])
+@pytest.mark.parametrize("varies", [False, True])
+def test_records_compress_like_log_text(
+    codec: Compression, record_bytes: int, varies: bool
+) -> None:
+    _, batch = frames.build_exact_batch(128 * KB, record_bytes, varies=varies, codec=codec)
+    assert BatchHeader(batch).compression == codec
+    assert 3 < 128 * KB / len(batch) < 6
+
+
+def test_batches_of_a_load_differ_but_hold_equally_many_records() -> None:
+    load = replace(SMALL, record_bytes=100, varies=True)
+    count, batches = frames.build_batches(load)
+    assert len(set(batches)) == frames.DISTINCT_BATCHES
+    assert {BatchHeader(batch).count for batch in batches} == {count}
 
 
 def test_missing_batch_is_detected() -> None:
@@ -68,8 +103,29 @@ def test_exact_batch_has_requested_size(batch_bytes: int, record_bytes: int, var
 
 
 @pytest.mark.parametrize("extent", [suite.QUICK, suite.FULL])
-def test_tables_fit_hundred_columns(extent: suite.Extent) -> None:
-    assert max(map(len, report.table(fake_results(extent), extent))) <= 100
+def test_tables_fit_120_columns(extent: suite.Extent) -> None:
+    assert max(map(len, report.table(fake_results(extent), extent))) <= 120
+
+
+def test_report_starts_with_number_of_targets_met(tmp_path: Path) -> None:
+    found = {
+        "frames/produce/1k/128k/1p/cpu_s_per_gb": [0.5, 0.6, 0.9],
+        "idle/0p/resident_mb": [50.0],
+    }
+    lines = list(summary(report.verdicts(found)))
+    assert lines == ["1 of 2 targets met, missed:", "  idle 0p, resident MB: 50.00, target ≤40"]
+    report.write_json(tmp_path / "latest.json", found, quick=True, repeat=3)
+    written = json.loads((tmp_path / "latest.json").read_text())
+    assert written["summary"] == {"targets": 2, "met": 1, "missed": ["idle 0p, resident MB"]}
+    assert written["measurements"]["idle/0p/resident_mb"]["is_met"] is False
+
+
+def test_floor_moves_as_many_bytes_as_the_load() -> None:
+    produced, fetched = floor.measure(Load(batch_bytes=16 * KB, total_bytes=4 * MB))
+    assert produced.data_bytes == 4 * MB
+    assert fetched.data_bytes == frames.FETCHED_SHARE * 4 * MB
+    assert produced.cpu_s > 0
+    assert fetched.cpu_s > 0
 
 
 def test_both_plots_are_drawn(tmp_path: Path) -> None:
