@@ -224,11 +224,11 @@ class BatchValidator:
                 check_fields(batch, header, self.config, now_ms, SMALL if if_small else REQUIRED)
             else:
                 check_contents(batch, header, SMALL if if_small else BEST_EFFORT)
-        except LimitExceeded as error:
+        except LimitExceeded as exceeded:
             if if_small:
                 raise LargeBatch from None
             if reads_fields:
-                raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
+                raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(exceeded)) from None
         except RemoteWireError as error:
             raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from None
         return batch, header
