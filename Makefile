@@ -6,33 +6,39 @@ READY  := $(VENV)/.ready
 
 # Tests that kill processes. They wait for timeouts most of the time.
 FAILURES := tests/lifecycle tests/faults tests/groups tests/explain
+# Unit tests of the modules that pyproject.toml lists as compiled. They also run with interpreted code.
+COMPILED := $(sort $(dir $(shell grep -o '"src/barnabas/[^"]*\.py"' pyproject.toml | tr -d '"')))
+BOTH     := $(COMPILED:src/barnabas/%/=tests/unit/%)
 
-.PHONY: demo test faults interop check lint unit trained failures features bench bench-kafka format clean
+.PHONY: demo test faults interop check compile wheel lint unit interpreted trained failures features bench bench-kafka format clean
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Barnabas needs Python 3.11 or newer; this is " + sys.version.split()[0] + " (choose another with PYTHON=…)" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[spark,dev]'
+	BARNABAS_PURE=1 $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[spark,dev]'
 	@touch $(READY)
 
-demo: $(READY)              ## create, use and delete a topic on three brokers, kill the controller, and check that no record is lost
+compile: $(READY)           ## compile modules with mypyc, if their sources have changed; without a C compiler they run interpreted
+	@$(BIN)/python setup.py --quiet compile
+
+demo: compile               ## create, use and delete a topic on three brokers, kill the controller, and check that no record is lost
 	@$(BIN)/python -m demo
 
-test: $(READY)              ## all tests: unit tests, real clients, killed processes, malformed frames
+test: compile               ## all tests: unit tests, real clients, killed processes, malformed frames
 	@$(BIN)/python -m compileall -q src tests
-	@$(MAKE) --no-print-directory -j2 lint unit trained
+	@$(MAKE) --no-print-directory -o compile -j2 lint unit interpreted trained
 	$(BIN)/python -m tests.tools
-	@$(MAKE) --no-print-directory -j2 failures features
+	@$(MAKE) --no-print-directory -o compile -j2 failures features
 
-faults: $(READY)            ## fault tests for half an hour: kill brokers and cut connections under load; 20 kills of each kind for Spark streams
+faults: compile             ## fault tests for half an hour: kill brokers and cut connections under load; 20 kills of each kind for Spark streams
 	BARNABAS_FAULT_SECONDS=180 $(BIN)/pytest -s tests/faults/test_chaos.py tests/faults/test_rolling_restart.py tests/groups/test_churn.py
 	BARNABAS_FAULT_ROUNDS=20 $(BIN)/pytest -s tests/spark_faults
 
-interop: $(READY)           ## comparison with Apache Kafka, which Maven downloads once; skipped if that is not possible
+interop: compile            ## comparison with Apache Kafka, which Maven downloads once; skipped if that is not possible
 	@$(BIN)/python -m interop
 
-check: $(READY)             ## check format, lint and types, run unit and architecture tests; about a minute
-	@$(MAKE) --no-print-directory -j2 lint unit
+check: compile              ## check format, lint and types, run unit and architecture tests; about a minute
+	@$(MAKE) --no-print-directory -o compile -j2 lint unit
 
 # These targets run two at a time, because each keeps one core busy.
 lint: $(READY)
@@ -40,27 +46,35 @@ lint: $(READY)
 	$(BIN)/ruff check
 	$(BIN)/mypy
 
-unit: $(READY)
+unit: compile
 	$(BIN)/pytest -q tests/unit tests/architecture
 
-failures: $(READY)
+interpreted: $(READY)
+	BARNABAS_PURE=1 $(BIN)/pytest -q $(BOTH)
+
+failures: compile
 	$(BIN)/pytest $(FAILURES)
 
-features: $(READY)
+features: compile
 	$(BIN)/pytest tests $(addprefix --ignore=,tests/unit tests/architecture $(FAILURES))
 
-trained: $(READY)           # write the class-data archive, which makes Spark start faster; tests also work without it
+trained: compile            # write the class-data archive, which makes Spark start faster; tests also work without it
 	@$(BIN)/python -m barnabas.spark.training || true
 
-bench: $(READY)             ## benchmarks of one broker: targets, tables, JSON and plots in benchmarks/results
+bench: compile              ## benchmarks of one broker: targets, tables, JSON and plots in benchmarks/results
 	$(BIN)/python -m benchmarks
 
-bench-kafka: $(READY)       ## benchmarks of Barnabas and Apache Kafka 3.9 under the same loads; 30 minutes
+bench-kafka: compile        ## benchmarks of Barnabas and Apache Kafka 3.9 under the same loads; 30 minutes
 	$(BIN)/python -m benchmarks kafka
+
+wheel: $(READY)             ## build a compiled wheel in dist/
+	rm -rf build
+	BARNABAS_COMPILE=required $(BIN)/pip wheel --disable-pip-version-check --no-deps --wheel-dir dist .
 
 format: $(READY)
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find src -name '*.so' -delete
+	rm -rf $(VENV) build dist src/*.egg-info src/barnabas/compiled.*.txt .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -22,6 +22,7 @@ MAY_USE_REAL_IO = (
     "spark/",
     "java/",
     "cluster/",
+    "compiled.py",
     "progress_line.py",
 )
 LONG_LOOP = "batch/record_checks.py"

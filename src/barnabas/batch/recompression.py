@@ -67,8 +67,8 @@ def recompress_for_topic(
         level = config.compression_zstd_level
     try:
         return recompress(batch, header, target, level)
-    except LimitExceeded as error:
-        raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from error
+    except LimitExceeded as exceeded:
+        raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, str(exceeded)) from exceeded
     except RemoteWireError as error:
         raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from error
 

@@ -197,10 +197,10 @@ class BatchValidator:
             raise LargeBatch
         try:
             self.check_records(read_body(batch, header, if_small), header, now_ms)
-        except LimitExceeded as error:
+        except LimitExceeded as exceeded:
             if if_small:
                 raise LargeBatch from None
-            raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from None
+            raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, str(exceeded)) from None
         except RemoteWireError as error:
             raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from None
         return batch, header

@@ -108,7 +108,7 @@ class RootGroup(LazyGroup):
     epilog='To enable completion in bash: eval "$(_BARNABAS_COMPLETE=bash_source barnabas)"',
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(barnabas.__version__, prog_name="barnabas")
+@click.version_option(f"{barnabas.__version__} ({barnabas.code_mode})", prog_name="barnabas")
 def cli() -> None:
     """Barnabas: a streaming platform that speaks Apache Kafka's wire protocol."""
 

@@ -52,6 +52,7 @@ def broker(config: Path, overrides: tuple[str, ...]) -> None:
           The log has the stack. Restart the broker (systemd: Restart=on-failure).
     """
     log_to_stderr(logging.INFO)
+    interpreter.log_version()
     raise_descriptor_limit()
     interpreter.tune_interpreter()
     settings, warnings = load_broker_config(read_properties(config), parse_overrides(overrides))

@@ -1,14 +1,19 @@
-"""Settings of the Python interpreter in a broker process.
+"""Version and settings of the Python interpreter in a broker process.
 
-Only the commands apply them. A program that uses Barnabas as a library keeps its own settings.
+Only the commands apply the settings. A program that uses Barnabas as a library keeps its own.
 """
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import logging
 import sys
 from itertools import count
+
+import barnabas
+
+logger = logging.getLogger("barnabas.broker")
 
 SWITCH_SECONDS = 0.0005
 MALLOC_OPTIONS = {-8: 1, -3: 256 * 1024, -1: 128 * 1024}
@@ -16,6 +21,15 @@ MALLOC_OPTIONS = {-8: 1, -3: 256 * 1024, -1: 128 * 1024}
 FULL_SCAN_INTERVAL = 100
 """Every 100th full garbage collection scans all objects, also frozen ones: 0.5 s for a million objects."""
 OLDEST_GENERATION = 2
+
+
+def log_version() -> None:
+    logger.info(
+        "starting barnabas=%s code=%s python=%s",
+        barnabas.__version__,
+        barnabas.code_mode,
+        sys.version.split()[0],
+    )
 
 
 def tune_interpreter() -> None:

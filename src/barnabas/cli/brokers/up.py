@@ -93,6 +93,7 @@ def up(
 ) -> None:
     """Start a cluster on this machine and run it until Ctrl-C."""
     log_to_stderr(logging.INFO if verbose else logging.WARNING)
+    interpreter.log_version()
     raise_descriptor_limit()
     interpreter.tune_interpreter()
     if zookeeper and with_zookeeper:

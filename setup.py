@@ -1,0 +1,193 @@
+"""Compile the modules that pyproject.toml lists, with mypyc. Everything else about the package is in pyproject.toml.
+
+    pip install .              compiles. If that fails, the same sources are installed, and they run interpreted
+    python setup.py compile    compiles in place, if the sources have changed (`make compile`)
+
+    BARNABAS_PURE=1            do not compile
+    BARNABAS_COMPILE=required  fail if compiling fails (`make wheel`)
+
+All modules are in one shared library, so that they call each other without Python's calling convention. src/barnabas/
+compiled.py describes the manifest that a build writes, and what happens at import.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import tempfile
+import tomllib
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import module_from_spec, source_hash, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar
+
+from setuptools import Command, Extension, setup
+from setuptools.command.build_ext import build_ext
+
+SRC = Path("src")
+PACKAGE = "barnabas"
+IS_PURE = os.environ.get("BARNABAS_PURE", "") not in ("", "0")
+IS_REQUIRED = os.environ.get("BARNABAS_COMPILE") == "required"
+# The project's own settings of mypy are stricter. Here it only has to find the types.
+MYPY_OPTIONS = ["--config-file=", "--ignore-missing-imports", "--follow-imports=silent"]
+NEXT_STEP = (
+    "The same sources run interpreted. To compile them, install a C compiler and Python's headers "
+    "(on Debian: apt-get install gcc python3-dev), and install Barnabas again (in a clone: make compile)."
+)
+
+
+def load_import_control() -> ModuleType:
+    """Load barnabas.compiled without the package, whose dependencies may be missing here."""
+    spec = spec_from_file_location("compiled", SRC / PACKAGE / "compiled.py")
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+control = load_import_control()
+LIBRARY_FILE = control.LIBRARY + control.SUFFIX
+project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))
+
+
+def compiled_sources() -> list[str]:
+    """Return the paths of all sources to compile, relative to the package."""
+    patterns = project["tool"]["barnabas"]["compiled"]
+    found = {path for pattern in patterns for path in Path().glob(pattern)}
+    package = SRC / PACKAGE
+    return sorted(
+        path.relative_to(package).as_posix() for path in found if path.name != "__init__.py"
+    )
+
+
+def manifest_of(sources: list[str]) -> str:
+    """Return the manifest: a comment that identifies the build, then the digest of each source."""
+    recipe = Path("setup.py").read_bytes() + repr(project["build-system"]["requires"]).encode()
+    digests = {path: control.source_digest(str(SRC / PACKAGE / path)) for path in sources}
+    return "".join(
+        [f"# build {source_hash(recipe).hex()}\n"]
+        + [f"{digest} {path}\n" for path, digest in digests.items()]
+    )
+
+
+def is_up_to_date(directory: Path) -> bool:
+    sources = compiled_sources()
+    files = [directory / file for file in control.compiled_files(sources)]
+    manifest = directory / control.MANIFEST
+    return (
+        manifest.is_file()
+        and manifest.read_text(encoding="utf-8") == manifest_of(sources)
+        and all(file.is_file() for file in files)
+    )
+
+
+def remove_results(directory: Path) -> None:
+    """Remove the manifest and the compiled modules of this version of Python. The manifest is the first to go."""
+    (directory / control.MANIFEST).unlink(missing_ok=True)
+    for file in [*directory.rglob(f"*{control.SUFFIX}"), directory.parent / LIBRARY_FILE]:
+        file.unlink(missing_ok=True)
+
+
+def declare_extensions() -> list[Extension]:
+    """Return the extensions by name, without their C sources: mypyc generates these only if a build needs them."""
+    modules = (path.removesuffix(".py").replace("/", ".") for path in compiled_sources())
+    names = [control.LIBRARY, *(f"{PACKAGE}.{module}" for module in modules)]
+    return [Extension(name, sources=[]) for name in names]
+
+
+class BuildCompiled(build_ext):  # type: ignore[misc]  # setuptools has no types
+    """Compiles all modules, or none of them."""
+
+    def run(self) -> None:
+        directory = (SRC if self.inplace else Path(self.build_lib)) / PACKAGE
+        remove_results(directory)
+        manifest = manifest_of(compiled_sources())
+        try:
+            self.require_compiler()
+            self.generate_sources()
+            super().run()
+        except (Exception, SystemExit) as error:  # mypyc exits
+            if IS_REQUIRED:
+                raise
+            remove_results(directory)
+            self.extensions = self.distribution.ext_modules = []
+            reason = " ".join(str(error).split()) or type(error).__name__
+            manifest = f"{control.NOT_COMPILED}{reason}\n"
+            print(f"Barnabas was not compiled: {reason}. {NEXT_STEP}", file=sys.stderr)
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / control.MANIFEST).write_text(manifest, encoding="utf-8")
+
+    def require_compiler(self) -> None:
+        """Raise an error at once if not even an empty extension can be compiled."""
+        from distutils.ccompiler import new_compiler
+        from distutils.sysconfig import customize_compiler
+
+        compiler = new_compiler()
+        customize_compiler(compiler)
+        with tempfile.TemporaryDirectory() as directory:
+            source = Path(directory, "probe.c")
+            source.write_text("#include <Python.h>\n")
+            include = sysconfig.get_path("include")
+            compiler.compile([str(source)], output_dir=directory, include_dirs=[include])
+
+    def generate_sources(self) -> None:
+        from mypyc.build import mypycify
+
+        paths = [str(SRC / PACKAGE / path) for path in compiled_sources()]
+        generated = mypycify(
+            [*MYPY_OPTIONS, *paths],
+            opt_level="3",
+            debug_level="0",
+            multi_file=True,
+            group_name=control.LIBRARY.removesuffix("__mypyc"),
+        )
+        by_name: dict[str, Any] = {extension.name: extension for extension in generated}
+        for extension in self.extensions:
+            found = by_name[extension.name]
+            extension.sources = found.sources
+            extension.depends = found.depends
+            extension.include_dirs += found.include_dirs
+            # A new version of a compiler may have new warnings. They must not stop an installation.
+            extension.extra_compile_args = [
+                flag for flag in found.extra_compile_args if flag != "-Werror"
+            ]
+
+    def build_extensions(self) -> None:
+        """Run one compiler process per core. setuptools would compile one file after the other."""
+        compile_in_order = self.compiler.compile
+
+        def compile_in_parallel(sources: list[str], **options: Any) -> list[str]:
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                objects = pool.map(lambda source: compile_in_order([source], **options), sources)
+                return [path for paths in objects for path in paths]
+
+        self.compiler.compile = compile_in_parallel
+        super().build_extensions()
+
+
+class Compile(Command):  # type: ignore[misc]
+    """Compile in place, unless the compiled modules match the sources."""
+
+    user_options: ClassVar[list[tuple[str, str | None, str | None]]] = []
+
+    def initialize_options(self) -> None:
+        pass
+
+    def finalize_options(self) -> None:
+        pass
+
+    def run(self) -> None:
+        if IS_PURE:
+            remove_results(SRC / PACKAGE)
+        elif not is_up_to_date(SRC / PACKAGE):
+            command: Any = self.reinitialize_command("build_ext", inplace=True)
+            command.ensure_finalized()
+            command.run()
+
+
+setup(
+    cmdclass={"build_ext": BuildCompiled, "compile": Compile},
+    ext_modules=[] if IS_PURE else declare_extensions(),
+)
