@@ -198,16 +198,19 @@ class BuildCompiled(build_ext):  # type: ignore[misc]  # setuptools has no types
 class Compile(Command):  # type: ignore[misc]
     """Compile in place, unless the compiled modules match the sources."""
 
-    user_options: ClassVar[list[tuple[str, str | None, str | None]]] = []
+    user_options: ClassVar[list[tuple[str, str | None, str]]] = [
+        ("force", "f", "compile even if the sources are unchanged")
+    ]
+    boolean_options: ClassVar[list[str]] = ["force"]
 
     def initialize_options(self) -> None:
-        pass
+        self.force = False
 
     def finalize_options(self) -> None:
         pass
 
     def run(self) -> None:
-        if not IS_PURE and not is_up_to_date(SRC / PACKAGE):
+        if not IS_PURE and (self.force or not is_up_to_date(SRC / PACKAGE)):
             print(f"Compiling {len(compiled_sources())} modules with mypyc", flush=True)
             command: Any = self.reinitialize_command("build_ext", inplace=True)
             command.ensure_finalized()
