@@ -99,6 +99,11 @@ def write_manifest(directory: Path, text: str) -> None:
     unfinished.replace(directory / control.MANIFEST)
 
 
+def is_newer(path: str, inputs: list[str]) -> bool:
+    newest = max(Path(each).stat().st_mtime for each in inputs)
+    return Path(path).is_file() and Path(path).stat().st_mtime > newest
+
+
 class NoCompiler(Exception):
     """There is no C compiler, or it cannot compile anything."""
 
@@ -179,13 +184,20 @@ class BuildCompiled(build_ext):  # type: ignore[misc]  # setuptools has no types
             ]
 
     def build_extensions(self) -> None:
-        """Run one compiler process per core. setuptools would compile one file after the other."""
+        """Run one compiler process per core, for changed files only. setuptools would compile all, one by one."""
         compile_in_order = self.compiler.compile
+
+        def compile_if_changed(source: str, options: dict[str, Any]) -> list[str]:
+            objects = self.compiler.object_filenames([source], output_dir=options["output_dir"])
+            inputs = [source, "setup.py", "pyproject.toml", *options["depends"]]
+            if not self.force and is_newer(objects[0], inputs):
+                return list(objects)
+            return list(compile_in_order([source], **options))
 
         def compile_in_parallel(sources: list[str], **options: Any) -> list[str]:
             with ThreadPoolExecutor(os.cpu_count()) as pool:
-                objects = pool.map(lambda source: compile_in_order([source], **options), sources)
-                return [path for paths in objects for path in paths]
+                compiled = pool.map(lambda source: compile_if_changed(source, options), sources)
+                return [path for paths in compiled for path in paths]
 
         self.compiler.compile = compile_in_parallel
         super().build_extensions()
@@ -212,7 +224,7 @@ class Compile(Command):  # type: ignore[misc]
     def run(self) -> None:
         if not IS_PURE and (self.force or not is_up_to_date(SRC / PACKAGE)):
             print(f"Compiling {len(compiled_sources())} modules with mypyc", flush=True)
-            command: Any = self.reinitialize_command("build_ext", inplace=True)
+            command: Any = self.reinitialize_command("build_ext", inplace=True, force=self.force)
             command.ensure_finalized()
             command.run()
 
