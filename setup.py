@@ -13,9 +13,11 @@ compiled.py describes the manifest that a build writes, and what happens at impo
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import sysconfig
 import tempfile
+import textwrap
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import module_from_spec, source_hash, spec_from_file_location
@@ -90,6 +92,29 @@ def remove_results(directory: Path) -> None:
         file.unlink(missing_ok=True)
 
 
+def write_manifest(directory: Path, text: str) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    unfinished = directory / f"{control.MANIFEST}.new"
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(directory / control.MANIFEST)
+
+
+def is_newer(path: str, inputs: list[str]) -> bool:
+    newest = max(Path(each).stat().st_mtime for each in inputs)
+    return Path(path).is_file() and Path(path).stat().st_mtime > newest
+
+
+class NoCompiler(Exception):
+    """There is no C compiler, or it cannot compile anything."""
+
+
+def failure_of(error: BaseException) -> str:
+    """Return one line. mypyc prints its errors itself, and exits."""
+    if isinstance(error, SystemExit):
+        return "mypyc found errors in the sources"
+    return textwrap.shorten(f"{error}", 160) or type(error).__name__
+
+
 def declare_extensions() -> list[Extension]:
     """Return the extensions by name, without their C sources: mypyc generates these only if a build needs them."""
     modules = (path.removesuffix(".py").replace("/", ".") for path in compiled_sources())
@@ -102,35 +127,39 @@ class BuildCompiled(build_ext):  # type: ignore[misc]  # setuptools has no types
 
     def run(self) -> None:
         directory = (SRC if self.inplace else Path(self.build_lib)) / PACKAGE
-        remove_results(directory)
+        remove_results(Path(self.build_lib) / PACKAGE)
         manifest = manifest_of(compiled_sources())
         try:
             self.require_compiler()
             self.generate_sources()
             super().run()
-        except (Exception, SystemExit) as error:  # mypyc exits
+        except (Exception, SystemExit) as error:
             if IS_REQUIRED:
                 raise
             remove_results(directory)
-            self.extensions = self.distribution.ext_modules = []
-            reason = " ".join(str(error).split()) or type(error).__name__
-            manifest = f"{control.NOT_COMPILED}{reason}\n"
-            print(f"Barnabas was not compiled: {reason}. {NEXT_STEP}", file=sys.stderr)
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / control.MANIFEST).write_text(manifest, encoding="utf-8")
+            self.extensions = list[Extension]()
+            manifest = f"not compiled: {failure_of(error)}\n"
+            print(f"Barnabas was {manifest.strip()}. {NEXT_STEP}", file=sys.stderr)
+        write_manifest(directory, manifest)
 
     def require_compiler(self) -> None:
-        """Raise an error at once if not even an empty extension can be compiled."""
+        """Raise NoCompiler at once if not even an empty extension can be compiled."""
         from distutils.ccompiler import new_compiler
         from distutils.sysconfig import customize_compiler
 
-        compiler = new_compiler()
+        compiler: Any = new_compiler()
         customize_compiler(compiler)
+        command = compiler.compiler_so[0]
+        if shutil.which(command) is None:
+            raise NoCompiler(f"there is no C compiler '{command}'")
         with tempfile.TemporaryDirectory() as directory:
-            source = Path(directory, "probe.c")
+            source = Path(directory, "empty.c")
             source.write_text("#include <Python.h>\n")
             include = sysconfig.get_path("include")
-            compiler.compile([str(source)], output_dir=directory, include_dirs=[include])
+            try:
+                compiler.compile([str(source)], output_dir=directory, include_dirs=[include])
+            except Exception as error:
+                raise NoCompiler(f"the C compiler '{command}' failed") from error
 
     def generate_sources(self) -> None:
         from mypyc.build import mypycify
@@ -155,34 +184,47 @@ class BuildCompiled(build_ext):  # type: ignore[misc]  # setuptools has no types
             ]
 
     def build_extensions(self) -> None:
-        """Run one compiler process per core. setuptools would compile one file after the other."""
+        """Run one compiler process per core, for changed files only. setuptools would compile all, one by one."""
         compile_in_order = self.compiler.compile
+
+        def compile_if_changed(source: str, options: dict[str, Any]) -> list[str]:
+            objects = self.compiler.object_filenames([source], output_dir=options["output_dir"])
+            inputs = [source, "setup.py", "pyproject.toml", *options["depends"]]
+            if not self.force and is_newer(objects[0], inputs):
+                return list(objects)
+            return list(compile_in_order([source], **options))
 
         def compile_in_parallel(sources: list[str], **options: Any) -> list[str]:
             with ThreadPoolExecutor(os.cpu_count()) as pool:
-                objects = pool.map(lambda source: compile_in_order([source], **options), sources)
-                return [path for paths in objects for path in paths]
+                compiled = pool.map(lambda source: compile_if_changed(source, options), sources)
+                return [path for paths in compiled for path in paths]
 
         self.compiler.compile = compile_in_parallel
         super().build_extensions()
+
+    def copy_extensions_to_source(self) -> None:
+        remove_results(SRC / PACKAGE)
+        super().copy_extensions_to_source()
 
 
 class Compile(Command):  # type: ignore[misc]
     """Compile in place, unless the compiled modules match the sources."""
 
-    user_options: ClassVar[list[tuple[str, str | None, str | None]]] = []
+    user_options: ClassVar[list[tuple[str, str | None, str]]] = [
+        ("force", "f", "compile even if the sources are unchanged")
+    ]
+    boolean_options: ClassVar[list[str]] = ["force"]
 
     def initialize_options(self) -> None:
-        pass
+        self.force = False
 
     def finalize_options(self) -> None:
         pass
 
     def run(self) -> None:
-        if IS_PURE:
-            remove_results(SRC / PACKAGE)
-        elif not is_up_to_date(SRC / PACKAGE):
-            command: Any = self.reinitialize_command("build_ext", inplace=True)
+        if not IS_PURE and (self.force or not is_up_to_date(SRC / PACKAGE)):
+            print(f"Compiling {len(compiled_sources())} modules with mypyc", flush=True)
+            command: Any = self.reinitialize_command("build_ext", inplace=True, force=self.force)
             command.ensure_finalized()
             command.run()
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 
+import barnabas
 from benchmarks.loads import format_size
 from benchmarks.suite import Extent, floor_name, load_name
 from benchmarks.targets import ABSOLUTE, Verdict, judge, summary, summary_json, verdict_json
@@ -146,6 +147,7 @@ def machine() -> dict[str, str | int | float | None]:
         "memory_gb": round(psutil.virtual_memory().total / 1e9),
         "system": platform.system(),
         "python": platform.python_version(),
+        "code": str(barnabas.code_mode),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "commit": commit(),
     }

@@ -10,8 +10,8 @@ other module is imported. All modules then run compiled, or all run interpreted:
     a compiled module is missing                     interpreted, with a warning
     otherwise                                        compiled
 
-The manifest is the last file that a build writes. It has one line for each compiled module: the digest of the source,
-and its path in the package. If a build could not compile, the manifest has the reason instead.
+The manifest is the last file that a build writes. Its first line identifies the build. Each other line has the digest
+of a compiled source, and its path in the package. If the build could not compile, there is only a line with the reason.
 
 This module must not import other modules of Barnabas: they would be loaded before the choice, and `setup.py` uses it.
 """
@@ -31,7 +31,6 @@ from importlib.machinery import (
 )
 from importlib.util import source_hash, spec_from_file_location
 from types import ModuleType
-from typing import NamedTuple
 
 PURE_VARIABLE = "BARNABAS_PURE"
 SUFFIX = EXTENSION_SUFFIXES[0]
@@ -39,26 +38,27 @@ SUFFIX = EXTENSION_SUFFIXES[0]
 MANIFEST = f"compiled{SUFFIX.removesuffix('.so')}.txt"
 LIBRARY = "barnabas__mypyc"
 """The shared library with the code of all compiled modules, beside the package: mypyc expects it there."""
-NOT_COMPILED = "not compiled: "
-"""Start of a manifest that has the reason why the build could not compile."""
 
 
-class Mode(NamedTuple):
-    """What runs in this process: compiled or interpreted code, and the reason for the latter."""
+class Mode:
+    """What runs in a process: compiled or interpreted code."""
 
-    is_compiled: bool
-    reason: str = ""
+    def __init__(
+        self, *, modules: frozenset[str] = frozenset(), reason: str = "", is_stale: bool = False
+    ) -> None:
+        self.modules = modules
+        """Full names of the compiled modules. Empty if all code is interpreted."""
+        self.reason = reason
+        """Why the code is interpreted."""
+        self.is_stale = is_stale
+        """Whether there are compiled modules that do not match the sources."""
+
+    @property
+    def is_compiled(self) -> bool:
+        return bool(self.modules)
 
     def __str__(self) -> str:
         return "compiled" if self.is_compiled else f"interpreted: {self.reason}"
-
-
-class Choice(NamedTuple):
-    mode: Mode
-    modules: frozenset[str] = frozenset()
-    """Full names of the modules that are loaded compiled."""
-    is_stale: bool = False
-    """Whether there are compiled modules that do not match the sources."""
 
 
 class SingleModeFinder:
@@ -102,47 +102,49 @@ def find_compiled(name: str, directory: str) -> ModuleSpec | None:
 
 def control_imports(directory: str) -> Mode:
     """Choose the mode of the package in `directory`, and make sure that all its modules are loaded in this mode."""
-    choice = choose_mode(directory, os.environ)
-    if choice.is_stale and sys.stderr is not None:
+    mode = choose_mode(directory, os.environ)
+    if mode.is_stale and sys.stderr is not None:
         sys.stderr.write(
-            f"barnabas: warning: {choice.mode.reason}. All code runs interpreted. Next step: make compile\n"
+            f"barnabas: warning: {mode.reason}. All code runs interpreted. Next step: make compile, or install again\n"
         )
     if os.path.isdir(directory):  # not in a zip file, from which Python loads no compiled modules
-        sys.meta_path.insert(0, SingleModeFinder(directory, choice.modules))
-    return choice.mode
+        sys.meta_path.insert(0, SingleModeFinder(directory, mode.modules))
+    return mode
 
 
-def choose_mode(directory: str, environment: Mapping[str, str]) -> Choice:
+def choose_mode(directory: str, environment: Mapping[str, str]) -> Mode:
     """Return the mode of the package in `directory`. Reads the manifest and the sources in it."""
     if environment.get(PURE_VARIABLE, "") not in ("", "0"):
-        return Choice(Mode(False, f"{PURE_VARIABLE} is set"))
+        return Mode(reason=f"{PURE_VARIABLE} is set")
     try:
         with open(os.path.join(directory, MANIFEST), encoding="utf-8") as file:
             lines = file.read().splitlines()
     except OSError:
-        return Choice(Mode(False, "not compiled for this Python"))
-    if lines and lines[0].startswith(NOT_COMPILED):
-        return Choice(Mode(False, lines[0]))
-    entries = [line.split(" ", 1) for line in lines if not line.startswith("#")]
-    problem = find_mismatch(directory, entries)
+        return Mode(reason="not compiled for this Python")
+    if len(lines) < 2:
+        return Mode(reason=lines[0] if lines else f"{MANIFEST} is empty")
+    entries = (line.partition(" ") for line in lines[1:])
+    digests = {path: digest for digest, _, path in entries}
+    problem = find_mismatch(directory, digests)
     if problem:
-        return Choice(Mode(False, problem), is_stale=True)
-    modules = (path.removesuffix(".py").replace("/", ".") for _, path in entries)
-    return Choice(Mode(True), frozenset(f"barnabas.{module}" for module in modules))
+        return Mode(reason=problem, is_stale=True)
+    modules = (path.removesuffix(".py").replace("/", ".") for path in digests)
+    return Mode(modules=frozenset(f"barnabas.{module}" for module in modules))
 
 
-def find_mismatch(directory: str, entries: Sequence[Sequence[str]]) -> str:
-    """Return why the compiled modules cannot be used, or an empty string."""
-    for digest, path in entries:
+def find_mismatch(directory: str, digests: Mapping[str, str]) -> str:
+    """Return why the compiled modules of these sources cannot be used, or an empty string."""
+    for path, digest in digests.items():
         source = os.path.join(directory, path)
         try:
             if source_digest(source) != digest:
                 return f"{source} has changed since it was compiled"
         except OSError:
-            return f"{source} was compiled, but is missing now"
-    for file in compiled_files(path for _, path in entries):
-        if not os.path.exists(os.path.join(directory, file)):
-            return f"{os.path.join(directory, file)} is missing"
+            return f"{source} was compiled, but is missing"
+    for path in compiled_files(digests):
+        file = os.path.normpath(os.path.join(directory, path))
+        if not os.path.exists(file):
+            return f"{file} is missing"
     return ""
 
 

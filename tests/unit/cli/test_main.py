@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+import barnabas
 from barnabas.cli.main import COMMANDS, run_command
 
 
@@ -22,6 +23,12 @@ def test_help_lists_every_command_without_importing_it() -> None:
         "'barnabas.errors']"
     )
     assert all(name in done.stdout for name in COMMANDS)
+
+
+def test_version_says_which_code_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["--version"]) == 0
+    shown = capsys.readouterr().out
+    assert shown == f"barnabas, version {barnabas.__version__} ({barnabas.code_mode})\n"
 
 
 # The help of Kafka's commands has another format.
