@@ -101,17 +101,7 @@ class BenchmarkBroker:
             process.stop_or_kill()
 
     def recycle_pages(self, size_bytes: int) -> None:
-        """Fill and free as much page cache as a run needs.
-
-        The first write to memory that was never used, or was returned to a hypervisor, takes longer. Without this, some
-        runs would pay for that and others not.
-        """
-        scratch = self.directory / "scratch"
-        block = bytes(1 << 20)
-        with scratch.open("wb") as file:
-            for _ in range(size_bytes // len(block) + 1):
-                file.write(block)
-        scratch.unlink()
+        recycle_pages(self.directory, size_bytes)
 
     def create_topic(self, name: str, partitions: int) -> UUID:
         with self.admin() as admin:
@@ -152,3 +142,17 @@ class BenchmarkBroker:
 
     def remove(self) -> None:
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def recycle_pages(directory: Path, size_bytes: int) -> None:
+    """Fill and free as much page cache as a run needs.
+
+    The first write to memory that was never used, or was returned to a hypervisor, takes longer. Without this, some
+    runs would pay for that and others not.
+    """
+    scratch = directory / "scratch"
+    block = bytes(1 << 20)
+    with scratch.open("wb") as file:
+        for _ in range(size_bytes // len(block) + 1):
+            file.write(block)
+    scratch.unlink()

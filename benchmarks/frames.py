@@ -14,6 +14,8 @@ import random
 import socket
 import struct
 import time
+from collections.abc import Sequence
+from typing import Protocol
 from uuid import UUID
 
 from barnabas.batch.header import HEADER_SIZE
@@ -41,17 +43,27 @@ LAST_RECORD_MIN = 128
 a length needs a second byte."""
 
 
+class Listening(Protocol):
+    """A broker that can be reached."""
+
+    address: tuple[str, int]
+
+
 class FrameDriver:
     """Client on one connection. Call `produce` first, then `fetch`."""
 
-    def __init__(self, broker: BenchmarkBroker, topic_id: UUID, load: Load) -> None:
+    def __init__(
+        self, broker: Listening, topic_id: UUID, load: Load, numbers: Sequence[int] | None = None
+    ) -> None:
+        """`numbers` are the `load.partitions` partitions that this broker leads; by default those from 0."""
         self.load = load
+        self.numbers = range(load.partitions) if numbers is None else numbers
         self.topic_id = topic_id
         self.connection = BlockingConnection.open(*broker.address, client_id="benchmark")
         self.records_per_batch, batch = build_exact_batch(
             load.batch_bytes, load.record_bytes, varies=load.varies
         )
-        requests = [produce_request(number, batch) for number in range(load.partitions)]
+        requests = [produce_request(number, batch) for number in self.numbers]
         for request in requests:
             response = self.connection.exchange(request, ProduceResponse)
             raise_if(response.responses[0].partition_responses[0].error_code)
@@ -119,7 +131,7 @@ class FrameDriver:
         offset = first_batch * self.records_per_batch
         partitions = tuple(
             FetchPartition(number, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
-            for number in range(self.load.partitions)
+            for number in self.numbers
         )
         return FetchRequest(
             max_wait_ms=500,
