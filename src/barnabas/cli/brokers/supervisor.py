@@ -3,7 +3,7 @@
 Each broker inherits the settings of one file. Its own settings are `--override` options of its command line. Its output
 goes to standard error with the prefix `broker <id> | `.
 
-A broker that ends without a request is restarted after a pause. The pause doubles with each crash, up to a minute, and
+A broker that ends without a request is restarted after a pause. The pause doubles with each crash, up to 30 seconds, and
 starts again at a second after a broker has run for a minute. A broker that was stopped with SIGTERM by another process
 (`barnabas brokers decommission --stop`) stays stopped.
 
@@ -40,7 +40,7 @@ from barnabas.world.network import HeldPort
 
 logger = logging.getLogger("barnabas.node")
 
-RESTART_S = (1.0, 60.0)
+RESTART_S = (1.0, 30.0)
 """First and longest pause before a restart."""
 STABLE_S = 60.0
 """After this time without a crash, the next pause is the first one again."""
