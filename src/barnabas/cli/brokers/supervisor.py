@@ -3,7 +3,7 @@
 Each broker inherits the settings of one file. Its own settings are `--override` options of its command line. Its output
 goes to standard error with the prefix `broker <id> | `.
 
-A broker that ends without a request is restarted after a pause. The pause doubles with each crash, up to 30 seconds, and
+A broker that ends without a request is restarted after a pause. The pause doubles with each crash, up to 30 s, and
 starts again at a second after a broker has run for a minute. A broker that was stopped with SIGTERM by another process
 (`barnabas brokers decommission --stop`) stays stopped.
 
