@@ -215,6 +215,24 @@ def test_broker_stopped_by_operator_stays_stopped(tmp_path: Path, chroot: str) -
         assert not node.logged("broker crashed")
 
 
+def test_signal_during_start_ends_all_brokers(tmp_path: Path) -> None:
+    config = tmp_path / "server.properties"
+    lines = ("broker.id=1", "listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={tmp_path / 'data'}")
+    config.write_text("\n".join([*lines, "zookeeper.connect=127.0.0.1:1"]))
+    process = ChildProcess(
+        "the node", [*COMMAND, "node", str(config), "--brokers=2"], log=tmp_path / "node.log"
+    )
+    try:
+        eventually(
+            lambda: process.log().count("waiting for ZooKeeper") == 2, "both wait for ZooKeeper"
+        )
+        brokers = psutil.Process(process.pid).children()
+        assert process.stop(signal.SIGTERM) == 0, process.log()
+        assert_ended(brokers)
+    finally:
+        process.kill()
+
+
 @pytest.mark.parametrize(
     ("text", "arguments", "said"),
     [

@@ -101,7 +101,7 @@ async def announce(supervisor: NodeSupervisor, brokers: Sequence[NodeBroker]) ->
     view = await supervisor.wait_until_ready()
     if without_rack := ids_without_rack(view):
         logger.warning(
-            "topics cannot be created: brokers without broker.rack ids=%s",
+            "topics cannot be created until all brokers have a rack: set broker.rack ids=%s",
             ",".join(map(str, without_rack)),
         )
     ids = format_broker_ids([each.id for each in brokers])

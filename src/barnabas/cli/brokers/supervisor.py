@@ -49,8 +49,8 @@ STOP_ONE_S = 30.0
 """The next brokers begin to stop after this time, even if the ones before them still run."""
 STOP_IN_ORDER_S = 90.0
 """After this time, all other brokers begin to stop at once."""
-STOP_KILL_S = 30.0
-"""Time for the rest after that, before SIGKILL. Together: at most two minutes."""
+STOP_ALL_S = 120.0
+"""After this time, brokers that still run are killed."""
 REQUESTED = (0, 128 + signal.SIGTERM, -signal.SIGTERM)
 """Exit codes after a requested stop: of a running broker, of a starting one, and before it handles signals."""
 READ_BYTES = 1 << 16
@@ -194,17 +194,17 @@ class NodeSupervisor:
         servers = [self.brokers[each].server for each in running[:VIEW_SERVERS_MAX]]
         view = await asyncio.to_thread(read_view, ",".join(servers), VIEW_TIMEOUT_S)
         now = asyncio.get_running_loop().time
-        deadline = now() + STOP_IN_ORDER_S
+        began = now()
         for wave in stop_waves(running, self.brokers, view):
             logger.info("stopping brokers ids=%s", ",".join(map(str, wave)))
             for broker_id in wave:
                 self.brokers[broker_id].terminate()
-            await self.wait_for_end(wave, min(STOP_ONE_S, deadline - now()))
+            await self.wait_for_end(wave, min(STOP_ONE_S, began + STOP_IN_ORDER_S - now()))
         for (
             broker
         ) in self.brokers.values():  # those that wait for a restart, or that a signal just started
             broker.terminate()
-        await self.wait_for_end(self.brokers, STOP_KILL_S)
+        await self.wait_for_end(self.brokers, began + STOP_ALL_S - now())
         for broker in self.brokers.values():
             if broker.is_running:
                 logger.error("broker killed id=%d reason=did not stop in time", broker.id)

@@ -179,7 +179,7 @@ async def test_failed_start_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_broker_that_ignores_sigterm_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "STOP_ONE_S", 0.05)
-    monkeypatch.setattr(supervisor, "STOP_KILL_S", 0.05)
+    monkeypatch.setattr(supervisor, "STOP_ALL_S", 0.2)
     monkeypatch.setattr(supervisor, "VIEW_TIMEOUT_S", 0.1)
     node = NodeSupervisor([broker(1), broker(2)], Path(IGNORE_SIGTERM), [])
     node.start()
