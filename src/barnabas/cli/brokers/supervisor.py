@@ -138,12 +138,10 @@ class SupervisedBroker:
             print_note(f"broker {self.id} | {line}")
 
     def terminate(self) -> None:
-        self.stopping.set()
         if self.process is not None and self.process.returncode is None:
             self.process.terminate()
 
     def kill(self) -> None:
-        self.stopping.set()
         if self.process is not None and self.process.returncode is None:
             self.process.kill()
 
@@ -190,6 +188,8 @@ class NodeSupervisor:
 
     async def stop(self) -> bool:
         """Stop all brokers within two minutes. Returns whether all stopped cleanly."""
+        for broker in self.brokers.values():
+            broker.stopping.set()  # no restart from now on
         running = [broker_id for broker_id, each in self.brokers.items() if each.is_running]
         servers = [self.brokers[each].server for each in running[:VIEW_SERVERS_MAX]]
         view = await asyncio.to_thread(read_view, ",".join(servers), VIEW_TIMEOUT_S)
@@ -200,10 +200,6 @@ class NodeSupervisor:
             for broker_id in wave:
                 self.brokers[broker_id].terminate()
             await self.wait_for_end(wave, min(STOP_ONE_S, began + STOP_IN_ORDER_S - now()))
-        for (
-            broker
-        ) in self.brokers.values():  # those that wait for a restart, or that a signal just started
-            broker.terminate()
         await self.wait_for_end(self.brokers, began + STOP_ALL_S - now())
         for broker in self.brokers.values():
             if broker.is_running:

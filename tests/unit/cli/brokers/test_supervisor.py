@@ -111,9 +111,28 @@ async def test_stop_ends_the_pause_before_a_restart() -> None:
     task = asyncio.create_task(running.run())
     while not running.backoff.failures:
         await asyncio.sleep(0.01)
-    running.terminate()
+    running.stopping.set()
     await asyncio.wait_for(task, 10)
     assert not running.has_stopped_cleanly
+
+
+async def test_broker_that_crashes_during_the_stop_is_not_restarted() -> None:
+    running = supervised(SLEEP)
+    task = asyncio.create_task(running.run())
+    process = await wait_for_output(running)
+    running.stopping.set()
+    process.kill()
+    await asyncio.wait_for(task, 10)
+    assert not running.has_stopped_cleanly
+
+
+async def test_broker_that_starts_during_the_stop_is_terminated() -> None:
+    running = supervised(SLEEP)
+    task = asyncio.create_task(running.run())
+    await asyncio.sleep(0)  # the start is under way
+    running.stopping.set()
+    await asyncio.wait_for(task, 10)
+    assert running.has_stopped_cleanly
 
 
 async def test_broker_that_ran_for_long_is_restarted_soon(monkeypatch: pytest.MonkeyPatch) -> None:
