@@ -39,6 +39,28 @@ def environment_with_bytecode() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
+def process_cpu_s(pid: int) -> float:
+    """User and system time: in nanoseconds on Linux, where each process has a CPU clock, in ticks elsewhere."""
+    if platform.system() == "Linux":
+        return time.clock_gettime(~pid << 3 | 2)
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
+
+
+def recycle_pages(directory: Path, size_bytes: int) -> None:
+    """Fill and free as much page cache as a run needs.
+
+    The first write to memory that was never used, or was returned to a hypervisor, takes longer. Without this, some
+    runs would pay for that and others not.
+    """
+    scratch = directory / "scratch"
+    block = bytes(1 << 20)
+    with scratch.open("wb") as file:
+        for _ in range(size_bytes // len(block) + 1):
+            file.write(block)
+    scratch.unlink()
+
+
 class BenchmarkBroker:
     """A context manager. `kill()` and `start()` measure a recovery. The directory is removed at the end."""
 
@@ -80,11 +102,7 @@ class BenchmarkBroker:
         return self
 
     def cpu_s(self) -> float:
-        """User and system time: in nanoseconds on Linux, where each process has a CPU clock, in ticks elsewhere."""
-        if platform.system() == "Linux":
-            return time.clock_gettime(~self.pid << 3 | 2)
-        times = psutil.Process(self.pid).cpu_times()
-        return float(times.user + times.system)
+        return process_cpu_s(self.pid)
 
     def resident_bytes(self) -> int:
         return int(psutil.Process(self.pid).memory_info().rss)
@@ -142,17 +160,3 @@ class BenchmarkBroker:
 
     def remove(self) -> None:
         shutil.rmtree(self.directory, ignore_errors=True)
-
-
-def recycle_pages(directory: Path, size_bytes: int) -> None:
-    """Fill and free as much page cache as a run needs.
-
-    The first write to memory that was never used, or was returned to a hypervisor, takes longer. Without this, some
-    runs would pay for that and others not.
-    """
-    scratch = directory / "scratch"
-    block = bytes(1 << 20)
-    with scratch.open("wb") as file:
-        for _ in range(size_bytes // len(block) + 1):
-            file.write(block)
-    scratch.unlink()

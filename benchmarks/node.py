@@ -32,7 +32,13 @@ from barnabas.client.view import ClusterView
 from barnabas.cluster.zookeeper_servers import ZooKeeperServers
 from barnabas.model import TopicPartition
 from benchmarks import librdkafka
-from benchmarks.broker import SETTINGS, START_TIMEOUT_S, environment_with_bytecode, recycle_pages
+from benchmarks.broker import (
+    SETTINGS,
+    START_TIMEOUT_S,
+    environment_with_bytecode,
+    process_cpu_s,
+    recycle_pages,
+)
 from benchmarks.frames import FrameDriver
 from benchmarks.loads import KB, MB, TOPIC, Cost, Load, format_size
 from support.command import COMMAND
@@ -127,11 +133,11 @@ class BenchmarkNode:
         servers = line.partition(") at ")[2].partition("data in ")[0]
         self.bootstrap_servers = servers.replace(" ", "").strip(",")
         supervisor = psutil.Process(self.process.pid)
-        self.processes = [supervisor, *supervisor.children()]
+        self.pids = [supervisor.pid, *(each.pid for each in supervisor.children())]
 
     def cpu_s(self) -> float:
         """Return the user and system time of the supervisor and all brokers so far."""
-        return sum(map(cpu_of, self.processes))
+        return sum(map(process_cpu_s, self.pids))
 
     def create_topic(self, partitions: int) -> tuple[UUID, dict[tuple[str, int], list[int]]]:
         """Create the topic. Returns its id, and the partitions that each broker leads, by address."""
@@ -162,11 +168,6 @@ def is_led(view: ClusterView, partitions: int) -> bool:
     topic = view.topics.get(TOPIC)
     leaders = [each.leader for each in topic.partitions] if topic is not None else []
     return len(leaders) == partitions and set(leaders) <= view.brokers.keys()
-
-
-def cpu_of(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
 
 
 @contextmanager
