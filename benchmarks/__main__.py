@@ -253,7 +253,7 @@ def node(quick: bool, counts: tuple[int, ...]) -> None:
     found = node.measure(replace(extent, brokers=counts) if counts else extent)
     for line in node.table(found):
         click.echo(line)
-    report.write_json(RESULTS / "node.json", found, quick=quick, repeat=extent.rounds)
+    node.write_json(RESULTS / "node.json", found, quick=quick)
     click.echo("written to benchmarks/results: node.json", err=True)
 
 

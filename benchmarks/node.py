@@ -10,6 +10,7 @@ If it reaches the number of cores, the machine is the limit, and more brokers ca
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import statistics
 import sys
@@ -41,6 +42,7 @@ from benchmarks.broker import (
 )
 from benchmarks.frames import FrameDriver
 from benchmarks.loads import KB, MB, TOPIC, Cost, Load, format_size
+from benchmarks.report import machine, spread
 from support.command import COMMAND
 from support.process import ChildProcess
 from support.waiting import eventually
@@ -356,3 +358,12 @@ def table(found: Found) -> Iterator[str]:
         numbers = [f"{medians[0]:.0f}", *(f"{each:.2f}" for each in medians[1:])]
         cells = "".join(f"{each:>17}" for each in (*numbers, f"{speed_up:.2f}"))
         yield f"{label:44}{brokers:>8}{cells}"
+
+
+def write_json(path: Path, found: Found, *, quick: bool) -> None:
+    measurements = {
+        name: dict(zip(("min", "median", "max"), spread(values), strict=True)) | {"values": values}
+        for name, values in found.items()
+    }
+    content = {"machine": machine(), "quick": quick, "measurements": measurements}
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from benchmarks import node
@@ -16,12 +19,15 @@ TINY = node.Extent(
 )
 
 
-def test_every_measurement_is_reported() -> None:
+def test_every_measurement_is_reported(tmp_path: Path) -> None:
     require_java()
     found = node.measure(TINY)
     assert len(found) == 4 * len(node.UNITS)
     assert all(values[0] > 0 for name, values in found.items() if name.endswith("mb_per_s"))
     assert len(list(node.table(found))) == 5
+    node.write_json(tmp_path / "node.json", found, quick=True)
+    written = json.loads((tmp_path / "node.json").read_text())["measurements"]
+    assert written.keys() == found.keys()
 
 
 def test_speed_up_compares_with_the_smallest_node() -> None:
