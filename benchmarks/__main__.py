@@ -280,6 +280,23 @@ def groups(quick: bool) -> None:
     click.echo("written to benchmarks/results: groups.json", err=True)
 
 
+@cli.command()
+@click.option("--quick", is_flag=True, help="One shorter round.")
+@click.option("--brokers", "counts", multiple=True, type=int, help="Brokers of a node; repeatable.")
+def node(quick: bool, counts: tuple[int, ...]) -> None:
+    """Measure produce and fetch on several brokers of one machine: one and two, or the given numbers."""
+    from dataclasses import replace
+
+    from benchmarks import node
+
+    extent = node.QUICK if quick else node.FULL
+    found = node.measure(replace(extent, brokers=counts) if counts else extent)
+    for line in node.table(found):
+        click.echo(line)
+    node.write_json(RESULTS / "node.json", found, quick=quick)
+    click.echo("written to benchmarks/results: node.json", err=True)
+
+
 @contextmanager
 def require_kafka() -> Iterator[None]:
     """Report in one line if Kafka cannot run here."""

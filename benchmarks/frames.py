@@ -18,6 +18,7 @@ import statistics
 import struct
 import time
 from collections.abc import Sequence
+from typing import Protocol
 from uuid import UUID
 
 from barnabas.batch.compression import Compression
@@ -52,18 +53,26 @@ LAST_RECORD_MIN = 128
 a length needs a second byte."""
 
 
+class Listening(Protocol):
+    """A broker that can be reached."""
+
+    address: tuple[str, int]
+
+
 class FrameDriver:
     """Client on one connection. Call `produce` first, then `fetch`."""
 
-    def __init__(self, broker: BenchmarkBroker, topic_id: UUID, load: Load) -> None:
+    def __init__(
+        self, broker: Listening, topic_id: UUID, load: Load, numbers: Sequence[int] | None = None
+    ) -> None:
+        """`numbers` are the `load.partitions` partitions that this broker leads; by default those from 0."""
         self.load = load
+        self.numbers = range(load.partitions) if numbers is None else numbers
         self.topic_id = topic_id
         self.connection = BlockingConnection.open(*broker.address, client_id="benchmark")
         self.records_per_batch, self.batches = build_batches(load)
         requests = [
-            produce_request(number, batch)
-            for batch in self.batches
-            for number in range(load.partitions)
+            produce_request(number, batch) for batch in self.batches for number in self.numbers
         ]
         for request in requests[: load.partitions]:
             response = self.connection.exchange(request, ProduceResponse)
@@ -121,7 +130,7 @@ class FrameDriver:
         offset = first_batch * self.records_per_batch
         partitions = tuple(
             FetchPartition(number, fetch_offset=offset, partition_max_bytes=size)
-            for number in range(self.load.partitions)
+            for number in self.numbers
         )
         return FetchRequest(
             max_wait_ms=500,

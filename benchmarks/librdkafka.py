@@ -119,7 +119,7 @@ def produce(producer: Producer, load: Load, count: int) -> None:
         raise RuntimeError(f"{left} records were not acknowledged in {TIMEOUT_S} s")
 
 
-def measure_consume(broker: BenchmarkBroker, load: Load) -> Cost:
+def measure_consume(broker: Brokers, load: Load) -> Cost:
     """Consume all records. Those of the producer's warm-up are the warm-up of the consumer."""
     warm_up, count = record_counts(load)
     consumer = Consumer(

@@ -42,6 +42,10 @@ class Replica(NamedTuple):
         return f"{self.partition} on {self.broker}"
 
 
+WILDCARD_HOSTS = ("", "0.0.0.0", "::")
+"""Hosts of a listener on all interfaces."""
+
+
 class Endpoint(Struct, frozen=True, kw_only=True):
     """Address of a listener: where it is bound, or what it advertises."""
 

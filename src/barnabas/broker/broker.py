@@ -48,7 +48,7 @@ from barnabas.metadata import registration, znodes
 from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.features import FinalizedFeatures
 from barnabas.metadata.registry_client import RegistryClient
-from barnabas.model import Broker, BrokerId, Endpoint
+from barnabas.model import WILDCARD_HOSTS, Broker, BrokerId, Endpoint
 from barnabas.replication.replica_manager import ReplicaManager, loop_ms
 from barnabas.retry import Backoff
 from barnabas.storage.log_manager import LogManager
@@ -57,7 +57,6 @@ from barnabas.world.ports import SessionState, World
 
 logger = logging.getLogger("barnabas.broker")
 
-WILDCARD_HOSTS = ("", "0.0.0.0", "::")
 READY_TIMEOUT_SECONDS = 30.0
 START_ATTEMPTS = 5
 RESTART_SECONDS = (0.1, 1.0)

@@ -56,6 +56,7 @@ COMMANDS = {
     ),
     "up": ("brokers.up:up", "Start a cluster on this machine and run it until Ctrl-C."),
     "broker": ("brokers.broker:broker", "Run one broker."),
+    "node": ("brokers.node:node", "Run several brokers on this machine, one process per core."),
     "zookeeper": ("zookeeper:zookeeper", "Start a ZooKeeper and run it until Ctrl-C."),
     "registry": (
         "registry.commands:registry",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from pathlib import Path
 
 import click
 from click.shell_completion import CompletionItem
 
 from barnabas.cli.terminal.output import OutputFormat
+from barnabas.config.properties import parse_properties
 from barnabas.errors import ConfigError
 
 DEFAULT_SERVERS = "localhost:9092"
@@ -69,6 +71,13 @@ def parse_overrides(texts: tuple[str, ...]) -> dict[str, str]:
             raise ConfigError("--override", f"'{text}' is not KEY=VALUE, as in num.partitions=3")
         settings[key.strip()] = value.strip()
     return settings
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    try:
+        return parse_properties(path.read_text(encoding="iso-8859-1"), str(path))
+    except OSError as error:
+        raise ConfigError(str(path), f"cannot be read: {error.strerror}") from error
 
 
 def is_encodable(text: str) -> bool:

@@ -12,7 +12,7 @@ from barnabas.cli.options import completions
 from support.command import run
 
 HOSTILE = "x\n\x1b[31m\x9b\u202e\u2028\ufeff\udcff\nforged"
-LONG_RUNNING = {"up", "broker", "zookeeper"}
+LONG_RUNNING = {"up", "broker", "node", "zookeeper"}
 """Commands that configure logging and therefore run in a process of their own."""
 
 

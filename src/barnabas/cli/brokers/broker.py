@@ -11,7 +11,7 @@ import click
 
 from barnabas.broker.broker import BrokerServer
 from barnabas.cli.brokers import interpreter
-from barnabas.cli.options import parse_overrides
+from barnabas.cli.options import parse_overrides, read_properties
 from barnabas.cli.terminal.log import log_to_stderr
 from barnabas.cli.terminal.output import print_note
 from barnabas.cli.terminal.shutdown import ShutdownSignals
@@ -19,7 +19,6 @@ from barnabas.cluster.real_world import close_world, real_world
 from barnabas.cluster.settings import with_absolute_log_dirs
 from barnabas.config import BrokerConfig
 from barnabas.config.load import load_broker_config
-from barnabas.config.properties import parse_properties
 from barnabas.errors import ConfigError
 from barnabas.world.clock import SystemClock
 from barnabas.world.network import raise_descriptor_limit
@@ -119,10 +118,3 @@ async def open_broker_registry(settings: BrokerConfig) -> EmbeddedRegistry | Zoo
             replicas,
         )
     return registry
-
-
-def read_properties(path: Path) -> dict[str, str]:
-    try:
-        return parse_properties(path.read_text(encoding="iso-8859-1"), str(path))
-    except OSError as error:
-        raise ConfigError(str(path), f"cannot be read: {error.strerror}") from error

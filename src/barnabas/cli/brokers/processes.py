@@ -10,19 +10,23 @@ is restarted. If a broker ends for another reason, a line on standard error repo
 from __future__ import annotations
 
 import asyncio
-import ctypes
-import os
 import signal
-import sys
 from asyncio.subprocess import Process
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from barnabas.cli.brokers.broker_process import (
+    exit_text,
+    failure_reason,
+    read_view,
+    shows_cluster,
+    start_broker_process,
+)
 from barnabas.cli.terminal.output import print_note
 from barnabas.cluster.settings import FIRST_BROKER_ID, HOST, broker_properties, validate_settings
 from barnabas.cluster.zookeeper_servers import ZooKeeperServers
 from barnabas.config.load import load_broker_config
-from barnabas.errors import ApiError, ConfigError, ErrorCode, StorageError
+from barnabas.errors import ApiError, ErrorCode, StorageError
 from barnabas.printable import utf16_escapes
 from barnabas.tasks import in_thread
 from barnabas.world.network import HeldPort
@@ -36,8 +40,6 @@ STOP_TIMEOUT_SECONDS = 60.0
 RESTARTS_MAX = 5
 RESTARTS_PERIOD_SECONDS = 600.0
 FIRST_BACK_OFF_SECONDS = 1.0
-PR_SET_PDEATHSIG = 1
-LIBC = ctypes.CDLL(None)
 
 
 class BrokerProcesses:
@@ -112,13 +114,8 @@ class BrokerProcesses:
         config = self.path(broker_id, "properties")
         config.write_text(properties_text(properties), encoding="ascii")
         with self.path(broker_id, "log").open("ab") as log:
-            self.running[broker_id] = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "barnabas.cli.main", "broker", str(config)),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C reaches only this process, which stops the brokers in order
-                preexec_fn=die_with_parent(os.getpid()),
+            self.running[broker_id] = await start_broker_process(
+                [str(config)], log, death_signal=signal.SIGKILL
             )
 
     async def wait_until_ready(self) -> None:
@@ -148,26 +145,12 @@ class BrokerProcesses:
                 print_note(f"still starting: broker {broker_id}: {last[0]} (see {log})")
 
     def is_ready(self) -> bool:
-        from barnabas.client.cluster import Cluster
-
-        for held in self.ports.values():
-            try:
-                with Cluster(f"{HOST}:{held.port}", timeout_s=5.0) as cluster:
-                    view = cluster.refresh([])
-            except ApiError:
-                return False
-            if not set(self.ids) <= view.brokers.keys() or view.controller not in view.brokers:
-                return False
-        return True
+        servers = self.bootstrap_servers.split(",")
+        return all(shows_cluster(read_view(each, timeout_s=5.0), self.ids) for each in servers)
 
     def find_controller(self) -> int | None:
-        from barnabas.client.cluster import Cluster
-
-        try:
-            with Cluster(self.bootstrap_servers, timeout_s=2.0) as cluster:
-                return cluster.refresh([]).controller
-        except (ApiError, ConfigError):  # no broker answers, or none was started
-            return None
+        view = read_view(self.bootstrap_servers, timeout_s=2.0)
+        return None if view is None else view.controller
 
     def start_error(self, broker_id: int, code: int) -> ApiError:
         from barnabas.cli.terminal.failure import ErrorWithHint
@@ -277,37 +260,6 @@ async def terminate(processes: list[Process]) -> None:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-
-
-def die_with_parent(parent: int) -> Callable[[], None]:
-    """Return a function for a child to call before exec. The kernel then kills the child when `parent` ends."""
-
-    def request_death_signal() -> None:
-        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # the parent ended meanwhile
-            os._exit(1)
-
-    return request_death_signal
-
-
-def exit_text(code: int) -> str:
-    """
-    >>> exit_text(-9), exit_text(1)
-    ('was killed (SIGKILL)', 'ended with exit code 1')
-    """
-    if code < 0:
-        return f"was killed ({signal.Signals(-code).name})"
-    return f"ended with exit code {code}"
-
-
-def failure_reason(log: Sequence[str]) -> str:
-    """Return the error at the end of a broker's log, or else its last line.
-
-    >>> failure_reason(["... INFO starting", "error: disk full", "hint:  delete files"])
-    'disk full'
-    """
-    errors = [line.removeprefix("error: ") for line in log[-2:] if line.startswith("error: ")]
-    return errors[-1] if errors else log[-1] if log else "its log is empty"
 
 
 def properties_text(properties: Mapping[str, str]) -> str:

@@ -4,7 +4,7 @@
     2     wrong usage or setting       130   SIGINT          143   SIGTERM
     75    a broker was stuck           141   the reader of standard output closed it
 
-`up`, `broker` and `zookeeper` run until a signal stops them. They exit with 0 after a clean shutdown.
+`up`, `broker`, `node` and `zookeeper` run until a signal stops them. They exit with 0 after a clean shutdown.
 """
 
 from __future__ import annotations

@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 from barnabas.cli.brokers import processes as broker_processes
+from barnabas.cli.brokers.broker_process import exit_text, failure_reason
 from barnabas.cli.brokers.processes import (
     RESTARTS_MAX,
     RESTARTS_PERIOD_SECONDS,
     BrokerProcesses,
     RestartBackoff,
-    exit_text,
-    failure_reason,
     stuck_text,
 )
 from barnabas.world.watchdog import STUCK_EXIT_CODE
