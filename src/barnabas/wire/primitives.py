@@ -223,7 +223,7 @@ def bytes_codec(flexible: bool, nullable: bool) -> TypeCodec:
             )
         return data[at:end], end
 
-    def write(value: bytes | None, append: Append) -> None:
+    def write(value: Any, append: Append) -> None:
         if value is None:
             append(pack_null(nullable, pack_size))
             return
