@@ -26,7 +26,8 @@ Octets = NDArray[np.uint8]
 
 RECORD_BYTES_MIN = 7
 """Length, attributes, two deltas, two lengths and the header count take at least one byte each."""
-VARINT_BYTES_MAX = 10
+INT_BYTES_MAX, LONG_BYTES_MAX = 5, 10
+"""Sizes of the longest varints of 32 and 64 bits. Excess bits of the last byte are dropped, as in batch/reader.py."""
 RUN_RECORDS_MIN = 256
 """Shorter runs are read faster in plain Python."""
 VECTOR_ROUND_MIN = 16
@@ -100,7 +101,7 @@ def read_record_fields(
 
     A corrupt record may have a field after its end. The last check detects this: the fields must end with the record.
     """
-    timestamp_deltas, at = read_varints(octets, starts + 1)
+    timestamp_deltas, at = read_varints(octets, starts + 1, LONG_BYTES_MAX)
     offset_deltas, at = read_varints(octets, at)
     last = np.repeat([body.last_offset_delta for body in bodies], [body.count for body in bodies])
     require_all(
@@ -126,7 +127,8 @@ def read_record_fields(
 
 def read_spans(octets: Octets, at: Int64s, ends: Int64s) -> tuple[Spans, Int64s]:
     lengths, starts = read_varints(octets, at)
-    require_all((lengths >= -1) & (lengths <= ends - starts), "a field is longer than its record")
+    lengths = np.maximum(lengths, -1)  # any negative length means null
+    require_all(lengths <= ends - starts, "a field is longer than its record")
     return Spans(starts=starts, lengths=lengths), starts + np.maximum(lengths, 0)
 
 
@@ -135,7 +137,9 @@ def require_all(conditions: NDArray[np.bool_], message: str) -> None:
         raise RemoteWireError(message)
 
 
-def read_varints(octets: Octets, at: Int64s) -> tuple[Int64s, Int64s]:
+def read_varints(
+    octets: Octets, at: Int64s, bytes_max: int = INT_BYTES_MAX
+) -> tuple[Int64s, Int64s]:
     """Read the zigzag varint at each position. Returns the values and the positions after them.
 
     Raises IndexError after the end of the data. Each loop reads the next byte of all unfinished varints.
@@ -146,17 +150,17 @@ def read_varints(octets: Octets, at: Int64s) -> tuple[Int64s, Int64s]:
     unfinished = np.flatnonzero(byte > 0x7F)
     shift = 7
     while unfinished.size:
-        if shift >= 7 * VARINT_BYTES_MAX:
-            raise RemoteWireError("a varint is longer than 64 bits")
+        if shift >= 7 * bytes_max:
+            raise RemoteWireError("a varint is too long")
         # If all varints have another byte, a slice avoids two gathers.
         selected: Any = slice(None) if unfinished.size == at.size else unfinished
         byte = octets.take(after[selected])
-        if shift == 63 and byte.max() > 1:
-            raise RemoteWireError("a varint is longer than 64 bits")
         value[selected] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
         after[selected] += 1
         unfinished = unfinished[byte > 0x7F]
         shift += 7
+    if bytes_max == INT_BYTES_MAX:
+        value &= np.uint64(0xFFFF_FFFF)
     return (value >> np.uint64(1)).view(np.int64) ^ -((value & np.uint64(1)).view(np.int64)), after
 
 
@@ -252,17 +256,15 @@ def walk_lengths(data: memoryview, at: int, count: int) -> tuple[list[int], int]
 
 
 def read_raw_varint(data: memoryview, at: int) -> tuple[int, int]:
-    """Return the varint at `at`, without zigzag decoding, and the position after it."""
-    value = shift = 0
-    while True:
+    """Return the 32-bit varint at `at`, without zigzag decoding, and the position after it."""
+    value = 0
+    for shift in range(0, 7 * INT_BYTES_MAX, 7):
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, at
-        shift += 7
-        if shift > 63:
-            raise RemoteWireError("a varint is longer than 64 bits")
+            return value & 0xFFFF_FFFF, at
+    raise RemoteWireError("a varint is too long")
 
 
 def find_equal_run(
@@ -339,7 +341,7 @@ def lay_out_headers(octets: Octets, data: memoryview, layout: RecordLayout) -> t
 def read_field(data: memoryview, at: int, end: int) -> tuple[int, int]:
     """Return the length of a field, -1 for null, and the position after the field."""
     doubled, at = read_raw_varint(data, at)
-    length = (doubled >> 1) ^ -(doubled & 1)
-    if not -1 <= length <= end - at:
+    length = max((doubled >> 1) ^ -(doubled & 1), -1)  # any negative length means null
+    if length > end - at:
         raise RemoteWireError("a field is longer than its record")
     return length, at + max(length, 0)
