@@ -27,6 +27,7 @@ from typing import Any
 from barnabas.broker.memory_budget import WORK_SECONDS_MAX, MemoryBudget
 from barnabas.errors import RemoteWireError
 from barnabas.wire.apis import ApiKey
+from barnabas.wire.fast import RepeatedFetches, RepeatedProduces
 from barnabas.world.ports import FileSlice, Part, Stream
 
 logger = logging.getLogger("barnabas.network")
@@ -93,6 +94,7 @@ class Connection:
         "closing_reason",
         "data",
         "end",
+        "fetches",
         "frame_bytes_last",
         "frame_bytes_max",
         "in_progress",
@@ -104,6 +106,7 @@ class Connection:
         "offered_bytes",
         "on_closed",
         "pending",
+        "produces",
         "queued_bytes",
         "reserved_at",
         "reserved_bytes",
@@ -144,6 +147,8 @@ class Connection:
         self.reserved_bytes = 0
         self.reserved_at = 0.0
         self.client_software = ("", "")
+        self.produces = RepeatedProduces()
+        self.fetches = RepeatedFetches()
         self.in_progress: asyncio.Future[EncodedResponse | PendingResponse] | None = None
         self.pending: deque[PendingResponse | list[Part]] = deque()
         """Pending responses, and queued responses to later requests, which wait for the pending ones."""

@@ -23,6 +23,7 @@ from importlib import import_module
 from struct import Struct
 from typing import Any, NamedTuple
 
+from barnabas.batch.validation import LargeBatch
 from barnabas.broker.bounded_work import NOT_STARTED, Background, RequestLane, TurnResult, Work
 from barnabas.broker.connection import (
     BROKER_REQUESTS,
@@ -47,7 +48,14 @@ from barnabas.broker.handlers import (
     update_metadata,
 )
 from barnabas.broker.handlers.fetch import FetchResult
-from barnabas.broker.produce_appends import ProduceResult
+from barnabas.broker.produce_appends import (
+    Produce,
+    ProduceResult,
+    handle_repeated_produce,
+    may_repeat_produce,
+)
+from barnabas.broker.repeated_fetch import handle_repeated_fetch
+from barnabas.errors import ApiError
 from barnabas.tasks import in_thread
 from barnabas.wire import codec
 from barnabas.wire.apis import APIS, ApiKey, api_name
@@ -72,6 +80,9 @@ SMALL_ELEMENTS = 1000
 RESPONSE_BYTES_MAX = 32 << 20
 """Maximum size of a response, without the records of a Fetch response, which are sent from their files."""
 
+FINISHED = (ProduceResult, FetchResult, bytes)
+"""Responses of frequent requests. This check is faster than those of abstract classes."""
+
 Decode = Callable[[int, memoryview, int], Any]
 Handle = Callable[[BrokerContext, Any, RequestHeader, Connection], Any]
 Encode = Callable[[int, Any], tuple[list[Part], int]]
@@ -83,9 +94,11 @@ def has_many_elements(response: Any) -> bool:
 
 def has_many_partitions(response: FetchResult | ProduceResult | None) -> bool:
     """Like has_many_elements, but adds up the lengths of the topics instead of visiting every partition."""
-    return (
-        response is not None and sum(len(topic[-1]) for topic in response.topics) > SMALL_ELEMENTS
-    )
+    count = 0
+    if response is not None:
+        for topic in response.topics:
+            count += len(topic[-1])
+    return count > SMALL_ELEMENTS
 
 
 def is_never_large(_: bytes) -> bool:
@@ -200,6 +213,41 @@ class Router:
         self.running: dict[asyncio.Task[Any], None] = {}
 
     def serve(self, frame: memoryview, connection: Connection) -> ServeResult:
+        """Serve one frame. Produce and Fetch requests like an earlier one on this connection take a faster path.
+
+        It does not count bytes, so it is not taken while byte quotas are stored.
+        """
+        if self.context.byte_quotas.is_active:
+            return self.serve_general(frame, connection, is_repeated_fetch=False)
+        repeated_produce = connection.produces.find(frame)
+        if repeated_produce is not None:
+            batch = connection.produces.batch(frame, repeated_produce.is_flexible)
+            if batch is not None:
+                correlation_id: int = CORRELATION_ID.unpack_from(frame, 4)[0]
+                try:
+                    response = handle_repeated_produce(
+                        self.context, repeated_produce, batch, correlation_id, connection
+                    )
+                except (ApiError, LargeBatch):
+                    pass  # served by the general path below
+                else:
+                    if not isinstance(response, Produce):
+                        return response
+                    header = repeated_produce.header._replace(correlation_id=correlation_id)
+                    return PendingResponse(
+                        produce.wait_for_acks(response),
+                        partial(frame_response, ROUTES[PRODUCE], header),
+                    )
+        repeated_fetch = connection.fetches.find(frame)
+        if repeated_fetch is not None:
+            parts = handle_repeated_fetch(self.context, repeated_fetch, frame)
+            if parts is not None:
+                return parts
+        return self.serve_general(frame, connection, is_repeated_fetch=repeated_fetch is not None)
+
+    def serve_general(
+        self, frame: memoryview, connection: Connection, *, is_repeated_fetch: bool
+    ) -> ServeResult:
         header, at = decode_request_header(frame)
         if not header.is_served:
             return self.respond_unsupported(header)
@@ -210,8 +258,12 @@ class Router:
             request = route.decode(header.api_version, frame, at)
         except ManyPartitions:
             return self.serve_large(route, header, frame, at, connection)
+        if header.api_key == PRODUCE and may_repeat_produce(request):
+            connection.produces.learn(frame, header, request)
+        elif header.api_key == FETCH and not is_repeated_fetch:
+            connection.fetches.learn(frame, at, header, request)
         response = route.handle(self.context, request, header, connection)
-        if isinstance(response, Generator):
+        if not isinstance(response, FINISHED) and isinstance(response, Generator):
             turn = self.background.start(response)
             if not turn.is_done:
                 return self.serve_in_turns(route, header, response, turn)
@@ -219,7 +271,7 @@ class Router:
         return self.respond(route, header, response)
 
     def respond(self, route: Route, header: RequestHeader, response: Any) -> ServeResult:
-        if isinstance(response, (asyncio.Future, Coroutine)):
+        if not isinstance(response, FINISHED) and isinstance(response, (asyncio.Future, Coroutine)):
             if header.api_key == PRODUCE:
                 # The batches are in their logs and wait for replicas.
                 return PendingResponse(response, partial(frame_response, route, header))

@@ -13,11 +13,18 @@ from barnabas.wire.fast.produce import (
     decode_small_produce,
     encode_produce_response,
 )
+from barnabas.wire.fast.repeated_fetch import PartitionFetchResult, RepeatedFetch, RepeatedFetches
+from barnabas.wire.fast.repeated_produce import RepeatedProduce, RepeatedProduces
 
 __all__ = [
     "FetchedPartition",
     "FetchedTopic",
     "ManyPartitions",
+    "PartitionFetchResult",
+    "RepeatedFetch",
+    "RepeatedFetches",
+    "RepeatedProduce",
+    "RepeatedProduces",
     "decode_fetch",
     "decode_produce",
     "decode_small_produce",

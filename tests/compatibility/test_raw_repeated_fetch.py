@@ -1,9 +1,10 @@
-"""Fetches without a session, repeated on one connection while their topic changes."""
+"""Repeated identical fetches, which take a fast path, return the same as a first fetch."""
 
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from barnabas.broker import repeated_fetch, router
 from barnabas.errors import ErrorCode
 from barnabas.model import ZERO_ID
 from barnabas.wire.messages.create_topics import (
@@ -28,6 +29,25 @@ from tests.compatibility.raw import Raw, recent_batch_of
 
 NewTopic = Callable[..., str]
 VERSIONS = (11, 12, 13, 17)
+
+
+class FastPathCounter:
+    def __init__(self) -> None:
+        self.answers = 0
+
+
+@pytest.fixture
+def fast_path(monkeypatch: pytest.MonkeyPatch) -> Iterator[FastPathCounter]:
+    """Count the responses that took the fast path. The broker runs in this process and is otherwise unmodified."""
+    count, ordinary = FastPathCounter(), repeated_fetch.handle_repeated_fetch
+
+    def handle_repeated(*arguments: object) -> object:
+        answer = ordinary(*arguments)  # type: ignore[arg-type]
+        count.answers += answer is not None
+        return answer
+
+    monkeypatch.setattr(router, "handle_repeated_fetch", handle_repeated)
+    yield count
 
 
 class Reader:
@@ -90,18 +110,79 @@ def create_filled_topic(raw: Raw, new_topic: NewTopic, **configs: str) -> str:
     return topic
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("isolation", [0, 1])
+def test_repeated_fetch_returns_same_response(
+    raw: Raw,
+    new_topic: NewTopic,
+    reader: Callable[..., Reader],
+    fast_path: FastPathCounter,
+    version: int,
+    isolation: int,
+) -> None:
+    consumer = reader(create_filled_topic(raw, new_topic), version, isolation_level=isolation)
+    for _ in range(3):
+        consumer.again(0, 0)
+    assert fast_path.answers == 0
+    for offsets in ((0, 0), (3, 0), (1, 29), (30, 0), (0, 30), (27, 27)):
+        consumer.again(*offsets)
+    assert fast_path.answers == 6
+    for offsets in ((30, 30), (31, 0), (0, -1), (0, 1 << 40)):
+        consumer.again(*offsets)
+    assert fast_path.answers == 6  # responses without records or with an error
+    assert consumer.again(31, 0).responses[0].partitions[0].error_code != ErrorCode.NONE
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"partition_max_bytes": 2_500},
+        {"max_bytes": 4_000},
+        {"partition_max_bytes": 1},
+        {"max_bytes": 1},
+        {"partition_max_bytes": 0},
+        {"min_bytes": 12_000},
+        {"min_bytes": 1 << 30},
+    ],
+    ids=str,
+)
+def test_repeated_fetch_respects_limits(
+    raw: Raw,
+    new_topic: NewTopic,
+    reader: Callable[..., Reader],
+    version: int,
+    options: dict[str, int],
+) -> None:
+    consumer = reader(create_filled_topic(raw, new_topic), version, **options)
+    for at in range(6):
+        consumer.again(at * 3, at)
+
+
+def test_repeated_fetch_returns_one_segment_per_response(
+    raw: Raw, new_topic: NewTopic, reader: Callable[..., Reader], fast_path: FastPathCounter
+) -> None:
+    topic = create_filled_topic(raw, new_topic, **{"segment.bytes": "3000"})
+    consumer = reader(topic, 12)
+    for at in range(10):
+        consumer.again(at * 3, 27 - at * 3)
+    assert fast_path.answers == 7
+
+
 def test_repeated_fetch_sees_changes(
-    raw: Raw, new_topic: NewTopic, reader: Callable[..., Reader]
+    raw: Raw, new_topic: NewTopic, reader: Callable[..., Reader], fast_path: FastPathCounter
 ) -> None:
     topic = create_filled_topic(raw, new_topic)
     consumer = reader(topic, 17)
     for _ in range(4):
         consumer.again(6, 6)
+    assert fast_path.answers == 1
     raw.produce(topic, recent_batch_of(b"more"))
     assert consumer.again(30, 6).responses[0].partitions[0].high_watermark == 31
     wanted = DeleteRecordsTopic(topic, (DeleteRecordsPartition(0, 9),))
     raw.ask(DeleteRecordsRequest(topics=(wanted,), timeout_ms=10_000), DeleteRecordsResponse)
     assert consumer.again(9, 6).responses[0].partitions[0].log_start_offset == 9
+    assert fast_path.answers == 3
     out = consumer.again(6, 6).responses[0].partitions[0]
     assert out.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
@@ -111,6 +192,7 @@ def test_repeated_fetch_rejects_wrong_epoch(
     raw: Raw,
     new_topic: NewTopic,
     reader: Callable[..., Reader],
+    fast_path: FastPathCounter,
     version: int,
 ) -> None:
     consumer = reader(create_filled_topic(raw, new_topic), version)
@@ -118,6 +200,7 @@ def test_repeated_fetch_rejects_wrong_epoch(
         answer = consumer.ask(consumer.raw, (0, 0), epoch=7)
         for partition in answer.responses[0].partitions:
             assert partition.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert fast_path.answers == 0
 
 
 def is_created(raw: Raw, topic: str) -> bool:
