@@ -59,9 +59,9 @@ from barnabas.world.ports import Clock, Network
 
 logger = logging.getLogger("barnabas.fetcher")
 
-BYTES_PER_YIELD = 1 << 20
+BYTES_PER_YIELD = 256 << 10
 """Bytes to append before other tasks run."""
-THROTTLED_SECONDS = 0.02
+THROTTLED_SECONDS = 0.005
 """One fetch requests as many bytes of throttled partitions as the quota allows in this time."""
 THROTTLED_BYTES_MIN = 64 << 10
 """One fetch requests at least this many bytes of a throttled partition."""
