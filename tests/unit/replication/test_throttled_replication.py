@@ -112,7 +112,7 @@ async def test_in_sync_follower_is_not_throttled() -> None:
 
 
 async def test_throttled_partition_is_fetched_in_small_pieces() -> None:
-    rate = 10_000_000
+    rate = 40_000_000
     nodes = await start_follower_late({}, {"follower_replication_throttled_rate": rate})
     try:
         (fetcher,) = nodes[2].replicas.fetchers.fetchers.values()
