@@ -8,7 +8,7 @@ READY  := $(VENV)/.ready
 FAILURES := tests/lifecycle tests/faults tests/groups tests/explain
 # Unit tests of the modules that pyproject.toml lists as compiled. They also run with interpreted code.
 COMPILED := $(sort $(dir $(shell grep -o '"src/barnabas/[^"]*\.py"' pyproject.toml | tr -d '"')))
-BOTH     := $(COMPILED:src/barnabas/%/=tests/unit/%)
+BOTH     := $(wildcard $(COMPILED:src/barnabas/%/=tests/unit/%))
 
 .PHONY: demo test faults interop check compile wheel lint unit interpreted trained failures features bench bench-kafka format clean
 
