@@ -90,7 +90,7 @@ def test_latency_run_acknowledges_and_consumes_every_record() -> None:
 def test_call_profile_lists_broker_functions() -> None:
     found = profiling.profile("produce", SMALL, "calls")
     assert found.requests == SMALL.batches
-    assert any(row.where == "broker/handlers/produce.py" for row in found.by_function())
+    assert any(row.where == "broker/router.py" for row in found.by_function())
 
 
 @pytest.mark.parametrize("batch_bytes", [KB, 16 * KB, 128 * KB, MB])
