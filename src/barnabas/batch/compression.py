@@ -47,8 +47,10 @@ class Compression(IntEnum):
 RATIO_MAX = 1_000
 ALWAYS_ALLOWED_BYTES = 16 << 20
 
+PRODUCED_BYTES_MAX = 64 << 20
+"""A produced batch that decompresses to more bytes is rejected."""
 DECOMPRESSED_BYTES_MAX = 128 << 20
-"""A batch that decompresses to more bytes is rejected, and not read by any part of the broker."""
+"""A stored batch that decompresses to more bytes is not read. Kafka may have stored it."""
 BUFFER_BYTES = 1 << 20
 BUFFER_FULL_MESSAGE = "write whole buffer"
 """Part of cramjam's error message when the output buffer is full."""
@@ -291,9 +293,11 @@ def decompress_snappy(view: memoryview, limit: int, blocks_max: int) -> bytes:
     total = 0
     blocks = []
     for block in iter_xerial_blocks(view):
-        size = claimed_snappy_size(block, limit - total)
+        size = claimed_snappy_size(block)
         blocks.append((block, total, total + size))
         total += size
+        if total > limit:
+            raise size_limit_error(limit)
         if len(blocks) > blocks_max:
             raise block_limit_error()
     plain = bytearray(total)
@@ -325,11 +329,12 @@ def iter_xerial_blocks(view: memoryview) -> Iterator[memoryview]:
 
 
 def decompress_raw_snappy(block: memoryview, limit: int) -> bytes:
-    claimed_snappy_size(block, limit)
+    if claimed_snappy_size(block) > limit:
+        raise size_limit_error(limit)
     return bytes(cramjam.snappy.decompress_raw(block))
 
 
-def claimed_snappy_size(block: memoryview, limit: int) -> int:
+def claimed_snappy_size(block: memoryview) -> int:
     """Return the uncompressed size that a block claims.
 
     Snappy expands at most 64-fold, so a larger claim is rejected before memory is allocated for it.
@@ -339,6 +344,4 @@ def claimed_snappy_size(block: memoryview, limit: int) -> int:
         raise DecompressionError(
             f"corrupt SNAPPY data: block of {len(block)} bytes claims {claimed} uncompressed bytes"
         )
-    if claimed > limit:
-        raise size_limit_error(limit)
     return claimed

@@ -6,7 +6,7 @@ from struct import Struct
 
 from barnabas.batch.checksum import crc32c
 from barnabas.batch.compression import (
-    DECOMPRESSED_BYTES_MAX,
+    PRODUCED_BYTES_MAX,
     Compression,
     LimitExceeded,
     compress,
@@ -54,7 +54,7 @@ def recompress_for_topic(
 ) -> tuple[memoryview, BatchHeader]:
     """Return the batch in the codec of its topic. A batch that already has this codec is returned unchanged.
 
-    Raises ApiError if the batch is corrupt, or decompresses to more than DECOMPRESSED_BYTES_MAX bytes.
+    Raises ApiError if the batch is corrupt, or decompresses to more than PRODUCED_BYTES_MAX bytes.
     """
     target, level = CODECS[config.compression_type], None
     if header.compression == target:
@@ -81,7 +81,7 @@ def recompress(
     Raises RemoteWireError for corrupt data, or if the records do not match the header.
     """
     codec = Compression(header.compression)
-    plain = decompress(codec, batch[HEADER_SIZE:], limit=DECOMPRESSED_BYTES_MAX)
+    plain = decompress(codec, batch[HEADER_SIZE:], limit=PRODUCED_BYTES_MAX)
     if not check_order(plain, header.count, ignores_lengths=False):
         plain = renumber_records(plain, header.count)
     data = bytearray(batch[:HEADER_SIZE]) + compress(target, plain, level)

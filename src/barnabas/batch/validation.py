@@ -12,7 +12,7 @@ from enum import Enum, auto
 from barnabas.batch import recompression
 from barnabas.batch.checksum import crc32c
 from barnabas.batch.compression import (
-    DECOMPRESSED_BYTES_MAX,
+    PRODUCED_BYTES_MAX,
     UNLIMITED,
     Compression,
     LimitExceeded,
@@ -256,4 +256,4 @@ def read_body(batch: memoryview, header: BatchHeader, is_limited: bool) -> bytes
     require_readable(codec, body)
     if is_limited:
         return decompress(codec, body, limit=SMALL_PLAIN_BYTES, blocks_max=SMALL_BLOCKS)
-    return decompress(codec, body, limit=DECOMPRESSED_BYTES_MAX, blocks_max=UNLIMITED)
+    return decompress(codec, body, limit=PRODUCED_BYTES_MAX, blocks_max=UNLIMITED)

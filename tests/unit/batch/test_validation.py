@@ -8,7 +8,7 @@ from random import Random
 import cramjam
 import pytest
 
-from barnabas.batch.compression import DECOMPRESSED_BYTES_MAX, Compression, compress
+from barnabas.batch.compression import PRODUCED_BYTES_MAX, Compression, compress
 from barnabas.batch.header import HEADER_SIZE, BatchHeader
 from barnabas.batch.reader import HEADERS_MAX
 from barnabas.batch.records import Record, build_batch, seal_batch, varint
@@ -101,7 +101,7 @@ def test_large_decompressed_body_is_checked(codec: Compression) -> None:
 
 
 def test_body_that_decompresses_above_the_limit_is_rejected() -> None:
-    much = bytes(DECOMPRESSED_BYTES_MAX)
+    much = bytes(PRODUCED_BYTES_MAX)
     assert code_of(body_of(1, much), 1, Compression.GZIP) is ErrorCode.MESSAGE_TOO_LARGE
 
 
