@@ -41,7 +41,7 @@ LIBRARY = "barnabas__mypyc"
 
 
 class Mode:
-    """What runs in a process: compiled or interpreted code."""
+    """Whether a process runs compiled or interpreted code, and why."""
 
     def __init__(
         self, *, modules: frozenset[str] = frozenset(), reason: str = "", is_stale: bool = False
