@@ -32,6 +32,8 @@ SRC = Path("src")
 PACKAGE = "barnabas"
 IS_PURE = os.environ.get("BARNABAS_PURE", "") not in ("", "0")
 IS_REQUIRED = os.environ.get("BARNABAS_COMPILE") == "required"
+# For the loops over records. Vectors of two numbers are slower here: each number is needed at once.
+LOOP_FLAGS = ["-O2", "-fno-tree-slp-vectorize"]
 # The project's own settings of mypy are stricter. Here it only has to find the types.
 MYPY_OPTIONS = ["--config-file=", "--ignore-missing-imports", "--follow-imports=silent"]
 NEXT_STEP = (
@@ -167,7 +169,7 @@ class BuildCompiled(build_ext):  # type: ignore[misc]  # setuptools has no types
         paths = [str(SRC / PACKAGE / path) for path in compiled_sources()]
         generated = mypycify(
             [*MYPY_OPTIONS, *paths],
-            opt_level="1",  # 3 takes twice as long to compile, and the code is not faster
+            opt_level="1",  # 3 takes twice as long to compile, and most code is not faster
             debug_level="0",
             multi_file=True,
             group_name=control.LIBRARY.removesuffix("__mypyc"),
@@ -179,9 +181,8 @@ class BuildCompiled(build_ext):  # type: ignore[misc]  # setuptools has no types
             extension.depends = found.depends
             extension.include_dirs += found.include_dirs
             # A new version of a compiler may have new warnings. They must not stop an installation.
-            extension.extra_compile_args = [
-                flag for flag in found.extra_compile_args if flag != "-Werror"
-            ]
+            flags = [flag for flag in found.extra_compile_args if flag != "-Werror"]
+            extension.extra_compile_args = [*flags, "-fvisibility=hidden"]
 
     def build_extensions(self) -> None:
         """Run one compiler process per core, for changed files only. setuptools would compile all, one by one."""
@@ -192,6 +193,8 @@ class BuildCompiled(build_ext):  # type: ignore[misc]  # setuptools has no types
             inputs = [source, "setup.py", "pyproject.toml", *options["depends"]]
             if not self.force and is_newer(objects[0], inputs):
                 return list(objects)
+            if "___batch___" in source:
+                options = options | {"extra_postargs": [*options["extra_postargs"], *LOOP_FLAGS]}
             return list(compile_in_order([source], **options))
 
         def compile_in_parallel(sources: list[str], **options: Any) -> list[str]:

@@ -127,7 +127,12 @@ REAL_IO_MODULES = {
     *("shutil", "tempfile", "signal", "sqlite3", "fcntl", "mmap", "secrets", "kazoo"),
     "multiprocessing",
 }
-PURE_IMPORTS = {("random", "Random"), ("pathlib", "PurePath"), ("pathlib", "PurePosixPath")}
+PURE_IMPORTS = {
+    ("random", "Random"),
+    ("pathlib", "PurePath"),
+    ("pathlib", "PurePosixPath"),
+    ("mmap", "mmap"),  # as memory, without a file
+}
 
 # Package or module → the packages it may import, besides COMMON_MODULES. The longest matching name
 # applies: `history` covers the modules of history without an entry of their own.
@@ -161,7 +166,15 @@ LAYERS: dict[str, set[str]] = {
     "cluster": {"broker", "client", "config", "java", "metadata", "spark", "world"},
     "world": set(),
 }
-COMMON_MODULES = {"model", "errors", "retry", "printable", "world.ports", "__version__"}
+COMMON_MODULES = {
+    "model",
+    "errors",
+    "retry",
+    "printable",
+    "world.ports",
+    "__version__",
+    "code_mode",
+}
 
 
 def layer_of(name: str) -> str:

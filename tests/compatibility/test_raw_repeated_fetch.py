@@ -4,9 +4,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from barnabas.broker import repeated_fetch, router
+from barnabas.broker import repeated_requests, router
+from barnabas.broker.connection import API_KEY, Connection
+from barnabas.broker.context import BrokerContext
+from barnabas.broker.produce_appends import Produce
 from barnabas.errors import ErrorCode
 from barnabas.model import ZERO_ID
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -24,6 +28,7 @@ from barnabas.wire.messages.delete_topics import (
     DeleteTopicState,
 )
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from barnabas.world.ports import Part
 from support.waiting import eventually
 from tests.compatibility.raw import Raw, recent_batch_of
 
@@ -39,14 +44,16 @@ class FastPathCounter:
 @pytest.fixture
 def fast_path(monkeypatch: pytest.MonkeyPatch) -> Iterator[FastPathCounter]:
     """Count the responses that took the fast path. The broker runs in this process and is otherwise unmodified."""
-    count, ordinary = FastPathCounter(), repeated_fetch.handle_repeated_fetch
+    count, ordinary = FastPathCounter(), repeated_requests.serve_repeated
 
-    def handle_repeated(*arguments: object) -> object:
-        answer = ordinary(*arguments)  # type: ignore[arg-type]
-        count.answers += answer is not None
-        return answer
+    def serve_repeated(
+        context: BrokerContext, frame: memoryview, connection: Connection
+    ) -> list[Part] | Produce | None:
+        response = ordinary(context, frame, connection)
+        count.answers += response is not None and API_KEY.unpack_from(frame)[0] == ApiKey.FETCH
+        return response
 
-    monkeypatch.setattr(router, "handle_repeated_fetch", handle_repeated)
+    monkeypatch.setattr(router, "serve_repeated", serve_repeated)
     yield count
 
 

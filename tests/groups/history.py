@@ -7,6 +7,9 @@ A member reads each partition without a gap, starting at the committed offset at
                         └ nothing is skipped
 
 Records between begin and read are repeated: their reader lost the partition or crashed before it committed them.
+
+A member that was expelled learns it with its next request. Until then it may still handle records that it has fetched
+before. Such a read is no handover, but it must not leave a gap either.
 """
 
 from __future__ import annotations
@@ -39,6 +42,8 @@ class History(NamedTuple):
 def history_of(lines: Iterable[Mapping[str, Any]]) -> History:
     history = History([], {}, {}, [])
     owned: dict[str, set[int]] = {}
+    owners: dict[int, str] = {}
+    """Member to which a partition was assigned last."""
     positions: dict[tuple[str, int], int] = {}
     readers: dict[int, str] = {}
     for line in sorted(lines, key=lambda each: each["at"]):
@@ -48,6 +53,7 @@ def history_of(lines: Iterable[Mapping[str, Any]]) -> History:
             for gone in owned.get(member, set()) - now:
                 positions.pop((member, gone), None)
             owned[member] = now
+            owners |= dict.fromkeys(now, member)
         elif event == "again":
             positions.pop((member, line["partition"]), None)
         elif event == "committed":
@@ -56,16 +62,22 @@ def history_of(lines: Iterable[Mapping[str, Any]]) -> History:
                 history.committed[index] = max(offset, history.committed.get(index, 0))
         elif event == "read":
             partition, first = line["partition"], line["first"]
+            is_expelled = owners.get(partition, member) != member
             at = positions.get((member, partition))
-            if at is None:
+            read = history.read.get(partition, 0)
+            if at is None and is_expelled:
+                if first > read:
+                    history.violations.append(f"expelled {member} skips {read} of {partition}")
+            elif at is None:
                 take_over(history, partition, readers.get(partition), member, first)
             elif at != first:
                 history.violations.append(
                     f"{member} reads {first} of partition {partition} after {at - 1}"
                 )
             end = positions[member, partition] = first + line["count"]
-            readers[partition] = member
-            history.read[partition] = max(end, history.read.get(partition, 0))
+            if not is_expelled:
+                readers[partition] = member
+                history.read[partition] = max(end, read)
     return history
 
 

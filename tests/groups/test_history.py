@@ -82,3 +82,20 @@ def test_redelivered_batch_starts_at_committed_offset() -> None:
     assert not history_of(make_lines(*begun, ("a", "again", 0), ("a", "read", (5, 8)))).violations
     assert history_of(make_lines(*begun, ("a", "again", 0), ("a", "read", (4, 8)))).violations
     assert history_of(make_lines(*begun, ("a", "again", 0), ("a", "read", (9, 10)))).violations
+
+
+def test_expelled_member_may_handle_records_that_it_fetched_before() -> None:
+    taken = (("b", "read", (5, 8)), ("b", "committed", 8))
+    moved = (*BEFORE, *taken, ("a", "again", 0), ("a", "read", (5, 8)))
+    history = history_of(make_lines(*moved))
+    assert not history.violations
+    assert [each.after for each in history.handovers] == ["a", "b"]
+    assert history.read == {0: 8}
+    again: tuple[tuple[str, str, Any], ...] = (("a", "owns", []), ("a", "owns", [0]))
+    found = history_of(make_lines(*moved, *again, ("a", "read", (5, 8))))
+    assert found.violations, "it has the partition again"
+
+
+def test_expelled_member_must_not_leave_a_gap() -> None:
+    assert history_of(make_lines(*BEFORE, ("a", "read", (9, 12)))).violations
+    assert history_of(make_lines(*BEFORE, ("a", "again", 0), ("a", "read", (9, 12)))).violations

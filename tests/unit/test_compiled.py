@@ -196,6 +196,5 @@ def test_zip_runs_interpreted(package: FakePackage, tmp_path: Path) -> None:
 
 
 def test_these_tests_run_compiled_code_in_ci() -> None:
-    if "CI" not in os.environ or compiled.PURE_VARIABLE in os.environ:
-        pytest.skip("only CI requires compiled code")
-    assert str(barnabas.code_mode) == "compiled"
+    is_required = "CI" in os.environ and compiled.PURE_VARIABLE not in os.environ
+    assert barnabas.code_mode.is_compiled or not is_required

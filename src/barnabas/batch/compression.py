@@ -17,6 +17,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator
 from enum import IntEnum, IntFlag
+from mmap import mmap
 
 import cramjam
 
@@ -54,6 +55,7 @@ DECOMPRESSED_BYTES_MAX = 128 << 20
 BUFFER_BYTES = 1 << 20
 BUFFER_FULL_MESSAGE = "write whole buffer"
 """Part of cramjam's error message when the output buffer is full."""
+COPY_STEP_BYTES = 1 << 20
 UNLIMITED = 1 << 62
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -151,12 +153,13 @@ def require_size(limit: int, data: bytes) -> bytes:
 
 
 def decompress_gzip(data: memoryview, limit: int, blocks_max: int) -> bytes:
-    plain = bytearray()
+    size, steps = 0, []
     for step in iter_gzip_steps(bytes(data), blocks_max):
-        plain += step
-        if len(plain) > limit:
+        size += len(step)
+        if size > limit:
             raise size_limit_error(limit)
-    return bytes(plain)
+        steps.append(step)
+    return b"".join(steps)  # releases the interpreter lock if it copies more than 1 MB
 
 
 def iter_gzip_steps(data: bytes, blocks_max: int) -> Iterator[bytes]:
@@ -251,7 +254,7 @@ buffers: list[bytearray] = []
 
 
 def decompress_into_buffer(
-    into: Callable[[Bytes, bytearray], int], data: Bytes, limit: int
+    into: Callable[[Bytes, bytearray | mmap], int], data: Bytes, limit: int
 ) -> bytes:
     """Decompress into a buffer, and retry with a larger one while it is too small.
 
@@ -261,7 +264,7 @@ def decompress_into_buffer(
         buffer = buffers.pop()
     except IndexError:
         buffer = bytearray(BUFFER_BYTES)
-    plain = buffer
+    plain: bytearray | mmap = buffer
     try:
         while True:
             try:
@@ -271,11 +274,24 @@ def decompress_into_buffer(
                     raise
                 if len(plain) >= limit:
                     raise size_limit_error(limit) from None
-                plain = bytearray(min(limit, len(plain) * 4))
+                plain = new_buffer(min(limit, len(plain) * 4))
             else:
-                return require_size(limit, bytes(memoryview(plain)[:written]))
+                return require_size(limit, copy_in_steps(memoryview(plain)[:written]))
     finally:
         buffers.append(buffer)
+
+
+def new_buffer(size: int) -> bytearray | mmap:
+    """Return a buffer of zeros. Writing the zeros of a large one would take long, so the kernel supplies its pages."""
+    return bytearray(size) if size <= BUFFER_BYTES else mmap(-1, size)
+
+
+def copy_in_steps(data: memoryview) -> bytes:
+    """Return the data as bytes. Other threads can run after each step, and while `join` copies more than 1 MB."""
+    if len(data) <= COPY_STEP_BYTES:
+        return bytes(data)
+    starts = range(0, len(data), COPY_STEP_BYTES)
+    return b"".join([bytes(data[start : start + COPY_STEP_BYTES]) for start in starts])
 
 
 def compress_xerial(data: Bytes) -> bytes:
@@ -300,10 +316,10 @@ def decompress_snappy(view: memoryview, limit: int, blocks_max: int) -> bytes:
             raise size_limit_error(limit)
         if len(blocks) > blocks_max:
             raise block_limit_error()
-    plain = bytearray(total)
+    plain = new_buffer(total)
     for block, start, end in blocks:
         cramjam.snappy.decompress_raw_into(block, memoryview(plain)[start:end])
-    return bytes(plain)
+    return copy_in_steps(memoryview(plain))
 
 
 def iter_xerial_blocks(view: memoryview) -> Iterator[memoryview]:

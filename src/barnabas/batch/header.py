@@ -22,32 +22,33 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import Final
 
 from barnabas.batch.checksum import crc32c
 from barnabas.errors import RemoteWireError
 
 Bytes = bytes | bytearray | memoryview
 
-HEADER = struct.Struct(">qiibIhiqqqhii")
-HEADER_SIZE = HEADER.size
-LOG_OVERHEAD = 12
-CRC_START = 21
-MAGIC = 2
-MAGIC_AT = 16
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+HEADER_SIZE: Final = HEADER.size
+LOG_OVERHEAD: Final = 12
+CRC_START: Final = 21
+MAGIC: Final = 2
+MAGIC_AT: Final = 16
 
-COMPRESSION_MASK = 0x07
-LOG_APPEND_TIME = 0x08
-TRANSACTIONAL = 0x10
-CONTROL = 0x20
-DELETE_HORIZON = 0x40
+COMPRESSION_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+DELETE_HORIZON: Final = 0x40
 
-CRC = struct.Struct(">I")
-LENGTH = struct.Struct(">i")
-ATTRIBUTES = struct.Struct(">h")
-TIMESTAMP = struct.Struct(">q")
+CRC: Final = struct.Struct(">I")
+LENGTH: Final = struct.Struct(">i")
+ATTRIBUTES: Final = struct.Struct(">h")
+TIMESTAMP: Final = struct.Struct(">q")
 
 
-HEADER_FIELDS = (
+HEADER_FIELDS: Final = (
     "base_offset",
     "length",
     "partition_leader_epoch",
@@ -165,7 +166,7 @@ def batch_headers(data: Bytes, at: int = 0) -> Iterator[tuple[int, BatchHeader]]
         at += header.length + LOG_OVERHEAD
 
 
-stamp = struct.Struct(">qii").pack_into
+stamp: Final = struct.Struct(">qii").pack_into
 """`stamp(data, at, base_offset, length, leader_epoch)`: write the fields that the leader assigns.
 
 The length is between the other two fields and is written unchanged. The checksum covers none of them and stays valid.

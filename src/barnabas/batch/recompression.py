@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from struct import Struct
-
 from barnabas.batch.checksum import crc32c
 from barnabas.batch.compression import (
     PRODUCED_BYTES_MAX,
@@ -13,9 +11,12 @@ from barnabas.batch.compression import (
     decompress,
 )
 from barnabas.batch.header import (
+    ATTRIBUTES,
     COMPRESSION_MASK,
+    CRC,
     CRC_START,
     HEADER_SIZE,
+    LENGTH,
     LOG_OVERHEAD,
     BatchHeader,
 )
@@ -34,9 +35,6 @@ CODECS = {
     "lz4": Compression.LZ4,
     "zstd": Compression.ZSTD,
 }
-LENGTH = Struct(">i")
-CRC = Struct(">I")
-ATTRIBUTES = Struct(">h")
 
 
 def is_fast(batch: memoryview, header: BatchHeader, config: TopicConfig) -> bool:

@@ -6,7 +6,7 @@ The broker reads all records of a produced batch, as Kafka does, so that no cons
 from __future__ import annotations
 
 from time import sleep
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.batch.header import BatchHeader
 from barnabas.batch.reader import RecordReader
@@ -16,7 +16,7 @@ from barnabas.model import NO_TIMESTAMP
 if TYPE_CHECKING:
     from mypy_extensions import i64
 
-RECORDS_PER_STEP = 10_000
+RECORDS_PER_STEP: Final = 10_000
 """After this many records the check lets other threads run. Compiled code holds the interpreter lock until then."""
 
 
@@ -32,14 +32,16 @@ def check_order(body: bytes, count: int, *, ignores_lengths: bool) -> bool:
     """Return whether the offset deltas are 0, 1, 2, …. Raises RemoteWireError if `body` is not `count` records."""
     reader = RecordReader(body, ignores_lengths=ignores_lengths)
     is_ordered = True
-    left: i64 = count
+    end: i64 = count
     index: i64 = 0
-    while index < left:
-        reader.read_next()
-        if reader.offset_delta != index:
-            is_ordered = False
-        index += 1
-        if index % RECORDS_PER_STEP == 0:
+    while index < end:
+        stop = min(index + RECORDS_PER_STEP, end)
+        while index < stop:
+            reader.read_next()
+            if reader.offset_delta != index:
+                is_ordered = False
+            index += 1
+        if index < end:
             sleep(0)
     reader.require_end(count)
     return is_ordered

@@ -1,14 +1,15 @@
 """Validation of produced batches: header and checksum first, then every record.
 
-Most batches are validated on the event loop within a millisecond. If a batch could take more than a few milliseconds,
-`BatchValidator.prepare` raises LargeBatch. The caller then calls `prepare` in a thread, and appends the batch with
-Validation.DONE.
+`BatchValidator.validate` is the only entry. Most batches take less than a millisecond and are validated on the event
+loop. If a batch could take more than a few milliseconds, `validate` raises LargeBatch, and the caller calls it again in
+a thread.
 """
 
 from __future__ import annotations
 
-from enum import Enum, auto
+from typing import Final
 
+from barnabas import code_mode
 from barnabas.batch import recompression
 from barnabas.batch.checksum import crc32c
 from barnabas.batch.compression import (
@@ -16,6 +17,7 @@ from barnabas.batch.compression import (
     UNLIMITED,
     Compression,
     LimitExceeded,
+    copy_in_steps,
     decompress,
     require_readable,
 )
@@ -37,26 +39,18 @@ from barnabas.config.topic import TopicConfig
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
 from barnabas.model import NO_TIMESTAMP
 
-SMALL_COMPRESSED_BYTES = 128 << 10
-SMALL_PLAIN_BYTES = 1 << 20
-SMALL_BLOCKS = 200
-SMALL_RECORDS = 4_000
-"""Larger batches are not read on the event loop: compressed and decompressed bytes, compressed blocks, records."""
-LONG_MAX = 2**63 - 1
+SMALL_BATCH_BYTES: Final = 4 << 20
+SMALL_COMPRESSED_BYTES: Final = 128 << 10
+SMALL_PLAIN_BYTES: Final = 1 << 20
+SMALL_BLOCKS: Final = 200
+SMALL_RECORDS: Final = 40_000 if code_mode.is_compiled else 4_000
+"""Larger batches are not read on the event loop: all, compressed and decompressed bytes, compressed blocks, records."""
+PRODUCE_VERSION_LAST: Final = 11
+LONG_MAX: Final = 2**63 - 1
 
 
 class LargeBatch(Exception):
     """Validating this batch would block the event loop for too long."""
-
-
-class Validation(Enum):
-    """What `append_as_leader` validates."""
-
-    FULL = auto()
-    IF_SMALL = auto()
-    """Full validation, but LargeBatch is raised for a batch that takes long."""
-    DONE = auto()
-    """Nothing: the caller has called `BatchValidator.prepare` in a thread."""
 
 
 class BadRequest(ApiError):
@@ -88,16 +82,19 @@ def has_only_partial_batch(data: memoryview) -> bool:
     return len(data) < LOG_OVERHEAD or LENGTH.unpack_from(data, 8)[0] + LOG_OVERHEAD > len(data)
 
 
-def validate_produced(data: memoryview, produce_version: int) -> BatchHeader:
-    """Validate header and checksum of the one batch that a producer sent for a partition. Return its header.
-
-    `BatchValidator` validates the records. Raises ApiError with the error code that Kafka returns.
-    """
+def read_produced_header(data: memoryview, produce_version: int) -> BatchHeader:
+    """Return the header of the one batch that a producer sent for a partition. Raises ApiError if `data` is not
+    exactly one batch."""
     if len(data) < HEADER_SIZE or data[MAGIC_AT] != MAGIC:
         raise format_error(data, produce_version)
     header = BatchHeader(data)
     if header.length + LOG_OVERHEAD != len(data):
         raise length_error(header, len(data))
+    return header
+
+
+def check_header(data: memoryview, header: BatchHeader, produce_version: int) -> None:
+    """Check the checksum, and the fields that do not depend on the topic."""
     if header.base_offset != 0:
         raise invalid_record(f"base offset is {header.base_offset}, must be 0")
     if crc32c(data[CRC_START:]) != header.crc:
@@ -111,7 +108,6 @@ def validate_produced(data: memoryview, produce_version: int) -> BatchHeader:
         raise invalid_record(
             f"base sequence is {header.base_sequence}, but producer id is {header.producer_id}"
         )
-    return header
 
 
 def check_attributes(attributes: int, produce_version: int) -> None:
@@ -175,26 +171,30 @@ class BatchValidator:
         )
         """Whether the topic has requirements for the key or the timestamp of each record."""
 
-    def prepare(
-        self, batch: memoryview, header: BatchHeader, now_ms: int, *, if_small: bool = False
+    def validate(
+        self,
+        batch: memoryview,
+        now_ms: int,
+        *,
+        produce_version: int = PRODUCE_VERSION_LAST,
+        if_small: bool = False,
     ) -> tuple[memoryview, BatchHeader]:
-        """Validate a batch, and return it in the codec of its topic, without the log append time attribute.
+        """Validate the batch that a producer sent for one partition. Return it in the codec of its topic and without
+        the log append time attribute, with its header.
 
-        Safe to call in a thread. Raises ApiError, or LargeBatch if `if_small` is set and the batch takes long.
+        Safe to call in a thread. Raises ApiError with the error code that Kafka returns, or LargeBatch if `if_small` is
+        set and the batch takes long.
         """
+        header = read_produced_header(batch, produce_version)
+        if if_small and self.is_large(batch, header):
+            raise LargeBatch
+        check_header(batch, header, produce_version)
         if not self.keeps_codec:
-            if if_small and not recompression.is_fast(batch, header, self.config):
-                raise LargeBatch
             batch, header = recompression.recompress_for_topic(batch, header, self.config)
         if header.size > self.max_batch_bytes:
             raise too_large_error(header.size, self.config)
         if header.attributes & LOG_APPEND_TIME:
             header = as_create_time(batch, header, self.config)
-        if if_small and (
-            header.count > SMALL_RECORDS
-            or (header.attributes & COMPRESSION_MASK and len(batch) > SMALL_COMPRESSED_BYTES)
-        ):
-            raise LargeBatch
         try:
             self.check_records(read_body(batch, header, if_small), header, now_ms)
         except LimitExceeded as exceeded:
@@ -204,6 +204,15 @@ class BatchValidator:
         except RemoteWireError as error:
             raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from None
         return batch, header
+
+    def is_large(self, batch: memoryview, header: BatchHeader) -> bool:
+        """Return whether validation takes long, as far as the header tells."""
+        return (
+            header.count > SMALL_RECORDS
+            or len(batch) > SMALL_BATCH_BYTES
+            or (header.attributes & COMPRESSION_MASK != 0 and len(batch) > SMALL_COMPRESSED_BYTES)
+            or not (self.keeps_codec or recompression.is_fast(batch, header, self.config))
+        )
 
     def check_records(self, body: bytes, header: BatchHeader, now_ms: int) -> None:
         """Check that `body` holds exactly the records that the header announces, and that the topic accepts them."""
@@ -251,7 +260,7 @@ def read_body(batch: memoryview, header: BatchHeader, is_limited: bool) -> bytes
     """Return the uncompressed records. Raises LimitExceeded, if `is_limited` above the limits of a small batch."""
     body = batch[HEADER_SIZE:]
     if not header.attributes & COMPRESSION_MASK:
-        return bytes(body)
+        return copy_in_steps(body)
     codec = Compression(header.compression)
     require_readable(codec, body)
     if is_limited:

@@ -22,7 +22,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from struct import Struct
-from typing import Any
+from typing import Any, Final
 
 from barnabas.broker.memory_budget import WORK_SECONDS_MAX, MemoryBudget
 from barnabas.errors import RemoteWireError
@@ -32,29 +32,29 @@ from barnabas.world.ports import FileSlice, Part, Stream
 
 logger = logging.getLogger("barnabas.network")
 
-IDLE_BUFFER_BYTES = 16 * 1024
-BUSY_BUFFER_BYTES = 256 * 1024  # holds several pipelined requests
-REQUEST_BYTES_MAX = 1024 * 1024  # except for requests in MAY_BE_LARGE
-FRAMES_PER_TURN = 32
-PENDING_MAX = 64  # responses of one connection
-PENDING_TOTAL_MAX = 10_000  # of all connections, some kilobytes each; beyond it, one per connection
-QUEUED_BYTES_MAX = 256 * 1024  # of responses that wait for an earlier pending one
-ARRIVAL_SECONDS_MAX = 30.0  # of a large frame while other connections wait for memory
-STALLED_SECONDS_MAX = 1.0  # without a byte of a large frame while other connections wait for memory
-LARGE_RESPONSE_BYTES = 64 * 1024  # sent before the next request is served
-CONTROLLER_REQUESTS = frozenset(
+IDLE_BUFFER_BYTES: Final = 16 * 1024
+BUSY_BUFFER_BYTES: Final = 256 * 1024  # holds several pipelined requests
+REQUEST_BYTES_MAX: Final = 1024 * 1024  # except for requests in MAY_BE_LARGE
+FRAMES_PER_TURN: Final = 32
+PENDING_MAX: Final = 64  # responses of one connection
+QUEUED_BYTES_MAX: Final = 256 * 1024  # of responses that wait for an earlier pending one
+ARRIVAL_SECONDS_MAX: Final = 30.0  # of a large frame while other connections wait for memory
+STALLED_SECONDS_MAX: Final = 1.0
+"""Time without a byte of a large frame while other connections wait for memory."""
+LARGE_RESPONSE_BYTES: Final = 64 * 1024  # sent before the next request is served
+CONTROLLER_REQUESTS: Final = frozenset(
     {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}
 )
 """Requests that only the controller sends."""
-BROKER_REQUESTS = CONTROLLER_REQUESTS | {
+BROKER_REQUESTS: Final = CONTROLLER_REQUESTS | {
     *(ApiKey.CONTROLLED_SHUTDOWN, ApiKey.ALTER_PARTITION, ApiKey.ALLOCATE_PRODUCER_IDS)
 }
 """Requests that only brokers send."""
-MAY_BE_LARGE = CONTROLLER_REQUESTS | {ApiKey.PRODUCE}
+MAY_BE_LARGE: Final = CONTROLLER_REQUESTS | {ApiKey.PRODUCE}
 """Requests that may be larger than REQUEST_BYTES_MAX."""
 
-SIZE = Struct(">i")
-API_KEY = Struct(">h")
+SIZE: Final = Struct(">i")
+API_KEY: Final = Struct(">h")
 
 EncodedResponse = list[Part] | None  # None: no response is sent (acks=0)
 
@@ -422,7 +422,7 @@ class Connection:
         return (
             len(self.pending) >= PENDING_MAX
             or self.queued_bytes >= QUEUED_BYTES_MAX
-            or self.memory.pending_responses >= PENDING_TOTAL_MAX
+            or self.memory.pending_responses >= self.memory.pending_responses_max
         )
 
     def cancel_pending(self) -> None:

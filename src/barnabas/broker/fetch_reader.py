@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from barnabas.broker.context import BrokerContext
@@ -16,15 +16,15 @@ from barnabas.wire.fast import FetchedPartition
 from barnabas.wire.messages.fetch import NO_DIVERGENCE, DivergingEpoch, FetchRequest
 from barnabas.world.ports import FileSlice
 
-ONE_BATCH_SINCE = 3  # the first batch is complete even if it is larger than the limits
-MAGIC_2_SINCE = 4  # older versions require an older batch format
-TOPIC_IDS_SINCE = 13
-ZSTD_SINCE = 10
-STORAGE_ERROR_SINCE = 6  # older clients do not retry KAFKA_STORAGE_ERROR
-ANY_REPLICA_SINCE = 11  # a consumer may read from a follower
+ONE_BATCH_SINCE: Final = 3  # the first batch is complete even if it is larger than the limits
+MAGIC_2_SINCE: Final = 4  # older versions require an older batch format
+TOPIC_IDS_SINCE: Final = 13
+ZSTD_SINCE: Final = 10
+STORAGE_ERROR_SINCE: Final = 6  # older clients do not retry KAFKA_STORAGE_ERROR
+ANY_REPLICA_SINCE: Final = 11  # a consumer may read from a follower
 
 # With these errors Kafka returns an empty list of aborted transactions, with others null.
-WITHOUT_LOG = (
+WITHOUT_LOG: Final = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.INCONSISTENT_TOPIC_ID,

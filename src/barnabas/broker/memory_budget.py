@@ -9,6 +9,7 @@ from barnabas.world.ports import Part
 
 RECLAIM_SECONDS = 0.05  # between two searches for memory to reclaim
 WORK_SECONDS_MAX = 0.005  # time for the frames of one connection before others are served
+PENDING_RESPONSES_MAX = 10_000  # some kilobytes each; beyond it, one per connection
 UNSENT_BYTES_MAX = 64 << 20  # of responses that clients have not read, on all connections
 
 
@@ -44,6 +45,7 @@ class MemoryBudget:
         """Requested bytes by connection. The connection that has waited longest comes first."""
         self.pending_responses = 0
         """Number of pending responses on all connections."""
+        self.pending_responses_max = PENDING_RESPONSES_MAX
         self.reclaim_timer: asyncio.TimerHandle | None = None
         self.shrunk_at = -RECLAIM_SECONDS
         self.unsent: dict[MemoryHolder, int] = {}

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any
 
 from barnabas.config import BrokerConfig
@@ -183,6 +182,8 @@ def find_policy_class(setting: str, name: str) -> Callable[[], Any]:
     if colon:
         found = getattr(import_module(module), attribute)
     else:
+        from importlib.metadata import entry_points  # slow to import, and rarely needed
+
         named = entry_points(group=ENTRY_POINT_GROUP, name=name)
         if not named:
             why = f"no entry point '{name}' in group {ENTRY_POINT_GROUP}; write module:Class for a class"

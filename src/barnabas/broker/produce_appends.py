@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from barnabas.batch.header import BatchHeader
 from barnabas.batch.validation import (
     BadRequest,
-    Validation,
     drop_partial_batch,
     has_only_partial_batch,
-    validate_produced,
 )
 from barnabas.broker.byte_quotas import PRODUCE_RATE
 from barnabas.broker.connection import CloseConnection, Connection
@@ -18,12 +17,10 @@ from barnabas.broker.context import BrokerContext
 from barnabas.broker.control_plane import may_produce_to
 from barnabas.broker.handlers.current_leader import find_endpoints, find_leader
 from barnabas.errors import ApiError, ErrorCode, StorageError
-from barnabas.metadata.cache import INTERNAL_TOPICS
 from barnabas.model import NO_TIMESTAMP
 from barnabas.replication.partition import Partition
 from barnabas.storage.log import AppendInfo
 from barnabas.wire.codec import Records
-from barnabas.wire.fast.repeated_produce import RepeatedProduce
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.current_leader import NodeEndpoint
 from barnabas.wire.messages.produce import (
@@ -32,10 +29,9 @@ from barnabas.wire.messages.produce import (
     ProduceRequest,
     TopicProduceResponse,
 )
-from barnabas.world.ports import Part
 
 # With these errors the response has no log start offset.
-WITHOUT_LOG_START = frozenset(
+WITHOUT_LOG_START: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -48,9 +44,9 @@ WITHOUT_LOG_START = frozenset(
     }
 )
 
-ACKS = (1, -1, 0)
-ONE_BATCH_SINCE = 3  # in older versions a partial batch is ignored
-CURRENT_LEADER_SINCE = 10
+ACKS: Final = (1, -1, 0)
+ONE_BATCH_SINCE: Final = 3  # in older versions a partial batch is ignored
+CURRENT_LEADER_SINCE: Final = 10
 Waits = list[tuple[int, int, asyncio.Future[None]]]
 """Position of the topic, position of the partition in the topic, and the future to wait for."""
 
@@ -59,63 +55,6 @@ class ProduceResult(NamedTuple):
     topics: tuple[TopicProduceResponse, ...]
     node_endpoints: tuple[NodeEndpoint, ...] = ()
     throttle_time_ms: int = 0
-
-
-def may_repeat_produce(request: ProduceRequest) -> bool:
-    """Whether later requests with other batches need no checks of acks and topics."""
-    return request.acks in ACKS and all(
-        topic.name not in INTERNAL_TOPICS for topic in request.topic_data
-    )
-
-
-def handle_repeated_produce(
-    context: BrokerContext,
-    repeated: RepeatedProduce,
-    batch: memoryview,
-    correlation_id: int,
-    connection: Connection,
-) -> list[Part] | Produce | None:
-    """Serve a request that equals an earlier one except for its batch: one batch for one partition.
-
-    Returns the response, or None with acks=0. Returns the request if it waits for replicas or an fsync, or if its
-    batch could not be written. Raises ApiError or LargeBatch before any change. `handle` then serves the request.
-    """
-    partition = context.replicas.partitions.get(repeated.key)
-    acks = repeated.acks
-    if partition is None:
-        raise ApiError(ErrorCode.INVALID_REQUEST)
-    header = validate_produced(batch, repeated.header.api_version)
-    if header.is_transactional:
-        raise ApiError(ErrorCode.INVALID_REQUEST)
-    try:
-        info = partition.append(
-            batch,
-            header,
-            acks=acks,
-            now_ms=context.clock.now_ms(),
-            validation=Validation.IF_SMALL,
-        )
-    except StorageError as error:
-        # The append has written offsets into the batch, so `handle` cannot validate it again.
-        if acks == 0:
-            raise CloseConnection(f"produce with acks=0 failed: {error}") from error
-        failed = Produce(context, repeated.request, repeated.header, connection)
-        failed.topics.append([])
-        failed.add_error(repeated.key[1], error, partition)
-        return failed
-    if partition.waits_for_flush or (acks == -1 and partition.log.watermark <= info.last_offset):
-        produce = Produce(context, repeated.request, repeated.header, connection)
-        produce.topics.append([])
-        produce.add_success(repeated.key[1], info, partition)
-        if produce.waits:
-            return produce
-    if acks == 0:
-        return None
-    return [
-        repeated.encode_response(
-            correlation_id, info.first_offset, info.log_append_time, info.log_start_offset
-        )
-    ]
 
 
 class Produce:
@@ -162,19 +101,21 @@ class Produce:
         batch = drop_partial_batch(memoryview(records or b""))
         if self.version < ONE_BATCH_SINCE and has_only_partial_batch(batch):
             return AppendInfo(-1, -1, NO_TIMESTAMP, partition.log.log_start_offset)
-        header = validate_produced(batch, self.version)
+        now_ms = self.context.clock.now_ms()
+        batch, header = partition.log.validator.validate(
+            batch, now_ms, produce_version=self.version, if_small=True
+        )
+        return self.append_valid(partition, batch, header, now_ms)
+
+    def append_valid(
+        self, partition: Partition, batch: memoryview, header: BatchHeader, now_ms: int
+    ) -> AppendInfo:
         if header.is_transactional and self.request.transactional_id is None:
             raise BadRequest(
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                 "a transactional batch needs a transactional id in its request",
             )
-        return partition.append(
-            batch,
-            header,
-            acks=self.request.acks,
-            now_ms=self.context.clock.now_ms(),
-            validation=Validation.IF_SMALL,
-        )
+        return partition.append(batch, header, acks=self.request.acks, now_ms=now_ms)
 
     def add_success(self, index: int, info: AppendInfo, partition: Partition) -> None:
         """Add the response of an appended batch, and what it waits for: an fsync, other replicas, or nothing."""

@@ -23,7 +23,6 @@ from importlib import import_module
 from struct import Struct
 from typing import Any, NamedTuple
 
-from barnabas.batch.validation import LargeBatch
 from barnabas.broker.bounded_work import NOT_STARTED, Background, RequestLane, TurnResult, Work
 from barnabas.broker.connection import (
     BROKER_REQUESTS,
@@ -48,14 +47,8 @@ from barnabas.broker.handlers import (
     update_metadata,
 )
 from barnabas.broker.handlers.fetch import FetchResult
-from barnabas.broker.produce_appends import (
-    Produce,
-    ProduceResult,
-    handle_repeated_produce,
-    may_repeat_produce,
-)
-from barnabas.broker.repeated_fetch import handle_repeated_fetch
-from barnabas.errors import ApiError
+from barnabas.broker.produce_appends import Produce, ProduceResult
+from barnabas.broker.repeated_requests import may_repeat_produce, serve_repeated
 from barnabas.tasks import in_thread
 from barnabas.wire import codec
 from barnabas.wire.apis import APIS, ApiKey, api_name
@@ -92,12 +85,19 @@ def has_many_elements(response: Any) -> bool:
     return codec.has_more_elements(response, SMALL_ELEMENTS)
 
 
-def has_many_partitions(response: FetchResult | ProduceResult | None) -> bool:
+def has_many_produced(response: ProduceResult | None) -> bool:
     """Like has_many_elements, but adds up the lengths of the topics instead of visiting every partition."""
     count = 0
     if response is not None:
         for topic in response.topics:
-            count += len(topic[-1])
+            count += len(topic.partition_responses)
+    return count > SMALL_ELEMENTS
+
+
+def has_many_fetched(response: FetchResult) -> bool:
+    count = 0
+    for topic in response.topics:
+        count += len(topic.partitions)
     return count > SMALL_ELEMENTS
 
 
@@ -194,9 +194,9 @@ HANDLERS: dict[ApiKey, Handle] = {
 
 ROUTES: dict[int, Route] = {
     ApiKey.PRODUCE: Route(
-        decode_small_produce, produce.handle, encode_produce, decode_produce, has_many_partitions
+        decode_small_produce, produce.handle, encode_produce, decode_produce, has_many_produced
     ),
-    ApiKey.FETCH: Route(decode_fetch, fetch.handle, encode_fetch, is_large=has_many_partitions),
+    ApiKey.FETCH: Route(decode_fetch, fetch.handle, encode_fetch, is_large=has_many_fetched),
     ApiKey.METADATA: compiled_route(ApiKey.METADATA, metadata.handle, pass_encoded, is_never_large),
     **{key: compiled_route(key, handler) for key, handler in HANDLERS.items()},
 }
@@ -213,41 +213,18 @@ class Router:
         self.running: dict[asyncio.Task[Any], None] = {}
 
     def serve(self, frame: memoryview, connection: Connection) -> ServeResult:
-        """Serve one frame. Produce and Fetch requests like an earlier one on this connection take a faster path.
+        """Serve one frame. Requests like an earlier one take a faster path, unless quotas count their bytes."""
+        if not self.context.byte_quotas.is_active:
+            served = serve_repeated(self.context, frame, connection)
+            if isinstance(served, Produce):
+                header, _ = decode_request_header(frame)
+                encode = partial(frame_response, ROUTES[PRODUCE], header)
+                return PendingResponse(produce.wait_for_acks(served), encode)
+            if served is not None:
+                return served
+        return self.serve_general(frame, connection)
 
-        It does not count bytes, so it is not taken while byte quotas are stored.
-        """
-        if self.context.byte_quotas.is_active:
-            return self.serve_general(frame, connection, is_repeated_fetch=False)
-        repeated_produce = connection.produces.find(frame)
-        if repeated_produce is not None:
-            batch = connection.produces.batch(frame, repeated_produce.is_flexible)
-            if batch is not None:
-                correlation_id: int = CORRELATION_ID.unpack_from(frame, 4)[0]
-                try:
-                    response = handle_repeated_produce(
-                        self.context, repeated_produce, batch, correlation_id, connection
-                    )
-                except (ApiError, LargeBatch):
-                    pass  # served by the general path below
-                else:
-                    if not isinstance(response, Produce):
-                        return response
-                    header = repeated_produce.header._replace(correlation_id=correlation_id)
-                    return PendingResponse(
-                        produce.wait_for_acks(response),
-                        partial(frame_response, ROUTES[PRODUCE], header),
-                    )
-        repeated_fetch = connection.fetches.find(frame)
-        if repeated_fetch is not None:
-            parts = handle_repeated_fetch(self.context, repeated_fetch, frame)
-            if parts is not None:
-                return parts
-        return self.serve_general(frame, connection, is_repeated_fetch=repeated_fetch is not None)
-
-    def serve_general(
-        self, frame: memoryview, connection: Connection, *, is_repeated_fetch: bool
-    ) -> ServeResult:
+    def serve_general(self, frame: memoryview, connection: Connection) -> ServeResult:
         header, at = decode_request_header(frame)
         if not header.is_served:
             return self.respond_unsupported(header)
@@ -260,7 +237,7 @@ class Router:
             return self.serve_large(route, header, frame, at, connection)
         if header.api_key == PRODUCE and may_repeat_produce(request):
             connection.produces.learn(frame, header, request)
-        elif header.api_key == FETCH and not is_repeated_fetch:
+        elif header.api_key == FETCH and connection.fetches.find(frame) is None:
             connection.fetches.learn(frame, at, header, request)
         response = route.handle(self.context, request, header, connection)
         if not isinstance(response, FINISHED) and isinstance(response, Generator):

@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import NamedTuple
 
 from barnabas.batch.compression import Compression
-from barnabas.batch.header import BatchHeader
 from barnabas.batch.records import Record, build_batch
 from barnabas.config import BrokerConfig
 from barnabas.errors import ApiError, ErrorCode, StorageError
@@ -109,7 +108,8 @@ class GroupStore:
         )
         batch = memoryview(bytearray(built))
         try:
-            info = partition.append(batch, BatchHeader(batch), acks=acks, now_ms=now_ms)
+            batch, header = partition.log.validator.validate(batch, now_ms)
+            info = partition.append(batch, header, acks=acks, now_ms=now_ms)
         except StorageError as error:
             self.replicas.fail(partition, error)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error

@@ -14,15 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from barnabas.errors import ErrorCode
 from barnabas.model import BrokerId, LeaderEpoch, ZnodeVersion
 from barnabas.wire.messages.control_plane import UNKNOWN_BROKER_EPOCH
 
-UNKNOWN_OFFSET = -1
-LONG_AGO_MS = float("-inf")
+UNKNOWN_OFFSET: Final = -1
+LONG_AGO_MS: Final = float("-inf")
 
 
 class FollowerSession(Protocol):
@@ -200,8 +200,10 @@ class IsrChangeOutcome(Enum):
     RETRY = "retry"
 
 
-REVERTING_ERRORS = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
-PENDING_ERRORS = frozenset(
+REVERTING_ERRORS: Final = frozenset(
+    {ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED}
+)
+PENDING_ERRORS: Final = frozenset(
     {
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

@@ -17,12 +17,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Final
 from uuid import UUID
 
 from msgspec import Struct
 
 from barnabas.batch.header import BatchHeader
-from barnabas.batch.validation import Validation
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import NO_EPOCH, NO_LEADER, BrokerId, LeaderEpoch, ZnodeVersion
 from barnabas.replication import isr as in_sync
@@ -34,7 +34,7 @@ logger = logging.getLogger("barnabas.isr")
 
 Watcher = Callable[[], None]
 
-PROMISES_PRUNED_FROM = 1024
+PROMISES_PRUNED_FROM: Final = 1024
 """Number of promises at which completed ones are removed for the first time."""
 
 
@@ -51,8 +51,8 @@ class LeaderContext(Struct, frozen=True, kw_only=True):
     """Sends an ISR change to the controller."""
 
 
-DEFAULT_CONTEXT = LeaderContext()
-NO_FOLLOWERS: dict[BrokerId, FollowerState] = {}
+DEFAULT_CONTEXT: Final = LeaderContext()
+NO_FOLLOWERS: Final[dict[BrokerId, FollowerState]] = {}
 """Shared by all partitions without followers. Must not be modified."""
 
 
@@ -414,13 +414,9 @@ class Partition:
         *,
         acks: int,
         now_ms: int,
-        validation: Validation = Validation.FULL,
     ) -> AppendInfo:
-        """Append one batch with a valid header. The caller must flush the partition if it `waits_for_flush`.
-
-        Raises ApiError. Raises LargeBatch before any change: then call `log.validator.prepare` in a thread, and append
-        with Validation.DONE.
-        """
+        """Append a batch that `log.validator` has accepted. The caller must flush the partition if it
+        `waits_for_flush`. Raises ApiError or StorageError."""
         if self.is_offline or self.leader != self.broker_id:
             self.require_leader(-1)
         if acks == -1 and not self.has_enough_replicas():
@@ -431,11 +427,7 @@ class Partition:
         log = self.log
         try:
             info = log.append_as_leader(
-                batch,
-                header,
-                leader_epoch=self.leader_epoch,
-                now_ms=now_ms,
-                validation=validation,
+                batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms
             )
         except ApiError as error:
             has_sequence_gap = error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -6,7 +6,7 @@ An append set is a run of batches that go into the same segment with one write.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.batch.header import BatchHeader, batch_headers, crc_is_valid
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
@@ -20,7 +20,7 @@ class FollowerAppend(NamedTuple):
     size: int
 
 
-NOTHING_APPENDED = FollowerAppend(-1, -1, 0)
+NOTHING_APPENDED: Final = FollowerAppend(-1, -1, 0)
 
 
 def verified_headers(data: memoryview) -> list[BatchHeader]:

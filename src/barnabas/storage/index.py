@@ -19,21 +19,22 @@ from bisect import bisect_left, bisect_right
 from itertools import pairwise
 from operator import itemgetter
 from struct import Struct
+from typing import Final
 
 from barnabas.model import NO_TIMESTAMP
 from barnabas.world.ports import File
 
-OFFSET_ENTRY = Struct(">ii")
-TIME_ENTRY = Struct(">qi")
-MAX_RELATIVE_OFFSET = 2**31 - 1
-IS_LITTLE_ENDIAN = sys.byteorder == "little"
-SEARCH_BLOCK = 256  # a range of up to this number of entries is read at once
+OFFSET_ENTRY: Final = Struct(">ii")
+TIME_ENTRY: Final = Struct(">qi")
+MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+IS_LITTLE_ENDIAN: Final = sys.byteorder == "little"
+SEARCH_BLOCK: Final = 256  # a range of up to this number of entries is read at once
 first_field = itemgetter(0)
 
 
 # Shared by all empty indexes, of which there are thousands. `append` replaces them with arrays of its own.
-NO_INTS = array("i")
-NO_LONGS = array("q")
+NO_INTS: Final = array("i")
+NO_LONGS: Final = array("q")
 
 
 class OffsetEntries:

@@ -26,11 +26,11 @@ import logging
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from barnabas.batch.header import BatchHeader, stamp, stamp_log_append_time
-from barnabas.batch.validation import BatchValidator, Validation
+from barnabas.batch.validation import BatchValidator
 from barnabas.config.topic import TopicConfig
 from barnabas.errors import ApiError, ErrorCode, OutOfSpace, StorageError
 from barnabas.model import NO_TIMESTAMP
@@ -50,7 +50,7 @@ from barnabas.world.ports import Disk
 
 logger = logging.getLogger(__name__)
 
-new_tuple: Callable[..., Any] = tuple.__new__
+new_tuple: Final[Callable[..., Any]] = tuple.__new__
 
 
 class AppendInfo(NamedTuple):
@@ -220,17 +220,11 @@ class Log:
         *,
         leader_epoch: int,
         now_ms: int,
-        validation: Validation = Validation.FULL,
     ) -> AppendInfo:
-        """Assign offsets to a batch whose header and checksum are valid, and write it. `batch` is stamped in place,
-        unless the topic requires another codec.
+        """Assign offsets to a batch that `validator` has accepted, and write it. `batch` is stamped in place.
 
-        A duplicate is not written again; the result has the offsets of the first copy. Raises ApiError, StorageError,
-        or LargeBatch before any change.
+        A duplicate is not written again; the result has the offsets of the first copy. Raises ApiError or StorageError.
         """
-        if validation is not Validation.DONE:
-            is_limited = validation is Validation.IF_SMALL
-            batch, header = self.validator.prepare(batch, header, now_ms, if_small=is_limited)
         size, timestamp, producer_id = header.size, header.max_timestamp, header.producer_id
         if producer_id >= 0:
             written = self.producers.check(header)

@@ -22,22 +22,22 @@ corrupt snapshot is rebuilt from batch headers.
 from __future__ import annotations
 
 from struct import Struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.batch.checksum import crc32c
 from barnabas.batch.header import BatchHeader
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import NO_TIMESTAMP
 
-BATCHES_KEPT = 5
-SEQUENCE_MAX = 2**31 - 1
-NO_SEQUENCE = -1
-EXPIRATION_MS = 86_400_000
+BATCHES_KEPT: Final = 5
+SEQUENCE_MAX: Final = 2**31 - 1
+NO_SEQUENCE: Final = -1
+EXPIRATION_MS: Final = 86_400_000
 
-SNAPSHOT_HEAD = Struct(">hI")
-SNAPSHOT_COUNT = Struct(">i")
-SNAPSHOT_ENTRY = Struct(">qhiqiqiq")
-SNAPSHOT_VERSION = 1
+SNAPSHOT_HEAD: Final = Struct(">hI")
+SNAPSHOT_COUNT: Final = Struct(">i")
+SNAPSHOT_ENTRY: Final = Struct(">qhiqiqiq")
+SNAPSHOT_VERSION: Final = 1
 
 
 class ProducedBatch(NamedTuple):

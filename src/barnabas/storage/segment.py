@@ -15,7 +15,7 @@ import logging
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.batch.header import (
     HEADER_SIZE,
@@ -41,15 +41,15 @@ from barnabas.world.ports import Buffer, Disk, File
 
 logger = logging.getLogger(__name__)
 
-LENGTH_MIN = HEADER_SIZE - LOG_OVERHEAD
-NOT_LOADED = -2
-SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
-DELETED = ".deleted"
-HEADER_WINDOW = 4096
-TIMES_CHECKED_MAX = 1000
+LENGTH_MIN: Final = HEADER_SIZE - LOG_OVERHEAD
+NOT_LOADED: Final = -2
+SUFFIXES: Final = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+DELETED: Final = ".deleted"
+HEADER_WINDOW: Final = 4096
+TIMES_CHECKED_MAX: Final = 1000
 """Number of batches after the last time entry that are compared with it. Usually there are few: timestamps ascend."""
-CHECK_WINDOW = 4 << 20
-UNINDEXED_MAX = 4 << 20
+CHECK_WINDOW: Final = 4 << 20
+UNINDEXED_MAX: Final = 4 << 20
 """Bytes that may follow the last index entry, in addition to index.interval.bytes: an append adds at most one entry."""
 
 

@@ -13,15 +13,15 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, overload
+from typing import Final, NamedTuple, overload
 
 from barnabas.storage import checking
 from barnabas.storage.segment import BatchPosition, Segment
 from barnabas.world.ports import FileSlice
 
-NO_BOUND = -1
+NO_BOUND: Final = -1
 
-TAIL_BATCHES_MAX = 128
+TAIL_BATCHES_MAX: Final = 128
 
 
 class LogRead(NamedTuple):
@@ -34,7 +34,7 @@ class LogRead(NamedTuple):
     """Segment of these bytes if they must be verified before they are sent (checking.py), else None."""
 
 
-NOTHING = LogRead((), 0)
+NOTHING: Final = LogRead((), 0)
 
 
 class Tail:

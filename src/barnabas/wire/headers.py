@@ -11,24 +11,24 @@ The first eight bytes of a request can be decoded for any key and version.
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.errors import LocalWireError, RemoteWireError
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.primitives import STRING_MAX, read_tags
 
-API_VERSIONS = int(ApiKey.API_VERSIONS)
-CONTROLLED_SHUTDOWN = int(ApiKey.CONTROLLED_SHUTDOWN)
+API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
+CONTROLLED_SHUTDOWN: Final = int(ApiKey.CONTROLLED_SHUTDOWN)
 
-FIXED = struct.Struct(">hhi")
-FIXED_AND_SIZE = struct.Struct(">hhih")
-SIZE = struct.Struct(">h")
-CORRELATION = struct.Struct(">i")
+FIXED: Final = struct.Struct(">hhi")
+FIXED_AND_SIZE: Final = struct.Struct(">hhih")
+SIZE: Final = struct.Struct(">h")
+CORRELATION: Final = struct.Struct(">i")
 
-SERVED_REQUESTS = frozenset(
+SERVED_REQUESTS: Final = frozenset(
     (int(api.key), version) for api in APIS.values() for version in api.versions
 )
-FLEXIBLE_REQUESTS = frozenset(
+FLEXIBLE_REQUESTS: Final = frozenset(
     (key, version) for key, version in SERVED_REQUESTS if version >= APIS[key].flexible_since
 )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from barnabas.errors import LocalWireError, RemoteWireError
@@ -22,13 +22,13 @@ ReadSize = Callable[[memoryview, int], tuple[int, int]]
 
 # ---- sizes and varints ----------------------------------------------------------------------------------------
 
-STRING_MAX = 0x7FFF
-TAGS_MAX = 128
-SHORT_ARRAY_MAX = 8
-CACHED_ARRAYS_MAX = 1024
+STRING_MAX: Final = 0x7FFF
+TAGS_MAX: Final = 128
+SHORT_ARRAY_MAX: Final = 8
+CACHED_ARRAYS_MAX: Final = 1024
 
-INT16 = struct.Struct(">h")
-INT32 = struct.Struct(">i")
+INT16: Final = struct.Struct(">h")
+INT32: Final = struct.Struct(">i")
 
 
 def uvarint(number: int) -> bytes:
@@ -66,7 +66,7 @@ def read_uvarint32(data: memoryview, at: int) -> tuple[int, int]:
     raise RemoteWireError(f"varint at {at} is longer than 32 bits")
 
 
-SMALL_SIZES = tuple(uvarint(size + 1) for size in range(256))
+SMALL_SIZES: Final = tuple(uvarint(size + 1) for size in range(256))
 
 
 def compact_size(size: int) -> bytes:

@@ -41,6 +41,9 @@ READS_PER_TURN = 8
 READ_BYTES_PER_TURN = 512 * 1024
 PROBE_TURNS = 8
 CORKED_PARTS_MAX = 64
+KERNEL_UNSENT_BYTES = 128 * 1024
+"""The kernel accepts no more bytes of a stream than it can send soon. With more, fetches of several partitions take a
+third more CPU time, because the queued packets do not fit into the caches. This does not limit bytes in flight."""
 RESIDENT_SECONDS = 0.1  # data found in the page cache is assumed to stay there for this time
 
 ONE_BYTE = bytearray(1)
@@ -391,6 +394,7 @@ class SocketNetwork:
     def add_stream(self, sock: socket.socket, peer: tuple[str, int]) -> SocketStream:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, KERNEL_UNSENT_BYTES)
         # Detects a peer that disappears without closing the connection.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if self.send_buffer_bytes != -1:

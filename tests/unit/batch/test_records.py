@@ -21,7 +21,8 @@ from barnabas.batch.header import (
     stamp_log_append_time,
 )
 from barnabas.batch.records import Record, TimestampType, build_batch, records
-from barnabas.batch.validation import validate_produced
+from barnabas.batch.validation import BatchValidator
+from barnabas.config import TopicConfig
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
 from tests.unit.batch import aiokafka_batches
 
@@ -33,6 +34,7 @@ SAMPLE = (
     Record(3, NOW + 9_000_000_000, b"", b"\0" * 70_000, (("é", b""),)),
 )
 ALL_CODECS = list(Compression)
+VALIDATOR = BatchValidator(TopicConfig())
 
 record_values = st.one_of(st.none(), st.binary(max_size=300))
 record_headers = st.lists(st.tuples(st.text(max_size=8), record_values), max_size=3).map(tuple)
@@ -52,6 +54,10 @@ def patch(
     if fix_crc:
         struct.pack_into(">I", data, 17, crc32c(memoryview(data)[21:]))
     return memoryview(data)
+
+
+def validate(batch: memoryview, version: int) -> BatchHeader:
+    return VALIDATOR.validate(batch, NOW, produce_version=version)[1]
 
 
 @given(record_lists, st.sampled_from(ALL_CODECS), st.integers(0, 2**60))
@@ -115,7 +121,7 @@ def check_foreign_builder(builder: Any, codec: Compression) -> None:
             record.offset, record.timestamp, record.key, record.value, list(record.headers)
         )
     batch = memoryview(bytes(theirs.build()))
-    assert validate_produced(batch, 9).compression == codec
+    assert validate(batch, 9).compression == codec
     assert list(records(batch)) == list(SAMPLE)
 
 
@@ -190,10 +196,10 @@ def test_delete_horizon_does_not_change_timestamps() -> None:
 
 def test_valid_batch_is_accepted_from_its_header() -> None:
     batch = memoryview(build_batch(SAMPLE, producer_id=4, producer_epoch=0, base_sequence=0))
-    header = validate_produced(batch, 3)
+    header = validate(batch, 3)
     assert (header.count, header.producer_id, header.size) == (4, 4, len(batch))
     zstd = memoryview(build_batch(SAMPLE, compression=Compression.ZSTD))
-    assert validate_produced(zstd, 7).compression == Compression.ZSTD
+    assert validate(zstd, 7).compression == Compression.ZSTD
 
 
 GOOD = build_batch(SAMPLE)
@@ -226,7 +232,7 @@ def test_invalid_produced_batch_gets_kafka_error(
     data: memoryview, version: int, code: ErrorCode
 ) -> None:
     with pytest.raises(ApiError) as caught:
-        validate_produced(data, version)
+        validate(data, version)
     assert caught.value.code == code
 
 

@@ -9,12 +9,13 @@ import cramjam
 import pytest
 
 from barnabas.batch.compression import PRODUCED_BYTES_MAX, Compression, compress
-from barnabas.batch.header import HEADER_SIZE, BatchHeader
+from barnabas.batch.header import HEADER_SIZE
 from barnabas.batch.reader import HEADERS_MAX
 from barnabas.batch.records import Record, build_batch, seal_batch, varint
-from barnabas.batch.validation import BatchValidator, LargeBatch
+from barnabas.batch.validation import SMALL_RECORDS, BatchValidator, LargeBatch
 from barnabas.config import TopicConfig
 from barnabas.errors import ApiError, ErrorCode
+from support.mutated_batches import with_codec
 
 NOW = 1_700_000_000_000
 MESSAGE_BYTES_MAX = 2**31 - 1
@@ -26,9 +27,7 @@ def body_of(count: int, value: bytes = b"value") -> bytes:
     return build_batch([Record(n, NOW, b"key", value) for n in range(count)])[HEADER_SIZE:]
 
 
-def batch_of(
-    body: bytes, count: int, codec: int = 0, *, raw: bool = False
-) -> tuple[memoryview, BatchHeader]:
+def batch_of(body: bytes, count: int, codec: int = 0, *, raw: bool = False) -> memoryview:
     """Build a batch that announces `count` records. With `raw` the body is not compressed,
     only marked so.
     """
@@ -42,14 +41,12 @@ def batch_of(
             attributes=0 if raw else codec,
         )
     )
-    batch[22] = codec
-    view = memoryview(batch)
-    return view, BatchHeader(view)
+    return memoryview(bytearray(with_codec(batch, codec)))
 
 
 def code_of(body: bytes, count: int, codec: int = 0, *, raw: bool = False) -> ErrorCode:
     try:
-        UNLIMITED.prepare(*batch_of(body, count, codec, raw=raw), NOW)
+        UNLIMITED.validate(batch_of(body, count, codec, raw=raw), NOW)
     except ApiError as error:
         return error.code
     return ErrorCode.NONE
@@ -161,18 +158,19 @@ def test_all_records_of_a_compacted_topic_are_checked() -> None:
     )
     many = 200_001
     body = body_of(many, b"")
-    compacted.prepare(*batch_of(body, many), NOW)
+    compacted.validate(batch_of(body, many), NOW)
     keyless = with_headers(0)
     with pytest.raises(ApiError, match="requires a key") as caught:
-        compacted.prepare(*batch_of(body + keyless, many + 1), NOW)
+        compacted.validate(batch_of(body + keyless, many + 1), NOW)
     assert caught.value.record_indexes == (many,)
 
 
 @pytest.mark.parametrize(
     ("body", "count", "codec"),
     [
-        (body_of(4_001, b""), 4_001, Compression.NONE),
+        (body_of(SMALL_RECORDS + 1, b""), SMALL_RECORDS + 1, Compression.NONE),
         (body_of(1, bytes(2 << 20)), 1, Compression.ZSTD),
+        (body_of(1, bytes(5 << 20)), 1, Compression.NONE),
         (gzip.compress(b"") * 300 + gzip.compress(body_of(1)), 1, None),
     ],
 )
@@ -180,7 +178,7 @@ def test_batch_that_takes_long_is_left_to_a_thread(
     body: bytes, count: int, codec: Compression | None
 ) -> None:
     is_raw = codec is None
-    batch, header = batch_of(body, count, Compression.GZIP if is_raw else codec or 0, raw=is_raw)
+    batch = batch_of(body, count, Compression.GZIP if is_raw else codec or 0, raw=is_raw)
     with pytest.raises(LargeBatch):
-        UNLIMITED.prepare(batch, header, NOW, if_small=True)
-    assert UNLIMITED.prepare(batch, header, NOW)[1].count == count
+        UNLIMITED.validate(batch, NOW, if_small=True)
+    assert UNLIMITED.validate(batch, NOW)[1].count == count

@@ -318,11 +318,9 @@ async def test_connection_pauses_at_promise_limit() -> None:
     assert echo.stream.sent == [b"kept"] * 30
 
 
-async def test_global_promise_limit_leaves_one_per_connection(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("barnabas.broker.connection.PENDING_TOTAL_MAX", 10)
+async def test_global_promise_limit_leaves_one_per_connection() -> None:
     greedy, modest = EchoConnection(), EchoConnection()
+    greedy.memory.pending_responses_max = 10
     modest.connection.memory = greedy.memory
     greedy.stream.deliver(frames_of(*[b"promise"] * 20))
     modest.stream.deliver(frames_of(*[b"promise"] * 3))

@@ -7,10 +7,11 @@ import pytest
 
 from barnabas.batch.compression import Compression
 from barnabas.batch.records import Record, records
-from barnabas.batch.validation import validate_produced
+from barnabas.batch.validation import BatchValidator
 from barnabas.client.cluster import Cluster
 from barnabas.client.partitioner import partition_of_key
 from barnabas.client.producer import BATCH_BYTES, Producer, SentBatch
+from barnabas.config import TopicConfig
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.model import TopicPartition
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -21,6 +22,8 @@ from barnabas.wire.messages.produce import (
     TopicProduceResponse,
 )
 from tests.unit.client.scripted_broker import ScriptedBroker
+
+VALIDATOR = BatchValidator(TopicConfig())
 
 
 class ScriptedLog:
@@ -35,7 +38,7 @@ class ScriptedLog:
         answers = []
         for data in request.topic_data[0].partition_data:
             batch = memoryview(bytes(data.records or b""))
-            self.batches.append(validate_produced(batch, 9))
+            self.batches.append(VALIDATOR.validate(batch, now_ms=0)[1])
             error = self.errors.pop(0) if self.errors else 0
             if error is None:
                 return None

@@ -46,7 +46,8 @@ def append(
     partition: Partition, *, acks: int = 1, compression: Compression = Compression.NONE
 ) -> AppendInfo:
     data = bytearray(build_batch([Record(0, 1_000, b"k", b"v" * 100, ())], compression=compression))
-    return partition.append(memoryview(data), BatchHeader(data), acks=acks, now_ms=1_000)
+    batch, header = partition.log.validator.validate(memoryview(data), now_ms=1_000)
+    return partition.append(batch, header, acks=acks, now_ms=1_000)
 
 
 def test_single_replica_commits_at_once() -> None:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from barnabas.batch.header import BatchHeader, batch_headers
+from barnabas.batch.header import batch_headers
 from barnabas.batch.records import Record, build_batch, records
 from barnabas.config.topic import TopicConfig
 from barnabas.errors import StorageError
@@ -94,8 +94,8 @@ def batch(
 def append(
     log: Log, *values: bytes | None, epoch: int = 0, now_ms: int = NOW_MS, **fields: Any
 ) -> AppendInfo:
-    data = batch(values, **fields)
-    return log.append_as_leader(data, BatchHeader(data), leader_epoch=epoch, now_ms=now_ms)
+    data, header = log.validator.validate(batch(values, **fields), now_ms)
+    return log.append_as_leader(data, header, leader_epoch=epoch, now_ms=now_ms)
 
 
 def produce(

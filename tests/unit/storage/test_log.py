@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from barnabas.batch.compression import Compression
 from barnabas.batch.header import BatchHeader
 from barnabas.batch.records import records
 from barnabas.errors import ApiError, CorruptBatch, ErrorCode, OutOfSpace, StorageError
@@ -51,24 +50,6 @@ def test_append_assigns_offsets_and_leader_epoch(disk: ForgetfulDisk) -> None:
     assert (header.base_offset, header.partition_leader_epoch) == (2, 3)
     assert contents(log) == {0: b"a", 1: b"b", 2: b"c"}
     assert log.epochs.entries == [(3, 0)]
-
-
-@pytest.mark.parametrize("count", [3, 300])
-@pytest.mark.parametrize("codec", Compression)
-def test_batch_with_missing_record_is_rejected(
-    disk: ForgetfulDisk, count: int, codec: Compression
-) -> None:
-    log = new_log(disk)
-    data = batch([b"value"] * count, compression=codec)
-    header = BatchHeader(data)
-    more = BatchHeader(data)
-    more.count, more.last_offset_delta = count + 1, count
-    assert_rejected(
-        ErrorCode.INVALID_RECORD, log.append_as_leader, data, more, leader_epoch=0, now_ms=NOW_MS
-    )
-    assert (log.log_end_offset, log.size_bytes) == (0, 0)
-    log.append_as_leader(data, header, leader_epoch=0, now_ms=NOW_MS)
-    assert log.log_end_offset == count
 
 
 def test_batch_above_size_limits_is_rejected(disk: ForgetfulDisk) -> None:

@@ -106,11 +106,13 @@ def test_repeated_fetch_equals_ordinary_path(
     frame = frame_of(request, version, number)
     repeated = find(known, frame)
     assert repeated.offsets(frame) == [offset for each in second for offset in each]
-    assert [wanted[:5] for wanted in repeated.partitions] == [
-        (topic.topic, topic.topic_id, each.partition, 5, 9_999)
+    assert [(each.topic, each.topic_id, each.index) for each in repeated.partitions] == [
+        (topic.topic, topic.topic_id, each.partition)
         for topic in request.topics
         for each in topic.partitions
     ]
+    assert {each.current_leader_epoch for each in repeated.partitions} == {5}
+    assert {each.max_bytes for each in repeated.partitions} == {9_999}
     assert (repeated.min_bytes, repeated.max_bytes) == (1, 1 << 20)
     results = [
         PartitionFetchResult(high, start, (memoryview(bytes(size)),) if size else (), size)
@@ -125,15 +127,15 @@ def test_repeated_fetch_equals_ordinary_path(
                 FetchedPartition(
                     each.partition,
                     0,
-                    high,
-                    high,
-                    start,
-                    parts,
-                    size,
+                    result.high_watermark,
+                    result.high_watermark,
+                    result.log_start_offset,
+                    result.parts,
+                    result.size,
                     aborted_transactions=() if isolation else None,
                 )
                 for each in topic.partitions
-                for high, start, parts, size in [next(next_result)]
+                for result in [next(next_result)]
             ],
         )
         for topic in request.topics

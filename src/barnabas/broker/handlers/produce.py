@@ -13,12 +13,7 @@ import asyncio
 from collections.abc import Awaitable
 from functools import partial
 
-from barnabas.batch.validation import (
-    LargeBatch,
-    Validation,
-    drop_partial_batch,
-    validate_produced,
-)
+from barnabas.batch.validation import LargeBatch, drop_partial_batch
 from barnabas.broker.bounded_work import Work, call_in_thread_if_large
 from barnabas.broker.connection import CloseConnection, Connection
 from barnabas.broker.context import BrokerContext
@@ -82,15 +77,12 @@ def append_in_turns(produce: Produce) -> Work[Response]:
 
 def append_large(produce: Produce, name: str, index: int, records: Records | None) -> Work[None]:
     partition = produce.context.replicas.partitions[name, index]
-    clock, acks = produce.context.clock, produce.request.acks
+    clock = produce.context.clock
+    validate = partial(partition.log.validator.validate, produce_version=produce.version)
     try:
         batch = drop_partial_batch(memoryview(records or b""))
-        header = validate_produced(batch, produce.version)
-        validate = partition.log.validator.prepare
-        batch, header = yield partial(validate, batch, header, clock.now_ms())
-        info = partition.append(
-            batch, header, acks=acks, now_ms=clock.now_ms(), validation=Validation.DONE
-        )
+        batch, header = yield partial(validate, batch, clock.now_ms())
+        info = produce.append_valid(partition, batch, header, clock.now_ms())
     except (ApiError, StorageError) as error:
         produce.add_error(index, error, partition)
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from barnabas.errors import RemoteWireError
@@ -26,12 +26,12 @@ from barnabas.wire.messages.fetch import (
 )
 from barnabas.wire.primitives import read_count, read_uuid, skip_tags, string_codec
 
-new_tuple: Callable[..., Any] = tuple.__new__
+new_tuple: Final[Callable[..., Any]] = tuple.__new__
 
 read_plain_string = string_codec(flexible=False, nullable=False).read
 read_compact_string = string_codec(flexible=True, nullable=False).read
 
-FETCH_HEAD_FIELDS = [
+FETCH_HEAD_FIELDS: Final = [
     "replica_id",
     "max_wait_ms",
     "min_bytes",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from barnabas.errors import LocalWireError
@@ -91,11 +91,7 @@ def encode_fetch_response(
                 elif partition.size:
                     raise LocalWireError(f"partition has {partition.size} bytes but no parts")
                 if flexible:
-                    pending += (
-                        b"\x00"
-                        if partition[9:] == DEFAULT_TAGS
-                        else pack_partition_tags(version, partition)
-                    )
+                    pending += pack_partition_tags(version, partition)
             if flexible:
                 pending += b"\x00"
         if flexible:
@@ -110,33 +106,27 @@ def encode_fetch_response(
 @cache
 def partition_head_packer(version: int) -> Callable[[FetchedPartition], bytes]:
     """Return the encoder of a partition up to and including the size of its records."""
-    offsets = 1 if version < 4 else 2 if version < 5 else 3
-    pack = struct.Struct(">ih" + "q" * offsets).pack
-    pack_size = compact_size if version >= 12 else INT32.pack
+    flexible = version >= 12
+    offset_count = 1 if version < 4 else 2 if version < 5 else 3
+    pack = struct.Struct(">ih" + "q" * offset_count).pack
+    pack_size = compact_size if flexible else INT32.pack
 
-    def pack_old(partition: FetchedPartition) -> bytes:
-        if partition.preferred_read_replica != -1:
-            raise LocalWireError(f"FetchResponse v{version} has no preferred_read_replica")
-        head = pack(*partition[: 2 + offsets])
+    def pack_head(partition: FetchedPartition) -> bytes:
+        offsets = (
+            partition.high_watermark,
+            partition.last_stable_offset,
+            partition.log_start_offset,
+        )
+        head = pack(partition.partition_index, partition.error_code, *offsets[:offset_count])
         if version >= 4:
-            head += pack_aborted(partition.aborted_transactions, False)
+            head += pack_aborted(partition.aborted_transactions, flexible)
+        if version >= 11:
+            head += INT32.pack(partition.preferred_read_replica)
+        elif partition.preferred_read_replica != -1:
+            raise LocalWireError(f"FetchResponse v{version} has no preferred_read_replica")
         return head + pack_size(partition.size)
 
-    null = 0 if version >= 12 else -1
-    pack_common = struct.Struct(">ihqqqBi" if version >= 12 else ">ihqqqii").pack
-
-    def pack_new(partition: FetchedPartition) -> bytes:
-        if partition.aborted_transactions is None:
-            head = pack_common(*partition[:5], null, partition.preferred_read_replica)
-            return head + pack_size(partition.size)
-        return (
-            pack(*partition[:5])
-            + pack_aborted(partition.aborted_transactions, version >= 12)
-            + INT32.pack(partition.preferred_read_replica)
-            + pack_size(partition.size)
-        )
-
-    return pack_new if version >= 11 else pack_old
+    return pack_head
 
 
 def pack_aborted(aborted: tuple[AbortedTransaction, ...] | None, flexible: bool) -> bytes:
@@ -146,10 +136,13 @@ def pack_aborted(aborted: tuple[AbortedTransaction, ...] | None, flexible: bool)
     return size(len(aborted)) + b"".join([struct.pack(row, *each) for each in aborted])
 
 
-DEFAULT_TAGS = (NO_DIVERGENCE, LEADER_UNKNOWN, NO_SNAPSHOT)
+NO_TAGS: Final = (NO_DIVERGENCE, LEADER_UNKNOWN, NO_SNAPSHOT)
 
 
 def pack_partition_tags(version: int, partition: FetchedPartition) -> bytes:
+    tags = partition.diverging_epoch, partition.current_leader, partition.snapshot_id
+    if tags == NO_TAGS:
+        return b"\x00"
     parts: list[bytes] = []
     partition_tags_writer(version)(partition, parts.append)
     return b"".join(parts)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from barnabas.errors import LocalWireError, RemoteWireError
 from barnabas.wire.codec import encode, encode_struct
@@ -28,18 +27,18 @@ from barnabas.wire.primitives import (
     string_codec,
 )
 
-new_tuple: Callable[..., Any] = tuple.__new__
+new_tuple: Final[Callable[..., Any]] = tuple.__new__
 
 read_plain_string = string_codec(flexible=False, nullable=False).read
 read_compact_string = string_codec(flexible=True, nullable=False).read
 read_plain_nullable = string_codec(flexible=False, nullable=True).read
 read_compact_nullable = string_codec(flexible=True, nullable=True).read
 
-ACKS_TIMEOUT = struct.Struct(">hi")
-INDEX_SIZE = struct.Struct(">ii")
+ACKS_TIMEOUT: Final = struct.Struct(">hi")
+INDEX_SIZE: Final = struct.Struct(">ii")
 
-SMALL_PARTITIONS_MAX = 1000
-PARTITIONS_MAX = 50_000
+SMALL_PARTITIONS_MAX: Final = 1000
+PARTITIONS_MAX: Final = 50_000
 
 
 class ManyPartitions(Exception):
@@ -151,33 +150,8 @@ def read_flexible_produce(data: memoryview, at: int, partitions_max: int) -> Pro
     )
 
 
-PARTITION_STRUCTS = {
-    2: struct.Struct(">ihq"),
-    5: struct.Struct(">ihqq"),
-    8: struct.Struct(">ihqqq"),
-    9: struct.Struct(">ihqqqih"),  # no record errors, no error message
-    12: struct.Struct(">ihqqqBBB"),  # likewise, in a flexible version, and no tags
-}
-"""By the first version that has another layout."""
-
-
-@cache
-def partition_packer(version: int) -> Callable[[PartitionProduceResponse], bytes]:
-    """Return the encoder of a partition whose last fields equal NO_DETAILS."""
-    pack = next(shape for end, shape in PARTITION_STRUCTS.items() if version < end).pack
-    if version < 2:
-        return lambda partition: pack(*partition[:3])
-    if version < 5:
-        return lambda partition: pack(*partition[:4])
-    if version < 8:
-        return lambda partition: pack(*partition[:5])
-    if version < 9:
-        return lambda partition: pack(*partition[:5], 0, -1)
-    return lambda partition: pack(*partition[:5], 1, 0, 0)
-
-
-NO_DETAILS = ((), None, LEADER_UNKNOWN)
-"""The last fields of a partition without record errors, error message and leader hint."""
+PARTITION: Final = struct.Struct(">ihqqqBBB")
+FLEXIBLE_SINCE: Final = 9
 
 
 def encode_produce_response(
@@ -195,16 +169,15 @@ def encode_produce_response(
             ),
             version,
         )
-    flexible = version >= 9
+    flexible = version >= FLEXIBLE_SINCE
     pack_size = compact_size if flexible else INT32.pack
-    pack = partition_packer(version)
     try:
         parts = [pack_size(len(responses))]
         for name, partitions in responses:
             parts += (pack_name(name, flexible), pack_size(len(partitions)))
             for partition in partitions:
-                if partition[5:] == NO_DETAILS:
-                    parts.append(pack(partition))
+                if flexible and not has_details(partition):
+                    parts.append(pack_without_details(partition))
                 else:
                     parts += encode_struct(partition, version, flexible)
             if flexible:
@@ -216,3 +189,25 @@ def encode_produce_response(
         return b"".join(parts)
     except (struct.error, UnicodeEncodeError, AttributeError, TypeError, ValueError) as error:
         raise LocalWireError(f"ProduceResponse v{version}: {error}") from error
+
+
+def has_details(partition: PartitionProduceResponse) -> bool:
+    return (
+        partition.record_errors != ()
+        or partition.error_message is not None
+        or partition.current_leader != LEADER_UNKNOWN
+    )
+
+
+def pack_without_details(partition: PartitionProduceResponse) -> bytes:
+    no_errors, no_message, no_tags = 1, 0, 0
+    return PARTITION.pack(
+        partition.index,
+        partition.error_code,
+        partition.base_offset,
+        partition.log_append_time_ms,
+        partition.log_start_offset,
+        no_errors,
+        no_message,
+        no_tags,
+    )

@@ -13,46 +13,52 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
-from uuid import UUID
+from typing import Final
 
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.fast.fetch_request import fetch_shape, read_fetch_topic
 from barnabas.wire.fast.fetch_response import FetchedPartition, FetchedTopic, encode_fetch_response
 from barnabas.wire.headers import RequestHeader, encode_response_header
-from barnabas.wire.messages.fetch import FetchRequest
+from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.wire.primitives import INT32, compact_size, read_count, skip_tags
 from barnabas.world.ports import Part
 
-SINCE = 11  # the first version with preferred_read_replica; later ones have the same numbers per partition
-FLEXIBLE_SINCE = 12
-OFFSET_IN_ROW = 8
-PARTITIONS_MAX = 64
-FRAME_BYTES_MAX = 8 * 1024
-ZERO_CORRELATION_ID = bytes(4)
-ZERO_OFFSET = bytes(8)
-OFFSET = struct.Struct(">q")
+SINCE: Final = 11  # the first version with preferred_read_replica; later ones have the same numbers per partition
+FLEXIBLE_SINCE: Final = 12
+OFFSET_IN_ROW: Final = 8
+PARTITIONS_MAX: Final = 64
+FRAME_BYTES_MAX: Final = 8 * 1024
+ZERO_CORRELATION_ID: Final = bytes(4)
+ZERO_OFFSET: Final = bytes(8)
+OFFSET: Final = struct.Struct(">q")
 
 
-class RepeatedPartition(NamedTuple):
-    """The fields of a partition that are the same in each request."""
+class RepeatedPartition:
+    """The fields of a partition that are the same in each request, and the position of its offset in the frame."""
 
-    topic: str
-    topic_id: UUID
-    partition: int
-    current_leader_epoch: int
-    max_bytes: int
-    offset_at: int
-    """Position of the fetch offset in the frame."""
+    __slots__ = ("current_leader_epoch", "index", "max_bytes", "offset_at", "topic", "topic_id")
+
+    def __init__(self, topic: FetchTopic, partition: FetchPartition, offset_at: int) -> None:
+        self.topic = topic.topic
+        self.topic_id = topic.topic_id
+        self.index = partition.partition
+        self.current_leader_epoch = partition.current_leader_epoch
+        self.max_bytes = partition.partition_max_bytes
+        self.offset_at = offset_at
 
 
-class PartitionFetchResult(NamedTuple):
+class PartitionFetchResult:
     """The fields of a partition that differ in each response."""
 
-    high_watermark: int
-    log_start_offset: int
-    parts: Sequence[Part]
-    size: int
+    __slots__ = ("high_watermark", "log_start_offset", "parts", "size")
+
+    def __init__(
+        self, high_watermark: int, log_start_offset: int, parts: Sequence[Part], size: int
+    ) -> None:
+        self.high_watermark = high_watermark
+        self.log_start_offset = log_start_offset
+        self.parts = parts
+        self.size = size
 
 
 class RepeatedFetch:
@@ -110,7 +116,7 @@ class RepeatedFetch:
 
     def offsets(self, frame: memoryview) -> list[int]:
         unpack = OFFSET.unpack_from
-        return [unpack(frame, partition[5])[0] for partition in self.partitions]  # 5: offset_at
+        return [unpack(frame, partition.offset_at)[0] for partition in self.partitions]
 
     def encode_response(self, frame: memoryview, results: list[PartitionFetchResult]) -> list[Part]:
         """Return the parts to send: those of `encode_fetch_response`, with size and response header."""
@@ -118,16 +124,15 @@ class RepeatedFetch:
         parts: list[Part] = []
         total = 4 + len(self.end)
         pending = b""
-        for partition, between, (high_watermark, start, slices, size) in zip(
-            self.partitions, self.between, results, strict=True
-        ):
+        for partition, between, result in zip(self.partitions, self.between, results, strict=True):
+            bound, start, size = result.high_watermark, result.log_start_offset, result.size
             pending += between
-            pending += pack(partition[2], 0, high_watermark, high_watermark, start, no_aborted, -1)
+            pending += pack(partition.index, 0, bound, bound, start, no_aborted, -1)
             pending += pack_size(size)
             if size:
                 total += len(pending) + size
                 parts.append(pending)
-                parts += slices
+                parts += result.parts
                 pending = b""
         if pending or self.end:
             parts.append(pending + self.end)
@@ -202,8 +207,7 @@ def mask_frame(frame: memoryview, partitions: list[RepeatedPartition]) -> bytes:
     masked = bytearray(frame)
     masked[4:8] = ZERO_CORRELATION_ID
     for each in partitions:
-        at = each[5]  # offset_at; faster by index
-        masked[at : at + 8] = ZERO_OFFSET
+        masked[each.offset_at : each.offset_at + 8] = ZERO_OFFSET
     return bytes(masked)
 
 
@@ -221,16 +225,7 @@ def locate_offsets(
         *_, at = read_fetch_topic(version, frame, at)
         _, at = read_count(frame, at, flexible, 1)
         for each in topic.partitions:
-            found.append(
-                RepeatedPartition(
-                    topic.topic,
-                    topic.topic_id,
-                    each.partition,
-                    each.current_leader_epoch,
-                    each.partition_max_bytes,
-                    at + OFFSET_IN_ROW,
-                )
-            )
+            found.append(RepeatedPartition(topic, each, at + OFFSET_IN_ROW))
             at += shape.row.size
             if flexible and frame[at - 1]:
                 return []

@@ -12,6 +12,7 @@ This saves 40 % of the CPU time of 16 KB batches.
 from __future__ import annotations
 
 import struct
+from typing import Final
 
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.fast.produce import encode_produce_response
@@ -25,13 +26,13 @@ from barnabas.wire.messages.produce import (
 )
 from barnabas.wire.primitives import uvarint
 
-SINCE = 5  # the first version whose response has all three numbers
-FLEXIBLE_SINCE = 9
-SHAPES_MAX = 256
-NO_TAGS = b"\x00\x00\x00"  # of the partition, the topic and the request
+SINCE: Final = 5  # the first version whose response has all three numbers
+FLEXIBLE_SINCE: Final = 9
+SHAPES_MAX: Final = 256
+NO_TAGS: Final = b"\x00\x00\x00"  # of the partition, the topic and the request
 
-SIZE = struct.Struct(">i")
-NUMBERS = struct.Struct(">qqq")
+SIZE: Final = struct.Struct(">i")
+NUMBERS: Final = struct.Struct(">qqq")
 
 
 class RepeatedProduce:

@@ -31,7 +31,7 @@ async def test_single_broker_warns_about_offsets_replication_factor(
 )
 def test_first_log_line_says_which_code_runs(tmp_path: Path, pure: str, mode: str) -> None:
     if pure == "" and os.environ.get("BARNABAS_PURE"):
-        pytest.skip("these tests run interpreted code")
+        pytest.skip("BARNABAS_PURE is set for all of these tests; run them without it")
     done = subprocess.run(
         [sys.executable, "-m", "barnabas.cli.main", "broker", str(tmp_path / "missing")],
         env=os.environ | {"BARNABAS_PURE": pure},
