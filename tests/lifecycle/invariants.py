@@ -2,7 +2,8 @@
 
      1   there is one controller at a time; its epoch never decreases, and each election raises it by exactly one
      2   a partition's leader epoch never decreases during the topic's life; no two leaders share an epoch
-     3   the leader is in the ISR or there is none; the ISR is a non-empty subset of the replicas
+     3   the leader is in the ISR or there is none; the ISR is not empty, and when written, a subset of the replicas:
+         the cancellation of a reassignment removes replicas from the topic first, then from the ISR
      4   replicas are distinct; all partitions of a topic have the same number of them
      8   a controller elected after a topic was marked for deletion elects no leader for it; a broker that was sent
          the deletion gets no leader of the topic again
@@ -166,7 +167,7 @@ class Invariants:
         if topic is None:
             return
         replicas = topic.replicas.get(partition.partition, ())
-        if not set(state.isr) <= set(replicas):
+        if stat.mzxid >= topic.mzxid and not set(state.isr) <= set(replicas):
             self.fail(3, f"the ISR of {partition} is {state.isr}, its replicas are {replicas}")
         known = topic.epochs.get(partition.partition, state.leader_epoch)
         if state.leader_epoch < known:

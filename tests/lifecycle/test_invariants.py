@@ -67,6 +67,7 @@ class Observations:
         version: int = 0,
         *,
         czxid: int = 1,
+        mzxid: int | None = None,
     ) -> None:
         state = LeaderAndIsr(
             leader=BrokerId(leader),
@@ -74,7 +75,7 @@ class Observations:
             leader_epoch=LeaderEpoch(epoch),
             controller_epoch=ControllerEpoch(1),
         )
-        written = stat(czxid=czxid, version=version)
+        written = stat(czxid=czxid, mzxid=mzxid, version=version)
         self.see(znodes.state_path(P0), znodes.encode_state(state), written)
 
     def marker(self, *, czxid: int) -> None:
@@ -215,6 +216,14 @@ def test_impossible_isr_violates_3(
 ) -> None:
     observations.topic((1, 2, 3))
     observations.state(leader, isr, 0)
+    assert observations.broken() == {"invariant 3"}
+
+
+def test_isr_written_before_its_replicas_changed_keeps_3(observations: Observations) -> None:
+    observations.topic((1, 2), mzxid=5)
+    observations.state(1, (1, 2, 3), 0, mzxid=4)
+    assert not observations.broken()
+    observations.state(1, (1, 2, 3), 0, 1, mzxid=6)
     assert observations.broken() == {"invariant 3"}
 
 

@@ -216,6 +216,7 @@ class WatchedCluster:
                 assert reported_state(reported) == registry_state(known), (
                     f"broker {broker} reports {reported}, the registry {known}"
                 )
+                assert set(reported.isr) <= set(reported.replicas), reported
         return [states[index].leader_epoch for index in range(partitions)]
 
     def failed_bystanders(
