@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import confluent_kafka
+import pytest
+from pyspark.errors import PySparkException
 
 from barnabas.batch.compression import Compression
+from barnabas.client.blocking import now_ms
 from tests.spark.topics import Topics, numbered, values_of
 
 
@@ -23,6 +26,23 @@ def test_rows_become_records_with_keys_values_and_headers(topics: Topics) -> Non
         (None, None, ()),
         (b"", b"", ()),
     ]
+
+
+def test_timestamp_column_sets_timestamps(topics: Topics) -> None:
+    topic = topics.create()
+    rows = topics.spark.sql(
+        "select value, timestamp_millis(ms) timestamp from values"
+        " ('a', 1600000000123), ('b', 1500000000000), ('c', null), ('d', 0) as t(value, ms)"
+    ).coalesce(1)
+    began = now_ms()
+    topics.writer(rows, topic=topic).save()
+    found = {record.value: record.timestamp for record in topics.records(topic)[0]}
+    assert began <= found.pop(b"c") <= now_ms()
+    assert found == {b"a": 1_600_000_000_123, b"b": 1_500_000_000_000, b"d": 0}
+    with pytest.raises(PySparkException, match="column timestamp: a timestamp is before 1970"):
+        topics.writer(
+            rows.selectExpr("value", "timestamp_millis(-1L) timestamp"), topic=topic
+        ).save()
 
 
 def test_key_partitioning_matches_librdkafka(topics: Topics) -> None:

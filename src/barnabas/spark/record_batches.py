@@ -1,9 +1,9 @@
 """Encoding of Arrow columns as record batches, all rows at once. Pure; the inverse of arrow_records.py.
 
-    record   varint(size) │ 0 │ 0 │ varint(offset delta) varint(key size) │ key │ varint(value size) │ value │ headers
-             └──────────────────────────── head ──────────────────────────┘      └────── middle ─────┘        └─ tail ─┘
+    record   size │ 0 │ timestamp delta │ offset delta │ key size │ key │ value size │ value │ headers
+             └──────────────────────── head ──────────────────────┘       └─ middle ─┘         └─ tail ─┘
 
-All records of a batch have the same timestamp, so the timestamp delta is 0. numpy computes heads and middles as
+Sizes and deltas are varints. Deltas are relative to the first record of the batch. numpy computes heads and middles as
 columns. Arrow joins the five columns row by row into the body of the batch. Only headers are encoded one by one.
 """
 
@@ -24,6 +24,7 @@ from barnabas.client.partitioner import MASK, MULTIPLIER, SEED, murmur2
 
 VARINT_BYTES_MAX = 5
 """Sizes and offset deltas are 32-bit integers."""
+VARLONG_BYTES_MAX = 10
 VECTOR_KEY_BYTES_MAX = 256
 """Longer keys are hashed one by one, because the vectorised hash loops once per 4-byte word of the longest key."""
 NO_HEADERS = b"\0"
@@ -33,11 +34,14 @@ Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Columns(NamedTuple):
-    """The records for one partition, in order. `tails` holds the encoded headers; None if no record has any."""
+    """The records for one partition, in order. `tails` holds the encoded headers; None if no record has any.
+
+    `timestamps` are milliseconds since 1970: one for each record, or one for all of them."""
 
     keys: pa.BinaryArray | None
     values: pa.BinaryArray
     tails: pa.BinaryArray | None
+    timestamps: Integers | int
 
 
 class EncodedRecords(NamedTuple):
@@ -45,16 +49,18 @@ class EncodedRecords(NamedTuple):
 
     count: int  # type: ignore[assignment]  # hides tuple.count
     data: memoryview
+    base_timestamp: int
+    max_timestamp: int
 
-    def builder(self, timestamp: int, compression: Compression) -> Callable[..., bytes]:
+    def builder(self, compression: Compression) -> Callable[..., bytes]:
         """Return the `build` function of a PendingBatch (client/producer.py)."""
         return partial(
             seal_batch,
             self.data,
             count=self.count,
             last_offset_delta=self.count - 1,
-            base_timestamp=timestamp,
-            max_timestamp=timestamp,
+            base_timestamp=self.base_timestamp,
+            max_timestamp=self.max_timestamp,
             attributes=int(compression),
         )
 
@@ -66,16 +72,25 @@ def encode_records(columns: Columns, bytes_max: int) -> Iterator[EncodedRecords]
     tail_sizes = (
         np.ones(count, np.int64) if columns.tails is None else binary_sizes(columns.tails, count)
     )
-    # The size of an offset delta depends on where its batch begins, so the maximum is used.
-    overhead_max = 3 * VARINT_BYTES_MAX + 2 + VARINT_BYTES_MAX
+    # The size of a delta depends on where its batch begins, so the maximum is used.
+    timestamp_bytes_max = 1 if isinstance(columns.timestamps, int) else VARLONG_BYTES_MAX
+    overhead_max = 4 * VARINT_BYTES_MAX + 1 + timestamp_bytes_max
     sizes_max = np.maximum(key_sizes, 0) + np.maximum(value_sizes, 0) + tail_sizes + overhead_max
     splits = find_splits(np.cumsum(sizes_max), bytes_max)
-    deltas = np.arange(count) - np.repeat(splits[:-1], np.diff(splits))
-    joined = join_records(columns, key_sizes, value_sizes, tail_sizes, deltas)
+    firsts = np.repeat(splits[:-1], np.diff(splits))
+    offset_deltas = np.arange(count) - firsts
+    times = columns.timestamps
+    time_deltas = None if isinstance(times, int) else times - times[firsts]
+    joined = join_records(columns, key_sizes, value_sizes, tail_sizes, offset_deltas, time_deltas)
     offsets = np.frombuffer(joined.buffers()[1], np.int64)
     data = memoryview(joined.buffers()[2] or b"")
     for begin, end in pairwise(splits.tolist()):
-        yield EncodedRecords(end - begin, data[int(offsets[begin]) : int(offsets[end])])
+        yield EncodedRecords(
+            end - begin,
+            data[int(offsets[begin]) : int(offsets[end])],
+            base_timestamp=times if isinstance(times, int) else int(times[begin]),
+            max_timestamp=times if isinstance(times, int) else int(times[begin:end].max()),
+        )
 
 
 def find_splits(ends: Integers, size_max: int) -> Integers:
@@ -96,11 +111,16 @@ def join_records(
     key_sizes: Integers,
     value_sizes: Integers,
     tail_sizes: Integers,
-    deltas: Integers,
+    offset_deltas: Integers,
+    time_deltas: Integers | None,
 ) -> pa.Array:
-    """Return the encoded records, one per row. `deltas` are the offset deltas."""
+    """Return the encoded records, one per row. `time_deltas` is None if all records have the same timestamp."""
     middles = Varints([value_sizes])
-    after_size = Varints([deltas, key_sizes], zeros=2)
+    after_size = (
+        Varints([offset_deltas, key_sizes], zeros=2)
+        if time_deltas is None
+        else Varints([time_deltas, offset_deltas, key_sizes], zeros=1)
+    )
     record_sizes = (
         after_size.sizes
         + np.maximum(key_sizes, 0)
@@ -129,15 +149,15 @@ class Varints:
         count = len(columns[0])
         matrices = [np.zeros((count, zeros), np.uint8)]
         masks = [np.ones((count, zeros), bool)]
-        places = np.arange(VARINT_BYTES_MAX)
         for column in columns:
-            raw = (column.astype(np.int64) << 1) ^ (column.astype(np.int64) >> 63)
+            raw = ((column << 1) ^ (column >> 63)).view(np.uint64)
+            places = np.arange(bytes_of_varint(int(raw.max(initial=0))), dtype=np.uint64)
             rest = raw[:, None] >> (7 * places)
             # The first byte is always written, and each further one until the rest is zero.
             used = (rest > 0) | (places == 0)
             more = np.zeros_like(used)
             more[:, :-1] = used[:, 1:]
-            matrices.append(((rest & 0x7F) | (more * 0x80)).astype(np.uint8))
+            matrices.append((rest & 0x7F).astype(np.uint8) | (more * np.uint8(0x80)))
             masks.append(used)
         if suffix is not None:
             matrices.append(suffix.matrix)
@@ -146,13 +166,22 @@ class Varints:
         self.mask: np.ndarray[Any, np.dtype[np.bool_]] = np.hstack(masks)
         self.sizes: Integers = self.mask.sum(axis=1)
 
-    def column(self) -> pa.Array:
+    def column(self) -> pa.LargeBinaryArray:
         offsets = np.zeros(len(self.sizes) + 1, np.int64)
         np.cumsum(self.sizes, out=offsets[1:])
         data = self.matrix[self.mask]
         return pa.LargeBinaryArray.from_buffers(
             LARGE, len(self.sizes), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
         )
+
+
+def bytes_of_varint(value: int) -> int:
+    """Return the size of an unsigned varint.
+
+    >>> bytes_of_varint(0), bytes_of_varint(127), bytes_of_varint(128)
+    (1, 1, 2)
+    """
+    return max(1, -(-value.bit_length() // 7))
 
 
 def binary_sizes(column: pa.Array | None, count: int) -> Integers:

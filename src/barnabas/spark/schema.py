@@ -27,6 +27,7 @@ WRITABLE: dict[str, tuple[DataType, ...]] = {
     "topic": (StringType(),),
     "partition": (IntegerType(),),
     "headers": (HEADERS,),
+    "timestamp": (TYPES["timestamp"],),
 }
 
 

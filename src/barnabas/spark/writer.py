@@ -43,6 +43,7 @@ from barnabas.spark.record_batches import (
 )
 
 PartitionNumbers = np.ndarray[Any, np.dtype[np.int64]]
+TimestampsMs = np.ndarray[Any, np.dtype[np.int64]]
 
 BATCH_BYTES = 512 << 10
 """Maximum size of a batch. Well below the default of message.max.bytes; larger batches are hardly faster."""
@@ -147,10 +148,9 @@ class Sink:
             return
         table = pa.Table.from_batches(self.pending).combine_chunks()
         self.pending, self.pending_bytes = [], 0
-        timestamp = now_ms()
         queues: dict[TopicPartition, Iterator[EncodedRecords]] = {
             partition: encode_records(columns, self.batch_bytes)
-            for partition, columns in self.by_partition(table)
+            for partition, columns in self.by_partition(table, now_ms())
         }
         while queues:
             batches = {}
@@ -159,13 +159,13 @@ class Sink:
                 if body is None:
                     del queues[partition]
                     continue
-                build = body.builder(timestamp, self.options.compression)
+                build = body.builder(self.options.compression)
                 batches[partition] = PendingBatch(body.count, build)
             if batches:
                 self.sending = {partition: batch.count for partition, batch in batches.items()}
                 self.producer.send_batches(batches)
 
-    def by_partition(self, table: pa.Table) -> Iterator[tuple[TopicPartition, Columns]]:
+    def by_partition(self, table: pa.Table, now: int) -> Iterator[tuple[TopicPartition, Columns]]:
         for topic, rows in self.by_topic(table):
             assigned = self.assign_partitions(topic, rows)
             order = np.argsort(assigned, kind="stable")
@@ -174,7 +174,7 @@ class Sink:
             ends = [*starts[1:], len(order)]
             for partition, begin, end in zip(found, starts, ends, strict=True):
                 chosen = rows.take(ordered[int(begin) : int(end)])
-                yield TopicPartition(topic, int(partition)), columns_of(chosen)
+                yield TopicPartition(topic, int(partition)), columns_of(chosen, now)
 
     def by_topic(self, table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
         if self.options.topic is not None:
@@ -252,13 +252,29 @@ def written_ranges(batches: Iterable[SentBatch]) -> tuple[WrittenRange, ...]:
     return (*done, *last.values())
 
 
-def columns_of(rows: pa.Table) -> Columns:
+def columns_of(rows: pa.Table, now: int) -> Columns:
+    """Return the columns to encode. Rows without a timestamp get `now`."""
     names = rows.column_names
     return Columns(
         as_binary(rows, "key") if "key" in names else None,
         as_binary(rows, "value"),
         header_tails(one_chunk(rows, "headers")) if "headers" in names else None,
+        timestamps_of(rows.column("timestamp"), now) if "timestamp" in names else now,
     )
+
+
+def timestamps_of(column: pa.ChunkedArray, now: int) -> TimestampsMs | int:
+    """Return the timestamps in milliseconds, rounded down. Raises ConfigError for one before 1970."""
+    if column.null_count == len(column):
+        return now
+    microseconds = pc.fill_null(column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()), now * 1000)
+    found: TimestampsMs = microseconds.to_numpy() // 1000
+    if found.min() < 0:
+        why = (
+            "a timestamp is before 1970, which Kafka does not support; change it or set it to null"
+        )
+        raise ConfigError("column timestamp", why)
+    return found
 
 
 def as_binary(rows: pa.Table, name: str) -> pa.Array:

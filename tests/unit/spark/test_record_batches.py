@@ -25,6 +25,7 @@ headers = st.none() | st.lists(
     st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=3
 )
 rows = st.lists(st.tuples(content, content, headers), min_size=1, max_size=40)
+times = st.integers(0, 2**63 - 1) | st.integers(1_700_000_000_000, 1_700_000_100_000)
 
 Row = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]] | None]
 
@@ -43,9 +44,10 @@ def batches_of(found: list[Row], bytes_max: int, compression: Compression) -> li
         pa.array([key for key, _, _ in found], pa.binary()),
         pa.array([value for _, value, _ in found], pa.binary()),
         tails,
+        1700,
     )
     return [
-        body.builder(1700, compression)(producer_id=7, producer_epoch=1, base_sequence=3)
+        body.builder(compression)(producer_id=7, producer_epoch=1, base_sequence=3)
         for body in encode_records(columns, bytes_max)
     ]
 
@@ -68,10 +70,24 @@ def test_built_batches_read_back_row_by_row(
     assert read == [(key, value, some or []) for key, value, some in found]
 
 
+@given(st.lists(times, min_size=1, max_size=40), st.integers(1, 4000))
+def test_each_record_has_its_own_timestamp(found: list[int], bytes_max: int) -> None:
+    values = pa.array([b"v" * (index % 90) for index in range(len(found))], pa.binary())
+    read: list[int] = []
+    for body in encode_records(Columns(None, values, None, np.array(found)), bytes_max):
+        batch = body.builder(Compression.NONE)()
+        header = BatchHeader(batch)
+        stamps = [record.timestamp for record in records(memoryview(batch))]
+        assert (header.base_timestamp, header.max_timestamp) == (stamps[0], max(stamps))
+        assert header.count == 1 or len(batch) <= bytes_max + 61
+        read += stamps
+    assert read == found
+
+
 def test_sliced_column_is_written_from_its_own_rows() -> None:
     values = pa.array([b"zero", b"one", None, b"three"])[1:]
-    (body,) = encode_records(Columns(values[::1], values, None), 1000)
-    batch = body.builder(0, Compression.NONE)()
+    (body,) = encode_records(Columns(values[::1], values, None, 0), 1000)
+    batch = body.builder(Compression.NONE)()
     assert list(records(memoryview(batch))) == [
         Record(0, 0, b"one", b"one"),
         Record(1, 0, None, None),
@@ -80,8 +96,8 @@ def test_sliced_column_is_written_from_its_own_rows() -> None:
 
 
 def test_records_without_key_column_have_null_keys() -> None:
-    (body,) = encode_records(Columns(None, pa.array([b"x", b"y" * 10_000]), None), 100_000)
-    opened = list(records(memoryview(body.builder(0, Compression.NONE)())))
+    (body,) = encode_records(Columns(None, pa.array([b"x", b"y" * 10_000]), None, 0), 100_000)
+    opened = list(records(memoryview(body.builder(Compression.NONE)())))
     assert [(record.key, record.value) for record in opened] == [
         (None, b"x"),
         (None, b"y" * 10_000),
