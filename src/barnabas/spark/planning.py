@@ -289,6 +289,15 @@ def plan_ranges(
     ]
 
 
+def narrow_offsets(
+    start: Offsets, end: Offsets, first: int, last: int
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """Leave out the offsets before `first` and after `last`. Ranges may become empty."""
+    starts = {partition: max(at, first) for partition, at in start.items()}
+    ends = {partition: min(at, last + 1) for partition, at in end.items()}
+    return starts, ends
+
+
 def split_ranges(
     ranges: Sequence[OffsetRange], *, partitions_min: int | None, records_max: int | None
 ) -> list[OffsetRange]:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    Filter,
     InputPartition,
 )
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -39,6 +41,7 @@ from barnabas.errors import ApiError, BarnabasError, ConfigError, ErrorCode
 from barnabas.model import TopicPartition
 from barnabas.spark.cache import digest
 from barnabas.spark.fetching import read_range
+from barnabas.spark.filters import PushedFilters, parse_filters
 from barnabas.spark.lookup import Lookup
 from barnabas.spark.options import ReadOptions, WriteOptions, parse_read, parse_write
 from barnabas.spark.planning import (
@@ -50,6 +53,7 @@ from barnabas.spark.planning import (
     count_new,
     find_losses,
     limit_rows,
+    narrow_offsets,
     offsets_to_json,
     parse_offsets,
     plan_ranges,
@@ -67,6 +71,9 @@ logger = logging.getLogger("barnabas.spark")
 
 IDLE_PAUSE_S_MAX = 0.02
 """Spark polls an idle stream without a pause. This is the longest pause between two polls of the brokers."""
+
+FILTERS_MODULE = "pyspark.sql.worker.data_source_pushdown_filters"
+"""The module with which Spark plans a batch if filter pushdown is enabled (filters.py)."""
 
 issued_warnings: set[str] = set()
 """Digests of the warnings that this process has logged."""
@@ -88,7 +95,8 @@ class TopicSource(DataSource):  # type: ignore[misc]
         return source_schema(include_headers=options.include_headers)
 
     def reader(self, schema: StructType) -> BatchReader:
-        return BatchReader(parse_read(self.options, streaming=False), schema)
+        options = parse_read(self.options, streaming=False)
+        return (FilteringReader if FILTERS_MODULE in sys.modules else BatchReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
         return StreamReader(parse_read(self.options, streaming=True), schema)
@@ -206,6 +214,8 @@ def with_hint(problem: BarnabasError) -> BarnabasError:
 
 
 class BatchReader(TopicReader, DataSourceReader):  # type: ignore[misc]
+    filters = PushedFilters()
+
     def partitions(self) -> list[InputPartition]:
         """Plan the batch. Records that are written after this are not read."""
         warn_once(self.options.warnings, self.options)
@@ -213,7 +223,32 @@ class BatchReader(TopicReader, DataSourceReader):  # type: ignore[misc]
             spans = lookup.spans(lookup.partitions(strict=True))
             starts = self.look_up_bound(self.options.starting, lookup, spans)
             ends = self.look_up_bound(self.options.ending, lookup, spans)
-            return self.input_partitions(plan_ranges(starts, ends, lookup.topic_id))
+            ranges = plan_ranges(*self.apply_filters(lookup, starts, ends), lookup.topic_id)
+            return self.input_partitions(ranges)
+
+    def apply_filters(
+        self, lookup: Lookup, starts: Offsets, ends: Offsets
+    ) -> tuple[Offsets, Offsets]:
+        ends = {partition: at for partition, at in ends.items() if self.filters.includes(partition)}
+        first, last = self.filters.offsets()
+        starts, ends = narrow_offsets(starts, ends, first, last)
+        timestamp = self.filters.least_timestamp()
+        if timestamp is None:
+            return starts, ends
+        wanted = [partition for partition, end in ends.items() if end > starts[partition]]
+        found = lookup.at_times(dict.fromkeys(wanted, timestamp))
+        # There is no record at or after the timestamp where the offset is -1.
+        ends = {partition: ends[partition] for partition, at in found.items() if at >= 0}
+        return {partition: max(starts[partition], found[partition]) for partition in ends}, ends
+
+
+class FilteringReader(BatchReader):
+    """Batch reader that gets the filters of the query. Spark rejects it if filter pushdown is disabled."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        """Keep the filters to read less. Returns all of them, so that Spark applies them to the rows."""
+        self.filters = parse_filters(filters)
+        return filters
 
 
 # ---- stream -----------------------------------------------------------------------------------------------------

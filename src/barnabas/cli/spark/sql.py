@@ -34,6 +34,7 @@ from barnabas.cli.terminal.signals import SignalRecorder
 from barnabas.client.cluster import Cluster
 from barnabas.errors import ConfigError
 from barnabas.progress_line import progress_paused
+from barnabas.spark.filters import FILTER_PUSHDOWN
 from barnabas.spark.tables import (
     find_unquoted_topic,
     names_in,
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming import StreamingQuery
 
+SCAN = "RelationV2["
+"""How Spark's plans show that a topic is read."""
 ROWS_AT_A_TIME = 1000
 CHECK_INTERVAL_S = 0.2
 CHECKPOINT = "_checkpoint"
@@ -132,8 +135,11 @@ def sql(
         rows = spark.sql(query)
         if follow:
             run_stream(rows, form, target, query)
-        else:
-            run_batch(rows, form, target)
+            return
+        if reads_once(rows):
+            spark.conf.set(FILTER_PUSHDOWN, "true")
+            rows = spark.sql(query)
+        run_batch(rows, form, target)
 
 
 def check_output_directory(form: SqlOutput, target: Path | None, *, follow: bool) -> None:
@@ -143,6 +149,11 @@ def check_output_directory(form: SqlOutput, target: Path | None, *, follow: bool
         raise ConfigError("--to", f"needs -o parquet; to write {form} to a file, redirect with >")
     if target is not None and target.exists() and not (follow and (target / CHECKPOINT).exists()):
         raise ConfigError("--to", f"{target} exists already; choose another, or remove it")
+
+
+def reads_once(rows: DataFrame) -> bool:
+    """Return whether the query reads one topic once. Only then do pushed filters give the right rows (filters.py)."""
+    return str(rows._jdf.queryExecution().optimizedPlan()).count(SCAN) == 1
 
 
 def lists_tables(query: str) -> bool:
