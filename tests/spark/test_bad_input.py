@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from pyspark.errors import PySparkException
 
 from tests.spark.topics import Topics
 
@@ -22,6 +23,16 @@ def fails_with(message: str) -> Iterator[None]:
 def test_unknown_option_is_rejected(topics: Topics) -> None:
     with fails_with("subscrib: there is no such option; did you mean subscribe?"):
         topics.reader(subscrib="x").load()
+
+
+def test_errors_have_no_stack_frames_of_ours(topics: Topics) -> None:
+    for rows in (
+        lambda: topics.reader(subscrib="x").load(),
+        topics.reader(subscribe="none").load().count,
+    ):
+        with pytest.raises(PySparkException) as error:
+            rows()
+        assert str(error.value).count("  File ") == 1
 
 
 def test_unknown_client_setting_is_rejected(topics: Topics) -> None:

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql.streaming import StreamingQuery
 
 from barnabas import LocalCluster
+from barnabas.client.group_admin import GroupAdmin
 from barnabas.model import TopicPartition
 from support.ports import free_port
 from support.waiting import eventually
@@ -38,7 +39,9 @@ def test_each_run_reads_records_since_last_run(
     topic = topics.create(partitions=2)
     topics.write(topic, numbered(30), keyed=True)
     target = tmp_path / "out"
-    query = read_available(topics, target, checkpoint, subscribe=topic, maxOffsetsPerTrigger=16)
+    group = f"group-of-{topic}"
+    options = {"subscribe": topic, "maxOffsetsPerTrigger": 16, "publishOffsetsToGroup": group}
+    query = read_available(topics, target, checkpoint, **options)
     assert values_of(topics.spark.read.parquet(str(target))) == numbered(30)
     batches = [progress.numInputRows for progress in query.recentProgress]
     assert all(rows <= 16 for rows in batches)
@@ -47,6 +50,9 @@ def test_each_run_reads_records_since_last_run(
     assert ends == {
         topic: {str(index): len(found) for index, found in sorted(topics.records(topic).items())}
     }
+    with topics.client() as cluster:
+        committed = GroupAdmin(cluster).committed_offsets(group)
+    assert {str(each.partition): found.offset for each, found in committed.items()} == ends[topic]
 
     topics.write(topic, numbered(5, "w"))
     read_available(topics, target, checkpoint, subscribe=topic)

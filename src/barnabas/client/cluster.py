@@ -27,6 +27,7 @@ from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopi
 T = TypeVar("T")
 R = TypeVar("R", bound=Message)
 
+DEFAULT_PORT = "9092"
 BACKOFF_S_MIN = 0.05
 BACKOFF_S_MAX = 1.0
 TOPIC_LOOKUP_TIMEOUT_S = 0.5
@@ -318,19 +319,21 @@ def prefer_fatal(known: ApiError | None, found: ApiError) -> ApiError:
     return found if known is None or not found.code.retriable else known
 
 
-def parse_addresses(servers: str | Sequence[str]) -> list[tuple[str, int]]:
-    """Parse `localhost:9092,[::1]:9093`. The default port is 9092. Raises ConfigError."""
+def parse_addresses(
+    servers: str | Sequence[str], *, default_port: str = DEFAULT_PORT
+) -> list[tuple[str, int]]:
+    """Parse `localhost:9092,[::1]:9093`. Raises ConfigError, also for a missing port if there is no default port."""
     texts = servers.split(",") if isinstance(servers, str) else servers
-    addresses = [parse_address(text.strip()) for text in texts if text.strip()]
+    addresses = [parse_address(text.strip(), default_port) for text in texts if text.strip()]
     if not addresses:
         raise ConfigError("bootstrap.servers", "is empty; set it to host:port")
     return addresses
 
 
-def parse_address(text: str) -> tuple[str, int]:
+def parse_address(text: str, default_port: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):
-        host, port = text, "9092"
+        host, port = text, default_port
     host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
         raise ConfigError("bootstrap.servers", f"{text!r} is not an address; write host:port")

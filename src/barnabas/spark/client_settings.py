@@ -83,7 +83,8 @@ def parse_client_settings(options: Mapping[str, str]) -> dict[str, str]:
     if not settings.get(BOOTSTRAP):
         raise ConfigError(PREFIX + BOOTSTRAP, "is missing; set it to host:port of a broker")
     try:
-        parse_addresses(settings[BOOTSTRAP])
+        # Kafka's clients reject an address without a port too.
+        parse_addresses(settings[BOOTSTRAP], default_port="")
     except ConfigError as error:
         raise ConfigError(PREFIX + BOOTSTRAP, error.why) from None
     return settings

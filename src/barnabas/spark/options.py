@@ -50,11 +50,12 @@ ENDING = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 PER_TRIGGER = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 STRATEGY = "startingOffsetsByTimestampStrategy"
 TOPIC_IDS_LOCATION = "topicIdsLocation"
+PUBLISH_GROUP = "publishOffsetsToGroup"
 READ_OPTIONS = (
     *SELECTIONS, *STARTING, *ENDING, *PER_TRIGGER, STRATEGY, "failOnDataLoss",
     "minPartitions", "maxRecordsPerPartition", "includeHeaders", "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs", "groupIdPrefix", "kafkaConsumer.pollTimeoutMs", "partition.metadata.cache.ttl.ms",
-    TOPIC_IDS_LOCATION,
+    TOPIC_IDS_LOCATION, PUBLISH_GROUP,
 )  # fmt: skip
 WRITE_OPTIONS = ("topic", "includeHeaders")
 SPARK_SINK_OPTIONS = ("checkpointLocation", "queryName", "path")
@@ -104,6 +105,7 @@ class ReadOptions:
     look_up_pause_ms: int = 1000
     metadata_age_ms_max: int = 1000
     topic_ids_location: Path | None = None
+    publish_group: str | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -150,6 +152,7 @@ def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         look_up_pause_ms=parse_integer(given, "fetchOffset.retryIntervalMs", 1000, least=0),
         metadata_age_ms_max=integer_setting(settings, "metadata.max.age.ms", 1000, least=0),
         topic_ids_location=parse_topic_ids_location(given),
+        publish_group=parse_publish_group(given),
         warnings=read_warnings(given, settings, streaming),
     )
 
@@ -398,6 +401,13 @@ def parse_duration_ms(given: Mapping[str, str], name: str, default: str) -> int:
     return int(int(match[1]) * UNITS_MS[unit])
 
 
+def parse_publish_group(given: Mapping[str, str]) -> str | None:
+    group = given.get(PUBLISH_GROUP.lower())
+    if group is not None and not group.strip():
+        raise ConfigError(PUBLISH_GROUP, "is empty; set the name of a consumer group")
+    return group and group.strip()
+
+
 def parse_topic_ids_location(given: Mapping[str, str]) -> Path | None:
     """Parse a path or a file: URL. S3 and HDFS are not supported, because Python writes the files (topic_ids.py)."""
     text = given.get(TOPIC_IDS_LOCATION.lower(), "").strip()
@@ -427,7 +437,8 @@ def read_warnings(
     if "partition.metadata.cache.ttl.ms" in given:
         found.append("partition.metadata.cache.ttl.ms has no effect; use kafka.metadata.max.age.ms")
     if not streaming:
-        unused = [name for name in (*PER_TRIGGER, TOPIC_IDS_LOCATION) if name.lower() in given]
+        stream_only = (*PER_TRIGGER, TOPIC_IDS_LOCATION, PUBLISH_GROUP)
+        unused = [name for name in stream_only if name.lower() in given]
         if unused:
             found.append(f"{', '.join(unused)} {has_or_have(unused)} no effect in a batch query")
     return tuple(found)

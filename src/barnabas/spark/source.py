@@ -37,9 +37,13 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from barnabas.client.blocking import now_ms, pause
+from barnabas.client.cluster import Cluster
+from barnabas.client.group_admin import GroupAdmin
 from barnabas.errors import ApiError, BarnabasError, ConfigError, ErrorCode
 from barnabas.model import TopicPartition
+from barnabas.spark.brief_errors import brief_errors
 from barnabas.spark.cache import digest
+from barnabas.spark.client_settings import BOOTSTRAP, client_id
 from barnabas.spark.fetching import read_range
 from barnabas.spark.filters import PushedFilters, parse_filters
 from barnabas.spark.lookup import Lookup
@@ -72,6 +76,9 @@ logger = logging.getLogger("barnabas.spark")
 IDLE_PAUSE_S_MAX = 0.02
 """Spark polls an idle stream without a pause. This is the longest pause between two polls of the brokers."""
 
+PUBLISH_TIMEOUT_S = 2.0
+"""How long publishing the offsets of a batch may delay the next one."""
+
 FILTERS_MODULE = "pyspark.sql.worker.data_source_pushdown_filters"
 """The module with which Spark plans a batch if filter pushdown is enabled (filters.py)."""
 
@@ -86,6 +93,7 @@ class TopicSource(DataSource):  # type: ignore[misc]
     def name(cls) -> str:
         return "barnabas"
 
+    @brief_errors
     def schema(self) -> StructType:
         """Return the schema. Options of a stream or a batch are valid: Spark does not pass the kind of the query."""
         try:
@@ -94,13 +102,16 @@ class TopicSource(DataSource):  # type: ignore[misc]
             options = parse_read(self.options, streaming=False)
         return source_schema(include_headers=options.include_headers)
 
+    @brief_errors
     def reader(self, schema: StructType) -> BatchReader:
         options = parse_read(self.options, streaming=False)
         return (FilteringReader if FILTERS_MODULE in sys.modules else BatchReader)(options, schema)
 
+    @brief_errors
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
         return StreamReader(parse_read(self.options, streaming=True), schema)
 
+    @brief_errors
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         if overwrite:
             raise ConfigError("mode", "records cannot be overwritten; use mode('append')")
@@ -109,6 +120,7 @@ class TopicSource(DataSource):  # type: ignore[misc]
             check_topic_exists(options, options.topic)
         return BatchWriter(options, schema.fieldNames())
 
+    @brief_errors
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
         """Spark calls this for every batch and every commit, so it sends no request to the cluster."""
         return StreamWriter(self.sink_options(schema), schema.fieldNames())
@@ -158,6 +170,7 @@ class TopicReader:
         )
         self.arrow_schema = to_arrow_schema(schema, timezone="UTC")
 
+    @brief_errors
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # Spark passes one partition without a value if the batch is empty.
         if partition.value is None:
@@ -216,6 +229,7 @@ def with_hint(problem: BarnabasError) -> BarnabasError:
 class BatchReader(TopicReader, DataSourceReader):  # type: ignore[misc]
     filters = PushedFilters()
 
+    @brief_errors
     def partitions(self) -> list[InputPartition]:
         """Plan the batch. Records that are written after this are not read."""
         warn_once(self.options.warnings, self.options)
@@ -267,6 +281,8 @@ class StreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvailable
         self.is_available_now = False
         self.target: dict[TopicPartition, int] | None = None
         """With trigger(availableNow=True): the end offsets at which the query stops."""
+        self.published: Offsets = {}
+        """Offsets that were last committed to the group of publishOffsetsToGroup."""
         self.last_trigger_ms: int | None = None
         self.idle_pause_s = 0.0
 
@@ -279,6 +295,7 @@ class StreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvailable
             self.lookup_in_use = Lookup(self.options)
         return self.lookup_in_use
 
+    @brief_errors
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         spans = self.lookup.spans(self.lookup.partitions(strict=True))
         starts = self.look_up_bound(self.options.starting, self.lookup, spans)
@@ -298,8 +315,10 @@ class StreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvailable
             return ReadMinRows(self.options.rows_min)
         return ReadAllAvailable()
 
+    @brief_errors
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         begin = parse_offsets(start)
+        self.publish(begin)
         latest = self.poll(begin)
         if isinstance(limit, ReadAllAvailable):
             return offsets_to_json(latest)
@@ -313,6 +332,7 @@ class StreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvailable
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         return offsets_to_json(self.polled) or None
 
+    @brief_errors
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         begin, finish = parse_offsets(start), parse_offsets(end)
         if not self.has_loaded_ids:
@@ -329,6 +349,24 @@ class StreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvailable
             self.lookup_in_use.close()
 
     # ---- offsets and topics ---------------------------------------------------------------------------------------
+
+    def publish(self, done: Offsets) -> None:
+        """Commit the end of the last batch to a consumer group, so that tools show the lag of this query.
+
+        The query does not depend on the group. A failure is logged, and the next batch commits its own offsets.
+        """
+        group = self.options.publish_group
+        if group is None or done == self.published:
+            return
+        self.published = done
+        settings = self.options.client
+        try:
+            with Cluster(
+                settings[BOOTSTRAP], client_id=client_id(settings), timeout_s=PUBLISH_TIMEOUT_S
+            ) as cluster:
+                GroupAdmin(cluster).set_offsets(group, done)
+        except ApiError as error:
+            logger.warning("barnabas: offsets were not published to group %s: %s", group, error)
 
     def poll(self, begin: Offsets) -> dict[TopicPartition, int]:
         """Return the end offsets, or `target` once it is known. Pauses if the last poll found no new records."""

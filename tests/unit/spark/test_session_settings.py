@@ -47,14 +47,15 @@ def test_local_master_has_no_ui_and_small_shuffles() -> None:
     assert settings["spark.ui.enabled"] == "false"
     assert settings["spark.sql.shuffle.partitions"] == "3"
     assert (
-        settings[JAVA_OPTIONS] == "-XX:+UseSerialGC -Dlog4j2.configurationFile=file:/log -Xarchive"
+        settings[JAVA_OPTIONS]
+        == "-XX:+UseSerialGC -Xss4m -Dlog4j2.configurationFile=file:/log -Xarchive"
     )
 
 
 def test_remote_master_keeps_its_settings() -> None:
     settings = default_settings("spark://far:7077", Path("/log"), "-Dderby=/catalog")
     assert set(settings) == {"spark.ui.showConsoleProgress", JAVA_OPTIONS}
-    assert settings[JAVA_OPTIONS] == "-Dlog4j2.configurationFile=file:/log -Dderby=/catalog"
+    assert settings[JAVA_OPTIONS] == "-Xss4m -Dlog4j2.configurationFile=file:/log -Dderby=/catalog"
 
 
 @pytest.mark.parametrize(("master", "cores"), [("local", 1), ("local[2]", 2), ("local[4,3]", 4)])
