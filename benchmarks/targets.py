@@ -66,7 +66,10 @@ RATIO: Targets = {
         "p99_ms": at_most(0.5),
     },
     r"latency/acks=1/": {"p99_ms": at_most(0.5)},
-    r"spark/": {"rows_per_s": at_least(1.0)},
+    r"spark/count/": {"rows_per_s": at_least(2.5)},
+    r"spark/write/": {"rows_per_s": at_least(2.0)},
+    r"spark/(parquet|copy)/": {"rows_per_s": at_least(1.5)},
+    r"spark/latency/": {"p50_ms": at_most(0.8), "p99_ms": at_most(0.7)},
 }
 """Targets for Barnabas ÷ Kafka."""
 
