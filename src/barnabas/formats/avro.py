@@ -43,10 +43,13 @@ def avro_schema(text: str, references: tuple[tuple[str, str], ...] = ()) -> Avro
 
 
 def registered_avro(schema: RegisteredSchema) -> AvroSchema:
-    """Return a schema of the registry. Raises ConfigError if it is not an Avro schema."""
+    """Return a schema of the registry. Raises DecodeError for another format, ConfigError if it is invalid."""
     if schema.type != AVRO:
-        raise ConfigError("registry", f"schema {schema.id} is a {schema.type} schema, not Avro")
-    return avro_schema(schema.text, schema.references)
+        raise DecodeError(f"the schema is for {schema.type}, not {AVRO}")
+    try:
+        return avro_schema(schema.text, schema.references)
+    except ConfigError as error:
+        raise ConfigError(f"schema {schema.id} of the registry", error.why) from None
 
 
 @lru_cache(maxsize=1)
@@ -95,8 +98,8 @@ class AvroDecoder:
                 writer = registered_avro(self.find_schema(schema_id))
                 is_same = writer.raw == self.reader.raw
                 found = Resolution(writer.raw, None if is_same else self.reader.raw)
-            except (DecodeError, ConfigError) as error:
-                found = DecodeError(str(error))
+            except DecodeError as error:
+                found = error
             self.resolutions[schema_id] = found
         if isinstance(found, DecodeError):
             raise found

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from barnabas.errors import ConfigError, reason
 from barnabas.formats.avro_types import list_type
-from barnabas.formats.problems import among
+from barnabas.formats.problems import DecodeError, among
 from barnabas.formats.protoc import compile_file, compile_text
 from barnabas.formats.schema_files import SchemaFile
 from barnabas.formats.schema_registry import PROTOBUF, RegisteredSchema
@@ -53,19 +53,24 @@ def descriptors_in_file(source: SchemaFile) -> bytes:
 
 
 def registered_descriptors(schema: RegisteredSchema) -> bytes:
-    """Return the FileDescriptorSet of a schema of the registry. Raises ConfigError."""
-    return descriptors_of(schema.type, schema.id, schema.text, schema.references)
+    """Return the FileDescriptorSet of a schema of the registry.
+
+    Raises DecodeError for another format, ConfigError if the schema is invalid.
+    """
+    if schema.type != PROTOBUF:
+        raise DecodeError(f"the schema is for {schema.type}, not {PROTOBUF}")
+    try:
+        return descriptors_of(schema.text, schema.references)
+    except ConfigError as error:
+        raise ConfigError(f"schema {schema.id} of the registry", error.why) from None
 
 
 @lru_cache(maxsize=256)
-def descriptors_of(
-    schema_type: str, schema_id: int, text: str, references: tuple[tuple[str, str], ...]
-) -> bytes:
+def descriptors_of(text: str, references: tuple[tuple[str, str], ...]) -> bytes:
+    """Return the FileDescriptorSet of a schema in text form, or as the base64 of a descriptor."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
     from google.protobuf.message import DecodeError as InvalidMessage
 
-    if schema_type != PROTOBUF:
-        raise ConfigError("registry", f"schema {schema_id} is a {schema_type} schema, not Protobuf")
     files = (*references, ("schema.proto", text))
     try:
         compiled = [base64.b64decode(content, validate=True) for _, content in files]

@@ -18,7 +18,7 @@ from barnabas.printable import printable
 
 TIMEOUT_S = 60
 MAIN_FILE = "schema.proto"
-WARNING = re.compile(r"^[IW]\d{4} |: warning:")
+WARNING = re.compile(r"^[IW]\d{4} |^WARNING: |: warning:")
 
 
 def compile_file(path: Path) -> bytes:

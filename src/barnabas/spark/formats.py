@@ -23,7 +23,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import BinaryType
 
 from barnabas.errors import ConfigError
-from barnabas.formats.avro import AvroDecoder, AvroEncoder, avro_schema, registered_avro
+from barnabas.formats.avro import AvroDecoder, AvroEncoder, avro_schema
 from barnabas.formats.decoding import FAILFAST, Decoder, check_mode, decode_column
 from barnabas.formats.encoding import Encoder, encode_column
 from barnabas.formats.framing import HEADER, frame_header
@@ -104,12 +104,12 @@ def to_avro(
     check_writer(schema, registry, subject)
     if schema is not None:
         text: AvroText = (load_schema(schema).text, ())
-        avro_schema(*text).stored_type  # noqa: B018  (raises an error before the schema is registered)
+        avro_encoder(text, None)  # raises an error before the schema is registered
         schema_id = registered_id(registry, subject, AVRO, text[0])
     else:
         found = registered(registry, subject, version, AVRO)
-        registered_avro(found)
         text, schema_id = (found.text, found.references), found.id
+        avro_encoder(text, schema_id)
     return encoding_column(column, partial(avro_encoder, text, schema_id))
 
 
