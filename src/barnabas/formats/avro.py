@@ -127,10 +127,9 @@ def explain_mismatch(error: BaseException) -> str:
     if isinstance(error, SchemaResolutionError):
         why = f"the writer's schema does not fit the reader's: {reason(error)}"
         return f"{why}; pass a schema= that fits both"
-    if isinstance(error, EOFError):
-        return "the bytes do not fit the schema: they end too early"
-    if isinstance(error, IndexError):
-        return "the bytes do not fit the schema: no such branch of a union or symbol of an enum"
+    if isinstance(error, EOFError | IndexError):
+        why = "they end too early, or have an invalid index of a union or enum"
+        return f"the bytes do not fit the schema: {why}"
     return f"the bytes do not fit the schema: {reason(error)}"
 
 
