@@ -41,6 +41,9 @@ class SchemaStore:
         self.sends_descriptors = False
         """Whether Protobuf schemas are sent compiled if a client asks for it, as Confluent's registry does."""
 
+        self.rejects_formats = False
+        """Whether the parameter `format` is an error, as in some versions of Redpanda."""
+
     def register(self, subject: str, body: dict[str, Any]) -> int:
         schema = {
             "schema": body["schema"],
@@ -97,6 +100,8 @@ class SchemaStore:
 
     def answer(self, method: str, path: str, query: str, body: bytes) -> dict[str, Any]:
         found: dict[str, Any]
+        if self.rejects_formats and "format" in parse_qs(query):
+            raise RegistryFailure(501, 501, "format is not implemented")
         match method, [unquote(part) for part in path.strip("/").split("/")]:
             case "GET", ["schemas", "ids", schema_id]:
                 found = self.by_id(schema_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
@@ -321,3 +322,22 @@ def test_expect_works_with_the_columns_that_exist(topics: Topics) -> None:
     ):
         with pytest.raises(ConfigError, match=why):
             expect(rows, expectations, dead_letter_topic=topic)
+
+
+def test_snippets_of_the_documentation_run(topics: Topics, registry: RegistryServer) -> None:
+    orders = schema_of({"name": "user", "type": "string"}, AMOUNT)
+    registry.store.register("orders-value", {"schema": orders})
+    for topic in ("orders", "orders-dead"):
+        topics.create(topic, mark=False)
+    page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
+    snippets = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert len(snippets) == 4
+    code = "".join(snippets)
+    code = code.replace("localhost:9092", topics.servers)
+    code = code.replace("http://localhost:8081", registry.url)
+    names: dict[str, Any] = {"spark": topics.spark}
+    exec(compile(code, "docs/formats.md", "exec"), names)
+    ((letter,),) = topics.records("orders-dead").values()
+    assert letter.value == b"{"
+    assert [row.order.user for row in names["good"].collect()] == ["ann"]
+    assert registry.store.subjects["totals-value"]

@@ -15,6 +15,7 @@ import base64
 import json
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from http.client import HTTPException
 from random import Random
@@ -37,6 +38,7 @@ MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
 LATEST = "latest"
 REFERENCES_MAX = 1_000
+NOT_IMPLEMENTED = 501
 
 
 class SchemaRegistryError(BarnabasError):
@@ -138,12 +140,14 @@ class SchemaRegistry:
         )
 
     def fetch(self, path: str) -> dict[str, Any]:
-        """Request a schema. Confluent's registry can send a Protobuf schema as a descriptor, which needs no compiler;
-        other registries ignore the parameter and send the text.
+        """Request a schema. Some registries can send a Protobuf schema as a descriptor, which needs no compiler.
+
+        Other registries ignore or reject the parameter. Then the text is used.
         """
         found = self.request("GET", path)
         if found.get("schemaType") == PROTOBUF:
-            found = self.request("GET", f"{path}?format=serialized")
+            with suppress(HttpFailure):
+                return self.request("GET", f"{path}?format=serialized")
         return found
 
     def with_references(self, schema_id: int, found: Mapping[str, Any]) -> RegisteredSchema:
@@ -275,7 +279,7 @@ def split_url(url: str) -> tuple[str, str | None]:
 
 def is_temporary(status: int) -> bool:
     """Return whether the same request may succeed later."""
-    return status >= 500 or status in (408, 429)
+    return (status >= 500 and status != NOT_IMPLEMENTED) or status in (408, 429)
 
 
 def failure_of(status: int, content: bytes) -> HttpFailure:

@@ -87,6 +87,16 @@ def test_protobuf_schema_is_requested_as_descriptor(server: RegistryServer) -> N
     assert b"Order" in base64.b64decode(found.text, validate=True)
 
 
+def test_protobuf_text_is_used_if_the_registry_rejects_the_format(
+    server: RegistryServer, registry: SchemaRegistry
+) -> None:
+    server.store.rejects_formats = True
+    text = 'syntax = "proto3"; message Order { int64 id = 1; }'
+    schema_id = server.store.register("s", {"schema": text, "schemaType": "PROTOBUF"})
+    assert registry.by_id(schema_id).text == text
+    assert len(server.store.requests) == 2
+
+
 def test_password_is_sent_and_never_shown(server: RegistryServer) -> None:
     server.store.credentials = "Basic " + base64.b64encode(b"ann:p@ss").decode()
     schema_id = server.store.register("s", {"schema": FIRST})
