@@ -22,6 +22,9 @@ MAY_USE_REAL_IO = (
     "spark/",
     "java/",
     "cluster/",
+    "formats/protoc.py",
+    "formats/schema_files.py",
+    "formats/schema_registry.py",
     "compiled.py",
     "progress_line.py",
 )
@@ -161,8 +164,9 @@ LAYERS: dict[str, set[str]] = {
     "client": {"batch", "wire"},
     "reassignment": set(),
     "explain": {"client", "metadata", "history"},
+    "formats": set(),
     "java": set(),
-    "spark": {"client", "java", "batch", "wire", "progress_line"},
+    "spark": {"client", "formats", "java", "batch", "wire", "progress_line"},
     "cluster": {"broker", "client", "config", "java", "metadata", "spark", "world"},
     "world": set(),
 }

@@ -42,8 +42,16 @@ rows.selectExpr("key", "value").write.format("barnabas") \\
     .option("kafka.bootstrap.servers", servers).option("topic", "copies").mode("append").save()
 copied = (spark.read.format("barnabas").option("kafka.bootstrap.servers", servers)
           .option("subscribe", "copies").load().count())
+# The codecs run from the shipped zip too.
+from barnabas.spark.formats import from_avro, from_protobuf, to_avro, to_protobuf
+proto = {"schema": 'syntax = "proto3"; message Number { int64 n = 1; }'}
+numbers = spark.range(8).repartition(2).selectExpr("id", "struct(id as n) as message")
+encoded = numbers.select(to_avro("id", schema='"long"').alias("avro"), to_protobuf("message", **proto).alias("proto"))
+both = encoded.select(from_avro("avro", schema='"long"').alias("n"), from_protobuf("proto", **proto).alias("message"))
+decoded = both.selectExpr("sum(n + message.n)").collect()[0][0]
 executors = len(spark.sparkContext.statusTracker().getExecutorInfos()) - 1
 print(json.dumps({"partitions": {row.partition: row["count"] for row in counts}, "values": values, "copied": copied,
+                  "decoded": decoded,
                   "executors": executors, "files": sorted({file for _, file in places})}))
 spark.stop()
 """
@@ -72,6 +80,7 @@ def test_standalone_cluster_without_our_package_reads_and_writes(
     assert sum(output["partitions"].values()) == RECORDS
     assert output["values"] == list(range(RECORDS))
     assert output["copied"] == RECORDS
+    assert output["decoded"] == 2 * sum(range(8))
     assert output["executors"] == 2
     # The workers ran our code from the shipped zip, not from this checkout.
     assert all(".zip/barnabas/" in file for file in output["files"]), output["files"]
