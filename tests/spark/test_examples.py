@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from barnabas.spark.formats import to_avro
+from support.schema_registry import running_registry
 from tests.spark.topics import Topics
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "pipelines"
@@ -122,4 +124,62 @@ def test_upserts_keep_last_value_of_each_key(
         (1, "Klamm", "Castle"),
         (3, "Frieda", "Village"),
         (4, "Klamm", "Castle"),
+    ]
+
+
+@pytest.mark.parametrize("example", ["dead_letters"], indirect=True)
+def test_bad_records_become_dead_letters(
+    example: SimpleNamespace, topics: Topics, tmp_path: Path
+) -> None:
+    orders, valid, dead = (topics.create(name) for name in ("orders", "valid", "dead"))
+    good = ['{"order": 1, "amount": 5}', '{"order": 4, "amount": 1}']
+    bad = {
+        "not JSON": "value is JSON; order has a number; amount is positive",
+        '{"order": 2, "amount": -5}': "amount is positive",
+        '{"amount": 5}': "order has a number",
+    }
+    topics.write(orders, [good[0], *bad, good[1]])
+    query = example.start(
+        topics.spark, tmp_path, topics.servers, (orders, valid, dead), availableNow=True
+    )
+    assert query.awaitTermination(DEADLINE_S)
+    assert [json.dumps(each) for each in values(topics, valid)] == good
+    found = {
+        (record.value or b"").decode(): dict(record.headers) for record in topics.records(dead)[0]
+    }
+    assert found.keys() == bad.keys()
+    for offset, (value, reason) in enumerate(bad.items(), 1):
+        assert found[value]["__connect.errors.exception.message"] == reason.encode()
+        assert found[value]["__connect.errors.topic"] == orders.encode()
+        assert found[value]["__connect.errors.offset"] == str(offset).encode()
+
+
+@pytest.mark.parametrize("example", ["schema_change"], indirect=True)
+def test_orders_of_old_and_new_schema_have_same_columns(
+    example: SimpleNamespace, topics: Topics, tmp_path: Path
+) -> None:
+    orders, target = topics.create("avro"), topics.create("json")
+    id_and_amount = json.loads(example.SCHEMA)["fields"][:2]
+    currency = {"name": "currency", "type": "string", "default": "CHF"}
+    note = {"name": "note", "type": "string", "default": ""}
+
+    def run(registry: str, rows: str, *fields: dict[str, str]) -> None:
+        """Write the rows with a schema of these fields, and run the example."""
+        schema = json.dumps({"type": "record", "name": "Order", "fields": fields})
+        order = topics.spark.sql(f"select {rows} as o").select(
+            to_avro("o", schema=schema, registry=registry, subject=f"{orders}-value").alias("value")
+        )
+        topics.writer(order, topic=orders).save()
+        query = example.start(
+            topics.spark, tmp_path, topics.servers, registry, (orders, target), availableNow=True
+        )
+        assert query.awaitTermination(DEADLINE_S)
+
+    with running_registry() as registry:
+        run(registry.url, "struct(1L as id, 2D as amount)", *id_and_amount)
+        rows = "struct(2L as id, 3D as amount, 'USD' as currency, 'new' as note)"
+        run(registry.url, rows, *id_and_amount, currency, note)
+    assert values(topics, target) == [
+        {"id": 1, "amount": 2.0, "currency": "EUR"},
+        {"id": 2, "amount": 3.0, "currency": "USD"},
     ]
