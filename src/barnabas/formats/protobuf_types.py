@@ -208,12 +208,16 @@ def message_type(message: Descriptor, outer: tuple[str, ...] = ()) -> pa.DataTyp
 
 
 def columns_of(message: Descriptor) -> list[Descriptor]:
-    """Return the fields that become columns. Spark has no empty structs, so fields of empty messages are left out."""
-    return [field for field in message.fields if not is_empty(field.message_type)]
+    """Return the fields that become columns. Parquet has no empty structs, so fields of empty messages are left out."""
+    return [field for field in message.fields if not is_empty(field.message_type, ())]
 
 
-def is_empty(message: Descriptor | None) -> bool:
-    return message is not None and not message.fields
+def is_empty(message: Descriptor | None, outer: tuple[str, ...]) -> bool:
+    """Return whether a message has no fields, or only fields of empty messages. `outer` has the enclosing messages."""
+    if message is None or message.full_name in outer:
+        return False
+    inner = (*outer, message.full_name)
+    return all(is_empty(field.message_type, inner) for field in message.fields)
 
 
 def field_type(field: Descriptor, outer: tuple[str, ...]) -> pa.DataType:

@@ -84,7 +84,8 @@ def from_avro(
         found = registered(registry, subject, version, AVRO)
         reader = (found.text, found.references)
     arrow_type = avro_schema(*reader).arrow_type
-    return decoding_column(column, partial(avro_decoder, reader, registry), arrow_type, mode)
+    make = partial(avro_decoder, reader, registry)
+    return decoding_column("from_avro", column, make, arrow_type, mode)
 
 
 def to_avro(
@@ -110,7 +111,7 @@ def to_avro(
         found = registered(registry, subject, version, AVRO)
         text, schema_id = (found.text, found.references), found.id
         avro_encoder(text, schema_id)
-    return encoding_column(column, partial(avro_encoder, text, schema_id))
+    return encoding_column("to_avro", column, partial(avro_encoder, text, schema_id))
 
 
 def avro_decoder(reader: AvroText, registry: str | None) -> AvroDecoder:
@@ -150,7 +151,7 @@ def from_protobuf(
         descriptor_set = registered_descriptors(registered(registry, subject, version, PROTOBUF))
     reader = protobuf_schema(descriptor_set, message)
     make = partial(protobuf_decoder, reader, registry)
-    return decoding_column(column, make, reader.arrow_type, mode)
+    return decoding_column("from_protobuf", column, make, reader.arrow_type, mode)
 
 
 def to_protobuf(
@@ -176,7 +177,7 @@ def to_protobuf(
     else:
         found = registered(registry, subject, version, PROTOBUF)
         writer, schema_id = protobuf_schema(registered_descriptors(found), message), found.id
-    return encoding_column(column, partial(protobuf_encoder, writer, schema_id))
+    return encoding_column("to_protobuf", column, partial(protobuf_encoder, writer, schema_id))
 
 
 def protobuf_decoder(schema: ProtobufSchema, registry: str | None) -> ProtobufDecoder:
@@ -321,9 +322,16 @@ def as_column(column: Column | str) -> Column:
 
 
 def decoding_column(
-    column: Column | str, make: Callable[[], Decoder], arrow_type: pa.DataType, mode: str
+    name: str,
+    column: Column | str,
+    make: Callable[[], Decoder],
+    arrow_type: pa.DataType,
+    mode: str,
 ) -> Column:
-    """Return the column that decodes another one. A worker makes its decoder with the first batch of a task."""
+    """Return the column that decodes another one. A worker makes its decoder with the first batch of a task.
+
+    `name` is the name of the function in query plans.
+    """
     decoder: Decoder | None = None
 
     def decode(values: pa.Array) -> pa.Array:
@@ -332,11 +340,12 @@ def decoding_column(
             decoder = make()
         return decode_column(values, decoder, mode)
 
+    decode.__name__ = name
     function: Callable[[Column], Column] = arrow_udf(decode, from_arrow_type(arrow_type))
     return function(as_column(column))
 
 
-def encoding_column(column: Column | str, make: Callable[[], Encoder]) -> Column:
+def encoding_column(name: str, column: Column | str, make: Callable[[], Encoder]) -> Column:
     """Return the binary column that encodes another one."""
     encoder: Encoder | None = None
 
@@ -346,5 +355,6 @@ def encoding_column(column: Column | str, make: Callable[[], Encoder]) -> Column
             encoder = make()
         return encode_column(values, encoder)
 
+    encode.__name__ = name
     function: Callable[[Column], Column] = arrow_udf(encode, BinaryType())
     return function(as_column(column))

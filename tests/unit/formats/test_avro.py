@@ -18,7 +18,7 @@ from barnabas.formats.avro import AvroDecoder, AvroEncoder, avro_schema
 from barnabas.formats.decoding import FAILFAST, PERMISSIVE, check_mode, decode_column
 from barnabas.formats.encoding import encode_column
 from barnabas.formats.problems import DecodeError, EncodeError
-from barnabas.formats.schema_registry import RegisteredSchema, UnknownSchemaId
+from barnabas.formats.schema_registry import RegisteredSchema, SchemaRegistryError, UnknownSchemaId
 from tests.unit.formats.golden import AVRO_RECORD, AVRO_ROW, AVRO_SCHEMA, NOW
 
 SCHEMA = avro_schema(AVRO_SCHEMA)
@@ -149,6 +149,13 @@ def test_truncated_record_is_rejected(size: int) -> None:
         ),
         (["int", "null", "long"], pa.int64(), 2**40),
         (["null", {"type": "array", "items": ["null", "int"]}], None, [1, None]),
+        (
+            {"type": "map", "values": {"type": "long", "logicalType": "timestamp-millis"}},
+            pa.map_(pa.string(), pa.timestamp("us", tz="UTC")),
+            [("a", NOW), ("b", NOW)],
+        ),
+        ("null", pa.null(), None),
+        ({"type": "record", "name": "E", "fields": []}, pa.struct([]), {}),
     ],
 )
 def test_type_and_value(kind: Any, arrow_type: pa.DataType | None, value: Any) -> None:
@@ -279,6 +286,16 @@ def test_unknown_schema_id_is_asked_once_and_null_if_permissive() -> None:
     assert asked == [1, 7]
     with pytest.raises(DecodeError, match="no schema with id 7"):
         decode_column(data, decoder, FAILFAST)
+
+
+def test_unreachable_registry_is_an_error_in_both_modes() -> None:
+    def find(schema_id: int) -> RegisteredSchema:
+        raise SchemaRegistryError("does not respond")
+
+    decoder = AvroDecoder(avro_schema('"long"'), find)
+    for mode in (FAILFAST, PERMISSIVE):
+        with pytest.raises(SchemaRegistryError, match="does not respond"):
+            decode_column(pa.array([b"\0\0\0\0\1\2"]), decoder, mode)
 
 
 def test_protobuf_schema_id_is_rejected() -> None:

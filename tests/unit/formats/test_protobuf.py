@@ -227,6 +227,17 @@ def test_newer_writer_is_read_with_older_schema() -> None:
     assert decode([*data, REFUND_RECORD], schema, finder(PROTO_SCHEMA, newer)) == [REFUND_ROW] * 2
 
 
+def test_fields_of_empty_messages_are_left_out() -> None:
+    text = """syntax = "proto3";
+    message Order { Outer outer = 1; int32 id = 2; repeated Outer list = 3; }
+    message Outer { Inner inner = 1; }
+    message Inner {}
+    """
+    schema = compiled(text, "Order")
+    assert schema.arrow_type == pa.struct([("id", pa.int32())])
+    assert decode([b"\x0a\2\x0a\0\x10\5"], schema) == [{"id": 5}]
+
+
 # ---- schemas
 
 
@@ -274,6 +285,11 @@ def test_registry_with_references_as_text_and_as_descriptors(sends_descriptors: 
         (PROTO_SCHEMA, "Nope", "Nope is unknown; the schema has shop.Order, shop.Order.Line"),
         ('syntax = "proto3";', None, "message: is missing; the schema has no message"),
         ('syntax = "proto3"; message Empty {}', None, "Empty has no fields"),
+        (
+            'syntax = "proto3"; message A { B b = 1; } message B { A a = 1; }',
+            "A",
+            "A contains itself",
+        ),
         (
             'syntax = "proto3"; message Node { repeated Node children = 1; }',
             None,
