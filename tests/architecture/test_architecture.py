@@ -163,6 +163,7 @@ LAYERS: dict[str, set[str]] = {
     "explain": {"client", "metadata", "history"},
     "java": set(),
     "spark": {"client", "java", "batch", "wire", "progress_line"},
+    "jobs": {"client", "spark", "history"},
     "cluster": {"broker", "client", "config", "java", "metadata", "spark", "world"},
     "world": set(),
 }
@@ -171,6 +172,7 @@ COMMON_MODULES = {
     "errors",
     "retry",
     "printable",
+    "byte_units",
     "world.ports",
     "__version__",
     "code_mode",
