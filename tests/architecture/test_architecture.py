@@ -167,6 +167,7 @@ LAYERS: dict[str, set[str]] = {
     "formats": set(),
     "java": set(),
     "spark": {"client", "formats", "java", "batch", "wire", "progress_line"},
+    "jobs": {"client", "spark", "history"},
     "cluster": {"broker", "client", "config", "java", "metadata", "spark", "world"},
     "world": set(),
 }
@@ -175,6 +176,7 @@ COMMON_MODULES = {
     "errors",
     "retry",
     "printable",
+    "byte_units",
     "world.ports",
     "__version__",
     "code_mode",

@@ -28,7 +28,7 @@ from barnabas.history.words import (
 from barnabas.printable import LINE_MAX, printable
 
 if TYPE_CHECKING:
-    from jinja2 import Template
+    from jinja2 import Environment, Template
 
 LIMITS = {"CREATIONS": 12, "OUTAGES": 20, "STEPS": 12, "ROWS": 2000, "ALERTS": 10}
 """Maximum numbers of rows in each table, and of lines in the alert. The Parquet files have all rows."""
@@ -57,7 +57,8 @@ def asset(name: str) -> str:
     return files("barnabas.history").joinpath(name).read_text("utf-8")
 
 
-def template() -> Template:
+def page_environment() -> Environment:
+    """Return an environment for templates that makes every expression printable and escapes it."""
     # Imported here because only the `spark` extra has Jinja2, and other commands run without it.
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
@@ -67,13 +68,17 @@ def template() -> Template:
             return printable(value, LINE_MAX)
         return value
 
-    environment = Environment(
+    return Environment(
         autoescape=True,
         undefined=StrictUndefined,
         finalize=to_printable,
         trim_blocks=True,
         keep_trailing_newline=True,
     )
+
+
+def template() -> Template:
+    environment = page_environment()
     filters: tuple[Callable[..., Any], ...] = (
         creation_steps, describe_cause, format_duration, format_time, join_numbers, millis_of, requester_name,
         step_name, topic_label, topic_state,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from barnabas.byte_units import bytes_text
 from barnabas.cli.reassign.cluster_layout import LogSizes, read_log_sizes
 from barnabas.cli.terminal.output import format_table, join_numbers
-from barnabas.cli.terminal.units import bar_text, bytes_text, duration_text
+from barnabas.cli.terminal.units import bar_text, duration_text
 from barnabas.client.cluster import Cluster
 from barnabas.client.reassignment_admin import OngoingReassignment
 from barnabas.client.view import ClusterView

@@ -9,6 +9,7 @@ from contextlib import suppress
 from shlex import quote
 from typing import Any
 
+from barnabas.byte_units import bytes_text
 from barnabas.cli.cluster_command import servers_hint
 from barnabas.cli.reassign.copying import CopyMeter, explain_stall, read_progress
 from barnabas.cli.reassign.throttling import (
@@ -24,7 +25,7 @@ from barnabas.cli.reassign.throttling import (
 from barnabas.cli.terminal.failure import ErrorWithHint
 from barnabas.cli.terminal.output import confirm, plural, print_note, print_warning
 from barnabas.cli.terminal.signals import Terminated, raise_on_signals
-from barnabas.cli.terminal.units import bytes_text, duration_text
+from barnabas.cli.terminal.units import duration_text
 from barnabas.client.cluster import Cluster
 from barnabas.client.leader_elections import elect_leaders
 from barnabas.client.reassignment_admin import ReassignmentAdmin

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from barnabas.byte_units import bytes_text
 from barnabas.cli.terminal.output import GAP, format_table, join_numbers, plural
-from barnabas.cli.terminal.units import bar_text, bytes_text, duration_text
+from barnabas.cli.terminal.units import bar_text, duration_text
 from barnabas.reassignment.json_file import reassignment_document
 from barnabas.reassignment.layout import BrokerLoad
 from barnabas.reassignment.plan import ReassignmentPlan

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from barnabas.byte_units import bytes_text
 from barnabas.cli.cluster_command import cluster_command, servers_hint
 from barnabas.cli.options import dry_run_option, yes_option
 from barnabas.cli.reassign.execution import (
@@ -27,7 +28,7 @@ from barnabas.cli.terminal.output import (
     printable_document,
     show,
 )
-from barnabas.cli.terminal.units import bytes_text, parse_rate
+from barnabas.cli.terminal.units import parse_rate
 from barnabas.client.cluster import Cluster
 from barnabas.errors import ConfigError
 from barnabas.reassignment.plan import ReassignmentPlan

@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from barnabas.byte_units import bytes_text
 from barnabas.cli.cluster_command import servers_hint
 from barnabas.cli.terminal.output import join_numbers, plural, print_warning
-from barnabas.cli.terminal.units import bytes_text
 from barnabas.client.cluster import Cluster
 from barnabas.client.config_admin import ConfigAdmin, ConfigChange, ConfigEntry, ConfigResource
 from barnabas.client.reassignment_admin import OngoingReassignment, ReassignmentAdmin

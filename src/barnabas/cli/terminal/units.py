@@ -1,4 +1,4 @@
-"""Bytes, rates and durations as text, and bars. Units are decimal: 1 MB is 1,000,000 bytes."""
+"""Rates and durations as text, and bars. Units are decimal: 1 MB is 1,000,000 bytes."""
 
 from __future__ import annotations
 
@@ -6,26 +6,11 @@ import re
 
 from barnabas.errors import ConfigError
 
-BYTE_UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]i?)?B?(?:/s)?", re.IGNORECASE)
 SCALES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 BINARY_SCALES = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 RATE_MIN = 1000
 EIGHTHS = " ▏▎▍▌▋▊▉█"
-
-
-def bytes_text(count: float) -> str:
-    """
-    >>> bytes_text(0), bytes_text(999), bytes_text(1234567), bytes_text(56_000_000_000)
-    ('0 B', '999 B', '1.2 MB', '56 GB')
-    """
-    size = float(count)
-    for unit in BYTE_UNITS:
-        if round(size, 1 if size < 10 else 0) < 1000 or unit == BYTE_UNITS[-1]:
-            break
-        size /= 1000
-    digits = 1 if unit != "B" and size < 10 else 0
-    return f"{size:.{digits}f} {unit}"
 
 
 def parse_rate(option: str, text: str) -> int:

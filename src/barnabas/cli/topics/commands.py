@@ -6,7 +6,7 @@ from barnabas.cli.lazy_group import LazyGroup
 
 topics = LazyGroup(
     "topics",
-    help="Create, list, describe, explain, alter and delete topics, and show their history.",
+    help="Create, list, describe, explain, profile, alter and delete topics, and show their history.",
     modules={
         "alter": "barnabas.cli.topics.alter:alter_topic",
         "create": "barnabas.cli.topics.create:create_topic",
@@ -14,6 +14,7 @@ topics = LazyGroup(
         "describe": "barnabas.cli.topics.describe:describe_topics",
         "explain": "barnabas.cli.explain.commands:explain_topic_command",
         "list": "barnabas.cli.topics.list:list_topics",
+        "profile": "barnabas.cli.topics.profile:profile_topic",
         "history": "barnabas.cli.history.history:history",
     },
 )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.cli.terminal.units import bar_text, bytes_text, duration_text, parse_rate
+from barnabas.byte_units import bytes_text
+from barnabas.cli.terminal.units import bar_text, duration_text, parse_rate
 from barnabas.errors import ConfigError
 
 
