@@ -22,6 +22,8 @@ MAY_USE_REAL_IO = (
     "spark/",
     "java/",
     "cluster/",
+    *(f"pipelines/{name}.py" for name in ("client", "project", "registry", "run_state")),
+    *(f"pipelines/{name}.py" for name in ("runner", "server", "server_process", "storage")),
     "compiled.py",
     "progress_line.py",
 )
@@ -163,6 +165,7 @@ LAYERS: dict[str, set[str]] = {
     "explain": {"client", "metadata", "history"},
     "java": set(),
     "spark": {"client", "java", "batch", "wire", "progress_line"},
+    "pipelines": {"client", "spark"},
     "cluster": {"broker", "client", "config", "java", "metadata", "spark", "world"},
     "world": set(),
 }
