@@ -25,6 +25,8 @@ MAY_USE_REAL_IO = (
     "formats/protoc.py",
     "formats/schema_files.py",
     "formats/schema_registry.py",
+    *(f"pipelines/{name}.py" for name in ("client", "project", "registry", "run_state")),
+    *(f"pipelines/{name}.py" for name in ("runner", "server", "server_process", "storage")),
     "compiled.py",
     "progress_line.py",
 )
@@ -168,6 +170,7 @@ LAYERS: dict[str, set[str]] = {
     "java": set(),
     "spark": {"client", "formats", "java", "batch", "wire", "progress_line"},
     "jobs": {"client", "spark", "history"},
+    "pipelines": {"client", "spark"},
     "cluster": {"broker", "client", "config", "java", "metadata", "spark", "world"},
     "world": set(),
 }

@@ -7,6 +7,7 @@
     barnabas up, broker, node, brokers …, controller …    brokers/
     barnabas zookeeper                                    zookeeper.py
     barnabas sql, spark                                   spark/
+    barnabas pipeline …                                   pipelines/
     barnabas topics history, lifecycle report             history/
     barnabas reassign …, brokers drain, decommission      reassign/
     barnabas kafka-topics, kafka-configs, …               kafka/

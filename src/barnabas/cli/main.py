@@ -50,6 +50,10 @@ COMMANDS = {
     ),
     "sql": ("spark.sql:sql", "Query topics with Spark SQL, once or as a stream."),
     "spark": ("spark.shell:spark", "Open a PySpark shell with the topics as tables."),
+    "pipeline": (
+        "pipelines.commands:pipeline",
+        "Create, check, run and stop pipelines that are written as files.",
+    ),
     "lifecycle": (
         "history.report:lifecycle",
         "Report on topics: creations, leadership, outages, deletions.",

@@ -1,8 +1,4 @@
-"""Translation of Spark's errors: the cause in a few lines, without stack traces of Java and Python.
-
-An error that Barnabas raises in a Python worker of Spark arrives as text: its traceback is part of the message of a
-Java exception. Errors of Spark and Java are recognised by their text too.
-"""
+"""Translation of Spark's errors for the commands: the cause in a few lines, and a hint (see spark/error_text.py)."""
 
 from __future__ import annotations
 
@@ -11,23 +7,15 @@ from collections.abc import Iterable
 
 from barnabas.cli.terminal.failure import CONTINUATION, ErrorWithHint, similar_names
 from barnabas.errors import ApiError, BarnabasError, ConfigError, ErrorCode
+from barnabas.spark.error_text import (
+    LABEL,
+    QueryFailed,
+    java_cause,
+    message_lines,
+    python_cause,
+)
 from barnabas.spark.tables import quote_topic
 
-PYTHON_ERROR = re.compile(
-    r"^(?:barnabas\.[\w.]+\.)(?P<kind>\w+): (?P<message>.+)$"
-    r"|^(?P<python>[A-Za-z_][\w.]*(?:Error|Exception)): (?P<why>.+)$",
-    re.MULTILINE,
-)
-JAVA_ERROR = re.compile(
-    r"^(?:: |Caused by: )[\w.$]+(?:Exception|Error): (?P<message>.*\S.*)$", re.MULTILINE
-)
-NOISE = re.compile(
-    r"\n+(?:JVM stacktrace|== (?:Physical|DataFrame)|Driver stacktrace).*"
-    r"|;\s*line \d+ pos \d+;?\n.*",
-    re.DOTALL,
-)
-LABEL = re.compile(r"^\[(?P<condition>[A-Z_.]+)\] ")
-STATE = re.compile(r"\.? ?SQLSTATE: \w+\s*")
 LINES_MAX = 8
 SQL_ERROR_PREFIXES = (
     "PARSE",
@@ -37,10 +25,6 @@ SQL_ERROR_PREFIXES = (
     "INVALID",
     "STREAMING_OUTPUT_MODE",
 )
-
-
-class QueryFailed(BarnabasError):
-    """Spark ran the query and failed."""
 
 
 JAVA_ENDED = (
@@ -90,35 +74,3 @@ def unknown_table_error(text: str, topics: Iterable[str]) -> BarnabasError:
         else "`barnabas topics list` shows all topics"
     )
     return ErrorWithHint(error, f"there is no topic {name!r}", hint)
-
-
-def python_cause(text: str) -> BarnabasError | None:
-    """Return the error of a Python worker, or None. An error of Barnabas takes precedence over others in the text."""
-    if "Traceback" not in text:
-        return None
-    found = list(PYTHON_ERROR.finditer(text))
-    if not found:
-        return None
-    cause = next((match for match in found if match["kind"]), found[-1])
-    # Not for its subclass UnreachableBrokers: the cluster is down, but no setting is wrong.
-    if cause["kind"] == ConfigError.__name__:
-        key, _, why = cause["message"].partition(": ")
-        return ConfigError(key, why or "cannot be used")
-    return QueryFailed(cause["message"] or f"{cause['python']}: {cause['why']}")
-
-
-def java_cause(text: str) -> str:
-    """Return the message of the innermost Java exception, or `text` if PySpark has extracted a message."""
-    if not text.startswith("An error occurred while calling"):
-        return text
-    found = [match["message"] for match in JAVA_ERROR.finditer(text)]
-    return found[-1] if found else text
-
-
-def message_lines(text: str) -> list[str]:
-    """Return the lines of the message and of the quoted query, without label, SQL state and Java stack."""
-    text = STATE.sub(" ", LABEL.sub("", NOISE.sub("", text)))
-    text = re.sub(r"\s*== SQL.*==", "\n", text)
-    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
-    lines = [line for line in lines if not re.match(r"\s+at [\w.$]+\(", line)]
-    return lines or ["Spark failed without a message"]

@@ -3,10 +3,11 @@ from __future__ import annotations
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from barnabas.cli.spark.failure import QueryFailed, translate
+from barnabas.cli.spark.failure import translate
 from barnabas.cli.spark.session import translate_errors
 from barnabas.cli.terminal.failure import explain
 from barnabas.errors import ConfigError
+from barnabas.spark.error_text import QueryFailed
 
 STACK = "\n\nJVM stacktrace:\norg.apache.spark.SparkException\n\tat org.apache.spark.X(Y.scala:1)"
 

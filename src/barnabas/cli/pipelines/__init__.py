@@ -1,0 +1,1 @@
+"""`barnabas pipeline …`: commands for pipelines as files (src/barnabas/pipelines)."""

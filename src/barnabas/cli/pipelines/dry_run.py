@@ -1,0 +1,54 @@
+"""`barnabas pipeline dry-run`: load the files of a pipeline and validate its graph, without a run."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click
+
+from barnabas.cli.pipelines.options import run_options, spark_options
+from barnabas.cli.pipelines.signals import StopSignals
+from barnabas.cli.terminal.output import plural, print_lines
+from barnabas.pipelines.progress import FlowProgress
+from barnabas.pipelines.runner import PipelineSession, Stopped, run_pipeline
+
+
+class SilentObserver:
+    """Shows nothing: a dry run has no progress."""
+
+    def flow_changed(self, flow: FlowProgress) -> None:
+        pass
+
+    def run_changed(self, state: str) -> None:
+        pass
+
+
+@click.command("dry-run")
+@spark_options
+def dry_run(spec: Path, **options: Any) -> None:
+    """Validate the pipeline in SPEC, a pipeline file, or in DIR (default: the current directory)."""
+    with tempfile.TemporaryDirectory(
+        prefix="barnabas-pipeline-", ignore_cleanup_errors=True
+    ) as logs:
+        chosen = run_options(spec, log=lambda name: Path(logs) / f"{name}.log", dry=True, **options)
+        session = PipelineSession(chosen, SilentObserver())
+        stop = StopSignals()
+        session.topics()
+        with suppress(Stopped):
+            run_pipeline(
+                session,
+                stop,
+                lambda: None,
+                continuous=False,
+                on_restart=lambda _error, _pause: None,
+            )
+        stop.raise_if_received()
+    graph = session.graph
+    assert graph is not None
+    print_lines(
+        f"{chosen.spec.name}: {plural(len(graph.flows), 'flow')}, {plural(len(graph.outputs), 'output')}, no errors",
+        *(f"  {flow.name} → {flow.target}  ({flow.location})" for flow in graph.flows.values()),
+    )

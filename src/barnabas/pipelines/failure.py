@@ -1,0 +1,120 @@
+"""Errors of a pipeline as one line with file and line, and the next step. Pure.
+
+A definition that fails raises a Python exception in this process. A flow that fails is reported as an event. Its
+message names the flow, and contains the error of Spark.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterable
+from pathlib import PurePath
+
+from barnabas.errors import BarnabasError, ConfigError
+from barnabas.pipelines.graph import PipelineGraph, missing_topic_hint, short_name
+from barnabas.spark.error_text import LABEL, message_lines, python_cause
+
+FLOW_FAILURE = re.compile(
+    r"(?:Failed to resolve flow(?P<upstream> due to upstream failure)?: '(?P<unresolved>[^']+)'"
+    r"|Flow '?(?P<failed>[^' ]+)'? has FAILED)[^\n]*\n+(?:Error: )?(?P<error>.*)",
+    re.DOTALL,
+)
+MISSING_TABLE = re.compile(r"table or view (?P<name>.+?) cannot be found")
+CHECKPOINT_MISMATCH = (
+    (
+        re.compile(r"There are \[?(\d+)\]? sources in the checkpoint offsets and now there are \[?(\d+)\]?"),
+        "reads another number of sources than before",
+    ),
+    (
+        re.compile(r"STATE_STORE_\w*SCHEMA|STATE_SCHEMA|state schema|STREAMING_STATEFUL_OPERATOR\w*", re.IGNORECASE),
+        "has other stateful operators than before (an aggregation, join or deduplication)",
+    ),
+    (
+        re.compile(r"partitions? .* (?:is|are) gone|DataLoss|was deleted and created again"),
+        "has offsets of other topics than before in its checkpoint, or their records were deleted",
+    ),
+)  # fmt: skip
+MESSAGE_MAX = 400
+
+
+class PipelineFailed(BarnabasError):
+    """A flow of the pipeline failed while it ran."""
+
+
+def first_line(text: str) -> str:
+    """Return the message of an error of Spark or Python in one line."""
+    found = " ".join(line.strip() for line in message_lines(text)[:2])
+    return found if len(found) <= MESSAGE_MAX else found[: MESSAGE_MAX - 1] + "…"
+
+
+def definition_error(error: BaseException, directory: PurePath, file: PurePath) -> ConfigError:
+    """Return the error of a pipeline file, with the innermost line that is in the project's directory."""
+    if isinstance(error, ConfigError):
+        return error
+    line = 0
+    if isinstance(error, SyntaxError) and error.filename:
+        file, line = PurePath(error.filename), error.lineno or 0
+        message = f"SyntaxError: {error.msg}"
+    else:
+        for frame in traceback.extract_tb(error.__traceback__):
+            if PurePath(frame.filename).is_relative_to(directory):
+                file, line = PurePath(frame.filename), frame.lineno or 0
+        text = str(error)
+        is_spark = LABEL.match(text) is not None or "\n" in text
+        message = first_line(text) if is_spark else f"{type(error).__name__}: {text}"
+    if line == 0 and (found := re.search(r"line (\d+), pos", str(error))):
+        line = int(found[1])
+    where = str(file.relative_to(directory)) if file.is_relative_to(directory) else str(file)
+    return ConfigError(f"{where}:{line}" if line else where, message)
+
+
+def explain_flow_failure(
+    event: str, graph: PipelineGraph, topics: Iterable[str]
+) -> tuple[str, BarnabasError] | None:
+    """Return the flow and the error that an event reports, or None if it reports none, or that of an earlier flow."""
+    found = FLOW_FAILURE.search(event)
+    if found is None or found["upstream"]:
+        return None
+    flow = found["unresolved"] or found["failed"]
+    return flow, flow_error(
+        flow, found["error"], graph, topics, is_definition=bool(found["unresolved"])
+    )
+
+
+def flow_error(
+    flow: str, text: str, graph: PipelineGraph, topics: Iterable[str], *, is_definition: bool
+) -> BarnabasError:
+    location = graph.location_of(flow)
+    name = short_name(flow)
+    where = f"flow {name}" if location is None else f"{location}: flow {name}"
+    if missing := MISSING_TABLE.search(text):
+        table = missing["name"].replace("`.`", ".").strip("`")
+        short = short_name(table)
+        hint = missing_topic_hint(short, {*topics, *graph.outputs} - {name})
+        return ConfigError(where, f"there is no table or topic {short}; {hint}")
+    if cause := python_cause(text):
+        if is_checkpoint_mismatch(str(cause)) is None:
+            if isinstance(cause, ConfigError):
+                return ConfigError(where, str(cause))
+            return PipelineFailed(f"{where}: {cause}")
+        text = str(cause)
+    if reason := is_checkpoint_mismatch(text):
+        target = graph.flows[name].target if name in graph.flows else name
+        return ConfigError(
+            where, f"{reason}, so its checkpoint cannot be continued; {way_out(target, graph)}"
+        )
+    message = first_line(text)
+    return ConfigError(where, message) if is_definition else PipelineFailed(f"{where}: {message}")
+
+
+def is_checkpoint_mismatch(text: str) -> str | None:
+    """Return what changed if the text says that a checkpoint does not fit the flow, else None."""
+    return next((reason for pattern, reason in CHECKPOINT_MISMATCH if pattern.search(text)), None)
+
+
+def way_out(target: str, graph: PipelineGraph) -> str:
+    output = graph.outputs.get(short_name(target))
+    if output is not None and output.kind == "sink":
+        return "undo the change, or rename the flow: it then reads all records again"
+    return f"undo the change, or compute the table again: --full-refresh {short_name(target)}"

@@ -1,0 +1,224 @@
+"""Collects the definitions of a pipeline, adds the brokers and the topics, and sends them to the Connect server.
+
+PySpark's registry sends each definition at once. This one keeps the flows until all files are loaded, because only then
+it is known which of the names that they read are topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+from typing import Any
+
+import pyspark.sql.connect.proto as pb2
+from google.protobuf.message import Message
+from pyspark.pipelines.add_pipeline_analysis_context import add_pipeline_analysis_context
+from pyspark.pipelines.flow import AutoCdcFlow, Flow
+from pyspark.pipelines.output import (
+    MaterializedView,
+    Output,
+    Sink,
+    StreamingTable,
+    TemporaryView,
+)
+from pyspark.pipelines.source_code_location import SourceCodeLocation
+from pyspark.pipelines.spark_connect_graph_element_registry import (
+    SparkConnectGraphElementRegistry,
+)
+
+from barnabas.errors import ConfigError
+from barnabas.pipelines.graph import (
+    FlowDefinition,
+    OutputDefinition,
+    OutputKind,
+    PipelineGraph,
+    ViewOfTopic,
+    plan_topic_views,
+    short_name,
+)
+from barnabas.pipelines.sql_statements import find_definitions
+from barnabas.spark.tables import COLUMNS, quote_topic
+
+SOURCE = "barnabas"
+SERVERS_OPTION = "kafka.bootstrap.servers"
+KINDS: dict[type, OutputKind] = {
+    StreamingTable: OutputKind.TABLE,
+    MaterializedView: OutputKind.MATERIALIZED_VIEW,
+    TemporaryView: OutputKind.VIEW,
+    Sink: OutputKind.SINK,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFlow:
+    """Stands for the DataFrame of a flow: PySpark's registry asks it for its plan."""
+
+    relation: Any
+
+    @property
+    def _plan(self) -> PlannedFlow:
+        return self
+
+    def plan(self, _client: object) -> Any:
+        return self.relation
+
+
+class TopicRegistry(SparkConnectGraphElementRegistry):  # type: ignore[misc]
+    def __init__(self, spark: Any, graph_id: str, servers: str, directory: PurePath) -> None:
+        super().__init__(spark, graph_id)
+        self.spark = spark
+        self.graph_id = graph_id
+        self.servers = servers
+        self.directory = directory
+        self.graph = PipelineGraph()
+        self.pending: list[tuple[Flow, Any]] = []
+
+    # ---- called by the pipeline files ------------------------------------------------------------------------------
+
+    def register_output(self, output: Output) -> None:
+        topic = None
+        if isinstance(output, Sink) and output.format == SOURCE:
+            given = {name.lower(): value for name, value in output.options.items()}
+            if SERVERS_OPTION not in given:
+                output = replace(output, options={**output.options, SERVERS_OPTION: self.servers})
+            # A sink for another cluster is not checked against the topics of this one.
+            if given.get(SERVERS_OPTION, self.servers) == self.servers:
+                topic = given.get("topic")
+        self.graph.add_output(
+            OutputDefinition(
+                name=output.name,
+                kind=KINDS[type(output)],
+                location=self.location(output.source_code_location),
+                format=getattr(output, "format", None),
+                topic=topic,
+            )
+        )
+        super().register_output(output)
+
+    def register_flow(self, flow: Flow) -> None:
+        with add_pipeline_analysis_context(
+            spark=self.spark, dataflow_graph_id=self.graph_id, flow_name=flow.name
+        ):
+            frame = flow.func()
+        location = self.add_flow(flow.name, flow.target, flow.source_code_location)
+        if not hasattr(frame, "_plan"):
+            why = f"flow {flow.name} returns {type(frame).__name__}, not a DataFrame"
+            raise ConfigError(location, why)
+        relation = frame._plan.plan(self._client)
+        for message in messages_in(relation):
+            if isinstance(message, pb2.Read):
+                self.add_read(message, location)
+            elif isinstance(message, pb2.SQL):
+                found = find_definitions(message.query, location)
+                merge(self.graph.sql_stream_reads, dict.fromkeys(found.stream_reads, location))
+                merge(self.graph.sql_table_reads, dict.fromkeys(found.table_reads, location))
+        self.pending.append((flow, relation))
+
+    def register_auto_cdc_flow(self, flow: AutoCdcFlow) -> None:
+        location = self.add_flow(flow.name or flow.target, flow.target, flow.source_code_location)
+        merge(self.graph.stream_reads, {short_name(flow.source): location})
+        super().register_auto_cdc_flow(flow)
+
+    def register_sql(self, sql_text: str, file_path: Path) -> None:
+        found = find_definitions(sql_text, str(file_path))
+        for output in found.outputs:
+            self.graph.add_output(output)
+        for flow in found.flows:
+            self.graph.add_flow(flow)
+        merge(self.graph.sql_stream_reads, found.stream_reads)
+        merge(self.graph.sql_table_reads, found.table_reads)
+        super().register_sql(sql_text, file_path)
+
+    # ---- after all files -------------------------------------------------------------------------------------------
+
+    def finish(self, topics: Iterable[str]) -> PipelineGraph:
+        """Register a view for every topic that the flows read, and send the flows. Returns the graph."""
+        views, renamed = plan_topic_views(self.graph, topics)
+        for view in views:
+            self.register_view(view)
+        self.graph.topics_read |= {view.topic for view in views}
+        for flow, relation in self.pending:
+            for message in messages_in(relation):
+                if isinstance(message, pb2.Read) and not message.is_streaming:
+                    name = renamed.get(short_name(message.named_table.unparsed_identifier))
+                    if name is not None:
+                        message.named_table.unparsed_identifier = quote_topic(name)
+            self.send_flow(flow, relation)
+        self.pending = []
+        return self.graph
+
+    def register_view(self, view: ViewOfTopic) -> None:
+        reader = (
+            (self.spark.readStream if view.streaming else self.spark.read)
+            .format(SOURCE)
+            .option(SERVERS_OPTION, self.servers)
+            .option("subscribe", view.topic)
+            .option("startingOffsets", "earliest")
+        )
+        frame = reader.load().selectExpr(*COLUMNS)
+        name = quote_topic(view.name)
+        location = SourceCodeLocation(f"topic {view.topic}", None)
+        super().register_output(
+            TemporaryView(name=name, comment=None, source_code_location=location)
+        )
+        flow = Flow(
+            name=name, target=name, spark_conf={}, source_code_location=location, func=lambda: frame
+        )
+        self.send_flow(flow, frame._plan.plan(self._client))
+
+    def send_flow(self, flow: Flow, relation: Any) -> None:
+        super().register_flow(replace(flow, func=lambda: PlannedFlow(relation)))
+
+    # ---- reads -----------------------------------------------------------------------------------------------------
+
+    def add_flow(self, name: str, target: str, at: SourceCodeLocation) -> str:
+        """Record a flow, and return its location."""
+        location = self.location(at)
+        self.graph.add_flow(FlowDefinition(name=name, target=target, location=location))
+        return location
+
+    def add_read(self, read: Any, location: str) -> None:
+        """Record a read of a table. A read of a topic by its options gets the brokers, if it has none."""
+        if read.HasField("named_table"):
+            reads = self.graph.stream_reads if read.is_streaming else self.graph.table_reads
+            merge(reads, {short_name(read.named_table.unparsed_identifier): location})
+            return
+        source = read.data_source
+        if source.format != SOURCE:
+            self.graph.has_other_sources = True
+            return
+        given = {name.lower(): value for name, value in source.options.items()}
+        if SERVERS_OPTION not in given:
+            source.options[SERVERS_OPTION] = self.servers
+        topics = [topic.strip() for topic in given.get("subscribe", "").split(",")]
+        if given.get(SERVERS_OPTION, self.servers) == self.servers and all(topics):
+            self.graph.topics_read.update(topics)
+        else:
+            self.graph.has_other_sources = True
+
+    def location(self, at: SourceCodeLocation) -> str:
+        path = PurePath(at.filename)
+        shown = path.relative_to(self.directory) if path.is_relative_to(self.directory) else path
+        return f"{shown}:{at.line_number}"
+
+
+def merge(found: dict[str, str], more: dict[str, str]) -> None:
+    for name, location in more.items():
+        found.setdefault(name, location)
+
+
+def messages_in(message: Message) -> Iterator[Message]:
+    """Yield a protobuf message and all messages inside it."""
+    yield message
+    for _, value in message.ListFields():
+        if isinstance(value, Message):
+            yield from messages_in(value)
+        elif hasattr(value, "values"):
+            for each in value.values():
+                if isinstance(each, Message):
+                    yield from messages_in(each)
+        elif not isinstance(value, str | bytes | int | float):
+            for each in value:
+                if isinstance(each, Message):
+                    yield from messages_in(each)
