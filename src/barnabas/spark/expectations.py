@@ -2,8 +2,7 @@
 
     good, dead = expect(orders, {"amount is positive": "order.amount > 0"}, dead_letter_topic="orders-dead")
 
-Both results are lazy, so the split also works for streams. The header names are those of Kafka Connect's dead letter
-queue, so that its tools and runbooks work. Connect has no name for the timestamp.
+Both results are lazy, so the split also works for streams. dead_letters.py has the names of the headers.
 """
 
 from __future__ import annotations
@@ -15,20 +14,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from barnabas.errors import ConfigError
+from barnabas.spark.dead_letters import REASON_HEADER, SOURCE_HEADERS
 from barnabas.spark.options import LEGAL_TOPIC
 from barnabas.spark.schema import HEADERS, same_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-REASON_HEADER = "__connect.errors.exception.message"
-SOURCE_HEADERS = {
-    "topic": "__connect.errors.topic",
-    "partition": "__connect.errors.partition",
-    "offset": "__connect.errors.offset",
-    "timestamp": "barnabas.errors.timestamp",
-}
-"""Column → header. The timestamp is in milliseconds since 1970."""
 
 
 def expect(

@@ -13,5 +13,6 @@ pipeline = LazyGroup(
         "dry-run": "barnabas.cli.pipelines.dry_run:dry_run",
         "status": "barnabas.cli.pipelines.status:status",
         "stop": "barnabas.cli.pipelines.stop:stop_pipeline",
+        "replay-dead-letters": "barnabas.cli.pipelines.replay_dead_letters:replay_dead_letters",
     },
 )
