@@ -25,7 +25,7 @@ MAY_USE_REAL_IO = (
     "formats/protoc.py",
     "formats/schema_files.py",
     "formats/schema_registry.py",
-    *(f"pipelines/{name}.py" for name in ("client", "project", "registry", "run_state")),
+    *(f"pipelines/{name}.py" for name in ("client", "project", "registry")),
     *(f"pipelines/{name}.py" for name in ("runner", "server", "server_process", "storage")),
     "compiled.py",
     "progress_line.py",

@@ -50,6 +50,7 @@ COMMANDS = {
     ),
     "sql": ("spark.sql:sql", "Query topics with Spark SQL, once or as a stream."),
     "spark": ("spark.shell:spark", "Open a PySpark shell with the topics as tables."),
+    "jobs": ("spark.jobs:jobs", "Show the Spark streams that run on this machine."),
     "pipeline": (
         "pipelines.commands:pipeline",
         "Create, check, run and stop pipelines that are written as files.",

@@ -23,6 +23,7 @@ NOISE = re.compile(
     r"|;\s*line \d+ pos \d+;?\n.*",
     re.DOTALL,
 )
+JAVA_CLASS = re.compile(r"^(?:[a-z][\w$]*\.)+[\w$]+(?:Exception|Error): (?:requirement failed: )?")
 LABEL = re.compile(r"^\[(?P<condition>[A-Z_.]+)\] ")
 STATE = re.compile(r"\.? ?SQLSTATE: \w+\s*")
 
@@ -52,6 +53,16 @@ def java_cause(text: str) -> str:
         return text
     found = [match["message"] for match in JAVA_ERROR.finditer(text)]
     return found[-1] if found else text
+
+
+def brief_text(text: str) -> str:
+    """Return one line for the text of a Java exception with its stack.
+
+    >>> brief_text("java.lang.IllegalStateException: requirement failed: no rows\\n\\tat org.x.Y(Y.java:1)")
+    'no rows'
+    """
+    without_stack = text.partition("\n\tat ")[0]
+    return str(python_cause(text) or message_lines(JAVA_CLASS.sub("", without_stack))[0])
 
 
 def message_lines(text: str) -> list[str]:

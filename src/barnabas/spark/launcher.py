@@ -133,7 +133,11 @@ def session(
     # If other code started the session, its workers may use any Python.
     uses_own_python = running is None and GATEWAY_PORT not in os.environ and python is None
     prepare_session(
-        spark, progress=progress, skip_source_lookup=short, uses_own_python=uses_own_python
+        spark,
+        progress=progress,
+        reports=not short,
+        skip_source_lookup=short,
+        uses_own_python=uses_own_python,
     )
     return spark
 
@@ -155,7 +159,12 @@ def session_of_other_thread() -> SparkSession | None:
 
 
 def prepare_session(
-    spark: SparkSession, *, progress: bool, skip_source_lookup: bool, uses_own_python: bool
+    spark: SparkSession,
+    *,
+    progress: bool,
+    reports: bool,
+    skip_source_lookup: bool,
+    uses_own_python: bool,
 ) -> None:
     """Make the data source available in the session, once per Spark application. Stops the session after an error."""
     context = spark.sparkContext
@@ -173,6 +182,10 @@ def prepare_session(
         spark.stop()
         raise
     PREPARED_APPLICATIONS.add(context.applicationId)
+    if reports:
+        from barnabas.spark.stream_reports import report_streams
+
+        report_streams(spark)
     if progress:
         show_progress(spark)
 

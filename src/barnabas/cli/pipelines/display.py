@@ -18,8 +18,8 @@ from barnabas.cli.terminal.output import (
 )
 from barnabas.errors import BarnabasError
 from barnabas.pipelines.progress import FlowProgress, RunProgress, flow_text
-from barnabas.pipelines.run_state import RunState
 from barnabas.progress_line import ProgressBlock
+from barnabas.spark.run_state import RunState
 
 DRAW_S = 0.5
 SAVE_S = 1.0

@@ -16,8 +16,8 @@ from barnabas.cli.pipelines.signals import StopSignals
 from barnabas.cli.terminal.output import OutputFormat
 from barnabas.errors import ConfigError
 from barnabas.pipelines.progress import RunProgress
-from barnabas.pipelines.run_state import RunState, state_directory
 from barnabas.pipelines.runner import PipelineSession, RunOptions, Stopped, run_pipeline
+from barnabas.spark.run_state import RunState, state_directory
 
 
 @click.command("run")
@@ -53,7 +53,7 @@ def run_pipeline_command(
     """
     if output is OutputFormat.YAML:
         raise ConfigError("--output", "progress has the formats text and json")
-    directory = state_directory()
+    directory = state_directory("pipelines")
     chosen = run_options(
         spec, log=lambda name: directory / f"{name}.log", full_refresh=full_refresh, **options
     )

@@ -8,7 +8,7 @@ import click
 
 from barnabas.cli.options import output_option, watch_option
 from barnabas.cli.terminal.output import OutputFormat, format_table, show_or_watch
-from barnabas.pipelines.run_state import list_runs, state_directory
+from barnabas.spark.run_state import list_runs, state_directory
 
 STATUS_COLUMNS = (
     "pipeline", "process", "mode", "state", "runs", "flow", "rows/s", "lag", "batch", "error",
@@ -20,7 +20,7 @@ STATUS_COLUMNS = (
 @output_option
 def status(watch: bool, output: OutputFormat) -> None:
     """Show the running pipelines and the progress of their flows."""
-    show_or_watch(watch, output, lambda: list_runs(state_directory()), status_text)
+    show_or_watch(watch, output, lambda: list_runs(state_directory("pipelines")), status_text)
 
 
 def status_text(runs: list[dict[str, Any]]) -> str:

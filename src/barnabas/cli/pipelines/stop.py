@@ -13,7 +13,7 @@ from barnabas.cli.options import completions
 from barnabas.cli.terminal.failure import CommandError, suggest_names
 from barnabas.cli.terminal.output import print_lines
 from barnabas.errors import ConfigError
-from barnabas.pipelines.run_state import is_running, list_runs, state_directory
+from barnabas.spark.run_state import is_running, list_runs, state_directory
 
 STOP_POLL_S = 0.1
 
@@ -21,7 +21,7 @@ STOP_POLL_S = 0.1
 def complete_running(
     _context: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    return completions((run["name"] for run in list_runs(state_directory())), incomplete)
+    return completions((run["name"] for run in list_runs(state_directory("pipelines"))), incomplete)
 
 
 @click.command("stop")
@@ -37,7 +37,7 @@ def complete_running(
 )
 def stop_pipeline(name: str, timeout_s: float) -> None:
     """Stop the running pipeline NAME. Its current run may finish, for up to 10 seconds."""
-    directory = state_directory()
+    directory = state_directory("pipelines")
     runs = {run["name"]: run for run in list_runs(directory)}
     if name not in runs:
         hint = suggest_names(name, runs, "`barnabas pipeline status` shows all running pipelines")

@@ -1,9 +1,10 @@
-"""Files that describe the running pipelines of this user, for `status` and `stop`.
+"""Files that describe the running pipelines and streams of this user, for other processes.
 
     $XDG_STATE_HOME/barnabas/pipelines/        (~/.local/state/barnabas/pipelines)
         NAME.lock      locked by the process that runs the pipeline
         NAME.json      its process id, files and progress
         NAME.log       output of Spark
+    $XDG_STATE_HOME/barnabas/streams/          the same for the streams of a session; NAME is the process id
 
 The lock ends with its process, even by SIGKILL, so a file without a locked lock is stale. Process ids alone would not
 show that, because the system uses them again.
@@ -26,14 +27,15 @@ LOCK_WAIT_S = 1.0
 """`status` holds a lock for an instant."""
 
 
-def state_directory(environment: Mapping[str, str] = os.environ) -> Path:
+def state_directory(kind: str, environment: Mapping[str, str] = os.environ) -> Path:
+    """Return the directory for `pipelines` or `streams`."""
     configured = Path(environment.get("XDG_STATE_HOME", ""))
     root = configured if configured.is_absolute() else Path.home() / ".local" / "state"
-    return root / "barnabas" / "pipelines"
+    return root / "barnabas" / kind
 
 
 class RunState:
-    """The files of a pipeline that this process runs."""
+    """The files of a pipeline or session that this process runs."""
 
     def __init__(self, directory: Path, name: str, lock: IO[str]) -> None:
         self.path = directory / f"{name}.json"
@@ -92,7 +94,7 @@ def is_running(directory: Path, name: str) -> bool:
 
 
 def list_runs(directory: Path) -> list[dict[str, Any]]:
-    """Return the states of the running pipelines, sorted by name. Removes the files of processes that were killed."""
+    """Return the states that running processes wrote, sorted by name. Removes those of processes that were killed."""
     runs = []
     for path in sorted(directory.glob("*.json")):
         if is_running(directory, path.stem):
