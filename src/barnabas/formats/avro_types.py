@@ -208,25 +208,25 @@ def convert_defaults(schema: Any, named: Mapping[str, Any]) -> None:
         for field in schema.get("fields", ()):
             convert_defaults(field["type"], named)
             if "default" in field:
-                field["default"] = default_value(field["type"], field["default"], named)
+                field["default"] = avro_default(field["type"], field["default"], named)
         for key in ("items", "values"):
             convert_defaults(schema.get(key), named)
 
 
-def default_value(schema: Any, value: Any, named: Mapping[str, Any]) -> Any:
+def avro_default(schema: Any, value: Any, named: Mapping[str, Any]) -> Any:
     """Return a default as a value. In JSON, bytes are text with one character per byte."""
     if isinstance(schema, list):
         branches = [branch for branch in schema if (branch == "null") == (value is None)]
-        return default_value(branches[0], value, named) if branches else value
+        return avro_default(branches[0], value, named) if branches else value
     if isinstance(schema, str):
         schema = named.get(schema, {"type": schema})
     kind = schema["type"]
     if kind in ("bytes", "fixed") and isinstance(value, str):
         return bytes_default(schema, value.encode("latin-1"))
     if kind == "array" and isinstance(value, list):
-        return [default_value(schema["items"], each, named) for each in value]
+        return [avro_default(schema["items"], each, named) for each in value]
     if kind == "map" and isinstance(value, dict):
-        return {key: default_value(schema["values"], each, named) for key, each in value.items()}
+        return {key: avro_default(schema["values"], each, named) for key, each in value.items()}
     if kind == "record" and isinstance(value, dict):
         return record_default(schema, value, named)
     return value
@@ -237,7 +237,7 @@ def record_default(schema: Any, value: dict[str, Any], named: Mapping[str, Any])
     for field in schema["fields"]:
         name = field["name"]
         if name in value:
-            found[name] = default_value(field["type"], value[name], named)
+            found[name] = avro_default(field["type"], value[name], named)
         else:
             found[name] = field.get("default")
     return found

@@ -22,7 +22,7 @@ from barnabas.formats.protobuf_types import (
     TIMESTAMP,
     WRAPPERS,
     Descriptor,
-    columns_of,
+    column_fields,
     find_message,
     indexes_of,
     is_map,
@@ -55,14 +55,14 @@ class ProtobufSchema(NamedTuple):
 def protobuf_schema(descriptor_set: bytes, message: str | None) -> ProtobufSchema:
     """Choose a message of a schema. Raises ConfigError, also if the message has no Spark type."""
     descriptor = find_message(descriptor_set, message)
-    if not columns_of(descriptor):
+    if not column_fields(descriptor):
         raise ConfigError("message", f"{descriptor.full_name} has no fields")
     message_type(descriptor)
     return ProtobufSchema(descriptor_set, descriptor.full_name)
 
 
 @lru_cache(maxsize=256)
-def message_class(schema: ProtobufSchema) -> type[Any]:
+def protobuf_class(schema: ProtobufSchema) -> type[Any]:
     from google.protobuf.message_factory import GetMessageClass
 
     found: type[Any] = GetMessageClass(schema.descriptor)
@@ -83,7 +83,7 @@ class ProtobufDecoder:
         from google.protobuf.message import DecodeError as InvalidMessage
 
         self.schema = schema
-        self.parse = message_class(schema).FromString
+        self.parse = protobuf_class(schema).FromString
         self.invalid = InvalidMessage
         self.find_schema = find_schema
         self.messages: dict[tuple[int, tuple[int, ...]], str] = {}
@@ -126,7 +126,7 @@ class ProtobufDecoder:
 
 def messages_to_arrow(messages: Sequence[Any], descriptor: Descriptor) -> pa.Array:
     """Return the struct column of messages. None is null."""
-    fields = columns_of(descriptor)
+    fields = column_fields(descriptor)
     columns = [field_column(messages, field) for field in fields]
     mask = pa.array([message is None for message in messages], pa.bool_())
     return pa.StructArray.from_arrays(columns, [field.name for field in fields], mask=mask)
@@ -215,7 +215,7 @@ class ProtobufEncoder:
         """Encode one row. Raises EncodeError."""
         from google.protobuf.message import EncodeError as InvalidMessage
 
-        message = message_class(self.schema)()
+        message = protobuf_class(self.schema)()
         try:
             fill_message(message, row)
             body: bytes = message.SerializeToString()

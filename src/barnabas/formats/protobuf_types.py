@@ -204,10 +204,10 @@ def message_type(message: Descriptor, outer: tuple[str, ...] = ()) -> pa.DataTyp
         why = f"message {message.full_name} contains itself; Spark has no recursive types"
         raise ConfigError("schema", f"{why}: read it with a schema without this field")
     inner = (*outer, message.full_name)
-    return pa.struct([(field.name, field_type(field, inner)) for field in columns_of(message)])
+    return pa.struct([(field.name, field_type(field, inner)) for field in column_fields(message)])
 
 
-def columns_of(message: Descriptor) -> list[Descriptor]:
+def column_fields(message: Descriptor) -> list[Descriptor]:
     """Return the fields that become columns. Parquet has no empty structs, so fields of empty messages are left out."""
     return [field for field in message.fields if not is_empty(field.message_type, ())]
 

@@ -218,7 +218,7 @@ class SchemaRegistry:
                 content = response.read(RESPONSE_BYTES_MAX)
         except HTTPError as error:
             with error:
-                raise failure_of(error.code, error.read(RESPONSE_BYTES_MAX)) from None
+                raise http_failure(error.code, error.read(RESPONSE_BYTES_MAX)) from None
         try:
             found = json.loads(content)
         except ValueError:
@@ -282,7 +282,7 @@ def is_temporary(status: int) -> bool:
     return (status >= 500 and status != NOT_IMPLEMENTED) or status in (408, 429)
 
 
-def failure_of(status: int, content: bytes) -> HttpFailure:
+def http_failure(status: int, content: bytes) -> HttpFailure:
     """Return the failure that an error response describes."""
     try:
         body = json.loads(content)

@@ -21,7 +21,7 @@ from barnabas.formats.protobuf import (
     ProtobufDecoder,
     ProtobufEncoder,
     ProtobufSchema,
-    message_class,
+    protobuf_class,
     protobuf_schema,
 )
 from barnabas.formats.protobuf_types import descriptors_in_file, registered_descriptors
@@ -138,7 +138,7 @@ def test_canonical_json_of_protobuf_gives_the_same_message() -> None:
         {"at": "2024-01-02T03:04:05.678Z", "took": "-1.500s", "colors": {"true": "BLUE"}},
         {"other": {"text": "z"}, "times": ["1969-12-31T23:59:59.999999Z"]},
     ]
-    data = [ParseDict(row, message_class(ALL)()).SerializeToString() for row in rows]
+    data = [ParseDict(row, protobuf_class(ALL)()).SerializeToString() for row in rows]
     first, second, third, fourth = decode([*data], ALL)
     assert (first["i64"], first["u64"], first["color"], first["s"]) == (
         *(-9, Decimal(2**64 - 1), "BLUE", "ü"),
@@ -154,7 +154,7 @@ def test_canonical_json_of_protobuf_gives_the_same_message() -> None:
     assert fourth["times"] == [dt.datetime(1969, 12, 31, 23, 59, 59, 999999, dt.UTC)]
     # Fields may be written in another order, so messages are compared rather than bytes.
     again = encode([first, second, third, fourth], ALL)
-    parse = message_class(ALL).FromString
+    parse = protobuf_class(ALL).FromString
     assert [parse(each) for each in again] == [parse(each) for each in data]
 
 
