@@ -20,6 +20,7 @@ MAY_USE_REAL_IO = (
     "world/",
     "cli/",
     "spark/",
+    "jobs/",
     "java/",
     "cluster/",
     "compiled.py",
@@ -163,6 +164,7 @@ LAYERS: dict[str, set[str]] = {
     "explain": {"client", "metadata", "history"},
     "java": set(),
     "spark": {"client", "java", "batch", "wire", "progress_line"},
+    "jobs": {"spark", "client", "batch", "wire"},
     "cluster": {"broker", "client", "config", "java", "metadata", "spark", "world"},
     "world": set(),
 }

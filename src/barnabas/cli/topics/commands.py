@@ -6,9 +6,10 @@ from barnabas.cli.lazy_group import LazyGroup
 
 topics = LazyGroup(
     "topics",
-    help="Create, list, describe, explain, alter and delete topics, and show their history.",
+    help="Create, list, describe, explain, alter and delete topics, show their history, and copy them.",
     modules={
         "alter": "barnabas.cli.topics.alter:alter_topic",
+        "archive": "barnabas.cli.topics.archive:archive_topic",
         "create": "barnabas.cli.topics.create:create_topic",
         "delete": "barnabas.cli.topics.delete:delete",
         "describe": "barnabas.cli.topics.describe:describe_topics",
