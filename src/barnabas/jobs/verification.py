@@ -11,6 +11,7 @@ different block are compared one by one, to report the first difference.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.jobs.errors import CopyDiffers
@@ -87,39 +88,86 @@ def join_digests(expected: DataFrame, actual: DataFrame) -> DataFrame:
     )
 
 
-def compare_records(expected: DataFrame, actual: DataFrame) -> Comparison:
-    """Compare records with the columns of ROW."""
+def with_positions(rows: DataFrame, order: Sequence[str]) -> DataFrame:
+    """Number the rows of each partition from 0, in the order of these columns. Keeps a column `position`."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as sf
+
+    if "position" in rows.columns:
+        return rows
+    window = Window.partitionBy("partition").orderBy(*order)
+    return rows.withColumn("position", (sf.row_number().over(window) - 1).cast("bigint"))
+
+
+def compare_records(
+    expected: DataFrame,
+    actual: DataFrame,
+    *,
+    order: Sequence[str] = (),
+    limits: Mapping[int, int] | None = None,
+) -> Comparison:
+    """Compare records with the columns of ROW.
+
+    `expected` may have the columns `order` instead of the position. `limits` has the number of expected records to
+    compare in each partition.
+    """
+
+    def positioned(rows: DataFrame) -> DataFrame:
+        return first_rows(with_positions(rows, order), limits)
+
     row = join_digests(
-        digest_blocks(hash_rows(expected)), digest_blocks(hash_rows(actual))
+        digest_blocks(positioned(hash_rows(expected))), digest_blocks(hash_rows(actual))
     ).collect()[0]
     difference = None
     if row["first"] is not None:
-        place = row["first"]["partition"], row["first"]["block"]
-        difference = first_difference(expected, actual, *place)
+        partition, block = row["first"]["partition"], row["first"]["block"]
+        difference = describe_difference(
+            partition,
+            hashes_of_block(positioned(hash_fields(expected)), partition, block),
+            hashes_of_block(hash_fields(actual), partition, block),
+        )
     return Comparison(int(row["expected"]), int(row["actual"]), difference)
 
 
-def first_difference(expected: DataFrame, actual: DataFrame, partition: int, block: int) -> str:
-    """Describe the first difference in a block that has one."""
+def first_rows(rows: DataFrame, limits: Mapping[int, int] | None) -> DataFrame:
+    """Return the rows with a position below the limit of their partition."""
     from pyspark.sql import functions as sf
 
-    def fields(rows: DataFrame) -> dict[int, list[tuple[int, ...]]]:
-        position = sf.col("position")
-        inside = (position >= block * BLOCK) & (position < (block + 1) * BLOCK)
-        chosen = rows.where((sf.col("partition") == partition) & inside)
-        found: dict[int, list[tuple[int, ...]]] = {}
-        for position, *hashes in chosen.select("position", *field_hashes().values()).collect():
-            found.setdefault(position, []).append(tuple(hashes))
-        return {position: sorted(each) for position, each in found.items()}
-
-    return describe_difference(partition, fields(expected), fields(actual))
+    if limits is None:
+        return rows
+    return rows.where(sf.col("position") < value_of_partition(limits))
 
 
-def describe_difference(
-    partition: int,
-    expected: dict[int, list[tuple[int, ...]]],
-    actual: dict[int, list[tuple[int, ...]]],
-) -> str:
+def value_of_partition(values: Mapping[int, int]) -> Column:
+    """Return a column with the value of the row's partition."""
+    from pyspark.sql import functions as sf
+
+    pairs = [sf.lit(each) for pair in sorted(values.items()) for each in pair]
+    return sf.create_map(*pairs)[sf.col("partition")].cast("bigint")
+
+
+def hash_fields(rows: DataFrame) -> DataFrame:
+    """Replace each of the columns key, value, headers and timestamp by its hash."""
+    others = [name for name in rows.columns if name not in FIELDS]
+    return rows.select(*others, *[each.alias(name) for name, each in field_hashes().items()])
+
+
+FieldHashes = dict[int, list[tuple[int, ...]]]
+"""Position → the hashes of the fields of each record there."""
+
+
+def hashes_of_block(hashes: DataFrame, partition: int, block: int) -> FieldHashes:
+    from pyspark.sql import functions as sf
+
+    inside = sf.col("position").between(block * BLOCK, (block + 1) * BLOCK - 1)
+    rows = hashes.where((sf.col("partition") == partition) & inside).select("position", *FIELDS)
+    found: FieldHashes = {}
+    for position, *fields in rows.collect():
+        found.setdefault(position, []).append(tuple(fields))
+    return {position: sorted(each) for position, each in found.items()}
+
+
+def describe_difference(partition: int, expected: FieldHashes, actual: FieldHashes) -> str:
     """Describe the first position at which the hashes of fields differ."""
     for position in sorted(expected.keys() | actual.keys()):
         wanted, found = expected.get(position, []), actual.get(position, [])
