@@ -90,7 +90,7 @@ def test_resized_topic_has_every_record_in_order(topics: Topics, before: int, af
     assert sum(each.written for each in run.partitions) == 600
     found = copied(topics, new)
     assert found == expected_copy(topics, topic, after)
-    by_key: dict[bytes, list[int]] = {}
+    by_key: dict[bytes | None, list[int]] = {}
     for records in found.values():
         for key, value, *_ in records:
             by_key.setdefault(key, []).append(int(value))
