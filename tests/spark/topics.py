@@ -15,7 +15,7 @@ from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.blocking import Deadline, pause
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Beginning, ConsumedRecord, Consumer
-from barnabas.client.offsets import latest_offsets
+from barnabas.client.offsets import earliest_offsets, latest_offsets
 from barnabas.client.producer import Producer
 from barnabas.errors import ErrorCode
 from barnabas.model import TopicPartition
@@ -101,6 +101,7 @@ class Topics:
             count = len(cluster.topic(topic).partitions)
             partitions = [TopicPartition(topic, index) for index in range(count)]
             left = sum(latest_offsets(cluster, partitions).values())
+            left -= sum(earliest_offsets(cluster, partitions).values())
             consumer = Consumer(cluster, dict.fromkeys(partitions, Beginning()))
             for record in islice(consumer.records(), left):
                 found.setdefault(record.partition, []).append(record)

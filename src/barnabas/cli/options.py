@@ -55,6 +55,12 @@ watch_option = click.option(
 master_option = click.option(
     "--master", metavar="URL", help="Spark master; default: all cores of this machine."
 )
+verify_option = click.option(
+    "--verify/--no-verify",
+    default=True,
+    show_default=True,
+    help="Read the copy back and compare every record with its source.",
+)
 
 
 def servers_text(servers: str) -> str:

@@ -140,12 +140,14 @@ class GroupAdmin:
         )
         return parse_committed_offsets(response, group_id)
 
-    def set_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+    def set_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int], *, metadata: str = ""
+    ) -> None:
         """Set offsets of a group without members. Raises ApiError for the first partition that was rejected."""
         response = ask_coordinator(
             self.cluster,
             group_id,
-            offset_commit_request(group_id, offsets),
+            offset_commit_request(group_id, offsets, metadata=metadata),
             OffsetCommitResponse,
             codes=commit_codes,
         )

@@ -68,10 +68,11 @@ def offset_commit_request(
     *,
     generation: int = -1,
     member_id: str = "",
+    metadata: str = "",
 ) -> OffsetCommitRequest:
     """Build an OffsetCommit. Without a member id, the broker accepts it only if the group has no members."""
     partitions = {
-        each: OffsetCommitRequestPartition(each.partition, offset)
+        each: OffsetCommitRequestPartition(each.partition, offset, committed_metadata=metadata)
         for each, offset in sorted(offsets.items())
     }
     return OffsetCommitRequest(

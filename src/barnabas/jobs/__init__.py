@@ -1,4 +1,6 @@
-"""Jobs that read or write whole topics with Spark. The commands in `cli/topics` start them.
+"""Jobs over whole topics on Spark: profile, archive, restore, resize, and the verification of copies.
+
+Each job has pure functions from DataFrame to DataFrame and one function that runs it. The commands are in cli/topics.
 
 profile.py           reads a topic twice and returns its TopicProfile
 range_summary.py     summary of one offset range, computed by a task

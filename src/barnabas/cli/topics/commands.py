@@ -6,15 +6,18 @@ from barnabas.cli.lazy_group import LazyGroup
 
 topics = LazyGroup(
     "topics",
-    help="Create, list, describe, explain, profile, alter and delete topics, and show their history.",
+    help="Create, list, describe, explain, profile, alter, copy and delete topics, and show their history.",
     modules={
         "alter": "barnabas.cli.topics.alter:alter_topic",
+        "archive": "barnabas.cli.topics.archive:archive_topic",
         "create": "barnabas.cli.topics.create:create_topic",
         "delete": "barnabas.cli.topics.delete:delete",
         "describe": "barnabas.cli.topics.describe:describe_topics",
         "explain": "barnabas.cli.explain.commands:explain_topic_command",
         "list": "barnabas.cli.topics.list:list_topics",
         "profile": "barnabas.cli.topics.profile:profile_topic",
+        "resize": "barnabas.cli.topics.resize:resize_topic",
+        "restore": "barnabas.cli.topics.restore:restore_topic",
         "history": "barnabas.cli.history.history:history",
     },
 )

@@ -1,0 +1,26 @@
+"""Spark session of a job over whole topics, which starts when the job needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from barnabas.cli.spark.session import spark_session, translate_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from barnabas.jobs.session import OpenSpark
+
+
+def job_session(master: str | None, bootstrap_servers: str, app_name: str) -> OpenSpark:
+    """Return a function that starts Spark and translates its errors."""
+
+    @contextmanager
+    def open_spark() -> Iterator[SparkSession]:
+        session = spark_session(master, bootstrap_servers, app_name=app_name, short=False)
+        with session as spark, translate_errors([]):
+            yield spark
+
+    return open_spark

@@ -1,0 +1,231 @@
+"""The topic that a job creates: its settings during and after the copy, the copy itself, and its verification.
+
+During the copy, the topic keeps every record and every timestamp, whatever its final settings are: no retention, no
+compaction, CreateTime. Otherwise old records could be deleted before the copy is complete, and a rerun could not tell
+how many records the topic has. The final settings are set at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
+
+from barnabas.batch.compression import Compression
+from barnabas.batch.header import HEADER_SIZE
+from barnabas.client.admin import Admin, NewTopic
+from barnabas.client.cluster import Cluster
+from barnabas.client.config_admin import ConfigAdmin, ConfigChange, ConfigResource
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.jobs.errors import CopyDiffers, JobRefused
+from barnabas.jobs.ordered_copy import CopyTarget, copy_rows, new_identity
+from barnabas.jobs.topic_state import TopicState, look_up_state, topic_records
+from barnabas.jobs.verification import Comparison, compare_records, require_equal
+from barnabas.spark.writer import BATCH_BYTES
+from barnabas.wire.messages.describe_configs import ResourceType
+from barnabas.wire.messages.incremental_alter_configs import ConfigOperation
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+COPY_SETTINGS = {
+    "cleanup.policy": "delete",
+    "max.message.bytes": str(64 << 20),
+    "message.timestamp.type": "CreateTime",
+    "retention.bytes": "-1",
+    "retention.ms": "-1",
+}
+"""Settings during a copy. The copy may have larger batches than the source, because it is compressed differently."""
+TIMESTAMP_LIMITS = frozenset({
+    "message.timestamp.difference.max.ms",
+    "message.timestamp.before.max.ms",
+    "message.timestamp.after.max.ms",
+})  # fmt: skip
+POSITION = ["partition", "offset as position", "key", "value", "headers", "timestamp"]
+
+
+class NewCopy(Struct, frozen=True, kw_only=True):
+    """The topic that a job shall create, with its final settings."""
+
+    name: str
+    partition_count: int
+    settings: Mapping[str, str]
+    replication_factor: int = -1
+    compression: Compression = Compression.NONE
+
+
+class SourceRows(NamedTuple):
+    """The records to copy: `rows` has the target partition, the columns `order`, and the fields of a record."""
+
+    name: str
+    rows: DataFrame
+    order: Sequence[str]
+
+
+class CopiedPartition(NamedTuple):
+    """Result for one partition: records that it had from an earlier run, and records that this run wrote."""
+
+    partition: int
+    skipped: int
+    written: int
+
+
+# ---- pure -------------------------------------------------------------------------------------------------------
+
+
+def settings_during_copy(final: Mapping[str, str]) -> dict[str, str]:
+    kept = {name: value for name, value in final.items() if name not in TIMESTAMP_LIMITS}
+    return {**kept, **COPY_SETTINGS}
+
+
+def final_changes(final: Mapping[str, str]) -> list[ConfigChange]:
+    """Return the changes from the settings during a copy to the final ones."""
+    during = settings_during_copy(final)
+    changed = {name: value for name, value in final.items() if during.get(name) != value}
+    return [
+        *(ConfigChange(name, value) for name, value in sorted(changed.items())),
+        *(
+            ConfigChange(name, None, ConfigOperation.DELETE)
+            for name in sorted(during.keys() - final.keys())
+        ),
+    ]
+
+
+def check_target(found: TopicState, new: NewCopy) -> None:
+    """Raise JobRefused if the job cannot write to an existing topic."""
+    hint = f"delete topic {new.name}, or choose another name"
+    if found.partition_count != new.partition_count:
+        why = f"topic {new.name} has {found.partition_count} partitions, but the copy needs"
+        raise JobRefused(f"{why} {new.partition_count}; {hint}")
+    for number, span in enumerate(found.spans):
+        if span.earliest > 0:
+            why = f"{new.name}-{number} begins at offset {span.earliest}: records were deleted from it"
+            raise JobRefused(f"{why}; {hint}")
+
+
+def require_prefix(comparison: Comparison, source: str, topic: str) -> None:
+    """Raise JobRefused if the records of an existing topic are not the first ones of the copy."""
+    if comparison.difference is not None:
+        why = f"topic {topic} has records that are not the beginning of {source}: {comparison.difference}"
+        raise JobRefused(f"{why}; delete topic {topic}, or choose another name")
+
+
+def all_partitions(count: int, copied: Sequence[CopiedPartition]) -> list[CopiedPartition]:
+    """Return the results of all partitions. Partitions without rows have no task with rows, and so no result."""
+    found = {each.partition: each for each in copied}
+    return [found.get(number, CopiedPartition(number, 0, 0)) for number in range(count)]
+
+
+# ---- topic ------------------------------------------------------------------------------------------------------
+
+
+def find_target(cluster: Cluster, new: NewCopy) -> TopicState | None:
+    """Return the state of the target, or None if it does not exist. Raises JobRefused if it cannot be used."""
+    try:
+        found = look_up_state(cluster, new.name)
+    except ApiError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        return None
+    check_target(found, new)
+    return found
+
+
+def create_target(cluster: Cluster, new: NewCopy, *, validate_only: bool = False) -> None:
+    """Create the topic with the settings during a copy. Raises ApiError."""
+    topic = NewTopic(
+        name=new.name,
+        partitions=new.partition_count,
+        replication_factor=new.replication_factor,
+        configs=new.settings if validate_only else settings_during_copy(new.settings),
+    )
+    (outcome,) = Admin(cluster).create_topics([topic], validate_only=validate_only)
+    if outcome.error is not None:
+        raise outcome.error
+
+
+def set_final_settings(cluster: Cluster, new: NewCopy) -> None:
+    changes = final_changes(new.settings)
+    if not changes:
+        return
+    resource = ConfigResource(ResourceType.TOPIC, new.name)
+    results = ConfigAdmin(cluster).incremental_alter_configs({resource: changes})
+    if (error := results[resource]) is not None:
+        raise error
+
+
+# ---- copy -------------------------------------------------------------------------------------------------------
+
+
+def copy_to_topic(
+    spark: SparkSession,
+    cluster: Cluster,
+    servers: str,
+    source: SourceRows,
+    new: NewCopy,
+    *,
+    verify: bool,
+) -> list[CopiedPartition]:
+    """Copy rows to the topic, which is created if it does not exist, and continue a copy that was killed.
+
+    Raises ApiError, JobRefused, OtherWriter and CopyDiffers.
+    """
+    found = find_target(cluster, new)
+    if found is None:
+        create_target(cluster, new)
+    elif not found.is_empty:
+        limits = {number: span.latest for number, span in enumerate(found.spans)}
+        comparison = compare_records(
+            source.rows,
+            target_rows(spark, servers, found),
+            order=source.order,
+            limits=limits,
+        )
+        require_prefix(comparison, source.name, new.name)
+    target = CopyTarget(
+        servers=servers,
+        topic=new.name,
+        partition_count=new.partition_count,
+        identity=new_identity(cluster),
+        compression=new.compression,
+        batch_bytes=batch_bytes(cluster, new.name),
+        timeout_s=cluster.timeout_s,
+    )
+    rows = copy_rows(source.rows, source.order, target).collect()
+    copied = [CopiedPartition(*row) for row in rows]
+    check_end(look_up_state(cluster, new.name), copied, source.name)
+    if verify:
+        comparison = compare_records(
+            source.rows,
+            target_rows(spark, servers, look_up_state(cluster, new.name)),
+            order=source.order,
+        )
+        hint = f"delete topic {new.name} and run the command again"
+        require_equal(comparison, source.name, f"topic {new.name}", hint)
+    if found is None or found.settings == settings_during_copy(new.settings):
+        set_final_settings(cluster, new)
+    return all_partitions(new.partition_count, copied)
+
+
+def target_rows(spark: SparkSession, servers: str, state: TopicState) -> DataFrame:
+    """Return the records of a copy. The position of a record is its offset."""
+    spans = dict(enumerate(state.spans))
+    return topic_records(spark, servers, state.name, spans).selectExpr(*POSITION)
+
+
+def batch_bytes(cluster: Cluster, topic: str) -> int:
+    """Return the maximum size of a batch. An existing topic may allow only small ones."""
+    entries = Admin(cluster).describe_topic_configs([topic])[topic]
+    allowed = next((each.value for each in entries if each.name == "max.message.bytes"), None)
+    return BATCH_BYTES if allowed is None else min(BATCH_BYTES, int(allowed) - HEADER_SIZE)
+
+
+def check_end(state: TopicState, copied: Sequence[CopiedPartition], source: str) -> None:
+    """Raise CopyDiffers if a partition has another number of records than the copy."""
+    for partition, skipped, written in copied:
+        span = state.spans[partition]
+        if span != (0, skipped + written):
+            why = f"{state.name}-{partition} has the offsets {span.earliest} to {span.latest - 1}"
+            hint = f"{skipped + written} records of {source} should begin at 0; delete the topic"
+            raise CopyDiffers(f"{why}, but {hint} and run the command again")

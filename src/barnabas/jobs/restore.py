@@ -1,0 +1,104 @@
+"""Restore an archived topic: its records with their keys, values, headers, timestamps, partitions and order.
+
+Offsets begin at 0 in the restored topic and have no gaps, whatever they were in the archived one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.client.cluster import Cluster
+from barnabas.jobs.archive import archived_rows
+from barnabas.jobs.archive_directory import ArchiveDirectory, check_file, raise_if_damaged
+from barnabas.jobs.copy_topic import (
+    CopiedPartition,
+    NewCopy,
+    SourceRows,
+    all_partitions,
+    copy_to_topic,
+    create_target,
+    find_target,
+)
+from barnabas.jobs.errors import JobRefused
+from barnabas.jobs.manifest import NAME, ArchivedFile, Manifest, has_gaps
+from barnabas.jobs.session import OpenSpark
+from barnabas.jobs.verification import value_of_partition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class RestoreRun(NamedTuple):
+    """Result of a run. `existed` is whether the topic existed before."""
+
+    manifest: Manifest
+    existed: bool
+    partitions: list[CopiedPartition]
+
+
+def read_archive(archive: ArchiveDirectory) -> Manifest:
+    """Return the manifest of an archive. Raises JobRefused if there is none."""
+    manifest = archive.manifest()
+    if manifest is None:
+        raise JobRefused(f"{archive.path} has no archive ({NAME}); name another directory")
+    return manifest
+
+
+def run_restore(
+    open_spark: OpenSpark,
+    cluster: Cluster,
+    servers: str,
+    archive: ArchiveDirectory,
+    new: NewCopy,
+    *,
+    verify: bool = True,
+    dry_run: bool = False,
+) -> RestoreRun:
+    """Write the records of an archive to a topic. Checks all files before it writes.
+
+    Raises ApiError, JobRefused, DamagedArchive, OtherWriter and CopyDiffers.
+    """
+    manifest = read_archive(archive)
+    existed = find_target(cluster, new) is not None
+    if not existed:
+        create_target(cluster, new, validate_only=True)
+    if dry_run:
+        return RestoreRun(manifest, existed, all_partitions(new.partition_count, []))
+    with open_spark() as spark:
+        check_files(spark, archive, manifest.files)
+        source = archive_source(spark, archive, manifest)
+        copied = copy_to_topic(spark, cluster, servers, source, new, verify=verify)
+    return RestoreRun(manifest, existed, copied)
+
+
+def check_files(
+    spark: SparkSession, archive: ArchiveDirectory, files: tuple[ArchivedFile, ...]
+) -> None:
+    """Compare all files with the manifest, in tasks. Raises DamagedArchive."""
+    if not files:
+        return
+    root = str(archive.path)
+    slices = min(len(files), 4 * spark.sparkContext.defaultParallelism)
+    checks = spark.sparkContext.parallelize(files, slices).map(lambda file: check_file(root, file))
+    raise_if_damaged(checks.collect())
+
+
+def archive_source(
+    spark: SparkSession, archive: ArchiveDirectory, manifest: Manifest
+) -> SourceRows:
+    """Return the records of an archive. If no offsets are missing, the position follows from the offset."""
+    rows = archived_rows(spark, archive.path, [file.path for file in manifest.files])
+    name = f"the archive {archive.path}"
+    if has_gaps(manifest.files):
+        return SourceRows(name, rows, ["offset"])
+    return SourceRows(name, with_offset_positions(rows, manifest), ["position"])
+
+
+def with_offset_positions(rows: DataFrame, manifest: Manifest) -> DataFrame:
+    """Add the position of each record: the distance to the first offset of its partition."""
+    from pyspark.sql import functions as sf
+
+    firsts = dict.fromkeys(range(manifest.partition_count), 0)
+    for file in reversed(manifest.files):  # ordered by partition and offset
+        firsts[file.partition] = file.first_offset
+    return rows.withColumn("position", sf.col("offset") - value_of_partition(firsts))
