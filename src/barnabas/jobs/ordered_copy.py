@@ -13,7 +13,7 @@ another client writes to the topic.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -61,6 +61,8 @@ class CopyTarget(Struct, frozen=True, kw_only=True):
     compression: Compression = Compression.NONE
     batch_bytes: int = BATCH_BYTES
     timeout_s: float = 30.0
+    starts: Mapping[int, int] = {}
+    """The offset of the first row of a partition, if it is not 0."""
 
 
 def new_identity(cluster: Cluster) -> tuple[int, int]:
@@ -120,7 +122,7 @@ class PartitionWriter:
         self.partition = partition
         self.target = target
         self.position = latest_offsets(cluster, [partition])[partition]
-        self.to_skip = self.position
+        self.to_skip = self.position - target.starts.get(partition.partition, 0)
         self.skipped = 0
         self.written = 0
         self.pending: list[pa.RecordBatch] = []
@@ -194,7 +196,12 @@ def identity_of_last_batch(
     """Return the producer id and epoch of the last batch if a copy wrote it: its sequence numbers are positions."""
     if end == 0:
         return None
-    header = fetch_header(cluster, partition, end - 1)
+    try:
+        header = fetch_header(cluster, partition, end - 1)
+    except ApiError as error:
+        if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise
+        return None  # retention has deleted all records
     if header is None or header.producer_id < 0 or header.is_transactional:
         return None
     last_sequence = (header.base_sequence + header.last_offset_delta) % (SEQUENCE_MAX + 1)

@@ -15,6 +15,7 @@ topics = LazyGroup(
         "describe": "barnabas.cli.topics.describe:describe_topics",
         "explain": "barnabas.cli.explain.commands:explain_topic_command",
         "list": "barnabas.cli.topics.list:list_topics",
+        "mirror": "barnabas.cli.topics.mirror:mirror_topics",
         "profile": "barnabas.cli.topics.profile:profile_topic",
         "resize": "barnabas.cli.topics.resize:resize_topic",
         "restore": "barnabas.cli.topics.restore:restore_topic",

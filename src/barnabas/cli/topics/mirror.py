@@ -1,0 +1,168 @@
+"""`barnabas topics mirror`: copy topics to another cluster, once or continuously."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from barnabas.cli.options import (
+    dry_run_option,
+    master_option,
+    output_option,
+    timeout_option,
+    verify_option,
+)
+from barnabas.cli.spark.job_session import job_session
+from barnabas.cli.terminal.output import OutputFormat, format_table, plural, print_note, show
+from barnabas.cli.terminal.signals import SignalRecorder
+from barnabas.client.admin import Admin
+from barnabas.client.cluster import Cluster
+from barnabas.errors import ApiError, ConfigError
+from barnabas.jobs.mirror import Mirror, MirroredTopic, matching_topics, mirror_topic
+from barnabas.jobs.mirror_checkpoints import CheckpointStore
+from barnabas.retry import Backoff
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+INTERVAL_S = 1.0
+RETRY_S = (1.0, 30.0)
+
+
+@click.command("mirror")
+@click.argument("pattern")
+@click.option("--from", "source", required=True, metavar="SERVERS", help="Cluster to read from.")
+@click.option("--to", "target", required=True, metavar="SERVERS", help="Cluster to write to.")
+@click.option("--prefix", default="", help="Text before the name of every mirrored topic.")
+@click.option("--continuous", is_flag=True, help="Follow the topics until interrupted.")
+@verify_option
+@dry_run_option
+@master_option
+@timeout_option
+@output_option
+def mirror_topics(
+    pattern: str,
+    source: str,
+    target: str,
+    prefix: str,
+    continuous: bool,
+    verify: bool,
+    dry_run: bool,
+    master: str | None,
+    timeout_s: float,
+    output: OutputFormat,
+) -> None:
+    """Copy the topics that match PATTERN, a regular expression for the whole name, to another cluster.
+
+    Partitions and settings follow those of the source. The next run copies only new records. A run that was killed can
+    be repeated: no record is lost or copied twice.
+
+    \b
+    barnabas topics mirror 'orders.*' --from one:9092 --to two:9092
+    barnabas topics mirror '.*' --from one:9092 --to two:9092 --continuous
+    """
+    with (
+        Cluster(source, timeout_s=timeout_s) as from_cluster,
+        Cluster(target, timeout_s=timeout_s) as to_cluster,
+    ):
+        mirror = Mirror(
+            source=from_cluster,
+            source_servers=source,
+            target=to_cluster,
+            target_servers=target,
+            checkpoints=CheckpointStore(
+                to_cluster, check_clusters(from_cluster, to_cluster, prefix)
+            ),
+            prefix=prefix,
+        )
+        topics = find_topics(mirror, pattern)
+        if not topics and not continuous:
+            hint = "`barnabas topics list` shows all topics"
+            raise ConfigError("PATTERN", f"no topic of {source} matches {pattern!r}; {hint}")
+        if dry_run:
+            document = {"topics": [{"topic": each, "target": prefix + each} for each in topics]}
+            show(output, {**document, "dry_run": True}, mirror_text)
+            return
+        with job_session(master, source, f"mirror {pattern}")() as spark:
+            if continuous:
+                follow(spark, mirror, pattern, verify=verify, output=output)
+            else:
+                show(
+                    output, document_of(copy_all(spark, mirror, topics, verify=verify)), mirror_text
+                )
+
+
+def check_clusters(source: Cluster, target: Cluster, prefix: str) -> str:
+    """Return the id of the source. Raises ConfigError if both clusters are the same and the names would be too."""
+    source_id = Admin(source).describe_cluster().cluster_id
+    if source_id == Admin(target).describe_cluster().cluster_id and not prefix:
+        raise ConfigError("--to", "is the same cluster as --from; name another, or set --prefix")
+    return source_id
+
+
+def find_topics(mirror: Mirror, pattern: str) -> list[str]:
+    found = [each.name for each in Admin(mirror.source).list_topics() if not each.is_internal]
+    return matching_topics(found, pattern)
+
+
+def copy_all(
+    spark: SparkSession, mirror: Mirror, topics: list[str], *, verify: bool
+) -> list[MirroredTopic]:
+    """Copy each topic up to its end at the first look."""
+    done = []
+    for topic in topics:
+        result = mirror_topic(spark, mirror, topic, verify=verify)
+        left = result.lag
+        while left > 0:
+            more = mirror_topic(spark, mirror, topic, verify=verify)
+            copied = more.records + more.lost
+            left = left - copied if copied else 0
+            result = more._replace(
+                records=result.records + more.records, lost=result.lost + more.lost
+            )
+        done.append(result)
+    return done
+
+
+def follow(
+    spark: SparkSession, mirror: Mirror, pattern: str, *, verify: bool, output: OutputFormat
+) -> None:
+    """Copy new records until a signal arrives. Failures of the network are retried."""
+    signals = SignalRecorder()
+    backoff = Backoff(*RETRY_S, random=mirror.source.random)
+    pause_s = 0.0
+    while not signals.wait(pause_s):
+        pause_s = INTERVAL_S
+        try:
+            topics = find_topics(mirror, pattern)
+            done = [mirror_topic(spark, mirror, topic, verify=verify) for topic in topics]
+        except ApiError as error:
+            if not error.code.retriable:
+                raise
+            pause_s = backoff.next_s()
+            print_note(f"{error}; retrying in {pause_s:.0f} s")
+            continue
+        backoff.reset()
+        if any(each.records or each.lost for each in done):
+            show(
+                output,
+                document_of([each for each in done if each.records or each.lost]),
+                mirror_text,
+            )
+    signals.raise_if_received()
+
+
+def document_of(topics: list[MirroredTopic]) -> dict[str, Any]:
+    return {"topics": [each._asdict() for each in topics], "dry_run": False}
+
+
+def mirror_text(document: dict[str, Any]) -> str:
+    topics = document["topics"]
+    if document["dry_run"]:
+        rows = [[each["topic"], each["target"]] for each in topics]
+        return f"would mirror {plural(len(topics), 'topic')}\n{format_table(['topic', 'target'], rows)}"
+    records = sum(each["records"] for each in topics)
+    names = ["topic", "target", "partitions", "records", "lag", "lost"]
+    table = format_table(names, [[each[name] for name in names] for each in topics])
+    return f"copied {plural(records, 'record')} of {plural(len(topics), 'topic')}\n{table}"

@@ -1,0 +1,276 @@
+"""Mirror topics to another cluster: records with their keys, values, headers, timestamps, partitions and order.
+
+    source topic ──ranges after the checkpoints──► copy_rows ──► target topic ──► verification ──► new checkpoints
+
+A checkpoint maps an offset of the source to an offset of the target. A run that was killed after the checkpoint has
+left more records in the target: as many records of the source are skipped. So no record is lost or doubled.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.client.admin import Admin, NewPartitions, NewTopic, TopicOutcome
+from barnabas.client.cluster import Cluster
+from barnabas.client.config_admin import ConfigAdmin, ConfigChange, ConfigResource
+from barnabas.errors import ApiError, ConfigError, ErrorCode
+from barnabas.jobs.copy_topic import TIMESTAMP_LIMITS, batch_bytes
+from barnabas.jobs.errors import CopyDiffers, JobRefused
+from barnabas.jobs.mirror_checkpoints import CHECKPOINT_TOPIC, Checkpoint, CheckpointStore
+from barnabas.jobs.ordered_copy import CopyTarget, copy_rows, new_identity
+from barnabas.jobs.topic_state import TopicState, look_up_state, topic_records
+from barnabas.jobs.verification import compare_records, require_equal, value_of_partition
+from barnabas.spark.planning import LogSpan
+from barnabas.wire.messages.describe_configs import ResourceType
+from barnabas.wire.messages.incremental_alter_configs import ConfigOperation
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+OFFSETS_MAX = 1_000_000
+"""Offsets of one partition that are copied before the next checkpoint."""
+
+
+class Mirror(NamedTuple):
+    """The clusters of a mirror. Topics of the target begin with `prefix`."""
+
+    source: Cluster
+    source_servers: str
+    target: Cluster
+    target_servers: str
+    checkpoints: CheckpointStore
+    prefix: str = ""
+
+
+class MirrorRange(NamedTuple):
+    """The next offsets of one source partition, and where the first of them goes in the target.
+
+    `lost` offsets before `start` were deleted from the source before they were copied."""
+
+    start: int
+    end: int
+    target_start: int
+    lost: int = 0
+
+
+class MirroredTopic(NamedTuple):
+    """Result for one topic: copied records, offsets that are left to copy, and offsets that were lost."""
+
+    topic: str
+    target: str
+    partitions: int
+    records: int
+    lag: int
+    lost: int
+
+
+# ---- pure -------------------------------------------------------------------------------------------------------
+
+
+def matching_topics(names: Sequence[str], pattern: str) -> list[str]:
+    """Return the topics whose whole name matches, sorted. Raises ConfigError for an invalid pattern."""
+    try:
+        expression = re.compile(pattern)
+    except re.error as error:
+        raise ConfigError("PATTERN", f"{pattern!r} is not a regular expression: {error}") from None
+    return sorted(name for name in names if expression.fullmatch(name) and name != CHECKPOINT_TOPIC)
+
+
+def mirrored_settings(source: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of the target. It must not replace or reject timestamps."""
+    kept = {name: value for name, value in source.items() if name not in TIMESTAMP_LIMITS}
+    return {**kept, "message.timestamp.type": "CreateTime"}
+
+
+def setting_changes(found: Mapping[str, str], wanted: Mapping[str, str]) -> list[ConfigChange]:
+    return [
+        *(
+            ConfigChange(name, value)
+            for name, value in sorted(wanted.items())
+            if found.get(name) != value
+        ),
+        *(
+            ConfigChange(name, None, ConfigOperation.DELETE)
+            for name in sorted(found.keys() - wanted.keys())
+        ),
+    ]
+
+
+def new_checkpoints(
+    source: TopicState, target: TopicState, known: Mapping[int, Checkpoint]
+) -> dict[int, Checkpoint]:
+    """Return checkpoints for the partitions without one. Raises JobRefused if the target is not such a mirror."""
+    for partition, checkpoint in known.items():
+        if checkpoint.topic_id != source.id:
+            why = f"topic {source.name} was deleted and created again in the source cluster"
+            hint = f"delete topic {target.name} in the target cluster to mirror the new one"
+            raise JobRefused(f"{why}; {hint}")
+        if partition >= target.partition_count or (
+            target.spans[partition].latest < checkpoint.target_offset
+        ):
+            why = f"{target.name}-{partition} has fewer records than were mirrored"
+            hint = "it was created again or truncated: delete it to mirror everything"
+            raise JobRefused(f"{why}; {hint}")
+    added = {}
+    for partition, span in enumerate(source.spans):
+        if partition in known:
+            continue
+        if target.spans[partition].latest > 0:
+            why = f"topic {target.name} exists in the target cluster and is not a mirror of {source.name}"
+            raise JobRefused(f"{why}; delete it, or set --prefix")
+        added[partition] = Checkpoint(
+            topic_id=source.id, source_offset=span.earliest, target_offset=0
+        )
+    return added
+
+
+def plan_range(
+    name: str, span: LogSpan, checkpoint: Checkpoint, target_end: int
+) -> MirrorRange | None:
+    """Return the next range of a partition, or None if there is nothing to copy. Raises JobRefused."""
+    start = max(checkpoint.source_offset, span.earliest)
+    lost = start - checkpoint.source_offset
+    if lost and target_end > checkpoint.target_offset:
+        why = f"{name}: the source has deleted records that an interrupted run may have copied"
+        raise JobRefused(f"{why}; delete the topic in the target cluster to mirror it again")
+    if span.latest <= start and not lost:
+        return None
+    end = min(span.latest, start + OFFSETS_MAX)
+    return MirrorRange(start, end, checkpoint.target_offset, lost)
+
+
+# ---- one topic --------------------------------------------------------------------------------------------------
+
+
+def mirror_topic(
+    spark: SparkSession, mirror: Mirror, topic: str, *, verify: bool = True
+) -> MirroredTopic:
+    """Copy the next records of a topic, and its partitions and settings.
+
+    Raises ApiError, JobRefused, OtherWriter and CopyDiffers.
+    """
+    source = look_up_state(mirror.source, topic)
+    target = prepare_target(mirror, source)
+    known = mirror.checkpoints.load(topic, target.name)
+    added = new_checkpoints(source, target, known)
+    mirror.checkpoints.save(topic, target.name, added)
+    known |= added
+    ranges = {}
+    for partition, span in enumerate(source.spans):
+        end = target.spans[partition].latest
+        found = plan_range(f"{topic}-{partition}", span, known[partition], end)
+        if found is not None:
+            ranges[partition] = found
+    records = 0
+    if ranges:
+        ends = copy_ranges(spark, mirror, source, target, ranges, verify=verify)
+        records = sum(end - ranges[number].target_start for number, end in ends.items())
+        done = {
+            partition: Checkpoint(
+                topic_id=source.id, source_offset=each.end, target_offset=ends[partition]
+            )
+            for partition, each in ranges.items()
+        }
+        mirror.checkpoints.save(topic, target.name, done)
+    return MirroredTopic(
+        topic=topic,
+        target=target.name,
+        partitions=source.partition_count,
+        records=records,
+        lag=sum(source.spans[number].latest - each.end for number, each in ranges.items()),
+        lost=sum(each.lost for each in ranges.values()),
+    )
+
+
+def copy_ranges(
+    spark: SparkSession,
+    mirror: Mirror,
+    source: TopicState,
+    target: TopicState,
+    ranges: Mapping[int, MirrorRange],
+    *,
+    verify: bool,
+) -> dict[int, int]:
+    """Copy ranges to the target. Returns the end offset of each target partition."""
+    starts = {partition: each.target_start for partition, each in ranges.items()}
+    rows = topic_records(
+        spark,
+        mirror.source_servers,
+        source.name,
+        {number: LogSpan(each.start, each.end) for number, each in ranges.items()},
+    )
+    place = CopyTarget(
+        servers=mirror.target_servers,
+        topic=target.name,
+        partition_count=target.partition_count,
+        identity=new_identity(mirror.target),
+        batch_bytes=batch_bytes(mirror.target, target.name),
+        timeout_s=mirror.target.timeout_s,
+        starts=starts,
+    )
+    copied = {row[0]: row[1] + row[2] for row in copy_rows(rows, ["offset"], place).collect()}
+    ends = {partition: start + copied.get(partition, 0) for partition, start in starts.items()}
+    found = look_up_state(mirror.target, target.name)
+    for partition, end in ends.items():
+        if found.spans[partition].latest != end:
+            why = f"{target.name}-{partition} ends at {found.spans[partition].latest}, not at {end}"
+            raise CopyDiffers(f"{why}: another client writes to it; delete it and mirror it again")
+    # Compaction may remove records as soon as they are written.
+    if verify and "compact" not in found.settings.get("cleanup.policy", ""):
+        spans = {number: LogSpan(start, ends[number]) for number, start in starts.items()}
+        comparison = compare_records(
+            rows, copied_rows(spark, mirror, target.name, spans), order=["offset"]
+        )
+        hint = f"delete topic {target.name} in the target cluster and mirror it again"
+        require_equal(comparison, f"topic {source.name}", f"the mirror {target.name}", hint)
+    return ends
+
+
+def copied_rows(
+    spark: SparkSession, mirror: Mirror, target: str, spans: Mapping[int, LogSpan]
+) -> DataFrame:
+    """Return records of the target, with their positions in these ranges."""
+    from pyspark.sql import functions as sf
+
+    filled = {number: span for number, span in spans.items() if span.latest > span.earliest}
+    firsts = {number: span.earliest for number, span in spans.items()}
+    rows = topic_records(spark, mirror.target_servers, target, filled or spans)
+    return rows.withColumn("position", sf.col("offset") - value_of_partition(firsts))
+
+
+# ---- the target topic -------------------------------------------------------------------------------------------
+
+
+def prepare_target(mirror: Mirror, source: TopicState) -> TopicState:
+    """Create or update the target topic, so that its partitions and settings are those of the source."""
+    name = mirror.prefix + source.name
+    wanted = mirrored_settings(source.settings)
+    try:
+        found = look_up_state(mirror.target, name)
+    except ApiError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        create_topic(mirror.target, name, source.partition_count, wanted)
+        return look_up_state(mirror.target, name)
+    if found.partition_count < source.partition_count:
+        new = NewPartitions(name=name, count=source.partition_count)
+        raise_if_failed(Admin(mirror.target).create_partitions([new]))
+    if changes := setting_changes(found.settings, wanted):
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        results = ConfigAdmin(mirror.target).incremental_alter_configs({resource: changes})
+        if (failure := results[resource]) is not None:
+            raise failure
+    return look_up_state(mirror.target, name)
+
+
+def create_topic(cluster: Cluster, name: str, partitions: int, settings: Mapping[str, str]) -> None:
+    new = NewTopic(name=name, partitions=partitions, replication_factor=-1, configs=settings)
+    raise_if_failed(Admin(cluster).create_topics([new]))
+
+
+def raise_if_failed(outcomes: Sequence[TopicOutcome]) -> None:
+    for outcome in outcomes:
+        if outcome.error is not None:
+            raise outcome.error

@@ -1,0 +1,147 @@
+"""Topics are mirrored to another cluster, with their partitions, settings and records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from click.testing import CliRunner
+
+from barnabas import LocalCluster
+from barnabas.cli.main import cli
+from barnabas.client.admin import Admin, NewPartitions
+from barnabas.client.cluster import Cluster
+from barnabas.client.producer import Producer
+from barnabas.jobs import mirror as mirror_module
+from barnabas.jobs.errors import CopyDiffers, JobRefused
+from barnabas.jobs.mirror import Mirror, mirror_topic
+from barnabas.jobs.mirror_checkpoints import CheckpointStore
+from barnabas.jobs.topic_state import topic_settings
+from barnabas.model import TopicPartition
+from tests.spark.topics import Topics, numbered
+
+
+@pytest.fixture(scope="module")
+def other(topics: Topics) -> Iterator[Topics]:
+    """The topics of the target cluster."""
+    settings = {"auto.create.topics.enable": "false", "log.retention.ms": "-1"}
+    with LocalCluster(brokers=1, settings=settings) as running:
+        yield Topics(topics.spark, running.bootstrap_servers)
+
+
+@pytest.fixture
+def mirror(topics: Topics, other: Topics) -> Iterator[Mirror]:
+    with ExitStack() as stack:
+        source = stack.enter_context(Cluster(topics.servers))
+        target = stack.enter_context(Cluster(other.servers))
+        source_id = Admin(source).describe_cluster().cluster_id
+        store = CheckpointStore(target, source_id)
+        yield Mirror(source, topics.servers, target, other.servers, store, prefix="copy.")
+
+
+def check_equal(topics: Topics, other: Topics, topic: str) -> None:
+    def contents(found: Topics, name: str) -> dict[int, list[object]]:
+        return {
+            partition: [(each.key, each.value, each.timestamp, each.headers) for each in records]
+            for partition, records in found.records(name).items()
+        }
+
+    assert contents(other, f"copy.{topic}") == contents(topics, topic)
+
+
+def test_mirror_follows_records_partitions_and_settings(
+    topics: Topics, other: Topics, mirror: Mirror
+) -> None:
+    topic = topics.create(partitions=2, segment_bytes="2000000")
+    headers = [("h", b"x"), ("h", None)]
+    topics.write(topic, numbered(50), keyed=True, headers=headers)
+    topics.write(topic, ["old"], timestamps=[1_500_000_000_000])
+    first = mirror_topic(topics.spark, mirror, topic)
+    assert (first.records, first.lag, first.partitions) == (51, 0, 2)
+    check_equal(topics, other, topic)
+    assert topic_settings(mirror.target, f"copy.{topic}") == {
+        "message.timestamp.type": "CreateTime",
+        "segment.bytes": "2000000",
+    }
+
+    assert mirror_topic(topics.spark, mirror, topic).records == 0
+    Admin(mirror.source).create_partitions([NewPartitions(name=topic, count=3)])
+    topics.write(topic, numbered(9, "w"), partition=2)
+    topics.write(topic, numbered(3, "x"), partition=0)
+    assert mirror_topic(topics.spark, mirror, topic).records == 12
+    check_equal(topics, other, topic)
+
+
+def test_interrupted_run_is_continued(topics: Topics, other: Topics, mirror: Mirror) -> None:
+    """A run is killed after it has copied records, before it stores the checkpoints."""
+
+    class Killed(Exception):
+        pass
+
+    class FailingStore(CheckpointStore):
+        def save(self, topic: str, target: str, checkpoints: object) -> None:
+            if any(each.source_offset for each in checkpoints.values()):  # type: ignore[attr-defined]
+                raise Killed
+            super().save(topic, target, checkpoints)  # type: ignore[arg-type]
+
+    topic = topics.create(partitions=2)
+    topics.write(topic, numbered(30), partition=0)
+    topics.write(topic, numbered(20), partition=1)
+    failing = mirror._replace(checkpoints=FailingStore(mirror.target, mirror.checkpoints.source_id))
+    with pytest.raises(Killed):
+        mirror_topic(topics.spark, failing, topic)
+    topics.write(topic, numbered(5, "w"), partition=1)
+    assert mirror_topic(topics.spark, mirror, topic).records == 55
+    check_equal(topics, other, topic)
+
+
+def test_records_are_copied_in_several_ranges(
+    topics: Topics, other: Topics, mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirror_module, "OFFSETS_MAX", 20)
+    topic = topics.create()
+    topics.write(topic, numbered(50))
+    topics.delete_records({TopicPartition(topic, 0): 10})
+    lags: list[int] = []
+    while not lags or lags[-1]:
+        lags.append(mirror_topic(topics.spark, mirror, topic).lag)
+    assert lags == [20, 0]
+    copied = other.records(f"copy.{topic}")[0]
+    assert [(each.value or b"").decode() for each in copied] == numbered(50)[10:]
+
+
+def test_foreign_records_in_target_are_found(topics: Topics, other: Topics, mirror: Mirror) -> None:
+    topic = topics.create()
+    topics.write(topic, numbered(5))
+    mirror_topic(topics.spark, mirror, topic)
+    topics.write(topic, numbered(5, "w"))
+    other.write(f"copy.{topic}", ["w0000", "foreign"])
+    with pytest.raises(CopyDiffers, match="position 0: timestamp differs"):
+        mirror_topic(topics.spark, mirror, topic)
+
+
+def test_target_that_is_no_mirror_is_refused(topics: Topics, other: Topics, mirror: Mirror) -> None:
+    topic = topics.create()
+    topics.write(topic, numbered(5))
+    other.create(f"copy.{topic}", mark=False)
+    with Producer(mirror.target) as producer:
+        producer.send(f"copy.{topic}", b"own")
+    with pytest.raises(JobRefused, match="exists in the target cluster and is not a mirror"):
+        mirror_topic(topics.spark, mirror, topic)
+    assert [each.value for each in other.records(f"copy.{topic}")[0]] == [b"own"]
+
+
+def test_command_lists_topics_and_rejects_bad_input(topics: Topics, other: Topics) -> None:
+    topic = topics.create("planets")
+
+    def run(*arguments: str) -> str:
+        result = CliRunner().invoke(cli, ["topics", "mirror", "--from", topics.servers, *arguments])
+        return result.stdout + str(result.exception or "")
+
+    assert f"copy-{topic}" in run(
+        "planets-.*", "--to", other.servers, "--prefix", "copy-", "--dry-run"
+    )
+    assert "no topic" in run("zzz", "--to", other.servers)
+    assert "PATTERN: '[' is not a regular expression" in run("[", "--to", other.servers)
+    assert "--to: is the same cluster as --from" in run(topic, "--to", topics.servers)
