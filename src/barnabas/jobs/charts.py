@@ -25,8 +25,9 @@ CHART_HEIGHT = 180
 VALUE_TICKS_MAX = 5
 TIME_TICKS_MAX = 6
 SIZE_TICKS_MAX = 8
-COLUMN_GAP = 0.12
-"""Part of a column that stays empty."""
+COLUMN_PART = 0.88
+"""Part of its place that a column fills."""
+COLUMN_WIDTH_MAX = 12.0
 
 
 class ChartTick(NamedTuple):
@@ -69,13 +70,20 @@ def rate_chart(
 def size_chart(bars: Sequence[SizeBar]) -> ColumnChart:
     titles = [f"{bar_range_text(bar)}: {bar.records:,} records" for bar in bars]
     edges = [bar.from_bytes for bar in bars] + [bars[-1].to_bytes]
+    if len(bars) == 1:
+        ticks = [ChartTick(50, bar_range_text(bars[0]))]
+        return column_chart([bars[0].records], titles, ticks, count_text)
     every = math.ceil(len(edges) / SIZE_TICKS_MAX)
     ticks = [
         ChartTick(100 * index / len(bars), bytes_text(edge))
         for index, edge in enumerate(edges)
         if index % every == 0
     ]
-    return column_chart([bar.records for bar in bars], titles, ticks, lambda count: f"{count:,.0f}")
+    return column_chart([bar.records for bar in bars], titles, ticks, count_text)
+
+
+def count_text(count: float) -> str:
+    return f"{count:,.0f}"
 
 
 def bar_range_text(bar: SizeBar) -> str:
@@ -92,11 +100,12 @@ def column_chart(
 ) -> ColumnChart:
     ticks = value_ticks(max(values))
     scale = CHART_HEIGHT / ticks[-1]
-    width = 100 / len(values)
+    place = 100 / len(values)
+    width = min(COLUMN_PART * place, COLUMN_WIDTH_MAX)
     columns = [
         ChartColumn(
-            x=round(width * (index + COLUMN_GAP / 2), 3),
-            width=round(width * (1 - COLUMN_GAP), 3),
+            x=round(place * (index + 0.5) - width / 2, 3),
+            width=round(width, 3),
             # A value above 0 is always visible.
             y=round(CHART_HEIGHT - max(value * scale, 1.0 if value else 0.0), 1),
             height=round(max(value * scale, 1.0 if value else 0.0), 1),

@@ -27,7 +27,7 @@ from barnabas.jobs.topic_profile import (
     bucket_length_ms,
     build_profile,
 )
-from barnabas.jobs.topic_range import TopicRange, read_topic
+from barnabas.jobs.topic_range import TopicRange, load_range
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,13 +45,13 @@ def profile(spark: SparkSession, bootstrap_servers: str, wanted: TopicRange) -> 
     tasks = max(spark.sparkContext.defaultParallelism, wanted.offsets // RECORDS_PER_TASK)
     span = Observation()
     ms = functions.expr("if(timestamp < timestamp_millis(0), null, unix_millis(timestamp))")
-    records = read_topic(spark, bootstrap_servers, wanted, KEY_COLUMNS).observe(
+    records = load_range(spark, bootstrap_servers, wanted, KEY_COLUMNS).observe(
         span, functions.min(ms).alias("first"), functions.max(ms).alias("last")
     )
     classes = [key_class(row) for row in group_by_count(count_by_key(records, tasks)).collect()]
     first_ms, last_ms = span.get["first"], span.get["last"]
     bucket_ms = 1000 if first_ms is None else bucket_length_ms(first_ms, last_ms)
-    records = read_topic(spark, bootstrap_servers, wanted, RANGE_COLUMNS)
+    records = load_range(spark, bootstrap_servers, wanted, RANGE_COLUMNS)
     summaries = [range_summary(row) for row in summarize_ranges(records, bucket_ms).collect()]
     return build_profile(
         wanted.topic,

@@ -83,19 +83,19 @@ def numbers_text(partitions: list[PartitionProfile]) -> str:
 def findings(profile: TopicProfile) -> list[str]:
     """Return what is worth a look, the most important first. Empty if nothing is."""
     rules: tuple[Callable[[TopicProfile], Iterator[str]], ...] = (
-        deleted_records, balance, frequent_keys, missing_keys, duplicate_records, missing_offsets, time_order, sizes,
-        peaks, tombstones,
+        find_deleted, find_imbalance, find_frequent_keys, find_missing_keys, find_duplicates, find_gaps, find_disorder,
+        find_large_values, find_peaks, find_tombstones,
     )  # fmt: skip
     return [text for rule in rules for text in rule(profile)]
 
 
-def deleted_records(profile: TopicProfile) -> Iterator[str]:
+def find_deleted(profile: TopicProfile) -> Iterator[str]:
     if profile.deleted_meanwhile:
         count = counted(profile.deleted_meanwhile, "record")
         yield f"{count} {verb(profile.deleted_meanwhile, 'was', 'were')} deleted while the topic was read"
 
 
-def balance(profile: TopicProfile) -> Iterator[str]:
+def find_imbalance(profile: TopicProfile) -> Iterator[str]:
     count = len(profile.partitions)
     if count == 1:
         return
@@ -109,7 +109,7 @@ def balance(profile: TopicProfile) -> Iterator[str]:
         yield f"{numbers_text(empty)} {verb(len(empty), 'has', 'have')} no records"
 
 
-def frequent_keys(profile: TopicProfile) -> Iterator[str]:
+def find_frequent_keys(profile: TopicProfile) -> Iterator[str]:
     keys = profile.keys
     hot = [key for key in keys.top if key.share >= HOT_KEY_SHARE]
     if keys.distinct == 1:
@@ -121,7 +121,7 @@ def frequent_keys(profile: TopicProfile) -> Iterator[str]:
         yield f"{keys.keys_for_half} of {keys.distinct:,} keys {has} half of the records with a key"
 
 
-def missing_keys(profile: TopicProfile) -> Iterator[str]:
+def find_missing_keys(profile: TopicProfile) -> Iterator[str]:
     without = profile.keys.without_key
     if without == profile.records:
         yield "no record has a key"
@@ -130,7 +130,7 @@ def missing_keys(profile: TopicProfile) -> Iterator[str]:
         yield f"{counted(without, 'record')} ({share}) {verb(without, 'has', 'have')} no key"
 
 
-def duplicate_records(profile: TopicProfile) -> Iterator[str]:
+def find_duplicates(profile: TopicProfile) -> Iterator[str]:
     count = profile.duplicates
     if count:
         share = share_text(count / profile.records)
@@ -138,7 +138,7 @@ def duplicate_records(profile: TopicProfile) -> Iterator[str]:
         yield f"{counted(count, 'record')} ({share}) {repeat} the key and value of another record"
 
 
-def missing_offsets(profile: TopicProfile) -> Iterator[str]:
+def find_gaps(profile: TopicProfile) -> Iterator[str]:
     gaps = [each for each in profile.partitions if each.missing_offsets]
     if gaps:
         count = profile.missing_offsets
@@ -148,7 +148,7 @@ def missing_offsets(profile: TopicProfile) -> Iterator[str]:
         )
 
 
-def time_order(profile: TopicProfile) -> Iterator[str]:
+def find_disorder(profile: TopicProfile) -> Iterator[str]:
     count = profile.out_of_order
     if count:
         step = format_duration(profile.step_back_ms)
@@ -161,21 +161,21 @@ def time_order(profile: TopicProfile) -> Iterator[str]:
         yield f"{counted(without, 'record')} {verb(without, 'has', 'have')} no timestamp"
 
 
-def sizes(profile: TopicProfile) -> Iterator[str]:
+def find_large_values(profile: TopicProfile) -> Iterator[str]:
     found = profile.sizes
     if found is not None and found.max >= LONG_TAIL * max(found.median, 1) and found.max >= 1000:
         times = f"{found.max // max(found.median, 1):,}"
         yield f"the largest value has {bytes_text(found.max)}, {times} times the median of {bytes_text(found.median)}"
 
 
-def peaks(profile: TopicProfile) -> Iterator[str]:
+def find_peaks(profile: TopicProfile) -> Iterator[str]:
     mean, peak = profile.records / seconds_of(profile), peak_rate(profile)
     if len(profile.rates) >= PEAK_BUCKETS_MIN and peak >= PEAK * mean:
         busiest = f"the busiest {bucket_text(profile.bucket_ms)} had {rate_text(peak)} records/s"
         yield f"{busiest}, {peak / mean:.0f} times the mean of {rate_text(mean)}"
 
 
-def tombstones(profile: TopicProfile) -> Iterator[str]:
+def find_tombstones(profile: TopicProfile) -> Iterator[str]:
     count = profile.tombstones
     if count:
         share = share_text(count / profile.records)

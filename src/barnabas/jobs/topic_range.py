@@ -66,7 +66,7 @@ def look_up_range(
     )
 
 
-def read_topic(
+def load_range(
     spark: SparkSession, bootstrap_servers: str, wanted: TopicRange, schema: str
 ) -> DataFrame:
     """Return the records of the range. Records that are deleted meanwhile are missing; Spark logs a warning."""

@@ -5,8 +5,9 @@ Errors that do not depend on Spark (no broker, no such topic, no records, a bad 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,9 +25,17 @@ from barnabas.cli.terminal.output import OutputFormat, format_table, plural, pri
 from barnabas.cli.topics.lookup import complete_topics, find_topic
 from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
-from barnabas.errors import ApiError, ConfigError, ErrorCode
+from barnabas.errors import ApiError, BarnabasError, ConfigError
 from barnabas.jobs.topic_range import TopicRange, look_up_range
 from barnabas.progress_line import progress_paused
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from barnabas.jobs.topic_profile import TopicProfile
+
+SHORT_JOB_OFFSETS = 1_000_000
+"""A job with fewer offsets takes a few seconds. Java's optimizing compiler would cost more than it saves."""
 
 
 @click.command("profile")
@@ -81,20 +90,17 @@ def profile_topic(
         return
     if not wanted.offsets:
         raise no_records(name, bounded=from_ms is not None or to_ms is not None)
+    is_short = wanted.offsets < SHORT_JOB_OFFSETS
     with spark_session(
-        master, bootstrap_servers, app_name="barnabas topics profile", short=False
+        master, bootstrap_servers, app_name="barnabas topics profile", short=is_short
     ) as spark:
         # Imported after the start of Spark, which reports missing packages.
         from barnabas.cli.topics.profile_table import profile_text
-        from barnabas.jobs.profile import profile
         from barnabas.jobs.profile_page import render_profile
         from barnabas.jobs.profile_text import findings
         from barnabas.jobs.topic_profile import profile_document
 
-        with translate_errors([name]):
-            found = profile(spark, bootstrap_servers, wanted)
-        with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
-            check_unchanged(cluster, wanted, servers_text(bootstrap_servers))
+        found = read_profile(spark, bootstrap_servers, wanted)
         if not found.records:
             raise no_records(name, bounded=False)
         with progress_paused():
@@ -104,6 +110,35 @@ def profile_topic(
             show(output, document, lambda _: profile_text(found))
             if html is not None:
                 print_note(f"written to {html}")
+
+
+def read_profile(spark: SparkSession, bootstrap_servers: str, wanted: TopicRange) -> TopicProfile:
+    """Run the job. Raises CommandError if the topic was deleted, or deleted and created again, while it was read."""
+    from barnabas.jobs.profile import profile
+
+    deleted = CommandError(
+        f"topic {wanted.topic!r} was deleted while it was read",
+        f"`barnabas topics history {wanted.topic}{servers_text(bootstrap_servers)}` shows when and by whom",
+    )
+    try:
+        with translate_errors([wanted.topic]):
+            found = profile(spark, bootstrap_servers, wanted)
+    except BarnabasError:
+        # An error of the check itself hides nothing: the error of the job is reported.
+        with suppress(ApiError):
+            if not still_exists(bootstrap_servers, wanted):
+                raise deleted from None
+        raise
+    if not still_exists(bootstrap_servers, wanted):
+        raise deleted
+    return found
+
+
+def still_exists(bootstrap_servers: str, wanted: TopicRange) -> bool:
+    """Return whether the topic exists and has the same id as before."""
+    with Cluster(bootstrap_servers) as cluster:
+        known = cluster.refresh([wanted.topic]).topics.get(wanted.topic)
+        return known is not None and known.id == wanted.topic_id
 
 
 def check_html(html: Path | None) -> None:
@@ -125,21 +160,6 @@ def parse_bounds(from_time: str | None, to_time: str | None) -> tuple[int | None
     if from_ms is not None and to_ms is not None and from_ms >= to_ms:
         raise ConfigError("--to", f"{to_time!r} is not after --from {from_time!r}")
     return from_ms, to_ms
-
-
-def check_unchanged(cluster: Cluster, wanted: TopicRange, servers: str) -> None:
-    """Raise CommandError if the topic was deleted, or deleted and created again, while it was read."""
-    try:
-        same = cluster.topic(wanted.topic).id == wanted.topic_id
-    except ApiError as error:
-        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise
-        same = False
-    if not same:
-        raise CommandError(
-            f"topic {wanted.topic!r} was deleted while it was read",
-            f"`barnabas topics history {wanted.topic}{servers}` shows when and by whom",
-        )
 
 
 def no_records(name: str, *, bounded: bool) -> CommandError:
