@@ -14,6 +14,7 @@ from barnabas.cli.options import (
     verify_option,
 )
 from barnabas.cli.spark.job_session import job_session
+from barnabas.cli.spark.session import translate_errors
 from barnabas.cli.terminal.output import OutputFormat, format_table, plural, print_note, show
 from barnabas.cli.terminal.signals import SignalRecorder
 from barnabas.client.admin import Admin
@@ -22,6 +23,7 @@ from barnabas.errors import ApiError, ConfigError
 from barnabas.jobs.mirror import Mirror, MirroredTopic, matching_topics, mirror_topic
 from barnabas.jobs.mirror_checkpoints import CheckpointStore
 from barnabas.retry import Backoff
+from barnabas.spark.error_text import QueryFailed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -128,28 +130,24 @@ def copy_all(
 def follow(
     spark: SparkSession, mirror: Mirror, pattern: str, *, verify: bool, output: OutputFormat
 ) -> None:
-    """Copy new records until a signal arrives. Failures of the network are retried."""
+    """Copy new records until a signal arrives. Failures of the network and of tasks are retried."""
     signals = SignalRecorder()
     backoff = Backoff(*RETRY_S, random=mirror.source.random)
-    pause_s = 0.0
-    while not signals.wait(pause_s):
-        pause_s = INTERVAL_S
+    while not signals.wait(INTERVAL_S):
         try:
-            topics = find_topics(mirror, pattern)
-            done = [mirror_topic(spark, mirror, topic, verify=verify) for topic in topics]
-        except ApiError as error:
-            if not error.code.retriable:
+            with translate_errors([]):
+                topics = find_topics(mirror, pattern)
+                done = [mirror_topic(spark, mirror, topic, verify=verify) for topic in topics]
+        except (ApiError, QueryFailed) as error:
+            if isinstance(error, ApiError) and not error.code.retriable:
                 raise
-            pause_s = backoff.next_s()
-            print_note(f"{error}; retrying in {pause_s:.0f} s")
+            print_note(f"{error}; retrying")
+            signals.wait(backoff.next_s())
             continue
         backoff.reset()
-        if any(each.records or each.lost for each in done):
-            show(
-                output,
-                document_of([each for each in done if each.records or each.lost]),
-                mirror_text,
-            )
+        changed = [each for each in done if each.records or each.lost]
+        if changed:
+            show(output, document_of(changed), mirror_text)
     signals.raise_if_received()
 
 
