@@ -31,8 +31,6 @@ from barnabas.pipelines.graph import PipelineGraph
 from barnabas.pipelines.project import source_files
 from barnabas.pipelines.registry import TopicRegistry
 from barnabas.pipelines.spec import PipelineSpec
-from barnabas.spark.cache import cache_directory
-from barnabas.spark.shipping import package_zip
 
 CONNECT_MODE = "SPARK_CONNECT_MODE_ENABLED"
 CONNECT_PORT = 15002
@@ -79,10 +77,7 @@ class PipelineClient:
         address: str,
         servers: str,
         on_report: Callable[[Mapping[str, Any]], None],
-        *,
-        ship: bool,
     ) -> None:
-        """Connect. `ship` sends this package to the server, which has another Python."""
         # PySpark's functions then build expressions for Connect, not for a JVM in this process.
         os.environ[CONNECT_MODE] = "1"
         self.servers = servers
@@ -95,8 +90,6 @@ class PipelineClient:
         self.spark.client.set_retry_policies([policy])
         # The stream of the listener breaks when the server ends.
         warnings.filterwarnings("ignore", module=r"pyspark\.sql\.connect\.streaming\.query")
-        if ship:
-            self.spark.addArtifacts(str(package_zip(cache_directory())), pyfile=True)
         from pyspark_barnabas import DefaultSource
 
         self.spark.dataSource.register(DefaultSource)

@@ -35,6 +35,15 @@ CHECKPOINT_MISMATCH = (
         "has offsets of other topics than before in its checkpoint, or their records were deleted",
     ),
 )  # fmt: skip
+WRAPPERS = re.compile(
+    r"Query \[id = [^\]]*\] terminated with exception: "
+    r"|Job aborted due to stage failure: Task .*?\(TID \d+\) \([^)]*\): "
+    r"|^(?:[\w$]+\.)+[\w$]*(?:Exception|Error): "
+)
+"""Texts around the cause of a failed stream. The ids in them differ at every attempt."""
+QUERY_DETAILS = "=== Streaming Query ==="
+QUERY_NAME = re.compile(r"Identifier: (?P<flow>\S+) \[id = ")
+NO_PACKAGE = re.compile(r"No module named '(?:pyspark_)?barnabas")
 MESSAGE_MAX = 400
 
 
@@ -43,8 +52,11 @@ class PipelineFailed(BarnabasError):
 
 
 def first_line(text: str) -> str:
-    """Return the message of an error of Spark or Python in one line."""
-    found = " ".join(line.strip() for line in message_lines(text)[:2])
+    """Return the first line of an error of Spark, without its label and the query plan."""
+    found = message_lines(text.partition(QUERY_DETAILS)[0].strip())[0].strip()
+    while (shorter := WRAPPERS.sub("", found, count=1)) != found:
+        found = LABEL.sub("", shorter)
+    found = found.rstrip("; ")
     return found if len(found) <= MESSAGE_MAX else found[: MESSAGE_MAX - 1] + "…"
 
 
@@ -82,6 +94,16 @@ def explain_flow_failure(
     )
 
 
+def explain_run_failure(
+    text: str, graph: PipelineGraph, topics: Iterable[str]
+) -> tuple[str | None, BarnabasError]:
+    """Return the flow, if the error of a run names it, and the error."""
+    found = QUERY_NAME.search(text)
+    if found is None:
+        return None, PipelineFailed(first_line(text))
+    return found["flow"], flow_error(found["flow"], text, graph, topics, is_definition=False)
+
+
 def flow_error(
     flow: str, text: str, graph: PipelineGraph, topics: Iterable[str], *, is_definition: bool
 ) -> BarnabasError:
@@ -93,6 +115,11 @@ def flow_error(
         short = short_name(table)
         hint = missing_topic_hint(short, {*topics, *graph.outputs} - {name})
         return ConfigError(where, f"there is no table or topic {short}; {hint}")
+    if NO_PACKAGE.search(text):
+        why = (
+            "the workers of Spark cannot import barnabas; there, run: pip install 'barnabas[spark]'"
+        )
+        return PipelineFailed(f"{where}: {why}")
     if cause := python_cause(text):
         if is_checkpoint_mismatch(str(cause)) is None:
             if isinstance(cause, ConfigError):

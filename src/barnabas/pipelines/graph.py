@@ -160,46 +160,34 @@ def missing_topic_hint(name: str, topics: Iterable[str]) -> str:
     return f"create it: barnabas topics create {name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ViewOfTopic:
-    """A temporary view to register for a topic."""
+def topics_by_name(graph: PipelineGraph, topics: Iterable[str]) -> dict[str, str]:
+    """Return the names that the pipeline reads and that are topics: short name → topic.
 
-    name: str
-    topic: str
-    streaming: bool
-
-
-TABLE_SUFFIX = "__table"
-"""Suffix of the view for table reads in Python, if the topic is also read as a stream."""
-
-
-def plan_topic_views(
-    graph: PipelineGraph, topics: Iterable[str]
-) -> tuple[list[ViewOfTopic], dict[str, str]]:
-    """Return the views to register, and new names for table reads in Python.
-
-    A name that the pipeline defines is not a topic. A view is either streaming or not, so a topic that is read both
-    ways gets two views. SQL text is not rewritten: there, both ways of reading exclude each other.
+    A name that the pipeline defines is not a topic. Names ignore case, as in Spark; of topics that differ only in case,
+    the first in sort order counts.
     """
-    # The name as it is spelled wins if two topics differ only in case.
     by_lower = {topic.lower(): topic for topic in sorted(topics, reverse=True)}
     named = {
         *graph.stream_reads, *graph.table_reads, *graph.sql_stream_reads, *graph.sql_table_reads
     }  # fmt: skip
-    views, renamed = [], {}
-    for name in sorted(named - graph.outputs.keys()):
-        topic = by_lower.get(name)
-        if topic is None:
-            continue
-        as_stream = name in graph.stream_reads or name in graph.sql_stream_reads
-        if as_stream and name in graph.sql_table_reads:
+    return {
+        name: by_lower[name] for name in sorted(named - graph.outputs.keys()) if name in by_lower
+    }
+
+
+def plan_topic_views(graph: PipelineGraph, topics: Mapping[str, str]) -> dict[str, bool]:
+    """Return the topics that SQL reads, and whether as a stream. `topics` is the result of `topics_by_name`.
+
+    A view is either a stream or a table, and SQL text is not rewritten. So SQL cannot read a topic both ways.
+    """
+    views = {}
+    for name, topic in topics.items():
+        if name in graph.sql_stream_reads and name in graph.sql_table_reads:
             raise ConfigError(
                 graph.sql_table_reads[name],
-                f"reads the topic {topic} as a table, but it is also read as a stream; "
-                f'read the table in Python: spark.read.table("{topic}")',
+                f"SQL reads the topic {topic} as a table here, and as a stream in {graph.sql_stream_reads[name]}; "
+                f'read one of them in Python: spark.read.table("{topic}")',
             )
-        views.append(ViewOfTopic(name=topic, topic=topic, streaming=as_stream))
-        if as_stream and name in graph.table_reads:
-            renamed[name] = f"{topic}{TABLE_SUFFIX}"
-            views.append(ViewOfTopic(name=renamed[name], topic=topic, streaming=False))
-    return views, renamed
+        if name in graph.sql_stream_reads or name in graph.sql_table_reads:
+            views[topic] = name in graph.sql_stream_reads
+    return views

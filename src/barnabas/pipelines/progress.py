@@ -44,9 +44,12 @@ class RunProgress:
         if flow.state == found["state"]:
             return None
         flow.state = found["state"]
-        if flow.state == "COMPLETED":
-            flow.error = None
-        return flow
+        # Spark reports a failed stream as completed first, so the end of the run confirms this state.
+        return None if flow.state == "COMPLETED" else flow
+
+    def completed_flows(self) -> list[FlowProgress]:
+        """Return the completed flows, at the end of a run."""
+        return [flow for flow in self.flows.values() if flow.state == "COMPLETED"]
 
     def apply_report(self, report: Mapping[str, Any]) -> FlowProgress:
         """Apply Spark's report of one micro-batch."""
@@ -59,10 +62,12 @@ class RunProgress:
         flow.batch_ms = durations.get("triggerExecution", report.get("batchDuration"))
         return flow
 
-    def fail(self, flow: str, error: str) -> FlowProgress:
+    def fail(self, flow: str, error: str) -> FlowProgress | None:
+        """Mark a flow as failed. Returns None if it failed with this error before: Spark tries it three times."""
         found = self.flow(flow)
-        found.state, found.error = "FAILED", error
-        return found
+        is_known, found.error = found.error == error, error
+        found.state = "FAILED"
+        return None if is_known else found
 
     def flow(self, name: str) -> FlowProgress:
         short = short_name(name)
@@ -72,7 +77,7 @@ class RunProgress:
         """Start another run: keep the last batch of every flow, and reset the states."""
         self.state = "STARTING"
         for flow in self.flows.values():
-            flow.state, flow.rows = "QUEUED", 0
+            flow.state, flow.rows, flow.error = "QUEUED", 0, None
 
     def documents(self) -> list[dict[str, Any]]:
         return [asdict(flow) for flow in self.flows.values()]

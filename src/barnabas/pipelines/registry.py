@@ -13,6 +13,7 @@ from typing import Any
 
 import pyspark.sql.connect.proto as pb2
 from google.protobuf.message import Message
+from pyspark.errors import PySparkException
 from pyspark.pipelines.add_pipeline_analysis_context import add_pipeline_analysis_context
 from pyspark.pipelines.flow import AutoCdcFlow, Flow
 from pyspark.pipelines.output import (
@@ -28,14 +29,15 @@ from pyspark.pipelines.spark_connect_graph_element_registry import (
 )
 
 from barnabas.errors import ConfigError
+from barnabas.pipelines.failure import first_line
 from barnabas.pipelines.graph import (
     FlowDefinition,
     OutputDefinition,
     OutputKind,
     PipelineGraph,
-    ViewOfTopic,
     plan_topic_views,
     short_name,
+    topics_by_name,
 )
 from barnabas.pipelines.sql_statements import find_definitions
 from barnabas.spark.tables import COLUMNS, quote_topic
@@ -133,32 +135,46 @@ class TopicRegistry(SparkConnectGraphElementRegistry):  # type: ignore[misc]
     # ---- after all files -------------------------------------------------------------------------------------------
 
     def finish(self, topics: Iterable[str]) -> PipelineGraph:
-        """Register a view for every topic that the flows read, and send the flows. Returns the graph."""
-        views, renamed = plan_topic_views(self.graph, topics)
-        for view in views:
-            self.register_view(view)
-        self.graph.topics_read |= {view.topic for view in views}
+        """Replace the reads of topics by the source, and send the flows. Returns the graph.
+
+        SQL is sent as text, so the topics that it reads become views. Python code gets no views: Spark cannot resolve
+        them before the run, but operators such as withWatermark need the columns when the flow is defined.
+        """
+        known = topics_by_name(self.graph, topics)
+        for topic, streaming in plan_topic_views(self.graph, known).items():
+            self.register_view(topic, streaming=streaming)
+        self.graph.topics_read.update(known.values())
         for flow, relation in self.pending:
-            for message in messages_in(relation):
-                if isinstance(message, pb2.Read) and not message.is_streaming:
-                    name = renamed.get(short_name(message.named_table.unparsed_identifier))
-                    if name is not None:
-                        message.named_table.unparsed_identifier = quote_topic(name)
-            self.send_flow(flow, relation)
+            for message in list(messages_in(relation)):
+                if isinstance(message, pb2.Relation) and message.read.HasField("named_table"):
+                    name = short_name(message.read.named_table.unparsed_identifier)
+                    if name in known:
+                        is_streaming = message.read.is_streaming
+                        frame = self.topic_frame(known[name], streaming=is_streaming)
+                        message.CopyFrom(frame._plan.plan(self._client))
+            try:
+                self.send_flow(flow, relation)
+            except PySparkException as error:
+                location = self.location(flow.source_code_location)
+                why = f"flow {flow.name}: {first_line(str(error))}"
+                raise ConfigError(location, why) from None
         self.pending = []
         return self.graph
 
-    def register_view(self, view: ViewOfTopic) -> None:
+    def topic_frame(self, topic: str, *, streaming: bool) -> Any:
         reader = (
-            (self.spark.readStream if view.streaming else self.spark.read)
+            (self.spark.readStream if streaming else self.spark.read)
             .format(SOURCE)
             .option(SERVERS_OPTION, self.servers)
-            .option("subscribe", view.topic)
+            .option("subscribe", topic)
             .option("startingOffsets", "earliest")
         )
-        frame = reader.load().selectExpr(*COLUMNS)
-        name = quote_topic(view.name)
-        location = SourceCodeLocation(f"topic {view.topic}", None)
+        return reader.load().selectExpr(*COLUMNS)
+
+    def register_view(self, topic: str, *, streaming: bool) -> None:
+        frame = self.topic_frame(topic, streaming=streaming)
+        name = quote_topic(topic)
+        location = SourceCodeLocation(f"topic {topic}", None)
         super().register_output(
             TemporaryView(name=name, comment=None, source_code_location=location)
         )

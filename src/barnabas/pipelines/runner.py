@@ -20,7 +20,7 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.offsets import latest_offsets
 from barnabas.errors import BarnabasError, ConfigError
 from barnabas.model import TopicPartition
-from barnabas.pipelines.failure import explain_flow_failure
+from barnabas.pipelines.failure import explain_flow_failure, explain_run_failure
 from barnabas.pipelines.graph import (
     PipelineGraph,
     check_earlier_flows,
@@ -33,7 +33,6 @@ from barnabas.pipelines.server_process import ServerFailed, ServerProcess
 from barnabas.pipelines.spec import PipelineSpec, storage_path, storage_uri
 from barnabas.pipelines.storage import claim_storage, flows_with_checkpoints
 from barnabas.retry import Backoff
-from barnabas.spark.launcher import is_local
 
 if TYPE_CHECKING:
     from barnabas.pipelines.client import PipelineClient
@@ -121,12 +120,7 @@ class PipelineSession:
             assert options.remote is not None
             check_remote(options.remote)
             address = options.remote
-        self.client = PipelineClient(
-            address,
-            options.servers,
-            self.on_report,
-            ship=options.remote is not None or not is_local(options.master or "local[*]"),
-        )
+        self.client = PipelineClient(address, options.servers, self.on_report)
 
     def server_arguments(self) -> dict[str, Any]:
         options = self.options
@@ -176,12 +170,20 @@ class PipelineSession:
                     failed = explain_flow_failure(message, defined.graph, topics)
                     if failed is not None:
                         failure = failure or failed[1]
-                        self.observer.flow_changed(self.progress.fail(failed[0], str(failed[1])))
+                        if changed := self.progress.fail(failed[0], str(failed[1])):
+                            self.observer.flow_changed(changed)
                     elif changed := self.progress.apply_event(message):
                         self.observer.flow_changed(changed)
             except Exception as error:  # noqa: BLE001 - errors of gRPC and Spark
-                raise failure or run_error(error) from None
+                if failure is not None:
+                    raise failure from None
+                flow, explained = explain_run_failure(str(error), defined.graph, topics)
+                if flow is not None and (changed := self.progress.fail(flow, str(explained))):
+                    self.observer.flow_changed(changed)
+                raise explained from None
             finally:
+                for each in self.progress.completed_flows():
+                    self.observer.flow_changed(each)
                 client.drop(defined.id)
             if failure is not None:
                 raise failure

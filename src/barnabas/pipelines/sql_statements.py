@@ -26,7 +26,7 @@ FLOW = re.compile(
 )
 USING = re.compile(r"\busing\s+(\w+)", re.IGNORECASE)
 QUERY = re.compile(r"\bas\b\s*(?:\(\s*)?(?:select|with|from|values)\b", re.IGNORECASE)
-STREAM_READ = re.compile(rf"\bstream\s*\(?\s*{NAME.format('name')}", re.IGNORECASE)
+STREAM_READ = re.compile(rf"\bstream\b\s*\(?\s*{NAME.format('name')}", re.IGNORECASE)
 TABLE_READ = re.compile(rf"\b(?:from|join)\s+(?!stream\b){NAME.format('name')}", re.IGNORECASE)
 KINDS = {
     "streaming": OutputKind.TABLE,

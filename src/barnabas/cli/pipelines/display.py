@@ -23,7 +23,6 @@ from barnabas.spark.run_state import RunState
 
 DRAW_S = 0.5
 SAVE_S = 1.0
-QUIET_STATES = ("QUEUED", "STARTING", "PLANNING", "EXCLUDED")
 FINAL_STATES = ("COMPLETED", "FAILED", "SKIPPED", "STOPPED")
 PROGRESS_COLUMNS = ("flow", "state", "rows", "rows/s", "lag", "batch", "ms")
 
@@ -48,7 +47,7 @@ class Display:
             if output is OutputFormat.TEXT and sys.stderr.isatty()
             else None
         )
-        self.runs = 0
+        self.runs = self.failures = 0
         self.restarts = 0
         self.last_error: str | None = None
         self.draw_after = self.save_after = 0.0
@@ -57,7 +56,11 @@ class Display:
         with self.lock:
             if self.output is OutputFormat.JSON:
                 print_lines(to_json({"event": "flow", **asdict(flow)}))
-            elif self.block is None and flow.state in FINAL_STATES:
+                return
+            # The command reports the first failure when it ends.
+            is_reported = flow.state == "FAILED" and not self.failures
+            self.failures += flow.state == "FAILED"
+            if self.block is None and flow.state in FINAL_STATES and not is_reported:
                 print_lines(flow_text(flow))
 
     def run_changed(self, state: str) -> None:
@@ -71,6 +74,7 @@ class Display:
     def restarting(self, error: BarnabasError, pause_s: float) -> None:
         with self.lock:
             self.restarts += 1
+            self.failures = 0
             self.last_error = str(error)
             if self.output is OutputFormat.JSON:
                 document = {"event": "restart", "error": str(error), "pause_s": round(pause_s, 1)}

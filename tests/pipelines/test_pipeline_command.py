@@ -1,0 +1,296 @@
+"""`barnabas pipeline …` with a real cluster and real Spark. Every start of Spark takes seconds, so runs are shared."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import psutil
+import pyarrow.parquet
+import pytest
+
+from barnabas import LocalCluster
+from barnabas.client.cluster import Cluster
+from barnabas.client.producer import Producer
+from barnabas.pipelines.server_process import ServerProcess
+
+HEAD = """from pyspark import pipelines as dp
+from pyspark.sql import functions as f
+"""
+SINK = """
+dp.create_sink("upper", "barnabas", {"topic": "upper"})
+
+@dp.append_flow(target="upper")
+def to_upper():
+    return spark.readStream.table("lines").selectExpr("key", "upper(value_text) as value")
+"""
+DEADLINE_S = 120
+
+
+class Shell:
+    """Runs commands in a directory, with state files of its own."""
+
+    def __init__(self, directory: Path, servers: str) -> None:
+        self.directory = directory
+        self.servers = servers
+        self.environment = {
+            **os.environ,
+            "BARNABAS_BOOTSTRAP_SERVERS": servers,
+            "XDG_STATE_HOME": str(directory / "state"),
+        }
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        code = "from barnabas.cli.main import main; main()"
+        return subprocess.Popen(
+            [sys.executable, "-c", code, *arguments],
+            cwd=self.directory,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *arguments: str) -> tuple[int, str, str]:
+        process = self.start(*arguments)
+        out, err = process.communicate(timeout=DEADLINE_S)
+        return process.returncode, out, err
+
+    def project(self, name: str, code: str, file: str = "flows.py") -> str:
+        path = self.directory / name / "transformations" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(code)
+        spec = self.directory / name / "spark-pipeline.yml"
+        spec.write_text(f"name: {name}\nstorage: storage\n")
+        return name
+
+    def produce(self, topic: str, *values: str) -> None:
+        with Cluster(self.servers) as cluster, Producer(cluster) as producer:
+            for value in values:
+                producer.send(topic, value.encode())
+
+    def consume(self, topic: str) -> list[str]:
+        code, out, err = self.run("consume", topic, "--exit")
+        assert code == 0, err
+        return out.split()
+
+
+def wait_until(is_true: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not is_true():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.2)
+
+
+def descendants(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    return list(psutil.Process(process.pid).children(recursive=True))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(brokers=1, settings={"auto.create.topics.enable": "false"}) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def shell(
+    cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory, trained_spark: str
+) -> Shell:
+    found = Shell(tmp_path_factory.mktemp("pipelines"), cluster.bootstrap_servers)
+    for topic in ("lines", "upper", "other"):
+        assert found.run("topics", "create", topic)[0] == 0
+    return found
+
+
+@pytest.fixture(scope="module")
+def remote(shell: Shell) -> Iterator[str]:
+    """A Connect server that several commands use, with --remote."""
+    arguments = {
+        "master": "local[2]",
+        "app_name": "tests",
+        "bootstrap_servers": shell.servers,
+        "catalog": str(shell.directory / "catalog"),
+        "config": {},
+    }
+    server = ServerProcess(arguments, shell.directory / "server.log")
+    yield server.wait_ready()
+    java = descendants(server.process)
+    assert any("java" in child.name() for child in java)
+    server.stop()
+    assert not [child for child in java if child.is_running()]
+
+
+def words_table(project: Path) -> list[str]:
+    """Return the words in the files that Spark has committed."""
+    table = project / "storage" / "catalog" / "warehouse" / "words"
+    entries = [
+        json.loads(line)
+        for log in (table / "_spark_metadata").glob("[0-9]*")
+        for line in log.read_text().splitlines()[1:]
+    ]
+    words: list[str] = []
+    for entry in entries:
+        rows = pyarrow.parquet.read_table(unquote(urlsplit(entry["path"]).path))
+        words += rows.column("word").to_pylist()
+    return sorted(words)
+
+
+def test_new_project_runs_continues_and_stops(shell: Shell) -> None:
+    code, out, err = shell.run("pipeline", "init", "counts")
+    assert code == 0, err
+    assert "barnabas pipeline run counts" in out
+    code, _, err = shell.run("pipeline", "init", "counts")
+    assert code == 2
+    assert "not empty" in err
+    project = shell.directory / "counts"
+    flows = project / "transformations" / "upper.py"
+    flows.write_text(HEAD + SINK)
+
+    shell.produce("lines", "to be", "or not")
+    code, out, err = shell.run("pipeline", "run", "counts", "-o", "json")
+    assert code == 0, err
+    events = [json.loads(line) for line in out.splitlines()]
+    done = {e["flow"]: e for e in events if e["event"] == "flow" and e["state"] == "COMPLETED"}
+    assert done.keys() == {"words", "words_count", "to_upper"}
+    assert (done["words"]["rows"], done["words"]["lag"], done["words"]["batch"]) == (2, 0, 0)
+    assert events[-1] == {"event": "run", "state": "COMPLETED", "runs": 1}
+    assert words_table(project) == ["be", "not", "or", "to"]
+    assert shell.run("pipeline", "status")[1] == "no pipeline is running\n"
+
+    shell.produce("lines", "to sleep")
+    running = shell.start("pipeline", "run", "counts", "--continuous", "-o", "json")
+    try:
+        wait_until(lambda: status(shell).get("runs", 0) >= 1, "the second run")
+        assert words_table(project) == ["be", "not", "or", "sleep", "to", "to"]
+        assert status(shell)["pid"] == running.pid
+        code, _, err = shell.run("pipeline", "run", "counts")
+        assert code == 2
+        assert f"process {running.pid}" in err
+        shell.produce("lines", "perchance to dream")
+        wait_until(lambda: len(words_table(project)) == 9, "a run for the new record")
+        processes = descendants(running)
+        assert any("java" in process.name() for process in processes)
+        code, out, err = shell.run("pipeline", "stop", "counts")
+        assert (code, out) == (0, "stopped counts\n"), err
+        out, err = running.communicate(timeout=DEADLINE_S)
+    finally:
+        running.kill()
+    assert (running.returncode, err) == (0, "")
+    assert not [process for process in processes if process.is_running()]
+    words = ["be", "dream", "not", "or", "perchance", "sleep", "to", "to", "to"]
+    assert words_table(project) == words
+    shown = ["TO", "BE", "OR", "NOT", "TO", "SLEEP", "PERCHANCE", "TO", "DREAM"]
+    assert shell.consume("upper") == shown
+
+
+def status(shell: Shell) -> dict[str, int]:
+    code, out, err = shell.run("pipeline", "status", "-o", "json")
+    assert code == 0, err
+    return next(iter(json.loads(out)), {})
+
+
+def test_killed_command_leaves_no_process_and_no_state(shell: Shell) -> None:
+    shell.project("killed", HEAD + SINK)
+    running = shell.start("pipeline", "run", "killed")
+    wait_until(
+        lambda: any("java" in child.name() for child in descendants(running)), "a JVM to start"
+    )
+    processes = descendants(running)
+    assert status(shell)["name"] == "killed"  # type: ignore[comparison-overlap]
+    os.kill(running.pid, signal.SIGKILL)
+    running.communicate()
+    wait_until(
+        lambda: not [process for process in processes if process.is_running()],
+        "the server and its JVM to end",
+    )
+    assert status(shell) == {}
+
+
+BROKEN = {
+    "syntax": ("def x(:\n", "flows.py:1: SyntaxError: invalid syntax"),
+    "name-error": (HEAD + "\nfoo()\n", "flows.py:4: NameError: name 'foo' is not defined"),
+    "unknown-topic": (
+        HEAD + "@dp.table\ndef a():\n    return spark.readStream.table('lnies')\n",
+        "flows.py:3: flow a: there is no table or topic lnies; did you mean lines?",
+    ),
+    "unknown-column": (
+        HEAD + "@dp.table\ndef a():\n    return spark.readStream.table('lines').select('x')\n",
+        "flows.py:3: flow a: A column, variable, or function parameter with name `x` cannot be resolved",
+    ),
+    "unknown-sink": (
+        HEAD + "dp.create_sink('out', 'barnabas', {'topic': 'uper'})\n",
+        "flows.py:3: sink out: there is no topic uper; did you mean upper?",
+    ),
+    "two-flows": (
+        HEAD
+        + "dp.create_streaming_table('t')\n"
+        + "".join(
+            f"@dp.append_flow(target='t')\ndef {name}():\n    return spark.readStream.table('lines')\n"
+            for name in "ab"
+        ),
+        "flows.py:3: the parquet table t has 2 flows",
+    ),
+}
+
+
+def test_dry_run_reports_errors_with_file_and_line(shell: Shell, remote: str) -> None:
+    for name, (code, expected) in BROKEN.items():
+        shell.project(name, code)
+        result, out, err = shell.run("pipeline", "dry-run", name, "--remote", remote)
+        assert (result, out) == (2, ""), (name, out, err)
+        assert err.startswith(f"error: transformations/{expected}"), (name, err)
+        assert err.count("\n") == 1, (name, err)
+
+
+def test_dry_run_of_sql_and_python_lists_flows(shell: Shell, remote: str) -> None:
+    shell.project("mixed", HEAD + SINK)
+    sql = "CREATE STREAMING TABLE t AS SELECT value_text FROM STREAM lines;\n"
+    shell.project("mixed", sql, "tables.sql")
+    code, out, err = shell.run("pipeline", "dry-run", "mixed", "--remote", remote)
+    assert code == 0, err
+    assert out.splitlines() == [
+        "mixed: 2 flows, 2 outputs, no errors",
+        "  to_upper → upper  (transformations/flows.py:6)",
+        "  t → t  (transformations/tables.sql:1)",
+    ]
+
+
+def test_changed_source_needs_full_refresh(shell: Shell, remote: str) -> None:
+    flow = HEAD + "@dp.table\ndef moved():\n    return {}\n"
+    shell.produce("other", "x")
+    shell.project("moved", flow.format("spark.readStream.table('lines').select('value_text')"))
+    code, _, err = shell.run("pipeline", "run", "moved", "--remote", remote)
+    assert code == 0, err
+    shell.project("moved", flow.format("spark.readStream.table('other').select('value_text')"))
+    code, out, err = shell.run("pipeline", "run", "moved", "--remote", remote)
+    assert (code, out) == (2, "")
+    assert "its checkpoint cannot be continued" in err
+    assert "--full-refresh moved" in err
+    code, out, err = shell.run(
+        "pipeline", "run", "moved", "--remote", remote, "--full-refresh", "moved"
+    )
+    assert code == 0, err
+    assert "moved: completed, 1 row" in out
+
+
+def test_wrong_environment_is_reported_before_spark_starts(shell: Shell) -> None:
+    shell.project("simple", HEAD + SINK)
+    free = "127.0.0.1:1"
+    code, _, err = shell.run("pipeline", "run", "simple", "-b", free, "--timeout", "1")
+    assert code == 1
+    assert "no broker answers" in err
+    code, _, err = shell.run("pipeline", "run", "simple", "--remote", f"sc://{free}")
+    assert code == 1
+    assert f"no Spark Connect server reached at {free}" in err
+    code, _, err = shell.run("pipeline", "run", "simple", "--remote", "host:1")
+    assert code == 2
+    assert "write sc://host:port" in err
+    code, _, err = shell.run("pipeline", "stop", "simple")
+    assert code == 2
+    assert "no pipeline 'simple' is running" in err

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+import pytest
+
+from barnabas.errors import ConfigError
+from barnabas.pipelines.failure import (
+    PipelineFailed,
+    definition_error,
+    explain_flow_failure,
+    explain_run_failure,
+)
+from barnabas.pipelines.graph import FlowDefinition, OutputDefinition, OutputKind, PipelineGraph
+
+FAILED = "Flow 'spark_catalog.default.t' has FAILED.\nError: "
+QUERY = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: "
+TASK = "Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times, most recent failure: Lost task 0.0 in stage 3.0 (TID 3) (192.0.2.2 executor driver): "  # noqa: E501
+
+
+@pytest.fixture
+def graph() -> PipelineGraph:
+    graph = PipelineGraph()
+    graph.add_output(OutputDefinition(name="t", kind=OutputKind.TABLE, location="a.py:3"))
+    graph.add_output(OutputDefinition(name="s", kind=OutputKind.SINK, location="a.py:9"))
+    graph.add_flow(FlowDefinition(name="t", target="t", location="a.py:3"))
+    graph.add_flow(FlowDefinition(name="to_s", target="s", location="a.py:10"))
+    return graph
+
+
+def test_error_of_definition_has_innermost_project_line() -> None:
+    with pytest.raises(ValueError) as caught:
+        exec(compile("\n\nint('x')", "/p/transformations/a.py", "exec"))
+    found = definition_error(caught.value, PurePosixPath("/p"), PurePosixPath("/p/b.py"))
+    expected = "transformations/a.py:3: ValueError: invalid literal for int() with base 10: 'x'"
+    assert str(found) == expected
+
+
+def test_missing_table_suggests_topic(graph: PipelineGraph) -> None:
+    event = (
+        "Failed to resolve flow: 'spark_catalog.default.t'.\n"
+        "Error: [TABLE_OR_VIEW_NOT_FOUND] The table or view `spark_catalog`.`default`.`ordres` cannot be found."
+    )
+    found = explain_flow_failure(event, graph, ["orders"])
+    assert found is not None
+    assert isinstance(found[1], ConfigError)
+    expected = "a.py:3: flow t: there is no table or topic ordres; did you mean orders?"
+    assert str(found[1]) == expected
+
+
+def test_upstream_failures_and_other_events_are_ignored(graph: PipelineGraph) -> None:
+    upstream = "Failed to resolve flow due to upstream failure: 't'.\nError: x"
+    assert explain_flow_failure(upstream, graph, []) is None
+    assert explain_flow_failure("Flow t is RUNNING.", graph, []) is None
+
+
+def test_cause_of_failed_task_is_one_line(graph: PipelineGraph) -> None:
+    event = f"{FAILED}{QUERY}{TASK}java.lang.RuntimeException: no space left\n\tat a.b(C.java:1)\n"
+    found = explain_flow_failure(event, graph, [])
+    assert found is not None
+    assert isinstance(found[1], PipelineFailed)
+    assert str(found[1]) == "a.py:3: flow t: no space left"
+
+
+@pytest.mark.parametrize(
+    ("flow", "way_out"), [("t", "--full-refresh t"), ("to_s", "rename the flow")]
+)
+def test_changed_source_names_way_out(graph: PipelineGraph, flow: str, way_out: str) -> None:
+    text = (
+        "assertion failed: There are [1] sources in the checkpoint offsets and now there are [2] sources requested "
+        f"by the query. Cannot continue.\n=== Streaming Query ===\nIdentifier: {flow} [id = 1, runId = 2]\n"
+    )
+    name, error = explain_run_failure(text, graph, [])
+    assert name == flow
+    assert isinstance(error, ConfigError)
+    assert "reads another number of sources than before" in str(error)
+    assert way_out in str(error)

@@ -1,0 +1,83 @@
+"""Files of pipelines: new projects, storage directories, and the state of runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from barnabas.errors import ConfigError
+from barnabas.pipelines import dependencies
+from barnabas.pipelines.project import create_project, find_spec, load_spec, source_files
+from barnabas.pipelines.run_state import RunState, is_running, list_runs, state_directory
+from barnabas.pipelines.storage import claim_storage, flows_with_checkpoints
+
+
+def test_new_project_is_valid(tmp_path: Path) -> None:
+    create_project(tmp_path, "orders", "lines")
+    spec_path = find_spec(tmp_path / "orders")
+    spec = load_spec(spec_path)
+    assert spec.name == "orders"
+    (file,) = source_files(spec, spec_path.parent)
+    compile(file.read_text(), str(file), "exec")
+
+
+def test_project_is_not_written_into_used_directory(tmp_path: Path) -> None:
+    (tmp_path / "orders").mkdir()
+    create_project(tmp_path, "orders", "lines")
+    with pytest.raises(ConfigError, match="exists and is not empty"):
+        create_project(tmp_path, "orders", "lines")
+    with pytest.raises(ConfigError, match="must have 1 to 100 letters"):
+        create_project(tmp_path, "../x", "lines")
+
+
+def test_missing_files_have_hints(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="barnabas pipeline init"):
+        find_spec(tmp_path)
+    (tmp_path / "spark-pipeline.yml").write_text("name: a\nstorage: b\n")
+    with pytest.raises(ConfigError, match=r"no \.py or \.sql file matches"):
+        source_files(load_spec(find_spec(tmp_path)), tmp_path)
+    (tmp_path / "transformations").mkdir()
+    (tmp_path / "transformations" / "a.txt").touch()
+    with pytest.raises(ConfigError, match=r"neither \.py nor \.sql"):
+        source_files(load_spec(find_spec(tmp_path)), tmp_path)
+
+
+def test_storage_of_other_pipeline_is_refused(tmp_path: Path) -> None:
+    claim_storage(tmp_path / "storage", "a")
+    claim_storage(tmp_path / "storage", "a")
+    with pytest.raises(ConfigError, match="belongs to the pipeline a; choose another"):
+        claim_storage(tmp_path / "storage", "b")
+
+
+def test_checkpoints_name_their_flows(tmp_path: Path) -> None:
+    (tmp_path / "_checkpoints/spark_catalog/default/words/to_words/0").mkdir(parents=True)
+    assert flows_with_checkpoints(tmp_path, None, None) == {"words": ["to_words"]}
+    assert flows_with_checkpoints(tmp_path, None, "other") == {}
+
+
+def test_state_of_killed_process_is_removed(tmp_path: Path) -> None:
+    state = RunState.open(tmp_path, "a")
+    state.save({"name": "a", "pid": 17, "spec": "/x"})
+    assert list_runs(tmp_path) == [{"name": "a", "pid": 17, "spec": "/x"}]
+    with pytest.raises(ConfigError, match=r"is run by process 17 \(/x\)"):
+        RunState.open(tmp_path, "a")
+    state.lock.close()  # as the system does when it kills the process
+    assert not is_running(tmp_path, "a")
+    assert list_runs(tmp_path) == []
+    assert not state.path.exists()
+    (tmp_path / "b.json").write_text(json.dumps({"name": "b"}))
+    assert list_runs(tmp_path) == []
+
+
+def test_relative_state_home_is_ignored() -> None:
+    assert state_directory({"XDG_STATE_HOME": "/x"}) == Path("/x/barnabas/pipelines")
+    home = Path.home() / ".local/state/barnabas/pipelines"
+    assert state_directory({"XDG_STATE_HOME": "x"}) == home
+
+
+def test_missing_packages_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dependencies, "MODULES", {"no_such_module.rpc": "grpcio", "json": "json"})
+    with pytest.raises(ConfigError, match=r"grpcio not installed; run: pip install 'barnabas\[pi"):
+        dependencies.check_packages()
