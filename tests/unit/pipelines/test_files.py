@@ -10,8 +10,8 @@ import pytest
 from barnabas.errors import ConfigError
 from barnabas.pipelines import dependencies
 from barnabas.pipelines.project import create_project, find_spec, load_spec, source_files
-from barnabas.pipelines.run_state import RunState, is_running, list_runs, state_directory
 from barnabas.pipelines.storage import claim_storage, flows_with_checkpoints
+from barnabas.spark.run_state import RunState, is_running, list_runs, state_directory
 
 
 def test_new_project_is_valid(tmp_path: Path) -> None:
@@ -72,9 +72,9 @@ def test_state_of_killed_process_is_removed(tmp_path: Path) -> None:
 
 
 def test_relative_state_home_is_ignored() -> None:
-    assert state_directory({"XDG_STATE_HOME": "/x"}) == Path("/x/barnabas/pipelines")
+    assert state_directory("pipelines", {"XDG_STATE_HOME": "/x"}) == Path("/x/barnabas/pipelines")
     home = Path.home() / ".local/state/barnabas/pipelines"
-    assert state_directory({"XDG_STATE_HOME": "x"}) == home
+    assert state_directory("pipelines", {"XDG_STATE_HOME": "x"}) == home
 
 
 def test_missing_packages_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
