@@ -98,6 +98,11 @@ def check_target(found: TopicState, new: NewCopy) -> None:
     if found.partition_count != new.partition_count:
         why = f"topic {new.name} has {found.partition_count} partitions, but the copy needs"
         raise JobRefused(f"{why} {new.partition_count}; {hint}")
+    if found.settings.get("message.timestamp.type") == "LogAppendTime":
+        why = (
+            f"topic {new.name} has message.timestamp.type=LogAppendTime, which replaces timestamps"
+        )
+        raise JobRefused(f"{why}; {hint}")
     for number, span in enumerate(found.spans):
         if span.earliest > 0:
             why = f"{new.name}-{number} begins at offset {span.earliest}: records were deleted from it"
