@@ -1,6 +1,6 @@
 """Archive a topic: its records as Parquet files by date and partition (see manifest.py).
 
-    topic ──read──► rows of each partition ──by date──► staging ──verify──► in place ──► manifest
+    topic ──► one task per range of offsets ──► files by date in staging ──verify──► in place ──► manifest
 
 The job can be killed at any moment and started again: only the manifest, which is replaced last, makes files visible.
 """
@@ -9,42 +9,38 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client.cluster import Cluster
-from barnabas.jobs.archive_directory import (
-    ArchiveDirectory,
-    FileFacts,
-    describe_file,
-    staged_files,
-)
-from barnabas.jobs.errors import CopyDiffers
+from barnabas.jobs.archive_directory import ArchiveDirectory
+from barnabas.jobs.errors import JobRefused
 from barnabas.jobs.manifest import (
     ArchivedFile,
     Manifest,
     empty_manifest,
     extend_manifest,
+    file_order,
     plan_archive,
 )
-from barnabas.jobs.session import OpenSpark, session_setting
+from barnabas.jobs.parquet_files import COLUMNS, write_files
+from barnabas.jobs.session import OpenSpark
 from barnabas.jobs.topic_state import TopicState, look_up_state, topic_records
 from barnabas.jobs.verification import compare_records, require_equal
-from barnabas.spark.planning import LogSpan
+from barnabas.model import ZERO_ID
+from barnabas.spark.planning import LogSpan, split_ranges
+from barnabas.spark.ranges import OffsetRange, parse_fetch_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-COLUMNS = ("key", "value", "headers", "timestamp", "timestampType", "offset")
-"""The columns of an archived file."""
 SCHEMA = (
     "key binary, value binary, headers array<struct<key string, value binary>>, timestamp timestamp, "
     "timestampType int, offset bigint, date date, partition int"
 )
 RECORDS_PER_FILE = 1_000_000
 """A longer range of offsets is read by several tasks, each of which writes its own files."""
-DAY_US = 86_400_000_000
-TIMESTAMP_TYPE = "spark.sql.parquet.outputTimestampType"
 
 
 class ArchiveRun(NamedTuple):
@@ -55,23 +51,6 @@ class ArchiveRun(NamedTuple):
     spans: dict[int, LogSpan]
     files: list[ArchivedFile]
     is_verified: bool
-
-
-def archive_rows(records: DataFrame) -> DataFrame:
-    """Return the rows of the archive, each task's in the order of its files.
-
-    Spark writes the rows of a task file by file. It would add its own sort, which is not stable, if the rows were not
-    sorted by date and partition.
-    """
-    from pyspark.sql import functions as sf
-
-    day = sf.expr(
-        f"date_from_unix_date(cast((unix_micros(timestamp) - pmod(unix_micros(timestamp), {DAY_US})) "
-        f"div {DAY_US} as int))"
-    )
-    return records.select(day.alias("date"), "partition", *COLUMNS).sortWithinPartitions(
-        "date", "partition", "offset"
-    )
 
 
 def archived_rows(
@@ -109,81 +88,74 @@ def run_archive(
             archive.write_manifest(extended)
             return ArchiveRun(state, extended, spans, [], False)
         with open_spark() as spark:
-            records = topic_records(spark, servers, topic, spans, records_per_task=RECORDS_PER_FILE)
-            files = add_files(spark, records, archive, manifest, state, verify=verify)
+            files = add_files(spark, servers, archive, manifest, state, spans, verify=verify)
         return ArchiveRun(state, extend_manifest(manifest, state, files), spans, files, verify)
 
 
 def add_files(
     spark: SparkSession,
-    records: DataFrame,
+    servers: str,
     archive: ArchiveDirectory,
     manifest: Manifest | None,
     state: TopicState,
+    spans: Mapping[int, LogSpan],
     *,
     verify: bool,
 ) -> list[ArchivedFile]:
-    """Add records to the archive, all or none of them. Returns the new files."""
+    """Add the records of these offsets to the archive, all or none of them. Returns the new files."""
     staging = archive.new_staging()
     try:
-        facts = stage_files(spark, records, staging)
+        settings = parse_fetch_settings(
+            {"bootstrap.servers": servers, "isolation.level": "read_committed"}, COLUMNS
+        )
+        rows = write_files(spark, plan_tasks(state, spans), settings, str(staging)).collect()
+        files = [ArchivedFile(**row.asDict()) for row in rows]
+        check_visible(staging, files)
         if verify:
-            verify_staged(spark, records, staging, list(facts), state.name)
+            verify_staged(spark, servers, state, spans, staging, files)
         if manifest is None:
             archive.write_manifest(empty_manifest(state))
-        files = archive.publish(staging, facts)
+        archive.publish(staging, files)
         archive.write_manifest(extend_manifest(manifest, state, files))
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-    return files
+    return sorted(files, key=file_order)
 
 
-def stage_files(spark: SparkSession, records: DataFrame, staging: Path) -> dict[str, FileFacts]:
-    """Write the records into the staging directory. Raises CopyDiffers if this machine does not see all files."""
-    written = write_rows(archive_rows(records), staging)
-    facts = describe_files(spark, staging)
-    found = sum(each.records for each in facts.values())
-    if found != written:
-        why = f"Spark wrote {written:,} records, but {staging} has {found:,}"
-        hint = "with a remote master, use a directory that all workers share, at the same path"
-        raise CopyDiffers(f"{why}; {hint}")
-    return facts
+def plan_tasks(state: TopicState, spans: Mapping[int, LogSpan]) -> list[OffsetRange]:
+    """Return the ranges of offsets that one task each reads."""
+    topic_id = None if state.id == ZERO_ID else state.id
+    ranges = [
+        OffsetRange(topic=state.name, partition=number, start=start, end=end, topic_id=topic_id)
+        for number, (start, end) in sorted(spans.items())
+    ]
+    return split_ranges(ranges, partitions_min=None, records_max=RECORDS_PER_FILE)
 
 
-def write_rows(rows: DataFrame, staging: Path) -> int:
-    """Write rows as Parquet files by date and partition. Returns the number of rows."""
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as sf
-
-    observation = Observation()
-    observed = rows.observe(observation, sf.count(sf.lit(1)).alias("records"))
-    # The default, INT96, is an old format that other readers convert differently.
-    with session_setting(rows.sparkSession, TIMESTAMP_TYPE, "TIMESTAMP_MICROS"):
-        observed.write.partitionBy("date", "partition").parquet(spark_path(staging))
-    return int(observation.get["records"])
-
-
-def describe_files(spark: SparkSession, staging: Path) -> dict[str, FileFacts]:
-    """Return the facts of all staged files. The files are read by tasks."""
-    names = staged_files(staging)
-    if not names:
-        return {}
-    paths = [str(staging / name) for name in names]
-    slices = min(len(paths), 4 * spark.sparkContext.defaultParallelism)
-    facts = spark.sparkContext.parallelize(paths, slices).map(describe_file).collect()
-    return dict(zip(names, facts, strict=True))
+def check_visible(staging: Path, files: list[ArchivedFile]) -> None:
+    """Raise JobRefused if tasks wrote files that this machine does not see."""
+    for file in files:
+        path = staging / file.path
+        if not path.exists() or path.stat().st_size != file.bytes:
+            why = f"a task wrote {path}, but it is not on this machine"
+            raise JobRefused(f"{why}; use a directory that all workers share, at the same path")
 
 
 def verify_staged(
-    spark: SparkSession, records: DataFrame, staging: Path, files: list[str], topic: str
+    spark: SparkSession,
+    servers: str,
+    state: TopicState,
+    spans: Mapping[int, LogSpan],
+    staging: Path,
+    files: list[ArchivedFile],
 ) -> None:
     """Compare the staged files with the topic. The position of a record is its offset."""
     fields = ["partition", "offset as position", "key", "value", "headers", "timestamp"]
-    comparison = compare_records(
-        records.selectExpr(*fields), archived_rows(spark, staging, files).selectExpr(*fields)
-    )
+    records = topic_records(spark, servers, state.name, spans, records_per_task=RECORDS_PER_FILE)
+    staged = archived_rows(spark, staging, [file.path for file in files])
+    comparison = compare_records(records.selectExpr(*fields), staged.selectExpr(*fields))
     hint = "run it again; if the topic is compacted, records may have been removed meanwhile"
-    require_equal(comparison, f"topic {topic}", "the archive", hint)
+    require_equal(comparison, f"topic {state.name}", "the archive", hint)
 
 
 def spark_path(path: Path) -> str:

@@ -10,14 +10,13 @@ import fcntl
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 import crc32c as crc32c_library
-from msgspec import Struct
 
 from barnabas.errors import ConfigError
 from barnabas.jobs.errors import DamagedArchive, JobRefused
@@ -25,7 +24,6 @@ from barnabas.jobs.manifest import (
     NAME,
     ArchivedFile,
     Manifest,
-    archived_path,
     decode_manifest,
     encode_manifest,
 )
@@ -34,18 +32,7 @@ LOCK = "_lock"
 STAGING = "_staging-"
 NEW_MANIFEST = f"{NAME}.new"
 DATA_FILE = re.compile(r"date=[^/]+/partition=\d+/\d{20}\.parquet")
-STAGED_FILE = re.compile(r"date=(?P<date>[^/]+)/partition=(?P<partition>\d+)/[^/]+\.parquet")
 PIECE_BYTES = 1 << 20
-
-
-class FileFacts(Struct, frozen=True):
-    """What a Parquet file holds, and its checksum."""
-
-    records: int
-    first_offset: int
-    last_offset: int
-    bytes: int
-    crc32c: int
 
 
 def parse_directory(option: str, text: str) -> Path:
@@ -121,7 +108,7 @@ class ArchiveDirectory:
             yield
 
     def new_staging(self) -> Path:
-        """Return the path of a staging directory. Spark creates it."""
+        """Return the path of a staging directory. The first task creates it."""
         return self.path / f"{STAGING}{uuid4().hex[:12]}"
 
     def remove_leftovers(self, manifest: Manifest | None) -> int:
@@ -143,20 +130,16 @@ class ArchiveDirectory:
             for path in (*self.path.glob("date=*/partition=*/*"), *self.path.glob(NEW_MANIFEST))
         )
 
-    def publish(self, staging: Path, facts: Mapping[str, FileFacts]) -> list[ArchivedFile]:
-        """Move staged files into place. `facts` has their paths in the staging directory. Returns them as archived."""
-        published = []
+    def publish(self, staging: Path, files: Sequence[ArchivedFile]) -> None:
+        """Move staged files into place. They have the same paths in the staging directory."""
         directories = {self.path}
-        for staged, found in sorted(facts.items()):
-            file = archived_file(staged, found)
+        for file in files:
             target = self.path / file.path
             target.parent.mkdir(parents=True, exist_ok=True)
-            (staging / staged).rename(target)
+            (staging / file.path).rename(target)
             directories |= {target.parent, target.parent.parent}
-            published.append(file)
         for directory in sorted(directories):
             sync_path(directory)
-        return published
 
 
 def find_archive(directory: Path) -> ArchiveDirectory:
@@ -188,56 +171,7 @@ def leftovers(paths: Iterable[str], manifest: Manifest | None) -> list[str]:
     ]
 
 
-def archived_file(staged: str, facts: FileFacts) -> ArchivedFile:
-    """Return the entry of the manifest for a staged file. Spark's path has its date and partition."""
-    found = STAGED_FILE.fullmatch(staged)
-    assert found is not None, staged
-    partition = int(found["partition"])
-    return ArchivedFile(
-        path=archived_path(found["date"], partition, facts.first_offset),
-        partition=partition,
-        first_offset=facts.first_offset,
-        last_offset=facts.last_offset,
-        records=facts.records,
-        bytes=facts.bytes,
-        crc32c=facts.crc32c,
-    )
-
-
-def staged_files(staging: Path) -> list[str]:
-    """Return the Parquet files that Spark wrote, relative to the staging directory."""
-    return sorted(
-        path.relative_to(staging).as_posix()
-        for path in staging.glob("date=*/partition=*/*.parquet")
-    )
-
-
 # ---- one file, in a task ----------------------------------------------------------------------------------------
-
-
-def describe_file(path: str) -> FileFacts:
-    """Return the facts of a new Parquet file, and write it through to the disk."""
-    from pyarrow.parquet import ParquetFile
-
-    with ParquetFile(path) as parquet:
-        metadata = parquet.metadata
-        groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
-        statistics = [
-            chunk.statistics
-            for group in groups
-            for chunk in (group.column(index) for index in range(group.num_columns))
-            if chunk.path_in_schema == "offset"
-        ]
-    with Path(path).open("rb") as file:
-        os.fsync(file.fileno())
-    size, crc = checksum(path)
-    return FileFacts(
-        metadata.num_rows,
-        min(each.min for each in statistics),
-        max(each.max for each in statistics),
-        size,
-        crc,
-    )
 
 
 def checksum(path: str) -> tuple[int, int]:

@@ -7,7 +7,7 @@ how many records the topic has. The final settings are set at the end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
@@ -19,7 +19,7 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.config_admin import ConfigAdmin, ConfigChange, ConfigResource
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.jobs.errors import CopyDiffers, JobRefused
-from barnabas.jobs.ordered_copy import CopyTarget, copy_rows, new_identity
+from barnabas.jobs.ordered_copy import CopyTarget, copy_partitions, copy_rows, new_identity
 from barnabas.jobs.topic_state import TopicState, look_up_state, topic_records
 from barnabas.jobs.verification import Comparison, compare_records, require_equal
 from barnabas.spark.writer import BATCH_BYTES
@@ -27,6 +27,7 @@ from barnabas.wire.messages.describe_configs import ResourceType
 from barnabas.wire.messages.incremental_alter_configs import ConfigOperation
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 COPY_SETTINGS = {
@@ -56,11 +57,15 @@ class NewCopy(Struct, frozen=True, kw_only=True):
 
 
 class SourceRows(NamedTuple):
-    """The records to copy: `rows` has the target partition, the columns `order`, and the fields of a record."""
+    """The records to copy: `rows` has the target partition, the columns `order`, and the fields of a record.
+
+    `read`, if there is one, reads the records of a target partition in order, faster than Spark's rows.
+    """
 
     name: str
     rows: DataFrame
     order: Sequence[str]
+    read: Callable[[int], Iterator[pa.RecordBatch]] | None = None
 
 
 class CopiedPartition(NamedTuple):
@@ -98,6 +103,11 @@ def check_target(found: TopicState, new: NewCopy) -> None:
     if found.partition_count != new.partition_count:
         why = f"topic {new.name} has {found.partition_count} partitions, but the copy needs"
         raise JobRefused(f"{why} {new.partition_count}; {hint}")
+    if found.settings.get("message.timestamp.type") == "LogAppendTime":
+        why = (
+            f"topic {new.name} has message.timestamp.type=LogAppendTime, which replaces timestamps"
+        )
+        raise JobRefused(f"{why}; {hint}")
     for number, span in enumerate(found.spans):
         if span.earliest > 0:
             why = f"{new.name}-{number} begins at offset {span.earliest}: records were deleted from it"
@@ -192,8 +202,11 @@ def copy_to_topic(
         batch_bytes=batch_bytes(cluster, new.name),
         timeout_s=cluster.timeout_s,
     )
-    rows = copy_rows(source.rows, source.order, target).collect()
-    copied = [CopiedPartition(*row) for row in rows]
+    if source.read is None:
+        results = copy_rows(source.rows, source.order, target)
+    else:
+        results = copy_partitions(spark, source.read, target)
+    copied = [CopiedPartition(*row) for row in results.collect()]
     check_end(look_up_state(cluster, new.name), copied, source.name)
     if verify:
         comparison = compare_records(

@@ -5,6 +5,7 @@ Offsets begin at 0 in the restored topic and have no gaps, whatever they were in
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client.cluster import Cluster
@@ -21,10 +22,12 @@ from barnabas.jobs.copy_topic import (
 )
 from barnabas.jobs.errors import JobRefused
 from barnabas.jobs.manifest import NAME, ArchivedFile, Manifest, has_gaps
+from barnabas.jobs.parquet_files import merge_files
 from barnabas.jobs.session import OpenSpark
 from barnabas.jobs.verification import value_of_partition
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -87,11 +90,19 @@ def archive_source(
     spark: SparkSession, archive: ArchiveDirectory, manifest: Manifest
 ) -> SourceRows:
     """Return the records of an archive. If no offsets are missing, the position follows from the offset."""
-    rows = archived_rows(spark, archive.path, [file.path for file in manifest.files])
+    root = str(archive.path)
+    files: dict[int, list[ArchivedFile]] = {}
+    for file in manifest.files:  # ordered by partition and offset
+        files.setdefault(file.partition, []).append(file)
+
+    def read(partition: int) -> Iterator[pa.RecordBatch]:
+        return merge_files(root, files.get(partition, []))
+
     name = f"the archive {archive.path}"
+    rows = archived_rows(spark, archive.path, [file.path for file in manifest.files])
     if has_gaps(manifest.files):
-        return SourceRows(name, rows, ["offset"])
-    return SourceRows(name, with_offset_positions(rows, manifest), ["position"])
+        return SourceRows(name, rows, ["offset"], read)
+    return SourceRows(name, with_offset_positions(rows, manifest), ["position"], read)
 
 
 def with_offset_positions(rows: DataFrame, manifest: Manifest) -> DataFrame:

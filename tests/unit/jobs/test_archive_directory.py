@@ -6,7 +6,6 @@ from pathlib import Path
 from uuid import UUID
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from barnabas.errors import ConfigError
@@ -15,27 +14,26 @@ from barnabas.jobs.archive_directory import (
     ArchiveDirectory,
     check_file,
     checksum,
-    describe_file,
     find_archive,
     parse_directory,
     raise_if_damaged,
 )
 from barnabas.jobs.errors import DamagedArchive, JobRefused
-from barnabas.jobs.manifest import Manifest, empty_manifest, extend_manifest
+from barnabas.jobs.manifest import ArchivedFile, Manifest, empty_manifest, extend_manifest
+from barnabas.jobs.parquet_files import SCHEMA, DayFile
 from barnabas.jobs.topic_state import TopicState
 from barnabas.spark.planning import LogSpan
 
 STATE = TopicState(name="orders", id=UUID(int=7), settings={}, spans=(LogSpan(0, 3),))
 
 
-def write_staged(archive: ArchiveDirectory) -> Path:
+def write_staged(archive: ArchiveDirectory) -> tuple[Path, list[ArchivedFile]]:
+    """Write a file with the offsets 4, 6 and 7 into a staging directory."""
     staging = archive.new_staging()
-    folder = staging / "date=2026-11-17" / "partition=0"
-    folder.mkdir(parents=True)
-    pq.write_table(
-        pa.table({"headers": [[{"key": "h"}]] * 3, "offset": [4, 6, 7]}), folder / "part-0.parquet"
-    )
-    return staging
+    file = DayFile(str(staging), 20_774, 0)
+    columns = [{"offset": offset, "headers": [{"key": "h"}]} for offset in (4, 6, 7)]
+    file.add(pa.RecordBatch.from_pylist(columns, schema=SCHEMA))
+    return staging, [file.close()]
 
 
 @pytest.fixture
@@ -46,9 +44,8 @@ def archive(tmp_path: Path) -> ArchiveDirectory:
 @pytest.fixture
 def manifest(archive: ArchiveDirectory) -> Manifest:
     """The manifest of an archive with one file."""
-    staging = write_staged(archive)
-    name = "date=2026-11-17/partition=0/part-0.parquet"
-    files = archive.publish(staging, {name: describe_file(str(staging / name))})
+    staging, files = write_staged(archive)
+    archive.publish(staging, files)
     manifest = extend_manifest(None, STATE, files)
     archive.write_manifest(manifest)
     return manifest

@@ -32,9 +32,10 @@ FINAL = {
 }
 
 
-def state(*spans: tuple[int, int]) -> TopicState:
+def state(*spans: tuple[int, int], **settings: str) -> TopicState:
     found = tuple(LogSpan(*span) for span in spans)
-    return TopicState(name="copy", id=UUID(int=1), settings={}, spans=found)
+    names = {name.replace("_", "."): value for name, value in settings.items()}
+    return TopicState(name="copy", id=UUID(int=1), settings=names, spans=found)
 
 
 def test_topic_keeps_all_records_during_the_copy() -> None:
@@ -56,6 +57,7 @@ def test_final_settings_replace_those_of_the_copy() -> None:
     ("found", "why"),
     [
         (state((0, 1)), "topic copy has 1 partitions, but the copy needs 2; delete topic copy"),
+        (state((0, 0), (0, 0), message_timestamp_type="LogAppendTime"), "replaces timestamps"),
         (state((0, 1), (3, 4)), "copy-1 begins at offset 3: records were deleted from it"),
     ],
 )

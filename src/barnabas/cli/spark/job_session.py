@@ -19,7 +19,12 @@ def job_session(master: str | None, bootstrap_servers: str, app_name: str) -> Op
 
     @contextmanager
     def open_spark() -> Iterator[SparkSession]:
-        session = spark_session(master, bootstrap_servers, app_name=app_name, short=False)
+        session = spark_session(
+            master,
+            bootstrap_servers,
+            app_name=app_name,
+            short=False,
+        )
         with session as spark, translate_errors([]):
             yield spark
 
