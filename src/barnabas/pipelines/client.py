@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib.util
 import json
@@ -81,13 +82,14 @@ class PipelineClient:
         # PySpark's functions then build expressions for Connect, not for a JVM in this process.
         os.environ[CONNECT_MODE] = "1"
         self.servers = servers
-        self.spark = (
-            SparkSession.builder.remote(address)
-            .config("spark.sql.connect.serverStacktrace.enabled", "false")
-            .create()
-        )
+        # The builder would send requests before the retries are limited.
+        self.spark = SparkSession(connection=address)
         policy = DefaultPolicy(max_retries=RETRIES_MAX, initial_backoff=50, max_backoff=2000)
         self.spark.client.set_retry_policies([policy])
+        # PySpark's exit handler sends a request to a server that may have ended.
+        atexit.unregister(self.spark.client._on_exit)
+        SparkSession._set_default_and_active_session(self.spark)
+        self.spark.conf.set("spark.sql.connect.serverStacktrace.enabled", "false")
         # The stream of the listener breaks when the server ends.
         warnings.filterwarnings("ignore", module=r"pyspark\.sql\.connect\.streaming\.query")
         from pyspark_barnabas import DefaultSource

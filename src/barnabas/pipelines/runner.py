@@ -103,6 +103,8 @@ class PipelineSession:
     progress: RunProgress = field(default_factory=RunProgress)
     graph: PipelineGraph | None = None
     """The graph of the last run."""
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    """End offsets of the topics before the last run. Records that arrived during the run start the next one."""
     server: ServerProcess | None = None
     client: PipelineClient | None = None
 
@@ -135,7 +137,13 @@ class PipelineSession:
             "bootstrap_servers": options.servers,
             "catalog": None if catalog is None else str(catalog),
             "config": dict(options.spec.configuration),
+            "short": options.dry,
         }
+
+    def claim_storage(self) -> None:
+        """Raise ConfigError if another pipeline owns the storage."""
+        if self.options.local_storage is not None:
+            claim_storage(self.options.local_storage, self.options.spec.name)
 
     def close(self) -> None:
         if self.client is not None:
@@ -158,6 +166,7 @@ class PipelineSession:
             defined = client.define(options.spec, options.directory, topics)
             self.graph = defined.graph
             self.check(defined.graph, topics, full_refresh)
+            self.ends = self.end_offsets()
             failure: BarnabasError | None = None
             try:
                 events = client.run(
@@ -204,8 +213,6 @@ class PipelineSession:
         if storage is not None:
             earlier = flows_with_checkpoints(storage, spec.catalog, spec.database)
             check_earlier_flows(graph, earlier, full_refresh)
-            if not self.options.dry:
-                claim_storage(storage, spec.name)
 
     def on_report(self, report: Mapping[str, Any]) -> None:
         self.observer.flow_changed(self.progress.apply_report(report))
@@ -262,7 +269,8 @@ def wait_for(
         tick()
         if stop.is_requested:
             deadline = deadline or time.monotonic() + GRACE_S
-            if stop.is_urgent or time.monotonic() > deadline:
+            # Nothing is lost if Spark is still starting.
+            if session.client is None or stop.is_urgent or time.monotonic() > deadline:
                 raise Stopped("stopped")
         elif session.client is not None and session.server and session.server.has_ended:
             raise ServerFailed(
@@ -291,8 +299,6 @@ def run_pipeline(
             try:
                 if session.client is None:
                     wait_for(BackgroundCall(session.start), session, stop, tick)
-                # Before the run, so that records that arrive during it start the next one.
-                ends = session.end_offsets()
                 # A full refresh leaves out all other tables, so a second run follows.
                 for refresh in [full_refresh, ()] if full_refresh else [()]:
                     if not stop.is_requested:
@@ -303,7 +309,7 @@ def run_pipeline(
                 backoff.reset()
                 if not continuous or stop.is_requested:
                     return
-                if not wait_for_records(session, ends, stop, tick):
+                if not wait_for_records(session, stop, tick):
                     return
             except BarnabasError as error:
                 if isinstance(error, Stopped) or not continuous:
@@ -319,18 +325,13 @@ def run_pipeline(
         session.close()
 
 
-def wait_for_records(
-    session: PipelineSession,
-    before: dict[TopicPartition, int],
-    stop: Stop,
-    tick: Callable[[], None],
-) -> bool:
-    """Wait until a topic of the pipeline has other end offsets than `before`. Returns False if a stop is requested."""
+def wait_for_records(session: PipelineSession, stop: Stop, tick: Callable[[], None]) -> bool:
+    """Wait until the topics of the pipeline have new records. Returns False if a stop is requested."""
     graph = session.graph
     if graph is None or graph.has_other_sources or not graph.topics_read:
         return not stop.wait(OTHER_SOURCES_S)
     while not stop.wait(session.options.interval_s):
         tick()
-        if session.end_offsets() != before:
+        if session.end_offsets() != session.ends:
             return True
     return False

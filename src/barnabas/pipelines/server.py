@@ -60,14 +60,16 @@ def answer(answers: IO[str], document: dict[str, Any]) -> None:
 
 
 def start_server(arguments: dict[str, Any]) -> SparkSession:
-    from barnabas.spark.launcher import session
+    from barnabas.spark.launcher import FAST_COMPILER, JAVA_OPTIONS, session
 
-    catalog = arguments["catalog"]
+    catalog, config = arguments["catalog"], arguments["config"]
+    if arguments["short"]:
+        config[JAVA_OPTIONS] = f"{FAST_COMPILER} {config.get(JAVA_OPTIONS, '')}".strip()
     return session(
         arguments["master"],
         app_name=arguments["app_name"],
         bootstrap_servers=arguments["bootstrap_servers"],
-        config={**arguments["config"], **CONNECT_SETTINGS},
+        config={**config, **CONNECT_SETTINGS},
         catalog=None if catalog is None else Path(catalog),
         progress=False,
     )

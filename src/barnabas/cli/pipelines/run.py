@@ -80,7 +80,8 @@ def run_with_display(
     display = Display(output, progress, state, about)
     session = PipelineSession(chosen, display, progress)
     stop = StopSignals()
-    # Fails at once if the cluster is away, before Spark starts.
+    # These fail at once, before Spark starts: another pipeline owns the storage, or the cluster is away.
+    session.claim_storage()
     session.topics()
     display.save()
     try:
