@@ -34,7 +34,7 @@ MIDNIGHT_MS = 1_763_337_600_000
 def archive(topics: Topics, topic: str, root: Path, **options: bool) -> ArchiveRun:
     with topics.client() as cluster:
         return run_archive(
-            lambda: nullcontext(topics.spark),
+            lambda _: nullcontext(topics.spark),
             cluster,
             topics.servers,
             topic,
@@ -148,7 +148,7 @@ def restore(topics: Topics, root: Path, name: str, **options: bool) -> RestoreRu
     new = NewCopy(name=name, partition_count=manifest.partition_count, settings=manifest.settings)
     with topics.client() as cluster:
         return run_restore(
-            lambda: nullcontext(topics.spark), cluster, topics.servers, directory, new, **options
+            lambda _: nullcontext(topics.spark), cluster, topics.servers, directory, new, **options
         )
 
 

@@ -28,7 +28,7 @@ def resize(topics: Topics, topic: str, partitions: int, new: str, **options: boo
         source = look_up_state(cluster, topic)
         copy = NewCopy(name=new, partition_count=partitions, settings=source.settings)
         return run_resize(
-            lambda: nullcontext(topics.spark), cluster, topics.servers, source, copy, **options
+            lambda _: nullcontext(topics.spark), cluster, topics.servers, source, copy, **options
         )
 
 

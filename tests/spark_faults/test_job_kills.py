@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -108,6 +107,9 @@ class Jobs:
                 left -= 1
         return found
 
+    def open_spark(self, _records: int) -> nullcontext[SparkSession]:
+        return nullcontext(self.spark)
+
     def new_copy(self, name: str, partitions: int) -> NewCopy:
         return NewCopy(name=name, partition_count=partitions, settings={"retention.ms": "-1"})
 
@@ -115,7 +117,7 @@ class Jobs:
 
     def archive(self, root: Path) -> Manifest:
         run = run_archive(
-            lambda: nullcontext(self.spark),
+            self.open_spark,
             self.cluster,
             self.servers,
             SOURCE,
@@ -126,12 +128,12 @@ class Jobs:
 
     def restore(self, root: Path, name: str) -> None:
         archive, new = ArchiveDirectory(root / SOURCE), self.new_copy(name, PARTITIONS)
-        spark = partial(nullcontext, self.spark)
+        spark = self.open_spark
         run_restore(spark, self.cluster, self.servers, archive, new)
 
     def resize(self, name: str) -> None:
         source, new = look_up_state(self.cluster, SOURCE), self.new_copy(name, RESIZED)
-        spark = partial(nullcontext, self.spark)
+        spark = self.open_spark
         run_resize(spark, self.cluster, self.servers, source, new)
 
 
@@ -177,7 +179,7 @@ def test_killed_jobs_complete_when_repeated(tmp_path: Path, spark: SparkSession)
 
 
 def kill_archive(jobs: Jobs, root: Path, chance: Random, expected: Values) -> None:
-    patterns = ["_lock", "_staging-*", "_staging-*/date=*", "_staging-*/_SUCCESS", "date=*"]
+    patterns = ["_lock", "_staging-*", "_staging-*/date=*", "_staging-*/*.part", "date=*"]
     pattern = chance.choice(patterns)
     arguments = ["archive", SOURCE, "--to", str(root)]
     jobs.kill("archive", arguments, lambda: any((root / SOURCE).glob(pattern)), chance)

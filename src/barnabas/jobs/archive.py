@@ -26,7 +26,7 @@ from barnabas.jobs.manifest import (
 )
 from barnabas.jobs.parquet_files import COLUMNS, write_files
 from barnabas.jobs.session import OpenSpark
-from barnabas.jobs.topic_state import TopicState, look_up_state, topic_records
+from barnabas.jobs.topic_state import TopicState, count_offsets, look_up_state, topic_records
 from barnabas.jobs.verification import compare_records, require_equal
 from barnabas.model import ZERO_ID
 from barnabas.spark.planning import LogSpan, split_ranges
@@ -87,7 +87,7 @@ def run_archive(
             extended = extend_manifest(manifest, state, ())
             archive.write_manifest(extended)
             return ArchiveRun(state, extended, spans, [], False)
-        with open_spark() as spark:
+        with open_spark(count_offsets(spans)) as spark:
             files = add_files(spark, servers, archive, manifest, state, spans, verify=verify)
         return ArchiveRun(state, extend_manifest(manifest, state, files), spans, files, verify)
 

@@ -18,7 +18,7 @@ from barnabas.jobs.copy_topic import (
 from barnabas.jobs.placement import ORDER, place_records
 from barnabas.jobs.saved_spans import check_available, delete_spans, load_spans, save_spans
 from barnabas.jobs.session import OpenSpark
-from barnabas.jobs.topic_state import TopicState, topic_records
+from barnabas.jobs.topic_state import TopicState, count_offsets, topic_records
 from barnabas.spark.planning import LogSpan
 
 
@@ -58,7 +58,7 @@ def run_resize(
         return ResizeRun(spans, found is not None, all_partitions(new.partition_count, []))
     if saved is None:
         save_spans(cluster, new.name, source)
-    with open_spark() as spark:
+    with open_spark(count_offsets(spans)) as spark:
         records = topic_records(spark, servers, source.name, spans)
         rows = place_records(records, new.partition_count)
         copied = copy_to_topic(

@@ -67,7 +67,7 @@ def run_restore(
         create_target(cluster, new, validate_only=True)
     if dry_run:
         return RestoreRun(manifest, existed, all_partitions(new.partition_count, []))
-    with open_spark() as spark:
+    with open_spark(manifest.records) as spark:
         check_files(spark, archive, manifest.files)
         source = archive_source(spark, archive, manifest)
         copied = copy_to_topic(spark, cluster, servers, source, new, verify=verify)

@@ -9,5 +9,6 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OpenSpark: TypeAlias = "Callable[[], AbstractContextManager[SparkSession]]"
-"""Starts Spark. A job calls it after its checks, so that most errors are reported at once."""
+OpenSpark: TypeAlias = "Callable[[int], AbstractContextManager[SparkSession]]"
+"""Starts Spark for a job with this many records. A job calls it after its checks, so that most errors are reported
+at once."""

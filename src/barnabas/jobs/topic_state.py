@@ -96,5 +96,9 @@ def topic_records(
     return reader.load()
 
 
+def count_offsets(spans: Mapping[int, LogSpan]) -> int:
+    return sum(span.latest - span.earliest for span in spans.values())
+
+
 def offsets_json(topic: str, spans: Mapping[int, LogSpan], end: int) -> str:
     return json.dumps({topic: {str(number): span[end] for number, span in spans.items()}})

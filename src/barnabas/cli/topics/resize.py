@@ -24,7 +24,7 @@ from barnabas.client.cluster import Cluster
 from barnabas.errors import ApiError
 from barnabas.jobs.copy_topic import NewCopy
 from barnabas.jobs.resize import ResizeRun, run_resize
-from barnabas.jobs.topic_state import look_up_state
+from barnabas.jobs.topic_state import count_offsets, look_up_state
 
 
 @click.command("resize")
@@ -103,7 +103,7 @@ def resize_document(
         "topic": new.name,
         "existed": run.existed,
         "source_partitions": len(run.spans),
-        "source_offsets": sum(span.latest - span.earliest for span in run.spans.values()),
+        "source_offsets": count_offsets(run.spans),
         "verified": verify and not dry_run,
         "dry_run": dry_run,
         "partitions": copied_rows(run.partitions),
