@@ -20,8 +20,8 @@ import pytest
 from barnabas import LocalCluster
 from barnabas.client.cluster import Cluster
 from barnabas.client.producer import Producer
-from barnabas.pipelines.run_state import list_runs, state_directory
 from barnabas.pipelines.server_process import ServerProcess
+from barnabas.spark.run_state import list_runs, state_directory
 
 HEAD = """from pyspark import pipelines as dp
 from pyspark.sql import functions as f
@@ -83,7 +83,7 @@ class Shell:
                 producer.send(topic, value.encode())
 
     def runs(self) -> list[dict[str, Any]]:
-        return list_runs(state_directory(self.environment))
+        return list_runs(state_directory("pipelines", self.environment))
 
     def consume(self, topic: str) -> list[str]:
         code, out, err = self.run("consume", topic, "--exit")
