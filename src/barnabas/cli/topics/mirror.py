@@ -13,8 +13,7 @@ from barnabas.cli.options import (
     timeout_option,
     verify_option,
 )
-from barnabas.cli.spark.job_session import job_session
-from barnabas.cli.spark.session import translate_errors
+from barnabas.cli.spark.session import spark_session, translate_errors
 from barnabas.cli.terminal.output import OutputFormat, format_table, plural, print_note, show
 from barnabas.cli.terminal.signals import SignalRecorder
 from barnabas.client.admin import Admin
@@ -86,7 +85,8 @@ def mirror_topics(
             document = {"topics": [{"topic": each, "target": prefix + each} for each in topics]}
             show(output, {**document, "dry_run": True}, mirror_text)
             return
-        with job_session(master, source, f"mirror {pattern}")() as spark:
+        session = spark_session(master, source, app_name=f"mirror {pattern}", short=not continuous)
+        with session as spark, translate_errors([]):
             if continuous:
                 follow(spark, mirror, pattern, verify=verify, output=output)
             else:
