@@ -280,6 +280,19 @@ def test_dry_run_reports_errors_with_file_and_line(shell: Shell, remote: str) ->
         assert err.count("\n") == 1, (name, err)
 
 
+def test_program_reads_topics_through_connect_server(shell: Shell, remote: str) -> None:
+    program = f"""
+import barnabas.spark
+
+spark = barnabas.spark.session({remote!r})
+rows = spark.read.format("barnabas").option("kafka.bootstrap.servers", {shell.servers!r})
+print(rows.option("subscribe", "lines").load().count())
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert (done.returncode, done.stdout.strip().isdigit()) == (0, True), done.stderr
+
+
 def test_dry_run_of_sql_and_python_lists_flows(shell: Shell, remote: str) -> None:
     shell.project("mixed", HEAD + SINK)
     sql = "CREATE STREAMING TABLE t AS SELECT value_text FROM STREAM lines;\n"

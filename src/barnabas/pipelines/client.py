@@ -7,14 +7,12 @@ import contextlib
 import importlib.util
 import json
 import os
-import socket
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pyspark.sql.connect.proto as pb2
 from pyspark.errors import PySparkException
@@ -26,7 +24,7 @@ from pyspark.sql.connect.client.retries import DefaultPolicy
 from pyspark.sql.connect.session import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from barnabas.errors import BarnabasError, ConfigError
+from barnabas.errors import BarnabasError
 from barnabas.pipelines.failure import PipelineFailed, definition_error, first_line
 from barnabas.pipelines.graph import PipelineGraph
 from barnabas.pipelines.project import source_files
@@ -34,15 +32,8 @@ from barnabas.pipelines.registry import TopicRegistry
 from barnabas.pipelines.spec import PipelineSpec
 
 CONNECT_MODE = "SPARK_CONNECT_MODE_ENABLED"
-CONNECT_PORT = 15002
-REACH_S = 5.0
 RETRIES_MAX = 4
 """PySpark would retry for ten minutes, also after the server has ended, and when this process exits."""
-REMOTE_HINT = "check the address, and that a Spark Connect server runs there"
-
-
-class RemoteUnreachable(BarnabasError):
-    """No Spark Connect server answers at the address of --remote."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,25 +156,6 @@ class PipelineClient:
     def close(self) -> None:
         with contextlib.suppress(Exception):
             self.spark.stop()
-
-
-def check_remote(remote: str) -> None:
-    """Raise ConfigError for an invalid address, and RemoteUnreachable if nothing listens there."""
-    address = urlsplit(remote)
-    try:
-        host, port = address.hostname, address.port or CONNECT_PORT
-    except ValueError:
-        host, port = None, 0
-    if address.scheme != "sc" or not host:
-        why = f"{remote!r} is not an address; write sc://host:port"
-        raise ConfigError("--remote", why)
-    try:
-        socket.create_connection((host, port), REACH_S).close()
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise RemoteUnreachable(
-            f"--remote: no Spark Connect server reached at {host}:{port} ({why}); {REMOTE_HINT}"
-        ) from None
 
 
 def run_error(error: Exception) -> BarnabasError:

@@ -33,6 +33,7 @@ from barnabas.pipelines.server_process import ServerFailed, ServerProcess
 from barnabas.pipelines.spec import PipelineSpec, storage_path, storage_uri
 from barnabas.pipelines.storage import claim_storage, flows_with_checkpoints
 from barnabas.retry import Backoff
+from barnabas.spark.connect import check_remote
 
 if TYPE_CHECKING:
     from barnabas.pipelines.client import PipelineClient
@@ -114,13 +115,13 @@ class PipelineSession:
         if options.remote is None:
             self.server = ServerProcess(self.server_arguments(), options.log)
         # Imported while the server starts: gRPC and pandas take a second.
-        from barnabas.pipelines.client import PipelineClient, check_remote
+        from barnabas.pipelines.client import PipelineClient
 
         if self.server is not None:
             address = self.server.wait_ready()
         else:
             assert options.remote is not None
-            check_remote(options.remote)
+            check_remote(options.remote, "--remote")
             address = options.remote
         self.client = PipelineClient(address, options.servers, self.on_report)
 

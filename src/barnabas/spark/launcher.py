@@ -2,6 +2,7 @@
 
     spark = barnabas.spark.session()                              # this machine, all cores
     spark = barnabas.spark.session("spark://master:7077")         # any other master
+    spark = barnabas.spark.session("sc://server:15002")           # a Spark Connect server
     spark.read.format("barnabas").option("kafka.bootstrap.servers", "localhost:9092").option("subscribe", "orders")
 
 Compared with `SparkSession.builder`, the session
@@ -31,6 +32,7 @@ from barnabas.java.find import Java, find_java
 from barnabas.spark.cache import cache_directory, digest, write_if_missing
 from barnabas.spark.catalog import catalog_java_options, catalog_settings, lock_catalog
 from barnabas.spark.class_archive import GC_OPTION, build_at_exit, class_archive
+from barnabas.spark.connect import SCHEME, connect_session
 from barnabas.spark.installation import spark_home
 from barnabas.spark.progress import show_progress
 from barnabas.spark.shipping import missing_modules, package_zip
@@ -94,6 +96,8 @@ def session(
 ) -> SparkSession:
     """Start Spark, or return the running session, to which only `config` is applied.
 
+    For a Spark Connect server (`sc://host:port`), only the first four arguments are used (connect.py).
+
     `bootstrap_servers` is stored in the setting spark.barnabas.bootstrap.servers. `catalog` is a directory for tables
     that outlive the session. `python` is the Python of the workers; by default that of this process, or PYSPARK_PYTHON
     for a remote master. `archive=False` neither uses nor builds a class-data archive. `short` is for jobs of a few
@@ -103,6 +107,9 @@ def session(
     """
     from pyspark.sql import SparkSession
 
+    if master is not None and master.startswith(SCHEME):
+        servers = {} if bootstrap_servers is None else {BOOTSTRAP_SERVERS: bootstrap_servers}
+        return connect_session(master, app_name, {**servers, **(config or {})})
     running = SparkSession.getActiveSession() or session_of_other_thread()
     if running is not None:
         spark = reuse_session(running, master, config)
@@ -263,7 +270,7 @@ def open_session(
 def check_master(master: str) -> None:
     """Raise ConfigError for an invalid master. Spark would fail after seconds, with a long stack trace."""
     if not MASTERS.fullmatch(master):
-        hint = "write local[4], spark://host:7077, yarn or k8s://https://host:port"
+        hint = "write local[4], spark://host:7077, yarn, k8s://https://host:port or sc://host:port"
         raise ConfigError("master", f"{master!r} is not a master; {hint}")
 
 
