@@ -8,14 +8,12 @@ The job can be killed at any moment and started again: only the manifest, which 
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client.cluster import Cluster
-from barnabas.jobs.archive_directory import ArchiveDirectory
-from barnabas.jobs.errors import JobRefused
+from barnabas.jobs.archive_directory import ArchiveDirectory, remove_staging
 from barnabas.jobs.manifest import (
     ArchivedFile,
     Manifest,
@@ -110,7 +108,6 @@ def add_files(
         )
         rows = write_files(spark, plan_tasks(state, spans), settings, str(staging)).collect()
         files = [ArchivedFile(**row.asDict()) for row in rows]
-        check_visible(staging, files)
         if verify:
             verify_staged(spark, servers, state, spans, staging, files)
         if manifest is None:
@@ -118,7 +115,7 @@ def add_files(
         archive.publish(staging, files)
         archive.write_manifest(extend_manifest(manifest, state, files))
     finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        remove_staging(staging)
     return sorted(files, key=file_order)
 
 
@@ -130,15 +127,6 @@ def plan_tasks(state: TopicState, spans: Mapping[int, LogSpan]) -> list[OffsetRa
         for number, (start, end) in sorted(spans.items())
     ]
     return split_ranges(ranges, partitions_min=None, records_max=RECORDS_PER_FILE)
-
-
-def check_visible(staging: Path, files: list[ArchivedFile]) -> None:
-    """Raise JobRefused if tasks wrote files that this machine does not see."""
-    for file in files:
-        path = staging / file.path
-        if not path.exists() or path.stat().st_size != file.bytes:
-            why = f"a task wrote {path}, but it is not on this machine"
-            raise JobRefused(f"{why}; use a directory that all workers share, at the same path")
 
 
 def verify_staged(

@@ -30,6 +30,7 @@ from barnabas.jobs.manifest import (
 
 LOCK = "_lock"
 STAGING = "_staging-"
+REMOVED = ".removed"
 NEW_MANIFEST = f"{NAME}.new"
 DATA_FILE = re.compile(r"date=[^/]+/partition=\d+/\d{20}\.parquet")
 PIECE_BYTES = 1 << 20
@@ -108,8 +109,10 @@ class ArchiveDirectory:
             yield
 
     def new_staging(self) -> Path:
-        """Return the path of a staging directory. The first task creates it."""
-        return self.path / f"{STAGING}{uuid4().hex[:12]}"
+        """Create a staging directory."""
+        staging = self.path / f"{STAGING}{uuid4().hex[:12]}"
+        staging.mkdir(parents=True)
+        return staging
 
     def remove_leftovers(self, manifest: Manifest | None) -> int:
         """Remove the files of killed runs. Returns their number."""
@@ -117,7 +120,7 @@ class ArchiveDirectory:
         for path in found:
             (self.path / path).unlink()
         for staging in self.path.glob(f"{STAGING}*"):
-            shutil.rmtree(staging)
+            remove_staging(staging)
         for directory in (*self.path.glob("date=*/partition=*"), *self.path.glob("date=*")):
             if not any(directory.iterdir()):
                 directory.rmdir()
@@ -155,6 +158,13 @@ def find_archive(directory: Path) -> ArchiveDirectory:
         hint = f"name one of them, as in {found[0]}"
         raise JobRefused(f"{directory} has the archives of several topics ({names}); {hint}")
     return ArchiveDirectory(found[0])
+
+
+def remove_staging(staging: Path) -> None:
+    """Remove a staging directory. A task of a killed run may still write there, but finds it no more."""
+    renamed = staging if staging.suffix == REMOVED else staging.with_suffix(REMOVED)
+    staging.rename(renamed)
+    shutil.rmtree(renamed)
 
 
 def is_temporary(name: str) -> bool:

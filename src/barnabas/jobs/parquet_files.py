@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from socket import gethostname
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -20,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from barnabas.jobs.archive_directory import checksum
+from barnabas.jobs.errors import JobRefused
 from barnabas.jobs.manifest import ArchivedFile, archived_path
 from barnabas.spark.arrow_records import arrow_schema
 from barnabas.spark.fetching import read_range
@@ -103,7 +105,10 @@ class DayFile:
         self.day = day
         self.partition = partition
         self.path = self.staging / f"{uuid4().hex}.part"
-        self.staging.mkdir(parents=True, exist_ok=True)
+        if not self.staging.is_dir():
+            # The driver has created it.
+            why = f"{staging} does not exist on {gethostname()}"
+            raise JobRefused(f"{why}; use a directory that all workers share, at the same path")
         self.writer = pq.ParquetWriter(self.path, SCHEMA, compression="zstd")
         self.pending: list[pa.RecordBatch] = []
         self.pending_bytes = 0
@@ -133,7 +138,9 @@ class DayFile:
         self.writer.close()
         name = archived_path(day_text(self.day), self.partition, self.first_offset)
         target = self.staging / name
-        target.parent.mkdir(parents=True, exist_ok=True)
+        # Not with `parents`: a task that outlives its run must not create the staging directory again.
+        target.parent.parent.mkdir(exist_ok=True)
+        target.parent.mkdir(exist_ok=True)
         with self.path.open("rb") as file:
             os.fsync(file.fileno())
         self.path.replace(target)

@@ -98,6 +98,18 @@ def test_leftovers_of_a_killed_run_are_removed(
     assert not (archive.path / "date=2026-11-18").exists()
 
 
+def test_task_that_outlives_its_run_creates_nothing(archive: ArchiveDirectory) -> None:
+    staging = archive.new_staging()
+    open_file = DayFile(str(staging), 20_774, 0)
+    open_file.add(pa.RecordBatch.from_pylist([{"offset": 4}], schema=SCHEMA))
+    archive.remove_leftovers(None)
+    with pytest.raises(FileNotFoundError):
+        open_file.close()
+    with pytest.raises(JobRefused, match=r"does not exist on .*; use a directory that all workers"):
+        DayFile(str(staging), 20_774, 0)
+    assert list(archive.path.iterdir()) == []
+
+
 def test_files_without_a_manifest_are_refused(
     archive: ArchiveDirectory, manifest: Manifest
 ) -> None:
