@@ -4,8 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-# Tests that kill processes. They wait for timeouts most of the time, so the builds of tests/packaging run beside them.
-FAILURES := tests/lifecycle tests/faults tests/groups tests/explain tests/packaging
+# Tests that kill processes. They wait for timeouts most of the time, so builds and pipelines are tested beside them.
+FAILURES := tests/lifecycle tests/faults tests/groups tests/explain tests/packaging tests/pipelines
 # Unit tests of the modules that pyproject.toml lists as compiled. They also run with interpreted code.
 COMPILED := $(sort $(dir $(shell grep -o '"src/barnabas/[^"]*\.py"' pyproject.toml | tr -d '"')))
 BOTH     := $(wildcard $(COMPILED:src/barnabas/%/=tests/unit/%))

@@ -60,7 +60,7 @@ def start(
         .load()
         .writeStream.foreachBatch(write)
         .option("checkpointLocation", str(directory / "checkpoint"))
-        .trigger(**trigger or {"processingTime": "0"})
+        .trigger(**trigger or {"processingTime": "0 seconds"})
         .start()
     )
 

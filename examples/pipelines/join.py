@@ -66,7 +66,7 @@ def start(
         .option("kafka.bootstrap.servers", servers)
         .option("topic", target)
         .option("checkpointLocation", str(directory / "paid-orders"))
-        .trigger(**trigger or {"processingTime": "0"})
+        .trigger(**trigger or {"processingTime": "0 seconds"})
         .start()
     )
 

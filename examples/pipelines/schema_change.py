@@ -56,7 +56,7 @@ def start(
         .option("kafka.bootstrap.servers", servers)
         .option("topic", target)
         .option("checkpointLocation", str(directory / "checkpoint"))
-        .trigger(**trigger or {"processingTime": "0"})
+        .trigger(**trigger or {"processingTime": "0 seconds"})
         .start()
     )
 

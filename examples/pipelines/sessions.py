@@ -101,7 +101,7 @@ def start(
         .option("kafka.bootstrap.servers", servers)
         .option("topic", target)
         .option("checkpointLocation", str(directory / "sessions"))
-        .trigger(**trigger or {"processingTime": "0"})
+        .trigger(**trigger or {"processingTime": "0 seconds"})
         .start()
     )
 

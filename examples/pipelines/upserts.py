@@ -71,7 +71,7 @@ def start(
         .load()
         .writeStream.foreachBatch(partial(merge_batch, directory))
         .option("checkpointLocation", str(directory / "checkpoint"))
-        .trigger(**trigger or {"processingTime": "0"})
+        .trigger(**trigger or {"processingTime": "0 seconds"})
         .start()
     )
 

@@ -64,7 +64,7 @@ def start(
         .option("checkpointLocation", str(directory / "to-files"))
     )
     return [
-        query.trigger(**trigger or {"processingTime": "0"}).start()
+        query.trigger(**trigger or {"processingTime": "0 seconds"}).start()
         for query in (to_topic, to_files)
     ]
 

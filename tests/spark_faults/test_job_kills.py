@@ -1,4 +1,4 @@
-"""Jobs over whole topics survive SIGKILL: archive, restore and resize are killed, repeated, and then complete.
+"""Jobs over whole topics survive SIGKILL: archive, restore, resize and mirror are killed, repeated, and then complete.
 
 BARNABAS_FAULT_ROUNDS sets the number of kills of each job (default 1, because each starts Spark; `make faults` uses
 20). BARNABAS_SEED repeats the moments of a run.
@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from barnabas.client.admin import Admin
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Beginning, Consumer
 from barnabas.client.group_admin import GroupAdmin
@@ -29,6 +31,8 @@ from barnabas.jobs.archive import run_archive
 from barnabas.jobs.archive_directory import ArchiveDirectory
 from barnabas.jobs.copy_topic import NewCopy
 from barnabas.jobs.manifest import Manifest
+from barnabas.jobs.mirror import Mirror, mirror_topic
+from barnabas.jobs.mirror_checkpoints import CheckpointStore
 from barnabas.jobs.resize import run_resize
 from barnabas.jobs.restore import run_restore
 from barnabas.jobs.topic_state import look_up_state
@@ -82,7 +86,7 @@ class Jobs:
         self, name: str, arguments: list[str], moment: Callable[[], bool], chance: Random
     ) -> None:
         """Start a job as a user does, and kill it and its JVM a random time after the moment."""
-        command = [*COMMAND, "topics", *arguments, "-b", self.servers, "--master", "local[2]"]
+        command = [*COMMAND, "topics", *arguments, "--master", "local[2]"]
         process = ChildProcess(name, command, log=self.directory / f"{name}.log", is_isolated=True)
         deadline = time.monotonic() + JOB_SECONDS
         while process.is_running and not moment():
@@ -96,6 +100,9 @@ class Jobs:
         if name != "archive":
             # A worker may still send the first batch of a partition that the next run finds empty (docs/topic-jobs.md).
             eventually(lambda: all(map(has_ended, workers)), "the end of all workers", 60.0)
+
+    def has_bytes(self, topic: str, bytes_min: int) -> bool:
+        return self.size(topic) >= bytes_min
 
     def size(self, topic: str) -> int:
         """Bytes of a topic on disk; -1 if it does not exist."""
@@ -185,10 +192,44 @@ def test_killed_jobs_complete_when_repeated(tmp_path: Path, spark: SparkSession)
     print(f"jobs: {dict(jobs.outcomes)}")
 
 
+@pytest.mark.timeout(300 + 60 * ROUNDS)
+def test_killed_mirror_loses_and_doubles_no_record(tmp_path: Path, spark: SparkSession) -> None:
+    chance = Random(choose_seed())
+    with (
+        BrokerProcess(tmp_path / "source") as source,
+        BrokerProcess(tmp_path / "target") as target,
+        Cluster(source.bootstrap_servers) as source_cluster,
+        Cluster(target.bootstrap_servers) as target_cluster,
+    ):
+        with RawClient(source.address) as client:
+            assert client.create_topic(SOURCE, PARTITIONS) == 0
+        jobs = Jobs(target, tmp_path, spark, target_cluster)
+        servers = ["--from", source.bootstrap_servers, "--to", target.bootstrap_servers]
+        for _ in range(ROUNDS):
+            write_source(source_cluster)
+            bytes_min = jobs.size(SOURCE) + chance.choice([0, 1, RECORDS * 30, RECORDS * 100])
+            moment = partial(jobs.has_bytes, SOURCE, bytes_min)
+            jobs.kill("mirror", ["mirror", SOURCE, *servers], moment, chance)
+        store = CheckpointStore(target_cluster, Admin(source_cluster).describe_cluster().cluster_id)
+        mirror = Mirror(
+            source_cluster,
+            source.bootstrap_servers,
+            target_cluster,
+            target.bootstrap_servers,
+            store,
+        )
+        while mirror_topic(spark, mirror, SOURCE).lag:
+            pass
+        expected = Jobs(source, tmp_path, spark, source_cluster).values(SOURCE, PARTITIONS)
+        assert sum(map(len, expected.values())) == RECORDS * ROUNDS
+        assert jobs.values(SOURCE, PARTITIONS) == expected
+    print(f"mirror: {dict(jobs.outcomes)}")
+
+
 def kill_archive(jobs: Jobs, root: Path, chance: Random, expected: Values) -> None:
     patterns = ["_lock", "_staging-*", "_staging-*/date=*", "_staging-*/*.part", "date=*"]
     pattern = chance.choice(patterns)
-    arguments = ["archive", SOURCE, "--to", str(root)]
+    arguments = ["archive", SOURCE, "--to", str(root), "-b", jobs.servers]
     jobs.kill("archive", arguments, lambda: any((root / SOURCE).glob(pattern)), chance)
     manifest = jobs.archive(root)
     assert manifest.records == RECORDS
@@ -201,7 +242,16 @@ def kill_archive(jobs: Jobs, root: Path, chance: Random, expected: Values) -> No
 
 def kill_restore(jobs: Jobs, root: Path, name: str, chance: Random, expected: Values) -> None:
     bytes_min = chance.choice([0, 1, RECORDS * 30, RECORDS * 100])
-    arguments = ["restore", str(root), "--to", name, "--config", "retention.ms=-1"]
+    arguments = [
+        "restore",
+        str(root),
+        "--to",
+        name,
+        "--config",
+        "retention.ms=-1",
+        "-b",
+        jobs.servers,
+    ]
     jobs.kill("restore", arguments, lambda: jobs.size(name) >= bytes_min, chance)
     jobs.restore(root, name)
     assert jobs.values(name, PARTITIONS) == expected
@@ -210,7 +260,7 @@ def kill_restore(jobs: Jobs, root: Path, name: str, chance: Random, expected: Va
 def kill_resize(jobs: Jobs, name: str, chance: Random, expected: Values) -> None:
     bytes_min = chance.choice([0, 1, RECORDS * 30, RECORDS * 100])
     partitions = ["--partitions", str(RESIZED), "--config", "retention.ms=-1"]
-    arguments = ["resize", SOURCE, *partitions, "--to", name]
+    arguments = ["resize", SOURCE, *partitions, "--to", name, "-b", jobs.servers]
     jobs.kill("resize", arguments, lambda: jobs.size(name) >= bytes_min, chance)
     jobs.resize(name)
     found = jobs.values(name, RESIZED)
