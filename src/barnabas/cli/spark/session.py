@@ -54,6 +54,7 @@ def spark_session(
         except ModuleNotFoundError as error:
             raise ConfigError(error.name or "pyspark", NOT_INSTALLED) from None
         raise_on_signals()
+        silence_lost_connections(spark)
         try:
             yield spark
         except BaseException:
@@ -65,6 +66,13 @@ def spark_session(
             for query in spark.streams.active:
                 query.stop()
             spark.stop()
+
+
+def silence_lost_connections(spark: SparkSession) -> None:
+    """Keep PySpark's server for accumulators from printing a traceback when the JVM ends before this process."""
+    server = getattr(spark.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *_: None
 
 
 @contextmanager
