@@ -87,7 +87,7 @@ class ProtobufDecoder:
         self.invalid = InvalidMessage
         self.find_schema = find_schema
         self.messages: dict[tuple[int, tuple[int, ...]], str] = {}
-        """What is wrong with the message at a schema id and message indexes; empty if it is the expected one."""
+        """Return why a record with this schema id and these message indexes cannot be decoded, or an empty text."""
 
     def decode(self, data: bytes) -> Any:
         """Parse one record. Raises DecodeError."""

@@ -70,6 +70,7 @@ def replay_dead_letters(
         with Producer(cluster, acks=-1) as producer:
             for number, record in enumerate(read(cluster, starts, ends), 1):
                 letter = original(record, target)
+                starts[TopicPartition(topic, record.partition)] = record.offset + 1
                 if pattern is not None and not pattern.search(letter.reason):
                     left_out += 1
                     continue
@@ -84,7 +85,6 @@ def replay_dead_letters(
                         headers=letter.headers,
                         timestamp=letter.timestamp,
                     )
-                starts[TopicPartition(topic, record.partition)] = record.offset + 1
                 if number % COMMIT_INTERVAL == 0 and not dry_run:
                     producer.flush()
                     GroupAdmin(cluster).set_offsets(group, starts)

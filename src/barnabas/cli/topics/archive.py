@@ -29,7 +29,7 @@ from barnabas.jobs.archive_directory import ArchiveDirectory, parse_directory
     "target",
     required=True,
     metavar="DIR",
-    help="Directory for archives. That of the topic is DIR/NAME.",
+    help="Directory for archives. The files of the topic are written to DIR/NAME.",
 )
 @verify_option
 @dry_run_option
