@@ -21,6 +21,7 @@ from barnabas.model import TopicPartition
 from support.command import COMMAND, run
 from support.process import ChildProcess
 from support.waiting import eventually
+from tests.processes import assert_ended
 
 START_S = 60.0
 SETTINGS = {
@@ -120,11 +121,6 @@ def records_in(servers: str, topic: str, partitions: int) -> int:
             return sum(latest_offsets(cluster, wanted).values())
     except ApiError:
         return -1
-
-
-def assert_ended(processes: list[psutil.Process]) -> None:
-    _, alive = psutil.wait_procs(processes, timeout=30)
-    assert not alive
 
 
 def test_killed_broker_restarts_with_its_id_port_and_data(tmp_path: Path, chroot: str) -> None:

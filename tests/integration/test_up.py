@@ -21,6 +21,7 @@ from barnabas.client.producer import Producer
 from support.command import COMMAND, run
 from support.process import ENVIRONMENT, STOP_SECONDS
 from support.waiting import eventually
+from tests.processes import assert_ended
 from tests.zookeeper import require_java
 
 
@@ -188,9 +189,7 @@ def test_broker_processes_survive_failure_of_one(tmp_path: Path) -> None:
             lambda: set(leaders(survivors, "orders")) <= {1, 3}, "the others lead", seconds=40
         )
         assert stop(running) == 0
-        psutil.wait_procs([first, third], timeout=10)
-        assert not first.is_running()
-        assert not third.is_running()
+        assert_ended([first, third], 10)
 
 
 @needs_zookeeper
@@ -199,8 +198,7 @@ def test_broker_processes_end_with_parent(tmp_path: Path) -> None:
         everyone = psutil.Process(running.process.pid).children(recursive=True)
         assert len(running.children()) == 2
         os.kill(running.process.pid, signal.SIGKILL)
-        _, alive = psutil.wait_procs(everyone, timeout=10)
-        assert not alive
+        assert_ended(everyone, 10)
 
 
 def test_given_ensemble_and_chroot_are_used(tmp_path: Path, chroot: str) -> None:
@@ -277,8 +275,7 @@ def test_second_signal_kills_brokers(tmp_path: Path) -> None:
         running.process.send_signal(signal.SIGINT)
         assert running.process.wait(10) == 130
         assert "second signal: killing the brokers" in running.errors.read_text()
-        _, alive = psutil.wait_procs(brokers, timeout=10)
-        assert not alive
+        assert_ended(brokers, 10)
 
 
 @pytest.mark.parametrize("form", [[], ["--zookeeper=127.0.0.1:1"]])

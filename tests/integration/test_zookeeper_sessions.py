@@ -18,6 +18,7 @@ from barnabas.world.ports import WatchKind as Kind
 from barnabas.world.registry.zookeeper import ZooKeeperRegistry, ZooKeeperSession
 from tests import zookeeper
 from tests.contract.registry.harness import Events, eventually
+from tests.processes import assert_ended
 
 DEADLINE_S = 60
 
@@ -244,8 +245,7 @@ def test_guard_process_ends_with_its_node(one_node: ZooKeeperServers) -> None:
     assert one_node.running[1].child.wait(DEADLINE_S) == -signal.SIGKILL
     assert one_node.collect_ended() == {1: -signal.SIGKILL}
     assert one_node.collect_ended() == {}
-    _, alive = psutil.wait_procs(guards, timeout=10)
-    assert not alive
+    assert_ended(guards, 10)
 
 
 async def test_sessions_survive_kill_of_one_node_of_three(

@@ -22,6 +22,7 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.producer import Producer
 from barnabas.pipelines.server_process import ServerProcess
 from barnabas.spark.run_state import list_runs, state_directory
+from tests.processes import assert_ended
 
 HEAD = """from pyspark import pipelines as dp
 from pyspark.sql import functions as f
@@ -110,10 +111,6 @@ def wait_for_java(process: subprocess.Popen[str]) -> list[psutil.Process]:
     return descendants(process)
 
 
-def wait_for_end(processes: list[psutil.Process]) -> None:
-    wait_until(lambda: not any(each.is_running() for each in processes), "the processes to end")
-
-
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
     with LocalCluster(brokers=1, settings={"auto.create.topics.enable": "false"}) as running:
@@ -146,7 +143,7 @@ def remote(shell: Shell) -> Iterator[str]:
     java = descendants(server.process)
     assert any("java" in child.name() for child in java)
     server.stop()
-    assert not [child for child in java if child.is_running()]
+    assert_ended(java)
 
 
 def words_table(project: Path) -> list[str]:
@@ -208,7 +205,7 @@ def test_new_project_runs_continues_and_stops(shell: Shell) -> None:
     finally:
         running.kill()
     assert (running.returncode, err) == (0, "")
-    assert not [process for process in processes if process.is_running()]
+    assert_ended(processes)
     words = ["be", "dream", "not", "or", "perchance", "sleep", "to", "to", "to"]
     assert words_table(project) == words
     shown = ["TO", "BE", "OR", "NOT", "TO", "SLEEP", "PERCHANCE", "TO", "DREAM"]
@@ -229,7 +226,7 @@ def test_ended_command_leaves_no_process_and_no_state(shell: Shell) -> None:
         out, err = command.communicate(timeout=DEADLINE_S)
         assert (out, err.strip()) == ("", "")
         assert command.returncode == (-number if number == signal.SIGKILL else 130)
-    wait_for_end(started)
+    assert_ended(started, DEADLINE_S)
     assert shell.run("pipeline", "status", "-o", "json")[1] == "[]\n"
 
 

@@ -22,6 +22,7 @@ from barnabas.client.producer import Producer
 from barnabas.model import TopicPartition
 from barnabas.spark.launcher import FAST_COMPILER
 from support.waiting import eventually
+from tests.processes import assert_ended
 
 TIMEOUT_S = 200
 COMMAND = [sys.executable, "-m", "barnabas.cli.main"]
@@ -189,14 +190,13 @@ def test_double_interrupt_during_start_leaves_no_jvm(servers: str) -> None:
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=TIMEOUT_S)
         assert (process.returncode, errors.strip()) == (130, b"")
-        _, left = psutil.wait_procs(started, TIMEOUT_S)
+        assert_ended(started, TIMEOUT_S)
     finally:
         process.kill()
         process.communicate()
         for orphan in started:
             with suppress(psutil.NoSuchProcess):
                 orphan.kill()
-    assert left == []
 
 
 WITHOUT_EFFECT = """

@@ -14,6 +14,7 @@ import psutil
 
 from support.process import ENVIRONMENT
 from support.waiting import eventually
+from tests.processes import has_ended
 
 DRIVER = Path(__file__).with_name("driver.py")
 START_SECONDS = 120.0
@@ -131,11 +132,3 @@ class DriverProcess:
         if self.is_running:
             os.killpg(self.process.pid, 9)
             self.reap()
-
-
-def has_ended(process: psutil.Process) -> bool:
-    """Also true for a zombie. The process may disappear between two calls."""
-    try:
-        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True

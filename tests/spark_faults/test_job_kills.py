@@ -42,9 +42,8 @@ from support.broker import BrokerProcess
 from support.command import COMMAND
 from support.process import ChildProcess
 from support.seed import choose_seed
-from support.waiting import eventually
 from tests.faults.raw_client import RawClient
-from tests.spark_faults.driver_process import has_ended
+from tests.processes import assert_ended
 
 ROUNDS = int(os.environ.get("BARNABAS_FAULT_ROUNDS") or 1)
 SOURCE = "orders"
@@ -99,7 +98,7 @@ class Jobs:
         process.kill()
         if name != "archive":
             # A worker may still send the first batch of a partition that the next run finds empty (docs/topic-jobs.md).
-            eventually(lambda: all(map(has_ended, workers)), "the end of all workers", 60.0)
+            assert_ended(workers, 60.0)
 
     def has_bytes(self, topic: str, bytes_min: int) -> bool:
         return self.size(topic) >= bytes_min

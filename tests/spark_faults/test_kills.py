@@ -24,7 +24,8 @@ from support.broker import BrokerProcess
 from support.seed import choose_seed
 from support.waiting import eventually
 from tests.faults.raw_client import RawClient
-from tests.spark_faults.driver_process import DriverProcess, has_ended
+from tests.processes import assert_ended
+from tests.spark_faults.driver_process import DriverProcess
 from tests.spark_faults.load import Load
 from tests.spark_faults.stream_position import Moment, Stream, TopicStream
 
@@ -158,7 +159,7 @@ class Run:
             with suppress(psutil.NoSuchProcess):  # it ended by itself
                 victim.kill()
                 break
-        eventually(lambda: has_ended(victim), f"the end of {name}")
+        assert_ended([victim])
         self.tally.workers[name] += 1
         self.wait_for_progress()
 

@@ -9,6 +9,7 @@ import pytest
 
 from barnabas.java.process import JavaProcess, find_fault
 from support import python_process
+from tests.processes import assert_ended
 
 # Any program can stand in for Java.
 SLEEP = (sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)")
@@ -47,8 +48,7 @@ def test_kill_and_stop_leave_no_process(tmp_path: Path, how: str, code: int) -> 
     family = [psutil.Process(process.pid), *psutil.Process(process.pid).children()]
     getattr(process, how)()
     assert process.exit_code == code
-    _, alive = psutil.wait_procs(family, timeout=30)
-    assert not alive
+    assert_ended(family)
     process.kill()
 
 
@@ -68,8 +68,7 @@ def test_program_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
         orphan = psutil.Process(int(parent.stdout.readline()))
         family = [orphan, *orphan.children()]
         parent.kill()
-    _, alive = psutil.wait_procs(family, timeout=30)
-    assert not alive
+    assert_ended(family)
 
 
 def test_fault_is_first_logged_exception_with_root_cause() -> None:
