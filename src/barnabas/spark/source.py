@@ -69,6 +69,7 @@ from barnabas.spark.planning import (
 from barnabas.spark.ranges import COLUMNS, DataLoss, OffsetRange, parse_fetch_settings
 from barnabas.spark.schema import check_sink_schema, selected_columns, source_schema
 from barnabas.spark.topic_ids import TopicIds
+from barnabas.spark.worker_process import exempt_modules_from_gc
 from barnabas.spark.writer import BatchWriter, StreamWriter, check_topic_exists
 
 logger = logging.getLogger("barnabas.spark")
@@ -126,6 +127,7 @@ class TopicSource(DataSource):  # type: ignore[misc]
         return StreamWriter(self.sink_options(schema), schema.fieldNames())
 
     def sink_options(self, schema: StructType) -> WriteOptions:
+        exempt_modules_from_gc()
         options = parse_write(self.options)
         check_sink_schema(schema, options.topic)
         warn_once(options.warnings, sorted(self.options.items()))
@@ -172,6 +174,7 @@ class TopicReader:
 
     @brief_errors
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        exempt_modules_from_gc()
         # Spark passes one partition without a value if the batch is empty.
         if partition.value is None:
             return
@@ -284,6 +287,8 @@ class StreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvailable
         self.published: Offsets = {}
         """Offsets that were last committed to the group of publishOffsetsToGroup."""
         self.last_trigger_ms: int | None = None
+        self.is_idle = False
+        """Whether the last poll found no new records."""
         self.idle_pause_s = 0.0
 
     @property
@@ -372,12 +377,13 @@ class StreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvailable
         """Return the end offsets, or `target` once it is known. Pauses if the last poll found no new records."""
         if self.target is not None:
             return self.target
-        if self.polled == begin and not self.is_available_now:
+        if self.is_idle and not self.is_available_now:
             pause(self.idle_pause_s)
             self.idle_pause_s = min(self.idle_pause_s + 0.005, IDLE_PAUSE_S_MAX)
         else:
             self.idle_pause_s = 0.0
         before, self.polled = self.polled, self.end_offsets(begin)
+        self.is_idle = self.polled == begin
         self.check_topic_ids(begin, before)
         if self.options.fail_on_data_loss:
             starts = self.effective_starts(begin, self.polled)

@@ -41,6 +41,7 @@ from barnabas.spark.record_batches import (
     header_tails,
     partitions_of_keys,
 )
+from barnabas.spark.worker_process import exempt_modules_from_gc
 
 PartitionNumbers = np.ndarray[Any, np.dtype[np.int64]]
 TimestampsMs = np.ndarray[Any, np.dtype[np.int64]]
@@ -82,6 +83,7 @@ class TopicWriter:
         self.columns = tuple(columns)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
+        exempt_modules_from_gc()
         query_id, batch_id = current_batch()
         with connect(delivery_settings(self.options.client)) as cluster:
             sink = Sink(cluster, self.options)
