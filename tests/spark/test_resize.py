@@ -12,10 +12,10 @@ from barnabas.client.group_admin import GroupAdmin
 from barnabas.client.partitioner import partition_of_key
 from barnabas.client.producer import Producer
 from barnabas.errors import ConfigError
+from barnabas.jobs.copy_pass import CopyPass, save_pass
 from barnabas.jobs.copy_topic import NewCopy, create_target
 from barnabas.jobs.errors import JobRefused
 from barnabas.jobs.resize import ResizeRun, run_resize
-from barnabas.jobs.saved_spans import save_spans
 from barnabas.jobs.topic_state import look_up_state
 from barnabas.model import TopicPartition
 from tests.spark.topics import Topics
@@ -109,7 +109,7 @@ def test_resize_continues_with_the_same_records_after_a_killed_run(topics: Topic
     expected = expected_copy(topics, topic, 2)
     with topics.client() as cluster:
         source = look_up_state(cluster, topic)
-        save_spans(cluster, new, source)
+        save_pass(cluster, new, source, CopyPass(spans=dict(enumerate(source.spans))))
         create_target(cluster, NewCopy(name=new, partition_count=2, settings={}))
         with Producer(cluster) as producer:
             for key, value, headers, timestamp in expected[1][:17]:
@@ -134,7 +134,8 @@ def test_resize_continues_with_the_same_records_after_a_killed_run(topics: Topic
         resize(topics, topic, 2, topic)
     other = topics.create("other", partitions=3)
     with topics.client() as cluster:
-        save_spans(cluster, new, look_up_state(cluster, topic))
+        source = look_up_state(cluster, topic)
+        save_pass(cluster, new, source, CopyPass(spans=dict(enumerate(source.spans))))
     with pytest.raises(
         JobRefused, match=f"has the beginning of a copy of topic {topic}, not {other}"
     ):

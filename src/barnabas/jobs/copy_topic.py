@@ -17,11 +17,17 @@ from barnabas.batch.header import HEADER_SIZE
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.client.config_admin import ConfigAdmin, ConfigChange, ConfigResource
-from barnabas.errors import ApiError, ErrorCode
 from barnabas.jobs.errors import CopyDiffers, JobRefused
 from barnabas.jobs.ordered_copy import CopyTarget, copy_partitions, copy_rows, new_identity
-from barnabas.jobs.topic_state import TopicState, look_up_state, topic_records
-from barnabas.jobs.verification import Comparison, compare_records, require_equal
+from barnabas.jobs.topic_state import TopicState, find_state, look_up_state, topic_records
+from barnabas.jobs.verification import (
+    ROW,
+    Comparison,
+    compare_records,
+    require_equal,
+    value_of_partition,
+)
+from barnabas.spark.planning import LogSpan
 from barnabas.spark.writer import BATCH_BYTES
 from barnabas.wire.messages.describe_configs import ResourceType
 from barnabas.wire.messages.incremental_alter_configs import ConfigOperation
@@ -43,7 +49,6 @@ TIMESTAMP_LIMITS = frozenset({
     "message.timestamp.before.max.ms",
     "message.timestamp.after.max.ms",
 })  # fmt: skip
-POSITION = ["partition", "offset as position", "key", "value", "headers", "timestamp"]
 
 
 class NewCopy(Struct, frozen=True, kw_only=True):
@@ -60,12 +65,14 @@ class SourceRows(NamedTuple):
     """The records to copy: `rows` has the target partition, the columns `order`, and the fields of a record.
 
     `read`, if there is one, reads the records of a target partition in order, faster than Spark's rows.
+    `starts` has the offset of the first copied record in each target partition, if it is not 0.
     """
 
     name: str
     rows: DataFrame
     order: Sequence[str]
     read: Callable[[int], Iterator[pa.RecordBatch]] | None = None
+    starts: Mapping[int, int] = {}
 
 
 class CopiedPartition(NamedTuple):
@@ -97,19 +104,28 @@ def final_changes(final: Mapping[str, str]) -> list[ConfigChange]:
     ]
 
 
-def check_target(found: TopicState, new: NewCopy) -> None:
-    """Raise JobRefused if the job cannot write to an existing topic."""
-    hint = f"delete topic {new.name}, or choose another name"
+def check_partition_count(found: TopicState, new: NewCopy) -> None:
+    """Raise JobRefused if an existing topic has another number of partitions."""
     if found.partition_count != new.partition_count:
         why = f"topic {new.name} has {found.partition_count} partitions, but the copy needs"
+        hint = f"delete topic {new.name}, or choose another name"
         raise JobRefused(f"{why} {new.partition_count}; {hint}")
+
+
+def check_target(found: TopicState, new: NewCopy, starts: Mapping[int, int]) -> None:
+    """Raise JobRefused if the job cannot write to an existing topic from these offsets on (default: 0)."""
+    check_partition_count(found, new)
+    hint = f"delete topic {new.name}, or choose another name"
     if found.settings.get("message.timestamp.type") == "LogAppendTime":
         why = (
             f"topic {new.name} has message.timestamp.type=LogAppendTime, which replaces timestamps"
         )
         raise JobRefused(f"{why}; {hint}")
     for number, span in enumerate(found.spans):
-        if span.earliest > 0:
+        if span.latest < starts.get(number, 0):
+            why = f"{new.name}-{number} ends at offset {span.latest}: it lost copied records"
+            raise JobRefused(f"{why}; {hint}")
+        if span.earliest > starts.get(number, 0):
             why = f"{new.name}-{number} begins at offset {span.earliest}: records were deleted from it"
             raise JobRefused(f"{why}; {hint}")
 
@@ -130,15 +146,13 @@ def all_partitions(count: int, copied: Sequence[CopiedPartition]) -> list[Copied
 # ---- topic ------------------------------------------------------------------------------------------------------
 
 
-def find_target(cluster: Cluster, new: NewCopy) -> TopicState | None:
+def find_target(
+    cluster: Cluster, new: NewCopy, starts: Mapping[int, int] | None = None
+) -> TopicState | None:
     """Return the state of the target, or None if it does not exist. Raises JobRefused if it cannot be used."""
-    try:
-        found = look_up_state(cluster, new.name)
-    except ApiError as error:
-        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise
-        return None
-    check_target(found, new)
+    found = find_state(cluster, new.name)
+    if found is not None:
+        check_target(found, new, starts or {})
     return found
 
 
@@ -155,7 +169,10 @@ def create_target(cluster: Cluster, new: NewCopy, *, validate_only: bool = False
         raise outcome.error
 
 
-def set_final_settings(cluster: Cluster, new: NewCopy) -> None:
+def set_final_settings(cluster: Cluster, new: NewCopy, found: TopicState | None) -> None:
+    """Set the final settings. A topic that the job found with settings of its own (`found`) keeps them."""
+    if found is not None and found.settings != settings_during_copy(new.settings):
+        return
     changes = final_changes(new.settings)
     if not changes:
         return
@@ -181,18 +198,22 @@ def copy_to_topic(
 
     Raises ApiError, JobRefused, OtherWriter and CopyDiffers.
     """
-    found = find_target(cluster, new)
+    found = find_target(cluster, new, source.starts)
     if found is None:
         create_target(cluster, new)
-    elif not found.is_empty:
-        limits = {number: span.latest for number, span in enumerate(found.spans)}
-        comparison = compare_records(
-            source.rows,
-            target_rows(spark, servers, found),
-            order=source.order,
-            limits=limits,
-        )
-        require_prefix(comparison, source.name, new.name)
+    else:
+        limits = {
+            number: span.latest - source.starts.get(number, 0)
+            for number, span in enumerate(found.spans)
+        }
+        if any(limits.values()):
+            comparison = compare_records(
+                source.rows,
+                target_rows(spark, servers, found, source.starts),
+                order=source.order,
+                limits=limits,
+            )
+            require_prefix(comparison, source.name, new.name)
     target = CopyTarget(
         servers=servers,
         topic=new.name,
@@ -201,30 +222,36 @@ def copy_to_topic(
         compression=new.compression,
         batch_bytes=batch_bytes(cluster, new.name),
         timeout_s=cluster.timeout_s,
+        starts=source.starts,
     )
     if source.read is None:
         results = copy_rows(source.rows, source.order, target)
     else:
         results = copy_partitions(spark, source.read, target)
     copied = [CopiedPartition(*row) for row in results.collect()]
-    check_end(look_up_state(cluster, new.name), copied, source.name)
+    state = look_up_state(cluster, new.name)
+    check_end(state, copied, source.name, source.starts)
     if verify:
         comparison = compare_records(
             source.rows,
-            target_rows(spark, servers, look_up_state(cluster, new.name)),
+            target_rows(spark, servers, state, source.starts),
             order=source.order,
         )
         hint = f"delete topic {new.name} and run the command again"
         require_equal(comparison, source.name, f"topic {new.name}", hint)
-    if found is None or found.settings == settings_during_copy(new.settings):
-        set_final_settings(cluster, new)
     return all_partitions(new.partition_count, copied)
 
 
-def target_rows(spark: SparkSession, servers: str, state: TopicState) -> DataFrame:
-    """Return the records of a copy. The position of a record is its offset."""
-    spans = dict(enumerate(state.spans))
-    return topic_records(spark, servers, state.name, spans).selectExpr(*POSITION)
+def target_rows(
+    spark: SparkSession, servers: str, state: TopicState, starts: Mapping[int, int]
+) -> DataFrame:
+    """Return the records of a copy, with their positions after these offsets (default: 0)."""
+    from pyspark.sql import functions as sf
+
+    firsts = {number: starts.get(number, 0) for number in range(state.partition_count)}
+    spans = {number: LogSpan(first, state.spans[number].latest) for number, first in firsts.items()}
+    rows = topic_records(spark, servers, state.name, spans)
+    return rows.withColumn("position", sf.col("offset") - value_of_partition(firsts)).select(*ROW)
 
 
 def batch_bytes(cluster: Cluster, topic: str) -> int:
@@ -234,11 +261,13 @@ def batch_bytes(cluster: Cluster, topic: str) -> int:
     return BATCH_BYTES if allowed is None else min(BATCH_BYTES, int(allowed) - HEADER_SIZE)
 
 
-def check_end(state: TopicState, copied: Sequence[CopiedPartition], source: str) -> None:
+def check_end(
+    state: TopicState, copied: Sequence[CopiedPartition], source: str, starts: Mapping[int, int]
+) -> None:
     """Raise CopyDiffers if a partition has another number of records than the copy."""
     for partition, skipped, written in copied:
-        span = state.spans[partition]
-        if span != (0, skipped + written):
+        span, start = state.spans[partition], starts.get(partition, 0)
+        if span.earliest > start or span.latest != start + skipped + written:
             why = f"{state.name}-{partition} has the offsets {span.earliest} to {span.latest - 1}"
-            hint = f"{skipped + written} records of {source} should begin at 0; delete the topic"
-            raise CopyDiffers(f"{why}, but {hint} and run the command again")
+            count = f"{skipped + written} records of {source} should begin at {start}"
+            raise CopyDiffers(f"{why}, but {count}; delete the topic and run the command again")

@@ -19,6 +19,7 @@ from barnabas.jobs.copy_topic import (
     copy_to_topic,
     create_target,
     find_target,
+    set_final_settings,
 )
 from barnabas.jobs.errors import JobRefused
 from barnabas.jobs.manifest import NAME, ArchivedFile, Manifest, has_gaps
@@ -62,16 +63,17 @@ def run_restore(
     Raises ApiError, JobRefused, DamagedArchive, OtherWriter and CopyDiffers.
     """
     manifest = read_archive(archive)
-    existed = find_target(cluster, new) is not None
-    if not existed:
+    found = find_target(cluster, new)
+    if found is None:
         create_target(cluster, new, validate_only=True)
     if dry_run:
-        return RestoreRun(manifest, existed, all_partitions(new.partition_count, []))
+        return RestoreRun(manifest, found is not None, all_partitions(new.partition_count, []))
     with open_spark(manifest.records) as spark:
         check_files(spark, archive, manifest.files)
         source = archive_source(spark, archive, manifest)
         copied = copy_to_topic(spark, cluster, servers, source, new, verify=verify)
-    return RestoreRun(manifest, existed, copied)
+    set_final_settings(cluster, new, found)
+    return RestoreRun(manifest, found is not None, copied)
 
 
 def check_files(

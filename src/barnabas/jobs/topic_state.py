@@ -12,6 +12,7 @@ from msgspec import Struct
 from barnabas.client.admin import Admin
 from barnabas.client.cluster import Cluster
 from barnabas.client.offsets import earliest_offsets, latest_offsets
+from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import TopicPartition
 from barnabas.spark.planning import LogSpan
 from barnabas.wire.messages.describe_configs import ConfigSource
@@ -57,6 +58,16 @@ def look_up_state(cluster: Cluster, name: str) -> TopicState:
         spans=tuple(LogSpan(first[each], max(first[each], end[each])) for each in partitions),
         replication_factor=topic.replication_factor,
     )
+
+
+def find_state(cluster: Cluster, name: str) -> TopicState | None:
+    """Return the state of a topic, or None if it does not exist. Raises ApiError."""
+    try:
+        return look_up_state(cluster, name)
+    except ApiError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        return None
 
 
 def topic_settings(cluster: Cluster, name: str) -> dict[str, str]:

@@ -63,7 +63,7 @@ def test_final_settings_replace_those_of_the_copy() -> None:
 )
 def test_unsuitable_topic_is_refused(found: TopicState, why: str) -> None:
     with pytest.raises(JobRefused, match=why):
-        check_target(found, NewCopy(name="copy", partition_count=2, settings={}))
+        check_target(found, NewCopy(name="copy", partition_count=2, settings={}), {})
 
 
 def test_topic_that_is_no_prefix_is_refused() -> None:
@@ -73,10 +73,11 @@ def test_topic_that_is_no_prefix_is_refused() -> None:
 
 
 def test_number_of_records_is_checked_after_the_copy() -> None:
-    check_end(state((0, 3), (0, 0)), [CopiedPartition(0, 1, 2)], "the archive")
+    check_end(state((0, 3), (0, 0)), [CopiedPartition(0, 1, 2)], "the archive", {})
+    check_end(state((2, 8), (0, 0)), [CopiedPartition(0, 1, 2)], "the archive", {0: 5})
     for span in ((0, 4), (1, 3)):
         with pytest.raises(CopyDiffers, match="copy-0 has the offsets"):
-            check_end(state(span), [CopiedPartition(0, 1, 2)], "the archive")
+            check_end(state(span), [CopiedPartition(0, 1, 2)], "the archive", {})
 
 
 def test_partitions_without_rows_have_a_result() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
@@ -16,14 +17,17 @@ from barnabas.cli.options import (
     verify_option,
 )
 from barnabas.cli.spark.job_session import job_session
-from barnabas.cli.terminal.output import OutputFormat, plural, show
+from barnabas.cli.terminal.output import OutputFormat, format_table, plural, print_note, show
 from barnabas.cli.topics.copy_options import copied_rows, copied_text, copy_options
 from barnabas.cli.topics.create import parse_topic_configs
 from barnabas.cli.topics.lookup import complete_topics, explain_rejected_name, find_topic
 from barnabas.client.cluster import Cluster
 from barnabas.errors import ApiError
 from barnabas.jobs.copy_topic import NewCopy
+from barnabas.jobs.errors import JobRefused
+from barnabas.jobs.moved_groups import ACTIVE, KEPT
 from barnabas.jobs.resize import ResizeRun, run_resize
+from barnabas.jobs.swap import SwapRun, run_swap
 from barnabas.jobs.topic_state import count_offsets, look_up_state
 
 
@@ -42,6 +46,11 @@ from barnabas.jobs.topic_state import count_offsets, look_up_state
     metavar="NEW",
     help="Topic for the records. It is created if it does not exist.",
 )
+@click.option(
+    "--swap",
+    is_flag=True,
+    help="Copy until NAME does not grow any more, then move its consumer groups to NEW.",
+)
 @copy_options
 @verify_option
 @dry_run_option
@@ -53,6 +62,7 @@ def resize_topic(
     name: str,
     partitions: int,
     new_name: str,
+    swap: bool,
     replication_factor: int | None,
     configs: tuple[str, ...],
     compression: Compression,
@@ -68,7 +78,11 @@ def resize_topic(
     Records with a key go to the partition of the key and keep their order. Records that are written to NAME after the
     start are not copied. A run that was killed can be repeated: it continues, and writes no record twice.
 
-    Example: barnabas topics resize orders --partitions 3 --to orders-3
+    With --swap, clients can move to NEW. Later records are copied too, until NAME does not grow any more: stop its
+    producers. Then each consumer group without members gets committed offsets in NEW. It skips no record, but may get
+    some again. NAME is not changed.
+
+    Example: barnabas topics resize orders --partitions 3 --to orders-3 --swap
     """
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
         find_topic(cluster, name)
@@ -80,19 +94,44 @@ def resize_topic(
             replication_factor=replication_factor or source.replication_factor,
             compression=compression,
         )
+        open_spark = job_session(master, bootstrap_servers, f"resize {name}")
+        place = (open_spark, cluster, bootstrap_servers, source, new)
+        swapped = None
         try:
-            run = run_resize(
-                job_session(master, bootstrap_servers, f"resize {name}"),
-                cluster,
-                bootstrap_servers,
-                source,
-                new,
-                verify=verify,
-                dry_run=dry_run,
-            )
+            if swap:
+                report = partial(report_growth, name)
+                swapped = run_swap(*place, report, verify=verify, dry_run=dry_run)
+                run = swapped.resize
+            else:
+                run = run_resize(*place, verify=verify, dry_run=dry_run)
         except ApiError as error:
             raise explain_rejected_name(error, new_name) from None
-    show(output, resize_document(name, new, run, verify=verify, dry_run=dry_run), resize_text)
+    document = resize_document(name, new, run, verify=verify, dry_run=dry_run)
+    if swapped is None:
+        show(output, document, resize_text)
+        return
+    show(output, document | swap_document(swapped), swap_text)
+    if not dry_run:
+        raise_if_incomplete(name, swapped)
+
+
+def report_growth(name: str, offsets: int) -> None:
+    why = f"topic {name} is still written to ({plural(offsets, 'new record')})"
+    print_note(f"{why}: stop its producers, or press Ctrl-C and run the command again later")
+
+
+def raise_if_incomplete(name: str, run: SwapRun) -> None:
+    """Raise JobRefused if a later run has something left to do."""
+    active = [each.group for each in run.groups if each.status == ACTIVE]
+    if run.uncopied:
+        why = f"topic {name} has {plural(run.uncopied, 'offset')} that were not copied: it is still written to"
+        raise JobRefused(
+            f"{why}, or a transaction is open; stop its producers, and run the command again"
+        )
+    if active:
+        have = "group {} has" if len(active) == 1 else "groups {} have"
+        why = f"{have.format(', '.join(active))} active members and did not move"
+        raise JobRefused(f"{why}; stop the consumers, and run the command again")
 
 
 def resize_document(
@@ -108,6 +147,35 @@ def resize_document(
         "dry_run": dry_run,
         "partitions": copied_rows(run.partitions),
     }
+
+
+def swap_document(run: SwapRun) -> dict[str, Any]:
+    return {"uncopied": run.uncopied, "groups": [each._asdict() for each in run.groups]}
+
+
+def swap_text(document: dict[str, Any]) -> str:
+    name, topic, groups = document["source"], document["topic"], document["groups"]
+    lines = [resize_text(document)]
+    if groups:
+        columns = ["group", "status", "members", "lag", "redelivered"]
+        rows = [[group[column] for column in columns] for group in groups]
+        lines.append(format_table(columns, rows, null="-"))
+    else:
+        lines.append(f"no consumer group has committed offsets in topic {name}")
+    if any(group["status"] == KEPT for group in groups):
+        lines.append(f"kept: the group has offsets of its own in {topic}, which were not changed")
+    if document["dry_run"]:
+        lines.append("nothing was changed; a group moves when it has no members")
+        return "\n".join(lines)
+    return "\n".join(
+        [
+            *lines,
+            "next steps:",
+            f"  1. point the producers at {topic}",
+            f"  2. subscribe the consumers to {topic}",
+            f"  3. delete topic {name} when no client uses it any more",
+        ]
+    )
 
 
 def resize_text(document: dict[str, Any]) -> str:
