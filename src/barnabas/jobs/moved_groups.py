@@ -26,6 +26,7 @@ from barnabas.jobs.topic_state import TopicState, topic_records
 from barnabas.jobs.verification import hash_rows
 from barnabas.model import TopicPartition
 from barnabas.spark.planning import LogSpan
+from barnabas.wire.messages.list_offsets import EARLIEST_TIMESTAMP
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -244,9 +245,7 @@ def look_up_positions(
     if not spans:
         return found
     placed = place_records(topic_records(spark, servers, source.name, spans), new.partition_count)
-    times = placed.groupBy("partition").agg(
-        sf.floor(sf.unix_micros(sf.min("timestamp")) / 1000).alias("first")
-    )
+    times = placed.groupBy("partition").agg(sf.unix_millis(sf.min("timestamp")))
     targets = spans_since(cluster, new.name, dict(map(tuple, times.collect())), done.starts)
     if not targets:
         return found
@@ -271,8 +270,11 @@ def spans_since(
     cluster: Cluster, topic: str, times_ms: Mapping[int, int], ends: Mapping[int, int]
 ) -> dict[int, LogSpan]:
     """Return the offsets from the first record at or after a time on, by partition. Empty ones are left out."""
-    # Negative timestamps have a special meaning in ListOffsets.
-    asked = {TopicPartition(topic, number): max(0, time) for number, time in times_ms.items()}
+    # Records without a timestamp have -1, which has another meaning in ListOffsets.
+    asked = {
+        TopicPartition(topic, number): EARLIEST_TIMESTAMP if time < 0 else time
+        for number, time in times_ms.items()
+    }
     firsts = offset_values(list_offsets(cluster, asked))
     spans = {at.partition: LogSpan(first, ends[at.partition]) for at, first in firsts.items()}
     return {number: span for number, span in spans.items() if 0 <= span.earliest < span.latest}

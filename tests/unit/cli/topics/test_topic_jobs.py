@@ -10,7 +10,13 @@ from click.testing import CliRunner
 
 from barnabas.cli.main import cli
 from barnabas.cli.topics.archive import archive_document, archive_text
-from barnabas.cli.topics.resize import resize_document, resize_text
+from barnabas.cli.topics.resize import (
+    raise_if_incomplete,
+    resize_document,
+    resize_text,
+    swap_document,
+    swap_text,
+)
 from barnabas.cli.topics.restore import restore_document, restore_text
 from barnabas.errors import ConfigError
 from barnabas.jobs.archive import ArchiveRun
@@ -18,8 +24,10 @@ from barnabas.jobs.archive_directory import ArchiveDirectory
 from barnabas.jobs.copy_topic import CopiedPartition, NewCopy
 from barnabas.jobs.errors import JobRefused
 from barnabas.jobs.manifest import ArchivedFile, archived_path, extend_manifest
+from barnabas.jobs.moved_groups import MovedGroup
 from barnabas.jobs.resize import ResizeRun
 from barnabas.jobs.restore import RestoreRun
+from barnabas.jobs.swap import SwapRun
 from barnabas.jobs.topic_state import TopicState
 from barnabas.spark.planning import LogSpan
 
@@ -82,6 +90,52 @@ def test_resize_shows_both_topics() -> None:
     done = resize_text(resize_document("orders", new, run, verify=False, dry_run=False))
     assert done.startswith("copied 1,000 records from topic orders to topic small")
     assert "not verified" in done
+
+
+def test_swap_shows_groups_and_next_steps() -> None:
+    resized = ResizeRun(dict(enumerate(STATE.spans)), True, COPIED)
+    new = NewCopy(name="small", partition_count=2, settings={})
+    groups = [
+        MovedGroup("billing", "moved", 0, 12, 3),
+        MovedGroup("search", "active", 2, 0),
+        MovedGroup("audit", "kept", 0, 0),
+    ]
+    run = SwapRun(resized, groups)
+    document = resize_document("orders", new, resized, verify=True, dry_run=False)
+    lines = swap_text({**document, **swap_document(run)}).splitlines()
+    assert lines[4:] == [
+        "GROUP    STATUS  MEMBERS  LAG  REDELIVERED",
+        "billing  moved         0   12            3",
+        "search   active        2    0            -",
+        "audit    kept          0    0            -",
+        "kept: the group has offsets of its own in small, which were not changed",
+        "next steps:",
+        "  1. point the producers at small",
+        "  2. subscribe the consumers to small",
+        "  3. delete topic orders when no client uses it any more",
+    ]
+    planned = swap_text({**document, **swap_document(run), "dry_run": True})
+    assert planned.startswith("would continue topic small with 2 partitions")
+    assert "next steps" not in planned
+    without = swap_text({**document, **swap_document(SwapRun(resized, []))})
+    assert "no consumer group has committed offsets in topic orders" in without
+
+
+def test_swap_fails_until_everything_has_moved() -> None:
+    resized = ResizeRun({}, True, [])
+    moved, one, two = (
+        MovedGroup("billing", "moved", 0, 0, 0),
+        MovedGroup("search", "active", 1, 0),
+        MovedGroup("audit", "active", 1, 0),
+    )
+    raise_if_incomplete("orders", SwapRun(resized, [moved]))
+    for run, why in (
+        (SwapRun(resized, [moved, one]), "group search has active members and did not move; stop"),
+        (SwapRun(resized, [one, two]), "groups search, audit have active members"),
+        (SwapRun(resized, [moved], 2), "orders has 2 offsets that were not copied"),
+    ):
+        with pytest.raises(JobRefused, match=why):
+            raise_if_incomplete("orders", run)
 
 
 def test_errors_need_no_cluster(tmp_path: Path) -> None:
