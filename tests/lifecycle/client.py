@@ -70,14 +70,18 @@ METADATA_VERSION = 12
 METADATA_TIMEOUT_S = 20.0
 LOST = "lost"
 TIMEOUT_MS = 10_000
+POLL_S = (0.005, 0.03)
+"""The first and the longest pause between polls. Several clusters are polled at once, so short pauses cost a core."""
 
 
 def eventually(condition: Callable[[], bool], what: Callable[[], str], seconds: float) -> None:
-    """Wait for the condition; polls often, because the time is measured."""
+    """Wait for the condition; polls often at first, because the time is measured."""
     deadline = time.monotonic() + seconds
+    pause_s, longest_s = POLL_S
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {what()}"
-        time.sleep(0.005)
+        time.sleep(pause_s)
+        pause_s = min(1.25 * pause_s, longest_s)
 
 
 def ask(

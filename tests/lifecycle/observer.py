@@ -121,6 +121,10 @@ class Observer:
                     left[each] = stat
             self.invariants.see_unmarked(topic, left)
 
+    def has_node(self, path: str) -> bool:
+        """Whether the node exists, as far as the watches have reported. Does not read the registry."""
+        return path in self.nodes
+
     # ---- the current registry, for tests
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

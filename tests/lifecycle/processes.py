@@ -21,8 +21,10 @@ from tests.lifecycle.client import brokers_known_to, eventually
 from tests.lifecycle.clusters import BROKERS, SETTINGS
 from tests.lifecycle.trap import CrashPoint, Kind
 
+LAZY_MODULES = ("encodings.idna", "barnabas.replication.fetcher")
+"""Modules that a broker imports after its start."""
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["pytest", crashing_broker.__name__])
+FORKS.set_forkserver_preload(["pytest", crashing_broker.__name__, *LAZY_MODULES])
 HOST = "127.0.0.1"
 DEADLINE_S = 60.0
 CONNECTION_TIMEOUT_MS = 20_000

@@ -99,7 +99,7 @@ class WatchedCluster:
             )
 
         eventually(
-            lambda: all(is_healthy(views) for views in self.all_views()),
+            lambda: all(is_healthy(topics_of(each)) for each in self.addresses()),
             lambda: f"all replicas in sync: {self.all_views()}",
             DEADLINE_S,
         )
@@ -117,8 +117,9 @@ class WatchedCluster:
                 )
             )
 
+        addresses = [self.brokers.address(each) for each in survivors]
         eventually(
-            lambda: all(is_led(each) for each in self.views(topic, survivors)),
+            lambda: all(is_led(topics_of(each, [topic]).get(topic)) for each in addresses),
             lambda: f"a leader for every partition: {self.views(topic, survivors)}",
             DEADLINE_S,
         )
@@ -160,9 +161,13 @@ class WatchedCluster:
 
     def wait_until_missed(self, survivors: list[BrokerId]) -> None:
         """Wait until failed brokers are gone from the registry and one of the survivors is controller."""
+        failed = set(self.brokers.ports().values()) - set(survivors)
+        paths = [f"{znodes.BROKER_IDS}/{each}" for each in failed]
         eventually(
             lambda: (
-                sorted(self.observer.broker_epochs()) == survivors
+                # Wait for the watches first: reading the registry in a loop takes much of a core.
+                not any(map(self.observer.has_node, paths))
+                and sorted(self.observer.broker_epochs()) == survivors
                 and self.observer.controller() in survivors
             ),
             lambda: (
@@ -178,7 +183,10 @@ class WatchedCluster:
         return [topics_of(self.brokers.address(each), [topic]).get(topic) for each in brokers]
 
     def all_views(self) -> list[dict[str, TopicView]]:
-        return [topics_of(self.brokers.address(each)) for each in sorted(self.brokers.alive())]
+        return [topics_of(each) for each in self.addresses()]
+
+    def addresses(self) -> list[Address]:
+        return [self.brokers.address(each) for each in sorted(self.brokers.alive())]
 
     def topic_znode(self, topic: str) -> znodes.TopicAssignment | None:
         data = self.observer.get(znodes.topic_path(topic))
