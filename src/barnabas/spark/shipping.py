@@ -10,6 +10,7 @@ import hashlib
 import io
 import zipfile
 from collections.abc import Iterator
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -35,9 +36,13 @@ def package_zip(cache: Path) -> Path:
 
 
 def package_files() -> Iterator[tuple[str, Path]]:
+    """The sources of the packages of this process.
+
+    The packages are imported here, before Spark adds the zip to sys.path: it deletes its copy of the zip when a session
+    stops, and a later session would not find them.
+    """
     for package in PACKAGES:
-        spec = find_spec(package)
-        for root in sorted((spec.submodule_search_locations or ()) if spec else ()):
+        for root in sorted(import_module(package).__path__):
             for path in sorted(Path(root).rglob("*.py")):
                 yield f"{package}/{path.relative_to(root).as_posix()}", path
 
