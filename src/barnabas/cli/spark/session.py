@@ -65,7 +65,13 @@ def spark_session(
             # A stream that still runs when Spark stops prints a long Java stack trace.
             for query in spark.streams.active:
                 query.stop()
-            spark.stop()
+            stop_spark(spark)
+
+
+def stop_spark(spark: SparkSession) -> None:
+    """Stop Spark without PySpark's server for accumulators: its end takes a second, and it ends with this process."""
+    spark.sparkContext._accumulatorServer = None
+    spark.stop()
 
 
 def silence_lost_connections(spark: SparkSession) -> None:
