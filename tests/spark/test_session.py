@@ -199,8 +199,8 @@ def test_double_interrupt_during_start_leaves_no_jvm(servers: str) -> None:
                 orphan.kill()
 
 
-WITHOUT_EFFECT = """
-import sys
+WRITES = """
+import sys, threading
 import barnabas.spark
 spark = barnabas.spark.session("local[2]", short=True)
 servers, topic = ("kafka.bootstrap.servers", sys.argv[1]), "web-orders"
@@ -213,35 +213,8 @@ query.awaitTermination()
 print(len(query.recentProgress))
 batch = spark.range(3).selectExpr("cast(id as string) as value").write.format("barnabas").option(*servers)
 batch.option("topic", "copy").option("kafka.linger.ms", 5).mode("append").save()
-spark.stop()
-"""
-
-
-def test_ineffective_options_are_reported_once_per_query(servers: str, tmp_path: Path) -> None:
-    with Cluster(servers) as client:
-        Admin(client).create_topics([NewTopic(name="copy", partitions=1)])
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_EFFECT, servers, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert int(done.stdout) >= 2
-    assert done.stderr.splitlines() == [
-        "barnabas: kafka.group.id has no effect: no consumer group is used",
-        "barnabas: kafka.linger.ms has no effect here",
-        "barnabas: kafka.linger.ms has no effect here",
-    ]
-
-
-IN_A_THREAD = """
-import sys, threading
-import barnabas.spark
-spark = barnabas.spark.session("local[2]", short=True)
-rows = spark.range(3).selectExpr("cast(id as string) as value").write.format("barnabas")
-rows = rows.option("kafka.bootstrap.servers", sys.argv[1]).option("topic", "threads").mode("append")
+rows = spark.range(3).selectExpr("cast(id as string) as value").write.format("barnabas").option(*servers)
+rows = rows.option("topic", "threads").mode("append")
 def save():
     print(barnabas.spark.session() is spark)
     rows.save()
@@ -252,57 +225,67 @@ spark.stop()
 """
 
 
-def test_thread_can_write_after_joining_session(servers: str) -> None:
+def test_ineffective_options_are_reported_once_and_joined_thread_can_write(
+    servers: str, tmp_path: Path
+) -> None:
     with Cluster(servers) as client:
-        Admin(client).create_topics([NewTopic(name="threads", partitions=1)])
+        names = ("copy", "threads")
+        Admin(client).create_topics([NewTopic(name=name, partitions=1) for name in names])
         done = subprocess.run(
-            [sys.executable, "-c", IN_A_THREAD, servers],
+            [sys.executable, "-c", WRITES, servers, str(tmp_path)],
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,
             check=False,
         )
-        assert (done.stdout, done.stderr) == ("True\n", "")
+        assert done.returncode == 0, done.stderr[-3000:]
+        batches, is_same_session = done.stdout.split()
+        assert int(batches) >= 2
+        assert done.stderr.splitlines() == [
+            "barnabas: kafka.group.id has no effect: no consumer group is used",
+            "barnabas: kafka.linger.ms has no effect here",
+            "barnabas: kafka.linger.ms has no effect here",
+        ]
+        assert is_same_session == "True"
         partition = TopicPartition("threads", 0)
         assert latest_offsets(client, [partition]) == {partition: 3}
 
 
+# One JVM for all three: a session that fails leaves it to the next one.
 WITH_ANOTHER_PYTHON = """
-import sys
+import json, os, sys
 from pyspark.sql import SparkSession
 import barnabas.spark
-if sys.argv[1] == "begun":
-    plain = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-    plain.config("spark.driver.extraJavaOptions", sys.argv[2]).getOrCreate()
-try:
-    python = None if sys.argv[1] == "begun" else sys.argv[1]
-    barnabas.spark.session("local[1]", python=python, short=True)
-except barnabas.spark.launcher.NoSpark as error:
-    print(error)
+bare, missing = sys.argv[1:]
+
+def error(python, argument):
+    os.environ["PYSPARK_PYTHON"] = python
+    try:
+        barnabas.spark.session("local[1]", python=argument, short=True)
+    except barnabas.spark.launcher.NoSpark as found:
+        return str(found)
+
+errors = [error(bare, bare), error(missing, missing)]
+os.environ["PYSPARK_PYTHON"] = bare
+SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+print(json.dumps([*errors, error(bare, None)]))
 """
-
-
-def python_error(python: str, java_options: str = "", *, begun: bool = False) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", WITH_ANOTHER_PYTHON, "begun" if begun else python, java_options],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-        env={**os.environ, "PYSPARK_PYTHON": python},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
 
 
 def test_unusable_worker_python_is_reported_with_fix(tmp_path: Path, trained_spark: str) -> None:
     venv.create(tmp_path / "bare")
-    bare = f"{tmp_path}/bare/bin/python"
+    bare, missing = f"{tmp_path}/bare/bin/python", f"{tmp_path}/nowhere"
+    done = subprocess.run(
+        [sys.executable, "-c", WITH_ANOTHER_PYTHON, bare, missing],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    chosen, nowhere, begun = json.loads(done.stdout)
     lacks = "cannot import cramjam, crc32c, msgspec, numpy, pyarrow; there, run: "
     fix = f"{bare} -m pip install cramjam crc32c msgspec numpy pyarrow; or set PYSPARK_PYTHON to a Python that has them"
-    assert python_error(bare).endswith(f"{lacks}{fix}\n")
-    assert (
-        python_error(bare, trained_spark, begun=True) == f"the workers of local[1] {lacks}{fix}\n"
-    )
-    nowhere = python_error(f"{tmp_path}/nowhere")
-    assert f"cannot use the Python {tmp_path}/nowhere: it does not exist; set python= or" in nowhere
+    assert chosen.endswith(f"{lacks}{fix}")
+    assert f"cannot use the Python {missing}: it does not exist; set python= or" in nowhere
+    assert begun == f"the workers of local[1] {lacks}{fix}"
