@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -16,33 +13,18 @@ from barnabas.cli.main import cli
 from barnabas.errors import ErrorCode
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.wire.apis import APIS
-from barnabas.wire.codec import encode
-from barnabas.wire.headers import RequestHeader, encode_request_header
 from barnabas.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
-from barnabas.wire.messages.produce import PartitionProduceResponse, ProduceResponse
 from support.waiting import eventually
-from tests.compatibility.raw import Raw, produce_request, recent_batch_of
-from tests.raw_connection import with_size
+from tests.compatibility.raw import Raw, recent_batch_of
+from tests.integration.forged_events import FORGED, produce_as
 
 ON = {"barnabas.history.topic.enable": True}
 PRODUCE_VERSIONS = [version for version in APIS[0].versions if version >= 3]
-HEAD = '"at":"2026-05-01T08:00:00Z","broker":1,"epoch":1,"sequence":1,"cause":"c","result":"done"'
-FORGED = [
-    b"no event",
-    b"[1]",
-    b"{}",
-    b"null",
-    b'{"epoch":99,"sequence":1}',
-    f'{{{HEAD},"what":"partition","id":"orders-0","topic":"orders"}}'.encode(),
-    f'{{{HEAD},"what":"controller","id":"controller","after":[]}}'.encode(),
-    f'{{{HEAD},"what":"request","id":"X to 1","to":1,"topics":["orders"]}}'.encode(),
-    b'{"x":' + b"[" * 10_000,
-]
 
 
 @pytest.fixture(scope="module")
@@ -66,14 +48,6 @@ def run(cluster: LocalCluster, *arguments: str) -> Result:
 
 def show_history(cluster: LocalCluster) -> Result:
     return run(cluster, "topics", "history", "orders")
-
-
-def produce_as(raw: Raw, client_id: str, *values: bytes) -> PartitionProduceResponse:
-    request, version = produce_request(STATE_CHANGES, recent_batch_of(*values)), 9
-    header = RequestHeader(request.API_KEY, version, 77, client_id)
-    raw.send(with_size(encode_request_header(header) + encode(request, version)))
-    answer = raw.answer(ProduceResponse, version, 77)
-    return answer.responses[0].partition_responses[0]
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
@@ -122,19 +96,3 @@ def test_history_command_skips_malformed_events(cluster: LocalCluster, raw: Raw)
     shown = run(cluster, "controller", "show", "-o", "json")
     assert shown.exit_code == 0, shown.exception
     assert json.loads(shown.output)["epoch"] == 1
-
-
-@pytest.mark.usefixtures("trained_spark")
-def test_lifecycle_report_skips_malformed_events(cluster: LocalCluster, raw: Raw) -> None:
-    assert produce_as(raw, "broker-1-history", *FORGED).error_code == ErrorCode.NONE
-    done = subprocess.run(
-        [sys.executable, "-m", "barnabas.cli.main", "lifecycle", "report", "-o", "json"],
-        env={**os.environ, "BARNABAS_BOOTSTRAP_SERVERS": cluster.bootstrap_servers},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "malformed events\n" in done.stderr
-    assert "orders" in {row["topic"] for row in json.loads(done.stdout)["topics"]}

@@ -1,4 +1,5 @@
-"""`barnabas lifecycle report` on a real cluster: a topic is created, loses its leader, and is deleted."""
+"""`barnabas lifecycle report` on a real cluster: a topic is created, loses its leader, and is deleted. The history also
+has malformed events."""
 
 from __future__ import annotations
 
@@ -19,10 +20,12 @@ from barnabas.cli.terminal.failure import explain
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Beginning, Consumer
-from barnabas.errors import BarnabasError, ConfigError
+from barnabas.errors import BarnabasError, ConfigError, ErrorCode
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import TopicPartition
 from support.waiting import eventually
+from tests.compatibility.raw import Raw
+from tests.integration.forged_events import FORGED, produce_as
 
 ON = {"barnabas.history.topic.enable": True}
 COMMAND = [sys.executable, "-m", "barnabas.cli.main", "lifecycle", "report"]
@@ -53,6 +56,16 @@ def published_events(servers: str) -> list[dict[str, Any]]:
         return [json.loads(record.value or b"{}") for record in consumer.records(stop_at_end=True)]
 
 
+def forge_events(servers: str) -> None:
+    """Write malformed events to the leader of the history, with the client id of a broker."""
+    with Cluster(servers) as client:
+        view = client.refresh([STATE_CHANGES])
+    leader = view.topics[STATE_CHANGES].partitions[0].leader
+    broker = view.brokers[leader]
+    with Raw(f"{broker.host}:{broker.port}") as raw:
+        assert produce_as(raw, "broker-1-history", *FORGED).error_code == ErrorCode.NONE
+
+
 def wait_for(servers: str, **wanted: Any) -> None:
     def is_published() -> bool:
         return any(wanted.items() <= event.items() for event in published_events(servers))
@@ -61,7 +74,9 @@ def wait_for(servers: str, **wanted: Any) -> None:
 
 
 @pytest.mark.usefixtures("trained_spark")
-def test_report_covers_creation_failover_and_deletion(tmp_path: Path) -> None:
+def test_report_covers_creation_failover_and_deletion_and_skips_malformed_events(
+    tmp_path: Path,
+) -> None:
     with LocalCluster(brokers=3, settings=ON) as cluster:
         servers = cluster.bootstrap_servers
         controller = cluster.controller_id
@@ -76,6 +91,7 @@ def test_report_covers_creation_failover_and_deletion(tmp_path: Path) -> None:
         wait_for(servers, id="orders-0", before="OfflinePartition", after="OnlinePartition")
         delete(servers, "stuck")
         wait_for(servers, topic="stuck", after="ReplicaDeletionSuccessful")
+        forge_events(servers)
         table, page = tmp_path / "report.parquet", tmp_path / "report.html"
         done = subprocess.run(
             [*COMMAND, "-o", "json", "--to", str(table), "--html", str(page)],
@@ -109,7 +125,8 @@ def test_report_covers_creation_failover_and_deletion(tmp_path: Path) -> None:
     assert parquet.read_table(table / "leader_moves.parquet").to_pylist()[0]["after"] == other
     assert f"start broker {leader} again" in page.read_text()
     assert f"broker {leader} failed" in page.read_text()
-    assert done.stderr == f"written to {table}\nwritten to {page}\n"
+    notes = f"skipped {len(FORGED)} malformed events\nwritten to {table}\nwritten to {page}\n"
+    assert done.stderr == notes
 
 
 # ---- errors that are reported before Spark is started ---------------------------------------------------------------
