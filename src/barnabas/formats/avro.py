@@ -13,6 +13,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from barnabas.errors import ConfigError, reason
+from barnabas.formats.avro_limits import check_limits
 from barnabas.formats.avro_types import UUID_AS_TEXT, AvroSchema, parse_avro, uuid_text
 from barnabas.formats.decoding import cast_times, columns_to_arrow
 from barnabas.formats.framing import frame_header, split_header
@@ -31,7 +32,7 @@ FindSchema = Callable[[int], RegisteredSchema]
 class Resolution(NamedTuple):
     """The schemas for fastavro: the writer's, and the reader's if it differs."""
 
-    writer: Any
+    writer: AvroSchema
     reader: Any | None
 
 
@@ -83,7 +84,7 @@ class AvroDecoder:
     def decode(self, data: bytes) -> Any:
         """Decode one record. Raises DecodeError."""
         if self.find_schema is None:
-            return self.read_value(data, 0, Resolution(self.reader.raw, None))
+            return self.read_value(data, 0, Resolution(self.reader, None))
         schema_id, position = split_header(data)
         try:
             return self.read_value(data, position, self.resolution(schema_id))
@@ -97,7 +98,7 @@ class AvroDecoder:
             try:
                 writer = registered_avro(self.find_schema(schema_id))
                 is_same = writer.raw == self.reader.raw
-                found = Resolution(writer.raw, None if is_same else self.reader.raw)
+                found = Resolution(writer, None if is_same else self.reader.raw)
             except DecodeError as error:
                 found = error
             self.resolutions[schema_id] = found
@@ -106,10 +107,13 @@ class AvroDecoder:
         return found
 
     def read_value(self, data: bytes, position: int, resolution: Resolution) -> Any:
+        writer, reader = resolution
+        if writer.needs_limits:
+            check_limits(data, position, writer.parsed, writer.named)
         stream = BytesIO(data)
         stream.seek(position)
         try:
-            value = self.read(stream, *resolution)
+            value = self.read(stream, writer.raw, reader)
         except self.errors as error:
             raise DecodeError(explain_mismatch(error)) from None
         if left := len(data) - stream.tell():

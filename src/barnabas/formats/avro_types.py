@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from barnabas.errors import ConfigError, reason
+from barnabas.formats.avro_limits import needs_limits
 
 PRIMITIVES = {
     "null": pa.null(),
@@ -64,6 +65,11 @@ class AvroSchema:
         """Arrow type of the Spark column: timestamps in microseconds. Raises ConfigError."""
         return in_microseconds(self.stored_type)
 
+    @cached_property
+    def needs_limits(self) -> bool:
+        """Whether its records must be checked before they are read (avro_limits.py)."""
+        return needs_limits(self.parsed, self.named)
+
 
 def parse_avro(text: str, references: Iterable[tuple[str, str]] = ()) -> AvroSchema:
     """Parse a schema. `references` are the (name, schema) pairs that it uses, in order. Raises ConfigError."""
@@ -81,6 +87,8 @@ def parse_avro(text: str, references: Iterable[tuple[str, str]] = ()) -> AvroSch
         raise ConfigError("schema", f"is not an Avro schema: not valid JSON, {error}") from None
     except UnknownType as error:
         raise ConfigError("schema", f"is not an Avro schema: unknown type {error.name}") from None
+    except RecursionError:
+        raise ConfigError("schema", "is not an Avro schema: it is nested too deeply") from None
     except (SchemaParseException, KeyError, TypeError, ValueError, AttributeError) as error:
         what = f"missing {error}" if isinstance(error, KeyError) else reason(error)
         raise ConfigError("schema", f"is not an Avro schema: {what}") from None

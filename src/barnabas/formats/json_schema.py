@@ -37,6 +37,8 @@ def parse(text: str) -> Any:
         found = json.loads(text)
     except ValueError as error:
         raise ConfigError("schema", f"is not a JSON Schema: not valid JSON, {error}") from None
+    except RecursionError:
+        raise ConfigError("schema", "is not a JSON Schema: it is nested too deeply") from None
     if not isinstance(found, dict | bool):
         raise ConfigError("schema", "is not a JSON Schema: it must be a JSON object")
     return found

@@ -77,6 +77,7 @@ def test_references_within_the_schema_and_to_other_schemas() -> None:
         ('{"properties": {"a": {"$ref": "x.json"}}}', "refers to x.json, which is unknown"),
         ('{"properties": {"a": {"$ref": "#/properties/a"}}}', "circular"),
         ('{"properties": {"a": {"$ref": "#"}}}', "contains itself through"),
+        ('{"items": ' * 100_000 + "true" + "}" * 100_000, "nested too deeply"),
     ],
 )
 def test_unusable_schema_is_explained(text: str, why: str) -> None:

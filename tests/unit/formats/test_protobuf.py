@@ -220,6 +220,16 @@ def test_truncated_record_is_rejected() -> None:
         decode([ORDER_RECORD[:-1]], ORDER, finder(PROTO_SCHEMA))
 
 
+@pytest.mark.parametrize(
+    "data",
+    [b"\x0a\xff\xff\xff\xff\x07ab", b"\x7b" * 100_000, b"\x0a" + b"\xff" * 100_000],
+    ids=["declared length", "nested groups", "long number"],
+)
+def test_implausible_record_is_rejected(data: bytes) -> None:
+    with pytest.raises(DecodeError, match="not a message Node"):
+        decode([data], compiled('syntax = "proto3"; message Node { bytes id = 1; }', "Node"))
+
+
 def test_newer_writer_is_read_with_older_schema() -> None:
     newer = PROTO_SCHEMA.replace("message Refund {", "message Refund { string why = 2;")
     schema = compiled(PROTO_SCHEMA, "Refund")
