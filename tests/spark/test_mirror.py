@@ -14,9 +14,11 @@ from barnabas.client.admin import Admin, NewPartitions
 from barnabas.client.cluster import Cluster
 from barnabas.client.producer import Producer
 from barnabas.jobs import mirror as mirror_module
+from barnabas.jobs import mirror_lease
 from barnabas.jobs.errors import CopyDiffers, JobRefused
 from barnabas.jobs.mirror import Mirror, mirror_topic
 from barnabas.jobs.mirror_checkpoints import CheckpointStore
+from barnabas.jobs.mirror_lease import MirrorLease
 from barnabas.jobs.topic_state import topic_settings
 from barnabas.model import TopicPartition
 from tests.spark.topics import Topics, numbered
@@ -145,3 +147,24 @@ def test_command_lists_topics_and_rejects_bad_input(topics: Topics, other: Topic
     assert "no topic" in run("zzz", "--to", other.servers)
     assert "PATTERN: '[' is not a regular expression" in run("[", "--to", other.servers)
     assert "--to: is the same cluster as --from" in run(topic, "--to", topics.servers)
+
+
+def test_second_run_at_the_same_time_is_refused(
+    topics: Topics, other: Topics, mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = topics.create()
+    topics.write(topic, numbered(3))
+    mirror.checkpoints.ensure_topic()
+    target = f"copy.{topic}"
+    with MirrorLease(other.servers, target) as lease:
+        with pytest.raises(JobRefused, match=f"another run, process .* mirrors to topic {target}"):
+            mirror_topic(topics.spark, mirror, topic)
+        assert other.records(target) == {}
+        # A run that was killed does not renew its lease, so the next run takes it.
+        lease.ended.set()
+        monkeypatch.setattr(mirror_lease, "EXPIRY_S", 0.5)
+        assert mirror_topic(topics.spark, mirror, topic).records == 3
+        with MirrorLease(other.servers, target), pytest.raises(JobRefused, match="wait for its en"):
+            lease.check()
+    check_equal(topics, other, topic)
+    assert mirror_topic(topics.spark, mirror, topic).records == 0

@@ -15,10 +15,10 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from barnabas.cli.main import cli
-from barnabas.cli.terminal.failure import CommandError
+from barnabas.cli.terminal.failure import CommandError, ErrorWithHint
 from barnabas.cli.topics.profile import read_profile
 from barnabas.client.producer import Producer
-from barnabas.errors import BarnabasError, ConfigError
+from barnabas.errors import BarnabasError, ConfigError, ErrorCode
 from barnabas.jobs.profile import (
     count_by_key,
     group_by_count,
@@ -138,8 +138,12 @@ def test_deleted_topic_is_reported(topics: Topics) -> None:
             topics.recreate(name)
         else:
             topics.delete(name)
-        with pytest.raises(CommandError, match="was deleted while it was read") as error:
+        what = "was deleted and created again" if again else "was deleted"
+        with pytest.raises(
+            ErrorWithHint, match=f"topic '{name}' {what} while it was read"
+        ) as error:
             read_profile(topics.spark, topics.servers, wanted)
+        assert error.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert error.value.hint.startswith(f"`barnabas topics history {name}")
 
 

@@ -19,6 +19,7 @@ from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.jobs.copy_topic import TIMESTAMP_LIMITS, batch_bytes
 from barnabas.jobs.errors import CopyDiffers, JobRefused
 from barnabas.jobs.mirror_checkpoints import CHECKPOINT_TOPIC, Checkpoint, CheckpointStore
+from barnabas.jobs.mirror_lease import MirrorLease
 from barnabas.jobs.ordered_copy import CopyTarget, copy_rows, new_identity
 from barnabas.jobs.topic_state import TopicState, look_up_state, topic_records
 from barnabas.jobs.verification import compare_records, require_equal, value_of_partition
@@ -104,9 +105,7 @@ def new_checkpoints(
     """Return checkpoints for the partitions without one. Raises JobRefused if the target is not such a mirror."""
     for partition, checkpoint in known.items():
         if checkpoint.topic_id != source.id:
-            why = f"topic {source.name} was deleted and created again in the source cluster"
-            hint = f"delete topic {target.name} in the target cluster to mirror the new one"
-            raise JobRefused(f"{why}; {hint}")
+            raise recreated(source.name, target.name)
         if partition >= target.partition_count or (
             target.spans[partition].latest < checkpoint.target_offset
         ):
@@ -124,6 +123,19 @@ def new_checkpoints(
             topic_id=source.id, source_offset=span.earliest, target_offset=0
         )
     return added
+
+
+def recreated(source: str, target: str) -> JobRefused:
+    why = f"topic {source} was deleted and created again in the source cluster"
+    return JobRefused(f"{why}; delete topic {target} in the target cluster to mirror the new one")
+
+
+def is_complete(source: TopicState, known: Mapping[int, Checkpoint]) -> bool:
+    """Return whether all records are copied, as far as the checkpoints say."""
+    return all(
+        partition in known and known[partition].source_offset >= span.latest
+        for partition, span in enumerate(source.spans)
+    )
 
 
 def plan_range(
@@ -149,10 +161,25 @@ def mirror_topic(
 ) -> MirroredTopic:
     """Copy the next records of a topic, and its partitions and settings.
 
-    Raises ApiError, JobRefused, OtherWriter and CopyDiffers.
+    Raises ApiError, JobRefused (also if another run copies the topic), OtherWriter and CopyDiffers.
     """
     source = look_up_state(mirror.source, topic)
     target = prepare_target(mirror, source)
+    known = mirror.checkpoints.load(topic, target.name)
+    if is_complete(source, known):
+        new_checkpoints(source, target, known)
+        return mirrored_topic(source, target, 0, {})
+    mirror.checkpoints.ensure_topic()
+    with MirrorLease(mirror.target_servers, target.name) as lease:
+        return mirror_with_lease(spark, mirror, topic, lease, verify=verify)
+
+
+def mirror_with_lease(
+    spark: SparkSession, mirror: Mirror, topic: str, lease: MirrorLease, *, verify: bool
+) -> MirroredTopic:
+    # Another run may have copied records before this one got the lease.
+    source = look_up_state(mirror.source, topic)
+    target = look_up_state(mirror.target, lease.target)
     known = mirror.checkpoints.load(topic, target.name)
     added = new_checkpoints(source, target, known)
     mirror.checkpoints.save(topic, target.name, added)
@@ -165,7 +192,7 @@ def mirror_topic(
             ranges[partition] = found
     records = 0
     if ranges:
-        ends = copy_ranges(spark, mirror, source, target, ranges, verify=verify)
+        ends = copy_ranges(spark, mirror, source, target, ranges, lease, verify=verify)
         records = sum(end - ranges[number].target_start for number, end in ends.items())
         done = {
             partition: Checkpoint(
@@ -173,9 +200,20 @@ def mirror_topic(
             )
             for partition, each in ranges.items()
         }
+        # The records were read by the name of the topic.
+        (found_topic,) = Admin(mirror.source).describe_topics([topic])
+        if found_topic.id != source.id:
+            raise recreated(source.name, target.name)
+        lease.check()
         mirror.checkpoints.save(topic, target.name, done)
+    return mirrored_topic(source, target, records, ranges)
+
+
+def mirrored_topic(
+    source: TopicState, target: TopicState, records: int, ranges: Mapping[int, MirrorRange]
+) -> MirroredTopic:
     return MirroredTopic(
-        topic=topic,
+        topic=source.name,
         target=target.name,
         partitions=source.partition_count,
         records=records,
@@ -190,6 +228,7 @@ def copy_ranges(
     source: TopicState,
     target: TopicState,
     ranges: Mapping[int, MirrorRange],
+    lease: MirrorLease,
     *,
     verify: bool,
 ) -> dict[int, int]:
@@ -215,6 +254,7 @@ def copy_ranges(
     found = look_up_state(mirror.target, target.name)
     for partition, end in ends.items():
         if found.spans[partition].latest != end:
+            lease.check()
             why = f"{target.name}-{partition} ends at {found.spans[partition].latest}, not at {end}"
             raise CopyDiffers(f"{why}: another client writes to it; delete it and mirror it again")
     # Compaction may remove records as soon as they are written.
@@ -272,5 +312,6 @@ def create_topic(cluster: Cluster, name: str, partitions: int, settings: Mapping
 
 def raise_if_failed(outcomes: Sequence[TopicOutcome]) -> None:
     for outcome in outcomes:
-        if outcome.error is not None:
+        # Another run may have created it.
+        if outcome.error and outcome.error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             raise outcome.error

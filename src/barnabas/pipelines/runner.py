@@ -29,11 +29,12 @@ from barnabas.pipelines.graph import (
     check_sink_topics,
 )
 from barnabas.pipelines.progress import FlowProgress, RunProgress
-from barnabas.pipelines.server_process import ServerFailed, ServerProcess
+from barnabas.pipelines.server_process import ServerFailed, ServerProcess, check_connect
 from barnabas.pipelines.spec import PipelineSpec, storage_path, storage_uri
 from barnabas.pipelines.storage import claim_storage, flows_with_checkpoints
 from barnabas.retry import Backoff
 from barnabas.spark.connect import check_remote
+from barnabas.spark.installation import spark_home
 
 if TYPE_CHECKING:
     from barnabas.pipelines.client import PipelineClient
@@ -113,6 +114,7 @@ class PipelineSession:
         """Start the server, or find the remote one, and connect. Raises BarnabasError."""
         options = self.options
         if options.remote is None:
+            check_connect(spark_home())
             self.server = ServerProcess(self.server_arguments(), options.log)
         # Imported while the server starts: gRPC and pandas take a second.
         from barnabas.pipelines.client import PipelineClient

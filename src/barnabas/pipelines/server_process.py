@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import subprocess
 import sys
@@ -17,11 +18,21 @@ STOP_S = 30.0
 TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 CLIENT_VARIABLES = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE")
 """Variables with which PySpark would start a Connect client instead of a driver."""
-LOG_LINES = 5
+STACK_LINE = re.compile(r"\s+(at |\.\.\. \d+ more)")
 
 
 class ServerFailed(BarnabasError):
     """The Spark Connect server did not start."""
+
+
+def check_connect(spark_home: Path) -> None:
+    """Raise ConfigError if this Spark cannot start a Connect server. Its JVM would end with a stack trace."""
+    if not any((spark_home / "jars").glob("spark-connect_*.jar")):
+        why = f"{spark_home} has no Spark Connect (jars/spark-connect_*.jar)"
+        hint = "unset SPARK_HOME and run: pip install --force-reinstall 'barnabas[pipelines]'"
+        raise ConfigError(
+            "spark", f"{why}; {hint}, or use a Connect server: --remote sc://host:port"
+        )
 
 
 class ServerProcess:
@@ -63,8 +74,7 @@ class ServerProcess:
         raise ServerFailed(answer.get("error") or self.last_words())
 
     def last_words(self) -> str:
-        lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
-        end = " ".join(lines[-1:])[:300]
+        end = last_message(self.log.read_text(errors="replace"))[:300]
         return f"Spark ended before it had started: {end or 'without output'}; its output is in {self.log}"
 
     @property
@@ -82,3 +92,13 @@ class ServerProcess:
             self.process.wait()
         if self.process.stdout is not None:
             self.process.stdout.close()
+
+
+def last_message(output: str) -> str:
+    """Return the last line that is not part of a Java stack, or an empty text.
+
+    >>> last_message("start\\njava.lang.Error: no class\\n\\tat x.Y(Y.java:1)\\n\\t... 9 more\\n")
+    'java.lang.Error: no class'
+    """
+    lines = (line for line in output.splitlines() if line.strip())
+    return next((line for line in reversed(list(lines)) if not STACK_LINE.match(line)), "")

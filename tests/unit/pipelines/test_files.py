@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from barnabas.errors import ConfigError
-from barnabas.pipelines import dependencies
 from barnabas.pipelines.project import create_project, find_spec, load_spec, source_files
 from barnabas.pipelines.storage import claim_storage, flows_with_checkpoints
 from barnabas.spark.run_state import RunState, is_running, list_runs, state_directory
@@ -75,9 +74,3 @@ def test_relative_state_home_is_ignored() -> None:
     assert state_directory("pipelines", {"XDG_STATE_HOME": "/x"}) == Path("/x/barnabas/pipelines")
     home = Path.home() / ".local/state/barnabas/pipelines"
     assert state_directory("pipelines", {"XDG_STATE_HOME": "x"}) == home
-
-
-def test_missing_packages_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dependencies, "MODULES", {"no_such_module.rpc": "grpcio", "json": "json"})
-    with pytest.raises(ConfigError, match=r"grpcio not installed; run: pip install 'barnabas\[pi"):
-        dependencies.check_packages()

@@ -16,6 +16,7 @@ from barnabas.cli.options import (
 )
 from barnabas.cli.spark.job_session import job_session
 from barnabas.cli.terminal.output import OutputFormat, format_table, plural, show
+from barnabas.cli.topics.deletion import report_deletion
 from barnabas.cli.topics.lookup import complete_topics, find_topic
 from barnabas.client.cluster import Cluster
 from barnabas.jobs.archive import ArchiveRun, run_archive
@@ -57,16 +58,17 @@ def archive_topic(
     """
     archive = ArchiveDirectory(parse_directory("--to", target).absolute() / name)
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
-        find_topic(cluster, name)
-        run = run_archive(
-            job_session(master, bootstrap_servers, f"archive {name}"),
-            cluster,
-            bootstrap_servers,
-            name,
-            archive,
-            verify=verify,
-            dry_run=dry_run,
-        )
+        found = find_topic(cluster, name)
+        with report_deletion(bootstrap_servers, name, found.id):
+            run = run_archive(
+                job_session(master, bootstrap_servers, f"archive {name}"),
+                cluster,
+                bootstrap_servers,
+                name,
+                archive,
+                verify=verify,
+                dry_run=dry_run,
+            )
     show(output, {**archive_document(archive, run), "dry_run": dry_run}, archive_text)
 
 

@@ -16,6 +16,7 @@ from barnabas.cli.options import (
 from barnabas.cli.spark.session import spark_session, translate_errors
 from barnabas.cli.terminal.output import OutputFormat, format_table, plural, print_note, show
 from barnabas.cli.terminal.signals import SignalRecorder
+from barnabas.cli.topics.deletion import report_deletion
 from barnabas.client.admin import Admin
 from barnabas.client.cluster import Cluster
 from barnabas.errors import ApiError, ConfigError
@@ -114,10 +115,10 @@ def copy_all(
     """Copy each topic up to its end at the first look."""
     done = []
     for topic in topics:
-        result = mirror_topic(spark, mirror, topic, verify=verify)
+        result = mirror_existing(spark, mirror, topic, verify=verify)
         left = result.lag
         while left > 0:
-            more = mirror_topic(spark, mirror, topic, verify=verify)
+            more = mirror_existing(spark, mirror, topic, verify=verify)
             copied = more.records + more.lost
             left = left - copied if copied else 0
             result = more._replace(
@@ -125,6 +126,15 @@ def copy_all(
             )
         done.append(result)
     return done
+
+
+def mirror_existing(
+    spark: SparkSession, mirror: Mirror, topic: str, *, verify: bool
+) -> MirroredTopic:
+    """Copy the next records of a topic. Raises ApiError if it is deleted meanwhile."""
+    found = mirror.source.topic(topic)
+    with report_deletion(mirror.source_servers, topic, found.id), translate_errors([]):
+        return mirror_topic(spark, mirror, topic, verify=verify)
 
 
 def follow(
@@ -135,9 +145,8 @@ def follow(
     backoff = Backoff(*RETRY_S, random=mirror.source.random)
     while not signals.wait(INTERVAL_S):
         try:
-            with translate_errors([]):
-                topics = find_topics(mirror, pattern)
-                done = [mirror_topic(spark, mirror, topic, verify=verify) for topic in topics]
+            topics = find_topics(mirror, pattern)
+            done = [mirror_existing(spark, mirror, topic, verify=verify) for topic in topics]
         except (ApiError, QueryFailed) as error:
             if isinstance(error, ApiError) and not error.code.retriable:
                 raise

@@ -5,7 +5,6 @@ Errors that do not depend on Spark (no broker, no such topic, no records, a bad 
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,17 +14,17 @@ from barnabas.cli.options import (
     bootstrap_option,
     master_option,
     output_option,
-    servers_text,
     timeout_option,
 )
 from barnabas.cli.records.start_position import parse_time
 from barnabas.cli.spark.session import spark_session, translate_errors
 from barnabas.cli.terminal.failure import CommandError
 from barnabas.cli.terminal.output import OutputFormat, format_table, plural, print_note, show
+from barnabas.cli.topics.deletion import find_deletion, report_deletion
 from barnabas.cli.topics.lookup import complete_topics, find_topic
 from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
-from barnabas.errors import ApiError, BarnabasError, ConfigError
+from barnabas.errors import ConfigError
 from barnabas.jobs.topic_range import TopicRange, look_up_range
 from barnabas.progress_line import progress_paused
 
@@ -113,32 +112,16 @@ def profile_topic(
 
 
 def read_profile(spark: SparkSession, bootstrap_servers: str, wanted: TopicRange) -> TopicProfile:
-    """Run the job. Raises CommandError if the topic was deleted, or deleted and created again, while it was read."""
+    """Run the job. Raises ApiError if the topic was deleted, or deleted and created again, while it was read."""
     from barnabas.jobs.profile import profile
 
-    deleted = CommandError(
-        f"topic {wanted.topic!r} was deleted while it was read",
-        f"`barnabas topics history {wanted.topic}{servers_text(bootstrap_servers)}` shows when and by whom",
-    )
-    try:
-        with translate_errors([wanted.topic]):
-            found = profile(spark, bootstrap_servers, wanted)
-    except BarnabasError:
-        # An error of the check itself hides nothing: the error of the job is reported.
-        with suppress(ApiError):
-            if not still_exists(bootstrap_servers, wanted):
-                raise deleted from None
-        raise
-    if not still_exists(bootstrap_servers, wanted):
+    place = (bootstrap_servers, wanted.topic, wanted.topic_id)
+    with report_deletion(*place), translate_errors([wanted.topic]):
+        found = profile(spark, bootstrap_servers, wanted)
+    # Records that are deleted meanwhile are left out of the figures, so the job may succeed.
+    if (deleted := find_deletion(*place)) is not None:
         raise deleted
     return found
-
-
-def still_exists(bootstrap_servers: str, wanted: TopicRange) -> bool:
-    """Return whether the topic exists and has the same id as before."""
-    with Cluster(bootstrap_servers) as cluster:
-        known = cluster.refresh([wanted.topic]).topics.get(wanted.topic)
-        return known is not None and known.id == wanted.topic_id
 
 
 def check_html(html: Path | None) -> None:

@@ -20,6 +20,7 @@ from barnabas.cli.spark.job_session import job_session
 from barnabas.cli.terminal.output import OutputFormat, format_table, plural, print_note, show
 from barnabas.cli.topics.copy_options import copied_rows, copied_text, copy_options
 from barnabas.cli.topics.create import parse_topic_configs
+from barnabas.cli.topics.deletion import report_deletion
 from barnabas.cli.topics.lookup import complete_topics, explain_rejected_name, find_topic
 from barnabas.client.cluster import Cluster
 from barnabas.errors import ApiError
@@ -98,12 +99,13 @@ def resize_topic(
         place = (open_spark, cluster, bootstrap_servers, source, new)
         swapped = None
         try:
-            if swap:
-                report = partial(report_growth, name)
-                swapped = run_swap(*place, report, verify=verify, dry_run=dry_run)
-                run = swapped.resize
-            else:
-                run = run_resize(*place, verify=verify, dry_run=dry_run)
+            with report_deletion(bootstrap_servers, name, source.id):
+                if swap:
+                    report = partial(report_growth, name)
+                    swapped = run_swap(*place, report, verify=verify, dry_run=dry_run)
+                    run = swapped.resize
+                else:
+                    run = run_resize(*place, verify=verify, dry_run=dry_run)
         except ApiError as error:
             raise explain_rejected_name(error, new_name) from None
     document = resize_document(name, new, run, verify=verify, dry_run=dry_run)
