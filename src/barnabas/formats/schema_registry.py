@@ -17,7 +17,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
-from http.client import HTTPException
+from http.client import HTTPException, HTTPResponse, IncompleteRead
 from random import Random
 from typing import Any, NamedTuple
 from urllib.error import HTTPError
@@ -34,6 +34,7 @@ RETRY_S = 5.0
 TIMEOUT_S = 10.0
 """Timeout of one request."""
 RESPONSE_BYTES_MAX = 16 << 20
+PIECE_BYTES = 1 << 16
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
 LATEST = "latest"
@@ -215,7 +216,7 @@ class SchemaRegistry:
         request = Request(self.base + path, data, headers, method=method)
         try:
             with urlopen(request, timeout=self.timeout_s) as response:
-                content = response.read(RESPONSE_BYTES_MAX)
+                content = read_content(response, time.monotonic() + self.timeout_s)
         except HTTPError as error:
             with error:
                 raise http_failure(error.code, error.read(RESPONSE_BYTES_MAX)) from None
@@ -250,6 +251,18 @@ class SchemaRegistry:
     def not_a_registry(self, what: str) -> SchemaRegistryError:
         hint = "check that registry= is the address of a schema registry"
         return SchemaRegistryError(f"{self.base} sent {what}; {hint}")
+
+
+def read_content(response: HTTPResponse, deadline: float) -> bytes:
+    """Read a response. The timeout of the socket is for each piece, so that a slow server could send for hours."""
+    content = b""
+    while len(content) < RESPONSE_BYTES_MAX and (piece := response.read1(PIECE_BYTES)):
+        content += piece
+        if time.monotonic() > deadline:
+            raise TimeoutError("the response takes too long")
+    if response.length and len(content) < RESPONSE_BYTES_MAX:
+        raise IncompleteRead(content)
+    return content
 
 
 @lru_cache(maxsize=16)

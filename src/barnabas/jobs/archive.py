@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client.cluster import Cluster
-from barnabas.jobs.archive_directory import ArchiveDirectory, remove_staging
+from barnabas.jobs.archive_directory import ArchiveDirectory, remove_staging, report_disk_errors
 from barnabas.jobs.manifest import (
     ArchivedFile,
     Manifest,
@@ -80,10 +80,12 @@ def run_archive(
     with archive.locked():
         manifest = archive.manifest()
         spans = plan_archive(state, manifest)
-        archive.remove_leftovers(manifest)
+        with report_disk_errors(archive.path):
+            archive.remove_leftovers(manifest)
         if not spans:
             extended = extend_manifest(manifest, state, ())
-            archive.write_manifest(extended)
+            with report_disk_errors(archive.path):
+                archive.write_manifest(extended)
             return ArchiveRun(state, extended, spans, [], False)
         with open_spark(count_offsets(spans)) as spark:
             files = add_files(spark, servers, archive, manifest, state, spans, verify=verify)
@@ -101,7 +103,8 @@ def add_files(
     verify: bool,
 ) -> list[ArchivedFile]:
     """Add the records of these offsets to the archive, all or none of them. Returns the new files."""
-    staging = archive.new_staging()
+    with report_disk_errors(archive.path):
+        staging = archive.new_staging()
     try:
         settings = parse_fetch_settings(
             {"bootstrap.servers": servers, "isolation.level": "read_committed"}, COLUMNS
@@ -110,10 +113,11 @@ def add_files(
         files = [ArchivedFile(**row.asDict()) for row in rows]
         if verify:
             verify_staged(spark, servers, state, spans, staging, files)
-        if manifest is None:
-            archive.write_manifest(empty_manifest(state))
-        archive.publish(staging, files)
-        archive.write_manifest(extend_manifest(manifest, state, files))
+        with report_disk_errors(archive.path):
+            if manifest is None:
+                archive.write_manifest(empty_manifest(state))
+            archive.publish(staging, files)
+            archive.write_manifest(extend_manifest(manifest, state, files))
     finally:
         remove_staging(staging)
     return sorted(files, key=file_order)

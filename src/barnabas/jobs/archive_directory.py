@@ -6,6 +6,7 @@ manifest (see manifest.py). The next run removes what a killed run left.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
@@ -94,12 +95,9 @@ class ArchiveDirectory:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the lock of the directory, which is created if it does not exist. Raises JobRefused."""
-        try:
+        with report_disk_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             file = (self.path / LOCK).open("wb")
-        except OSError as error:
-            why = f"{self.path} cannot be written: {error.strerror}"
-            raise JobRefused(f"{why}; use another directory, or change its permissions") from None
         with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -143,6 +141,20 @@ class ArchiveDirectory:
             directories |= {target.parent, target.parent.parent}
         for directory in sorted(directories):
             sync_path(directory)
+
+
+@contextmanager
+def report_disk_errors(directory: Path) -> Iterator[None]:
+    """Raise JobRefused if the block cannot write, for example because the disk is full."""
+    try:
+        yield
+    except OSError as error:
+        hint = "use another directory, or change its permissions"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            hint = "make room, and run the command again"
+        # Arrow's errors have a long text of their own.
+        why = os.strerror(error.errno) if error.errno else str(error)
+        raise JobRefused(f"{directory} cannot be written: {why}; {hint}") from None
 
 
 def find_archive(directory: Path) -> ArchiveDirectory:

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from barnabas.jobs.archive_directory import checksum
+from barnabas.jobs.archive_directory import checksum, report_disk_errors
 from barnabas.jobs.errors import JobRefused
 from barnabas.jobs.manifest import ArchivedFile, archived_path
 from barnabas.spark.arrow_records import arrow_schema
@@ -63,7 +63,8 @@ def write_files(
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                found = write_range(ranges[number], settings, staging)
+                with report_disk_errors(Path(staging).parent):
+                    found = write_range(ranges[number], settings, staging)
                 rows = [{name: getattr(file, name) for name in FILE_SCHEMA.names} for file in found]
                 yield pa.RecordBatch.from_pylist(rows, schema=FILE_SCHEMA)
 

@@ -4,6 +4,9 @@ import base64
 import json
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
 
 import pytest
 
@@ -144,6 +147,40 @@ def test_silent_registry_times_out() -> None:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(SchemaRegistryError, match="does not respond: timed out"):
             SchemaRegistry(url, retry_s=0, timeout_s=0.1).by_id(1)
+
+
+class EndlessResponse(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        with suppress(OSError):  # the client hangs up
+            while True:
+                self.wfile.write(b" ")
+
+
+class TruncatedResponse(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "20")
+        self.end_headers()
+        self.wfile.write(b'{"schema":')
+
+
+@pytest.mark.parametrize(
+    ("handler", "why"),
+    [(EndlessResponse, "the response takes too long"), (TruncatedResponse, "IncompleteRead")],
+)
+def test_response_that_does_not_end_is_reported(
+    handler: type[BaseHTTPRequestHandler], why: str
+) -> None:
+    with HTTPServer(("127.0.0.1", 0), handler) as slow:
+        handler.log_message = lambda *_: None  # type: ignore[method-assign]
+        thread = Thread(target=slow.handle_request)
+        thread.start()
+        url = f"http://127.0.0.1:{slow.server_port}"
+        with pytest.raises(SchemaRegistryError, match=f"does not respond: {why}"):
+            SchemaRegistry(url, retry_s=0, timeout_s=0.2).by_id(1)
+        thread.join()
 
 
 def test_unknown_names_are_explained(server: RegistryServer, registry: SchemaRegistry) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import UUID
 
@@ -17,6 +20,7 @@ from barnabas.jobs.archive_directory import (
     find_archive,
     parse_directory,
     raise_if_damaged,
+    report_disk_errors,
 )
 from barnabas.jobs.errors import DamagedArchive, JobRefused
 from barnabas.jobs.manifest import ArchivedFile, Manifest, empty_manifest, extend_manifest
@@ -147,6 +151,31 @@ def test_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
         ArchiveDirectory(tmp_path / "orders").locked(),
     ):
         raise AssertionError
+
+
+@contextmanager
+def small_files(bytes_max: int) -> Iterator[None]:
+    """Let writes beyond this size fail, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_max, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_full_disk_leaves_the_archive_as_it_was(
+    archive: ArchiveDirectory, manifest: Manifest
+) -> None:
+    full = f"{archive.path} cannot be written: File too large; make room, and run the command aga"
+    with pytest.raises(JobRefused, match=full), report_disk_errors(archive.path), small_files(100):
+        write_staged(archive)
+    with pytest.raises(JobRefused, match=full), report_disk_errors(archive.path), small_files(100):
+        archive.write_manifest(extend_manifest(manifest, STATE, ()))
+    assert archive.manifest() == manifest
+    archive.remove_leftovers(manifest)
+    assert {path.name for path in archive.path.iterdir()} == {"_manifest.json", "date=2026-11-17"}
+    assert check_file(str(archive.path), manifest.files[0]) is None
 
 
 def test_archive_is_found_in_its_directory_or_the_one_above(tmp_path: Path) -> None:
