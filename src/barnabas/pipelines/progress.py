@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from barnabas.errors import BarnabasError
 from barnabas.pipelines.graph import short_name
 from barnabas.spark.progress import lag
 
@@ -48,8 +49,16 @@ class RunProgress:
         return None if flow.state == "COMPLETED" else flow
 
     def completed_flows(self) -> list[FlowProgress]:
-        """Return the completed flows, at the end of a run."""
-        return [flow for flow in self.flows.values() if flow.state == "COMPLETED"]
+        """Return the completed flows, at the end of a run. The error of an attempt that Spark repeated is removed."""
+        completed = [flow for flow in self.flows.values() if flow.state == "COMPLETED"]
+        for flow in completed:
+            flow.error = None
+        return completed
+
+    def first_failure(self, failures: Mapping[str, BarnabasError]) -> BarnabasError | None:
+        """Return the error of the first of these flows that has not completed after all, at the end of a run."""
+        left = (error for flow, error in failures.items() if self.flow(flow).state != "COMPLETED")
+        return next(left, None)
 
     def apply_report(self, report: Mapping[str, Any]) -> FlowProgress:
         """Apply Spark's report of one micro-batch."""

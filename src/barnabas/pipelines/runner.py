@@ -170,7 +170,7 @@ class PipelineSession:
             self.graph = defined.graph
             self.check(defined.graph, topics, full_refresh)
             self.ends = self.end_offsets()
-            failure: BarnabasError | None = None
+            failures: dict[str, BarnabasError] = {}
             try:
                 events = client.run(
                     defined.id,
@@ -181,14 +181,14 @@ class PipelineSession:
                 for message in events:
                     failed = explain_flow_failure(message, defined.graph, topics)
                     if failed is not None:
-                        failure = failure or failed[1]
+                        failures.setdefault(*failed)
                         if changed := self.progress.fail(failed[0], str(failed[1])):
                             self.observer.flow_changed(changed)
                     elif changed := self.progress.apply_event(message):
                         self.observer.flow_changed(changed)
             except Exception as error:  # noqa: BLE001 - errors of gRPC and Spark
-                if failure is not None:
-                    raise failure from None
+                if failures:
+                    raise next(iter(failures.values())) from None
                 flow, explained = explain_run_failure(str(error), defined.graph, topics)
                 if flow is not None and (changed := self.progress.fail(flow, str(explained))):
                     self.observer.flow_changed(changed)
@@ -197,7 +197,7 @@ class PipelineSession:
                 for each in self.progress.completed_flows():
                     self.observer.flow_changed(each)
                 client.drop(defined.id)
-            if failure is not None:
+            if (failure := self.progress.first_failure(failures)) is not None:
                 raise failure
         except BarnabasError:
             self.progress.state = "FAILED"

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from barnabas.errors import BarnabasError
+from barnabas.pipelines.failure import PipelineFailed
 from barnabas.pipelines.progress import RunProgress, flow_text
 
 REPORT = {
@@ -40,6 +42,20 @@ def test_completion_counts_only_if_no_failure_follows() -> None:
     assert progress.fail("u", "no space left") is not None
     assert progress.fail("u", "no space left") is None
     assert [flow.flow for flow in progress.completed_flows()] == ["t"]
+
+
+def test_flow_that_completes_in_a_later_attempt_has_not_failed() -> None:
+    progress = RunProgress()
+    failures: dict[str, BarnabasError] = {}
+    for flow in ("default.t", "default.u"):
+        failures[flow] = PipelineFailed(f"{flow}: no broker reached")
+        assert progress.fail(flow, "no broker reached") is not None
+    for state in ("is STARTING", "is RUNNING", "has COMPLETED"):
+        progress.apply_event(f"Flow default.t {state}.")
+    assert [(flow.flow, flow.error) for flow in progress.completed_flows()] == [("t", None)]
+    assert progress.first_failure(failures) is failures["default.u"]
+    progress.apply_event("Flow default.u has COMPLETED.")
+    assert progress.first_failure(failures) is None
 
 
 def test_next_run_keeps_flows_and_resets_rows() -> None:
