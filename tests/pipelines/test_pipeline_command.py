@@ -183,6 +183,9 @@ def test_new_project_runs_continues_and_stops(shell: Shell) -> None:
     assert (done["words"]["rows"], done["words"]["lag"], done["words"]["batch"]) == (2, 0, 0)
     assert events[-1] == {"event": "run", "state": "COMPLETED", "runs": 1}
     assert words_table(project) == ["be", "not", "or", "to"]
+    stored = sorted((project / "storage" / "topic-ids").rglob("*.json"))
+    names = ["upper/to_upper/lines.json", "words/words/lines.json"]
+    assert ["/".join(path.parts[-3:]) for path in stored] == names
     assert shell.run("pipeline", "status")[1] == "no pipeline is running\n"
 
     shell.produce("lines", "to sleep")

@@ -88,8 +88,13 @@ class PipelineClient:
         self.spark.dataSource.register(DefaultSource)
         self.spark.streams.addListener(ProgressListener(on_report))
 
-    def define(self, spec: PipelineSpec, directory: Path, topics: Iterable[str]) -> DefinedGraph:
-        """Load the files of the pipeline. Raises ConfigError with file and line."""
+    def define(
+        self, spec: PipelineSpec, directory: Path, topics: Iterable[str], storage: Path | None
+    ) -> DefinedGraph:
+        """Load the files of the pipeline. Raises ConfigError with file and line.
+
+        Flows store the ids of their topics in `storage`, if it is not None.
+        """
         settings = {
             key: value
             for key, value in spec.configuration.items()
@@ -101,7 +106,7 @@ class PipelineClient:
             default_database=spec.database,
             sql_conf=settings,
         )
-        registry = TopicRegistry(self.spark, graph_id, self.servers, directory)
+        registry = TopicRegistry(self.spark, graph_id, self.servers, directory, storage)
         for file in source_files(spec, directory):
             try:
                 with working_directory(directory), graph_element_registration_context(registry):

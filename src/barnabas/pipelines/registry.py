@@ -40,6 +40,8 @@ from barnabas.pipelines.graph import (
     topics_by_name,
 )
 from barnabas.pipelines.sql_statements import find_definitions
+from barnabas.pipelines.storage import topic_ids_directory
+from barnabas.spark.options import TOPIC_IDS_LOCATION
 from barnabas.spark.tables import COLUMNS, quote_topic
 
 SOURCE = "barnabas"
@@ -67,12 +69,21 @@ class PlannedFlow:
 
 
 class TopicRegistry(SparkConnectGraphElementRegistry):  # type: ignore[misc]
-    def __init__(self, spark: Any, graph_id: str, servers: str, directory: PurePath) -> None:
+    def __init__(
+        self,
+        spark: Any,
+        graph_id: str,
+        servers: str,
+        directory: PurePath,
+        storage: Path | None = None,
+    ) -> None:
+        """`storage` is the storage directory, if the server of Spark has it at the same path."""
         super().__init__(spark, graph_id)
         self.spark = spark
         self.graph_id = graph_id
         self.servers = servers
         self.directory = directory
+        self.storage = storage
         self.graph = PipelineGraph()
         self.pending: list[tuple[Flow, Any]] = []
 
@@ -150,7 +161,10 @@ class TopicRegistry(SparkConnectGraphElementRegistry):  # type: ignore[misc]
                     name = short_name(message.read.named_table.unparsed_identifier)
                     if name in known:
                         is_streaming = message.read.is_streaming
-                        frame = self.topic_frame(known[name], streaming=is_streaming)
+                        topic_ids = self.topic_ids(flow) if is_streaming else None
+                        frame = self.topic_frame(
+                            known[name], streaming=is_streaming, topic_ids=topic_ids
+                        )
                         message.CopyFrom(frame._plan.plan(self._client))
             try:
                 self.send_flow(flow, relation)
@@ -161,7 +175,14 @@ class TopicRegistry(SparkConnectGraphElementRegistry):  # type: ignore[misc]
         self.pending = []
         return self.graph
 
-    def topic_frame(self, topic: str, *, streaming: bool) -> Any:
+    def topic_ids(self, flow: Flow) -> Path | None:
+        """Return where a flow stores the ids of its topics. Several flows can read a view, so it stores none."""
+        output = self.graph.outputs.get(short_name(flow.target))
+        if self.storage is None or output is None or output.kind is OutputKind.VIEW:
+            return None
+        return topic_ids_directory(self.storage, flow.target, flow.name)
+
+    def topic_frame(self, topic: str, *, streaming: bool, topic_ids: Path | None = None) -> Any:
         reader = (
             (self.spark.readStream if streaming else self.spark.read)
             .format(SOURCE)
@@ -169,6 +190,8 @@ class TopicRegistry(SparkConnectGraphElementRegistry):  # type: ignore[misc]
             .option("subscribe", topic)
             .option("startingOffsets", "earliest")
         )
+        if topic_ids is not None:
+            reader = reader.option(TOPIC_IDS_LOCATION, str(topic_ids))
         return reader.load().selectExpr(*COLUMNS)
 
     def register_view(self, topic: str, *, streaming: bool) -> None:

@@ -31,7 +31,7 @@ from barnabas.pipelines.graph import (
 from barnabas.pipelines.progress import FlowProgress, RunProgress
 from barnabas.pipelines.server_process import ServerFailed, ServerProcess, check_connect
 from barnabas.pipelines.spec import PipelineSpec, storage_path, storage_uri
-from barnabas.pipelines.storage import claim_storage, flows_with_checkpoints
+from barnabas.pipelines.storage import claim_storage, flows_with_checkpoints, forget_topic_ids
 from barnabas.retry import Backoff
 from barnabas.spark.connect import check_remote
 from barnabas.spark.installation import spark_home
@@ -166,10 +166,15 @@ class PipelineSession:
         self.progress.begin_run()
         topics = self.topics()
         try:
-            defined = client.define(options.spec, options.directory, topics)
+            # A remote server does not have this directory, and a dry run stores nothing.
+            is_own = options.remote is None and not options.dry
+            storage = options.local_storage if is_own else None
+            defined = client.define(options.spec, options.directory, topics, storage)
             self.graph = defined.graph
             self.check(defined.graph, topics, full_refresh)
             self.ends = self.end_offsets()
+            if storage is not None:
+                forget_topic_ids(storage, full_refresh)
             failures: dict[str, BarnabasError] = {}
             try:
                 events = client.run(

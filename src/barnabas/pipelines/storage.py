@@ -1,8 +1,9 @@
-"""The storage directory of a pipeline: which pipeline owns it, and which flows have checkpoints in it.
+"""The storage directory of a pipeline: which pipeline owns it, which flows have checkpoints in it, and topic ids.
 
     pipeline.json                                             the name of the pipeline
     catalog/                                                  its tables (spark/catalog.py)
     _checkpoints/<catalog>/<database>/<table>/<flow>/<n>/     Spark's checkpoints
+    topic-ids/<table>/<flow>/<topic>.json                     ids of topics that a flow reads (spark/topic_ids.py)
 
 Only directories of this machine are checked.
 """
@@ -10,13 +11,18 @@ Only directories of this machine are checked.
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Iterable
 from pathlib import Path
+from urllib.parse import quote
 
 from barnabas.errors import ConfigError
+from barnabas.pipelines.graph import short_name
 from barnabas.spark.cache import write_if_missing
 
 OWNER_FILE = "pipeline.json"
 CHECKPOINTS_DIRECTORY = "_checkpoints"
+TOPIC_IDS_DIRECTORY = "topic-ids"
 
 
 def claim_storage(directory: Path, name: str) -> None:
@@ -52,3 +58,15 @@ def flows_with_checkpoints(
         for table in sorted(root.iterdir())
         if table.is_dir()
     }
+
+
+def topic_ids_directory(storage: Path, target: str, flow: str | None = None) -> Path:
+    """Return the directory for the ids of the topics that a flow reads, or that all flows of a table read."""
+    names = [target] if flow is None else [target, flow]
+    return storage.joinpath(TOPIC_IDS_DIRECTORY, *(quote(short_name(name), "") for name in names))
+
+
+def forget_topic_ids(storage: Path, tables: Iterable[str]) -> None:
+    """Remove the ids for tables that are computed again from the topics that exist now."""
+    for table in tables:
+        shutil.rmtree(topic_ids_directory(storage, table), ignore_errors=True)

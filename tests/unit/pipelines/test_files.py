@@ -9,7 +9,12 @@ import pytest
 
 from barnabas.errors import ConfigError
 from barnabas.pipelines.project import create_project, find_spec, load_spec, source_files
-from barnabas.pipelines.storage import claim_storage, flows_with_checkpoints
+from barnabas.pipelines.storage import (
+    claim_storage,
+    flows_with_checkpoints,
+    forget_topic_ids,
+    topic_ids_directory,
+)
 from barnabas.spark.run_state import RunState, is_running, list_runs, state_directory
 
 
@@ -54,6 +59,15 @@ def test_checkpoints_name_their_flows(tmp_path: Path) -> None:
     (tmp_path / "_checkpoints/spark_catalog/default/words/to_words/0").mkdir(parents=True)
     assert flows_with_checkpoints(tmp_path, None, None) == {"words": ["to_words"]}
     assert flows_with_checkpoints(tmp_path, None, "other") == {}
+
+
+def test_full_refresh_forgets_the_topics_of_a_table(tmp_path: Path) -> None:
+    for table in ("`Words`", "other"):
+        path = topic_ids_directory(tmp_path, f"spark_catalog.default.{table}", "to/words")
+        assert path.name == "to%2Fwords"
+        path.mkdir(parents=True)
+    forget_topic_ids(tmp_path, ["words", "unknown"])
+    assert [path.name for path in (tmp_path / "topic-ids").iterdir()] == ["other"]
 
 
 def test_state_of_killed_process_is_removed(tmp_path: Path) -> None:

@@ -51,6 +51,8 @@ class Display:
         self.restarts = 0
         self.last_error: str | None = None
         self.draw_after = self.save_after = 0.0
+        self.printed: dict[str, str] = {}
+        """The last line of each flow in this run."""
 
     def flow_changed(self, flow: FlowProgress) -> None:
         with self.lock:
@@ -61,10 +63,15 @@ class Display:
             is_reported = flow.state == "FAILED" and not self.failures
             self.failures += flow.state == "FAILED"
             if self.block is None and flow.state in FINAL_STATES and not is_reported:
-                print_lines(flow_text(flow))
+                # Spark's last report may arrive after the end of the flow, and changes nothing.
+                text = flow_text(flow)
+                if self.printed.get(flow.flow) != text:
+                    self.printed[flow.flow] = text
+                    print_lines(text)
 
     def run_changed(self, state: str) -> None:
         with self.lock:
+            self.printed.clear()
             self.runs += state == "COMPLETED"
             if state == "COMPLETED":
                 self.last_error = None
