@@ -130,8 +130,15 @@ def check_html(html: Path | None) -> None:
 
 
 def write_profile_page(html: Path, page: str) -> None:
+    """Write the page in one step: a command that is killed leaves no part of a page. Raises ConfigError."""
     try:
-        html.write_text(page, "utf-8")
+        if html.exists() and not html.is_file():
+            html.write_text(page, "utf-8")  # a device or a pipe, such as /dev/stdout
+            return
+        target = html.resolve()
+        new = target.with_name(f"{target.name}.new")
+        new.write_text(page, "utf-8")
+        new.replace(target)
     except OSError as error:
         raise ConfigError("--html", f"cannot write {html}: {error.strerror}") from None
 
