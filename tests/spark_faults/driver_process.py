@@ -1,4 +1,4 @@
-"""One run of driver.py: its JVM, the Python processes of the JVM, and their end."""
+"""One run of driver.py or job_driver.py: its JVM, the Python processes of the JVM, and their end."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from enum import StrEnum
 from pathlib import Path
 
 import psutil
@@ -17,21 +18,34 @@ from support.waiting import eventually
 from tests.processes import has_ended
 
 DRIVER = Path(__file__).with_name("driver.py")
+JOB_DRIVER = Path(__file__).with_name("job_driver.py")
+ROOT = Path(__file__).parents[2]
 START_SECONDS = 120.0
 END_SECONDS = 120.0
 
 
+class Victim(StrEnum):
+    """The process that gets SIGKILL. The others must end by themselves."""
+
+    PYTHON = "Python"
+    JAVA = "Java"
+    BOTH = "both"
+
+
 class DriverProcess:
-    def __init__(self, directory: Path, arguments: Sequence[str]) -> None:
+    def __init__(self, directory: Path, arguments: Sequence[str], script: Path = DRIVER) -> None:
         self.lines: list[str] = []
         self.known: list[psutil.Process] = []
         self.stderr_path = directory / "driver.log"
         # Each run starts a dozen Python processes. Their bytecode is cached outside the source tree.
-        environment = ENVIRONMENT | {"PYTHONPYCACHEPREFIX": str(directory / "pycache")}
+        environment = ENVIRONMENT | {
+            "PYTHONPYCACHEPREFIX": str(directory / "pycache"),
+            "PYTHONPATH": f"{ENVIRONMENT['PYTHONPATH']}:{ROOT}",
+        }
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         with self.stderr_path.open("a") as stderr:
             self.process = subprocess.Popen(
-                [sys.executable, str(DRIVER), *arguments, str(directory)],
+                [sys.executable, str(script), *arguments, str(directory)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
@@ -61,7 +75,7 @@ class DriverProcess:
         return psutil.Process(int(line.split()[1]))
 
     def failures(self) -> list[str]:
-        """Streams that failed and were restarted by the driver."""
+        """Streams and jobs that failed. driver.py restarts its streams."""
         return [line for line in list(self.lines) if line.startswith("failed ")]
 
     def workers(self) -> dict[str, list[psutil.Process]]:
@@ -88,14 +102,20 @@ class DriverProcess:
         eventually(lambda: java.status() == psutil.STATUS_STOPPED, "Java standing still")
 
     def thaw(self) -> None:
-        self.java.resume()
+        with suppress(psutil.NoSuchProcess):
+            self.java.resume()
 
-    def kill_java(self) -> None:
-        """SIGKILL the JVM; its parent Python then has nothing left to do. The JVM's own workers must detect the end
+    def kill(self, victim: Victim) -> None:
+        """SIGKILL Python, the JVM, or both. Returns when Python has ended. The JVM's own workers must detect the end
         themselves."""
-        self.known = self.java.children(recursive=True)
-        self.java.kill()
-        self.process.kill()
+        java = self.java
+        self.freeze()
+        self.known = [java, *java.children(recursive=True)]
+        if victim is not Victim.JAVA:
+            self.process.kill()
+        if victim is not Victim.PYTHON:
+            java.kill()
+        self.thaw()
         self.reap()
 
     # ---- ending

@@ -25,7 +25,7 @@ from support.seed import choose_seed
 from support.waiting import eventually
 from tests.faults.raw_client import RawClient
 from tests.processes import assert_ended
-from tests.spark_faults.driver_process import DriverProcess
+from tests.spark_faults.driver_process import DriverProcess, Victim
 from tests.spark_faults.load import Load
 from tests.spark_faults.stream_position import Moment, Stream, TopicStream
 
@@ -128,7 +128,7 @@ class Run:
             time.sleep(0.0005)
         for each in self.streams.values():
             self.tally.hit[f"{each.name} {each.position().moment}"] += 1
-        self.driver.kill_java()
+        self.driver.kill(Victim.BOTH)
         self.start_driver()
 
     def hits(self, stream: Stream, moment: Moment, first: int) -> bool:

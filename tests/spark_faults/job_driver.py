@@ -1,0 +1,122 @@
+"""The killed program: topic jobs and examples in one Spark application, each in its own thread.
+
+    python job_driver.py <settings as JSON> <directory>
+
+A job is run again and again with new targets, so that each kill finds it at work. After the process was killed, the
+next one repeats the targets that were not complete. An error ends the thread and is reported on a line. A line on
+standard input ends the process after the current targets and all input of the examples. It exits when standard input
+closes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from pyspark.sql import SparkSession
+
+import barnabas.spark
+from barnabas.jobs import mirror
+from tests.spark_faults.driver import is_stop_requested, print_line, reason
+from tests.spark_faults.example_streams import EXAMPLE_STREAMS
+from tests.spark_faults.topic_jobs import JOBS, Place
+
+OFFSETS_PER_CHECKPOINT = 3000
+"""A mirror of the source then has three checkpoints for each partition."""
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """What to run, and where. The last two are for a remote master."""
+
+    work: list[str]
+    servers: str
+    mirror_servers: str = ""
+    master: str = "local[2]"
+    python: str | None = None
+    java_options: str = ""
+
+
+def main(settings: Settings, directory: Path) -> None:
+    mirror.OFFSETS_MAX = OFFSETS_PER_CHECKPOINT
+    place = Place(
+        servers=settings.servers, mirror_servers=settings.mirror_servers, directory=directory
+    )
+    (directory / "done").mkdir(exist_ok=True)
+    spark = start_session(settings, directory)
+    print_line(f"java {spark.sparkContext._gateway.proc.pid}")
+    stop = threading.Event()
+    failed = threading.Event()
+
+    def run(name: str, work: Callable[[SparkSession, str, Place, threading.Event], None]) -> None:
+        try:
+            # Makes the session active in this thread.
+            work(barnabas.spark.session(settings.master), name, place, stop)
+        except BaseException as error:
+            failed.set()
+            text = " | ".join(str(error).splitlines())
+            print_line(f"failed {name}: {type(error).__name__}: {text[:2000]}")
+            raise
+
+    threads = [
+        threading.Thread(target=run, args=(name, repeat if name in JOBS else follow), daemon=True)
+        for name in settings.work
+    ]
+    for thread in threads:
+        thread.start()
+    print_line("running")
+    while any(thread.is_alive() for thread in threads):
+        if is_stop_requested():
+            stop.set()
+    if failed.is_set():
+        os._exit(1)
+    spark.stop()
+
+
+def start_session(settings: Settings, directory: Path) -> SparkSession:
+    config = {
+        "spark.local.dir": str(directory / "scratch"),
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+    }
+    if settings.python is not None:
+        config |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.extraJavaOptions": settings.java_options,
+            "spark.executor.extraJavaOptions": settings.java_options,
+            "spark.executor.memory": "768m",
+            "spark.sql.shuffle.partitions": "4",
+            "spark.ui.enabled": "false",
+        }
+    return barnabas.spark.session(
+        settings.master, python=settings.python, short=True, progress=False, config=config
+    )
+
+
+def repeat(spark: SparkSession, name: str, place: Place, stop: threading.Event) -> None:
+    """Run a job with one target after another."""
+    while not stop.is_set():
+        number = place.first_open(name)
+        JOBS[name].run(spark, place, number)
+        place.done_file(name, number).touch()
+        print_line(f"done {name} {number}")
+
+
+def follow(spark: SparkSession, name: str, place: Place, stop: threading.Event) -> None:
+    """Run the streams of an example, and at the end process the rest of the input."""
+    example = EXAMPLE_STREAMS[name]
+    queries = example.start(spark, place.directory, place.servers)
+    while not stop.wait(0.05):
+        for query in queries:
+            if not query.isActive:
+                raise RuntimeError(reason(query))
+    for query in queries:
+        query.stop()
+    example.complete(spark, place.directory, place.servers)
+
+
+if __name__ == "__main__":
+    main(msgspec.json.decode(sys.argv[1], type=Settings), Path(sys.argv[2]))
