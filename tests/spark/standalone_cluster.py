@@ -24,8 +24,12 @@ REGISTERED = re.compile(r"Registering worker ")
 
 
 @contextlib.contextmanager
-def standalone_cluster(directory: Path, workers: int, java_options: str) -> Iterator[str]:
-    """Yields the master's URL. The system chooses the ports; the master logs its own."""
+def standalone_cluster(
+    directory: Path, workers: int, java_options: str, *, cores: int = 1
+) -> Iterator[str]:
+    """Yields the master's URL. The system chooses the ports; the master logs its own.
+
+    `cores` is the number of tasks that one worker runs at the same time."""
     directory.mkdir(parents=True, exist_ok=True)
     started: list[subprocess.Popen[bytes]] = []
     log = directory / "master.log"
@@ -35,8 +39,8 @@ def standalone_cluster(directory: Path, workers: int, java_options: str) -> Iter
         url = wait_for(log, MASTER_AT, 1, started)[0]
         for number in range(workers):
             place = directory / f"worker-{number}"
-            worker = ("worker.Worker", "--host", "127.0.0.1", "--webui-port", "0", "--cores", "1")
-            work = ("--memory", "1g", "--work-dir", str(place), url)
+            worker = ("worker.Worker", "--host", "127.0.0.1", "--webui-port", "0")
+            work = ("--cores", str(cores), "--memory", "1g", "--work-dir", str(place), url)
             worker_log = directory / f"worker-{number}.log"
             started.append(start(worker_log, directory, java_options, *worker, *work))
         wait_for(log, REGISTERED, workers, started)

@@ -37,12 +37,7 @@ class DriverProcess:
         self.lines: list[str] = []
         self.known: list[psutil.Process] = []
         self.stderr_path = directory / "driver.log"
-        # Each run starts a dozen Python processes. Their bytecode is cached outside the source tree.
-        environment = ENVIRONMENT | {
-            "PYTHONPYCACHEPREFIX": str(directory / "pycache"),
-            "PYTHONPATH": f"{ENVIRONMENT['PYTHONPATH']}:{ROOT}",
-        }
-        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        path = f"{ENVIRONMENT['PYTHONPATH']}:{ROOT}"
         with self.stderr_path.open("a") as stderr:
             self.process = subprocess.Popen(
                 [sys.executable, str(script), *arguments, str(directory)],
@@ -50,7 +45,7 @@ class DriverProcess:
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 text=True,
-                env=environment,
+                env=ENVIRONMENT | {"PYTHONPATH": path},
                 start_new_session=True,
             )
         self.listener = threading.Thread(target=self.read_lines)

@@ -18,16 +18,19 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 import barnabas.spark
-from barnabas.jobs import mirror
+from barnabas.jobs import copy_topic, mirror
 from tests.spark_faults.driver import is_stop_requested, print_line, reason
 from tests.spark_faults.example_streams import EXAMPLE_STREAMS
 from tests.spark_faults.topic_jobs import JOBS, Place
 
-OFFSETS_PER_CHECKPOINT = 3000
-"""A mirror of the source then has three checkpoints for each partition."""
+OFFSETS_PER_CHECKPOINT = 2000
+"""A mirror of the source then has two checkpoints for each partition."""
+BATCH_BYTES = 5000
+"""The copy of a partition then has about 70 batches, and most kills come between two of them."""
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -43,6 +46,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 def main(settings: Settings, directory: Path) -> None:
     mirror.OFFSETS_MAX = OFFSETS_PER_CHECKPOINT
+    copy_topic.BATCH_BYTES = BATCH_BYTES
     place = Place(
         servers=settings.servers, mirror_servers=settings.mirror_servers, directory=directory
     )
@@ -88,7 +92,7 @@ def start_session(settings: Settings, directory: Path) -> SparkSession:
             "spark.driver.extraJavaOptions": settings.java_options,
             "spark.executor.extraJavaOptions": settings.java_options,
             "spark.executor.memory": "768m",
-            "spark.sql.shuffle.partitions": "4",
+            "spark.sql.shuffle.partitions": "2",
             "spark.ui.enabled": "false",
         }
     return barnabas.spark.session(
@@ -97,12 +101,23 @@ def start_session(settings: Settings, directory: Path) -> SparkSession:
 
 
 def repeat(spark: SparkSession, name: str, place: Place, stop: threading.Event) -> None:
-    """Run a job with one target after another."""
+    """Run a job with one target after another. Reports the tasks of each that failed and were repeated."""
+    context = spark.sparkContext
     while not stop.is_set():
         number = place.first_open(name)
+        context.setJobGroup(f"{name}-{number}", name)
         JOBS[name].run(spark, place, number)
         place.done_file(name, number).touch()
-        print_line(f"done {name} {number}")
+        print_line(f"done {name} {number} {failed_tasks(context, f'{name}-{number}')}")
+
+
+def failed_tasks(context: SparkContext, group: str) -> int:
+    """Return how many tasks of a job group failed. A job that succeeded has repeated them."""
+    tracker = context.statusTracker()
+    jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(group)]
+    stages = {number for job in jobs if job is not None for number in job.stageIds}
+    found = [tracker.getStageInfo(number) for number in stages]
+    return sum(stage.numFailedTasks for stage in found if stage is not None)
 
 
 def follow(spark: SparkSession, name: str, place: Place, stop: threading.Event) -> None:

@@ -36,7 +36,7 @@ from tests.spark_faults.job_driver import Settings
 
 ROUNDS = int(os.environ.get("BARNABAS_FAULT_ROUNDS") or 3)
 START_SECONDS = 120.0
-SPREAD_S = 4.0
+SPREAD_S = 3.0
 """The kill comes at most this long after all streams have planned their first batch of a run."""
 WRITE_EVERY_S = 0.1
 END_SECONDS = 60.0

@@ -37,9 +37,9 @@ from barnabas.jobs.topic_range import look_up_range
 from barnabas.jobs.topic_state import look_up_state, topic_settings
 from barnabas.model import TopicPartition
 
-SOURCE = "orders"
+SOURCE = "shipments"
 PARTITIONS, RESIZED = 4, 3
-RECORDS, KEYS = 30_000, 1000
+RECORDS, KEYS = 12_000, 1000
 VALUE = b"x" * 100
 FINAL_SETTINGS = {"retention.ms": "-1"}
 """Settings of restored and resized topics when the copy is complete."""
