@@ -116,7 +116,7 @@ def add_files(
         with report_disk_errors(archive.path):
             if manifest is None:
                 archive.write_manifest(empty_manifest(state))
-            archive.publish(staging, files)
+            files = archive.publish(staging, files)
             archive.write_manifest(extend_manifest(manifest, state, files))
     finally:
         remove_staging(staging)

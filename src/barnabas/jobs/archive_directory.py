@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 import crc32c as crc32c_library
+from msgspec.structs import replace
 
 from barnabas.errors import ConfigError
 from barnabas.jobs.errors import DamagedArchive, JobRefused
@@ -27,6 +28,7 @@ from barnabas.jobs.manifest import (
     Manifest,
     decode_manifest,
     encode_manifest,
+    published_path,
 )
 
 LOCK = "_lock"
@@ -131,16 +133,18 @@ class ArchiveDirectory:
             for path in (*self.path.glob("date=*/partition=*/*"), *self.path.glob(NEW_MANIFEST))
         )
 
-    def publish(self, staging: Path, files: Sequence[ArchivedFile]) -> None:
-        """Move staged files into place. They have the same paths in the staging directory."""
+    def publish(self, staging: Path, files: Sequence[ArchivedFile]) -> list[ArchivedFile]:
+        """Move staged files into place. Returns them with their final paths."""
+        published = [replace(file, path=published_path(file.path)) for file in files]
         directories = {self.path}
-        for file in files:
+        for staged, file in zip(files, published, strict=True):
             target = self.path / file.path
             target.parent.mkdir(parents=True, exist_ok=True)
-            (staging / file.path).rename(target)
+            (staging / staged.path).rename(target)
             directories |= {target.parent, target.parent.parent}
         for directory in sorted(directories):
             sync_path(directory)
+        return published
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from barnabas.spark.planning import LogSpan
 
 VERSION = 1
 NAME = "_manifest.json"
+SUFFIX = ".parquet"
 
 
 class ArchivedFile(Struct, frozen=True, kw_only=True):
@@ -177,7 +178,25 @@ def archived_path(date: str, partition: int, first_offset: int) -> str:
     >>> archived_path("2026-11-17", 3, 1200)
     'date=2026-11-17/partition=3/00000000000000001200.parquet'
     """
-    return f"date={date}/partition={partition}/{first_offset:020}.parquet"
+    return f"date={date}/partition={partition}/{first_offset:020}{SUFFIX}"
+
+
+def staged_path(path: str, attempt: str) -> str:
+    """Return the path of a file in a staging directory. `attempt` has no hyphen.
+
+    >>> staged_path("date=2026-11-17/partition=3/00000000000000001200.parquet", "7f")
+    'date=2026-11-17/partition=3/00000000000000001200-7f.parquet'
+    """
+    return f"{path.removesuffix(SUFFIX)}-{attempt}{SUFFIX}"
+
+
+def published_path(staged: str) -> str:
+    """Return the path in the archive of a staged file.
+
+    >>> published_path("date=2026-11-17/partition=3/00000000000000001200-7f.parquet")
+    'date=2026-11-17/partition=3/00000000000000001200.parquet'
+    """
+    return staged.rpartition("-")[0] + SUFFIX
 
 
 def has_gaps(files: Sequence[ArchivedFile]) -> bool:

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from barnabas.jobs.archive_directory import checksum, report_disk_errors
 from barnabas.jobs.errors import JobRefused
-from barnabas.jobs.manifest import ArchivedFile, archived_path
+from barnabas.jobs.manifest import ArchivedFile, archived_path, staged_path
 from barnabas.spark.arrow_records import arrow_schema
 from barnabas.spark.fetching import read_range
 from barnabas.spark.ranges import FetchSettings, OffsetRange
@@ -133,11 +133,15 @@ class DayFile:
         self.pending, self.pending_bytes = [], 0
 
     def close(self) -> ArchivedFile:
-        """Write the rest through to the disk, and give the file its name. A repeated task replaces it."""
+        """Write the rest through to the disk, and give the file its name.
+
+        The name is new for each attempt of a task, so an attempt that still runs cannot change the file of the next.
+        """
         if self.pending:
             self.write()
         self.writer.close()
-        name = archived_path(day_text(self.day), self.partition, self.first_offset)
+        path = archived_path(day_text(self.day), self.partition, self.first_offset)
+        name = staged_path(path, self.path.stem)
         target = self.staging / name
         # Not with `parents`: a task that outlives its run must not create the staging directory again.
         target.parent.parent.mkdir(exist_ok=True)

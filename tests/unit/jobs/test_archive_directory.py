@@ -49,8 +49,7 @@ def archive(tmp_path: Path) -> ArchiveDirectory:
 def manifest(archive: ArchiveDirectory) -> Manifest:
     """The manifest of an archive with one file."""
     staging, files = write_staged(archive)
-    archive.publish(staging, files)
-    manifest = extend_manifest(None, STATE, files)
+    manifest = extend_manifest(None, STATE, archive.publish(staging, files))
     archive.write_manifest(manifest)
     return manifest
 
@@ -112,6 +111,22 @@ def test_task_that_outlives_its_run_creates_nothing(archive: ArchiveDirectory) -
     with pytest.raises(JobRefused, match=r"does not exist on .*; use a directory that all workers"):
         DayFile(str(staging), 20_774, 0)
     assert list(archive.path.iterdir()) == []
+
+
+def test_two_attempts_of_a_task_write_different_files(archive: ArchiveDirectory) -> None:
+    """An attempt that Spark has given up may end after the next one, and read the records in other portions."""
+    staging = archive.new_staging()
+    given_up, repeated = (DayFile(str(staging), 20_774, 0) for _ in range(2))
+    rows = [pa.RecordBatch.from_pylist([{"offset": each}], schema=SCHEMA) for each in (4, 5)]
+    for each in rows:
+        given_up.add(each)
+        given_up.write()
+        repeated.add(each)
+    file = repeated.close()
+    assert given_up.close().bytes != file.bytes
+    (published,) = archive.publish(staging, [file])
+    assert published.path == "date=2026-11-17/partition=0/00000000000000000004.parquet"
+    assert check_file(str(archive.path), published) is None
 
 
 def test_files_without_a_manifest_are_refused(

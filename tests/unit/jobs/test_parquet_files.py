@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from barnabas.jobs import parquet_files
-from barnabas.jobs.manifest import ArchivedFile, file_order
+from barnabas.jobs.manifest import ArchivedFile, file_order, published_path
 from barnabas.jobs.parquet_files import (
     DAY_US,
     SCHEMA,
@@ -46,7 +46,8 @@ def test_rows_are_split_by_utc_day_in_order() -> None:
 
 def test_file_has_its_facts(tmp_path: Path) -> None:
     file = write(tmp_path, 20_774, [7, 9, 12])
-    assert file.path == "date=2026-11-17/partition=0/00000000000000000007.parquet"
+    name = "date=2026-11-17/partition=0/00000000000000000007.parquet"
+    assert published_path(file.path) == name != file.path
     assert (file.first_offset, file.last_offset, file.records) == (7, 12, 3)
     assert file.bytes == (tmp_path / file.path).stat().st_size
     assert pq.ParquetFile(tmp_path / file.path).read().column("offset").to_pylist() == [7, 9, 12]
