@@ -30,7 +30,7 @@ test: compile               ## all tests: unit tests, real clients, killed proce
 	$(BIN)/python -m tests.tools
 	@$(MAKE) --no-print-directory -o compile -j2 failures features
 
-faults: compile             ## fault tests for over an hour: kill brokers and cut connections under load; 20 kills of each kind for Spark streams and topic jobs
+faults: compile             ## fault tests for over an hour: kill brokers and cut connections under load; 20 kills of each kind for Spark streams, topic jobs and examples
 	BARNABAS_FAULT_SECONDS=180 $(BIN)/pytest -s tests/faults/test_chaos.py tests/faults/test_rolling_restart.py tests/groups/test_churn.py
 	BARNABAS_FAULT_ROUNDS=20 $(BIN)/pytest -s tests/spark_faults
 

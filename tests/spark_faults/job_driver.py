@@ -46,7 +46,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 def main(settings: Settings, directory: Path) -> None:
     mirror.OFFSETS_MAX = OFFSETS_PER_CHECKPOINT
-    copy_topic.BATCH_BYTES = BATCH_BYTES
+    vars(copy_topic)["BATCH_BYTES"] = BATCH_BYTES
     place = Place(
         servers=settings.servers, mirror_servers=settings.mirror_servers, directory=directory
     )

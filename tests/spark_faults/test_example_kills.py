@@ -91,8 +91,10 @@ def run_and_kill(
             events.write()
             time.sleep(min(left, WRITE_EVERY_S))
         assert driver.is_running and not driver.failures(), driver.failures()
+        killed_at = time.monotonic()
         driver.kill(victim)
         assert_ended(driver.known, END_SECONDS)
     finally:
         driver.end()
-    print(f"killed {victim} at second {events.seconds} of the input", flush=True)
+    ended_s = time.monotonic() - killed_at
+    print(f"killed {victim} at second {events.seconds} of the input, ended in {ended_s:.1f} s")
