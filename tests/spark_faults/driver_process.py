@@ -115,13 +115,13 @@ class DriverProcess:
 
     # ---- ending
 
-    def finish(self) -> None:
+    def finish(self, seconds: float = END_SECONDS) -> None:
         """Request a clean end; returns when the result is written."""
         assert self.process.stdin is not None
         self.known = psutil.Process(self.process.pid).children(recursive=True)
         self.process.stdin.write("finish\n")
         self.process.stdin.flush()
-        code = self.process.wait(END_SECONDS)
+        code = self.process.wait(seconds)
         assert code == 0, self.stderr_path.read_text()[-4000:]
         self.reap()
 

@@ -19,7 +19,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from barnabas import LocalCluster
-from barnabas.spark import session
 from support.seed import choose_seed
 from tests.processes import assert_ended
 from tests.spark.topics import Topics
@@ -42,16 +41,11 @@ WRITE_EVERY_S = 0.1
 END_SECONDS = 60.0
 
 
-@pytest.fixture(scope="module")
-def topics(trained_spark: str) -> Iterator[Topics]:
-    is_new = SparkSession.getActiveSession() is None
-    spark = session("local[2]", short=True, progress=False)
-    spark.sparkContext.setLogLevel("OFF")
+@pytest.fixture
+def topics(spark: SparkSession) -> Iterator[Topics]:
     settings = {"auto.create.topics.enable": "false", "log.retention.ms": "-1"}
     with LocalCluster(brokers=1, settings=settings) as cluster:
         yield Topics(spark, cluster.bootstrap_servers)
-    if is_new:
-        spark.stop()
 
 
 @pytest.mark.timeout(300 + 60 * ROUNDS)

@@ -38,20 +38,13 @@ from tests.spark_faults.example_streams import (
     has_planned_a_batch,
 )
 from tests.spark_faults.job_driver import Settings
-from tests.spark_faults.test_job_kills import (
-    GROUP_SETTINGS,
-    check_results,
-    prepare,
-    spark,
-)
-from tests.spark_faults.topic_jobs import JOBS, Place
-
-__all__ = ("spark",)  # a fixture
+from tests.spark_faults.topic_jobs import GROUP_SETTINGS, JOBS, Place, check_results, prepare
 
 ROUNDS = int(os.environ.get("BARNABAS_FAULT_ROUNDS") or 3)
 WORKERS, CORES = 2, 4
 EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 STEP_SECONDS = 120.0
+FINISH_SECONDS = 300.0
 SPREAD_S = 5.0
 """The kill comes at most this long after both executors run tasks."""
 WRITE_EVERY_S = 0.25
@@ -73,7 +66,7 @@ def test_jobs_and_examples_survive_killed_executors(
             mirror_servers=target.bootstrap_servers,
             directory=tmp_path,
         )
-        expected = prepare(source, place, spark)
+        expected = prepare(place, spark)
         topics = Topics(spark, place.servers)
         for name in TOPICS:
             topics.create(name, partitions=2, mark=False)
@@ -83,9 +76,9 @@ def test_jobs_and_examples_survive_killed_executors(
             for _ in range(ROUNDS):
                 kill_executor(driver, events, chance)
             events.finish()
-            driver.finish()
+            driver.finish(FINISH_SECONDS)
+            assert_ended(driver.known)
         assert not driver.failures()
-        assert_ended(driver.known)
         report(driver)
         check_results(place, expected, set(TOPICS))
         check_windows(topics, tmp_path, events.seconds)

@@ -7,7 +7,7 @@ write the same source, so the result of each target is known.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +17,10 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from barnabas.cli.topics.profile import write_profile_page
-from barnabas.client.admin import Admin
+from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Beginning, Consumer
+from barnabas.client.group_admin import GroupAdmin
 from barnabas.client.offsets import latest_offsets
 from barnabas.client.partitioner import partition_of_key
 from barnabas.client.producer import Producer
@@ -43,6 +44,8 @@ RECORDS, KEYS = 12_000, 1000
 VALUE = b"x" * 100
 FINAL_SETTINGS = {"retention.ms": "-1"}
 """Settings of restored and resized topics when the copy is complete."""
+GROUP_SETTINGS = {"offsets.topic.replication.factor": "1", "offsets.topic.num.partitions": "1"}
+"""Settings of the broker with the source, which stores groups."""
 ARCHIVE_STAGES = ("_lock", "_staging-*", "_staging-*/date=*", "_staging-*/*.part", "date=*")
 """Files that show how far an archive run is."""
 
@@ -74,6 +77,20 @@ class Place:
         while self.done_file(job, number).exists():
             number += 1
         return number
+
+
+def prepare(place: Place, spark: SparkSession) -> Values:
+    """Create the source and the archive that is restored. Returns the content of the source."""
+    with Cluster(place.servers) as cluster:
+        (created,) = Admin(cluster).create_topics([NewTopic(name=SOURCE, partitions=PARTITIONS)])
+        assert created.error is None
+        with Producer(cluster) as producer:
+            for number in range(RECORDS):
+                producer.send(SOURCE, VALUE + b"%d" % number, key=b"%d" % (number % KEYS))
+    archive(spark, place, "source")
+    expected = read_values(place.servers, SOURCE, PARTITIONS)
+    assert sum(map(len, expected.values())) == RECORDS
+    return expected
 
 
 # ---- run --------------------------------------------------------------------------------------------------------
@@ -202,13 +219,29 @@ def numbered(before: str, count: int, after: str) -> Iterator[str]:
     return (f"{before}{number}{after}" for number in range(count))
 
 
+def check_results(
+    place: Place, expected: Values, other_topics: Collection[str] = frozenset()
+) -> None:
+    """Check all targets, and that nothing else is there, except other topics beside the source."""
+    targets = {name: place.first_open(name) for name in JOBS}
+    for name, job in JOBS.items():
+        for number in range(targets[name]):
+            job.check(place, number, expected)
+    pages = {path.name for path in (place.directory / "pages").iterdir()}
+    assert pages == {place.page(number).name for number in range(targets["profile"])}
+    source, mirror = expected_topics(targets)
+    for servers, wanted in (
+        (place.servers, source.union(other_topics)),
+        (place.mirror_servers, mirror),
+    ):
+        with Cluster(servers) as cluster:
+            found = {name for name in cluster.refresh(None).topics if not name.startswith("__")}
+            groups = [each.group_id for each in GroupAdmin(cluster).list_groups()]
+        assert found == wanted
+        assert not groups, "offsets of a resize are left"
+
+
 # ---- topics and files -------------------------------------------------------------------------------------------
-
-
-def write_source(servers: str) -> None:
-    with Cluster(servers) as cluster, Producer(cluster) as producer:
-        for number in range(RECORDS):
-            producer.send(SOURCE, VALUE + b"%d" % number, key=b"%d" % (number % KEYS))
 
 
 def read_values(servers: str, topic: str, partitions: int) -> Values:
