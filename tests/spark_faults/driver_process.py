@@ -122,7 +122,7 @@ class DriverProcess:
         self.process.stdin.write("finish\n")
         self.process.stdin.flush()
         code = self.process.wait(seconds)
-        assert code == 0, self.stderr_path.read_text()[-4000:]
+        assert code == 0, (self.failures(), self.stderr_path.read_text()[-4000:])
         self.reap()
 
     def reap(self) -> None:

@@ -93,6 +93,9 @@ def start_session(settings: Settings, directory: Path) -> SparkSession:
             "spark.executor.extraJavaOptions": settings.java_options,
             "spark.executor.memory": "768m",
             "spark.sql.shuffle.partitions": "2",
+            # On a slow machine, more kills than Spark's default of 4 may hit the same task.
+            "spark.task.maxFailures": "100",
+            "spark.stage.maxConsecutiveAttempts": "100",
             "spark.ui.enabled": "false",
         }
     return barnabas.spark.session(

@@ -113,7 +113,11 @@ def running(place: Place, master: str, java_options: str) -> Iterator[DriverProc
 
 def kill_executor(driver: DriverProcess, events: ExampleInput, chance: Random) -> None:
     """Kill one of the executors when both run tasks. Its Python workers must end by themselves."""
-    eventually(lambda: len(busy_executors()) == WORKERS, "tasks on both executors", STEP_SECONDS)
+    eventually(
+        lambda: bool(driver.failures()) or len(busy_executors()) == WORKERS,
+        "tasks on both executors",
+        STEP_SECONDS,
+    )
     kill_at = time.monotonic() + chance.uniform(0.0, SPREAD_S)
     while (left := kill_at - time.monotonic()) > 0:
         events.write()

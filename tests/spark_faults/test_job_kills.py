@@ -38,8 +38,8 @@ from tests.spark_faults.topic_jobs import (
 ROUNDS = int(os.environ.get("BARNABAS_FAULT_ROUNDS") or 3)
 AIM_SECONDS = 10.0
 """If the chosen moment has not come by then, it is not waited for."""
-SPREAD_S = 3.0
-"""The kill comes at most this long after the chosen moment: about as long as a job takes."""
+SPREADS_S = (1.0, 3.0, 12.0)
+"""The kill comes at most this long after the chosen moment. The longest is about the time that all jobs take."""
 END_SECONDS = 60.0
 
 
@@ -84,7 +84,7 @@ def run_and_kill(
             deadline = time.monotonic() + AIM_SECONDS
             while not is_due() and time.monotonic() < deadline:
                 time.sleep(0.001)
-            time.sleep(chance.uniform(0.0, SPREAD_S))
+            time.sleep(chance.uniform(0.0, chance.choice(SPREADS_S)))
             assert driver.is_running and not driver.failures(), driver.failures()
             driver.kill(victim)
         print(f"killed {victim}, aimed at: {what}", flush=True)
