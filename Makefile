@@ -4,8 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-# Tests that kill processes. They wait for timeouts most of the time, so builds and pipelines are tested beside them.
-FAILURES := tests/lifecycle tests/faults tests/groups tests/explain tests/packaging tests/pipelines
+# Tests that kill processes, and builds and pipelines. The two halves of the slow tests take equally long.
+FAILURES := tests/lifecycle tests/faults tests/groups tests/explain tests/packaging tests/pipelines tests/spark_faults
 # Unit tests of the modules that pyproject.toml lists as compiled. They also run with interpreted code.
 COMPILED := $(sort $(dir $(shell grep -o '"src/barnabas/[^"]*\.py"' pyproject.toml | tr -d '"')))
 BOTH     := $(wildcard $(COMPILED:src/barnabas/%/=tests/unit/%))
@@ -26,9 +26,8 @@ demo: compile               ## create, use and delete a topic on three brokers, 
 
 test: compile               ## all tests: unit tests, real clients, killed processes, malformed frames
 	@$(BIN)/python -m compileall -q src tests
-	@$(MAKE) --no-print-directory -o compile -j2 lint unit interpreted trained
 	$(BIN)/python -m tests.tools
-	@$(MAKE) --no-print-directory -o compile -j2 failures features
+	@$(MAKE) --no-print-directory -o compile -j2 lint unit interpreted trained failures features
 
 faults: compile             ## fault tests for over an hour: kill brokers and cut connections under load; 20 kills of each kind for Spark streams, topic jobs and examples
 	BARNABAS_FAULT_SECONDS=180 $(BIN)/pytest -s tests/faults/test_chaos.py tests/faults/test_rolling_restart.py tests/groups/test_churn.py
@@ -40,7 +39,7 @@ interop: compile            ## comparison with Apache Kafka, which Maven downloa
 check: compile              ## check format, lint and types, run unit and architecture tests; about a minute
 	@$(MAKE) --no-print-directory -o compile -j2 lint unit
 
-# These targets run two at a time, because each keeps one core busy.
+# `make test` runs these targets two at a time, because each keeps one core busy, and starts them in its order.
 lint: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check

@@ -272,10 +272,13 @@ BROKEN = {
 
 
 def test_dry_run_reports_errors_with_file_and_line(shell: Shell, remote: str) -> None:
-    for name, (code, expected) in BROKEN.items():
-        shell.project(name, code)
-        result, out, err = shell.run("pipeline", "dry-run", name, "--remote", remote)
-        assert (result, out) == (2, ""), (name, out, err)
+    commands = {
+        name: shell.start("pipeline", "dry-run", shell.project(name, code), "--remote", remote)
+        for name, (code, _) in BROKEN.items()
+    }
+    for name, (_, expected) in BROKEN.items():
+        out, err = commands[name].communicate(timeout=DEADLINE_S)
+        assert (commands[name].returncode, out) == (2, ""), (name, out, err)
         assert err.startswith(f"error: transformations/{expected}"), (name, err)
         assert err.count("\n") == 1, (name, err)
 
