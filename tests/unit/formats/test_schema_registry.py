@@ -44,7 +44,7 @@ def server() -> Iterator[RegistryServer]:
 
 @pytest.fixture
 def registry(server: RegistryServer) -> SchemaRegistry:
-    return SchemaRegistry(server.url, retry_s=1)
+    return SchemaRegistry(server.url)
 
 
 def test_schema_is_registered_once_and_found(registry: SchemaRegistry) -> None:
