@@ -73,6 +73,12 @@ class DriverProcess:
         """Streams and jobs that failed. driver.py restarts its streams."""
         return [line for line in list(self.lines) if line.startswith("failed ")]
 
+    def require_running(self) -> None:
+        """AssertionError with the whole report if the driver has ended, or if a stream or job failed."""
+        if failed := self.failures():
+            raise AssertionError("\n".join(failed))
+        assert self.is_running, self.stderr_path.read_text()[-4000:]
+
     def workers(self) -> dict[str, list[psutil.Process]]:
         """The JVM's Python processes by module, such as `worker.plan_data_source_read`. Daemons are listed separately
         from the processes they fork."""

@@ -77,14 +77,14 @@ def run_and_kill(
         driver.wait_until_running()
         deadline = time.monotonic() + START_SECONDS
         while not has_planned_a_batch(directory, began_ns):
-            assert driver.is_running and not driver.failures(), driver.failures()
+            driver.require_running()
             assert time.monotonic() < deadline, driver.stderr_path.read_text()[-4000:]
             time.sleep(0.01)
         kill_at = time.monotonic() + chance.uniform(0.0, SPREAD_S)
         while (left := kill_at - time.monotonic()) > 0:
             events.write()
             time.sleep(min(left, WRITE_EVERY_S))
-        assert driver.is_running and not driver.failures(), driver.failures()
+        driver.require_running()
         killed_at = time.monotonic()
         driver.kill(victim)
         assert_ended(driver.known, END_SECONDS)

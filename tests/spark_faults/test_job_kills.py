@@ -85,7 +85,7 @@ def run_and_kill(
             while not is_due() and time.monotonic() < deadline:
                 time.sleep(0.001)
             time.sleep(chance.uniform(0.0, chance.choice(SPREADS_S)))
-            assert driver.is_running and not driver.failures(), driver.failures()
+            driver.require_running()
             driver.kill(victim)
         print(f"killed {victim}, aimed at: {what}", flush=True)
         done.update(line.split()[1] for line in driver.lines if line.startswith("done "))
