@@ -12,6 +12,7 @@ from pyspark.sql.streaming import StreamingQuery
 from barnabas import LocalCluster
 from barnabas.client.group_admin import GroupAdmin
 from barnabas.model import TopicPartition
+from barnabas.spark.launcher import register_source
 from support.ports import free_port
 from support.waiting import eventually
 from tests.spark.followed_stream import follow, wait_until
@@ -31,6 +32,19 @@ def read_available(
     )
     assert query.awaitTermination(120)
     return query
+
+
+def test_streams_add_no_variables_to_environment_of_source(
+    topics: Topics, tmp_path: Path, checkpoint: str
+) -> None:
+    """All streams share a HashMap without a lock: two that add a variable at the same time break it."""
+    topic = topics.create()
+    register_source(topics.spark)
+    sources = topics.spark._jsparkSession.sessionState().dataSourceManager()
+    environment = sources.lookupDataSource("barnabas").dataSourceCls().envVars()
+    before = set(environment.keySet())
+    read_available(topics, tmp_path / "out", checkpoint, subscribe=topic)
+    assert set(environment.keySet()) == before
 
 
 def test_each_run_reads_records_since_last_run(

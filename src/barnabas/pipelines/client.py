@@ -69,7 +69,10 @@ class PipelineClient:
         address: str,
         servers: str,
         on_report: Callable[[Mapping[str, Any]], None],
+        *,
+        has_source: bool,
     ) -> None:
+        """`has_source`: the server shares the data source with all its sessions."""
         # PySpark's functions then build expressions for Connect, not for a JVM in this process.
         os.environ[CONNECT_MODE] = "1"
         self.servers = servers
@@ -83,9 +86,10 @@ class PipelineClient:
         self.spark.conf.set("spark.sql.connect.serverStacktrace.enabled", "false")
         # The stream of the listener breaks when the server ends.
         warnings.filterwarnings("ignore", module=r"pyspark\.sql\.connect\.streaming\.query")
-        from pyspark_barnabas import DefaultSource
+        if not has_source:
+            from pyspark_barnabas import DefaultSource
 
-        self.spark.dataSource.register(DefaultSource)
+            self.spark.dataSource.register(DefaultSource)
         self.spark.streams.addListener(ProgressListener(on_report))
 
     def define(

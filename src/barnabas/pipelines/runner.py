@@ -125,7 +125,9 @@ class PipelineSession:
             assert options.remote is not None
             check_remote(options.remote, "--remote")
             address = options.remote
-        self.client = PipelineClient(address, options.servers, self.on_report)
+        self.client = PipelineClient(
+            address, options.servers, self.on_report, has_source=self.server is not None
+        )
 
     def server_arguments(self) -> dict[str, Any]:
         options = self.options

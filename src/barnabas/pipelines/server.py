@@ -60,12 +60,12 @@ def answer(answers: IO[str], document: dict[str, Any]) -> None:
 
 
 def start_server(arguments: dict[str, Any]) -> SparkSession:
-    from barnabas.spark.launcher import FAST_COMPILER, JAVA_OPTIONS, session
+    from barnabas.spark.launcher import FAST_COMPILER, JAVA_OPTIONS, session, share_source
 
     catalog, config = arguments["catalog"], arguments["config"]
     if arguments["short"]:
         config[JAVA_OPTIONS] = f"{FAST_COMPILER} {config.get(JAVA_OPTIONS, '')}".strip()
-    return session(
+    spark = session(
         arguments["master"],
         app_name=arguments["app_name"],
         bootstrap_servers=arguments["bootstrap_servers"],
@@ -73,6 +73,8 @@ def start_server(arguments: dict[str, Any]) -> SparkSession:
         catalog=None if catalog is None else Path(catalog),
         progress=False,
     )
+    share_source(spark)
+    return spark
 
 
 def connect_port(spark: SparkSession) -> int:

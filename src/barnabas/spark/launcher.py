@@ -25,7 +25,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barnabas.errors import BarnabasError, ConfigError
 from barnabas.java.find import Java, find_java
@@ -54,6 +54,13 @@ STACK_SIZE = "-Xss4m"
 """With the default of 1 MB, stopping a stream that is busy in foreachBatch prints a StackOverflowError."""
 DATA_SOURCES = "org.apache.spark.sql.execution.datasources"
 CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing"
+STREAM_VARIABLES = (
+    "SPARK_AUTH_SOCKET_TIMEOUT",
+    "SPARK_BUFFER_SIZE",
+    "SPARK_LOCAL_DIRS",
+    "SPARK_PYTHON_RUNTIME",
+)
+"""Each start of a stream sets these variables in the environment of its source."""
 
 LOG4J_CONFIG = """rootLogger.level = error
 rootLogger.appenderRef.console.ref = console
@@ -351,10 +358,26 @@ def register_source(spark: SparkSession) -> None:
 
     Spark could discover the source. Remote workers would then run it with the driver's Python path and without the
     shipped package. Discovery also starts two more processes.
+
+    All streams share the environment of the source, a Java HashMap that Spark changes without a lock. Two streams that
+    start together could add the same variable twice; all tasks then fail with OptionalDataException. So the variables
+    are there from the beginning, and streams only replace their values.
     """
     from pyspark_barnabas import DefaultSource
 
-    spark.dataSource.register(DefaultSource)
+    context = spark.sparkContext
+    environment = context.environment
+    context.environment = {**dict.fromkeys(STREAM_VARIABLES, ""), **environment}
+    try:
+        spark.dataSource.register(DefaultSource)
+    finally:
+        context.environment = environment
+
+
+def share_source(spark: SparkSession) -> None:
+    """Make the registered source available in all sessions of this Spark application, also those of Spark Connect."""
+    source = spark._jsparkSession.sessionState().dataSourceManager().lookupDataSource("barnabas")
+    set_static_sources(spark, {"barnabas": source})
 
 
 def disable_source_lookup(spark: SparkSession) -> None:
@@ -363,10 +386,14 @@ def disable_source_lookup(spark: SparkSession) -> None:
     This uses Spark internals. If a later version of Spark changes them, the search runs after all.
     """
     with suppress(Exception):
-        jvm = spark.sparkContext._jvm
-        manager = getattr(getattr(jvm, f"{DATA_SOURCES}.DataSourceManager$"), "MODULE$")
-        empty = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap({})
-        getattr(manager, "dataSourceBuilders_$eq")(jvm.scala.Some(empty))
+        set_static_sources(spark, {})
+
+
+def set_static_sources(spark: SparkSession, sources: dict[str, Any]) -> None:
+    jvm: Any = spark.sparkContext._jvm
+    manager = getattr(getattr(jvm, f"{DATA_SOURCES}.DataSourceManager$"), "MODULE$")
+    scala_map = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(sources)
+    getattr(manager, "dataSourceBuilders_$eq")(jvm.scala.Some(scala_map))
 
 
 def ship_package(spark: SparkSession) -> None:
