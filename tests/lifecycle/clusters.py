@@ -3,7 +3,7 @@
     EmbeddedBrokers      threads of this process with the embedded registry, killed by LocalCluster's kill
     ZooKeeperBrokers     processes with a ZooKeeper, killed by SIGKILL
 
-In both, the session of a killed broker lasts until it times out.
+In both, the session of a killed broker outlives it.
 """
 
 from __future__ import annotations

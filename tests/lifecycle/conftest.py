@@ -19,16 +19,18 @@ ROWS = pytest.StashKey[list[Row]]()
 NOTES = pytest.StashKey[list[str]]()
 REGISTRIES = ("embedded", "zookeeper")
 
-SHORT_MS, LONG_MS, LASTING_MS = 2000, 4000, 30_000
-"""Session timeouts. SHORT: hundreds of crashes, each waits for it and is repeated if the machine was too slow. LONG:
-tests with a single failure. LASTING: tests without failures, which never wait for it."""
+LONG_MS, LASTING_MS = 4000, 30_000
+"""Session timeouts. LONG: tests with a single failure, which wait for it, and tests with hundreds of crashes, which end
+the sessions of killed brokers earlier. LASTING: tests without failures, which never wait for it."""
 
 brokers_fail = pytest.mark.parametrize("session_timeout_ms", [LONG_MS], ids=["failures"])
 """For tests that kill brokers of the fixture `cluster`."""
 
 
 class NewBrokers(Protocol):
-    def __call__(self, *, session_timeout_ms: int = LONG_MS) -> Brokers: ...
+    def __call__(
+        self, *, session_timeout_ms: int = LONG_MS, ends_sessions: bool = False
+    ) -> Brokers: ...
 
 
 @pytest.fixture(params=REGISTRIES)
@@ -39,12 +41,17 @@ def new_brokers(request: pytest.FixtureRequest, tmp_path: Path) -> NewBrokers:
     if request.param == "zookeeper":
         servers = request.getfixturevalue("shared_zookeeper")
 
-    def new(*, session_timeout_ms: int = LONG_MS) -> Brokers:
+    def new(*, session_timeout_ms: int = LONG_MS, ends_sessions: bool = False) -> Brokers:
         name = f"cluster-{next(numbers)}"
         if servers is None:
             return EmbeddedBrokers(tmp_path / name)
         chroot = f"{servers.connect_string}/lifecycle-{tmp_path.name}-{name}"
-        return ZooKeeperBrokers(tmp_path / name, chroot, session_timeout_ms=session_timeout_ms)
+        return ZooKeeperBrokers(
+            tmp_path / name,
+            chroot,
+            session_timeout_ms=session_timeout_ms,
+            ends_sessions=ends_sessions,
+        )
 
     return new
 

@@ -3,7 +3,7 @@
 Commands arrive on the pipe, and each is answered. The process ends when the other end of the pipe closes, so that no
 broker outlives its test.
 
-    {"start": True}                                                     answered when the broker is ready
+    {"start": True}                                                     answered with its session when it is ready
     {"arm": ["before", "write", 2], "kill": [4711], "from_election": False}      pids; a point of None only counts
     {"labels": True}                                                    the writes and requests counted
     {"stop": True}                                                      answered after a clean stop; the process exits
@@ -30,7 +30,7 @@ from barnabas.cluster.real_world import real_world
 from barnabas.config import BrokerConfig
 from barnabas.config.load import load_broker_config
 from barnabas.config.properties import parse_properties
-from barnabas.world.registry.zookeeper import ZooKeeperRegistry
+from barnabas.world.registry.zookeeper import ZooKeeperRegistry, ZooKeeperSession
 from tests.lifecycle.trap import (
     CrashPoint,
     Kind,
@@ -59,9 +59,10 @@ async def run_broker(config: BrokerConfig, trace: Path, line: Connection) -> Non
         config.zookeeper_connect, connection_timeout_ms=CONNECTION_TIMEOUT_MS
     )
     world = real_world(registry, config)
+    trapped = TrappedRegistry(world.registry, trap)
     world = replace(
         world,
-        registry=TrappedRegistry(world.registry, trap),
+        registry=trapped,
         network=TrappedNetwork(world.network, trap, Trace(trace)),
     )
     broker = BrokerServer(config, world)
@@ -71,7 +72,8 @@ async def run_broker(config: BrokerConfig, trace: Path, line: Connection) -> Non
         command = await commands.get()
         if "start" in command:
             await broker.start()
-            line.send({"started": True})
+            assert isinstance(trapped.session, ZooKeeperSession)
+            line.send({"started": trapped.session.credentials})
         elif "arm" in command:
             point = command["arm"]
             trap.set(

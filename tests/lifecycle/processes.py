@@ -7,10 +7,13 @@ each broker is a fork of that process.
 from __future__ import annotations
 
 import multiprocessing
+import threading
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from kazoo.client import KazooClient
 
 from barnabas.model import BrokerId
 from barnabas.world.network import HeldPort
@@ -28,6 +31,8 @@ FORKS.set_forkserver_preload(["pytest", crashing_broker.__name__, *LAZY_MODULES]
 HOST = "127.0.0.1"
 DEADLINE_S = 60.0
 CONNECTION_TIMEOUT_MS = 20_000
+KILLED_SESSION_S = 0.25
+"""As long as with the embedded registry: other brokers still send requests to the killed one."""
 
 
 class ZooKeeperBrokers:
@@ -42,8 +47,12 @@ class ZooKeeperBrokers:
         settings: Mapping[str, str] | None = None,
         *,
         session_timeout_ms: int,
+        ends_sessions: bool = False,
     ) -> None:
+        """With `ends_sessions`, the session of a killed broker ends after KILLED_SESSION_S, not after its timeout."""
         self.data = data
+        self.ends_sessions = ends_sessions
+        self.session_ends: list[threading.Timer] = []
         self.connect_string = connect_string
         data.mkdir(parents=True, exist_ok=True)
         self.held = {BrokerId(1 + number): HeldPort(HOST) for number in range(BROKERS)}
@@ -68,7 +77,10 @@ class ZooKeeperBrokers:
         self.restart(self.held)
 
     def stop(self) -> None:
+        self.ends_sessions = False
         self.kill(list(self.processes))
+        for timer in self.session_ends:
+            timer.join()
         for held in self.held.values():
             held.release()
 
@@ -115,7 +127,9 @@ class ZooKeeperBrokers:
     def wait_for_death(self, victims: Iterable[BrokerId]) -> None:
         """Wait, and launch the next process of each victim at once; it waits for its start command."""
         for victim in victims:
-            self.processes.pop(victim).wait_for_death()
+            process = self.processes.pop(victim)
+            process.wait_for_death()
+            self.end_session(process)
             self.launch(victim)
 
     def kill(self, victims: Iterable[BrokerId]) -> None:
@@ -123,6 +137,16 @@ class ZooKeeperBrokers:
             process = self.processes.pop(victim)
             process.running.kill()
             process.wait_for_death()
+            self.end_session(process)
+
+    def end_session(self, process: ForkedBroker) -> None:
+        """Let the session of a killed broker end soon. A session that it opened after its start times out."""
+        if not self.ends_sessions or process.session is None:
+            return
+        servers = self.connect_string.partition("/")[0]
+        timer = threading.Timer(KILLED_SESSION_S, close_session, (servers, process.session))
+        self.session_ends.append(timer)
+        timer.start()
 
     def shut_down(self, brokers: Iterable[BrokerId]) -> None:
         for broker in brokers:
@@ -139,8 +163,7 @@ class ZooKeeperBrokers:
         for broker in wanted:
             self.processes[broker].send({"start": True})
         for broker in wanted:
-            self.processes[broker].receive()
-            self.processes[broker].has_started = True
+            self.processes[broker].session = self.processes[broker].receive()["started"]
         eventually(self.know_each_other, lambda: f"all of {self.alive()} are known", DEADLINE_S)
 
     def know_each_other(self) -> bool:
@@ -164,7 +187,8 @@ class ForkedBroker:
 
     def __init__(self, properties: Path, name: Path) -> None:
         self.log_path = name.with_suffix(".log")
-        self.has_started = False
+        self.session: tuple[int, bytes] | None = None
+        """The id and the password of its ZooKeeper session, after its start."""
         self.line, other_end = FORKS.Pipe()
         with other_end:
             self.running = FORKS.Process(
@@ -173,6 +197,10 @@ class ForkedBroker:
                 daemon=True,
             )
             self.running.start()
+
+    @property
+    def has_started(self) -> bool:
+        return self.session is not None
 
     @property
     def pid(self) -> int:
@@ -199,3 +227,11 @@ class ForkedBroker:
         self.running.join(DEADLINE_S)
         assert not self.running.is_alive(), f"broker {self.pid} does not exit"
         self.line.close()
+
+
+def close_session(servers: str, session: tuple[int, bytes]) -> None:
+    """Close the session of another client: connect to it with its id and password."""
+    client = KazooClient(hosts=servers, client_id=session)
+    client.start()
+    client.stop()
+    client.close()

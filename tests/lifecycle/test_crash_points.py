@@ -13,14 +13,14 @@ from threading import BoundedSemaphore
 
 import pytest
 
-from tests.lifecycle.conftest import SHORT_MS, NewBrokers
+from tests.lifecycle.conftest import NewBrokers
 from tests.lifecycle.crash import DisturbedError, Row, crash, run_undisturbed
 from tests.lifecycle.scenarios import MORE_SCENARIOS, SCENARIOS, Scenario, crash_points, progress
 from tests.lifecycle.trap import CrashPoint, Kind
 from tests.lifecycle.watched import WatchedCluster
 
-LANES = {"embedded": (2, 1, 1), "zookeeper": (6, 3, 1)}
-"""Parallel clusters: most of the time they wait for a session timeout. Repetitions of inconclusive points use fewer,
+LANES = {"embedded": (2, 1, 1), "zookeeper": (3, 2, 1)}
+"""Parallel clusters: half of the time they wait for the end of a session. Repetitions of inconclusive points use fewer,
 because the machine was too slow."""
 STARTING = BoundedSemaphore(2)
 """Limit of concurrent starts: with more busy brokers, sessions would expire."""
@@ -33,7 +33,7 @@ Rows = dict[CrashPoint, Row]
 @contextmanager
 def watched(new_brokers: NewBrokers) -> Iterator[WatchedCluster]:
     with STARTING:
-        found = WatchedCluster(new_brokers(session_timeout_ms=SHORT_MS))
+        found = WatchedCluster(new_brokers(ends_sessions=True))
     try:
         yield found
     finally:

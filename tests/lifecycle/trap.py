@@ -111,9 +111,12 @@ class TrappedRegistry:
     def __init__(self, registry: Registry, trap: Trap) -> None:
         self.registry = registry
         self.trap = trap
+        self.session: RegistrySession | None = None
+        """The last session that was opened."""
 
     async def connect(self, session_timeout_ms: int) -> RegistrySession:
-        return TrappedSession(await self.registry.connect(session_timeout_ms), self.trap)
+        self.session = await self.registry.connect(session_timeout_ms)
+        return TrappedSession(self.session, self.trap)
 
 
 class TrappedSession:
