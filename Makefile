@@ -9,12 +9,14 @@ JOBS ?= 2
 # Tests that kill processes.
 FAILURES := tests/lifecycle tests/faults tests/groups tests/explain
 # Tests of whole programs. They start last, on the core that is free first.
-PROGRAMS := tests/packaging tests/pipelines tests/spark_faults
+PROGRAMS := tests/packaging tests/pipelines
+# Tests that kill Spark.
+SPARK_FAILURES := tests/spark_faults
 # Unit tests of the modules that pyproject.toml lists as compiled. They also run with interpreted code.
 COMPILED := $(sort $(dir $(shell grep -o '"src/barnabas/[^"]*\.py"' pyproject.toml | tr -d '"')))
 BOTH     := $(wildcard $(COMPILED:src/barnabas/%/=tests/unit/%))
 
-.PHONY: demo test faults interop check compile wheel lint unit interpreted trained failures features programs bench bench-kafka format clean
+.PHONY: demo test faults interop check compile wheel lint unit interpreted trained failures features programs spark_failures bench bench-kafka format clean
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Barnabas needs Python 3.11 or newer; this is " + sys.version.split()[0] + " (choose another with PYTHON=…)" if sys.version_info < (3, 11) else 0)'
@@ -31,7 +33,7 @@ demo: compile               ## create, use and delete a topic on three brokers, 
 test: compile               ## all tests: unit tests, real clients, killed processes, malformed frames
 	@$(BIN)/python -m compileall -q src tests
 	$(BIN)/python -m tests.tools
-	@$(MAKE) --no-print-directory -o compile -j$(JOBS) lint unit interpreted trained failures features programs
+	@$(MAKE) --no-print-directory -o compile -j$(JOBS) lint unit interpreted trained failures features programs spark_failures
 
 faults: compile             ## fault tests for over an hour: kill brokers and cut connections under load; 20 kills of each kind for Spark streams, topic jobs and examples
 	BARNABAS_FAULT_SECONDS=180 $(BIN)/pytest -s tests/faults/test_chaos.py tests/faults/test_rolling_restart.py tests/groups/test_churn.py
@@ -59,10 +61,13 @@ failures: compile
 	$(BIN)/pytest $(FAILURES)
 
 features: compile
-	$(BIN)/pytest tests $(addprefix --ignore=,tests/unit tests/architecture $(FAILURES) $(PROGRAMS))
+	$(BIN)/pytest tests $(addprefix --ignore=,tests/unit tests/architecture $(FAILURES) $(PROGRAMS) $(SPARK_FAILURES))
 
 programs: compile
 	$(BIN)/pytest $(PROGRAMS)
+
+spark_failures: compile
+	$(BIN)/pytest $(SPARK_FAILURES)
 
 trained: compile            # write the class-data archive, which makes Spark start faster; tests also work without it
 	@$(BIN)/python -m barnabas.spark.training || true
