@@ -32,6 +32,7 @@ REREAD_RECORDS = 30
 FETCH_BY_NAME = 12
 BYTES = 20_000
 GROUP_SESSION_S = 6.0
+TRACE_LINES, TRACE_WIDTH = 300, 300
 
 
 def logger_to(path: Path) -> logging.Logger:
@@ -51,6 +52,10 @@ class Reader(Worker):
         self.partitions = partitions
         self.ledger = ledger
         self.positions = dict.fromkeys(range(partitions), 0)
+
+    def trace(self) -> str:
+        """Return the last lines of its log, if it has one."""
+        return ""
 
     def take(self, partition: int, offset: int, value: bytes) -> None:
         """Note a record. All records before it have been read."""
@@ -80,6 +85,7 @@ class Consumer(Reader):
         super().__init__(
             "patient-consumer" if is_patient else "consumer", topic, partitions, ledger
         )
+        self.log = log
         self.consumer = RdkafkaConsumer(
             {
                 "bootstrap.servers": servers,
@@ -107,6 +113,10 @@ class Consumer(Reader):
                     continue
                 self.take(message.partition(), message.offset(), message.value())
         self.consumer.close()
+
+    def trace(self) -> str:
+        lines = [] if self.log is None else self.log.read_text(errors="replace").splitlines()
+        return "\n".join(line for line in lines[-TRACE_LINES:] if len(line) < TRACE_WIDTH)
 
     def take(self, partition: int, offset: int, value: bytes) -> None:
         if offset < self.positions[partition]:

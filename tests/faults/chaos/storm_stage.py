@@ -256,7 +256,8 @@ class StormStage(Stage):
                     del waiting[reader]
                     continue
                 late = time.monotonic() - began > limit[reader] * patience()
-                assert not late, f"{reader.name} is at {reader.positions}, the ends are {ends}"
+                where = f"{reader.name} is at {reader.positions}, the ends are {ends}"
+                assert not late, f"{where}\n{reader.trace()}"
             time.sleep(0.05)
         since, number = time.monotonic(), self.side_writer.number
         self.wait(
