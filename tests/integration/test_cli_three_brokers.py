@@ -151,35 +151,58 @@ def test_alter_partitions_warns_about_moved_keys(cluster: LocalCluster) -> None:
 
 def test_deletion_names_brokers_with_remaining_replicas() -> None:
     with LocalCluster(brokers=3) as cluster:
-        for name in ("whole", "kept"):
+        for name in ("whole", "kept", "other"):
             create(cluster, name, "--replica-assignment", "1:2:3,3:1:2")
         assert document(cluster, "topics", "delete", "whole", "--yes")["topics"] == [
-            {"topic": "whole", "existed": True, "deleted": True, "left_on": []}
+            {
+                "topic": "whole",
+                "existed": True,
+                "deleted": True,
+                "marked_for_deletion": False,
+                "left_on": [],
+            }
         ]
         controller = cluster.controller_id
         dead = next(broker for broker in cluster.brokers if broker != controller)
         cluster.brokers[dead].kill()
-        eventually(
-            lambda: (
-                len(document(cluster, "brokers", "list")["brokers"]) < 3
-                or not all(row["alive"] for row in document(cluster, "brokers", "list")["brokers"])
-            ),
-            "its death is known",
-        )
-        dry = ok(cluster, "topics", "delete", "kept", "--dry-run")
+        # Its session has not expired yet, so the cluster does not know that it is dead.
+        servers = ("-b", cluster.bootstrap_servers)
+        deleted = run("topics", "delete", "kept", "--yes", "-o", "json", *servers)
+        assert deleted.returncode == 1
+        assert json.loads(deleted.stdout)["topics"] == [
+            {
+                "topic": "kept",
+                "existed": True,
+                "deleted": False,
+                "marked_for_deletion": True,
+                "left_on": [dead],
+            }
+        ]
+        eventually(lambda: not is_alive(cluster, dead), "its death is known")
+        for option in ((), ("--if-not-exists",)):
+            again = run("topics", "create", "kept", *option, "--timeout", "1", *servers)
+            assert again.returncode == 1
+            assert again.stderr == (
+                "error: TOPIC_ALREADY_EXISTS: topic 'kept' is marked for deletion, which completes when "
+                f"these brokers are back: {dead}\n"
+                "hint:  start the brokers that have replicas of it and are not alive; then create the topic again\n"
+            )
+        dry = ok(cluster, "topics", "delete", "other", "--dry-run")
         assert f"broker {dead} is not alive: replicas there would be deleted later" in dry
-        output = " ".join(ok(cluster, "topics", "delete", "kept", "--yes").split())
-        assert output == (
-            f"deleted topic kept; broker {dead} still has replicas of it, which are deleted when it is "
-            "back; until then the name cannot be reused"
+        delete = run("topics", "delete", "other", "--yes", *servers)
+        assert delete.returncode == 1
+        assert " ".join(delete.stdout.split()) == (
+            f"topic other is marked for deletion, but not deleted yet: broker {dead} still has replicas "
+            "of it. They are deleted when it is back; until then the name cannot be used"
         )
-        again = run(
-            *("topics", "create", "kept", "--timeout", "1", "-b", cluster.bootstrap_servers)
-        )
-        assert "marked for deletion" in again.stderr
         cluster.brokers[dead].start()
         made = ("topics", "create", "kept", "-b", cluster.bootstrap_servers)
         eventually(lambda: run(*made).returncode == 0, "the name is free")
+
+
+def is_alive(cluster: LocalCluster, broker: int) -> bool:
+    rows = document(cluster, "brokers", "list")["brokers"]
+    return any(row["broker"] == broker and row["alive"] for row in rows)
 
 
 def test_terminal_shows_pending_deletion() -> None:
@@ -192,7 +215,7 @@ def test_terminal_shows_pending_deletion() -> None:
         )
         delete = ("topics", "delete", "held", "--yes", "--timeout", "4", "-b", others)
         code, seen = on_terminal([*COMMAND, *delete], environment=ENVIRONMENT)
-        assert code == 0
+        assert code == 1
         assert f"deleting held: still on broker {silent}" in seen
-        assert f"deleted topic held; broker {silent} still has replicas of it" in seen
+        assert f"topic held is marked for deletion, but not deleted yet: broker {silent}" in seen
         cluster.brokers[silent].resume()

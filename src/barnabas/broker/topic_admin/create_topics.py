@@ -89,6 +89,8 @@ async def create_topics(
         size = max(new_topic.partitions, len(new_topic.assignments or ()))
         outcome = await in_thread_if_large(size, check_one, topics, new_topic, registry)
         error = outcome.error or await find_policy_error(topics, new_topic, outcome)
+        if outcome.error is not None and new_topic.name in registry.marked_for_deletion:
+            error = await name_missing_brokers(topics, new_topic.name, outcome.error)
         if error is None and not validate_only:
             error = quota.charge(len(outcome.replicas))
         outcomes.append(
@@ -131,6 +133,22 @@ def check_one(topics: Topics, new_topic: TopicSpec, registry: RegistryState) -> 
     except ApiError as error:
         return CreationOutcome(name=new_topic.name, error=error)
     return CreationOutcome(name=new_topic.name, replicas=replicas, overrides=overrides)
+
+
+async def name_missing_brokers(topics: Topics, name: str, error: ApiError) -> ApiError:
+    """Add to the error the brokers that the deletion of the topic waits for, if any is not alive."""
+    try:
+        data, _ = await topics.registry.get(znodes.topic_path(name))
+        partitions = znodes.decode_topic(name, data).partitions.values()
+    except RegistryError:
+        return error
+    holders = {broker for each in partitions for broker in each.replicas}
+    missing = sorted(holders - topics.metadata.brokers.keys())
+    if not missing:
+        return error
+    brokers = ", ".join(map(str, missing))
+    why = f"topic '{name}' is marked for deletion, which completes when these brokers are back: {brokers}"
+    return ApiError(error.code, why)
 
 
 async def find_policy_error(

@@ -8,10 +8,11 @@ import click
 
 from barnabas.cli.cluster_command import cluster_command
 from barnabas.cli.options import dry_run_option
+from barnabas.cli.terminal.failure import ErrorWithHint
 from barnabas.cli.terminal.output import OutputFormat, plural, show
 from barnabas.cli.topics.describe import topic_id_text
 from barnabas.cli.topics.lookup import explain_rejected_name
-from barnabas.client.admin import Admin, NewTopic, TopicOutcome
+from barnabas.client.admin import Admin, NewTopic, TopicOutcome, topics_being_deleted
 from barnabas.client.cluster import Cluster
 from barnabas.errors import ConfigError, ErrorCode
 
@@ -71,6 +72,9 @@ def create_topic(
         assignment=parse_assignment(replica_assignment) if replica_assignment else (),
     )
     (outcome,) = Admin(cluster).create_topics([topic], validate_only=dry_run)
+    if outcome.error is not None and topics_being_deleted([outcome]):
+        hint = "start the brokers that have replicas of it and are not alive; then create the topic again"
+        raise ErrorWithHint(outcome.error, outcome.error.message, hint)
     existed = outcome.error is not None and outcome.error.code is ErrorCode.TOPIC_ALREADY_EXISTS
     if outcome.error is not None and not (existed and if_not_exists):
         raise explain_rejected_name(outcome.error, name)

@@ -1,9 +1,11 @@
-"""`barnabas topics delete`: asks for confirmation, deletes, and waits until no live broker holds a replica.
+"""`barnabas topics delete`: asks for confirmation, deletes, and waits until the topic is gone.
 
 DeleteTopics returns when the topic has left the metadata. Each broker deletes its replicas a moment later, when it gets
 the controller's request. DescribeLogDirs, which every Kafka cluster supports, shows which brokers still have replicas.
-A broker that is not alive keeps its replicas until it is back, and the name cannot be reused until then. The command
-does not wait for that broker but reports it.
+When all have deleted them, the name can be used again, which a validating CreateTopics shows.
+
+A broker that is not alive keeps its replicas until it is back, and the topic stays marked for deletion. The command
+does not wait for that broker. It names it and exits with 1.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from barnabas.cli.terminal.output import (
 )
 from barnabas.cli.terminal.wait_progress import REQUEST_TIMEOUT_S, show_progress_while
 from barnabas.cli.topics.lookup import complete_topics, unknown_topic_error
-from barnabas.client.admin import Admin
+from barnabas.client.admin import Admin, NewTopic, topics_being_deleted
 from barnabas.client.blocking import Deadline, pause
 from barnabas.client.cluster import Cluster
 from barnabas.client.log_dir_admin import LogDirAdmin
@@ -76,9 +78,11 @@ def delete(
         deadline = Deadline(cluster.timeout_s)
         with show_progress_while(cluster, lambda seen: remaining_text(seen, topics)):
             delete_all(cluster, topics, if_exists)
-            held = wait_for_removal(cluster, topics, deadline)
-        left_on = {name: sorted({*left_on[name], *held.get(name, ())}) for name in left_on}
-    show(output, deleted_document(names, left_on, dry_run=dry_run), deleted_topics_text)
+            left_on = wait_for_removal(cluster, topics, deadline)
+    document = deleted_document(names, topics, left_on, dry_run=dry_run)
+    show(output, document, deleted_topics_text)
+    if not dry_run and left_on:
+        raise click.exceptions.Exit(1)
 
 
 def find_topics(cluster: Cluster, names: tuple[str, ...], if_exists: bool) -> list[TopicView]:
@@ -94,13 +98,14 @@ def find_topics(cluster: Cluster, names: tuple[str, ...], if_exists: bool) -> li
 
 
 def dead_holders(topics: Sequence[TopicView], alive: Mapping[Any, object]) -> Holders:
-    """Return topic → brokers that have a replica but are not alive."""
-    return {
+    """Return topic → brokers that have a replica but are not alive. Topics without such a broker are left out."""
+    found = {
         topic.name: sorted(
             {broker for each in topic.partitions for broker in each.replicas if broker not in alive}
         )
         for topic in topics
     }
+    return {name: brokers for name, brokers in found.items() if brokers}
 
 
 def delete_all(cluster: Cluster, topics: Sequence[TopicView], if_exists: bool) -> None:
@@ -114,19 +119,41 @@ def delete_all(cluster: Cluster, topics: Sequence[TopicView], if_exists: bool) -
 
 
 def wait_for_removal(cluster: Cluster, topics: Sequence[TopicView], deadline: Deadline) -> Holders:
-    """Wait until no live broker has a replica. Return the brokers that still have one at the deadline."""
+    """Wait until the topics are gone, or only brokers that are not alive have replicas. Return the topics that are left
+    at the end or at the deadline, each with the brokers that have a replica."""
     with cluster.with_new_connections(timeout_s=REQUEST_TIMEOUT_S) as polling:
         left = list(topics)
         backoff = Backoff(*PAUSE_S, random=polling.random)
-        while held := find_holders(polling, left):
-            if deadline.passed:
-                return held
+        while True:
+            held = find_holders(polling, left)
+            marked = find_marked(polling, left)
+            dead = dead_holders(
+                [each for each in left if each.name in marked], polling.view.brokers
+            )
+            if deadline.passed or (not held and marked <= dead.keys()):
+                return {
+                    name: sorted({*held.get(name, ()), *dead.get(name, ())})
+                    for name in sorted(held.keys() | marked)
+                }
             with suppress(ApiError):
                 now = polling.refresh(None).topics
                 # A topic with another id is a new topic with the same name. Its replicas stay.
                 left = [topic for topic in left if now.get(topic.name, topic).id == topic.id]
             pause(backoff.next_s())
-    return {}
+
+
+def find_marked(cluster: Cluster, topics: Sequence[TopicView]) -> set[str]:
+    """Return the topics that are still marked for deletion: the controller rejects a topic with the same name.
+
+    If the controller does not answer, all count as marked.
+    """
+    names = {topic.name for topic in topics}
+    wanted = [NewTopic(name=name, partitions=1, replication_factor=1) for name in sorted(names)]
+    try:
+        outcomes = Admin(cluster).create_topics_once(wanted, validate_only=True) if wanted else []
+    except ApiError:
+        return names
+    return topics_being_deleted(outcomes)
 
 
 def find_holders(cluster: Cluster, topics: Sequence[TopicView]) -> dict[str, list[int]]:
@@ -166,14 +193,18 @@ def remaining_text(cluster: Cluster, topics: Sequence[TopicView]) -> str:
     return f"deleting {', '.join(known)}: still in the metadata" if known else ""
 
 
-def deleted_document(names: Sequence[str], left_on: Holders, *, dry_run: bool) -> dict[str, Any]:
+def deleted_document(
+    names: Sequence[str], topics: Sequence[TopicView], left_on: Holders, *, dry_run: bool
+) -> dict[str, Any]:
+    existed = {topic.name for topic in topics}
     return {
         "dry_run": dry_run,
         "topics": [
             {
                 "topic": name,
-                "existed": name in left_on,
-                "deleted": name in left_on and not dry_run,
+                "existed": name in existed,
+                "deleted": name in existed and name not in left_on and not dry_run,
+                "marked_for_deletion": name in left_on and not dry_run,
                 "left_on": list(left_on.get(name, ())),
             }
             for name in dict.fromkeys(names)
@@ -192,13 +223,17 @@ def deleted_topic_line(topic: dict[str, Any], *, dry_run: bool) -> str:
     name, left_on = topic["topic"], topic["left_on"]
     if not topic["existed"]:
         return f"there is no topic {name}"
-    text = f"{'would delete' if dry_run else 'deleted'} topic {name}"
-    if not left_on:
-        return text
     if dry_run:
-        return f"{text}; {brokers_are(left_on)} not alive: replicas there would be deleted later"
-    has = "has" if len(left_on) == 1 else "have"
+        text = f"would delete topic {name}"
+        later = f"{brokers_are(left_on)} not alive: replicas there would be deleted later"
+        return f"{text}; {later}" if left_on else text
+    if topic["deleted"]:
+        return f"deleted topic {name}"
+    if not left_on:
+        return f"topic {name} is marked for deletion, but the controller has not deleted it yet"
+    one = len(left_on) == 1
     return (
-        f"{text}; {name_brokers(left_on)} still {has} replicas of it, which are deleted when "
-        f"{'it is' if len(left_on) == 1 else 'they are'} back; until then the name cannot be reused"
+        f"topic {name} is marked for deletion, but not deleted yet: {name_brokers(left_on)} still "
+        f"{'has' if one else 'have'} replicas of it. They are deleted when {'it is' if one else 'they are'} "
+        "back; until then the name cannot be used"
     )

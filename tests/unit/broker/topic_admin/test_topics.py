@@ -25,6 +25,7 @@ from barnabas.errors import ApiError, ErrorCode, RegistrySessionExpired, Registr
 from barnabas.metadata import znodes
 from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.registry_client import RegistryClient
+from barnabas.model import BrokerId
 from barnabas.wire.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
@@ -244,6 +245,12 @@ async def test_topic_marked_for_deletion_is_rejected(
     (outcome,) = await create_topics(topics, [topic_request("t")], timeout_ms=0)
     assert code_of(outcome) is ErrorCode.TOPIC_ALREADY_EXISTS
     assert "marked for deletion" in str(outcome.error)
+    replicas = znodes.ReplicaAssignment(replicas=(BrokerId(1), BrokerId(77)))
+    assignment = znodes.TopicAssignment(topic_id=None, partitions={0: replicas})
+    await registry.create("/brokers/topics/t", znodes.encode_topic(assignment))
+    (outcome,) = await create_topics(topics, [topic_request("t")], timeout_ms=0)
+    assert code_of(outcome) is ErrorCode.TOPIC_ALREADY_EXISTS
+    assert str(outcome.error).endswith("when these brokers are back: 77")
 
 
 async def test_config_of_interrupted_creation_is_overwritten(
