@@ -14,6 +14,7 @@ import pytest
 from barnabas import LocalCluster
 from barnabas.client.cluster import Cluster
 from barnabas.client.producer import Producer
+from support.schema_registry import running_registry
 from tests import terminal
 
 COMMAND = [sys.executable, "-m", "barnabas.cli.main"]
@@ -170,6 +171,41 @@ def test_piped_lines_round_trip_in_every_format(shell: Shell) -> None:
         (2, None, "no key"),
     ]
     assert shell.ok(*read, "-o", "yaml", "-c", "1").startswith("---\ntopic: pipe\npartition: 0\n")
+
+
+def test_formats_of_keys_and_values(shell: Shell, tmp_path: Path) -> None:
+    shell.ok("topics", "create", "binary")
+    written = ("--key-format", "hex", "--value-format", "base64", "-K", ":")
+    shell.ok("produce", "binary", *written, text="81:gQ==\n6b:dGV4dA==\n")
+    read = ("consume", "binary", "-e")
+    assert shell.ok(*read, *written) == "81:gQ==\n6b:dGV4dA==\n"
+    first, second = (json.loads(line) for line in shell.ok(*read, "-o", "json").splitlines())
+    assert (first["key"], first["key_encoding"]) == ("gQ==", "base64")
+    assert (first["value"], first["value_encoding"]) == ("gQ==", "base64")
+    assert (second["key"], second["value"]) == ("k", "text")
+    assert "value_encoding" not in second
+    refused = shell.run(*read, "-o", "json", "-f", "%s")
+    assert refused.returncode == 2
+    assert "--format: cannot be combined with -o json" in refused.stderr
+    refused = shell.run("produce", "binary", "--value-format", "json", text="{oops\n")
+    assert refused.returncode == 2
+    assert "--value-format: '{oops': is not JSON" in refused.stderr
+    refused = shell.run(*read, "--value-format", "json")
+    assert "--value-format: offset 0 of binary-0: is not JSON" in refused.stderr
+
+    schema = tmp_path / "order.avsc"
+    schema.write_text(
+        '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}'
+    )
+    shell.ok("topics", "create", "avro")
+    with running_registry() as registry:
+        avro = ("--value-format", "avro", "--registry", registry.url)
+        shell.ok("produce", "avro", *avro, "--schema", str(schema), text='{"id": 5}\n')
+        shell.ok("produce", "avro", *avro, text='{"id": 6}\n')
+        assert shell.ok("consume", "avro", "-e", *avro) == '{"id": 5}\n{"id": 6}\n'
+        assert json.loads(shell.ok("consume", "avro", "-ec1", "-o", "json", *avro))["value"] == {
+            "id": 5
+        }
 
 
 def test_consume_offset_options(shell: Shell) -> None:

@@ -16,15 +16,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
 from barnabas.cli.cluster_command import cluster_command
 from barnabas.cli.records.start_position import parse_start
+from barnabas.cli.terminal.contents import ContentOptions, content_options
 from barnabas.cli.terminal.formats import (
     Filter,
     Formatter,
+    RecordContents,
     compile_filter,
     compile_format,
     delimiter_option,
@@ -102,6 +104,7 @@ if TYPE_CHECKING:
     metavar="EXPRESSION",
     help="value:TEXT, key:TEXT, value~REGEX or key~REGEX; filters are combined with AND.",
 )
+@content_options
 @cluster_command
 def consume(
     cluster: Cluster,
@@ -116,11 +119,15 @@ def consume(
     delimiter: str,
     filters: tuple[str, ...],
     output: OutputFormat,
+    **formats: Any,
 ) -> None:
     """Read records of TOPIC to standard output, one per line."""
     # With -e, a start at the end would read nothing.
     start = parse_start(offset or ("beginning" if stop_at_end else "end"), now_ms())
-    write = record_formatter(output, template, key_delimiter, delimiter)
+    chosen_formats = ContentOptions(**formats)
+    chosen_formats.check()
+    contents = RecordContents(chosen_formats.of_keys(topic), chosen_formats.of_values(topic))
+    write = record_formatter(output, template, key_delimiter, delimiter, contents)
     compiled = [compile_filter(expression) for expression in filters]
     if group is not None and partitions:
         raise ConfigError(
@@ -222,17 +229,23 @@ def clamp_offsets(
 
 
 def record_formatter(
-    output: OutputFormat, template: str | None, key_delimiter: str | None, delimiter: str
+    output: OutputFormat,
+    template: str | None,
+    key_delimiter: str | None,
+    delimiter: str,
+    contents: RecordContents,
 ) -> Formatter:
+    if template is not None and output is not OutputFormat.TEXT:
+        raise ConfigError("--format", f"cannot be combined with -o {output}")
+    if template is not None and key_delimiter is not None:
+        raise ConfigError("--format", "cannot be combined with --key-delimiter")
     match output:
         case OutputFormat.JSON:
-            return lambda record: f"{to_json(record_document(record))}\n".encode()
+            return lambda record: f"{to_json(record_document(record, contents))}\n".encode()
         case OutputFormat.YAML:
-            return lambda record: f"---\n{to_yaml(record_document(record))}\n".encode()
+            return lambda record: f"---\n{to_yaml(record_document(record, contents))}\n".encode()
         case OutputFormat.TEXT:
-            if template is not None and key_delimiter is not None:
-                raise ConfigError("--format", "cannot be combined with --key-delimiter")
             if template is None:
                 key = "" if key_delimiter is None else "%k" + key_delimiter.replace("%", "%%")
                 template = f"{key}%s{delimiter.replace('%', '%%')}"
-            return compile_format(template, for_terminal=sys.stdout.isatty())
+            return compile_format(template, contents, for_terminal=sys.stdout.isatty())

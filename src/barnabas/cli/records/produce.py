@@ -20,12 +20,14 @@ import click
 from barnabas.batch.compression import Compression
 from barnabas.cli.cluster_command import cluster_command
 from barnabas.cli.options import dry_run_option
+from barnabas.cli.terminal.contents import ContentOptions, content_options
 from barnabas.cli.terminal.formats import delimiter_option, unescape_bytes
 from barnabas.cli.terminal.output import OutputFormat, plural, print_note, show
 from barnabas.cli.topics.lookup import complete_topics, find_partitions
 from barnabas.client.cluster import Cluster
 from barnabas.client.producer import Producer, SentBatch
 from barnabas.errors import ConfigError
+from barnabas.formats.problems import EncodeError
 from barnabas.printable import NAME_MAX, printable
 from barnabas.progress_line import ProgressLine
 
@@ -34,7 +36,9 @@ RECORD_BYTES_MAX = 64 << 20
 BAR_WIDTH = 30
 ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 
-SplitKey = Callable[[bytes], tuple[bytes | None, bytes | None]]
+KeyAndValue = tuple[bytes | None, bytes | None]
+SplitKey = Callable[[bytes], KeyAndValue]
+EncodeRecord = Callable[[bytes | None, bytes | None], KeyAndValue]
 
 
 @click.command()
@@ -75,6 +79,7 @@ SplitKey = Callable[[bytes], tuple[bytes | None, bytes | None]]
     show_default=True,
     help="Replicas that must acknowledge a record.",
 )
+@content_options
 @dry_run_option
 @cluster_command
 def produce(
@@ -91,6 +96,7 @@ def produce(
     acks: str,
     dry_run: bool,
     output: OutputFormat,
+    **formats: Any,
 ) -> None:
     """Write records to TOPIC, from FILES or standard input, one per line.
 
@@ -102,6 +108,7 @@ def produce(
     if not delimiter_bytes:
         raise ConfigError("--delimiter", "cannot be empty")
     split = key_splitter(key, key_delimiter, empty_is_null)
+    encode = content_encoder(ContentOptions(**formats), topic)
     header_pairs = parse_headers(headers)
     sources = files or (sys.stdin.buffer,)
     chunks = (split_records(source, delimiter_bytes) for source in sources)
@@ -113,7 +120,7 @@ def produce(
         for records in chain.from_iterable(chunks):
             progress.records_read += len(records)
             for record in records:
-                record_key, value = split(record)
+                record_key, value = encode(*split(record))
                 if dry_run:
                     target = producer.target(topic, record_key, partition)
                     progress.add_sent([SentBatch(target, -1, 1)])
@@ -165,6 +172,24 @@ def key_splitter(key: str | None, delimiter: str | None, empty_is_null: bool) ->
         return (to_null(before), to_null(after)) if found else (None, to_null(record))
 
     return split
+
+
+def content_encoder(options: ContentOptions, topic: str) -> EncodeRecord:
+    """Return the function that encodes key and value in the chosen formats. It raises ConfigError."""
+    options.check()
+    keys, values = options.of_keys(topic), options.of_values(topic)
+
+    def encode(key: bytes | None, value: bytes | None) -> tuple[bytes | None, bytes | None]:
+        option = "--key-format"
+        try:
+            encoded_key = None if key is None else keys.parse(key)
+            option = "--value-format"
+            return encoded_key, None if value is None else values.parse(value)
+        except EncodeError as error:
+            text = printable((key if option == "--key-format" else value) or b"", NAME_MAX)
+            raise ConfigError(option, f"{text!r}: {error}") from None
+
+    return encode
 
 
 def parse_headers(pairs: tuple[str, ...]) -> tuple[tuple[str, bytes | None], ...]:

@@ -5,6 +5,7 @@ r"""Formats and filters of consumed records, with kcat's format letters.
 
 The size of a missing key or value is -1. A pipe gets the raw bytes, as with kcat. On a terminal, control characters are
 escaped, because records are untrusted input. Keys, values and header values keep newlines and tabs; names do not.
+`contents.py` has the formats of keys and values.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
+from barnabas.cli.terminal.contents import Content, TextContent
 from barnabas.client.consumer import ConsumedRecord
 from barnabas.errors import ConfigError
+from barnabas.formats.problems import DecodeError
 from barnabas.printable import printable
 
 delimiter_option = click.option(
@@ -35,14 +38,29 @@ UNESCAPED = "\n\t" + "".join(map(chr, range(0xDCA0, 0xDD00)))
 U+DCA0 to U+DCFF. Bytes 80 to 9F are escaped, because a terminal may interpret them as C1 control characters."""
 
 
-def compile_format(template: str, *, for_terminal: bool = False) -> Formatter:
-    """Return a function that formats a record as bytes. Raises ConfigError for an unknown letter."""
+class RecordContents(NamedTuple):
+    """The formats of the keys and the values of a topic."""
+
+    key: Content
+    value: Content
+
+
+TEXT_CONTENTS = RecordContents(TextContent(), TextContent())
+
+
+def compile_format(
+    template: str, contents: RecordContents = TEXT_CONTENTS, *, for_terminal: bool = False
+) -> Formatter:
+    """Return a function that formats a record as bytes. Raises ConfigError for an unknown letter.
+
+    The function raises ConfigError if a key or a value does not have the chosen format.
+    """
     encode_content = escape_content if for_terminal else raw_content
     encode_name: Callable[[str], bytes] = escape_name if for_terminal else str.encode
     letters: dict[str, Formatter] = {
-        "s": lambda record: encode_content(record.value),
+        "s": lambda record: encode_content(printed_value(record, contents.value)),
         "S": lambda record: size_text(record.value),
-        "k": lambda record: encode_content(record.key),
+        "k": lambda record: encode_content(printed_key(record, contents.key)),
         "K": lambda record: size_text(record.key),
         "h": lambda record: b",".join(
             encode_name(name) + b"=" + encode_content(value) for name, value in record.headers
@@ -63,6 +81,25 @@ def compile_format(template: str, *, for_terminal: bool = False) -> Formatter:
             known = " ".join("%" + name for name in letters)
             raise ConfigError("--format", f"unknown format %{letter}; use one of {known}")
     return lambda record: b"".join([piece(record) for piece in pieces])
+
+
+def printed_key(record: ConsumedRecord, content: Content) -> bytes | None:
+    try:
+        return None if record.key is None else content.to_text(record.key)
+    except DecodeError as error:
+        raise wrong_format("--key-format", record, error) from None
+
+
+def printed_value(record: ConsumedRecord, content: Content) -> bytes | None:
+    try:
+        return None if record.value is None else content.to_text(record.value)
+    except DecodeError as error:
+        raise wrong_format("--value-format", record, error) from None
+
+
+def wrong_format(option: str, record: ConsumedRecord, error: DecodeError) -> ConfigError:
+    where = f"offset {record.offset} of {record.topic}-{record.partition}"
+    return ConfigError(option, f"{where}: {error}; with -o json, such records are shown as text")
 
 
 def constant(content: bytes) -> Formatter:
@@ -94,21 +131,35 @@ def size_text(content: bytes | None) -> bytes:
     return b"-1" if content is None else b"%d" % len(content)
 
 
-def record_document(record: ConsumedRecord) -> dict[str, Any]:
-    """Return a record for JSON or YAML. Bytes that are not UTF-8 become backslash escapes."""
+def record_document(
+    record: ConsumedRecord, contents: RecordContents = TEXT_CONTENTS
+) -> dict[str, Any]:
+    """Return a record for JSON or YAML.
+
+    A key, value or header in hex or base64 has a field that says so: `value_encoding`. `value_error` is there if the
+    value does not have the chosen format.
+    """
     return {
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
         "timestamp": record.timestamp,
-        "key": decode_text(record.key),
-        "value": decode_text(record.value),
-        "headers": [{"name": name, "value": decode_text(value)} for name, value in record.headers],
+        **content_fields("key", record.key, contents.key),
+        **content_fields("value", record.value, contents.value),
+        "headers": [
+            {"name": name, **content_fields("value", value, TextContent())}
+            for name, value in record.headers
+        ],
     }
 
 
-def decode_text(content: bytes | None) -> str | None:
-    return None if content is None else content.decode("utf-8", "backslashreplace")
+def content_fields(name: str, data: bytes | None, content: Content) -> dict[str, Any]:
+    if data is None:
+        return {name: None}
+    shown = content.to_document(data)
+    encoding = {} if shown.encoding is None else {f"{name}_encoding": str(shown.encoding)}
+    error = {} if shown.error is None else {f"{name}_error": shown.error}
+    return {name: shown.content, **encoding, **error}
 
 
 def compile_filter(expression: str) -> Filter:

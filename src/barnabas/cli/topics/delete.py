@@ -225,8 +225,9 @@ def deleted_topic_line(topic: dict[str, Any], *, dry_run: bool) -> str:
         return f"there is no topic {name}"
     if dry_run:
         text = f"would delete topic {name}"
-        later = f"{brokers_are(left_on)} not alive: replicas there would be deleted later"
-        return f"{text}; {later}" if left_on else text
+        if not left_on:
+            return text
+        return f"{text}; {brokers_are(left_on)} not alive: replicas there would be deleted later"
     if topic["deleted"]:
         return f"deleted topic {name}"
     if not left_on:

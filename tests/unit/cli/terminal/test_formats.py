@@ -57,7 +57,9 @@ def test_delimiters_may_be_escaped() -> None:
 
 def test_record_document_is_valid_json() -> None:
     found = record_document(RECORD)
-    assert found["value"] == "\x1b[31mred\\xff"
+    assert found["value"] == "G1szMW1yZWT/"
+    assert found["value_encoding"] == "base64"
+    assert found["key"] == "eu-1" and "key_encoding" not in found
     assert found["headers"] == [{"name": "a", "value": "1"}, {"name": "b", "value": None}]
     assert json.loads(json.dumps(found)) == found
     assert record_document(EMPTY)["key"] is None
