@@ -58,13 +58,13 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     # fmt: off
     # Identity
     broker_id: int = setting(INT, -1, ANY,
-        "Id of the broker, unique in the cluster; required, because Barnabas generates no ids")
+        "Id of the broker, unique in the cluster; -1: the id in meta.properties, or a generated one")
     node_id: int = setting(INT, -1, ANY,
         "Another name for broker.id")
     broker_id_generation_enable: bool = setting(BOOLEAN, True, ANY,
-        "If true, reserved.broker.max.id limits broker.id; Barnabas generates no ids")
+        "If true, a broker without broker.id gets an id above reserved.broker.max.id")
     reserved_broker_max_id: int = setting(INT, 1000, at_least(0),
-        "Largest broker.id allowed while broker.id.generation.enable is true")
+        "Largest broker.id in a properties file while broker.id.generation.enable is true")
     broker_rack: str | None = setting(STRING, None, ANY,
         "Rack of this broker; replicas are spread over racks")
 

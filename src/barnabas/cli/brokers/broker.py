@@ -11,6 +11,7 @@ import click
 
 from barnabas.broker.broker import BrokerServer
 from barnabas.cli.brokers import interpreter
+from barnabas.cli.brokers.broker_id import with_broker_id
 from barnabas.cli.options import parse_overrides, read_properties
 from barnabas.cli.terminal.log import log_to_stderr
 from barnabas.cli.terminal.output import print_note
@@ -19,7 +20,6 @@ from barnabas.cluster.real_world import close_world, real_world
 from barnabas.cluster.settings import with_absolute_log_dirs
 from barnabas.config import BrokerConfig
 from barnabas.config.load import load_broker_config
-from barnabas.errors import ConfigError
 from barnabas.world.clock import SystemClock
 from barnabas.world.network import raise_descriptor_limit
 from barnabas.world.registry.embedded import EmbeddedRegistry
@@ -57,8 +57,6 @@ def broker(config: Path, overrides: tuple[str, ...]) -> None:
     settings, warnings = load_broker_config(read_properties(config), parse_overrides(overrides))
     for warning in warnings:
         print_note(f"warning: {warning}")
-    if settings.broker_id < 0:
-        raise ConfigError("broker.id", "not set; choose a number, as in broker.id=1")
     asyncio.run(run_broker(with_absolute_log_dirs(settings)))
 
 
@@ -66,6 +64,7 @@ async def run_broker(settings: BrokerConfig) -> None:
     shutdown = ShutdownSignals()
     registry = await open_broker_registry(settings)
     try:
+        settings = await with_broker_id(settings, registry)
         running = BrokerServer(settings, real_world(registry, settings, ends_process=True))
         await shutdown.run_until_requested(running.start())
         try:
