@@ -32,6 +32,11 @@ from barnabas.tasks import in_thread
 from barnabas.world.network import HeldPort
 from barnabas.world.watchdog import STUCK_EXIT_CODE
 
+SESSION_SETTINGS = {
+    "zookeeper.session.timeout.ms": "6000",
+    "zookeeper.connection.timeout.ms": "18000",
+}
+"""On one machine, a broker that was killed should soon count as failed. Kafka's default is 18 s."""
 READY_TIMEOUT_SECONDS = 60.0
 READY_CHECK_SECONDS = 0.05
 REPORT_INTERVAL_SECONDS = 1.0
@@ -81,7 +86,7 @@ class BrokerProcesses:
 
     def properties(self, broker_id: int, port: int) -> dict[str, str]:
         registry = {"zookeeper.connect": self.zookeeper} if self.zookeeper else {}
-        settings = {**registry, **self.settings}
+        settings = {**SESSION_SETTINGS, **registry, **self.settings}
         return broker_properties(
             self.data, broker_id, port, brokers=len(self.ids), settings=settings
         )

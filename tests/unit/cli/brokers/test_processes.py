@@ -81,3 +81,11 @@ async def test_broker_that_is_always_stuck_is_not_restarted_forever(
     ]
     assert "not restarting it: it was restarted 5 times in 10 min" in lines[RESTARTS_MAX]
     assert "restarts it" in lines[-1]
+
+
+def test_session_timeout_is_short_unless_overridden(tmp_path: Path) -> None:
+    name = "zookeeper.session.timeout.ms"
+    cluster = BrokerProcesses(tmp_path, "127.0.0.1:2181", brokers=1, port=0, settings={})
+    assert cluster.properties(1, 9092)[name] == "6000"
+    chosen = BrokerProcesses(tmp_path, "127.0.0.1:2181", brokers=1, port=0, settings={name: "9000"})
+    assert chosen.properties(1, 9092)[name] == "9000"
