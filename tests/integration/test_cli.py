@@ -394,6 +394,14 @@ def test_list_watch_runs_until_interrupted(shell: Shell) -> None:
 
 def test_shell_completes_topic_names(shell: Shell) -> None:
     shell.ok("topics", "create", "completed-by-tab")
+    shell.ok("produce", "completed-by-tab", text="a\n")
+    shell.ok("consume", "completed-by-tab", "-e", "--group", "creates-internal-topic")
+    assert complete(shell, "barnabas consume complet") == ["plain,completed-by-tab"]
+    assert "__consumer_offsets" in shell.ok("topics", "describe", "__consumer_offsets")
+    assert complete(shell, "barnabas consume __") == []
+
+
+def complete(shell: Shell, words: str) -> list[str]:
     done = subprocess.run(
         [*COMMAND],
         capture_output=True,
@@ -401,10 +409,10 @@ def test_shell_completes_topic_names(shell: Shell) -> None:
         env={
             **shell.environment,
             "_BARNABAS_COMPLETE": "bash_complete",
-            "COMP_WORDS": "barnabas consume complet",
+            "COMP_WORDS": words,
             "COMP_CWORD": "2",
         },
         timeout=TIMEOUT_S,
         check=False,
     )
-    assert done.stdout.split() == ["plain,completed-by-tab"]
+    return done.stdout.split()

@@ -65,8 +65,8 @@ def open_reader(data: str) -> Reader:
     if not directory.is_dir():
         connect = zookeeper_connect(Path(data))
         if connect is not None:
-            command = f"barnabas registry ls / --zookeeper {connect}"
-            raise ConfigError("--data", f"the registry of {data} is in a ZooKeeper: {command}")
+            why = f"the registry of {data} is in a ZooKeeper: add --zookeeper {connect}"
+            raise ConfigError("--data", why)
         raise ConfigError(
             "--data",
             f"there is no registry in {data}: name the data directory of `barnabas up` with --data DIR, "

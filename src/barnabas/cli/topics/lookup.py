@@ -14,7 +14,12 @@ from barnabas.model import TopicPartition
 
 COLLISION_HINT = "choose another name: topic names must not differ only in '.' and '_'"
 
-complete_topics = complete_names(lambda cluster: sorted(cluster.refresh(None).topics))
+complete_topics = complete_names(
+    lambda cluster: sorted(
+        topic.name for topic in cluster.refresh(None).topics.values() if not topic.is_internal
+    )
+)
+"""Internal topics are not completed: hardly a command is about them."""
 
 
 def find_topic(cluster: Cluster, name: str, *, else_hint: str | None = None) -> TopicView:

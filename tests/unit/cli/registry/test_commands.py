@@ -144,8 +144,7 @@ def test_data_of_zookeeper_cluster_suggests_command(data: str) -> None:
     failed = run("ls", "/", "--data", data)
     assert failed.returncode == 1
     assert failed.stderr == (
-        f"error: the registry of {data} is in a ZooKeeper: "
-        "barnabas registry ls / --zookeeper 127.0.0.1:2181/dev\n"
+        f"error: the registry of {data} is in a ZooKeeper: add --zookeeper 127.0.0.1:2181/dev\n"
     )
 
 
