@@ -117,6 +117,16 @@ def test_sql_queries_topic(servers: str) -> None:
     ]
 
 
+def test_prepare_writes_class_data_archive(trained_spark: str) -> None:
+    done = subprocess.run(
+        [*COMMAND, "spark", "--prepare"], capture_output=True, text=True, timeout=TIMEOUT_S
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    path = done.stdout.removeprefix("Spark is prepared: ").rstrip()
+    assert path in trained_spark
+    assert Path(path).is_file()
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [

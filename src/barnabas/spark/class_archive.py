@@ -3,22 +3,21 @@
 The archive more than halves the start time. It belongs to one Java and one set of Spark jars; its file name contains a
 digest of both. It is optional: Java ignores an archive that does not match.
 
-`python -m barnabas.spark.training` builds it in half a minute. A session without an archive runs this at its exit.
+`barnabas spark --prepare` builds it in half a minute.
 """
 
 from __future__ import annotations
 
-import atexit
 import fcntl
 import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from barnabas.java.find import Java
-from barnabas.spark.cache import digest, move_into_place
+from barnabas.java.find import Java, find_java
+from barnabas.spark.cache import cache_directory, digest, move_into_place
+from barnabas.spark.installation import spark_home
 from barnabas.spark.start_scripts import JAVA_SCRIPT
 
 GC_OPTION = "-XX:+UseSerialGC"
@@ -50,13 +49,18 @@ class ClassArchive:
         return f"-XX:SharedArchiveFile={self.files} {NO_LOG}"
 
 
-def class_archive(java: Java, spark_home: Path, cache: Path) -> ClassArchive:
+def find_archive() -> ClassArchive:
+    """Return the archive for the Java and the Spark of this machine. Raises NoJava and NoSpark."""
+    return class_archive(find_java("Spark"), spark_home(), cache_directory())
+
+
+def class_archive(java: Java, home: Path, cache: Path) -> ClassArchive:
     jars = [
         (path.name, status.st_size, status.st_mtime_ns)
-        for path in sorted((spark_home / "jars").glob("*.jar"))
+        for path in sorted((home / "jars").glob("*.jar"))
         for status in [path.stat()]
     ]
-    key = digest(java.home, java.version, java.release, spark_home, jars, GC_OPTION, JAVA_SCRIPT)
+    key = digest(java.home, java.version, java.release, home, jars, GC_OPTION, JAVA_SCRIPT)
     path = cache / "class-data" / f"java{java.major}-{key}.jsa"
     base = None if java.has_shared_classes else path.with_suffix(".base.jsa")
     return ClassArchive(path=path, base=base)
@@ -105,21 +109,3 @@ def build_base(path: Path, java: Java) -> None:
         timeout=BASE_TIMEOUT_S,
     )
     move_into_place(partial, path)
-
-
-def build_at_exit() -> None:
-    """Build the archive in a background process with the lowest priority when this process ends."""
-    atexit.unregister(start_training)
-    atexit.register(start_training)
-
-
-def start_training() -> None:
-    # The archive is optional, so errors are ignored.
-    with suppress(OSError, RuntimeError):
-        subprocess.Popen(
-            ["nice", "-n", "19", sys.executable, "-m", "barnabas.spark.training"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )

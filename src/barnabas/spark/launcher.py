@@ -31,7 +31,7 @@ from barnabas.errors import BarnabasError, ConfigError
 from barnabas.java.find import Java, find_java
 from barnabas.spark.cache import cache_directory, digest, write_if_missing
 from barnabas.spark.catalog import catalog_java_options, catalog_settings, lock_catalog
-from barnabas.spark.class_archive import GC_OPTION, build_at_exit, class_archive
+from barnabas.spark.class_archive import GC_OPTION, class_archive
 from barnabas.spark.connect import SCHEME, connect_session
 from barnabas.spark.installation import spark_home
 from barnabas.spark.progress import show_progress
@@ -107,7 +107,7 @@ def session(
 
     `bootstrap_servers` is stored in the setting spark.barnabas.bootstrap.servers. `catalog` is a directory for tables
     that outlive the session. `python` is the Python of the workers; by default that of this process, or PYSPARK_PYTHON
-    for a remote master. `archive=False` neither uses nor builds a class-data archive. `short` is for jobs of a few
+    for a remote master. `archive=False` does not use the class-data archive. `short` is for jobs of a few
     seconds: Java uses only its fast compiler, and Spark does not search for other Python data sources.
 
     Raises ConfigError (also if the running session has another master), NoJava and NoSpark.
@@ -135,8 +135,6 @@ def session(
         if archive and is_local(master or LOCAL):
             classes = class_archive(java, spark_home(), cache_directory())
             java_options.append(classes.options)
-            if not classes.exists:
-                build_at_exit()
         spark = open_session(
             java=java,
             master=master or LOCAL,

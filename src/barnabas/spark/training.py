@@ -1,4 +1,6 @@
-"""`python -m barnabas.spark.training`: run a short Spark session whose classes become the class-data archive.
+"""Run a short Spark session whose classes become the class-data archive.
+
+`barnabas spark --prepare` and `python -m barnabas.spark.training` do so.
 
 The session does what a typical first job does: it reads a Python source, groups, parses JSON, runs a stream and writes
 Parquet. It needs no broker: Spark loads the same classes for a small Python source as for topics.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,6 +15,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from barnabas.cli.spark.failure import translate
+from barnabas.cli.terminal.output import print_note
 from barnabas.cli.terminal.signals import (
     SIGNALS,
     Terminated,
@@ -35,6 +37,7 @@ def spark_session(
     """Run a Spark session. `short` is for jobs of a few seconds (see barnabas/spark/launcher.py)."""
     # py4j logs every interrupted call to the root logger before it raises; this keeps it off the terminal.
     logging.getLogger().addHandler(logging.NullHandler())
+    from barnabas.spark.class_archive import find_archive
     from barnabas.spark.installation import NOT_INSTALLED
     from barnabas.spark.launcher import session
 
@@ -42,6 +45,8 @@ def spark_session(
         prefix="barnabas-warehouse-", ignore_cleanup_errors=True
     ) as warehouse:
         try:
+            if master is None and sys.stderr.isatty() and not find_archive().exists:
+                print_note("Spark starts; `barnabas spark --prepare` makes later starts faster")
             with defer_signals(), translate_errors([]):
                 spark = session(
                     master,

@@ -12,9 +12,13 @@ import click
 from barnabas.cli.options import bootstrap_option, master_option, timeout_option
 from barnabas.cli.spark.failure import translate
 from barnabas.cli.spark.session import spark_session, translate_errors
-from barnabas.cli.terminal.output import plural, print_note
+from barnabas.cli.terminal.failure import CommandError
+from barnabas.cli.terminal.output import plural, print_lines, print_note
 from barnabas.client.cluster import Cluster
+from barnabas.errors import ConfigError
 from barnabas.progress_line import progress_paused
+from barnabas.spark.class_archive import find_archive
+from barnabas.spark.installation import NOT_INSTALLED
 from barnabas.spark.tables import register_topics
 
 TABLES_MAX = 100
@@ -23,11 +27,20 @@ TABLES_MAX = 100
 
 @click.command()
 @click.option("-c", "--command", metavar="CODE", help="Run this Python code and exit.")
+@click.option(
+    "--prepare",
+    is_flag=True,
+    help="Only write a file of 180 MB to the cache that makes Spark start faster. Takes a minute, once.",
+)
 @master_option
 @bootstrap_option
 @timeout_option
 def spark(
-    command: str | None, master: str | None, bootstrap_servers: str, timeout_s: float
+    command: str | None,
+    prepare: bool,
+    master: str | None,
+    bootstrap_servers: str,
+    timeout_s: float,
 ) -> None:
     """Open a PySpark shell with `spark` and the topics as tables.
 
@@ -35,6 +48,9 @@ def spark(
     >>> spark.sql("select key, count(*) from orders group by key").show()
     >>> topic("orders").where("value_json:paid::boolean").count()
     """
+    if prepare:
+        prepare_spark()
+        return
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
         topics = sorted(cluster.refresh(None).topics)
     with spark_session(
@@ -59,6 +75,21 @@ def spark(
             return
         print_note(*banner(session.version, topics))
         run_prompt(namespace)
+
+
+def prepare_spark() -> None:
+    """Build the class-data archive. Raises NoJava, NoSpark and ConfigError."""
+    try:
+        from barnabas.spark.training import train
+    except ModuleNotFoundError as error:
+        raise ConfigError(error.name or "pyspark", NOT_INSTALLED) from None
+    archive = find_archive()
+    if not archive.exists:
+        print_note(f"writing {archive.path} ...")
+        if not train():
+            hint = "another process may be writing the file; try again in a minute"
+            raise CommandError("the file was not written", hint)
+    print_lines(f"Spark is prepared: {archive.path}")
 
 
 def run_code(command: str, namespace: dict[str, Any], topics: list[str]) -> None:
