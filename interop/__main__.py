@@ -1,4 +1,4 @@
-"""Download Apache Kafka if it is missing, then run the tests that compare it with Barnabas.
+"""Download Apache Kafka and install stream-processing frameworks if they are missing, then run the tests.
 
 python -m interop [arguments for pytest]
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
+from interop.harness.frameworks import install_frameworks
 from interop.harness.jars import INTEROP, fetch
 from interop.harness.unavailable import FetchFailed, Unavailable
 
@@ -15,6 +16,7 @@ from interop.harness.unavailable import FetchFailed, Unavailable
 def main(arguments: list[str]) -> None:
     try:
         fetch()
+        install_frameworks()
     except Unavailable as error:
         if not error.may_skip():
             sys.exit(f"interop: {error}; in CI nothing may be skipped")

@@ -1,4 +1,4 @@
-"""The jars of Apache Kafka: three sets, each listed in `artifacts` and stored in its own directory.
+"""The jars of Apache Kafka: four sets, each listed in `artifacts` and stored in its own directory.
 
 Maven downloads a set once. The set is stamped with the digest of its list, so only a changed list is downloaded again.
 A set is complete or absent: it is downloaded to a temporary directory and then moved.
@@ -23,7 +23,12 @@ from interop.harness.unavailable import FetchFailed, RegistryUnreachable, Unavai
 
 INTEROP = Path(__file__).parents[1]
 ARTIFACTS = INTEROP / "artifacts"
-KAFKA_3_9, KAFKA_4, SPARK_KAFKA = SETS = ("kafka-3.9", "kafka-4", "spark-kafka")
+KAFKA_3_9, KAFKA_4, SPARK_KAFKA, FRAMEWORKS = SETS = (
+    "kafka-3.9",
+    "kafka-4",
+    "spark-kafka",
+    "kafka-frameworks",
+)
 STAMP = ".fetched-for"
 FETCH_TIMEOUT_S = 900
 PATIENCE = ("-Dmaven.wagon.http.retryHandler.count=3", "-Dmaven.wagon.rto=60000")
