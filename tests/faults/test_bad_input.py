@@ -66,7 +66,7 @@ def test_wrong_usage_fails_with_one_line_and_creates_nothing(
     ("text", "expected"),
     [
         ("broker.id=1\nzookeeper.connect=localhost:x\n", "is not host:port,…/chroot"),
-        ("log.dirs=/nowhere\n", "choose a number, as in broker.id=1"),
+        ("broker.id.generation.enable=false\n", "broker.id: -1 is not allowed"),
         ("broker.id=1\nnum.partitions=x\n", "num.partitions"),
         ("broker.id=1\nno.such.thing=1\n", "no.such.thing: no such broker setting"),
         ("broker.id=1\nlisteners=nonsense\n", "listeners"),
