@@ -140,18 +140,21 @@ def test_kafka_connect_copies_file_to_topic_to_file(
             "topics": "file-lines",
         },
     )
+
+    def committed() -> list[int]:
+        with Cluster(servers) as client:
+            found = GroupAdmin(client).committed_offsets("connect-file-sink")
+        return [each.offset for each in found.values()]
+
     main = "org.apache.kafka.connect.cli.ConnectStandalone"
     with running_java(java, kafka_jars, tmp_path / "connect", main, worker, reader, writer):
         wait(
-            lambda: sink.exists() and sink.read_text() == text,
+            lambda: sink.exists() and sink.read_text() == text and committed() == [200],
             lambda: (tmp_path / "connect" / "log").read_text()[-2000:],
         )
     assert [record.value for record in read(servers, "file-lines")] == [
         line.encode() for line in text.splitlines()
     ]
-    with Cluster(servers) as client:
-        committed = GroupAdmin(client).committed_offsets("connect-file-sink")
-    assert [found.offset for found in committed.values()] == [200]
 
 
 def test_mirror_maker_copies_topics_and_offsets(
