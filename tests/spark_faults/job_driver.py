@@ -34,7 +34,7 @@ BATCH_BYTES = 5000
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """What to run, and where. The last two are for a remote master."""
+    """The work to run and the brokers. The last two fields are for a remote master."""
 
     work: list[str]
     servers: str

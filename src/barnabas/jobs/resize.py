@@ -93,7 +93,7 @@ def plan_copy(cluster: Cluster, source: TopicState, new: NewCopy) -> PlannedCopy
 
 
 def save_first_pass(cluster: Cluster, source: TopicState, new: NewCopy, first: CopyPass) -> None:
-    """Save the first pass. What an earlier copy to a topic of this name has saved is deleted before."""
+    """Save the first pass, after deleting the saved passes of an earlier copy to a topic with this name."""
     delete_pass(cluster, new.name)
     save_pass(cluster, new.name, source, first)
 

@@ -1,4 +1,4 @@
-"""What a pipeline needs is checked before Spark starts."""
+"""Missing packages, Java or Spark Connect are reported before Spark starts."""
 
 from __future__ import annotations
 
