@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,8 +11,10 @@ import pytest
 from barnabas import LocalCluster
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
-from barnabas.errors import AddressInUse, ConfigError, ErrorCode
+from barnabas.cluster.in_process import ClusterBroker
+from barnabas.errors import AddressInUse, ConfigError, ErrorCode, RegistryError
 from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from support.process import ENVIRONMENT
 from support.waiting import eventually
 from tests.compatibility.raw import Raw
 
@@ -58,6 +62,51 @@ def test_stopped_cluster_has_no_address() -> None:
         assert ":" in cluster.bootstrap_servers
     with pytest.raises(RuntimeError, match="start"):
         _ = cluster.bootstrap_servers
+
+
+def test_temporary_directory_exists_only_while_cluster_runs() -> None:
+    cluster = LocalCluster()
+    assert not cluster.data.exists()
+    for _ in range(2):
+        with cluster:
+            assert cluster.data.stat().st_mode & 0o777 == 0o700
+        assert not cluster.data.exists()
+
+
+@pytest.mark.parametrize("call", ["", ".start()"], ids=["never started", "never stopped"])
+def test_program_without_stop_leaves_no_directory(tmp_path: Path, call: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", f"from barnabas import LocalCluster; c = LocalCluster(){call}"],
+        env={**ENVIRONMENT, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not list(tmp_path.iterdir())
+
+
+def test_controller_is_running_broker_after_election() -> None:
+    settings = {"zookeeper.session.timeout.ms": 1_000}
+    with LocalCluster(brokers=3, settings=settings) as cluster:
+        first: ClusterBroker = cluster.controller
+        assert first.id == cluster.controller_id
+        first.kill()
+        second = cluster.controller
+        assert second.is_running
+        assert second.id != first.id
+        second.kill(expire=False)  # its znode stays until the session times out
+        assert cluster.controller_id == second.id
+        assert cluster.controller.id not in (first.id, second.id)
+
+
+def test_controller_without_running_broker_is_an_error() -> None:
+    with LocalCluster() as cluster:
+        cluster.brokers[1].kill()
+        with pytest.raises(RegistryError, match="no broker is running"):
+            _ = cluster.controller
+    with pytest.raises(RuntimeError, match="not running"):
+        _ = cluster.controller
 
 
 def test_settings_may_be_numbers_and_booleans() -> None:

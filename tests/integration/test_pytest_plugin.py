@@ -68,7 +68,7 @@ def test_broker_count_from_option_or_setting(pytester: pytest.Pytester, how: str
         """
         def test_it(barnabas_cluster, barnabas_topic):
             assert list(barnabas_cluster.brokers) == [1, 2, 3]
-            barnabas_cluster.brokers[barnabas_cluster.controller_id].kill()
+            barnabas_cluster.controller.kill()
         """
     )
     arguments = list(ARGUMENTS)
@@ -79,11 +79,24 @@ def test_broker_count_from_option_or_setting(pytester: pytest.Pytester, how: str
     pytester.runpytest_subprocess(*arguments).assert_outcomes(passed=1)
 
 
-def test_invalid_broker_count_is_reported(pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\nbarnabas_brokers = many\n")
+@pytest.mark.parametrize(
+    ("setting", "arguments", "shown"),
+    [
+        ("many", (), "barnabas_brokers = many: not a number of brokers; use 1 or more"),
+        ("0", (), "barnabas_brokers = 0: not a number of brokers; use 1 or more"),
+        ("1", ("--barnabas-brokers=0",), "--barnabas-brokers 0: not a number of brokers"),
+        ("1", ("--barnabas-brokers=-3",), "--barnabas-brokers -3: not a number of brokers"),
+    ],
+)
+def test_invalid_broker_count_is_usage_error(
+    pytester: pytest.Pytester, setting: str, arguments: tuple[str, ...], shown: str
+) -> None:
+    pytester.makeini(f"[pytest]\nbarnabas_brokers = {setting}\n")
     pytester.makepyfile("def test_it(barnabas_cluster): pass")
-    shown = pytester.runpytest_subprocess(*ARGUMENTS).stdout.str()
-    assert "barnabas_brokers = many: not a number of brokers" in shown
+    result = pytester.runpytest_subprocess(*ARGUMENTS, *arguments)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert f"ERROR: {shown}" in result.stderr.str()
+    assert "Traceback" not in result.stderr.str() + result.stdout.str()
 
 
 def test_cluster_directory_is_removed_after_run(pytester: pytest.Pytester) -> None:

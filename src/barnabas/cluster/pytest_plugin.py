@@ -33,6 +33,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    broker_count(config)  # an invalid number ends the run before any test
+
+
 @pytest.fixture(scope="session")
 def barnabas_cluster(pytestconfig: pytest.Config) -> Iterator[LocalCluster]:
     """A cluster of one broker (or --barnabas-brokers), shared by all tests of the run and removed at its end."""
@@ -43,12 +47,12 @@ def barnabas_cluster(pytestconfig: pytest.Config) -> Iterator[LocalCluster]:
 
 
 def broker_count(config: pytest.Config) -> int:
+    """Return the number of brokers from the option or the configuration. Raises UsageError if it is not 1 or more."""
     option: int | None = config.getoption("--barnabas-brokers")
-    if option is not None:
-        return option
-    text = config.getini("barnabas_brokers")
-    if not text.isdigit():
-        raise pytest.UsageError(f"barnabas_brokers = {text}: not a number of brokers")
+    text = config.getini("barnabas_brokers") if option is None else str(option)
+    if not text.isdecimal() or int(text) < 1:
+        name = "barnabas_brokers =" if option is None else "--barnabas-brokers"
+        raise pytest.UsageError(f"{name} {text}: not a number of brokers; use 1 or more")
     return int(text)
 
 
