@@ -2,6 +2,7 @@
 
     local.py               LocalCluster, for tests and notebooks (import it as `barnabas.LocalCluster`)
     in_process.py          the brokers of a cluster on threads of this process, with an embedded registry
+    faults.py              cut connections between brokers, and slow disks
     zookeeper_servers.py   a real ZooKeeper of one or three nodes
     pytest_plugin.py       the fixtures barnabas_cluster and barnabas_topic
     settings.py            default settings of the brokers of a cluster on one machine

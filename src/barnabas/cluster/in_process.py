@@ -13,16 +13,18 @@ action is complete.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import Future
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from barnabas.broker.broker import BrokerServer
-from barnabas.cluster.real_world import close_world, real_world
+from barnabas.cluster.faults import BrokerFaults, CuttableNetwork, SlowDisk
+from barnabas.cluster.real_world import real_world
 from barnabas.cluster.settings import (
     FIRST_BROKER_ID,
+    HOST,
     broker_properties,
     validate_settings,
     with_absolute_log_dirs,
@@ -34,6 +36,7 @@ from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.znodes import CONTROLLER, decode_controller
 from barnabas.model import BrokerId
 from barnabas.world.clock import SystemClock
+from barnabas.world.disk import RealDisk
 from barnabas.world.loop_thread import LoopThread
 from barnabas.world.network import HeldPort, SocketNetwork
 from barnabas.world.registry.embedded import EmbeddedRegistry, EmbeddedSession
@@ -52,11 +55,14 @@ class InProcessCluster:
         *,
         brokers: int = 1,
         port: int = 0,
+        host: str = HOST,
+        advertised: str | None = None,
         settings: Mapping[str, str] | None = None,
         registry_in_memory: bool = False,
         ends_process: bool = False,
     ) -> None:
-        """The brokers listen on `port` and the ports after it; 0 lets the system choose each port.
+        """The brokers listen on `port` and the ports after it; 0 lets the system choose each port. `host` and
+        `advertised` are explained in settings.py (`listener_properties`).
 
         With `ends_process`, a broker whose event loop is stuck ends this process (see world/watchdog.py). Use it in
         programs that do nothing but run a cluster.
@@ -71,12 +77,20 @@ class InProcessCluster:
         for number in range(brokers):
             broker_id = FIRST_BROKER_ID + number
             properties = broker_properties(
-                data, broker_id, port + number if port else 0, brokers=brokers, settings=settings
+                data,
+                broker_id,
+                port + number if port else 0,
+                brokers=brokers,
+                settings=settings,
+                host=host,
+                advertised=advertised,
             )
             config, warnings = load_broker_config(properties)
             self.warnings += [warning for warning in warnings if warning not in self.warnings]
             self.brokers[broker_id] = ClusterBroker(self, with_absolute_log_dirs(config))
         self.holds_ports = "listeners" not in settings
+        self.partitions: list[Sequence[Set[int]]] = []
+        """Active partitions of the network: groups of brokers that do not reach each other."""
         self.registry: EmbeddedRegistry | None = None
         self.registry_thread: LoopThread | None = None
 
@@ -88,6 +102,11 @@ class InProcessCluster:
     def bootstrap_servers(self) -> str:
         """The addresses of all brokers. A stopped broker is included: it keeps its address."""
         return ",".join(broker.address for broker in self.brokers.values())
+
+    @property
+    def advertised_servers(self) -> str:
+        """The addresses of all brokers for clients on other machines and in containers."""
+        return ",".join(broker.advertised_address for broker in self.brokers.values())
 
     @property
     def controller_id(self) -> int | None:
@@ -111,7 +130,7 @@ class InProcessCluster:
             self.registry_thread.run(self.registry.open())
             if self.holds_ports:
                 for broker in self.brokers.values():
-                    broker.hold_port()
+                    broker.hold_ports()
             self.start_brokers(self.brokers.values())
         except BaseException:
             self.stop(clean=False)
@@ -121,8 +140,7 @@ class InProcessCluster:
         """Stop the brokers, the controller last: it takes part in the shutdown of each of the others."""
         if self.registry is not None:
             self.registry.expire_abandoned()
-        for broker in self.brokers.values():
-            broker.resume()
+        self.clear_faults()
         controller_id = self.controller_id
         for broker in sorted(self.brokers.values(), key=lambda each: each.id == controller_id):
             if not clean:
@@ -133,7 +151,7 @@ class InProcessCluster:
                 broker.instance.thread.run(broker.instance.wait_until_alone())
             broker.stop()
         for broker in self.brokers.values():
-            broker.release_port()
+            broker.release_ports()
         registry, self.registry = self.registry, None
         registry_thread, self.registry_thread = self.registry_thread, None
         if registry_thread is not None and registry is not None:
@@ -141,6 +159,36 @@ class InProcessCluster:
                 registry_thread.run(registry.close())
             finally:
                 registry_thread.end()
+
+    # ---- faults
+
+    def partition_network(self, groups: Sequence[Set[int]]) -> None:
+        """Cut the connections between brokers of different groups, until `heal_network` or `clear_faults`."""
+        self.partitions.append(groups)
+        self.apply_partitions()
+
+    def heal_network(self, groups: Sequence[Set[int]]) -> None:
+        """End one partition. Does nothing if it has ended."""
+        self.partitions = [each for each in self.partitions if each is not groups]
+        self.apply_partitions()
+
+    def apply_partitions(self) -> None:
+        for broker in self.brokers.values():
+            broker.cut_off(
+                other
+                for groups in self.partitions
+                for group in groups
+                if any(broker.id in each for each in groups) and broker.id not in group
+                for other in group
+            )
+
+    def clear_faults(self) -> None:
+        """Heal the network and the disks, and resume paused brokers."""
+        self.partitions.clear()
+        self.apply_partitions()
+        for broker in self.brokers.values():
+            broker.faults.disk_delay_s = 0.0
+            broker.resume()
 
     # ---- used by ClusterBroker
 
@@ -192,8 +240,10 @@ class ClusterBroker:
         self.id = BrokerId(config.broker_id)
         self.lock = threading.RLock()
         self.instance: BrokerInstance | None = None
-        self.held_port: HeldPort | None = None
+        self.held_ports: list[HeldPort] = []
+        self.faults = BrokerFaults()
         self.endpoint = config.listeners[0]
+        self.advertised_endpoint = config.listeners[-1]
 
     def __repr__(self) -> str:
         state = "down" if self.instance is None else "paused" if self.is_paused else "running"
@@ -219,6 +269,11 @@ class ClusterBroker:
     @property
     def address(self) -> str:
         return self.endpoint.address
+
+    @property
+    def advertised_address(self) -> str:
+        """The address for clients on other machines and in containers."""
+        return self.advertised_endpoint.address
 
     def start(self) -> None:
         """Start the broker. Returns when it is ready and every running broker has it in its metadata."""
@@ -293,7 +348,36 @@ class ClusterBroker:
             self.instance.thread.resume()
             self.instance.watchdog.resume()
 
+    def slow_disk(self, seconds: float) -> None:
+        """Make each write and each fsync take `seconds` longer, until it is called with 0."""
+        if seconds < 0:
+            raise ValueError(f"slow_disk: seconds must be 0 or more, not {seconds}")
+        self.faults.disk_delay_s = seconds
+
+    def expire_session(self) -> None:
+        """Expire the registry session, as after a long pause. The broker keeps running and opens a new session."""
+        with self.lock:
+            if self.instance is not None:
+                registry, _ = self.cluster.open_registry()
+                for_each(registry.time_out, self.instance.registry.sessions)
+
     # ---- used by InProcessCluster
+
+    def cut_off(self, brokers: Iterable[int]) -> None:
+        """Cut the connections from this broker to exactly these. Takes effect on a paused broker when it resumes."""
+        others = [self.cluster.brokers[broker] for broker in brokers]
+        ports = {listener.port for other in others for listener in other.config.listeners}
+        with self.lock:
+            instance = self.instance
+            if self.faults.cut_ports == ports:
+                return
+            self.faults.cut_ports = ports
+            if instance is None:
+                return
+            if instance.thread.is_halted:
+                instance.thread.loop.call_soon_threadsafe(instance.cuttable.apply_cuts)
+            else:
+                instance.thread.call(instance.cuttable.apply_cuts)
 
     def begin_start(self) -> Future[None]:
         """Start the broker on a new thread. The future completes when it serves."""
@@ -305,37 +389,53 @@ class ClusterBroker:
                 self.config,
                 brokers=len(self.cluster.brokers),
                 ends_process=self.cluster.ends_process,
+                faults=self.faults,
             )
             return instance.thread.submit(self.start_instance(instance))
 
     async def start_instance(self, instance: BrokerInstance) -> None:
         await instance.broker.start()
         self.endpoint = instance.broker.endpoints[0]
+        self.advertised_endpoint = instance.broker.endpoints[-1]
 
-    def hold_port(self) -> None:
-        """Reserve the port, so that no other process gets it while the broker is down."""
-        (listener,) = self.config.listeners
-        self.held_port = HeldPort(listener.host, listener.port)
-        self.config = replace(self.config, listeners=(replace(listener, port=self.held_port.port),))
+    def hold_ports(self) -> None:
+        """Reserve the ports, so that no other process gets them while the broker is down."""
+        listeners = []
+        for listener in self.config.listeners:
+            held = HeldPort(listener.host, listener.port)
+            self.held_ports.append(held)
+            listeners.append(replace(listener, port=held.port))
+        self.config = replace(self.config, listeners=tuple(listeners))
 
-    def release_port(self) -> None:
-        held, self.held_port = self.held_port, None
-        if held is not None:
+    def release_ports(self) -> None:
+        for held in self.held_ports:
             held.release()
+        self.held_ports.clear()
 
 
 class BrokerInstance:
     """One run of a broker, from start to stop, with its thread and its World."""
 
     def __init__(
-        self, registry: EmbeddedRegistry, config: BrokerConfig, *, brokers: int, ends_process: bool
+        self,
+        registry: EmbeddedRegistry,
+        config: BrokerConfig,
+        *,
+        brokers: int,
+        ends_process: bool,
+        faults: BrokerFaults | None = None,
     ) -> None:
+        faults = faults or BrokerFaults()
         self.registry = BrokerSessions(registry)
-        self.world = real_world(self.registry, config, brokers=brokers, ends_process=ends_process)
-        assert isinstance(self.world.network, SocketNetwork)
-        self.network = self.world.network
-        assert isinstance(self.world.watchdog, LoopWatchdog)
-        self.watchdog = self.world.watchdog
+        world = real_world(self.registry, config, brokers=brokers, ends_process=ends_process)
+        assert isinstance(world.network, SocketNetwork)
+        assert isinstance(world.disk, RealDisk)
+        assert isinstance(world.watchdog, LoopWatchdog)
+        self.network = world.network
+        self.watchdog = world.watchdog
+        self.cuttable = CuttableNetwork(world.network, faults)
+        self.disk = SlowDisk(faults, world.disk.descriptors)
+        self.world = replace(world, network=self.cuttable, disk=self.disk)
         self.broker = BrokerServer(config, self.world)
         self.thread = LoopThread(f"barnabas-broker-{config.broker_id}")
 
@@ -366,7 +466,8 @@ class BrokerInstance:
 
     def end(self) -> None:
         self.thread.end()
-        close_world(self.world)
+        self.disk.close()
+        self.network.close()
 
 
 class BrokerSessions:

@@ -9,19 +9,24 @@ Without `data`, the cluster uses a temporary directory, from `start()` to `stop(
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import shutil
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Self
 from uuid import uuid4
 
+from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.blocking import Deadline, pause
+from barnabas.client.cluster import Cluster
 from barnabas.cluster.in_process import ClusterBroker, InProcessCluster
-from barnabas.errors import RegistryError
+from barnabas.cluster.settings import HOST
+from barnabas.errors import ErrorCode, RegistryError
 from barnabas.retry import Backoff
 
 DEFAULTS = {"barnabas.history.topic.enable": "false"}
@@ -32,7 +37,10 @@ ELECTION_BACKOFF_S = (0.002, 0.05)
 
 
 class LocalCluster:
-    """A cluster in this process. Use it in a `with` statement, or call `start()` and `stop()`. Thread-safe."""
+    """A cluster in this process. Use it in a `with` or `async with` statement, or call `start()` and `stop()`.
+
+    Thread-safe.
+    """
 
     def __init__(
         self,
@@ -40,10 +48,16 @@ class LocalCluster:
         data: str | Path | None = None,
         *,
         port: int = 0,
+        host: str = HOST,
+        advertised: str | None = None,
         settings: Mapping[str, object] | None = None,
     ) -> None:
         """The brokers listen on `port` and the ports after it; 0 lets the system choose each port. `settings` apply to
-        all brokers; their names are those of server.properties."""
+        all brokers; their names are those of server.properties.
+
+        The brokers listen on the address `host`. For clients in containers, use "0.0.0.0" and set `advertised` to the
+        name by which they reach this machine, such as "host.docker.internal". They use `advertised_servers`.
+        """
         self.is_temporary = data is None
         self.data = temporary_path() if data is None else Path(data).absolute()
         self.lock = threading.RLock()
@@ -51,6 +65,8 @@ class LocalCluster:
             self.data,
             brokers=brokers,
             port=port,
+            host=host,
+            advertised=advertised,
             settings={
                 **DEFAULTS,
                 **{name: property_value(value) for name, value in (settings or {}).items()},
@@ -65,9 +81,15 @@ class LocalCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port` of every broker, for any Kafka client."""
+        """`host:port` of every broker, for any Kafka client on this machine."""
         self.cluster.open_registry()
         return self.cluster.bootstrap_servers
+
+    @property
+    def advertised_servers(self) -> str:
+        """`host:port` of every broker for clients elsewhere: with the host `advertised`, if it was set."""
+        self.cluster.open_registry()
+        return self.cluster.advertised_servers
 
     @property
     def brokers(self) -> Mapping[int, ClusterBroker]:
@@ -121,6 +143,90 @@ class LocalCluster:
                 finally:
                     self.remove_if_temporary()
 
+    # ---- topics
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        replicas: int = -1,
+        config: Mapping[str, object] | None = None,
+    ) -> str:
+        """Create a topic and return its name. -1 replicas means the default of the cluster. Raises ApiError."""
+        configs = {key: property_value(value) for key, value in (config or {}).items()}
+        topic = NewTopic(
+            name=name, partitions=partitions, replication_factor=replicas, configs=configs
+        )
+        with Cluster(self.bootstrap_servers) as client:
+            (outcome,) = Admin(client).create_topics([topic])
+        if outcome.error is not None:
+            raise outcome.error
+        return name
+
+    def delete_topics(self, names: Collection[str] | None = None) -> None:
+        """Delete topics, or all topics except internal ones. Topics that do not exist are ignored. Raises ApiError."""
+        with Cluster(self.bootstrap_servers) as client:
+            admin = Admin(client)
+            if names is None:
+                names = [topic.name for topic in admin.list_topics() if not topic.is_internal]
+            for outcome in admin.delete_topics(list(names)) if names else ():
+                error = outcome.error
+                if error and error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise error
+
+    # ---- faults
+
+    def kill(self, broker: int) -> None:
+        """Crash a broker, as `kill -9` does. `cluster.brokers[broker]` has more ways to stop and start it."""
+        self.broker(broker).kill()
+
+    def expire_session(self, broker: int) -> None:
+        """Expire the registry session of a broker. It keeps running, and joins the cluster again by itself."""
+        self.broker(broker).expire_session()
+
+    def slow_disk(self, broker: int, seconds: float) -> None:
+        """Make each write and each fsync of a broker take `seconds` longer; 0 ends that.
+
+        The whole broker waits for a write, so its other requests are slow too.
+        """
+        self.broker(broker).slow_disk(seconds)
+
+    @contextmanager
+    def partition_network(self, *groups: Collection[int]) -> Iterator[None]:
+        """Cut the connections between the brokers of different groups, until the end of the `with` block.
+
+        One group is cut off from all other brokers. A cut is silent: requests are lost until a timeout or the end of
+        the cut. Clients and the registry still reach every broker.
+        """
+        named = [frozenset[int](self.broker(each).id for each in group) for group in groups]
+        if len(named) == 1:
+            named.append(frozenset(self.brokers) - named[0])
+        if len(frozenset[int]().union(*named)) < sum(map(len, named)):
+            raise ValueError(f"partition_network: a broker is in two groups: {groups}")
+        with self.lock:
+            self.cluster.partition_network(named)
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.cluster.heal_network(named)
+
+    def restore(self) -> None:
+        """End all faults: heal the network and the disks, resume paused brokers, start brokers that are down."""
+        with self.lock:
+            self.cluster.open_registry()
+            self.cluster.clear_faults()
+            for broker in self.brokers.values():
+                broker.start()
+
+    def broker(self, broker: int) -> ClusterBroker:
+        try:
+            return self.brokers[broker]
+        except KeyError:
+            known = ", ".join(map(str, self.brokers))
+            raise ValueError(f"there is no broker {broker!r}; the brokers are {known}") from None
+
     def create_if_temporary(self) -> None:
         """Create the temporary directory. It is also removed if the program exits without `stop()`."""
         if self.is_temporary:
@@ -137,6 +243,12 @@ class LocalCluster:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    async def __aenter__(self) -> Self:
+        return await asyncio.to_thread(self.start)
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.stop)
 
 
 def property_value(value: object) -> str:

@@ -29,7 +29,14 @@ def validate_settings(brokers: int, settings: Mapping[str, str]) -> None:
 
 
 def broker_properties(
-    data: Path, broker_id: int, port: int, *, brokers: int, settings: Mapping[str, str]
+    data: Path,
+    broker_id: int,
+    port: int,
+    *,
+    brokers: int,
+    settings: Mapping[str, str],
+    host: str = HOST,
+    advertised: str | None = None,
 ) -> dict[str, str]:
     """Return the properties of one broker. `settings` override the defaults.
 
@@ -38,7 +45,7 @@ def broker_properties(
     """
     return {
         "broker.id": str(broker_id),
-        "listeners": f"PLAINTEXT://{HOST}:{port}",
+        **listener_properties(host, port, advertised),
         "log.dirs": str(data / f"broker-{broker_id}"),
         "offsets.topic.replication.factor": str(min(INTERNAL_TOPIC_REPLICAS_MAX, brokers)),
         "transaction.state.log.replication.factor": str(min(INTERNAL_TOPIC_REPLICAS_MAX, brokers)),
@@ -46,6 +53,32 @@ def broker_properties(
         "group.initial.rebalance.delay.ms": "0",
         **settings,
     }
+
+
+def listener_properties(host: str, port: int, advertised: str | None) -> dict[str, str]:
+    """Return the listeners of one broker that binds to `host`.
+
+    With `advertised`, the host by which other machines and containers reach this one, it gets a second listener on the
+    loopback interface. The brokers and the clients here use that one: the advertised name may not resolve here.
+    """
+    bound = f"PLAINTEXT://{in_address(host)}:{port}"
+    if advertised is None:
+        return {"listeners": bound}
+    return {
+        "listeners": f"LOCAL://{HOST}:0,{bound}",
+        "advertised.listeners": f"LOCAL://{HOST}:0,PLAINTEXT://{in_address(advertised)}:{port}",
+        "listener.security.protocol.map": "LOCAL:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "inter.broker.listener.name": "LOCAL",
+    }
+
+
+def in_address(host: str) -> str:
+    """Return the host as it appears in host:port.
+
+    >>> in_address("::1"), in_address("localhost")
+    ('[::1]', 'localhost')
+    """
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 def with_absolute_log_dirs(config: BrokerConfig) -> BrokerConfig:

@@ -172,12 +172,15 @@ class RealDisk:
         """Open or create a file. Without `create`, its descriptor is opened on first use."""
         with storage_errors(path):
             if not create:
-                return RealFile(self, path, NO_DESCRIPTOR, os.stat(path).st_size)
+                return self.new_file(path, NO_DESCRIPTOR, os.stat(path).st_size)
             self.close_idle_files()
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            file = RealFile(self, path, descriptor, os.fstat(descriptor).st_size)
+            file = self.new_file(path, descriptor, os.fstat(descriptor).st_size)
             self.open_files[file] = None
             return file
+
+    def new_file(self, path: str, descriptor: int, size: int) -> RealFile:
+        return RealFile(self, path, descriptor, size)
 
     def reopen(self, file: RealFile) -> int:
         if file.descriptor == CLOSED:
