@@ -1,10 +1,16 @@
-"""pytest fixtures: a real cluster for tests, and a topic of its own for each test.
+"""pytest fixtures: real clusters for tests, and topics of its own for each test.
 
     def test_orders_arrive(barnabas_cluster, barnabas_topic):
         producer = KafkaProducer(bootstrap_servers=barnabas_cluster.bootstrap_servers)
         producer.send(barnabas_topic, b"one order")
 
-`pytest --barnabas-brokers 3`, or `barnabas_brokers = 3` in pytest's configuration, gives the cluster three brokers.
+    @pytest.mark.barnabas(brokers=3, settings={"min.insync.replicas": 2})
+    def test_failover(barnabas_cluster, barnabas_topics):
+        topic = barnabas_topics(partitions=6, replicas=3)
+        barnabas_cluster.controller.kill()
+
+`pytest --barnabas-brokers 3`, or `barnabas_brokers = 3` in pytest's configuration, gives the clusters three brokers.
+docs/testing.md describes all fixtures.
 
 pytest loads this module in every run if Barnabas is installed. The fixtures import the rest of Barnabas when a test
 uses them.
@@ -12,9 +18,11 @@ uses them.
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 import pytest
@@ -23,10 +31,14 @@ if TYPE_CHECKING:
     from barnabas.cluster.local import LocalCluster
 
 TOPIC_NAME_MAX = 249
+LOG_LINES_MAX = 1000
+MARKER = "barnabas(brokers=N, settings={...}): the cluster of barnabas_cluster and barnabas_fresh_cluster for this test"
+FRESH = "fresh"
+"""Parameter of `barnabas_cluster` for a test that also uses `barnabas_fresh_cluster`."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    about = "number of brokers of barnabas_cluster"
+    about = "number of brokers of barnabas_cluster and barnabas_fresh_cluster"
     parser.addini("barnabas_brokers", about, default="1")
     parser.getgroup("barnabas").addoption(
         "--barnabas-brokers", type=int, metavar="N", help=f"{about}; overrides barnabas_brokers"
@@ -34,16 +46,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", MARKER)
     broker_count(config)  # an invalid number ends the run before any test
-
-
-@pytest.fixture(scope="session")
-def barnabas_cluster(pytestconfig: pytest.Config) -> Iterator[LocalCluster]:
-    """A cluster of one broker (or --barnabas-brokers), shared by all tests of the run and removed at its end."""
-    from barnabas.cluster.local import LocalCluster
-
-    with LocalCluster(brokers=broker_count(pytestconfig)) as cluster:
-        yield cluster
 
 
 def broker_count(config: pytest.Config) -> int:
@@ -56,23 +60,160 @@ def broker_count(config: pytest.Config) -> int:
     return int(text)
 
 
-@pytest.fixture
-def barnabas_topic(barnabas_cluster: LocalCluster, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The name of a topic with one partition, created for this test and deleted after it."""
-    from barnabas.client.admin import Admin, NewTopic
-    from barnabas.client.cluster import Cluster
-    from barnabas.errors import ErrorCode
+# ---- clusters
 
-    name = unique_topic_name(request.node.name, uuid4().hex[:8])
-    with Cluster(barnabas_cluster.bootstrap_servers) as client:
-        for outcome in Admin(client).create_topics([NewTopic(name=name, partitions=1)]):
-            if outcome.error is not None:
-                raise outcome.error
-        yield name
-        for outcome in Admin(client).delete_topics([name]):
-            # A test may delete its topic itself.
-            if outcome.error and outcome.error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise outcome.error
+
+class ClusterSpec(NamedTuple):
+    """The arguments of a cluster. Tests with equal markers share a cluster."""
+
+    brokers: int
+    settings: tuple[tuple[str, object], ...] = ()
+
+    def new_cluster(self) -> LocalCluster:
+        from barnabas.cluster.local import LocalCluster
+
+        return LocalCluster(brokers=self.brokers, settings=dict(self.settings))
+
+    def __str__(self) -> str:
+        count = "1-broker" if self.brokers == 1 else f"{self.brokers}-brokers"
+        return ",".join([count, *(f"{name}={value}" for name, value in self.settings)])
+
+
+def spec_of(node: pytest.Item | pytest.Function, config: pytest.Config) -> ClusterSpec | None:
+    """Return the arguments of the marker of a test, or None without a marker. Raises CollectError."""
+    marker = node.get_closest_marker("barnabas")
+    if marker is None:
+        return None
+    brokers = marker.kwargs.get("brokers", broker_count(config))
+    settings = marker.kwargs.get("settings", {})
+    unknown = [*map(repr, marker.args), *sorted(marker.kwargs.keys() - {"brokers", "settings"})]
+    if unknown:
+        why = f"unknown argument {unknown[0]}; use brokers=N and settings={{...}}"
+    elif type(brokers) is not int or brokers < 1:
+        why = f"brokers={brokers!r} is not a number of brokers; use 1 or more"
+    elif not isinstance(settings, Mapping):
+        why = f"settings={settings!r} is not a mapping from names to values"
+    else:
+        return ClusterSpec(brokers, tuple(sorted(settings.items())))
+    raise pytest.Collector.CollectError(f"{node.nodeid}: pytest.mark.barnabas: {why}")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Pass the marker of a test to `barnabas_cluster`, which is then limited to this test instead of the session."""
+    if "barnabas_cluster" not in metafunc.fixturenames:
+        return
+    spec = spec_of(metafunc.definition, metafunc.config)
+    is_fresh = "barnabas_fresh_cluster" in metafunc.fixturenames
+    if is_fresh or spec is not None:
+        value = FRESH if is_fresh else spec
+        parameter = pytest.param(value, id=str(value))
+        metafunc.parametrize("barnabas_cluster", [parameter], indirect=True, scope="function")
+
+
+class ClusterPool:
+    """The running clusters that tests share, by the marker of the tests; None for tests without a marker."""
+
+    def __init__(self, brokers: int) -> None:
+        self.brokers = brokers
+        self.clusters: dict[ClusterSpec | None, LocalCluster] = {}
+
+    def get(self, spec: ClusterSpec | None) -> LocalCluster:
+        """Return the cluster, which is running and without faults."""
+        if spec not in self.clusters:
+            self.clusters[spec] = (spec or ClusterSpec(self.brokers)).new_cluster()
+        return self.clusters[spec].start()
+
+    def stop(self) -> None:
+        for cluster in self.clusters.values():
+            cluster.stop()
+
+
+@pytest.fixture(scope="session")
+def _barnabas_pool(pytestconfig: pytest.Config, _barnabas_log: BrokerLog) -> Iterator[ClusterPool]:
+    pool = ClusterPool(broker_count(pytestconfig))
+    yield pool
+    pool.stop()
+
+
+@pytest.fixture(scope="session")
+def barnabas_cluster(
+    request: pytest.FixtureRequest, _barnabas_pool: ClusterPool
+) -> Iterator[LocalCluster]:
+    """A cluster of one broker (or --barnabas-brokers), shared by all tests of the run and removed at its end.
+
+    Tests with the marker `barnabas` share one cluster per set of marker arguments. After each of them, all topics are
+    deleted and all faults end.
+    """
+    spec: ClusterSpec | str | None = getattr(request, "param", None)
+    if isinstance(spec, str):
+        yield request.getfixturevalue("barnabas_fresh_cluster")
+        return
+    cluster = _barnabas_pool.get(spec)
+    yield cluster
+    if spec is not None:
+        cluster.start().restore()
+        cluster.delete_topics()
+
+
+@pytest.fixture
+def barnabas_fresh_cluster(
+    request: pytest.FixtureRequest, _barnabas_log: BrokerLog
+) -> Iterator[LocalCluster]:
+    """A new cluster for this test, removed after it. The marker `barnabas` sets its brokers and settings.
+
+    In a test that uses it, barnabas_cluster is the same cluster.
+    """
+    spec = spec_of(request.node, request.config) or ClusterSpec(broker_count(request.config))
+    with spec.new_cluster() as cluster:
+        yield cluster
+
+
+# ---- topics
+
+
+class TopicFactory:
+    """Creates topics for one test."""
+
+    def __init__(self, cluster: LocalCluster, test: str) -> None:
+        self.cluster = cluster
+        self.test = test
+        self.names: list[str] = []
+
+    def __call__(
+        self,
+        prefix: str | None = None,
+        *,
+        partitions: int = 1,
+        replicas: int = -1,
+        config: Mapping[str, object] | None = None,
+    ) -> str:
+        """Create a topic and return its name, which is unique. It starts with `prefix`, or the name of the test."""
+        name = unique_topic_name(prefix or self.test, uuid4().hex[:8])
+        self.names.append(name)
+        return self.cluster.create_topic(
+            name, partitions=partitions, replicas=replicas, config=config
+        )
+
+
+@pytest.fixture
+def barnabas_topics(
+    barnabas_cluster: LocalCluster, request: pytest.FixtureRequest
+) -> Iterator[TopicFactory]:
+    """A function that creates topics for this test: barnabas_topics(partitions=6, replicas=3, config={...}).
+
+    It returns the name of the topic. After the test, its topics are deleted, and faults of its cluster end.
+    """
+    topics = TopicFactory(barnabas_cluster, request.node.name)
+    yield topics
+    if "barnabas_fresh_cluster" not in request.fixturenames:
+        barnabas_cluster.start().restore()
+        barnabas_cluster.delete_topics(topics.names)
+
+
+@pytest.fixture
+def barnabas_topic(barnabas_topics: TopicFactory) -> str:
+    """The name of a topic with one partition, created for this test and deleted after it."""
+    return barnabas_topics()
 
 
 def unique_topic_name(test: str, suffix: str) -> str:
@@ -82,3 +223,73 @@ def unique_topic_name(test: str, suffix: str) -> str:
     """
     valid = re.sub(r"[^A-Za-z0-9._-]+", "-", test).strip("-.")
     return f"{valid[: TOPIC_NAME_MAX - len(suffix) - 1]}-{suffix}"
+
+
+# ---- logs
+
+
+class BrokerLog(logging.Handler):
+    """Keeps the latest log lines of the brokers, for the report of a failed test.
+
+    It needs the level INFO. The handlers of the root logger, such as those of pytest, get only the records that they
+    would get without it. So it stands between the logger `barnabas` and the root logger while it is installed.
+    """
+
+    def __init__(self) -> None:
+        from barnabas.log_lines import PrintableFormatter
+
+        super().__init__()
+        self.lines: deque[str] = deque(maxlen=LOG_LINES_MAX)
+        self.setFormatter(
+            PrintableFormatter("%(asctime)s %(threadName)s %(levelname)s %(message)s")
+        )
+        self.logger = logging.getLogger("barnabas")
+        self.parent, self.level_before = self.logger.parent, self.logger.level
+        self.gate = logging.Logger("barnabas-gate")
+        self.gate.addHandler(self)
+
+    def install(self) -> None:
+        self.logger.setLevel(logging.INFO)
+        self.logger.parent = self.gate
+
+    def uninstall(self) -> None:
+        self.logger.setLevel(self.level_before)
+        self.logger.parent = self.parent
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+        if self.parent is None:
+            return
+        if record.levelno >= (self.level_before or self.parent.getEffectiveLevel()):
+            self.parent.handle(record)
+
+    def take_lines(self) -> str:
+        lines = "\n".join(self.lines)
+        self.lines.clear()
+        return lines
+
+
+LOG = pytest.StashKey[BrokerLog]()
+
+
+@pytest.fixture(scope="session")
+def _barnabas_log(pytestconfig: pytest.Config) -> Iterator[BrokerLog]:
+    log = pytestconfig.stash[LOG] = BrokerLog()
+    log.install()
+    yield log
+    log.uninstall()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if LOG in item.config.stash:
+        item.config.stash[LOG].lines.clear()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> None:
+    """Attach the log of the brokers to the report of a failed test."""
+    if call.excinfo is not None and LOG in item.config.stash:
+        lines = item.config.stash[LOG].take_lines()
+        if lines:
+            item.add_report_section(call.when, "broker log", lines)
