@@ -25,12 +25,9 @@ from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.blocking import Deadline, pause
 from barnabas.client.cluster import Cluster
 from barnabas.cluster.in_process import ClusterBroker, InProcessCluster
-from barnabas.cluster.settings import HOST
+from barnabas.cluster.settings import HOST, TEST_SETTINGS
 from barnabas.errors import ErrorCode, RegistryError
 from barnabas.retry import Backoff
-
-DEFAULTS = {"barnabas.history.topic.enable": "false"}
-"""No history topic, because a test that lists topics expects only its own. Each broker still writes history files."""
 
 ELECTION_TIMEOUT_S = 30.0
 ELECTION_BACKOFF_S = (0.002, 0.05)
@@ -68,7 +65,7 @@ class LocalCluster:
             host=host,
             advertised=advertised,
             settings={
-                **DEFAULTS,
+                **TEST_SETTINGS,
                 **{name: property_value(value) for name, value in (settings or {}).items()},
             },
             registry_in_memory=self.is_temporary,

@@ -16,6 +16,9 @@ INTERNAL_TOPIC_REPLICAS_MAX = 3
 TRANSACTION_STATE_MIN_ISR_MAX = 2
 UNIQUE_SETTINGS = ("broker.id", "listeners", "advertised.listeners", "log.dirs", "log.dir")
 
+TEST_SETTINGS = {"barnabas.history.topic.enable": "false"}
+"""No history topic, because a test that lists topics expects only its own. Each broker still writes history files."""
+
 
 def validate_settings(brokers: int, settings: Mapping[str, str]) -> None:
     """Raise TypeError if `brokers` is no integer, ConfigError if it is below 1 or if brokers cannot share a setting."""

@@ -1,4 +1,4 @@
-"""`barnabas up`: a cluster on this machine, until Ctrl-C or SIGTERM.
+"""`barnabas up`: a cluster on this machine, until Ctrl-C, SIGTERM or the end of its command.
 
 With the embedded registry, all brokers run in this process. With a ZooKeeper ensemble, each broker is a process.
 """
@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
 from barnabas.cli.brokers import interpreter
 from barnabas.cli.brokers.data_directory import absent_brokers_warning, check_registry
-from barnabas.cli.options import parse_overrides
+from barnabas.cli.brokers.user_command import ReadyNotice, check_command, run_with_servers
+from barnabas.cli.options import SERVERS_VARIABLE, parse_overrides
 from barnabas.cli.registry.source import DEFAULT_DATA_DIRECTORY
 from barnabas.cli.terminal.log import log_to_stderr
 from barnabas.cli.terminal.output import plural, print_lines, print_note, up_line
 from barnabas.cli.terminal.shutdown import ShutdownSignals
 from barnabas.cluster.in_process import InProcessCluster
+from barnabas.cluster.settings import TEST_SETTINGS
 from barnabas.errors import ConfigError, ErrorCode, StorageError
 from barnabas.printable import printable
 from barnabas.tasks import in_thread
@@ -44,17 +48,18 @@ OPTION_LENGTH_MAX = 50  # a longer option starts a new line of the banner
 )
 @click.option(
     "--data",
-    default=DEFAULT_DATA_DIRECTORY,
-    show_default=True,
+    show_default=DEFAULT_DATA_DIRECTORY,
     type=click.Path(path_type=Path, file_okay=False),
     help="Directory of all state; a later `up` with the same directory resumes from it.",
 )
 @click.option(
     "--port",
-    default=DEFAULT_PORT,
     type=click.IntRange(0, 65535),
-    show_default=True,
+    show_default=f"{DEFAULT_PORT}, or 0 with --ephemeral",
     help="Port of the first broker; the others count up from it. 0: the system chooses free ports.",
+)
+@click.option(
+    "--ephemeral", is_flag=True, help="Use a temporary directory and remove it at the end."
 )
 @click.option(
     "--topic",
@@ -80,18 +85,39 @@ OPTION_LENGTH_MAX = 50  # a longer option starts a new line of the banner
     is_flag=True,
     help="Also start a ZooKeeper server; each broker then runs in its own process.",
 )
+@click.option(
+    "--write-env",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help=f"Write {SERVERS_VARIABLE} and BOOTSTRAP_SERVERS to FILE while the cluster is up.",
+)
+@click.option(
+    "--ready-fd",
+    metavar="N",
+    type=click.IntRange(min=0),
+    help="Write the bootstrap servers to file descriptor N when the cluster is up, and close it.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Show the brokers' log.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND ...]")
 def up(
     brokers: int,
-    data: Path,
-    port: int,
+    data: Path | None,
+    port: int | None,
+    ephemeral: bool,
     topics: tuple[str, ...],
     overrides: tuple[str, ...],
     zookeeper: str | None,
     with_zookeeper: bool,
+    write_env: Path | None,
+    ready_fd: int | None,
     verbose: bool,
+    command: tuple[str, ...],
 ) -> None:
-    """Start a cluster on this machine and run it until Ctrl-C."""
+    """Start a cluster on this machine and run it until Ctrl-C.
+
+    With COMMAND, run the command against the cluster instead: stop the cluster when the command ends, and exit with its
+    code. BARNABAS_BOOTSTRAP_SERVERS and BOOTSTRAP_SERVERS in its environment have the address of the cluster.
+    """
     log_to_stderr(logging.INFO if verbose else logging.WARNING)
     interpreter.log_version()
     raise_descriptor_limit()
@@ -100,26 +126,52 @@ def up(
         raise ConfigError(
             "--with-zookeeper", "cannot be combined with --zookeeper, which names an existing one"
         )
+    if ephemeral and data is not None:
+        raise ConfigError("--ephemeral", "cannot be combined with --data, which keeps the data")
+    if port is None:
+        port = 0 if ephemeral else DEFAULT_PORT
     if port and port + brokers - 1 > 65535:
         raise ConfigError(
             "--port", f"{brokers} brokers need {brokers} ports from {port} on; the highest is 65535"
         )
     new_topics = list({topic.name: topic for topic in map(parse_topic_option, topics)}.values())
     settings = parse_overrides(overrides)
-    data = data.absolute()
-    check_registry(data, with_zookeeper=bool(zookeeper or with_zookeeper))
-    cluster: RunnableCluster
-    if zookeeper or with_zookeeper:
-        from barnabas.cli.brokers.processes import BrokerProcesses
+    notice = ReadyNotice(write_env, ready_fd)
+    check_command(command)
+    notice.check()
+    with temporary_directory() if ephemeral else nullcontext(data) as directory:
+        directory = (directory or Path(DEFAULT_DATA_DIRECTORY)).absolute()
+        check_registry(directory, with_zookeeper=bool(zookeeper or with_zookeeper))
+        cluster: RunnableCluster
+        if ephemeral:
+            settings = {**TEST_SETTINGS, **settings}
+        if zookeeper or with_zookeeper:
+            from barnabas.cli.brokers.processes import BrokerProcesses
 
-        cluster = BrokerProcesses(data, zookeeper, brokers=brokers, port=port, settings=settings)
-    else:
-        cluster = InThisProcess(
-            InProcessCluster(data, brokers=brokers, port=port, settings=settings, ends_process=True)
-        )
-    # The directory is locked before any file in it is used: another process may use it.
-    with hold_lock(data, "this data directory"):
-        asyncio.run(run_cluster(cluster, new_topics))
+            cluster = BrokerProcesses(
+                directory, zookeeper, brokers=brokers, port=port, settings=settings
+            )
+        else:
+            in_process = InProcessCluster(
+                directory,
+                brokers=brokers,
+                port=port,
+                settings=settings,
+                ends_process=not ephemeral,  # the directory would stay
+            )
+            cluster = InThisProcess(in_process)
+        # The directory is locked before any file in it is used: another process may use it.
+        with hold_lock(directory, "this data directory"):
+            code = asyncio.run(
+                run_cluster(cluster, new_topics, notice, command, is_kept=not ephemeral)
+            )
+    raise click.exceptions.Exit(code)
+
+
+@contextmanager
+def temporary_directory() -> Iterator[Path]:
+    with TemporaryDirectory(prefix="barnabas-", ignore_cleanup_errors=True) as path:
+        yield Path(path)
 
 
 class InThisProcess:
@@ -156,28 +208,45 @@ class InThisProcess:
     kill = None  # a second signal has no effect: it could only lose data that is being written
 
 
-async def run_cluster(cluster: RunnableCluster, topics: Sequence[NewTopic]) -> None:
+async def run_cluster(
+    cluster: RunnableCluster,
+    topics: Sequence[NewTopic],
+    notice: ReadyNotice,
+    command: Sequence[str],
+    *,
+    is_kept: bool,
+) -> int:
+    """Run the cluster until a signal or the end of the command. Returns the exit code."""
     for warning in cluster.warnings:
         print_note(f"warning: {warning}")
     shutdown = ShutdownSignals(on_second=cluster.kill)
     await shutdown.run_until_requested(cluster.start())
+    code = 0
+    failure: StorageError | None = None
     try:
+        servers = cluster.bootstrap_servers
         if topics:
-            await asyncio.to_thread(create_missing_topics, cluster.bootstrap_servers, topics)
+            await asyncio.to_thread(create_missing_topics, servers, topics)
         absent = await asyncio.to_thread(
             absent_brokers_warning, cluster.data, cluster.ids, cluster.zookeeper
         )
         if absent:
             print_note(f"warning: {absent}")
-        print_lines(*cluster_banner(cluster, topics[0].name if topics else "greetings").split("\n"))
-        failure = await wait_for_end(shutdown, cluster)
-        print_note("stopping ...")
+        with notice.published(servers):
+            if command and shutdown.requested.is_set():
+                code = shutdown.exit_code
+            elif command:
+                code = await run_with_servers(command, servers)
+            else:
+                topic = topics[0].name if topics else "greetings"
+                print_lines(*cluster_banner(cluster, topic, is_kept=is_kept).split("\n"))
+                failure = await wait_for_end(shutdown, cluster)
+                print_note("stopping ...")
     finally:
         await cluster.stop()
     if failure is not None:
         raise failure
-    if shutdown.is_urgent:
-        raise click.exceptions.Exit(shutdown.exit_code)
+    return shutdown.exit_code if shutdown.is_urgent else code
 
 
 async def wait_for_end(shutdown: ShutdownSignals, cluster: RunnableCluster) -> StorageError | None:
@@ -200,7 +269,7 @@ def create_missing_topics(servers: str, topics: Sequence[NewTopic]) -> None:
                 raise explain_rejected_name(outcome.error, outcome.name)
 
 
-def cluster_banner(cluster: RunnableCluster, topic: str) -> str:
+def cluster_banner(cluster: RunnableCluster, topic: str, *, is_kept: bool = True) -> str:
     topic = printable(topic)
     addresses = cluster.bootstrap_servers.split(",")
     servers = ",".join(addresses[:BOOTSTRAP_ADDRESSES])
@@ -226,7 +295,7 @@ def cluster_banner(cluster: RunnableCluster, topic: str) -> str:
             barnabas brokers list -b {servers}
             barnabas registry ls /brokers/topics {break_if_long(printable(cluster.registry_option))}
 
-Ctrl-C stops it; the data stays."""
+Ctrl-C stops it; the data {"stays" if is_kept else "is removed"}."""
 
 
 def break_if_long(option: str) -> str:

@@ -5,6 +5,7 @@
     75    a broker was stuck           141   the reader of standard output closed it
 
 `up`, `broker`, `node` and `zookeeper` run until a signal stops them. They exit with 0 after a clean shutdown.
+`up -- COMMAND` exits with the code of the command.
 """
 
 from __future__ import annotations
