@@ -324,5 +324,16 @@ def profile(
         click.echo(line)
 
 
+@cli.command(name="testkit")
+@click.option("--repeat", default=9)
+@click.option("--with-kafka", is_flag=True, help="Also start Apache Kafka, which Maven downloads.")
+def testkit_command(repeat: int, with_kafka: bool) -> None:
+    """Clusters in tests: start and stop of LocalCluster, and the pytest fixtures per test."""
+    from benchmarks import testkit
+
+    for line in testkit.table(testkit.measure(repeat, with_kafka=with_kafka)):
+        click.echo(line)
+
+
 if __name__ == "__main__":
     cli()

@@ -172,7 +172,7 @@ LAYERS: dict[str, set[str]] = {
     "spark": {"client", "formats", "java", "batch", "wire", "progress_line"},
     "jobs": {"client", "spark", "history", "batch", "wire"},
     "pipelines": {"client", "spark"},
-    "cluster": {"broker", "client", "config", "java", "metadata", "spark", "world"},
+    "cluster": {"broker", "client", "config", "java", "log_lines", "metadata", "spark", "world"},
     "world": set(),
 }
 COMMON_MODULES = {

@@ -21,9 +21,7 @@ from random import Random
 from typing import Self
 from uuid import uuid4
 
-from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.blocking import Deadline, pause
-from barnabas.client.cluster import Cluster
 from barnabas.cluster.in_process import ClusterBroker, InProcessCluster
 from barnabas.cluster.settings import HOST, TEST_SETTINGS
 from barnabas.errors import ErrorCode, RegistryError
@@ -151,6 +149,10 @@ class LocalCluster:
         config: Mapping[str, object] | None = None,
     ) -> str:
         """Create a topic and return its name. -1 replicas means the default of the cluster. Raises ApiError."""
+        # Imported here, because a cluster starts faster without the admin client.
+        from barnabas.client.admin import Admin, NewTopic
+        from barnabas.client.cluster import Cluster
+
         configs = {key: property_value(value) for key, value in (config or {}).items()}
         topic = NewTopic(
             name=name, partitions=partitions, replication_factor=replicas, configs=configs
@@ -163,6 +165,9 @@ class LocalCluster:
 
     def delete_topics(self, names: Collection[str] | None = None) -> None:
         """Delete topics, or all topics except internal ones. Topics that do not exist are ignored. Raises ApiError."""
+        from barnabas.client.admin import Admin
+        from barnabas.client.cluster import Cluster
+
         with Cluster(self.bootstrap_servers) as client:
             admin = Admin(client)
             if names is None:
