@@ -16,7 +16,10 @@ from barnabas.cli.lazy_group import LazyGroup
 from barnabas.errors import BarnabasError
 
 COMMANDS = {
-    "topics": ("topics.commands:topics", "Create, list, describe, alter and delete topics."),
+    "topics": (
+        "topics.commands:topics",
+        "Create, list, describe, alter, copy, trim and delete topics.",
+    ),
     "configs": (
         "configs.commands:configs",
         "Describe, alter and reset settings of topics and brokers, and quotas.",
@@ -24,11 +27,11 @@ COMMANDS = {
     "partitions": ("explain.commands:partitions", "Explain the state of single partitions."),
     "brokers": (
         "brokers.commands:brokers",
-        "List the brokers, explain their problems, and drain or decommission one.",
+        "List the brokers and their disks, explain their problems, and drain or decommission one.",
     ),
     "cluster": (
-        "explain.commands:cluster_group",
-        "Check the health of the cluster, and explain its problems.",
+        "explain.cluster_group:cluster_group",
+        "Describe the cluster, check its health, and explain its problems.",
     ),
     "controller": ("brokers.controller:controller", "Show which broker is the controller."),
     "elect-leaders": (

@@ -131,12 +131,7 @@ def explain_broker_command(
     show_or_watch(watch, output, load, explanation_text)
 
 
-@click.group("cluster")
-def cluster_group() -> None:
-    """Check the health of the cluster, and explain its problems."""
-
-
-@cluster_group.command("explain")
+@click.command("explain")
 @explain_command
 def explain_cluster_command(
     cluster: Cluster, place: RegistryPlace, watch: bool, output: OutputFormat
@@ -145,7 +140,7 @@ def explain_cluster_command(
     show_or_watch(*(watch, output), lambda: cluster_document(cluster, place), explanation_text)
 
 
-@cluster_group.command("health")
+@click.command("health")
 @explain_command
 def cluster_health(
     cluster: Cluster, place: RegistryPlace, watch: bool, output: OutputFormat

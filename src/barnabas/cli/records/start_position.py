@@ -22,8 +22,8 @@ EXAMPLES = "beginning, end, 1234, -10, @1700000000000, @-1h or @2024-05-01T08:00
 TIME_EXAMPLES = "-1h, 2024-05-01T08:00 or 1700000000000 (in ms)"
 
 
-def parse_start(text: str, now_ms: int) -> Start:
-    """Parse a start position. Raises ConfigError with examples."""
+def parse_start(text: str, now_ms: int, option: str = "--offset") -> Start:
+    """Parse a start position. Raises ConfigError for `option`, with examples."""
     if text in ("beginning", "earliest"):
         return Beginning()
     if text in ("end", "latest"):
@@ -33,8 +33,8 @@ def parse_start(text: str, now_ms: int) -> Start:
     if re.fullmatch(r"-\d{1,18}", text):
         return FromEnd(int(text[1:]))
     if text.startswith("@"):
-        return FromTime(parse_time(text[1:], now_ms))
-    raise ConfigError("--offset", f"{text!r} is not an offset; try {EXAMPLES}")
+        return FromTime(parse_time(text[1:], now_ms, option))
+    raise ConfigError(option, f"{text!r} is not an offset; try {EXAMPLES}")
 
 
 def parse_time(text: str, now_ms: int, option: str = "--offset") -> int:

@@ -1,0 +1,202 @@
+"""Commands for offsets, trimming and copying of topics, for log directories, and for the description of a cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from barnabas import LocalCluster
+from barnabas.cli.main import run_command
+from barnabas.client.admin import Admin, NewTopic
+from barnabas.client.cluster import Cluster
+from barnabas.client.consumer import Beginning, ConsumedRecord, Consumer
+from barnabas.client.producer import Producer
+from barnabas.model import TopicPartition
+
+OLD_MS = 1_700_000_000_000
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with (
+        LocalCluster(settings={"log.retention.ms": "-1"}) as running,
+        Cluster(running.bootstrap_servers) as client,
+    ):
+        yield client
+
+
+class Command:
+    """Runs commands in this process, against the cluster of the fixture."""
+
+    def __init__(self, cluster: Cluster, captured: pytest.CaptureFixture[str]) -> None:
+        self.servers = ",".join(f"{host}:{port}" for host, port in cluster.bootstrap)
+        self.captured = captured
+
+    def run(self, *arguments: str) -> tuple[int, str, str]:
+        code = run_command([*arguments, "-b", self.servers])
+        out, error = self.captured.readouterr()
+        return code, out, error
+
+    def text(self, *arguments: str) -> str:
+        code, out, error = self.run(*arguments)
+        assert (code, error) == (0, "")
+        return out
+
+    def json(self, *arguments: str) -> dict[str, Any]:
+        found = json.loads(self.text(*arguments, "-o", "json"))
+        assert isinstance(found, dict)
+        return found
+
+
+@pytest.fixture
+def command(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(cluster, capsys)
+
+
+def write(cluster: Cluster, topic: str, partitions: int, count: int) -> None:
+    """Create a topic with `count` records per partition. Record n has the timestamp OLD_MS + n."""
+    (outcome,) = Admin(cluster).create_topics([NewTopic(name=topic, partitions=partitions)])
+    assert outcome.error is None
+    with Producer(cluster) as producer:
+        for number in range(partitions):
+            for n in range(count):
+                producer.send(
+                    topic,
+                    None if n == 1 else f"value {n}".encode(),
+                    key=f"key {n}".encode(),
+                    headers=(("number", str(n).encode()), ("empty", None)),
+                    partition=number,
+                    timestamp=OLD_MS + n,
+                )
+
+
+def read(cluster: Cluster, topic: str) -> list[ConsumedRecord]:
+    partitions = range(len(cluster.refresh([topic]).topic(topic).partitions))
+    starts = {TopicPartition(topic, number): Beginning() for number in partitions}
+    return sorted(Consumer(cluster, starts).records(stop_at_end=True))
+
+
+def test_offsets_by_position_and_time(cluster: Cluster, command: Command) -> None:
+    write(cluster, "positions", 2, 10)
+    found = command.json("topics", "offsets", "positions", "--at", str(OLD_MS + 4))
+    assert found == {
+        "timestamp": OLD_MS + 4,
+        "offsets": 20,
+        "partitions": [
+            {
+                "topic": "positions",
+                "partition": number,
+                "earliest": 0,
+                "latest": 10,
+                "offsets": 10,
+                "at_time": 4,
+            }
+            for number in (0, 1)
+        ],
+    }
+    (row,) = command.json("topics", "offsets", "positions", "-p", "1", "--at", "@-1h")["partitions"]
+    assert (row["partition"], row["at_time"]) == (1, None)
+    assert "positions" in command.text("topics", "offsets")
+    assert command.run("topics", "offsets", "-p", "1")[0] == 2
+    assert command.run("topics", "offsets", "positions", "--at", "noon")[0] == 2
+
+
+def test_trim_deletes_records_before_a_position(cluster: Cluster, command: Command) -> None:
+    write(cluster, "trimmed", 2, 10)
+    dry = command.json("topics", "trim", "trimmed", "--before", "4", "--dry-run")
+    assert (dry["dry_run"], dry["deleted"]) == (True, 8)
+    assert len(read(cluster, "trimmed")) == 20
+    code, out, error = command.run("topics", "trim", "trimmed", "--before", "4")
+    assert (code, out) == (2, "")
+    assert "--yes" in error
+    text = command.text("topics", "trim", "trimmed", "--before", "4", "-p", "1", "--yes")
+    assert text.startswith("deleted 4 records of topic trimmed\n")
+    assert [record.partition for record in read(cluster, "trimmed")].count(1) == 6
+    command.text("topics", "trim", "trimmed", "--before", f"@{OLD_MS + 8}", "--yes")
+    assert {record.offset for record in read(cluster, "trimmed")} == {8, 9}
+    command.text("topics", "trim", "trimmed", "--before", "-1", "--yes")
+    assert {record.offset for record in read(cluster, "trimmed")} == {9}
+    again = command.text("topics", "trim", "trimmed", "--before", "3")
+    assert again == "topic trimmed has no records there; nothing to delete\n"
+    assert command.json("topics", "trim", "trimmed", "--before", "end", "--yes")["deleted"] == 2
+    assert read(cluster, "trimmed") == []
+
+
+def test_trim_rejects_wrong_positions(cluster: Cluster, command: Command) -> None:
+    write(cluster, "kept", 1, 3)
+    code, _, error = command.run("topics", "trim", "kept", "--before", "9", "--yes")
+    assert code == 1
+    assert "kept-0 ends at offset 3, before 9" in error
+    for wrong in ("beginning", "soon", "@noon"):
+        assert command.run("topics", "trim", "kept", "--before", wrong, "--yes")[0] == 2
+    assert len(read(cluster, "kept")) == 3
+
+
+def test_copy_keeps_keys_headers_and_timestamps(cluster: Cluster, command: Command) -> None:
+    write(cluster, "from", 3, 50)
+    dry = command.json("topics", "copy", "from", "to", "--dry-run")
+    assert (dry["offsets"], dry["records"], dry["created"]) == (150, None, False)
+    assert "to" not in cluster.refresh(None).topics
+    found = command.json("topics", "copy", "from", "to", "-z", "gzip")
+    assert (found["records"], found["created"], found["partitions_kept"]) == (150, True, True)
+    assert [record._replace(topic="from") for record in read(cluster, "to")] == read(
+        cluster, "from"
+    )
+    code, _, error = command.run("topics", "copy", "from", "to")
+    assert code == 1
+    assert "--append" in error
+    more = command.text("topics", "copy", "from", "to", "--append", "--from", f"@{OLD_MS + 48}")
+    assert more.startswith("copied 6 records of topic from to the existing topic to")
+    assert len(read(cluster, "to")) == 156
+
+
+def test_copy_to_other_partition_count_follows_keys(cluster: Cluster, command: Command) -> None:
+    write(cluster, "many", 3, 20)
+    write(cluster, "one", 1, 0)
+    found = command.json("topics", "copy", "many", "one")
+    assert (found["records"], found["partitions_kept"]) == (60, False)
+    copied = read(cluster, "one")
+    assert sorted(record.key or b"" for record in copied) == sorted(
+        record.key or b"" for record in read(cluster, "many")
+    )
+
+
+def test_copy_rejects_targets_that_lose_timestamps(cluster: Cluster, command: Command) -> None:
+    write(cluster, "stamped", 1, 1)
+    configs = {"message.timestamp.type": "LogAppendTime"}
+    Admin(cluster).create_topics([NewTopic(name="appended", configs=configs)])
+    code, _, error = command.run("topics", "copy", "stamped", "appended")
+    assert code == 1
+    assert "LogAppendTime" in error
+    assert command.run("topics", "copy", "stamped", "stamped")[0] == 2
+    assert command.run("topics", "copy", "missing", "other")[0] == 1
+
+
+def test_log_dirs_show_sizes_and_replicas(cluster: Cluster, command: Command) -> None:
+    write(cluster, "stored", 2, 5)
+    (found,) = command.json("brokers", "log-dirs", "--topic", "stored")["log_dirs"]
+    assert found["error"] is None
+    assert found["usable_bytes"] > 0
+    assert [row["partition"] for row in found["replicas"]] == [0, 1]
+    assert found["size_bytes"] == sum(row["size_bytes"] for row in found["replicas"]) > 0
+    assert found["path"] in command.text("brokers", "log-dirs", str(found["broker"]))
+    assert "stored" in command.text("brokers", "log-dirs", "--replicas")
+    code, _, error = command.run("brokers", "log-dirs", "997")
+    assert code == 1
+    assert "there is no live broker 997" in error
+
+
+def test_describe_cluster_counts_partitions(cluster: Cluster, command: Command) -> None:
+    before = command.json("cluster", "describe")
+    write(cluster, "counted", 7, 0)
+    after = command.json("cluster", "describe")
+    assert after["partitions"] == before["partitions"] + 7
+    assert after["topics"] == before["topics"] + 1
+    assert (after["offline"], after["under_replicated"]) == (0, 0)
+    assert after["cluster_id"] == cluster.view.cluster_id
+    text = command.text("cluster", "describe")
+    assert "1 alive, 0 not alive" in text
+    assert "controller" in text
