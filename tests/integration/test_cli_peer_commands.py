@@ -10,11 +10,14 @@ import pytest
 
 from barnabas import LocalCluster
 from barnabas.cli.main import run_command
+from barnabas.cli.records.topic_selection import MatchingConsumer, compile_patterns
 from barnabas.client.admin import Admin, NewTopic
+from barnabas.client.blocking import Deadline
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Beginning, ConsumedRecord, Consumer
 from barnabas.client.producer import Producer
 from barnabas.model import TopicPartition
+from support.command import run
 
 OLD_MS = 1_700_000_000_000
 
@@ -52,8 +55,8 @@ class Command:
 
 
 @pytest.fixture
-def command(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> Command:
-    return Command(cluster, capsys)
+def command(cluster: Cluster, capfd: pytest.CaptureFixture[str]) -> Command:
+    return Command(cluster, capfd)
 
 
 def write(cluster: Cluster, topic: str, partitions: int, count: int) -> None:
@@ -200,3 +203,44 @@ def test_describe_cluster_counts_partitions(cluster: Cluster, command: Command) 
     text = command.text("cluster", "describe")
     assert "1 alive, 0 not alive" in text
     assert "controller" in text
+
+
+def test_consume_several_topics_and_patterns(cluster: Cluster, command: Command) -> None:
+    for name in ("web-a", "web-b", "other"):
+        write(cluster, name, 1, 3)
+    lines = command.text("consume", "web-a", "other", "-e", "-f", "%t %k\\n").splitlines()
+    assert sorted(lines) == sorted(
+        f"{topic} key {n}" for topic in ("web-a", "other") for n in range(3)
+    )
+    found = command.text("consume", "--regex", "web-.*", "-e", "-o", "json").splitlines()
+    assert [json.loads(line)["topic"] for line in sorted(found)] == ["web-a"] * 3 + ["web-b"] * 3
+    # A member of a group sets signal handlers, so it gets a process of its own.
+    member = ("consume", "--regex", "web-.*", "-e", "-g", "readers", "-f", "%t\\n")
+    grouped = run(*member, "-b", command.servers)
+    assert sorted(grouped.stdout.split()) == ["web-a"] * 3 + ["web-b"] * 3
+    code, _, error = command.run("consume", "--regex", "web", "-e")
+    assert code == 1
+    assert "no topic matches 'web'" in error
+    assert command.run("consume", "--regex", "(", "-e")[0] == 2
+    assert command.run("consume", "web-a", "web-b", "-p", "0", "-e")[0] == 2
+    assert command.run("consume", "web-a", "web-c", "-e")[0] == 1
+
+
+def test_matching_consumer_follows_new_and_deleted_topics(cluster: Cluster) -> None:
+    write(cluster, "log-a", 1, 2)
+    topics = ["log-a"]
+    patterns = compile_patterns(["log-.*"])
+    consumer = Consumer(
+        cluster, {TopicPartition("log-a", 0): Beginning()}, watched_topics=topics, fetch_wait_ms=10
+    )
+    source = MatchingConsumer(consumer, topics, patterns)
+    write(cluster, "log-b", 1, 2)
+    source.next_check = Deadline(0)
+    seen: list[str] = []
+    deadline = Deadline(20)
+    while len(seen) < 4 and not deadline.passed:
+        seen += [record.topic for record in source.poll(1.0)]
+    assert sorted(seen) == ["log-a", "log-a", "log-b", "log-b"]
+    assert Admin(cluster).delete_topics(["log-a"])[0].error is None
+    source.update_topics()
+    assert {each.topic for each in consumer.positions} == {"log-b"}

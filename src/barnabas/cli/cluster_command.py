@@ -12,9 +12,9 @@ from click.shell_completion import CompletionItem
 
 from barnabas.cli.options import (
     COMPLETION_TIMEOUT_S,
-    DEFAULT_SERVERS,
     bootstrap_option,
     completions,
+    default_servers,
     output_option,
     servers_text,
     timeout_option,
@@ -50,9 +50,10 @@ def complete_names(
     def complete(
         context: click.Context, _parameter: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        servers = context.params.get("bootstrap_servers") or DEFAULT_SERVERS
-        with suppress(BarnabasError), Cluster(servers, timeout_s=COMPLETION_TIMEOUT_S) as cluster:
-            return completions(list_names(cluster), incomplete)
+        with suppress(BarnabasError):
+            servers = context.params.get("bootstrap_servers") or default_servers()
+            with Cluster(servers, timeout_s=COMPLETION_TIMEOUT_S) as cluster:
+                return completions(list_names(cluster), incomplete)
         return []
 
     return complete

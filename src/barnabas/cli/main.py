@@ -42,7 +42,7 @@ COMMANDS = {
         "records.produce:produce",
         "Write records to a topic from standard input or files.",
     ),
-    "consume": ("records.consume:consume", "Read records of a topic to standard output."),
+    "consume": ("records.consume:consume", "Read records of topics to standard output."),
     "groups": (
         "groups.commands:groups",
         "List, describe and delete consumer groups, and reset their offsets.",
@@ -70,6 +70,11 @@ COMMANDS = {
         "registry.commands:registry",
         "Inspect the registry: the znodes with the cluster metadata.",
     ),
+    "profile": (
+        "setup.profile_commands:profile",
+        "Keep connections to clusters under names, and choose one.",
+    ),
+    "completion": ("setup.completion:completion", "Print the completion script for a shell."),
     "kafka-topics": (
         "kafka.topics:kafka_topics",
         "Kafka's kafka-topics command, with the same options and output.",
@@ -114,7 +119,7 @@ class RootGroup(LazyGroup):
 @click.group(
     cls=RootGroup,
     modules={name: f"barnabas.cli.{module}" for name, (module, _) in COMMANDS.items()},
-    epilog='To enable completion in bash: eval "$(_BARNABAS_COMPLETE=bash_source barnabas)"',
+    epilog='To enable completion in bash: eval "$(barnabas completion bash)"',
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(f"{barnabas.__version__} ({barnabas.code_mode})", prog_name="barnabas")

@@ -17,11 +17,26 @@ DEFAULT_SERVERS = "localhost:9092"
 SERVERS_VARIABLE = "BARNABAS_BOOTSTRAP_SERVERS"
 COMPLETION_TIMEOUT_S = 1.0
 
+
+def default_servers() -> str:
+    """Return the brokers for a command without -b: from the environment, the profile in use, or this machine.
+
+    Raises ConfigError if the file of profiles is invalid.
+    """
+    if servers := os.environ.get(SERVERS_VARIABLE):
+        return servers
+    # Imported here because most commands get their brokers in another way.
+    from barnabas.cli.setup.profiles import profile_in_use
+
+    found = profile_in_use()
+    return DEFAULT_SERVERS if found is None else found.servers
+
+
 bootstrap_option = click.option(
     "-b",
     "--bootstrap-servers",
-    default=DEFAULT_SERVERS,
-    show_default=True,
+    default=default_servers,
+    show_default="the profile in use, or localhost:9092",
     envvar=SERVERS_VARIABLE,
     show_envvar=True,
     metavar="HOST:PORT,…",
@@ -64,8 +79,11 @@ verify_option = click.option(
 
 
 def servers_text(servers: str) -> str:
-    """Return ` -b HOST:PORT` for commands in hints, or an empty text if `servers` is the default."""
-    default = os.environ.get(SERVERS_VARIABLE) or DEFAULT_SERVERS
+    """Return ` -b HOST:PORT` for commands in hints, or an empty text if commands use `servers` without it."""
+    try:
+        default = default_servers()
+    except ConfigError:
+        default = ""
     return "" if servers == default else f" -b {servers}"
 
 

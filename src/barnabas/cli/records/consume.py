@@ -1,9 +1,11 @@
-r"""`barnabas consume`: read records of a topic to standard output, in order within each partition.
+r"""`barnabas consume`: read records of topics to standard output, in order within each partition.
 
     barnabas consume orders                           new records, until interrupted
     barnabas consume orders -e                        all existing records, then stop
     barnabas consume orders -O @-1h -f '%T %k: %s\n'  the last hour, then new records
     barnabas consume orders -O -10 -o json | jq .     the last ten of each partition, then new ones, as JSON lines
+    barnabas consume orders payments -f '%t %s\n'     two topics, each value after the name of its topic
+    barnabas consume --regex 'web-.*'                 all topics that match, also new ones
     barnabas consume orders --group billing           as a member of a group, whose members share the partitions
 
 A pipe gets the raw bytes. On a terminal, control characters are escaped. A member of a group commits the offsets of
@@ -22,6 +24,11 @@ import click
 
 from barnabas.cli.cluster_command import cluster_command
 from barnabas.cli.records.start_position import parse_start
+from barnabas.cli.records.topic_selection import (
+    MatchingConsumer,
+    compile_patterns,
+    select_topics,
+)
 from barnabas.cli.terminal.contents import ContentOptions, content_options
 from barnabas.cli.terminal.formats import (
     Filter,
@@ -55,7 +62,16 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("topic", shell_complete=complete_topics)
+@click.argument(
+    "topics", nargs=-1, required=True, metavar="TOPIC...", shell_complete=complete_topics
+)
+@click.option(
+    "--regex",
+    "is_regex",
+    is_flag=True,
+    help="TOPIC is a regular expression that matches the whole name. Topics that are created later "
+    "are read too, except with --group.",
+)
 @click.option(
     "-p",
     "--partition",
@@ -108,7 +124,8 @@ if TYPE_CHECKING:
 @cluster_command
 def consume(
     cluster: Cluster,
-    topic: str,
+    topics: tuple[str, ...],
+    is_regex: bool,
     partitions: tuple[int, ...],
     offset: str | None,
     group: str | None,
@@ -121,36 +138,70 @@ def consume(
     output: OutputFormat,
     **formats: Any,
 ) -> None:
-    """Read records of TOPIC to standard output, one per line."""
+    """Read records of one or more topics to standard output, one per line.
+
+    Example: barnabas consume --regex 'web-.*' -f '%t %s\\n'
+    """
     # With -e, a start at the end would read nothing.
     start = parse_start(offset or ("beginning" if stop_at_end else "end"), now_ms())
     chosen_formats = ContentOptions(**formats)
     chosen_formats.check()
-    contents = RecordContents(chosen_formats.of_keys(topic), chosen_formats.of_values(topic))
-    write = record_formatter(output, template, key_delimiter, delimiter, contents)
+    patterns = compile_patterns(topics) if is_regex else ()
+
+    def new_formatter(topic: str) -> Formatter:
+        contents = RecordContents(chosen_formats.of_keys(topic), chosen_formats.of_values(topic))
+        return record_formatter(output, template, key_delimiter, delimiter, contents)
+
+    write = TopicFormatters(new_formatter)
+    write.formatter(topics[0])  # raises for wrong options
     compiled = [compile_filter(expression) for expression in filters]
     if group is not None and partitions:
         raise ConfigError(
             "--partition", "cannot be combined with --group: its members share all partitions"
         )
-    chosen = find_partitions(cluster, topic, partitions)
+    if partitions and (is_regex or len(topics) > 1):
+        raise ConfigError("--partition", "needs a single topic")
+    chosen = select_topics(cluster, topics, patterns)
     if group is not None:
-        with join_group(cluster, group, topic, start) as member:
+        with join_group(cluster, group, chosen, start) as member:
             for batch in filtered_batches(member, stop_at_end, count, compiled, member.processed):
                 write_out(b"".join([write(record) for record in batch]))
         return
-    starts = clamp_offsets(cluster, dict.fromkeys(chosen, start))
-    watched_topics = () if partitions or stop_at_end else (topic,)
+    numbered = [each for name in chosen for each in find_partitions(cluster, name, partitions)]
+    starts = clamp_offsets(cluster, dict.fromkeys(numbered, start))
+    watched_topics = [] if partitions or stop_at_end else chosen
     # With `reset`, the consumer continues with the oldest record if retention deleted the next one.
     consumer = Consumer(cluster, starts, reset=Beginning(), watched_topics=watched_topics)
     if isinstance(start, End) and not stop_at_end and sys.stderr.isatty():
-        print_note(f"waiting for new records of {topic}; -O beginning reads existing records")
-    for batch in filtered_batches(consumer, stop_at_end, count, compiled):
+        names = ", ".join(chosen)
+        print_note(f"waiting for new records of {names}; -O beginning reads existing records")
+    source: RecordSource = consumer
+    if patterns and not stop_at_end:
+        source = MatchingConsumer(consumer, chosen, patterns)
+    for batch in filtered_batches(source, stop_at_end, count, compiled):
         write_out(b"".join([write(record) for record in batch]))
 
 
+class TopicFormatters:
+    """Formats each record with the formatter of its topic: the names of Avro schemas depend on the topic."""
+
+    def __init__(self, new_formatter: Callable[[str], Formatter]) -> None:
+        self.new_formatter = new_formatter
+        self.by_topic: dict[str, Formatter] = {}
+
+    def formatter(self, topic: str) -> Formatter:
+        if topic not in self.by_topic:
+            self.by_topic[topic] = self.new_formatter(topic)
+        return self.by_topic[topic]
+
+    def __call__(self, record: ConsumedRecord) -> bytes:
+        return self.formatter(record.topic)(record)
+
+
 @contextmanager
-def join_group(cluster: Cluster, group: str, topic: str, start: Start) -> Iterator[GroupConsumer]:
+def join_group(
+    cluster: Cluster, group: str, topics: Sequence[str], start: Start
+) -> Iterator[GroupConsumer]:
     """Join the group, and leave it at the end. Without a committed offset, read from `start`."""
     # Imported here because a consumer without a group does not need them.
     from barnabas.cli.groups.lookup import reject_empty_name
@@ -161,17 +212,27 @@ def join_group(cluster: Cluster, group: str, topic: str, start: Start) -> Iterat
             print_note(f"group {group}: {text}")
 
     def report_assignment(added: list[TopicPartition]) -> None:
-        numbers = number_ranges([partition.partition for partition in sorted(added)])
         waits = "waits: there are more members than partitions"
-        report(f"this member {f'reads {topic} {numbers}' if added else waits}")
+        report(f"this member {f'reads {assignment_text(added)}' if added else waits}")
 
     reject_empty_name("--group", group)
     raise_on_signals()
     report("joining")
     with GroupConsumer(
-        cluster, group, [topic], start=start, reset=Beginning(), on_assigned=report_assignment
+        cluster, group, topics, start=start, reset=Beginning(), on_assigned=report_assignment
     ) as consumer:
         yield consumer
+
+
+def assignment_text(partitions: Sequence[TopicPartition]) -> str:
+    """
+    >>> assignment_text([TopicPartition("b", 1), TopicPartition("a", 0), TopicPartition("b", 0)])
+    'a 0, b 0-1'
+    """
+    numbers: dict[str, list[int]] = {}
+    for partition in sorted(partitions):
+        numbers.setdefault(partition.topic, []).append(partition.partition)
+    return ", ".join(f"{topic} {number_ranges(found)}" for topic, found in numbers.items())
 
 
 class RecordSource(Protocol):

@@ -19,7 +19,7 @@ import click
 
 from barnabas.batch.compression import Compression
 from barnabas.cli.cluster_command import cluster_command
-from barnabas.cli.options import dry_run_option
+from barnabas.cli.options import dry_run_option, is_encodable
 from barnabas.cli.terminal.contents import ContentOptions, content_options
 from barnabas.cli.terminal.formats import delimiter_option, unescape_bytes
 from barnabas.cli.terminal.output import OutputFormat, plural, print_note, show
@@ -161,7 +161,7 @@ def key_splitter(key: str | None, delimiter: str | None, empty_is_null: bool) ->
         return None if empty_is_null and not content else content
 
     if delimiter is None:
-        fixed = None if key is None else key.encode()
+        fixed = None if key is None else key.encode("utf-8", "surrogateescape")
         return lambda record: (to_null(fixed), to_null(record))
     between = unescape_bytes(delimiter)
     if not between:
@@ -197,9 +197,9 @@ def parse_headers(pairs: tuple[str, ...]) -> tuple[tuple[str, bytes | None], ...
     headers: list[tuple[str, bytes | None]] = []
     for pair in pairs:
         name, equals, value = pair.partition("=")
-        if not name:
+        if not name or not is_encodable(name):
             raise ConfigError("--header", f"{pair!r} is not NAME=VALUE")
-        headers.append((name, value.encode() if equals else None))
+        headers.append((name, value.encode("utf-8", "surrogateescape") if equals else None))
     return tuple(headers)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 from barnabas.client.cluster import Unreachable
 from barnabas.errors import ApiError, BarnabasError, ErrorCode
-from barnabas.printable import LINE_MAX, printable
+from barnabas.printable import LINE_MAX, NAME_MAX, printable
 
 CONTINUATION = "\n       "
 """Starts the second and later lines of an error: indented like the text after `error: `."""
@@ -62,7 +62,7 @@ def explain(error: BarnabasError) -> str:
     """
     if isinstance(error, Unreachable):
         tried = [f"{CONTINUATION}{printable(f'{address}: {why}')}" for address, why in error.tried]
-        hint = "start a cluster with `barnabas up`, or name one with -b HOST:PORT"
+        hint = unreachable_hint(error.tried)
         return "".join(["error: no broker answers; tried", *tried, f"\nhint:  {hint}"])
     # Newlines are escaped, except in CONTINUATION: a name with a newline cannot forge a line.
     parts = str(error).split(CONTINUATION)
@@ -72,6 +72,21 @@ def explain(error: BarnabasError) -> str:
     elif isinstance(error, ApiError) and error.code in HINTS:
         lines.append(f"hint:  {HINTS[error.code]}")
     return "\n".join(lines)
+
+
+def unreachable_hint(tried: Sequence[tuple[str, str]]) -> str:
+    """Return the next step if no broker answers. It names the profile if that has one of these addresses."""
+    from barnabas.cli.setup.profiles import profile_in_use
+
+    hint = "start a cluster with `barnabas up`, or name one with -b HOST:PORT"
+    try:
+        profile = profile_in_use()
+    except BarnabasError:
+        return hint
+    if profile is None or not {address for address, _ in tried} & set(profile.servers.split(",")):
+        return hint
+    name = printable(profile.name, NAME_MAX)
+    return f"{hint}; profile {name} is in use, `barnabas profile list` shows the others"
 
 
 def suggest_names(name: str, names: Iterable[str], otherwise: str) -> str:

@@ -107,11 +107,14 @@ def constant(content: bytes) -> Formatter:
 
 
 def unescape_bytes(text: str) -> bytes:
-    r"""Replace the escapes \n \r \t \0 \\ and \x1f in a delimiter or format. Return the result as UTF-8."""
+    r"""Replace the escapes \n \r \t \0 \\ and \x1f in a delimiter or format. Return the result as UTF-8.
+
+    Bytes of an argument that are not UTF-8 stay unchanged.
+    """
     return re.sub(
         rb"\\(x[0-9a-fA-F]{1,2}|[nrt0\\])",
         lambda found: ESCAPES.get(found[1]) or bytes([int(found[1][1:], 16)]),
-        text.encode(),
+        text.encode("utf-8", "surrogateescape"),
     )
 
 
@@ -171,10 +174,10 @@ def compile_filter(expression: str) -> Filter:
     field, kind, wanted = found.groups()
     read = attrgetter(field)
     if kind == ":":
-        needle = wanted.encode()
+        needle = wanted.encode("utf-8", "surrogateescape")
         return lambda record: needle in (read(record) or b"")
     try:
-        pattern = re.compile(wanted.encode())
+        pattern = re.compile(wanted.encode("utf-8", "surrogateescape"))
     except re.error as error:
         raise ConfigError("--filter", f"{wanted!r} is not a regular expression: {error}") from None
     return lambda record: pattern.search(read(record) or b"") is not None

@@ -1,0 +1,1 @@
+"""Commands that set up this machine: `completion`, `profile` and `doctor`."""
