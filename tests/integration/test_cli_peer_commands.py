@@ -244,3 +244,23 @@ def test_matching_consumer_follows_new_and_deleted_topics(cluster: Cluster) -> N
     assert Admin(cluster).delete_topics(["log-a"])[0].error is None
     source.update_topics()
     assert {each.topic for each in consumer.positions} == {"log-b"}
+
+
+@pytest.mark.parametrize("kind", ["produce", "consume", "latency"])
+def test_bench_measures_and_deletes_its_topic(
+    cluster: Cluster, command: Command, kind: str
+) -> None:
+    options = ("bench", kind, "--records", "500", "--size", "1000", "--partitions", "2")
+    before = set(cluster.refresh(None).topics)
+    dry = command.json(*options, "--dry-run")
+    assert (dry["dry_run"], dry["records"], dry["p99_ms"]) == (True, 0, None)
+    found = command.json(*options)
+    assert (found["records"], found["bytes"]) == (500, 500_000)
+    assert found["records_per_second"] == pytest.approx(500 / found["seconds"], rel=0.01)
+    assert 0 < found["p50_ms"] <= found["p99_ms"]
+    assert set(cluster.refresh(None).topics) == before
+    short = command.json(*options[:2], "--records", "10000000", "--seconds", "0.1")
+    assert 0 < short["records"] < 10_000_000
+    code, _, error = command.run(*options, "--replication-factor", "9")
+    assert code == 1
+    assert "INVALID_REPLICATION_FACTOR" in error

@@ -10,6 +10,8 @@
     barnabas pipeline …                                   pipelines/
     barnabas topics history, lifecycle report             history/
     barnabas reassign …, brokers drain, decommission      reassign/
+    barnabas bench …                                      bench/
+    barnabas doctor, profile …, completion                setup/
     barnabas kafka-topics, kafka-configs, …               kafka/
 
 main.py is the entry point and lists all commands. terminal/ has output, prompts, progress, signals and exit codes.

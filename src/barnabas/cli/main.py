@@ -70,6 +70,11 @@ COMMANDS = {
         "registry.commands:registry",
         "Inspect the registry: the znodes with the cluster metadata.",
     ),
+    "bench": (
+        "bench.commands:bench",
+        "Measure the rates and the latency that a client reaches with the cluster.",
+    ),
+    "doctor": ("setup.doctor:doctor", "Check this machine, and say what to fix."),
     "profile": (
         "setup.profile_commands:profile",
         "Keep connections to clusters under names, and choose one.",
