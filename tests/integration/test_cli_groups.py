@@ -178,6 +178,7 @@ def test_group_reset_changes_offsets_only_with_execute(groups: Groups) -> None:
         return [offset["committed"] for offset in groups.described("mover")["offsets"]]
 
     assert "add --execute" in groups.ok(*reset, "--to-earliest", "--all-topics")
+    assert "add --execute" in groups.ok(*reset, "--to-earliest", "--all-topics", "--dry-run")
     assert committed() == [4, 4, 4, 4]
     groups.ok(*reset, "--to-earliest", "--all-topics", "--execute")
     assert committed() == [0, 0, 0, 0]

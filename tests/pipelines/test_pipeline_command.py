@@ -202,6 +202,9 @@ def test_new_project_runs_continues_and_stops(shell: Shell) -> None:
         wait_until(lambda: len(words_table(project)) == 9, "a run for the new record")
         processes = descendants(running)
         assert any("java" in process.name() for process in processes)
+        code, out, err = shell.run("pipeline", "stop", "counts", "--dry-run", "-o", "json")
+        would = {"pipeline": "counts", "pid": running.pid, "dry_run": True}
+        assert (code, json.loads(out)) == (0, would), err
         code, out, err = shell.run("pipeline", "stop", "counts")
         assert (code, out) == (0, "stopped counts\n"), err
         out, err = running.communicate(timeout=DEADLINE_S)
@@ -307,6 +310,11 @@ def test_dry_run_of_sql_and_python_lists_flows(shell: Shell, remote: str) -> Non
         "  to_upper → upper  (transformations/flows.py:6)",
         "  t → t  (transformations/tables.sql:1)",
     ]
+    run = ("pipeline", "run", "mixed", "--remote", remote, "--dry-run", "-o", "json")
+    code, out, err = shell.run(*run)
+    assert code == 0, err
+    assert [flow["flow"] for flow in json.loads(out)["flows"]] == ["to_upper", "t"]
+    assert not (shell.directory / "mixed" / "storage").exists()
 
 
 def test_changed_source_needs_full_refresh(shell: Shell, remote: str) -> None:

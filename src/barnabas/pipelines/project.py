@@ -46,8 +46,11 @@ def {table}_count() -> DataFrame:
 '''
 
 
-def create_project(parent: Path, name: str, topic: str) -> list[Path]:
-    """Write a small project that runs. Returns its files. Raises ConfigError if the directory has other files."""
+def create_project(parent: Path, name: str, topic: str, *, dry_run: bool = False) -> list[Path]:
+    """Write a small project that runs, unless `dry_run`. Returns its files.
+
+    Raises ConfigError if the directory has other files.
+    """
     if PIPELINE_NAME.fullmatch(name) is None:
         why = f"{name!r} must have 1 to 100 letters, digits, '.', '_' and '-'"
         raise ConfigError("NAME", why)
@@ -63,7 +66,7 @@ def create_project(parent: Path, name: str, topic: str) -> list[Path]:
         if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
             why = "exists and is not empty; choose another name, or remove it"
             raise ConfigError(str(directory), why)
-        for path, content in files.items():
+        for path, content in () if dry_run else files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content, encoding="utf-8")
     except OSError as error:

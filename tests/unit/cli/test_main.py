@@ -86,3 +86,9 @@ def test_unreachable_cluster_exits_with_1(
     captured = capsys.readouterr().err
     assert "127.0.0.1:1" in captured
     assert "barnabas up" in captured
+
+
+def test_reset_rejects_execute_with_dry_run(capsys: pytest.CaptureFixture[str]) -> None:
+    reset = ["groups", "reset", "g", "--to-latest", "--all-topics", "--execute", "--dry-run"]
+    assert run_command(reset) == 2
+    assert "--execute" in capsys.readouterr().err

@@ -81,6 +81,7 @@ class OffsetReset(NamedTuple):
 @click.option(
     "--execute", is_flag=True, help="Apply the change. Without this option it is only shown."
 )
+@click.option("--dry-run", is_flag=True, help="Only show the change; this is the default.")
 @cluster_command
 def reset(
     cluster: Cluster,
@@ -94,10 +95,13 @@ def reset(
     topics: tuple[str, ...],
     all_topics: bool,
     execute: bool,
+    dry_run: bool,
     output: OutputFormat,
 ) -> None:
     """Reset the committed offsets of GROUP. Without --execute, only show the change."""
     reject_empty_name("GROUP", name)
+    if execute and dry_run:
+        raise ConfigError("--dry-run", "cannot be combined with --execute")
     target = require_one_target(
         {
             "--to-earliest": Beginning() if to_earliest else None,

@@ -9,9 +9,10 @@ from typing import Any
 
 import click
 
+from barnabas.cli.options import output_option
 from barnabas.cli.pipelines.options import run_options, spark_options
 from barnabas.cli.pipelines.signals import StopSignals
-from barnabas.cli.terminal.output import plural, print_lines
+from barnabas.cli.terminal.output import OutputFormat, plural, show
 from barnabas.pipelines.progress import FlowProgress
 from barnabas.pipelines.runner import PipelineSession, Stopped, run_pipeline
 
@@ -28,8 +29,14 @@ class SilentObserver:
 
 @click.command("dry-run")
 @spark_options
-def dry_run(spec: Path, **options: Any) -> None:
+@output_option
+def dry_run(spec: Path, output: OutputFormat, **options: Any) -> None:
     """Validate the pipeline in SPEC, a pipeline file, or in DIR (default: the current directory)."""
+    validate_pipeline(spec, output, **options)
+
+
+def validate_pipeline(spec: Path, output: OutputFormat, **options: Any) -> None:
+    """Load and validate a pipeline, and show its flows. `options` are those of `spark_options`."""
     with tempfile.TemporaryDirectory(
         prefix="barnabas-pipeline-", ignore_cleanup_errors=True
     ) as logs:
@@ -48,7 +55,19 @@ def dry_run(spec: Path, **options: Any) -> None:
         stop.raise_if_received()
     graph = session.graph
     assert graph is not None
-    print_lines(
-        f"{chosen.spec.name}: {plural(len(graph.flows), 'flow')}, {plural(len(graph.outputs), 'output')}, no errors",
-        *(f"  {flow.name} → {flow.target}  ({flow.location})" for flow in graph.flows.values()),
-    )
+    document = {
+        "pipeline": chosen.spec.name,
+        "outputs": len(graph.outputs),
+        "flows": [
+            {"flow": flow.name, "target": flow.target, "location": str(flow.location)}
+            for flow in graph.flows.values()
+        ],
+    }
+    show(output, document, dry_run_text)
+
+
+def dry_run_text(document: dict[str, Any]) -> str:
+    flows, outputs = document["flows"], plural(document["outputs"], "output")
+    lines = [f"{document['pipeline']}: {plural(len(flows), 'flow')}, {outputs}, no errors"]
+    lines += [f"  {each['flow']} → {each['target']}  ({each['location']})" for each in flows]
+    return "\n".join(lines)

@@ -38,11 +38,16 @@ from barnabas.spark.run_state import RunState, state_directory
     metavar="TABLE",
     help="Empty this table, and compute it from all records. Repeatable.",
 )
+@click.option(
+    "--dry-run", is_flag=True, help="Only validate the pipeline, like `pipeline dry-run`."
+)
 @output_option
 def run_pipeline_command(
     spec: Path,
     continuous: bool,
     full_refresh: tuple[str, ...],
+    interval_s: float,
+    dry_run: bool,
     output: OutputFormat,
     **options: Any,
 ) -> None:
@@ -51,11 +56,20 @@ def run_pipeline_command(
     Each run processes the records that have arrived since the last one. Spark starts on this machine, unless --master
     or --remote names another.
     """
+    if dry_run:
+        from barnabas.cli.pipelines.dry_run import validate_pipeline
+
+        validate_pipeline(spec, output, **options)
+        return
     if output is OutputFormat.YAML:
         raise ConfigError("--output", "progress has the formats text and json")
     directory = state_directory("pipelines")
     chosen = run_options(
-        spec, log=lambda name: directory / f"{name}.log", full_refresh=full_refresh, **options
+        spec,
+        log=lambda name: directory / f"{name}.log",
+        full_refresh=full_refresh,
+        interval_s=interval_s,
+        **options,
     )
     state = RunState.open(directory, chosen.spec.name)
     try:

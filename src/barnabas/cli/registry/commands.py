@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from barnabas.cli.options import output_option
+from barnabas.cli.options import output_option, watch_option
 from barnabas.cli.registry.source import (
     DEFAULT_DATA_DIRECTORY,
     RegistrySource,
@@ -24,7 +24,7 @@ from barnabas.cli.terminal.output import (
     OutputFormat,
     print_lines,
     print_note,
-    show,
+    show_or_watch,
     to_json,
     write_out,
 )
@@ -70,27 +70,44 @@ def registry() -> None:
 @registry.command()
 @registry_options
 @stat_option
-def get(path: str, data: str, zookeeper: str | None, output: OutputFormat, with_stat: bool) -> None:
+@watch_option
+def get(
+    path: str,
+    data: str,
+    zookeeper: str | None,
+    output: OutputFormat,
+    with_stat: bool,
+    watch: bool,
+) -> None:
     """Show the data of a node."""
-    with open_registry(data, zookeeper) as source:
-        content_bytes, stat = source.get(path)
-    content = content_bytes.decode("utf-8", "backslashreplace")
-    document: dict[str, Any] = {"path": path, "data": content or None}
-    if with_stat:
-        document["stat"] = stat_document(stat)
-    # Like zkCli, show null for a node without data.
-    ending = f"\n{stat_text(stat)}" if with_stat else ""
-    if output is OutputFormat.TEXT and not sys.stdout.isatty():
+    is_raw = output is OutputFormat.TEXT and not sys.stdout.isatty() and not watch
+    ending = ""
+
+    def load() -> dict[str, Any]:
+        nonlocal ending
+        with open_registry(data, zookeeper) as source:
+            content_bytes, stat = source.get(path)
+        content = content_bytes.decode("utf-8", "backslashreplace")
+        # Like zkCli, show null for a node without data.
+        ending = f"\n{stat_text(stat)}" if with_stat else ""
+        return {
+            "path": path,
+            "data": content or None,
+            **({"stat": stat_document(stat)} if with_stat else {}),
+        }
+
+    if is_raw:
         # A pipe gets the raw data, as with records.
-        write_out(f"{content or 'null'}{ending}\n".encode())
+        write_out(f"{load()['data'] or 'null'}{ending}\n".encode())
         return
-    show(output, document, lambda shown: (shown["data"] or "null") + ending)
+    show_or_watch(watch, output, load, lambda shown: (shown["data"] or "null") + ending)
 
 
 @registry.command()
 @registry_options
 @stat_option
 @click.option("-R", "recursive", is_flag=True, help="Also list all descendants.")
+@watch_option
 def ls(
     path: str,
     data: str,
@@ -98,27 +115,48 @@ def ls(
     output: OutputFormat,
     with_stat: bool,
     recursive: bool,
+    watch: bool,
 ) -> None:
     """List the children of a node."""
-    with open_registry(data, zookeeper) as source:
-        _, stat = source.get(path)
-        if recursive:
-            show(output, list(walk_paths(source, path)), "\n".join)
-            return
-        document: dict[str, Any] = {"path": path, "children": source.children(path)}
-    if with_stat:
-        document["stat"] = stat_document(stat)
-    ending = f"\n{stat_text(stat)}" if with_stat else ""
-    show(output, document, lambda shown: f"[{', '.join(shown['children'])}]{ending}")
+    ending = ""
+
+    def load_all() -> list[str]:
+        with open_registry(data, zookeeper) as source:
+            source.get(path)
+            return list(walk_paths(source, path))
+
+    def load() -> dict[str, Any]:
+        nonlocal ending
+        with open_registry(data, zookeeper) as source:
+            _, stat = source.get(path)
+            children = source.children(path)
+        ending = f"\n{stat_text(stat)}" if with_stat else ""
+        found: dict[str, Any] = {"path": path, "children": children}
+        return {**found, "stat": stat_document(stat)} if with_stat else found
+
+    if recursive:
+        show_or_watch(watch, output, load_all, "\n".join)
+        return
+    show_or_watch(watch, output, load, lambda shown: f"[{', '.join(shown['children'])}]{ending}")
 
 
 @registry.command("stat")
 @registry_options
-def show_stat(path: str, data: str, zookeeper: str | None, output: OutputFormat) -> None:
+@watch_option
+def show_stat(
+    path: str, data: str, zookeeper: str | None, output: OutputFormat, watch: bool
+) -> None:
     """Show the stat of a node: transactions, times, versions and sizes."""
-    with open_registry(data, zookeeper) as source:
-        _, stat = source.get(path)
-    show(output, stat_document(stat), lambda _: stat_text(stat))
+    text = ""
+
+    def load() -> dict[str, Any]:
+        nonlocal text
+        with open_registry(data, zookeeper) as source:
+            _, stat = source.get(path)
+        text = stat_text(stat)
+        return dict(stat_document(stat))
+
+    show_or_watch(watch, output, load, lambda _: text)
 
 
 @registry.command()

@@ -84,6 +84,23 @@ async def test_json_output(data: str, session: EmbeddedSession) -> None:
     assert stat["ephemeralOwner"] == f"{session.id:#x}"
 
 
+@pytest.mark.parametrize("command", ["ls", "get", "stat"])
+async def test_watch_repeats_until_interrupted(
+    data: str, session: EmbeddedSession, command: str
+) -> None:
+    watcher = python_process.start(COMMAND, command, "/brokers", "-o", "yaml", "-w", "--data", data)
+    try:
+        assert watcher.stdout is not None
+        assert watcher.stdout.readline() == "---\n"
+        while watcher.stdout.readline() != "---\n":
+            pass  # the lines of the first document
+        watcher.send_signal(signal.SIGINT)
+        _, error = watcher.communicate(timeout=30)
+        assert "Traceback" not in error
+    finally:
+        watcher.kill()
+
+
 def test_ephemeral_nodes_of_dead_process_are_hidden(data: str) -> None:
     code = """if True:
         import asyncio, os, sys

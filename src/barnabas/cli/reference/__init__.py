@@ -1,0 +1,1 @@
+"""The table of all commands, and the page docs/commands.md that is generated from it."""
