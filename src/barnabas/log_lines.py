@@ -1,6 +1,6 @@
-"""Log formatter that keeps every message on one printable line.
+"""Log formatters that keep every message on one printable line, as text or JSON.
 
-`barnabas up` and `barnabas broker` install it on their only handler, so that it covers every logger of the process,
+`barnabas up` and `barnabas broker` install one on their only handler, so that it covers every logger of the process,
 including those of libraries. Logger calls need no escaping of their own.
 
 A program that embeds Barnabas configures its own logging. It can give this formatter to its handlers:
@@ -9,11 +9,34 @@ A program that embeds Barnabas configures its own logging. It can give this form
 
 from __future__ import annotations
 
+import json
 import logging
+from datetime import UTC, datetime
 
-from barnabas.printable import LINE_MAX, NAME_MAX, printable
+from barnabas.printable import LINE_MAX, NAME_MAX, json_escapes, printable
 
 TRACEBACK_INDENT = "    "
+
+
+class JsonFormatter(logging.Formatter):
+    """Formats each entry as one line of JSON, with a traceback in the field `exception`.
+
+    {"time":"2026-05-01T08:00:00.123Z","level":"INFO","logger":"barnabas.broker","message":"broker started id=1"}
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        entry = {
+            "time": time.replace("+00:00", "Z"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": format_message(record),
+        }
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        if record.stack_info:
+            entry["stack"] = self.formatStack(record.stack_info)
+        return json_escapes(json.dumps(entry, separators=(",", ":"), ensure_ascii=False))
 
 
 class PrintableFormatter(logging.Formatter):

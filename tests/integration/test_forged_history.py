@@ -80,7 +80,7 @@ def test_delete_records_of_history_is_rejected(raw: Raw) -> None:
 def test_brokers_continue_publishing(cluster: LocalCluster, raw: Raw) -> None:
     raw.create_topic("later")
     eventually(
-        lambda: "answered" in run(cluster, "topics", "history", "later").output,
+        lambda: "answered" in run(cluster, "topics", "history", "later", "-v").output,
         "the next topic in the history",
         seconds=30,
     )

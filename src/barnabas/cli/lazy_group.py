@@ -9,6 +9,14 @@ from typing import Any
 import click
 
 
+class UnknownCommand(click.UsageError):
+    """There is no such command, but there are similar ones."""
+
+    def __init__(self, message: str, similar: list[str], ctx: click.Context) -> None:
+        super().__init__(message, ctx)
+        self.possibilities = [repr(name) for name in similar]
+
+
 class LazyGroup(click.Group):
     """Click group with a table of commands: name → `module:attribute`. Help lists them in the order of the table."""
 
@@ -34,8 +42,8 @@ class LazyGroup(click.Group):
 
         try:
             return super().resolve_command(ctx, args)
-        except click.UsageError as error:
+        except click.UsageError:
             near = get_close_matches(args[0], self.modules, n=1)
             if not near:
                 raise
-            raise click.UsageError(f"{error.message} Did you mean {near[0]!r}?", ctx) from None
+            raise UnknownCommand(f"no such command {args[0]!r}", near, ctx) from None

@@ -48,7 +48,7 @@ def test_mistyped_command_suggests_similar_one(
     capsys: pytest.CaptureFixture[str], arguments: list[str], similar: str
 ) -> None:
     assert run_command(arguments) == 2
-    assert f"Did you mean {similar!r}?" in capsys.readouterr().err
+    assert f"hint:  did you mean {similar!r}?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_wrong_usage_is_found_before_connecting(
     assert run_command(arguments) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "rror:" in captured.err
+    assert captured.err.startswith("error: ")
     assert "Traceback" not in captured.err
 
 

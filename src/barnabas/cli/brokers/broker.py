@@ -13,8 +13,7 @@ from barnabas.broker.broker import BrokerServer
 from barnabas.cli.brokers import interpreter
 from barnabas.cli.brokers.broker_id import with_broker_id
 from barnabas.cli.options import parse_overrides, read_properties
-from barnabas.cli.terminal.log import log_to_stderr
-from barnabas.cli.terminal.output import print_note
+from barnabas.cli.terminal.log import LogOptions, log_options, report_warning, start_logging
 from barnabas.cli.terminal.shutdown import ShutdownSignals
 from barnabas.cluster.real_world import close_world, real_world
 from barnabas.cluster.settings import with_absolute_log_dirs
@@ -39,7 +38,8 @@ logger = logging.getLogger("barnabas.broker")
     metavar="KEY=VALUE",
     help="Setting that overrides CONFIG; repeatable.",
 )
-def broker(config: Path, overrides: tuple[str, ...]) -> None:
+@log_options
+def broker(config: Path, overrides: tuple[str, ...], log_level: str, log_format: str) -> None:
     """Run one broker. CONFIG is a server.properties file.
 
     \b
@@ -50,13 +50,14 @@ def broker(config: Path, overrides: tuple[str, ...]) -> None:
       75  the event loop was stuck for longer than zookeeper.session.timeout.ms.
           The log has the stack. Restart the broker (systemd: Restart=on-failure).
     """
-    log_to_stderr(logging.INFO)
+    logs = LogOptions(log_level, log_format)
+    start_logging(logs)
     interpreter.log_version()
     raise_descriptor_limit()
     interpreter.tune_interpreter()
     settings, warnings = load_broker_config(read_properties(config), parse_overrides(overrides))
     for warning in warnings:
-        print_note(f"warning: {warning}")
+        report_warning(warning, logs)
     asyncio.run(run_broker(with_absolute_log_dirs(settings)))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from barnabas.cli.options import bootstrap_option, output_option, timeout_option, watch_option
+from barnabas.cli.terminal.colour import Style, paint
 from barnabas.cli.terminal.output import OutputFormat, format_table, show_or_watch
 from barnabas.client.cluster import Cluster
 from barnabas.client.view import BrokerView, ClusterView
@@ -65,7 +66,7 @@ def broker_table(document: dict[str, Any]) -> str:
     lines = [
         [
             row["broker"],
-            f"{row['host']}:{row['port']}" if row["alive"] else "not alive",
+            f"{row['host']}:{row['port']}" if row["alive"] else paint("not alive", Style.BAD),
             *([row["rack"] or ""] if with_racks else []),
             row["leads"],
             row["replicas"],
@@ -75,4 +76,5 @@ def broker_table(document: dict[str, Any]) -> str:
         for row in rows
     ]
     text = format_table([*heads, "leads", "replicas", "in sync", ""], lines)
-    return f"{text}\n\n{NO_CONTROLLER}" if document["controller"] is None else text
+    warning = paint(NO_CONTROLLER, Style.BAD)
+    return f"{text}\n\n{warning}" if document["controller"] is None else text

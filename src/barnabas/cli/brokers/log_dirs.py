@@ -10,6 +10,7 @@ import click
 from barnabas.byte_units import bytes_text
 from barnabas.cli.cluster_command import cluster_command, servers_hint
 from barnabas.cli.options import watch_option
+from barnabas.cli.terminal.colour import Style, paint
 from barnabas.cli.terminal.failure import ErrorWithHint
 from barnabas.cli.terminal.output import OutputFormat, format_table, show_or_watch
 from barnabas.cli.topics.lookup import complete_topics, find_partitions
@@ -91,7 +92,7 @@ def log_dir_table(document: dict[str, Any]) -> str:
         [
             each["broker"],
             each["path"],
-            each["error"] or "ok",
+            paint(each["error"] or "ok", Style.BAD if each["error"] else Style.GOOD),
             len(each["replicas"]),
             bytes_text(each["size_bytes"]),
             optional_size(each["usable_bytes"]),

@@ -14,8 +14,8 @@ import click
 from barnabas.cli.brokers.data_directory import broker_ids_in, format_broker_ids
 from barnabas.cli.brokers.supervisor import NodeSupervisor
 from barnabas.cli.options import parse_overrides, read_properties
-from barnabas.cli.terminal.log import log_to_stderr
-from barnabas.cli.terminal.output import print_lines, print_note, up_line
+from barnabas.cli.terminal.log import LogOptions, log_options, report_warning, start_logging
+from barnabas.cli.terminal.output import print_lines, up_line
 from barnabas.cli.terminal.shutdown import ShutdownSignals
 from barnabas.client.view import ClusterView
 from barnabas.cluster.node_settings import NodeBroker, derive_node_brokers
@@ -44,7 +44,14 @@ NOT_CLEAN = 1
     metavar="KEY=VALUE",
     help="Setting that overrides CONFIG, for all brokers; repeatable.",
 )
-def node(config: Path, brokers: int | None, overrides: tuple[str, ...]) -> None:
+@log_options
+def node(
+    config: Path,
+    brokers: int | None,
+    overrides: tuple[str, ...],
+    log_level: str,
+    log_format: str,
+) -> None:
     """Run the brokers of this machine, one process each. CONFIG is a server.properties file.
 
     A broker uses one core. A node uses all cores: it runs several brokers of one cluster and restarts a broker that
@@ -66,13 +73,15 @@ def node(config: Path, brokers: int | None, overrides: tuple[str, ...]) -> None:
       2         wrong usage or a wrong setting
       130, 143  a second signal killed the brokers
     """
-    log_to_stderr(logging.INFO)
+    logs = LogOptions(log_level, log_format)
+    start_logging(logs)
     properties = {**read_properties(config), **parse_overrides(overrides)}
     count = usable_cores() if brokers is None else brokers
     derived, warnings = derive_node_brokers(properties, count, machine=socket.gethostname())
     for warning in [*warnings, *check_directories(derived)]:
-        print_note(f"warning: {warning}")
-    code = asyncio.run(run_node(NodeSupervisor(derived, config, overrides), derived))
+        report_warning(warning, logs)
+    supervisor = NodeSupervisor(derived, config, overrides, logs)
+    code = asyncio.run(run_node(supervisor, derived))
     if code:
         raise click.exceptions.Exit(code)
 

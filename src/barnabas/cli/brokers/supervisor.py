@@ -1,7 +1,7 @@
 """Supervisor of the brokers of a node: start each as a process, restart it after a crash, stop them in order.
 
 Each broker inherits the settings of one file. Its own settings are `--override` options of its command line. Its output
-goes to standard error with the prefix `broker <id> | `.
+goes to standard error with the prefix `broker <id> | `, or with a field `broker` if the log is JSON.
 
 A broker that ends without a request is restarted after a pause. The pause doubles with each crash, up to 30 s, and
 starts again at a second after a broker has run for a minute. A broker that was stopped with SIGTERM by another process
@@ -30,7 +30,8 @@ from barnabas.cli.brokers.broker_process import (
     shows_cluster,
     start_broker_process,
 )
-from barnabas.cli.terminal.output import print_note
+from barnabas.cli.terminal.log import LogOptions
+from barnabas.cli.terminal.output import print_note, to_json
 from barnabas.client.view import ClusterView
 from barnabas.cluster.node_settings import NodeBroker
 from barnabas.errors import AddressInUse, reason
@@ -57,17 +58,26 @@ READ_BYTES = 1 << 16
 LINE_BYTES_MAX = 1 << 16
 VIEW_TIMEOUT_S = 2.0
 VIEW_SERVERS_MAX = 3
+TEXT_LOG = LogOptions()
 
 
 class SupervisedBroker:
     """One broker: its current process, and the loop that restarts it until `stopping` is set."""
 
-    def __init__(self, broker: NodeBroker, config: Path, overrides: Sequence[str]) -> None:
+    def __init__(
+        self,
+        broker: NodeBroker,
+        config: Path,
+        overrides: Sequence[str],
+        logs: LogOptions = TEXT_LOG,
+    ) -> None:
         self.id = broker.id
+        self.logs = logs
         self.server = local_address(broker.listeners[0])
         """`host:port` of the first listener, as this machine reaches it."""
         every = [*overrides, *(f"{key}={value}" for key, value in broker.overrides.items())]
-        self.arguments = [str(config), *(f"--override={each}" for each in every)]
+        overridden = (f"--override={each}" for each in every)
+        self.arguments = [str(config), *overridden, *logs.arguments]
         self.process: Process | None = None
         self.exit_code: int | None = None
         """Exit code of the last process that ended; None before the first end and after a failed start."""
@@ -135,7 +145,8 @@ class SupervisedBroker:
         for each in lines:
             line = each.decode("utf-8", "surrogateescape")
             self.last_lines.append(line)
-            print_note(f"broker {self.id} | {line}")
+            is_json = self.logs.is_json
+            print_note(json_log_line(self.id, line) if is_json else f"broker {self.id} | {line}")
 
     def terminate(self) -> None:
         if self.process is not None and self.process.returncode is None:
@@ -150,7 +161,11 @@ class NodeSupervisor:
     """All brokers of a node. `start()` on the event loop of the main thread, then `await stop()`."""
 
     def __init__(
-        self, brokers: Sequence[NodeBroker], config: Path, overrides: Sequence[str]
+        self,
+        brokers: Sequence[NodeBroker],
+        config: Path,
+        overrides: Sequence[str],
+        logs: LogOptions = TEXT_LOG,
     ) -> None:
         """Reserve the ports of all brokers; port 0 gets its port here. Raises AddressInUse."""
         self.ports: list[HeldPort] = []
@@ -159,7 +174,9 @@ class NodeSupervisor:
         except AddressInUse:
             self.release_ports()
             raise
-        self.brokers = {each.id: SupervisedBroker(each, config, overrides) for each in reserved}
+        self.brokers = {
+            each.id: SupervisedBroker(each, config, overrides, logs) for each in reserved
+        }
         self.tasks: dict[BrokerId, asyncio.Task[None]] = {}
 
     @property
@@ -230,6 +247,17 @@ class NodeSupervisor:
     def release_ports(self) -> None:
         for held in self.ports:
             held.release()
+
+
+def json_log_line(broker: int, line: str) -> str:
+    """Add the id of the broker to a line of its log. A line that is not JSON becomes the message.
+
+    >>> json_log_line(1, '{"level":"INFO"}'), json_log_line(1, "error: x")
+    ('{"broker":1,"level":"INFO"}', '{"broker":1,"message":"error: x"}')
+    """
+    if line.startswith('{"') and line.endswith("}"):
+        return f'{{"broker":{broker},{line[1:]}'
+    return to_json({"broker": broker, "message": line}, separators=(",", ":"))
 
 
 def stop_waves(

@@ -28,13 +28,13 @@ from barnabas.cli.options import watch_option
 from barnabas.cli.terminal.failure import ErrorWithHint, suggest_names
 from barnabas.cli.terminal.output import (
     GAP,
-    WIDTH,
     OutputFormat,
     cut_cell,
     format_table,
     plural,
     show_or_watch,
     shrink_columns,
+    table_width,
 )
 from barnabas.client.cluster import Cluster
 from barnabas.client.config_admin import ConfigAdmin, QuotaEntity
@@ -159,21 +159,24 @@ def settings_text(document: dict[str, Any], entity: Entity) -> str:
 
 def format_settings(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table in which the first column, with the names to copy, is cut only if nothing else helps."""
+    width = table_width()
     widths = [max(len(line[at]) for line in (heads, *rows)) for at in range(len(heads))]
     name_width, others = widths[0], widths[1:]
-    shrink_columns(others, WIDTH - name_width - len(GAP))
+    if width is not None:
+        shrink_columns(others, width - name_width - len(GAP))
     return format_table(heads, [[row[0], *map(cut_cell, row[1:], others)] for row in rows])
 
 
 def detail_lines(setting: dict[str, Any]) -> list[str]:
     lines = []
     if setting["documentation"]:
-        lines.append(cut_cell(f"  {setting['documentation']}", WIDTH))
+        lines.append(f"  {setting['documentation']}")
     for each in setting.get("synonyms", ()):
         source = SOURCE_WORDS.get(each["source"], each["source"])
         value = "(hidden)" if setting["sensitive"] else shown_value(each["value"])
-        lines.append(cut_cell(f"    {source}: {each['name']} = {value}", WIDTH))
-    return lines
+        lines.append(f"    {source}: {each['name']} = {value}")
+    width = table_width()
+    return lines if width is None else [cut_cell(line, width) for line in lines]
 
 
 def value_text(setting: dict[str, Any]) -> str:

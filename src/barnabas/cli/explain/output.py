@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from barnabas.cli.history.narrator import Narrator
+from barnabas.cli.terminal.colour import Style, paint
 from barnabas.cli.terminal.output import plural, wrap, wrap_around_commands
 from barnabas.explain.facts import ClusterFacts
 from barnabas.explain.finding import Finding, Severity
@@ -50,7 +51,8 @@ def severity_counts(findings: Sequence[Finding]) -> str:
 
 
 def explanation_text(document: dict[str, Any]) -> str:
-    lines = [f"{document['subject']}: {document['summary']}"]
+    summary = paint(document["summary"], worst_style(document["findings"]))
+    lines = [f"{document['subject']}: {summary}"]
     for finding in document["findings"]:
         lines += finding_lines(finding, document["subject"])
     if document["last_changes"]:
@@ -58,11 +60,22 @@ def explanation_text(document: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+SEVERITY_STYLES = {"error": Style.BAD, "warning": Style.WARNING, "note": Style.FAINT}
+
+
+def worst_style(findings: Sequence[dict[str, Any]]) -> Style:
+    severities = {finding["severity"] for finding in findings}
+    if "error" in severities:
+        return Style.BAD
+    return Style.WARNING if "warning" in severities else Style.GOOD
+
+
 def finding_lines(finding: dict[str, Any], subject: str = "") -> list[str]:
     about = finding["subject"]
     is_subject = subject in (about, f"partition {about}")
     head = "" if not about or is_subject else f"{about}: "
-    lines = [wrap(f"  {finding['severity']}: {head}{finding['why']}", indent=4)]
+    severity = paint(finding["severity"], SEVERITY_STYLES.get(finding["severity"]))
+    lines = [wrap(f"  {severity}: {head}{finding['why']}", indent=4)]
     if finding["since"]:
         lines.append(f"    {finding['since']}")
     return [*lines, wrap_around_commands(f"    next: {finding['next']}", indent=6)]

@@ -8,6 +8,7 @@ import click
 
 from barnabas.cli.cluster_command import cluster_command
 from barnabas.cli.options import watch_option
+from barnabas.cli.terminal.colour import Style, paint
 from barnabas.cli.terminal.output import OutputFormat, format_table, show_or_watch
 from barnabas.client.cluster import Cluster
 from barnabas.client.group_admin import GroupAdmin
@@ -37,11 +38,24 @@ def groups_document(admin: GroupAdmin) -> dict[str, Any]:
     }
 
 
+GROUP_STYLES = {
+    "Stable": Style.GOOD,
+    "PreparingRebalance": Style.WARNING,
+    "CompletingRebalance": Style.WARNING,
+    "Dead": Style.BAD,
+    "Empty": Style.FAINT,
+}
+
+
 def group_table(document: dict[str, Any]) -> str:
     if not document["groups"]:
         return NO_GROUPS
     rows = [
-        [group["group"], group["state"], group["protocol_type"] or "none"]
+        [
+            group["group"],
+            paint(group["state"], GROUP_STYLES.get(group["state"])),
+            group["protocol_type"] or "none",
+        ]
         for group in document["groups"]
     ]
     return format_table(["group", "state", "protocol"], rows)

@@ -3,8 +3,8 @@
     2026-05-01 controller 1, epoch 7: TopicsChanged#4
       08:00:00.123  partition 0: new, on brokers 2,3,1
       08:00:00.131  partition 0: online, leader 2 in epoch 0, ISR 2,3,1
-      08:00:00.131  LeaderAndIsr #19 to broker 3: partition 0
-      08:00:00.140  broker 3 answered LeaderAndIsr #19: done
+      08:00:00.131  LeaderAndIsr #19 to broker 3: partition 0        with -v
+      08:00:00.140  broker 3 answered LeaderAndIsr #19: done         with -v
 
 The events come from the topic `__state_changes`. It may contain an event more than once, and events of a broker that
 was down are published late. The command shows each event once, ordered by (epoch, sequence); --follow appends new ones.
@@ -48,6 +48,12 @@ from barnabas.printable import printable
     "--since", metavar="WHEN", help="Only events since -1h, 2024-05-01T08:00 or a time in ms."
 )
 @click.option("--follow", is_flag=True, help="Stream new events, until interrupted.")
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Also show the requests to brokers and their responses; json and yaml always have them.",
+)
 @bootstrap_option
 @timeout_option
 @output_option
@@ -55,11 +61,12 @@ def history(
     name: str,
     since: str | None,
     follow: bool,
+    verbose: bool,
     bootstrap_servers: str,
     timeout_s: float,
     output: OutputFormat,
 ) -> None:
-    """Show the history of topic NAME: transitions, elections, requests and responses, each with its cause."""
+    """Show the history of topic NAME: transitions and elections, each with its cause. -v adds the requests."""
     start = Beginning() if since is None else FromTime(parse_time(since, now_ms(), "--since"))
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
         require_history(cluster, name)
@@ -72,7 +79,7 @@ def history(
             print_note(skipped_text(timeline.malformed))
         if not timeline.events and not follow:
             report_no_events(cluster, name, start)
-        narrator = Narrator(printable(name))
+        narrator = Narrator(printable(name), with_requests=verbose)
         if not follow:
             document = {"topic": name, "events": timeline.in_order()}
             show(output, document, lambda shown: events_text(shown, narrator))
@@ -97,4 +104,5 @@ def write_events(events: list[Event], output: OutputFormat, narrator: Narrator) 
 
 
 def events_text(document: dict[str, Any], narrator: Narrator) -> str:
-    return "\n".join(narrator.lines(document["events"])) or "no events"
+    nothing = "only requests; -v shows them" if document["events"] else "no events"
+    return "\n".join(narrator.lines(document["events"])) or nothing

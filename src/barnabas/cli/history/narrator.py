@@ -18,12 +18,15 @@ class Narrator:
     The strings of the events must be printable (see barnabas/printable.py).
     """
 
-    def __init__(self, topic: str) -> None:
+    def __init__(self, topic: str, *, with_requests: bool = True) -> None:
         self.topic = topic
+        self.with_requests = with_requests
         self.heading: tuple[object, ...] = ()
         self.last_states: dict[int, Event] = {}  # partition → its last leader and ISR
 
     def lines(self, events: list[Event]) -> Iterator[str]:
+        if not self.with_requests:
+            events = [event for event in events if not self.is_plain_request(event)]
         for run in group_replica_events(events):
             first = run[0]
             day, _, time = str(first.get("at", "")).rstrip("Z").partition("T")
@@ -108,6 +111,19 @@ class Narrator:
             after = f"{state_name(event['before'])} → {after}"
         return f"{noun} of partition {where}: {after}"
 
+    def is_plain_request(self, event: Event) -> bool:
+        """Return whether the event is a request or a response without an error for this topic."""
+        if event.get("what") != "request" or event.get("result") == "failed":
+            return False
+        return not self.own_errors(event)
+
+    def own_errors(self, event: Event) -> list[str]:
+        return [
+            f"{item} {code}"
+            for item, code in event.get("errors", {}).items()
+            if item.rpartition("-")[0] == self.topic
+        ]
+
     def request(self, event: Event) -> str:
         kind = str(event["id"]).partition(" ")[0]
         if "answers" not in event:
@@ -115,12 +131,7 @@ class Narrator:
             number = event["sequence"] - event.get("part", 1) + 1
             return f"{kind} #{number} to broker {event['to']}: {self.request_content(event)}"
         result = "done" if event["result"] == "done" else f"failed, {event.get('why')}"
-        own_errors = [
-            f"{item} {code}"
-            for item, code in event.get("errors", {}).items()
-            if item.rpartition("-")[0] == self.topic
-        ]
-        if own_errors:
+        if own_errors := self.own_errors(event):
             result += f" ({', '.join(own_errors)})"
         if event.get("known_already"):
             result += (

@@ -30,11 +30,17 @@ from barnabas.cli.setup.checks import (
     warning,
 )
 from barnabas.cli.setup.profiles import profile_in_use
+from barnabas.cli.terminal.colour import Style, paint
 from barnabas.cli.terminal.exit_codes import FAILED
 from barnabas.cli.terminal.output import OutputFormat, show, wrap_around_commands
 from barnabas.errors import BarnabasError, ConfigError, reason
 
 BROKER_TIMEOUT_S = 1.0
+STATE_STYLES = {
+    CheckState.OK.value: Style.GOOD,
+    CheckState.WARNING.value: Style.WARNING,
+    CheckState.PROBLEM.value: Style.BAD,
+}
 
 
 @click.command("doctor")
@@ -181,7 +187,8 @@ def doctor_text(document: dict[str, Any]) -> str:
     width = max(len(each["check"]) for each in document["checks"])
     lines = []
     for each in document["checks"]:
-        line = f"{each['state'].ljust(8)} {each['check'].ljust(width)}  {each['text']}"
+        state = paint(each["state"].ljust(8), STATE_STYLES[each["state"]])
+        line = f"{state} {each['check'].ljust(width)}  {each['text']}"
         lines.append(wrap_around_commands(line, indent=width + 11))
         if each["fix"]:
             fix = f"{' ' * (width + 11)}fix: {each['fix']}"

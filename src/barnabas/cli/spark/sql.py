@@ -22,7 +22,7 @@ from barnabas.cli.options import bootstrap_option, master_option, timeout_option
 from barnabas.cli.spark.session import spark_session, translate_errors
 from barnabas.cli.spark.statement import check_is_query, check_same_query, claim, unclaim
 from barnabas.cli.terminal.formats import escape_content
-from barnabas.cli.terminal.output import CLEAR_SCREEN, WIDTH, print_note, write_out
+from barnabas.cli.terminal.output import CLEAR_SCREEN, print_note, write_out
 from barnabas.cli.terminal.rows import (
     TABLE_ROWS_MAX,
     csv_lines,
@@ -186,7 +186,7 @@ def run_batch(rows: DataFrame, form: SqlOutput, target: Path | None) -> None:
                 found = rows.limit(TABLE_ROWS_MAX + 1).collect()
                 more = len(found) > TABLE_ROWS_MAX
                 shown = found[:TABLE_ROWS_MAX]
-                print_out(table_text(names, shown, more=more, width=table_width()))
+                print_out(table_text(names, shown, more=more))
                 if more:
                     with progress_paused():
                         print_note(
@@ -205,11 +205,6 @@ def row_lines(frame: DataFrame, form: SqlOutput, rows: list[Any]) -> bytes:
     kinds = [field.dataType for field in frame.schema.fields]
     shown = with_utc_offsets(kinds, rows)
     return json_lines(frame.columns, shown) if form is SqlOutput.JSON else csv_for_stdout(shown)
-
-
-def table_width() -> int | None:
-    """Return the maximum width of a table. None in a pipe: unlimited."""
-    return WIDTH if sys.stdout.isatty() else None
 
 
 # ---- stream ----------------------------------------------------------------------------------------------
@@ -285,7 +280,7 @@ def write_batch(
             return
         if form is SqlOutput.TABLE:
             in_place = CLEAR_SCREEN.encode() if is_complete and sys.stdout.isatty() else b""
-            print_out(in_place + table_text(batch.columns, found, width=table_width()))
+            print_out(in_place + table_text(batch.columns, found))
         else:
             print_out(row_lines(batch, form, found))
     except OSError as error:

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 import traceback
@@ -25,6 +24,8 @@ FAILED = 1
 WRONG_USAGE = 2
 INTERRUPTED = 130
 OUTPUT_CLOSED = 141
+SIMILAR_MAX = 3
+"""Maximum number of suggested names."""
 
 
 def report_failure(
@@ -50,13 +51,35 @@ def report_crash() -> int:
 
 
 def show_usage_error(error: click.ClickException) -> None:
-    """Print what click prints, with the quoted parts of the command line escaped."""
-    # Escaped before click adds its own newlines, which must not be escaped.
-    error.message = printable(error.message, LINE_MAX)  # type: ignore[misc]
-    text = io.StringIO()
-    error.show(text)
-    if shown := text.getvalue().rstrip("\n"):
-        print_note(*shown.split("\n"))
+    """Print an error of click in the form of all errors. A group without a command prints its help."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        print_note(*error.format_message().split("\n"))
+        return
+    print_note(f"error: {printable(usage_message(error), LINE_MAX)}")
+    if hint := usage_hint(error):
+        print_note(f"hint:  {printable(hint, LINE_MAX)}")
+
+
+def usage_message(error: click.ClickException) -> str:
+    """Return click's message as one clause: `missing argument 'NAME'`."""
+    if isinstance(error, click.NoSuchOption):
+        return f"no such option: {error.option_name}"
+    message = " ".join(error.format_message().split(" ")).removesuffix(".")
+    return message[:1].lower() + message[1:]
+
+
+def usage_hint(error: click.ClickException) -> str:
+    """Return the next step: the similar name, or else the usage of the command."""
+    if not isinstance(error, click.UsageError):
+        return ""
+    if error.ctx is None:  # the parser of click does not always set it
+        return "add --help to the command to see its options"
+    similar = getattr(error, "possibilities", None) or ()
+    if similar:
+        return f"did you mean {' or '.join(sorted(similar)[:SIMILAR_MAX])}?"
+    context = error.ctx
+    usage = " ".join(context.get_usage().split()).removeprefix("Usage: ")
+    return f"usage: {usage}; `{context.command_path} --help` shows all options"
 
 
 def discard_output() -> int:

@@ -1,8 +1,8 @@
 """Output of commands: text for people, or one JSON or YAML document for programs.
 
 A command builds one document (dicts, lists, strings, numbers, booleans, None) and a text from it. `show` prints the one
-that `--output` selects. The keys of the document are stable, the text is not. Tables are at most 100 columns wide; the
-widest column is cut first.
+that `--output` selects. The keys of the document are stable, the text is not. Tables fit the width of the terminal: the
+widest column is cut first. In a pipe nothing is cut. `paint` of cli/terminal/colour.py colours parts of a text.
 
 Commands print through this module only: it escapes control characters in untrusted text (see barnabas/printable.py).
 `show` prints results, `print_lines` prints other lines on standard output. `print_note` and `confirm_deletion` write to
@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 import select
+import shutil
 import sys
 import textwrap
 import time
@@ -23,10 +24,14 @@ from typing import Any
 
 import click
 
+from barnabas.cli.terminal.colour import MARKS, paint_note, with_sequences, without_marks
 from barnabas.errors import ConfigError
 from barnabas.printable import json_escapes, printable
 
 WIDTH = 100
+MIN_WIDTH = 40
+FIT = -1
+"""Stands for the width of the terminal."""
 UNBROKEN_SPACE = "\ue000"
 """Stands for a space at which a text is not wrapped."""
 GAP = "  "
@@ -49,7 +54,7 @@ def render(output: OutputFormat, document: Any, to_text: Callable[[Any], str]) -
     match output:
         case OutputFormat.TEXT:
             lines = to_text(printable_document(document)).split("\n")
-            return "\n".join(map(printable, lines))
+            return with_sequences("\n".join(printable(line, keep=MARKS) for line in lines))
         case OutputFormat.JSON:
             return to_json(document, indent=2)
         case OutputFormat.YAML:
@@ -121,7 +126,8 @@ def raise_if_reader_gone() -> None:
 
 def print_note(*lines: str) -> None:
     """Print lines on standard error. Each argument is one line."""
-    print(*map(printable, lines), sep="\n", file=sys.stderr, flush=True)
+    shown = [paint_note(printable(line)) for line in lines]
+    print(*shown, sep="\n", file=sys.stderr, flush=True)
 
 
 def print_warning(text: str) -> None:
@@ -154,30 +160,56 @@ def format_table(
     heads: Sequence[str],
     rows: Sequence[Sequence[object]],
     *,
-    width: int | None = WIDTH,
+    width: int | None = FIT,
     null: str = "None",
 ) -> str:
     """Return a table. Columns of numbers are right-aligned, even if some are None.
+
+    `width` is the maximum width, by default that of the terminal; None cuts nothing.
 
     >>> print(format_table(["topic", "partitions"], [["orders", 6], ["a", 12]]))
     TOPIC   PARTITIONS
     orders           6
     a               12
     """
-    cells = [[null if cell is None else printable(str(cell)) for cell in row] for row in rows]
+    if width == FIT:
+        width = table_width()
+    cells = [
+        [null if cell is None else printable(str(cell), keep=MARKS) for cell in row] for row in rows
+    ]
     lines = [[printable(head).upper() for head in heads], *cells]
-    widths = [max(len(line[at]) for line in lines) for at in range(len(heads))]
+    widths = [max(visible_length(line[at]) for line in lines) for at in range(len(heads))]
     if width is not None:
         shrink_columns(widths, width)
     present = [[row[at] for row in rows if row[at] is not None] for at in range(len(heads))]
-    aligns = [str.rjust if cells and all(map(is_number, cells)) else str.ljust for cells in present]
+    are_numbers = [bool(found) and all(map(is_number, found)) for found in present]
     return "\n".join(
         GAP.join(
-            align(cut_cell(cell, size), size)
-            for cell, size, align in zip(line, widths, aligns, strict=True)
+            align_cell(cell, size, to_right=to_right)
+            for cell, size, to_right in zip(line, widths, are_numbers, strict=True)
         ).rstrip()
         for line in lines
     )
+
+
+def table_width() -> int | None:
+    """Return the width of the terminal, or None if standard output is none: programs get whole cells."""
+    return shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else None
+
+
+def text_width() -> int:
+    """Return the width of sentences: at most WIDTH, and at most the width of the terminal."""
+    return max(MIN_WIDTH, min(WIDTH, table_width() or WIDTH))
+
+
+def visible_length(cell: str) -> int:
+    return len(without_marks(cell))
+
+
+def align_cell(cell: str, size: int, *, to_right: bool) -> str:
+    cell = cut_cell(cell, size)
+    padding = " " * (size - visible_length(cell))
+    return padding + cell if to_right else cell + padding
 
 
 def shrink_columns(widths: list[int], width: int) -> None:
@@ -187,7 +219,10 @@ def shrink_columns(widths: list[int], width: int) -> None:
 
 
 def cut_cell(cell: str, size: int) -> str:
-    return cell if len(cell) <= size else cell[: size - 1] + "…"
+    """Cut a cell to `size` characters. A cell that is cut loses its colour."""
+    if visible_length(cell) <= size:
+        return cell
+    return without_marks(cell)[: size - 1] + "…"
 
 
 def is_number(cell: object) -> bool:
@@ -195,9 +230,14 @@ def is_number(cell: object) -> bool:
 
 
 def wrap(text: str, indent: int) -> str:
-    """Wrap at `WIDTH`, with the second and later lines indented. Words are never broken, so that they can be copied."""
+    """Wrap at `text_width`, with the second and later lines indented. Words are never broken, so that they can be
+    copied."""
     return textwrap.fill(
-        text, WIDTH, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+        text,
+        text_width(),
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
 
 

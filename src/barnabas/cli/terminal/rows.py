@@ -9,7 +9,7 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from barnabas.cli.terminal.output import WIDTH, format_table, plural, to_json
+from barnabas.cli.terminal.output import FIT, format_table, plural, to_json
 
 TABLE_ROWS_MAX = 1000
 
@@ -102,9 +102,12 @@ def table_text(
     rows: Sequence[Sequence[Any]],
     *,
     more: bool = False,
-    width: int | None = WIDTH,
+    width: int | None = FIT,
 ) -> bytes:
-    """Return a table, cut to `width` if given, and the number of rows. `more`: these are only the first rows."""
+    """Return a table, cut to `width` as in `format_table`, and the number of rows.
+
+    `more`: these are only the first rows.
+    """
     shown = format_table(
         names,
         [[None if value is None else table_cell(value) for value in row] for row in rows],

@@ -9,6 +9,7 @@ import click
 
 from barnabas.cli.cluster_command import cluster_command, servers_hint
 from barnabas.cli.options import watch_option
+from barnabas.cli.terminal.colour import Style, paint
 from barnabas.cli.terminal.output import (
     OutputFormat,
     format_table,
@@ -17,7 +18,7 @@ from barnabas.cli.terminal.output import (
     show_or_watch,
     wrap_around_commands,
 )
-from barnabas.cli.topics.list import state_text, topic_summary, topic_table
+from barnabas.cli.topics.list import painted_state, topic_summary, topic_table
 from barnabas.cli.topics.lookup import complete_topics, find_topic
 from barnabas.client.admin import Admin, ConfigEntry
 from barnabas.client.cluster import Cluster
@@ -120,7 +121,7 @@ def described_topics_text(document: dict[str, Any]) -> str:
 def topic_text(topic: dict[str, Any]) -> str:
     lines = [
         f"topic {topic['topic']}: {plural(topic['partitions'], 'partition')}, "
-        f"replication factor {topic['replication_factor']}, {state_text(topic)}"
+        f"replication factor {topic['replication_factor']}, {painted_state(topic)}"
     ]
     if topic["topic_id"]:
         lines.append(f"  id {topic['topic_id']}")
@@ -128,15 +129,19 @@ def topic_text(topic: dict[str, Any]) -> str:
     rows = [
         [
             partition["partition"],
-            "none" if partition["leader"] is None else partition["leader"],
+            paint("none", Style.BAD) if partition["leader"] is None else partition["leader"],
             join_numbers(partition["replicas"]),
             join_numbers(partition["isr"]),
-            join_numbers(each for each in partition["replicas"] if each not in partition["isr"]),
+            paint(missing_replicas(partition), Style.WARNING),
         ]
         for partition in topic["partition_list"]
     ]
     lines.append(format_table(["partition", "leader", "replicas", "isr", "missing"], rows))
     return "\n".join([*lines, *diagnosis_lines(topic)])
+
+
+def missing_replicas(partition: dict[str, Any]) -> str:
+    return join_numbers(each for each in partition["replicas"] if each not in partition["isr"])
 
 
 def diagnosis_lines(topic: dict[str, Any]) -> list[str]:

@@ -8,6 +8,7 @@ import click
 
 from barnabas.cli.cluster_command import cluster_command
 from barnabas.cli.options import watch_option
+from barnabas.cli.terminal.colour import Style, paint
 from barnabas.cli.terminal.output import OutputFormat, format_table, show_or_watch
 from barnabas.client.admin import Admin
 from barnabas.client.cluster import Cluster
@@ -46,10 +47,18 @@ def topic_table(document: dict[str, Any]) -> str:
     if not document["topics"]:
         return "no topics yet; create one with `barnabas topics create NAME`"
     rows = [
-        [topic["topic"], topic["partitions"], topic["replication_factor"], state_text(topic)]
+        [topic["topic"], topic["partitions"], topic["replication_factor"], painted_state(topic)]
         for topic in document["topics"]
     ]
     return format_table(["topic", "partitions", "replicas", "state"], rows)
+
+
+def painted_state(topic: dict[str, Any]) -> str:
+    """Return the state, in colour on a terminal."""
+    style = Style.BAD if topic["offline"] else Style.WARNING
+    if not topic["offline"] and not topic["under_replicated"]:
+        style = Style.GOOD
+    return paint(state_text(topic), style)
 
 
 def state_text(topic: dict[str, Any]) -> str:

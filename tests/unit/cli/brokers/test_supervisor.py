@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import signal
 import socket
@@ -16,7 +17,13 @@ from typing import IO
 import pytest
 
 from barnabas.cli.brokers import supervisor
-from barnabas.cli.brokers.supervisor import NodeSupervisor, SupervisedBroker, stop_waves
+from barnabas.cli.brokers.supervisor import (
+    NodeSupervisor,
+    SupervisedBroker,
+    json_log_line,
+    stop_waves,
+)
+from barnabas.cli.terminal.log import LogOptions
 from barnabas.client.view import BrokerView, ClusterView
 from barnabas.cluster.node_settings import NodeBroker
 from barnabas.errors import AddressInUse
@@ -222,6 +229,21 @@ def test_port_in_use_is_reported_before_any_broker_starts() -> None:
         port = other.getsockname()[1]
         with pytest.raises(AddressInUse, match=f"127.0.0.1:{port} is in use"):
             NodeSupervisor([broker(1), broker(2, port)], Path(SLEEP), [])
+
+
+def test_log_options_are_passed_to_the_brokers() -> None:
+    logs = LogOptions("debug", "json")
+    node = NodeSupervisor([broker(1)], Path("server.properties"), [], logs)
+    try:
+        (only,) = node.brokers.values()
+        assert only.arguments[-2:] == ["--log-level=debug", "--log-format=json"]
+    finally:
+        node.release_ports()
+
+
+def test_json_log_lines_have_the_broker() -> None:
+    assert json.loads(json_log_line(3, '{"level":"INFO"}')) == {"broker": 3, "level": "INFO"}
+    assert json.loads(json_log_line(3, 'error: "x"')) == {"broker": 3, "message": 'error: "x"'}
 
 
 def test_free_ports_are_chosen_and_passed_to_the_brokers() -> None:

@@ -49,13 +49,25 @@ def test_table_has_value_source_default_and_documentation() -> None:
     ]
 
 
-def test_table_fits_100_columns() -> None:
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+
+
+@pytest.mark.usefixtures("terminal")
+def test_table_fits_the_terminal() -> None:
     long = shown(
         "x" * 60, "y" * 60, default="z" * 60, documentation="w" * 200, source="DEFAULT_CONFIG"
     )
     assert all(len(line) <= 100 for line in text(long))
 
 
+def test_table_in_a_pipe_is_not_cut() -> None:
+    assert any("w" * 200 in line for line in text(shown("x", "y", documentation="w" * 200)))
+
+
+@pytest.mark.usefixtures("terminal")
 def test_names_are_not_cut() -> None:
     name = "alter.log.dirs.replication.quota.window.size.seconds"
     lines = text(shown(name, "y" * 60, default="z" * 60))

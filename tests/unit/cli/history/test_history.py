@@ -207,6 +207,20 @@ def test_failed_responses_show_reason() -> None:
     assert lost[-1].endswith("failed, broker 3 is gone")
 
 
+def test_requests_are_hidden_unless_they_failed() -> None:
+    by = new_recorder()
+    sent = by.record_request(BrokerId(3), leader_and_isr(("orders", [0])), cause="TopicsChanged#4")
+    done = timeline(*sent.events, *by.record_response(sent, LeaderAndIsrResponse()))
+    assert sum("LeaderAndIsr" in line for line in Narrator("orders").lines(done)) == 2
+    assert list(Narrator("orders", with_requests=False).lines(done)) == []
+    lost = timeline(*sent.events, *by.record_missing_response(sent, "broker 3 is gone"))
+    own: Event = {**done[-1], "errors": {"orders-0": "NOT_CONTROLLER"}}
+    other: Event = {**done[-1], "errors": {"clicks-0": "NOT_CONTROLLER"}}
+    *_, failed, refused = Narrator("orders", with_requests=False).lines([*lost, own, other])
+    assert failed.endswith("failed, broker 3 is gone")
+    assert refused.endswith("done (orders-0 NOT_CONTROLLER)")
+
+
 def test_events_are_deduplicated_and_ordered_by_epoch() -> None:
     first, second = new_recorder(7), new_recorder(8)
     old = first.record_transitions([NEW, ONLINE])

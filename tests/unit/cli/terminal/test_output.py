@@ -16,6 +16,7 @@ from barnabas.cli.terminal.output import (
     render,
     to_json,
     to_yaml,
+    wrap,
 )
 
 
@@ -25,13 +26,34 @@ def test_table_aligns_numbers_right_without_trailing_blanks() -> None:
     )
 
 
-def test_table_truncates_widest_column_to_100_columns() -> None:
-    page = format_table(
-        ["name", "why", "n"], [["t" * 249, "some reason", 1], ["short", "x" * 30, 22]]
-    )
-    assert max(map(len, page.splitlines())) == 100
+ROWS = [["t" * 249, "some reason", 1], ["short", "x" * 30, 22]]
+
+
+@pytest.mark.parametrize("columns", [60, 100, 200])
+def test_table_truncates_widest_column_to_the_terminal(
+    columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    page = format_table(["name", "why", "n"], ROWS)
+    assert max(map(len, page.splitlines())) == columns
     assert "some reason" in page
     assert "…" in page
+
+
+def test_table_in_a_pipe_is_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    page = format_table(["name", "why", "n"], ROWS)
+    assert "t" * 249 in page
+    assert "…" not in page
+
+
+def test_sentences_fit_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    text = "word " * 50
+    assert max(map(len, wrap(text, indent=2).splitlines())) in range(95, 101)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert max(map(len, wrap(text, indent=2).splitlines())) in range(55, 61)
 
 
 def test_table_escapes_control_characters() -> None:
