@@ -47,7 +47,7 @@ def run(cluster: LocalCluster, *arguments: str) -> Result:
 
 
 def show_history(cluster: LocalCluster) -> Result:
-    return run(cluster, "topics", "history", "orders")
+    return run(cluster, "topics", "history", "orders", "-v")
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
