@@ -1,6 +1,6 @@
 """Prints the controller's state transitions as they happen, from the journal files of the brokers.
 
-`barnabas topics history NAME --follow` shows the same events from the topic `__state_changes`, and also the requests
+`barnabas topics history NAME --follow -v` shows the same events from the topic `__state_changes`, and also the requests
 to brokers and their responses.
 """
 

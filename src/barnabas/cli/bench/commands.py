@@ -184,6 +184,7 @@ def bench_topic(
         replication_factor=options.replication_factor or -1,
     )
     admin = Admin(cluster)
+    cluster.refresh([])  # raises Unreachable, before there is anything to delete
     try:
         (outcome,) = admin.create_topics([wanted], validate_only=dry_run)
         if outcome.error is not None:
@@ -196,6 +197,8 @@ def bench_topic(
 
 def remove_topic(admin: Admin, name: str) -> None:
     """Delete the topic. A failure is only reported: it must not hide an earlier error or the result."""
+    # A response may have been read in part, if Ctrl-C interrupted a request.
+    admin.cluster.close()
     try:
         (outcome,) = admin.delete_topics([name])
         error = outcome.error

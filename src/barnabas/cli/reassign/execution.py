@@ -57,7 +57,11 @@ def check_no_reassignment(cluster: Cluster) -> None:
 
 
 def remove_leftovers(cluster: Cluster, *, dry_run: bool) -> None:
-    """Remove throttles that an earlier command left, because it was killed. A dry run only reports them."""
+    """Remove throttles that an earlier command left, because it was killed. A dry run only reports them.
+
+    Raises Unreachable if no broker answers.
+    """
+    cluster.refresh([])
     if not dry_run:
         if removed := removed_text(remove_finished_throttles(cluster)):
             print_note(f"{removed}, which an earlier reassignment left")
