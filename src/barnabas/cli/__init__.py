@@ -14,5 +14,6 @@
     barnabas doctor, profile …, completion                setup/
     barnabas kafka-topics, kafka-configs, …               kafka/
 
-main.py is the entry point and lists all commands. terminal/ has output, prompts, progress, signals and exit codes.
+main.py is the entry point and lists all commands. reference/ has the kinds of all commands, for docs/commands.md.
+terminal/ has output, prompts, progress, signals and exit codes.
 """
