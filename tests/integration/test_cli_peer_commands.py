@@ -264,3 +264,15 @@ def test_bench_measures_and_deletes_its_topic(
     code, _, error = command.run(*options, "--replication-factor", "9")
     assert code == 1
     assert "INVALID_REPLICATION_FACTOR" in error
+
+
+def test_compacted_topic_cannot_be_trimmed(cluster: Cluster, command: Command) -> None:
+    Admin(cluster).create_topics(
+        [NewTopic(name="kept-keys", configs={"cleanup.policy": "compact"})]
+    )
+    with Producer(cluster) as producer:
+        producer.send("kept-keys", b"value", key=b"key")
+    code, _, error = command.run("topics", "trim", "kept-keys", "--before", "end", "--yes")
+    assert code == 1
+    assert "error: POLICY_VIOLATION" in error
+    assert "hint:  records can be deleted only from topics with delete in cleanup.policy" in error
