@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import TYPE_CHECKING
 
 from barnabas.broker.byte_quotas import ByteQuotas
 from barnabas.broker.config_admin.apply import ConfigApplier, read_dynamic_settings, read_quotas
@@ -26,9 +27,11 @@ from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.init_producer_id import ProducerIds
 from barnabas.broker.lazy_groups import LazyGroups
 from barnabas.broker.listener import Listeners
+from barnabas.broker.log_cleaner import LogCleaner
 from barnabas.broker.maintenance import start_maintenance
 from barnabas.broker.mutation_quotas import MutationQuotas, RegistryRates
 from barnabas.broker.policies import Policies, load_policies
+from barnabas.broker.request_metrics import RequestMetrics
 from barnabas.broker.router import Router
 from barnabas.broker.startup.lost_logs import find_lost_logs
 from barnabas.broker.startup.stray_logs import adopt_logs, rename_stray_logs
@@ -54,6 +57,9 @@ from barnabas.retry import Backoff
 from barnabas.storage.log_manager import LogManager
 from barnabas.tasks import Tasks
 from barnabas.world.ports import SessionState, World
+
+if TYPE_CHECKING:
+    from barnabas.broker.monitoring import Monitoring
 
 logger = logging.getLogger("barnabas.broker")
 
@@ -87,10 +93,14 @@ class BrokerServer:
         self.router: Router | None = None
         self.controller: Controller | None = None
         self.publisher: Publisher | None = None
+        self.cleaner: LogCleaner | None = None
+        self.metrics = RequestMetrics(config.barnabas_slow_request_ms)
+        self.monitoring: Monitoring | None = None
         self.policies = Policies()
         self.features: FinalizedFeatures | None = None
         self.config_changes: ConfigChanges | None = None
         self.is_started = False
+        self.is_stopping = False
         self.failure: StorageError | None = None
         """The error of the last log directory, if all have failed."""
         self.halting: asyncio.Task[None] | None = None
@@ -119,6 +129,12 @@ class BrokerServer:
     async def start_once(self) -> None:
         world = self.world
         now_ms = world.clock.now_ms()
+        self.is_stopping = False
+        if self.config.barnabas_http_listener is not None:
+            from barnabas.broker.monitoring import Monitoring  # a broker without it starts faster
+
+            self.monitoring = Monitoring(self)
+            await self.monitoring.open(self.config.barnabas_http_listener)
         policies = self.policies = load_policies(self.config, world.caller)
         registry = self.registry = RegistryClient(
             world.registry, self.config.zookeeper_session_timeout_ms, world.random
@@ -199,9 +215,12 @@ class BrokerServer:
             byte_quotas=byte_quotas,
             features=features,
             lazy_groups=groups,
+            metrics=self.metrics,
         )
         self.router = Router(context)
-        listeners = self.listeners = Listeners(world.network, config, self.router.serve)
+        listeners = self.listeners = Listeners(
+            world.network, config, self.router.serve, self.metrics
+        )
         self.endpoints = await self.open_first_listeners(listeners, config)
         for component in (topics, replicas, controller, listeners):
             current.on_change(component.reconfigure)
@@ -233,7 +252,8 @@ class BrokerServer:
         self.tasks.start("sweep", listeners.sweep())
         self.tasks.start("history", publisher.publish())
         self.tasks.start("config-changes", changes.run())
-        current.on_change(start_maintenance(self.tasks, replicas).reconfigure)
+        self.cleaner = start_maintenance(self.tasks, replicas)
+        current.on_change(self.cleaner.reconfigure)
         # Not earlier: loading logs may block the event loop for minutes, and the watchdog would kill the process.
         world.watchdog.start()
         logger.info(
@@ -421,6 +441,7 @@ class BrokerServer:
         If not `clean`, stop as in a crash: for tests, failed starts and brokers whose disks have failed.
         """
         self.is_started = False
+        self.is_stopping = True
         if self.halting is not None and not self.halting.done():
             await asyncio.gather(self.halting, return_exceptions=True)
         await self.stop_components(clean=clean)
@@ -460,14 +481,21 @@ class BrokerServer:
             else:
                 self.logs.release()
             self.logs = None
+        await self.close_registry()
+        self.cleaner = None
+        if self.monitoring is not None:
+            await self.monitoring.close()
+            self.monitoring = None
+        if clean:
+            self.log_stop()
+
+    async def close_registry(self) -> None:
         if self.registry is not None:
             try:
                 await self.registry.close()
             except (RegistryError, StorageError) as error:
                 logger.error("cannot close the registry session error=%s", error)
             self.registry = None
-        if clean:
-            self.log_stop()
 
     def log_stop(self) -> None:
         watchdog = self.world.watchdog

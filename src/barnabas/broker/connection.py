@@ -22,13 +22,17 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from struct import Struct
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.memory_budget import WORK_SECONDS_MAX, MemoryBudget
+from barnabas.broker.request_metrics import RequestMetrics
 from barnabas.errors import RemoteWireError
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.fast import RepeatedFetches, RepeatedProduces
 from barnabas.world.ports import FileSlice, Part, Stream
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 logger = logging.getLogger("barnabas.network")
 
@@ -53,6 +57,14 @@ BROKER_REQUESTS: Final = CONTROLLER_REQUESTS | {
 MAY_BE_LARGE: Final = CONTROLLER_REQUESTS | {ApiKey.PRODUCE}
 """Requests that may be larger than REQUEST_BYTES_MAX."""
 
+# Positions in the lists of RequestMetrics.times, and in a histogram (metrics/histogram.py).
+TOTAL: Final = 0
+QUEUE: Final = 1
+LOCAL: Final = 2
+REMOTE: Final = 3
+LAST_BUCKET: Final = 239
+SUM: Final = 240
+
 SIZE: Final = Struct(">i")
 API_KEY: Final = Struct(">h")
 
@@ -66,13 +78,15 @@ class CloseConnection(Exception):
 class PendingResponse:
     """The response to a request whose batches wait for replicas. Cancelled when the client disconnects."""
 
-    __slots__ = ("encode", "future", "waiting")
+    __slots__ = ("api", "encode", "future", "queued_at", "served_at", "waiting")
 
     def __init__(self, waiting: Awaitable[Any], encode: Callable[[Any], EncodedResponse]) -> None:
         self.waiting = waiting
         self.encode = encode
         """Encodes the result of `waiting`."""
         self.future: asyncio.Future[Any] | None = None
+        self.api = 0
+        self.queued_at = self.served_at = 0.0
 
     def discard(self) -> None:
         """Close `waiting` without a response: the client has disconnected."""
@@ -89,11 +103,13 @@ class Connection:
 
     __slots__ = (
         "active_at",
+        "api",
         "capacity",
         "client_software",
         "closing_reason",
         "data",
         "end",
+        "fast",
         "fetches",
         "frame_bytes_last",
         "frame_bytes_max",
@@ -103,17 +119,24 @@ class Connection:
         "listener_name",
         "loop",
         "memory",
+        "metrics",
         "offered_bytes",
         "on_closed",
         "pending",
         "produces",
+        "queued_at",
         "queued_bytes",
+        "remote_s",
         "reserved_at",
         "reserved_bytes",
+        "sent_at",
         "serve",
+        "served_at",
+        "slow_s",
         "start",
         "stream",
         "throttle_seconds",
+        "times",
         "view",
         "waits_for_memory",
         "was_filled",
@@ -128,6 +151,7 @@ class Connection:
         on_closed: Callable[[Connection], None],
         memory: MemoryBudget,
         frame_bytes_max: int,
+        metrics: RequestMetrics,
     ) -> None:
         self.stream = stream
         self.listener_name = listener_name
@@ -160,6 +184,15 @@ class Connection:
         self.was_filled = False  # the last read filled the offered bytes
         self.is_closed = False
         self.throttle_seconds = 0.0  # to wait after the response of the current request
+        self.metrics = metrics
+        self.times: list[list[list[int]]] = metrics.times
+        self.fast: list[list[int]] = metrics.fast
+        self.slow_s: float = metrics.slow_s
+        self.api = 0  # position of the last request in `times`; its handler sets it
+        self.queued_at = self.active_at  # start of the turn that serves the frames
+        self.served_at = 0.0  # start of the request in progress; 0 during a throttle
+        self.remote_s = 0.0  # waiting time of the request in progress: for brokers or records
+        self.sent_at = 0.0  # of the response that the client has not read yet
 
     # ---- Receiver
 
@@ -180,7 +213,7 @@ class Connection:
         self.end += size
         self.was_filled = size == self.offered_bytes
         if self.in_progress is None and not self.is_draining:
-            self.serve_frames()
+            self.serve_frames(self.active_at)
         elif self.was_filled:
             self.stream.pause()
 
@@ -188,7 +221,8 @@ class Connection:
         self.is_draining = False
         self.memory.remove_unsent(self)
         self.active_at = self.loop.time()
-        self.serve_frames()
+        self.metrics.record_send(self.api, self.active_at - self.sent_at)
+        self.serve_frames(self.active_at)
 
     def closed(self, reason: str) -> None:
         self.is_closed = True
@@ -204,25 +238,33 @@ class Connection:
 
     # ---- frames
 
-    def serve_frames(self) -> None:
-        """Serve the complete frames in the buffer until one has to wait."""
+    def serve_frames(self, now: float = 0.0) -> None:
+        """Serve the complete frames in the buffer until one has to wait. Without `now`, continue an earlier turn."""
         if self.is_closed or self.in_progress or self.is_draining or self.closing_reason:
             return
         responses: list[Part] = []
         served = 0
         pending = self.pending
-        deadline = self.loop.time() + WORK_SECONDS_MAX
+        if now:
+            self.queued_at = now
+        else:
+            now = self.loop.time()
+        deadline = now + WORK_SECONDS_MAX
         try:
             while not (pending and self.is_full()) and (frame := self.next_frame()) is not None:
+                self.served_at = now
                 response = self.serve(frame, self)
-                if isinstance(response, list):
-                    if pending:
+                now = self.loop.time()
+                if response is None or isinstance(response, list):
+                    self.count_request(now, 0.0)
+                    if pending and response:
                         self.queue_response(response)
-                    else:
+                    elif response:
                         responses += response
                 elif isinstance(response, PendingResponse):
-                    self.add_pending(response)
-                elif response is not None:
+                    self.add_pending(response, now)
+                else:
+                    self.remote_s = 0.0
                     self.await_response(response)
                     break
                 if self.throttle_seconds:
@@ -234,7 +276,7 @@ class Connection:
                     break
                 if (
                     served == FRAMES_PER_TURN
-                    or self.loop.time() > deadline
+                    or now > deadline
                     or ends_with_large_response(responses)
                 ):
                     self.loop.call_soon(self.serve_frames)
@@ -252,6 +294,7 @@ class Connection:
     def send(self, responses: list[Part]) -> None:
         if responses and not self.stream.send(responses):
             self.is_draining = True
+            self.sent_at = self.loop.time()
             self.memory.add_unsent(self, size_in_memory(responses))
 
     def next_frame(self) -> memoryview | None:
@@ -387,26 +430,32 @@ class Connection:
             logger.exception("request failed peer=%s:%s", *self.stream.peer)
             self.close_after_sending([], "internal error")
             return
-        self.active_at = self.loop.time()
+        now = self.active_at = self.loop.time()
         if isinstance(response, PendingResponse):
-            self.add_pending(response)
-        elif response and self.pending:
-            self.queue_response(response)
-        elif response:
-            self.send(response)
+            self.add_pending(response, now)
+        elif self.served_at:
+            self.count_request(now, self.remote_s)
+            if response and self.pending:
+                self.queue_response(response)
+            elif response:
+                self.send(response)
         if self.throttle_seconds:
             self.start_throttle()
         if self.is_draining or self.in_progress is not None:
             self.pause_or_resume()
         else:
-            self.serve_frames()
+            self.serve_frames(now)
 
     def start_throttle(self) -> None:
         """Serve no further frame for `throttle_seconds`."""
         seconds, self.throttle_seconds = self.throttle_seconds, 0.0
+        self.served_at = 0.0
+        self.metrics.record_throttle(self.api, seconds, self.last_frame())
         self.await_response(asyncio.sleep(seconds, None))
 
-    def add_pending(self, pending: PendingResponse) -> None:
+    def add_pending(self, pending: PendingResponse, now: float) -> None:
+        pending.api, pending.queued_at, pending.served_at = self.api, self.queued_at, now
+        self.count_work(now - self.served_at, 0.0)
         pending.future = asyncio.ensure_future(pending.waiting)
         pending.future.add_done_callback(self.send_ready_responses)
         self.pending.append(pending)
@@ -441,6 +490,7 @@ class Connection:
             return
         responses: list[Part] = []
         pending = self.pending
+        now = self.loop.time()
         try:
             while pending:
                 first = pending[0]
@@ -449,6 +499,9 @@ class Connection:
                     if not first.future.done():
                         break
                     responses += first.encode(first.future.result()) or ()
+                    times = self.times[first.api]
+                    record_time(times[REMOTE], now - first.served_at)
+                    record_time(times[TOTAL], now - first.queued_at)
                 else:
                     responses += first
                     self.queued_bytes -= size_in_memory(first)
@@ -462,12 +515,12 @@ class Connection:
             self.cancel_pending()
             self.close_after_sending(responses, "internal error")
             return
-        self.active_at = self.loop.time()
+        self.active_at = now
         self.send(responses)
         if self.closing_reason is not None and not pending:
             self.close_after_sending([], self.closing_reason)
         elif not self.is_draining:
-            self.serve_frames()
+            self.serve_frames(now)
         else:
             self.pause_or_resume()
 
@@ -496,6 +549,44 @@ class Connection:
             self.stream.pause()
         else:
             self.stream.resume()
+
+    def count_request(self, now: float, remote_s: float) -> None:
+        """Count a request that is answered now."""
+        total_s = now - self.queued_at
+        if total_s < 0.001 and remote_s == 0.0 and (fast := self.fast[self.api]):
+            fast[int(total_s * 125_000.0)] += 1
+            return
+        times = self.count_work(now - self.served_at - remote_s, remote_s)
+        record_time(times[TOTAL], total_s)
+        if remote_s > 0.0:
+            record_time(times[REMOTE], remote_s)
+
+    def count_work(self, local_s: float, remote_s: float) -> list[list[int]]:
+        times = self.times[self.api] or self.metrics.create_times(self.api)
+        queue_s = self.served_at - self.queued_at
+        if queue_s > 0.0:
+            record_time(times[QUEUE], queue_s)
+        record_time(times[LOCAL], local_s)
+        if queue_s + local_s + remote_s > self.slow_s:
+            self.metrics.log_slow(self.last_frame(), queue_s, local_s, remote_s)
+        return times
+
+    def last_frame(self) -> memoryview:
+        """Return the frame of the last request. It is in the buffer until the next one is served."""
+        return self.view[self.start - self.frame_bytes_last + 4 : self.start]
+
+
+def record_time(buckets: list[int], seconds: float) -> None:
+    """Add a duration to a histogram. The compiled twin of `add_seconds` in metrics/histogram.py."""
+    micros: i64 = int(seconds * 1e6)
+    rest: i64 = micros
+    bucket: i64 = 0
+    while rest >= 16:
+        rest >>= 1
+        bucket += 8
+    bucket += rest
+    buckets[min(LAST_BUCKET, bucket)] += 1
+    buckets[SUM] += micros
 
 
 def ends_with_large_response(responses: list[Part]) -> bool:

@@ -12,6 +12,7 @@ from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.init_producer_id import ProducerIds
 from barnabas.broker.lazy_groups import LazyGroups
 from barnabas.broker.mutation_quotas import MutationQuotas
+from barnabas.broker.request_metrics import RequestMetrics
 from barnabas.broker.topic_admin.topics import Topics
 from barnabas.config import BrokerConfig
 from barnabas.config.current import CurrentConfig
@@ -45,6 +46,7 @@ class BrokerContext(Struct, frozen=True, kw_only=True):
     byte_quotas: ByteQuotas
     features: FinalizedFeatures
     lazy_groups: LazyGroups
+    metrics: RequestMetrics
 
     @property
     def config(self) -> BrokerConfig:

@@ -97,6 +97,7 @@ class PartitionReader:
 
     def read(self, entry: FetchEntry, bytes_left: int, at_least_one: bool) -> PartitionRead:
         partition = self.find(entry)
+        partition.traffic.fetches += 1
         from_follower = self.replica_id >= 0
         if from_follower or self.version < ANY_REPLICA_SINCE:
             partition.require_leader(entry.current_leader_epoch)

@@ -23,6 +23,7 @@ from barnabas.broker.connection import (
     ServeResult,
 )
 from barnabas.broker.memory_budget import MemoryBudget
+from barnabas.broker.request_metrics import RequestMetrics
 from barnabas.config import BrokerConfig
 from barnabas.errors import AddressInUse
 from barnabas.model import Endpoint
@@ -45,10 +46,13 @@ class Listening(NamedTuple):
 class Listeners:
     """All listening sockets of a broker and their connections."""
 
-    def __init__(self, network: Network, config: BrokerConfig, serve: Serve) -> None:
+    def __init__(
+        self, network: Network, config: BrokerConfig, serve: Serve, metrics: RequestMetrics
+    ) -> None:
         self.network = network
         self.config = config
         self.serve = serve
+        self.metrics = metrics
         self.opened = asyncio.Event()
         budget = config.queued_max_request_bytes
         self.memory = MemoryBudget(DEFAULT_BUFFERED_BYTES_MAX if budget < 0 else budget)
@@ -59,6 +63,8 @@ class Listeners:
         self.connections: dict[Connection, None] = {}
         self.per_ip: dict[str, int] = {}
         self.per_ip_overrides = dict(config.max_connections_per_ip_overrides)
+        self.accepted: dict[str, int] = {}
+        """Number of connections since the start, by listener name."""
         self.refused_count = 0
         self.refusal_logged_at = -1.0
 
@@ -141,8 +147,10 @@ class Listeners:
             on_closed=self.remove,
             memory=self.memory,
             frame_bytes_max=self.config.socket_request_max_bytes,
+            metrics=self.metrics,
         )
         self.connections[connection] = None
+        self.accepted[listener_name] = self.accepted.get(listener_name, 0) + 1
         self.per_ip[host] = count + 1
         return connection
 

@@ -52,6 +52,9 @@ class LogCleaner:
         """Numbers of the running tasks, from 0."""
         self.failed_logs: dict[TopicPartition, tuple[Log, int]] = {}
         """Logs with a corrupt batch, and their revision. They are skipped until a repair or truncation changes it."""
+        self.bytes_read = 0
+        self.last_seconds = self.last_kept_percent = 0.0
+        """Of the last cleaning."""
         self.postponed: list[Log] = []
         """Logs whose cleaning failed for an unknown reason. They are tried again when no other log is dirty."""
 
@@ -199,6 +202,9 @@ class LogCleaner:
             steps.close()
             cleaning.discard_output()
         stats = cleaning.stats
+        self.bytes_read += stats.bytes_read
+        self.last_seconds = loop.time() - began
+        self.last_kept_percent = 100 * stats.bytes_kept / max(stats.bytes_read, 1)
         logger.info(
             "cleaned partition=%s offsets=%d..%d bytes=%d->%d records=%d->%d seconds=%.1f",
             partition,
@@ -208,7 +214,7 @@ class LogCleaner:
             stats.bytes_kept,
             stats.records_read,
             stats.records_kept,
-            loop.time() - began,
+            self.last_seconds,
         )
         return cleaning.cleaned_to > cleanable.first_dirty
 

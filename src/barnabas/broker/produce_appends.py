@@ -44,6 +44,7 @@ WITHOUT_LOG_START: Final = frozenset(
     }
 )
 
+PRODUCE: Final = 0
 ACKS: Final = (1, -1, 0)
 ONE_BATCH_SINCE: Final = 3  # in older versions a partial batch is ignored
 CURRENT_LEADER_SINCE: Final = 10
@@ -136,16 +137,22 @@ class Produce:
     def add_error(
         self, index: int, error: ApiError | StorageError, partition: Partition | None
     ) -> None:
-        self.failed = True
-        self.topics[-1].append(build_error_response(self.context, index, error, partition))
+        response = build_error_response(self.context, index, error, partition)
+        self.count_failed(len(self.topics) - 1, response.error_code)
+        self.topics[-1].append(response)
 
     def fail_response(self, topic: int, position: int, code: ErrorCode, message: str = "") -> None:
         """Change the response of a batch that was appended but not acknowledged by enough replicas."""
-        self.failed = True
+        self.count_failed(topic, code)
         response = self.topics[topic][position]
         self.topics[topic][position] = response._replace(
             error_code=code, error_message=message or None
         )
+
+    def count_failed(self, topic: int, code: int) -> None:
+        self.failed = True
+        self.context.metrics.count_error(PRODUCE, code)
+        self.context.replicas.traffic.find(self.request.topic_data[topic].name).failed_produces += 1
 
     def respond(self) -> ProduceResult | None:
         """Return the result, or None with acks=0, which gets no response. A failure then closes the connection."""

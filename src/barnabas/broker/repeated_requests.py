@@ -22,6 +22,8 @@ from barnabas.wire.messages.produce import ProduceRequest
 from barnabas.world.ports import Part
 
 CORRELATION_ID: Final = Struct(">i")
+PRODUCE: Final = 0
+FETCH: Final = 1
 
 
 def serve_repeated(
@@ -35,13 +37,17 @@ def serve_repeated(
     if produce is not None:
         batch = connection.produces.batch(frame, produce.is_flexible)
         if batch is not None:
+            connection.api = PRODUCE
             correlation_id: int = CORRELATION_ID.unpack_from(frame, 4)[0]
             try:
                 return handle_repeated_produce(context, produce, batch, correlation_id, connection)
             except (ApiError, LargeBatch):
                 return None
     fetch = connection.fetches.find(frame)
-    return None if fetch is None else handle_repeated_fetch(context, fetch, frame)
+    if fetch is None:
+        return None
+    connection.api = FETCH
+    return handle_repeated_fetch(context, fetch, frame)
 
 
 def may_repeat_produce(request: ProduceRequest) -> bool:
@@ -117,6 +123,7 @@ def handle_repeated_fetch(
             if partition is None or (partition.topic_id != topic_id and not wanted.topic):
                 return None
             partition.require_replica(wanted.current_leader_epoch)
+            partition.traffic.fetches += 1
             log = partition.log
             bound = log.watermark
             if offset == bound:
@@ -128,6 +135,7 @@ def handle_repeated_fetch(
             if found.first_incomplete or found.unchecked_segment is not None:
                 return None
             bytes_left = max(bytes_left - found.size, 0)
+            partition.traffic.bytes_out += found.size
             results.append(
                 PartitionFetchResult(bound, log.log_start_offset, found.slices, found.size)
             )

@@ -16,7 +16,7 @@ request, which makes the start of a broker faster.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
@@ -228,6 +228,7 @@ class Router:
         header, at = decode_request_header(frame)
         if not header.is_served:
             return self.respond_unsupported(header)
+        connection.api = header.api_key
         route = ROUTES[header.api_key]
         if len(frame) > SMALL_BYTES and header.api_key != PRODUCE:
             return self.serve_large(route, header, frame, at, connection)
@@ -243,20 +244,29 @@ class Router:
         if not isinstance(response, FINISHED) and isinstance(response, Generator):
             turn = self.background.start(response)
             if not turn.is_done:
-                return self.serve_in_turns(route, header, response, turn)
+                return self.serve_in_turns(route, header, response, turn, connection)
             response = turn.value
-        return self.respond(route, header, response)
+        return self.respond(route, header, response, connection)
 
-    def respond(self, route: Route, header: RequestHeader, response: Any) -> ServeResult:
+    def respond(
+        self, route: Route, header: RequestHeader, response: Any, connection: Connection
+    ) -> ServeResult:
         if not isinstance(response, FINISHED) and isinstance(response, (asyncio.Future, Coroutine)):
             if header.api_key == PRODUCE:
                 # The batches are in their logs and wait for replicas.
                 return PendingResponse(response, partial(frame_response, route, header))
             if isinstance(response, Coroutine):
                 response = asyncio.shield(self.run(response))
-            return self.await_response(route, header, response)
+            return self.await_response(route, header, response, connection)
         if route.is_large(response):
             return self.encode_in_thread(route, header, response)
+        return self.frame_counted(route, header, response)
+
+    def frame_counted(self, route: Route, header: RequestHeader, response: Any) -> EncodedResponse:
+        """Count the errors in a response, and frame it. Produce and Fetch count theirs by partition."""
+        if not isinstance(response, FINISHED):
+            for code in error_codes(response):
+                self.context.metrics.count_error(header.api_key, code)
         return frame_response(route, header, response)
 
     async def serve_large(
@@ -276,38 +286,46 @@ class Router:
             response = route.handle(self.context, request, header, connection)
             if isinstance(response, Generator):
                 response = await self.background.finish(response, NOT_STARTED)
-        return await self.await_response(route, header, response)
+        return await self.await_response(route, header, response, connection)
 
     def find_lane(self, header: RequestHeader) -> RequestLane:
         is_of_broker = header.api_key == FETCH or header.api_key in BROKER_REQUESTS
         return self.background.brokers if is_of_broker else self.background.clients
 
     async def serve_in_turns(
-        self, route: Route, header: RequestHeader, work: Work[Any], turn: TurnResult
+        self,
+        route: Route,
+        header: RequestHeader,
+        work: Work[Any],
+        turn: TurnResult,
+        connection: Connection,
     ) -> EncodedResponse | PendingResponse:
         """Run the remaining turns of a handler. Cancelled between two turns when the client disconnects."""
         response = await self.background.finish(work, turn)
-        return await self.await_response(route, header, response)
+        return await self.await_response(route, header, response, connection)
 
     async def await_response(
-        self, route: Route, header: RequestHeader, response: Any
+        self, route: Route, header: RequestHeader, response: Any, connection: Connection
     ) -> EncodedResponse | PendingResponse:
         if isinstance(response, Coroutine):
             if header.api_key == PRODUCE:
                 return PendingResponse(response, partial(frame_response, route, header))
             response = asyncio.shield(self.run(response))
         if isinstance(response, asyncio.Future):
+            loop = asyncio.get_running_loop()
+            began = loop.time()
             response = await response
+            connection.remote_s = loop.time() - began
         if route.is_large(response):
             return await self.encode_in_thread(route, header, response)
-        return frame_response(route, header, response)
+        return self.frame_counted(route, header, response)
 
     async def encode_in_thread(
         self, route: Route, header: RequestHeader, response: Any
     ) -> EncodedResponse:
         lane = self.find_lane(header)
         async with lane.large, lane.thread:
-            return await in_thread(frame_response, route, header, response)
+            return await in_thread(self.frame_counted, route, header, response)
 
     def run(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run a handler to its end even if the client disconnects: a topic must not be half created."""
@@ -338,6 +356,23 @@ class Router:
             f"{api_name(header.api_key)} v{header.api_version} is not supported "
             "(UNSUPPORTED_VERSION)"
         )
+
+
+def error_codes(message: Any) -> Iterator[int]:
+    """Yield the error codes in a message and in its items, without 0."""
+    code = getattr(message, "error_code", 0)
+    if code:
+        yield code
+    fields: tuple[str, ...] = getattr(message, "__struct_fields__", ())
+    for name in fields or getattr(message, "_fields", ()):
+        items = getattr(message, name)
+        if isinstance(items, (tuple, list)) and items and has_fields(items[0]):
+            for item in items:
+                yield from error_codes(item)
+
+
+def has_fields(item: Any) -> bool:
+    return hasattr(item, "__struct_fields__") or hasattr(item, "_fields")
 
 
 def frame_response(route: Route, header: RequestHeader, response: Any) -> EncodedResponse:

@@ -322,6 +322,10 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
         "At start, register stray logs (without a topic) as topics, instead of renaming them to *-stray")
     barnabas_history_topic_enable: bool = setting(BOOLEAN, True, ANY,
         "Publish the controller's state changes to the topic __state_changes")
+    barnabas_http_listener: Endpoint | None = setting(STRING, None, ANY,
+        "Address of /metrics, /healthz and /readyz, as host:port; port 0: the system chooses one; unset: off")
+    barnabas_slow_request_ms: int = setting(LONG, 1000, at_least(-1),
+        "A request that takes longer is logged, without its wait for records or replicas; -1: never")
     barnabas_scrub_bytes_per_second: int = setting(LONG, 8_388_608, at_least(0),
         "Read rate of the scrub, which looks for corruption after start and weekly; 0: no scrub")
     barnabas_registry_dir: str | None = setting(STRING, None, ANY,

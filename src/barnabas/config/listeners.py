@@ -13,6 +13,7 @@ from barnabas.config.setting import SECURITY_PROTOCOL
 from barnabas.errors import ConfigError
 from barnabas.model import Endpoint
 
+HTTP_ADDRESS = re.compile(r"\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]{1,5})")
 ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]{1,5})")
 
 
@@ -66,6 +67,17 @@ def parse_listener(name: str, text: str) -> Endpoint:
     if not match or int(match[3]) > 65535:
         raise ConfigError(name, f"{text!r} is not of the form NAME://host:port")
     return Endpoint(listener=match[1].upper(), host=match[2], port=int(match[3]))
+
+
+def parse_http_listener(name: str, text: str) -> Endpoint | None:
+    """Parse `host:port`. An empty text is None: no listener."""
+    if not text:
+        return None
+    match = HTTP_ADDRESS.fullmatch(text)
+    if not match or int(match[2]) > 65535:
+        why = f"{text!r} is not of the form host:port, as in 127.0.0.1:9308"
+        raise ConfigError(name, why)
+    return Endpoint(listener="HTTP", host=match[1], port=int(match[2]))
 
 
 def check_distinct_ports(name: str, endpoints: Sequence[Endpoint]) -> None:

@@ -12,6 +12,7 @@ from barnabas.config.broker import BROKER_SETTINGS, DEFAULT_PROTOCOLS, BrokerCon
 from barnabas.config.listeners import (
     check_advertised,
     check_distinct_ports,
+    parse_http_listener,
     parse_listeners,
     parse_protocols,
     split_by_comma,
@@ -77,6 +78,10 @@ def build_config(values: dict[str, Any], properties: Mapping[str, str]) -> Broke
     if "advertised_listeners" in values:
         values["advertised_listeners"] = parse_listeners(
             "advertised.listeners", values["advertised_listeners"], protocols
+        )
+    if values.get("barnabas_http_listener") is not None:
+        values["barnabas_http_listener"] = parse_http_listener(
+            "barnabas.http.listener", values["barnabas_http_listener"]
         )
     if "log_dirs" in values or "log_dir" in values:
         values["log_dirs"] = split_by_comma(values.get("log_dirs", values.get("log_dir", "")))

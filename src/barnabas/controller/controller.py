@@ -101,6 +101,8 @@ class Controller:
         self.ignored_topics: set[str] = set()
         """Topics whose znode is invalid. They are read again when the znode changes."""
         self.rebalance_timer: asyncio.TimerHandle | None = None
+        self.unclean_elections = 0
+        """Since the start of this broker."""
 
     # ---- interface
 
@@ -327,6 +329,7 @@ class Controller:
             watch=self.on_watch,
             unclean_by_default=self.config.unclean_leader_election_enable,
         )
+        execution.on_unclean_election = self.count_unclean_election
         self.ignored_topics.clear()
         recorder.record_election(cause=cause)
         topic_names = await self.registry.children(znodes.TOPICS, self.on_watch)
@@ -383,6 +386,9 @@ class Controller:
             "took over as controller broker=%d epoch=%d brokers=%d partitions=%d",
             *(self.broker_id, election.epoch, len(context.brokers), len(context.all_partitions)),
         )
+
+    def count_unclean_election(self) -> None:
+        self.unclean_elections += 1
 
     async def resign(self, cause: str) -> None:
         """Drop all state and send nothing more. /controller is not deleted."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import assert_never
 
 from barnabas.controller import partition_machine, replica_machine
@@ -92,6 +92,7 @@ class Execution:
         self.recorder = recorder
         self.watch = watch
         self.unclean_by_default = unclean_by_default
+        self.on_unclean_election: Callable[[], None] = lambda: None
         self.registrations: Mapping[BrokerId, Registration] = {}
         """Registered brokers, as last read. A sender starts with these, before its broker is in the context."""
 
@@ -283,6 +284,7 @@ class Execution:
         )
         for each in outcome.committed.transitions:
             if each.is_unclean and each.leadership is not None:
+                self.on_unclean_election()
                 logger.warning(
                     "unclean election partition=%s leader=%d: records that the leader does not have are lost",
                     each.item,

@@ -19,6 +19,7 @@ from barnabas.controller.events import (
     RequestAnswered,
 )
 from barnabas.errors import ApiError, ErrorCode
+from barnabas.metrics.histogram import Buckets, add_seconds, new_buckets
 
 logger = logging.getLogger("barnabas.controller")
 
@@ -33,6 +34,8 @@ class QueuedEvent(NamedTuple):
     cause: str
     """Name of the event in the history, such as TopicsChanged#41."""
     started: asyncio.Future[None]
+    queued_at: float
+    """Loop time."""
 
 
 class EventQueue:
@@ -44,6 +47,9 @@ class EventQueue:
         self.wakeup = asyncio.Event()
         self.count = 0
         self.is_busy = False
+        self.queue_times = new_buckets()
+        self.handling_times: dict[str, Buckets] = {}
+        """Durations by the name of the event's class."""
 
     @property
     def is_idle(self) -> bool:
@@ -57,7 +63,8 @@ class EventQueue:
                     return queued.started
         self.count += 1
         cause = f"{type(event).__name__}#{self.count}"
-        queued = QueuedEvent(event, cause, asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        queued = QueuedEvent(event, cause, loop.create_future(), loop.time())
         self.waiting.append(queued)
         self.wakeup.set()
         return queued.started
@@ -76,7 +83,9 @@ class EventQueue:
             while not self.waiting:
                 self.wakeup.clear()
                 await self.wakeup.wait()
-            event, cause, started = self.waiting.popleft()
+            event, cause, started, queued_at = self.waiting.popleft()
+            began = asyncio.get_running_loop().time()
+            add_seconds(self.queue_times, began - queued_at)
             if not started.done():
                 started.set_result(None)
             self.is_busy = True
@@ -87,6 +96,13 @@ class EventQueue:
                 preempt(event)
             finally:
                 self.is_busy = False
+                self.count_handled(event, asyncio.get_running_loop().time() - began)
+
+    def count_handled(self, event: Event, seconds: float) -> None:
+        times = self.handling_times.get(type(event).__name__)
+        if times is None:
+            times = self.handling_times[type(event).__name__] = new_buckets()
+        add_seconds(times, seconds)
 
 
 def preempt(event: Event) -> None:

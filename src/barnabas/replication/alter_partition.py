@@ -75,6 +75,8 @@ class IsrProposals:
         self.connection: BrokerConnection | None = None
         self.connected_to: Endpoint | None = None
         self.backoff = Backoff(*RETRY_SECONDS, random=Random(broker_id))
+        self.shrinks = self.expansions = self.failures = 0
+        """Numbers of changes since the start. Those that the controller decides itself are not included."""
 
     def submit(self, partition: Partition, change: IsrChange) -> None:
         self.waiting[partition.topic_id, partition.index] = Proposal(partition, change)
@@ -155,6 +157,7 @@ class IsrProposals:
                 proposal = sent.get(key)
                 if proposal is None:
                     continue
+                before = len(proposal.partition.isr)
                 outcome = proposal.partition.complete_isr_change(
                     proposal.change,
                     result.error_code,
@@ -162,11 +165,19 @@ class IsrProposals:
                     leader_epoch=result.leader_epoch,
                     partition_epoch=result.partition_epoch,
                 )
+                self.count(outcome, len(proposal.partition.isr) - before)
                 if outcome is IsrChangeOutcome.RETRY:
                     is_done = False
                 elif self.waiting.get(key) is proposal:
                     del self.waiting[key]
         return is_done and not any(self.waiting.get(key) is sent[key] for key in sent)
+
+    def count(self, outcome: IsrChangeOutcome, growth: int) -> None:
+        if outcome is IsrChangeOutcome.COMMIT:
+            self.shrinks += growth < 0
+            self.expansions += growth > 0
+        elif outcome is not IsrChangeOutcome.STAY:
+            self.failures += 1
 
     async def connect(self) -> BrokerConnection:
         """Return a connection to the current controller. Raises ConnectionError or TimeoutError if there is none."""

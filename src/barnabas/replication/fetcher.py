@@ -474,6 +474,7 @@ class Fetcher:
             size = log.append_as_follower(
                 memoryview(data.records), self.replica_manager.clock.now_ms()
             ).size
+            state.partition.traffic.replication_bytes_in += size
             quota = self.replica_manager.follower_quota
             if quota is not None and self.is_throttled(state.partition):
                 quota.record(size)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from barnabas.errors import ApiError, ErrorCode, StorageError
+from barnabas.metrics.histogram import add_seconds, new_buckets
 from barnabas.replication.partition import Partition
 from barnabas.storage.flush_state import Flush
 from barnabas.tasks import Tasks
@@ -20,6 +21,7 @@ class Flushes:
         self.disk = disk
         self.tasks = tasks
         self.on_failed = on_failed
+        self.times = new_buckets()
 
     def flush(self, partition: Partition) -> asyncio.Future[None]:
         """Return a future that resolves when all records up to the current end are durable.
@@ -59,10 +61,13 @@ class Flushes:
         """Fsync the log. If a move replaces the log meanwhile, fsync the new one."""
         log = partition.log
         flush = log.begin_flush()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         try:
             await self.disk.sync(flush.files, flush.directories)
         except StorageError:
             if partition.log is log:
                 raise
+        add_seconds(self.times, loop.time() - began)
         log.end_flush(flush)
         return flush if partition.log is log else await self.sync_log(partition)

@@ -56,6 +56,27 @@ NO_FOLLOWERS: Final[dict[BrokerId, FollowerState]] = {}
 """Shared by all partitions without followers. Must not be modified."""
 
 
+class TopicTraffic:
+    """Counters of one topic on this broker, shared by its partitions."""
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "failed_fetches",
+        "failed_produces",
+        "fetches",
+        "produces",
+        "records_in",
+        "replication_bytes_in",
+        "replication_bytes_out",
+    )
+
+    def __init__(self) -> None:
+        self.records_in = self.bytes_in = self.bytes_out = 0
+        self.produces = self.failed_produces = self.fetches = self.failed_fetches = 0
+        self.replication_bytes_in = self.replication_bytes_out = 0
+
+
 class Partition:
     __slots__ = (
         "broker_id",
@@ -78,6 +99,7 @@ class Partition:
         "start_watchers",
         "topic",
         "topic_id",
+        "traffic",
         "waits_for_flush",
         "watchers",
     )
@@ -90,6 +112,7 @@ class Partition:
         broker_id: BrokerId,
         log: Log,
         context: LeaderContext = DEFAULT_CONTEXT,
+        traffic: TopicTraffic | None = None,
     ) -> None:
         self.topic = topic
         self.index = index
@@ -97,6 +120,7 @@ class Partition:
         self.broker_id = broker_id
         self.log = log
         self.context = context
+        self.traffic = traffic or TopicTraffic()
         self.leader = NO_LEADER
         self.leader_epoch = NO_EPOCH
         self.epoch_start_offset = -1
@@ -435,7 +459,11 @@ class Partition:
                 # Another leader may have the missing batch, and some producers do not recover from this error.
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER) from error
             raise
+        traffic = self.traffic
+        traffic.produces += 1
         if not info.is_duplicate:
+            traffic.records_in += header.count
+            traffic.bytes_in += len(batch)
             if log.log_end_offset - log.flush_state.recovery_point >= log.flush_messages:
                 self.waits_for_flush = True
             if self.followers:

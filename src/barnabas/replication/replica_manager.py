@@ -36,6 +36,7 @@ from barnabas.replication.log_dir_moves import LogDirMoves
 from barnabas.replication.lost_replicas import LostReplicas
 from barnabas.replication.partition import LeaderContext, Partition
 from barnabas.replication.quota import create_quota, update_quota
+from barnabas.replication.traffic import Traffic
 from barnabas.storage.checkpoints import HIGH_WATERMARK, RECOVERY_POINT, is_damaged_copy
 from barnabas.storage.files import parent
 from barnabas.storage.log import Log
@@ -94,6 +95,7 @@ class ReplicaManager:
         """Topic names by id. Fetches may name a topic by its id before UpdateMetadata arrives."""
         self.offline: dict[tuple[str, int], None] = {}
         """Partitions whose log could not be opened because of a disk failure."""
+        self.traffic = Traffic()
         self.lost = LostReplicas(broker_id, metadata, logs)
         self.tasks = Tasks()
         self.integrity = Integrity(self, network, self.tasks)
@@ -368,8 +370,9 @@ class ReplicaManager:
                 # Its log may be in a failed directory, and an empty log would lose the records.
                 raise next(iter(self.logs.offline.values()))
             log = self.get_or_create_log(tp, topic_id, config)
+            traffic = self.traffic.add(tp.topic)
             partition = Partition(
-                tp.topic, tp.partition, topic_id, self.broker_id, log, self.context
+                tp.topic, tp.partition, topic_id, self.broker_id, log, self.context, traffic
             )
             self.names[topic_id] = tp.topic
         elif partition.topic_id == ZERO_ID != topic_id:
@@ -513,6 +516,7 @@ class ReplicaManager:
         removed = set(deleted)
         if removed:
             removed -= {topic for topic, _ in self.partitions}
+            self.traffic.remove(removed)
             self.names = {key: name for key, name in self.names.items() if name not in removed}
 
     # ---- in-sync replicas

@@ -26,6 +26,7 @@ from barnabas.broker.connection import (
     ServeResult,
 )
 from barnabas.broker.memory_budget import MemoryBudget
+from barnabas.broker.request_metrics import RequestMetrics
 from barnabas.errors import RemoteWireError
 from barnabas.world.ports import Part
 
@@ -88,6 +89,7 @@ class EchoConnection:
         self.later: list[asyncio.Future[EncodedResponse]] = []
         self.is_late = False
         self.memory = MemoryBudget(budget)
+        self.metrics = RequestMetrics()
         self.connection = Connection(
             self.stream,
             listener_name="PLAINTEXT",
@@ -95,6 +97,7 @@ class EchoConnection:
             on_closed=lambda _: None,
             memory=self.memory,
             frame_bytes_max=frame_bytes_max,
+            metrics=self.metrics,
         )
         self.stream.connection = self.connection
 

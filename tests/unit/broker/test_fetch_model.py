@@ -28,7 +28,7 @@ from tests.unit.replication.nodes import Node, Nodes
 
 PARTITIONS = 3
 HEADER = RequestHeader(1, 17, 0, None)
-CONNECTION = cast(Connection, SimpleNamespace(listener_name="PLAINTEXT"))
+CONNECTION = cast(Connection, SimpleNamespace(listener_name="PLAINTEXT", api=1))
 partitions = st.integers(0, PARTITIONS - 1)
 
 

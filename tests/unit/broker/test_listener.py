@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from barnabas.broker.listener import Listeners
+from barnabas.broker.request_metrics import RequestMetrics
 from barnabas.config import BrokerConfig
 from barnabas.errors import AddressInUse
 from barnabas.model import Endpoint
@@ -20,7 +21,7 @@ HOST = "127.0.0.1"
 @pytest.fixture
 async def listeners() -> AsyncIterator[Listeners]:
     network = SocketNetwork()
-    opened = Listeners(network, BrokerConfig(), cast(Any, None))
+    opened = Listeners(network, BrokerConfig(), cast(Any, None), RequestMetrics())
     yield opened
     await opened.close()
 

@@ -8,6 +8,7 @@ from barnabas.broker import connection as connections
 from barnabas.broker import memory_budget
 from barnabas.broker.connection import BUSY_BUFFER_BYTES, Connection, PendingResponse
 from barnabas.broker.memory_budget import MemoryBudget
+from barnabas.broker.request_metrics import RequestMetrics
 from barnabas.world.ports import Part
 from tests.unit.broker.test_connection import MemoryStream
 
@@ -24,6 +25,7 @@ def open_stream(memory: MemoryBudget) -> MemoryStream:
         on_closed=lambda _: None,
         memory=memory,
         frame_bytes_max=100 << 20,
+        metrics=RequestMetrics(),
     )
     return stream
 

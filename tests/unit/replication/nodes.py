@@ -22,6 +22,7 @@ from barnabas.broker.handlers.stop_replica import handle as handle_stop_replica
 from barnabas.broker.handlers.update_metadata import handle as handle_update_metadata
 from barnabas.broker.lazy_groups import LazyGroups
 from barnabas.broker.listener import Listeners
+from barnabas.broker.request_metrics import RequestMetrics
 from barnabas.broker.router import Router
 from barnabas.config import BrokerConfig, TopicConfig
 from barnabas.config.current import CurrentConfig
@@ -177,9 +178,12 @@ class Node:
             byte_quotas=ByteQuotas(self.config, loop_ms),
             features=cast(Any, None),
             lazy_groups=LazyGroups(self.replicas, Random(self.id)),
+            metrics=RequestMetrics(),
         )
         self.router = Router(self.context)
-        self.listeners = Listeners(self.network, self.config, self.router.serve)
+        self.listeners = Listeners(
+            self.network, self.config, self.router.serve, self.context.metrics
+        )
         _, self.port = await self.listeners.listen("PLAINTEXT", "127.0.0.1", 0)
         self.listeners.open_to_clients()
         self.replicas.start()

@@ -38,6 +38,7 @@ from barnabas.broker.fetch_sessions import (
     PartitionKey,
 )
 from barnabas.broker.handlers.current_leader import find_endpoints, find_leader
+from barnabas.broker.request_metrics import FOLLOWER_FETCH
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.wire.fast import FetchedPartition, FetchedTopic
 from barnabas.wire.headers import RequestHeader
@@ -71,12 +72,16 @@ def handle(
     context: BrokerContext, request: FetchRequest, header: RequestHeader, connection: Connection
 ) -> Work[FetchResult | Awaitable[FetchResult]]:
     fetch = Fetch(context, request, header, connection)
+    if fetch.replica_id >= 0:
+        connection.api = FOLLOWER_FETCH
     try:
         yield from fetch.find_session()
     except ApiError as error:
+        context.metrics.count_error(connection.api, error.code)
         return FetchResult(error_code=error.code, session_id=NO_SESSION, topics=())
     if fetch.replica_id >= 0 and not may_act_for_the_cluster(connection):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        context.metrics.count_error(connection.api, code)
         return FetchResult(error_code=code, session_id=NO_SESSION, topics=())
     fetch.reads_in_turns = len(fetch.entries_to_read()) > PARTITIONS_PER_TURN
     if fetch.reads_in_turns:
@@ -342,6 +347,7 @@ class Fetch:
         future: asyncio.Future[FetchResult] = self.loop.create_future()
         future.add_done_callback(self.stop_waiting)
         self.future = future
+        self.context.metrics.waiting_fetches += 1
         seconds = max(self.request.max_wait_ms, 0) / 1000
         self.timer = self.loop.call_later(seconds, self.read_again, True)
         if not self.is_incremental:
@@ -395,6 +401,7 @@ class Fetch:
         if session is not None and session.epoch != self.session_epoch:
             # A later fetch on another connection uses the fetch session now, and gets the updates.
             code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
+            self.context.metrics.count_error(self.connection.api, code)
             future.set_result(FetchResult(error_code=code, session_id=session.id, topics=()))
             return
         if not is_last and len(self.sizes) > FEW and not self.may_be_enough():
@@ -448,6 +455,7 @@ class Fetch:
                 future.set_result(result)
 
     def stop_waiting(self, _: asyncio.Future[FetchResult]) -> None:
+        self.context.metrics.waiting_fetches -= 1
         if self.timer is not None:
             self.timer.cancel()
         if self.finishing is not None:
@@ -482,8 +490,15 @@ class Fetch:
                 if not self.reads_in_turns:
                     # Otherwise the partition may have changed since an earlier turn, and its entry stays awake.
                     self.fall_asleep(session, read)
+            if data.size and partition is not None:
+                if self.replica_id >= 0:
+                    partition.traffic.replication_bytes_out += data.size
+                else:
+                    partition.traffic.bytes_out += data.size
             if quota is not None and data.size and partition and is_throttled_here(partition):
                 quota.record(data.size)
+            if data.error_code:
+                self.count_error(entry, data.error_code)
             if data.error_code in WITH_CURRENT_LEADER and self.version >= CURRENT_LEADER_SINCE:
                 leader = find_leader(self.context, entry.topic, entry.index)
                 leaders.append(leader)
@@ -503,6 +518,10 @@ class Fetch:
             node_endpoints=find_endpoints(self.context, leaders, self.listener) if leaders else (),
             throttle_time_ms=self.charge(reads),
         )
+
+    def count_error(self, entry: FetchEntry, code: int) -> None:
+        self.context.metrics.count_error(self.connection.api, code)
+        self.context.replicas.traffic.find(entry.topic).failed_fetches += 1
 
     def charge(self, reads: list[PartitionRead]) -> int:
         """Count the bytes for a consumer. Returns the throttle time in ms."""

@@ -1,0 +1,1 @@
+"""Metrics of a broker in Prometheus' text format: declarations, histograms, exposition and the HTTP server."""
