@@ -86,7 +86,8 @@ class RequestMetrics:
             "throttle": throttle_s,
         }
         logger.warning(
-            "slow request api=%s client=%s reason=%s total_ms=%d queue_ms=%d local_ms=%d remote_ms=%d throttle_ms=%d",
+            "slow request api=%s client=%s reason=%s "
+            "total_ms=%.0f queue_ms=%.0f local_ms=%.0f remote_ms=%.0f throttle_ms=%.0f",
             api_name(header.api_key),
             printable(header.client_id or ""),
             max(parts, key=lambda part: parts[part]),

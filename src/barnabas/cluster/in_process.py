@@ -28,6 +28,7 @@ from barnabas.cluster.settings import (
     broker_properties,
     validate_settings,
     with_absolute_log_dirs,
+    with_http_port,
 )
 from barnabas.config import BrokerConfig
 from barnabas.config.load import load_broker_config
@@ -131,6 +132,8 @@ class InProcessCluster:
             if self.holds_ports:
                 for broker in self.brokers.values():
                     broker.hold_ports()
+            for broker in self.brokers.values():
+                broker.hold_http_port()
             self.start_brokers(self.brokers.values())
         except BaseException:
             self.stop(clean=False)
@@ -275,6 +278,12 @@ class ClusterBroker:
         """The address for clients on other machines and in containers."""
         return self.advertised_endpoint.address
 
+    @property
+    def http_address(self) -> str | None:
+        """`host:port` of /metrics, /healthz and /readyz; None without barnabas.http.listener."""
+        listener = self.config.barnabas_http_listener
+        return None if listener is None else listener.address
+
     def start(self) -> None:
         """Start the broker. Returns when it is ready and every running broker has it in its metadata."""
         self.cluster.open_registry()
@@ -406,6 +415,14 @@ class ClusterBroker:
             self.held_ports.append(held)
             listeners.append(replace(listener, port=held.port))
         self.config = replace(self.config, listeners=tuple(listeners))
+
+    def hold_http_port(self) -> None:
+        """Like `hold_ports`, for barnabas.http.listener. The settings of the broker then show the port."""
+        listener = self.config.barnabas_http_listener
+        if listener is not None:
+            held = HeldPort(listener.host, listener.port)
+            self.held_ports.append(held)
+            self.config = with_http_port(self.config, listener, held.port)
 
     def release_ports(self) -> None:
         for held in self.held_ports:

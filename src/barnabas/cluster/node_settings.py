@@ -2,6 +2,7 @@
 
     broker.id=11                           ids 11, 12, 13, …
     listeners=PLAINTEXT://:9092            ports 9092, 9093, 9094, …; port 0 stays 0; advertised.listeners likewise
+    barnabas.http.listener=:9308           ports 9308, 9309, 9310, …
     log.dirs=/data/a,/data/b               /data/a/broker-11,/data/b/broker-11; then broker-12, …
     broker.rack                            the same for all brokers: the value of the file, or the name of the machine
 
@@ -16,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from barnabas.cluster.settings import HTTP_LISTENER
 from barnabas.config.load import load_broker_config
 from barnabas.errors import ConfigError
 from barnabas.model import BrokerId, Endpoint
@@ -31,6 +33,7 @@ class NodeBroker(Struct, frozen=True, kw_only=True):
     advertised_listeners: tuple[Endpoint, ...]
     log_dirs: tuple[str, ...]
     rack: str
+    http_listener: Endpoint | None = None
 
     @property
     def overrides(self) -> dict[str, str]:
@@ -43,6 +46,7 @@ class NodeBroker(Struct, frozen=True, kw_only=True):
             **({"advertised.listeners": advertised} if advertised else {}),
             "log.dirs": ",".join(self.log_dirs),
             "broker.rack": self.rack,
+            **({HTTP_LISTENER: self.http_listener.address} if self.http_listener else {}),
         }
 
 
@@ -63,6 +67,7 @@ def derive_node_brokers(
         why = "not set: broker processes cannot share an embedded registry; start a ZooKeeper"
         why += " (`barnabas zookeeper`) and set its address, or use `barnabas up --brokers N`"
         raise ConfigError("zookeeper.connect", why)
+    http_listeners = [config.barnabas_http_listener] if config.barnabas_http_listener else []
     rack = (config.broker_rack or "").strip() or machine
     brokers = [
         NodeBroker(
@@ -75,6 +80,7 @@ def derive_node_brokers(
                 f"{each.rstrip('/')}/broker-{config.broker_id + number}" for each in config.log_dirs
             ),
             rack=rack,
+            http_listener=next(iter(count_up(HTTP_LISTENER, http_listeners, number)), None),
         )
         for number in range(count)
     ]

@@ -8,12 +8,17 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from barnabas.config import BrokerConfig
+from barnabas.config.listeners import parse_http_listener
 from barnabas.errors import ConfigError
+from barnabas.model import Endpoint
 
 HOST = "127.0.0.1"
 FIRST_BROKER_ID = 1
 INTERNAL_TOPIC_REPLICAS_MAX = 3
 TRANSACTION_STATE_MIN_ISR_MAX = 2
+HTTP_LISTENER = "barnabas.http.listener"
+LOOPBACK_HTTP = {HTTP_LISTENER: f"{HOST}:0"}
+"""The default of `barnabas up`: each broker serves its metrics to this machine."""
 UNIQUE_SETTINGS = ("broker.id", "listeners", "advertised.listeners", "log.dirs", "log.dir")
 
 TEST_SETTINGS = {"barnabas.history.topic.enable": "false"}
@@ -29,6 +34,17 @@ def validate_settings(brokers: int, settings: Mapping[str, str]) -> None:
     for name in UNIQUE_SETTINGS:
         if brokers > 1 and name in settings:
             raise ConfigError(name, "cannot be the same for several brokers; remove it")
+    listener = parse_http_listener(HTTP_LISTENER, settings.get(HTTP_LISTENER, "").strip())
+    if brokers > 1 and listener is not None and listener.port:
+        why = f"cannot be the same for several brokers; write {listener.host}:0 for free ports"
+        raise ConfigError(HTTP_LISTENER, why)
+
+
+def with_http_port(config: BrokerConfig, listener: Endpoint, port: int) -> BrokerConfig:
+    """Return the config with the port of `barnabas.http.listener` that was chosen for port 0."""
+    chosen = replace(listener, port=port)
+    properties = {**config.properties, HTTP_LISTENER: chosen.address}
+    return replace(config, barnabas_http_listener=chosen, properties=properties)
 
 
 def broker_properties(

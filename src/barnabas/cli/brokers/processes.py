@@ -15,6 +15,8 @@ from asyncio.subprocess import Process
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from barnabas.cli.brokers.broker_process import (
     exit_text,
     failure_reason,
@@ -23,10 +25,17 @@ from barnabas.cli.brokers.broker_process import (
     start_broker_process,
 )
 from barnabas.cli.terminal.output import print_note
-from barnabas.cluster.settings import FIRST_BROKER_ID, HOST, broker_properties, validate_settings
+from barnabas.cluster.settings import (
+    FIRST_BROKER_ID,
+    HOST,
+    HTTP_LISTENER,
+    broker_properties,
+    validate_settings,
+)
 from barnabas.cluster.zookeeper_servers import ZooKeeperServers
 from barnabas.config.load import load_broker_config
 from barnabas.errors import ApiError, ErrorCode, StorageError
+from barnabas.model import Endpoint
 from barnabas.printable import utf16_escapes
 from barnabas.tasks import in_thread
 from barnabas.world.network import HeldPort
@@ -70,7 +79,9 @@ class BrokerProcesses:
         # A wrong setting is reported before anything is started.
         config, self.warnings = load_broker_config(self.properties(FIRST_BROKER_ID, port))
         self.session_timeout_s = config.zookeeper_session_timeout_ms / 1000
+        self.http_listener = config.barnabas_http_listener
         self.ports: dict[int, HeldPort] = {}
+        self.http_ports: dict[int, HeldPort] = {}
         self.running: dict[int, Process] = {}
         self.watchers: list[asyncio.Task[None]] = []
         self.failure: StorageError | None = None
@@ -83,6 +94,18 @@ class BrokerProcesses:
     @property
     def bootstrap_servers(self) -> str:
         return ",".join(f"{HOST}:{held.port}" for held in self.ports.values())
+
+    def http_listener_of(self, broker_id: int) -> Endpoint | None:
+        """Return the address of the broker's metrics, with the port that is held for it."""
+        listener, held = self.http_listener, self.http_ports.get(broker_id)
+        if listener is None or held is None:
+            return listener
+        return replace(listener, port=held.port)
+
+    @property
+    def http_addresses(self) -> list[str]:
+        listeners = map(self.http_listener_of, self.http_ports)
+        return [each.address for each in listeners if each is not None]
 
     def properties(self, broker_id: int, port: int) -> dict[str, str]:
         registry = {"zookeeper.connect": self.zookeeper} if self.zookeeper else {}
@@ -103,6 +126,9 @@ class BrokerProcesses:
                 self.zookeeper = self.servers.connect_string
             for number, broker_id in enumerate(self.ids):
                 self.ports[broker_id] = HeldPort(HOST, self.port + number if self.port else 0)
+                if self.http_listener is not None:
+                    listener = self.http_listener
+                    self.http_ports[broker_id] = HeldPort(listener.host, listener.port)
             for broker_id in self.ids:
                 await self.start_broker(broker_id)
             await self.wait_until_ready()
@@ -116,6 +142,9 @@ class BrokerProcesses:
 
     async def start_broker(self, broker_id: int) -> None:
         properties = self.properties(broker_id, self.ports[broker_id].port)
+        listener = self.http_listener_of(broker_id)
+        if listener is not None:
+            properties[HTTP_LISTENER] = listener.address
         config = self.path(broker_id, "properties")
         config.write_text(properties_text(properties), encoding="ascii")
         with self.path(broker_id, "log").open("ab") as log:
@@ -216,10 +245,11 @@ class BrokerProcesses:
         last = await asyncio.to_thread(self.find_controller)
         await terminate([process for broker, process in self.running.items() if broker != last])
         await terminate([process for broker, process in self.running.items() if broker == last])
-        for held in self.ports.values():
+        for held in (*self.ports.values(), *self.http_ports.values()):
             held.release()
         self.running.clear()
         self.ports.clear()
+        self.http_ports.clear()
         if self.servers is not None:
             await asyncio.to_thread(self.servers.stop)
 

@@ -24,7 +24,7 @@ from barnabas.cli.terminal.log import log_to_stderr
 from barnabas.cli.terminal.output import plural, print_lines, print_note, up_line
 from barnabas.cli.terminal.shutdown import ShutdownSignals
 from barnabas.cluster.in_process import InProcessCluster
-from barnabas.cluster.settings import TEST_SETTINGS
+from barnabas.cluster.settings import LOOPBACK_HTTP, TEST_SETTINGS
 from barnabas.errors import ConfigError, ErrorCode, StorageError
 from barnabas.printable import printable
 from barnabas.tasks import in_thread
@@ -135,7 +135,7 @@ def up(
             "--port", f"{brokers} brokers need {brokers} ports from {port} on; the highest is 65535"
         )
     new_topics = list({topic.name: topic for topic in map(parse_topic_option, topics)}.values())
-    settings = parse_overrides(overrides)
+    settings = {**LOOPBACK_HTTP, **parse_overrides(overrides)}
     notice = ReadyNotice(write_env, ready_fd)
     check_command(command)
     notice.check()
@@ -188,6 +188,11 @@ class InThisProcess:
     @property
     def bootstrap_servers(self) -> str:
         return self.cluster.bootstrap_servers
+
+    @property
+    def http_addresses(self) -> list[str]:
+        addresses = (broker.http_address for broker in self.cluster.brokers.values())
+        return [address for address in addresses if address is not None]
 
     @property
     def failure(self) -> StorageError | None:
@@ -294,8 +299,21 @@ def cluster_banner(cluster: RunnableCluster, topic: str, *, is_kept: bool = True
   Barnabas  barnabas topics list -b {servers}
             barnabas brokers list -b {servers}
             barnabas registry ls /brokers/topics {break_if_long(printable(cluster.registry_option))}
-
+{metrics_lines(cluster.http_addresses)}
 Ctrl-C stops it; the data {"stays" if is_kept else "is removed"}."""
+
+
+def metrics_lines(addresses: Sequence[str]) -> str:
+    """Return the lines of the banner with the addresses of metrics, one per broker; empty without any.
+
+    >>> metrics_lines(["127.0.0.1:41233", "127.0.0.1:41234"])
+    '\\n  Metrics   http://127.0.0.1:41233/metrics\\n            http://127.0.0.1:41234/metrics\\n'
+    """
+    if not addresses:
+        return ""
+    heads = ["  Metrics   ", *[" " * 12] * (len(addresses) - 1)]
+    lines = (f"{head}http://{each}/metrics\n" for head, each in zip(heads, addresses, strict=True))
+    return "\n" + "".join(lines)
 
 
 def break_if_long(option: str) -> str:
