@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
 from prometheus_client.parser import text_string_to_metric_families
 
 from barnabas import LocalCluster
+from barnabas.cli.main import main
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.client.config_admin import ConfigAdmin, ConfigResource
@@ -190,6 +193,24 @@ def test_settings_show_the_chosen_port(cluster: LocalCluster) -> None:
     assert values["barnabas.http.listener"] == cluster.brokers[1].http_address
 
 
+def run_top(servers: str, capfdbinary: pytest.CaptureFixture[bytes]) -> list[dict[str, Any]]:
+    with pytest.raises(SystemExit) as done:
+        main(["top", "--once", "-o", "json", "-b", servers])
+    assert done.value.code == 0
+    rows: list[dict[str, Any]] = json.loads(capfdbinary.readouterr().out)["brokers"]
+    return rows
+
+
+def test_top_shows_all_brokers(
+    cluster: LocalCluster, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    rows = run_top(cluster.bootstrap_servers, capfdbinary)
+    assert [row["broker"] for row in rows] == [1, 2, 3]
+    assert [row["broker"] for row in rows if row["controller"]] == [cluster.controller_id]
+    assert {row["source"] for row in rows} == {"metrics"}
+    assert all(row["requests_per_s"] is not None for row in rows)
+
+
 def test_unknown_paths_name_the_known_ones(cluster: LocalCluster) -> None:
     assert get(cluster, 1, "/")[0] == 404
     assert "/metrics" in get(cluster, 1, "/")[1]
@@ -268,6 +289,12 @@ def test_broker_that_shuts_down_is_not_ready(cluster: LocalCluster) -> None:
     assert get(cluster, stopping, "/readyz")[0] == 200
 
 
-def test_listener_is_off_by_default() -> None:
+def test_listener_is_off_by_default_and_top_uses_the_protocol(
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
     with LocalCluster() as cluster:
         assert cluster.brokers[1].http_address is None
+        create(cluster, "plain", (1,))
+        (row,) = run_top(cluster.bootstrap_servers, capfdbinary)
+    assert (row["source"], row["leads"], row["messages_in_per_s"]) == ("protocol", 1, 0.0)
+    assert row["bytes_in_per_s"] is None

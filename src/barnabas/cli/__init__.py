@@ -4,7 +4,7 @@
     barnabas elect-leaders                                elections/
     barnabas … explain, cluster health                    explain/
     barnabas produce, consume                             records/
-    barnabas up, broker, node, brokers …, controller …    brokers/
+    barnabas up, broker, node, top, brokers …, controller …  brokers/
     barnabas zookeeper                                    zookeeper.py
     barnabas sql, spark                                   spark/
     barnabas pipeline …                                   pipelines/

@@ -33,6 +33,7 @@ COMMANDS = {
         "explain.cluster_group:cluster_group",
         "Describe the cluster, check its health, and explain its problems.",
     ),
+    "top": ("brokers.top:top", "Show what each broker does now: traffic, requests, latency."),
     "controller": ("brokers.controller:controller", "Show which broker is the controller."),
     "elect-leaders": (
         "elections.elect_leaders:elect_leaders_command",

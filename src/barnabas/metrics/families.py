@@ -21,7 +21,7 @@ BROKER_METRICS = (
     ("kafka_server_brokertopicmetrics_bytesin_total", COUNTER, TOPIC, "Bytes of batches that producers have written"),
     ("kafka_server_brokertopicmetrics_bytesout_total", COUNTER, TOPIC, "Bytes of batches sent to consumers"),
     ("kafka_server_brokertopicmetrics_totalproducerequests_total", COUNTER, TOPIC,
-        "Batches that producers have sent, also failed ones"),
+        "Appends of valid batches, also failed ones"),
     ("kafka_server_brokertopicmetrics_failedproducerequests_total", COUNTER, TOPIC,
         "Batches that were not written, or not acknowledged in time"),
     ("kafka_server_brokertopicmetrics_totalfetchrequests_total", COUNTER, TOPIC,

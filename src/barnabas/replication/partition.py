@@ -441,6 +441,8 @@ class Partition:
     ) -> AppendInfo:
         """Append a batch that `log.validator` has accepted. The caller must flush the partition if it
         `waits_for_flush`. Raises ApiError or StorageError."""
+        traffic = self.traffic
+        traffic.produces += 1
         if self.is_offline or self.leader != self.broker_id:
             self.require_leader(-1)
         if acks == -1 and not self.has_enough_replicas():
@@ -459,8 +461,6 @@ class Partition:
                 # Another leader may have the missing batch, and some producers do not recover from this error.
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER) from error
             raise
-        traffic = self.traffic
-        traffic.produces += 1
         if not info.is_duplicate:
             traffic.records_in += header.count
             traffic.bytes_in += len(batch)
