@@ -225,8 +225,8 @@ def test_killed_broker_shows_in_the_metrics_of_the_others(cluster: LocalCluster)
     if cluster.controller_id == 3:
         cluster.brokers[3].stop()
         cluster.brokers[3].start()
+    eventually(lambda: under_replicated(cluster, 1) == 0, "all replicas in sync")
     before = scrape(cluster, 1)
-    assert under_replicated(cluster, 1) == 0
     cluster.brokers[3].kill(expire=False)
     starting = threading.Thread(target=cluster.brokers[3].start)
     starting.start()

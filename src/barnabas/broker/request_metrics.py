@@ -2,7 +2,7 @@
 
 `times` is indexed by API key. Each entry is empty, or has six histograms (metrics/histogram.py). Compiled code
 (broker/connection.py) adds to them. A time of 0 is not recorded, except the total time. Most requests take less than a
-millisecond and wait for nothing. For them one increment in `fast` is enough, which takes 30 ns instead of 150.
+millisecond and wait for nothing. For them one increment in `fast` is enough, which takes a third of the time.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ class RequestMetrics:
         """Return copies of the histograms of an API, with the fast requests."""
         copies = [list(buckets) for buckets in self.times[api]]
         for step, count in enumerate(self.fast[api]):
-            for part in (TOTAL_AT, LOCAL_AT):
-                add_many(copies[part], FAST_STEP_US * step + FAST_STEP_US // 2, count)
+            if count:
+                for part in (TOTAL_AT, LOCAL_AT):
+                    add_many(copies[part], FAST_STEP_US * step + FAST_STEP_US // 2, count)
         return copies
 
     def record_send(self, api: int, seconds: float) -> None:
