@@ -66,6 +66,7 @@ KINDS: dict[str, Kind] = {
     "cluster explain": Kind.STATE,
     "cluster health": Kind.STATE,
     "controller show": Kind.STATE,
+    "top": Kind.STREAM,
     "elect-leaders": Kind.CHANGE,
     "produce": Kind.CHANGE,
     "consume": Kind.STREAM,
