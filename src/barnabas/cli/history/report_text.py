@@ -19,6 +19,8 @@ from barnabas.history.words import (
 )
 
 ROWS_MAX = 20
+REPORT_WIDTH = 100
+"""Columns of its tables, also in a pipe: a report is read, not processed."""
 """Maximum rows per table."""
 
 
@@ -172,4 +174,4 @@ def titled_table(
 ) -> str:
     """Return a table under its title. If rows were left out, the title says which of `count` rows are shown."""
     more = f" (the {len(rows)} {which} of {count:,})" if count > len(rows) else ""
-    return f"{title}{more}\n{format_table(heads, rows)}"
+    return f"{title}{more}\n{format_table(heads, rows, width=REPORT_WIDTH)}"
