@@ -26,13 +26,14 @@ REFUSED, WRONG_USAGE = 1, 2
 
 
 def run_rejected(*arguments: str, code: int) -> str:
-    """Run `barnabas <arguments>`, which must fail; returns its last line."""
+    """Run `barnabas <arguments>`, which must fail. Returns the error, with its hint if there is one."""
     ended = run(*arguments)
     assert ended.returncode == code, ended
     assert ended.stdout == ""
     assert "Traceback" not in ended.stderr
-    (line,) = [line for line in ended.stderr.splitlines() if line.lower().startswith("error")]
-    return line
+    lines = ended.stderr.splitlines()
+    assert len([line for line in lines if line.lower().startswith("error")]) == 1, ended
+    return " ".join(line for line in lines if line.lower().startswith(("error", "hint")))
 
 
 # ---- wrong usage: nothing is modified -------------------------------------------------------------------------
@@ -46,7 +47,7 @@ def run_rejected(*arguments: str, code: int) -> str:
         (["--override", "num.partitions"], "is not KEY=VALUE"),
         (["--override", "log.segment.bytes=-5"], "log.segment.bytes"),
         (["--brokers", "0"], "is not in the range x>=1"),
-        (["--brokrs", "3"], "Did you mean '--brokers'?"),
+        (["--brokrs", "3"], "did you mean --brokers?"),
         (["--port", "many"], "is not a valid integer"),
         (["--port", "99999"], "is not in the range 0<=x<=65535"),
         (["--topic", "orders:six"], "as in orders:6:1"),
