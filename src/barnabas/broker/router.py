@@ -20,6 +20,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
+from itertools import islice
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -73,6 +74,8 @@ SMALL_ELEMENTS = 1000
 RESPONSE_BYTES_MAX = 32 << 20
 """Maximum size of a response, without the records of a Fetch response, which are sent from their files."""
 
+COUNTED_MESSAGES = 200
+"""Errors are counted in the first so many items of a response, so that counting never takes long."""
 FINISHED = (ProduceResult, FetchResult, bytes)
 """Responses of frequent requests. This check is faster than those of abstract classes."""
 
@@ -265,8 +268,9 @@ class Router:
     def frame_counted(self, route: Route, header: RequestHeader, response: Any) -> EncodedResponse:
         """Count the errors in a response, and frame it. Produce and Fetch count theirs by partition."""
         if not isinstance(response, FINISHED):
-            for code in error_codes(response):
-                self.context.metrics.count_error(header.api_key, code)
+            for code in islice(error_codes(response), COUNTED_MESSAGES):
+                if code:
+                    self.context.metrics.count_error(header.api_key, code)
         return frame_response(route, header, response)
 
     async def serve_large(
@@ -359,10 +363,8 @@ class Router:
 
 
 def error_codes(message: Any) -> Iterator[int]:
-    """Yield the error codes in a message and in its items, without 0."""
-    code = getattr(message, "error_code", 0)
-    if code:
-        yield code
+    """Yield the error codes of a message and of its items, 0 for each that has no error."""
+    yield getattr(message, "error_code", 0)
     fields: tuple[str, ...] = getattr(message, "__struct_fields__", ())
     for name in fields or getattr(message, "_fields", ()):
         items = getattr(message, name)

@@ -75,7 +75,8 @@ most dashboards and alerts for Kafka work unchanged. Differences:
 - Quantiles are of the last one to two minutes. Kafka weights recent values more. A quantile is at
   most 12 % off.
 - `requests_total` has no label `version`, and connections have no label `networkProcessor`.
-- `errors_total` does not count responses without an error (`NONE`).
+- `errors_total` does not count responses without an error (`NONE`). Of a
+  response with more than 200 items, it counts the first 200.
 - Summaries have a `_sum` in milliseconds, in addition to Kafka's `_count`.
 - The counters of topics appear with the label `topic`, and once without it: the sum over all
   topics, including deleted ones.

@@ -181,6 +181,6 @@ def test_error_codes_of_a_response_and_its_items_are_found() -> None:
         CreatableTopicResult(name=str(code), error_code=code)
         for code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.INVALID_PARTITIONS)
     )
-    assert list(error_codes(CreateTopicsResponse(topics=topics))) == [36, 37]
+    assert list(error_codes(CreateTopicsResponse(topics=topics))) == [0, 0, 36, 37]
     assert list(error_codes(HeartbeatResponse(error_code=27))) == [27]
-    assert list(error_codes(None)) == []
+    assert list(error_codes(None)) == [0]
