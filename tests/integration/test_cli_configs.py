@@ -135,7 +135,7 @@ def test_broker_setting_takes_precedence_over_that_of_all_brokers(commands: Comm
     eventually(lambda: seen("2") == ("30000", "DYNAMIC_BROKER_CONFIG"), "broker 2 applies it")
     lines = commands.ok("configs", "describe", "--broker", "2", "--synonyms")
     assert "    all brokers: log.cleaner.backoff.ms = 20000" in lines
-    assert all(len(line) <= 100 for line in lines)
+    assert not any(line.endswith("…") for line in lines)  # nothing is cut in a pipe
     commands.ok("configs", "reset", "--broker", "2", "log.cleaner.backoff.ms")
     eventually(lambda: seen("2")[0] == "20000", "broker 2 falls back to the setting of all brokers")
     commands.ok("configs", "reset", "--brokers", "log.cleaner.backoff.ms")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from barnabas import LocalCluster
+from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.client.producer import Producer
 from barnabas.client.view import PartitionView
@@ -38,9 +39,9 @@ def cluster(shared: LocalCluster) -> Iterator[LocalCluster]:
     eventually(lambda: len(partition(shared).isr) == 3, "all replicas are in sync")
 
 
-def partition(cluster: LocalCluster) -> PartitionView:
+def partition(cluster: LocalCluster, topic: str = TOPIC) -> PartitionView:
     with Cluster(cluster.bootstrap_servers) as client:
-        (found,) = client.refresh([TOPIC]).topic(TOPIC).partitions
+        (found,) = client.refresh([topic]).topic(topic).partitions
         return found
 
 
@@ -95,14 +96,17 @@ def test_inner_partition_does_not_heal_outer_one(cluster: LocalCluster) -> None:
 
 
 def test_cut_survives_restart_of_broker_and_ends_with_restore(cluster: LocalCluster) -> None:
-    leader = partition(cluster).leader
-    follower = next(iter(set(cluster.brokers) - {leader, cluster.controller.id}))
+    # Both brokers reach the controller: without it, a broker does not start.
+    leader, follower = set(cluster.brokers) - {cluster.controller.id}
+    topic = NewTopic(name="cut", assignment=[[leader, follower]])
+    with Cluster(cluster.bootstrap_servers) as client:
+        Admin(client).create_topics([topic])
     with cluster.partition_network({follower}, {leader}):
         cluster.kill(follower)
         cluster.brokers[follower].start()
-        assert follower not in partition(cluster).isr
+        assert follower not in partition(cluster, "cut").isr
         cluster.restore()
-        eventually(lambda: follower in partition(cluster).isr, "the follower is in sync")
+        eventually(lambda: follower in partition(cluster, "cut").isr, "the follower is in sync")
 
 
 def test_slow_disk_delays_acknowledgements(cluster: LocalCluster) -> None:

@@ -219,8 +219,9 @@ class InProcessCluster:
         }
         for broker, future in waiting.items():
             if not future.result():
+                cut = "; its network is cut" if self.brokers[broker].faults.cut_ports else ""
                 raise RegistryError(
-                    "", f"broker {broker} did not see all brokers within {READY_TIMEOUT_S:g} s"
+                    "", f"broker {broker} did not see all brokers within {READY_TIMEOUT_S:g} s{cut}"
                 )
 
     def open_registry(self) -> tuple[EmbeddedRegistry, LoopThread]:
