@@ -149,6 +149,24 @@ def test_produce_and_fetch_are_counted(cluster: LocalCluster) -> None:
     assert leader.value(waiting, delayedOperation="Fetch") >= 0
 
 
+def test_lag_of_a_group_is_the_difference_of_two_metrics(cluster: LocalCluster) -> None:
+    create(cluster, "lagging", (1, 2))
+    produce(cluster, "lagging")
+    consume(cluster, "lagging")
+    produce(cluster, "lagging")
+    labels = {"consumergroup": "metrics", "topic": "lagging", "partition": "0"}
+    scrapes = [scrape(cluster, broker) for broker in cluster.brokers]
+    name = "kafka_consumergroup_current_offset"
+    (coordinator,) = (each for each in scrapes if each.has(name, **labels))
+    committed = coordinator.value(name, **labels)
+    end = scrapes[0].value("kafka_log_log_logendoffset", topic="lagging", partition="0")
+    assert (committed, end) == (RECORDS, 2 * RECORDS)
+    assert coordinator.value("kafka_consumergroup_members", consumergroup="metrics") == 0
+    prefix = "kafka_coordinator_group_groupmetadatamanager_"
+    assert coordinator.value(f"{prefix}numgroups") == 1
+    assert coordinator.value(f"{prefix}numoffsets") >= 1
+
+
 def test_errors_are_counted_by_api_and_code(cluster: LocalCluster) -> None:
     create(cluster, "twice", (1,))
     controller = cluster.controller_id

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from barnabas import __version__, code_mode
+from barnabas.broker.lazy_groups import LazyGroups
 from barnabas.broker.listener import Listeners
 from barnabas.broker.log_cleaner import LogCleaner
 from barnabas.broker.request_metrics import FOLLOWER_FETCH, TIME_PARTS, RequestMetrics
@@ -86,6 +87,7 @@ class MonitoredBroker(Protocol):
     controller: Controller | None
     listeners: Listeners | None
     cleaner: LogCleaner | None
+    groups: LazyGroups | None
 
 
 class PartitionTotals:
@@ -137,6 +139,8 @@ class MetricsPage:
             yield from self.replica_lines(broker.replicas, now)
         if broker.cleaner is not None:
             yield from self.cleaner_lines(broker.cleaner)
+        if broker.groups is not None:
+            yield from self.group_lines(broker.groups)
         if broker.controller is not None:
             yield from self.controller_lines(broker.controller, now)
 
@@ -261,6 +265,25 @@ class MetricsPage:
             "kafka_log_logcleanermanager_uncleanable_partitions_count", len(cleaner.failed_logs)
         )
         yield from plain_lines("barnabas_log_logcleaner_cleaned_bytes_total", cleaner.bytes_read)
+
+    # ---- groups
+
+    def group_lines(self, groups: LazyGroups) -> Iterator[str]:
+        """Yield the groups that this broker coordinates. Their lag also needs the log end offsets of other brokers."""
+        found = list(groups.components.coordinator.groups.values()) if groups.components else []
+        prefix = "kafka_coordinator_group_groupmetadatamanager_"
+        yield from plain_lines(f"{prefix}numgroups", len(found))
+        yield from plain_lines(f"{prefix}numoffsets", sum(len(each.offsets) for each in found))
+        yield from family_lines(
+            FAMILIES["kafka_consumergroup_members"],
+            [((each.group_id,), len(each.members)) for each in found],
+        )
+        offsets: Iterable[Sample] = (
+            ((group.group_id, partition.topic, str(partition.partition)), value.offset)
+            for group in found
+            for partition, value in list(group.offsets.committed.items())
+        )
+        yield from family_lines(FAMILIES["kafka_consumergroup_current_offset"], offsets)
 
     # ---- controller
 

@@ -79,6 +79,13 @@ REPLICA_METRICS = (
     ("kafka_log_logcleanermanager_uncleanable_partitions_count", GAUGE, (), "Logs with a corrupt batch, not compacted"),
     ("barnabas_log_logcleaner_cleaned_bytes_total", COUNTER, (), "Bytes read by compactions"),
 )
+GROUP_METRICS = (
+    ("kafka_coordinator_group_groupmetadatamanager_numgroups", GAUGE, (), "Groups that this broker coordinates"),
+    ("kafka_coordinator_group_groupmetadatamanager_numoffsets", GAUGE, (), "Committed offsets of these groups"),
+    ("kafka_consumergroup_members", GAUGE, ("consumergroup",), "Members of a group; served by its coordinator"),
+    ("kafka_consumergroup_current_offset", GAUGE, ("consumergroup", *PARTITION),
+        "Committed offset of a group; served by its coordinator"),
+)
 CONTROLLER_METRICS = (
     ("kafka_controller_kafkacontroller_activecontrollercount", GAUGE, (), "1 on the controller, 0 on other brokers"),
     ("kafka_controller_kafkacontroller_activebrokercount", GAUGE, (), "Registered brokers; 0 on other brokers"),
@@ -120,5 +127,6 @@ CONTROLLER_METRICS = (
 # fmt: on
 
 FAMILIES: dict[str, MetricFamily] = {
-    row[0]: MetricFamily(*row) for row in (*BROKER_METRICS, *REPLICA_METRICS, *CONTROLLER_METRICS)
+    row[0]: MetricFamily(*row)
+    for row in (*BROKER_METRICS, *REPLICA_METRICS, *GROUP_METRICS, *CONTROLLER_METRICS)
 }

@@ -8,6 +8,7 @@ from barnabas.metrics.families import (
     BROKER_METRICS,
     CONTROLLER_METRICS,
     FAMILIES,
+    GROUP_METRICS,
     REPLICA_METRICS,
 )
 
@@ -80,12 +81,20 @@ most dashboards and alerts for Kafka work unchanged. Differences:
 - Summaries have a `_sum` in milliseconds, in addition to Kafka's `_count`.
 - The counters of topics appear with the label `topic`, and once without it: the sum over all
   topics, including deleted ones.
+- `kafka_consumergroup_…` are not metrics of Kafka, but of kafka_exporter, with the same names and
+  labels. The lag of a group is the difference of two of them, which may come from two brokers:
+
+      max by (topic, partition) (kafka_log_log_logendoffset)
+        - on (topic, partition) group_right ()
+      max by (consumergroup, topic, partition) (kafka_consumergroup_current_offset)
+
 - Metrics of the JVM do not exist. Names that start with `barnabas_` do not exist in Kafka.
 """
 
 SECTIONS = (
     ("Broker, requests and topics", BROKER_METRICS),
     ("Replicas and logs", REPLICA_METRICS),
+    ("Groups", GROUP_METRICS),
     ("Controller", CONTROLLER_METRICS),
 )
 
