@@ -321,6 +321,13 @@ class ConfigError(BarnabasError):
         self.why = why
 
 
+class ClientClosed(BarnabasError):
+    """A client, producer, consumer or admin was used after `close`."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(f"this {kind} is closed; create a new one")
+
+
 class AddressInUse(BarnabasError):
     """The process cannot listen on an address, usually because another socket does."""
 

@@ -170,6 +170,7 @@ LAYERS: dict[str, set[str]] = {
         *("log_rate_limiter", "policies", "tasks"),
     },
     "client": {"batch", "wire"},
+    "api": {"batch", "client", "wire"},
     "reassignment": set(),
     "explain": {"client", "metadata", "history"},
     "formats": set(),

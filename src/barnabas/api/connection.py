@@ -1,0 +1,115 @@
+"""The connection that a Client shares with its producers, consumers and admin."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Self
+
+from barnabas.api.settings import require_positive
+from barnabas.client.cluster import Cluster, Unreachable
+from barnabas.client.view import TopicView
+from barnabas.errors import ApiError, ClientClosed, ErrorCode
+
+REQUEST_TIMEOUT_MS = 30_000
+
+
+class Connection:
+    """A connection to a cluster. `bootstrap_servers` is "host:port,host:port", or a list of "host:port".
+
+    It connects on the first request. It keeps a list of its open users, and closes them with itself.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        *,
+        client_id: str = "barnabas",
+        request_timeout_ms: float = REQUEST_TIMEOUT_MS,
+    ) -> None:
+        require_positive("request_timeout_ms", request_timeout_ms)
+        self._cluster = Cluster(
+            bootstrap_servers, client_id=client_id, timeout_s=request_timeout_ms / 1000
+        )
+        self._users: list[ConnectionUser] = []
+        self._is_closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._close(is_failed=kind is not None)
+
+    def close(self) -> None:
+        """Close the producers, consumers and admins of this client, and its connections. Producers flush first."""
+        self._close(is_failed=False)
+
+    def _close(self, *, is_failed: bool) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        with ExitStack() as stack:  # closes all, in reverse order, even if one raises an error
+            stack.callback(self._cluster.close)
+            for user in self._users[:]:
+                stack.callback(user._close, is_failed=is_failed)
+
+    def _open_cluster(self) -> Cluster:
+        if self._is_closed:
+            raise ClientClosed("Client")
+        return self._cluster
+
+
+class ConnectionUser(ABC):
+    """Base of the classes that use a connection: their own, or that of a Client."""
+
+    def __init__(self, bootstrap_servers: Connection | str | Sequence[str]) -> None:
+        if isinstance(bootstrap_servers, Connection):
+            self._connection, self._is_owner = bootstrap_servers, False
+        else:
+            self._connection, self._is_owner = Connection(bootstrap_servers), True
+        self._connection._open_cluster()
+        self._connection._users.append(self)
+        self._is_closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._close(is_failed=kind is not None)
+
+    def close(self) -> None:
+        """Release the connections. Idempotent; every other call after it raises ClientClosed."""
+        self._close(is_failed=False)
+
+    def _close(self, *, is_failed: bool) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._connection._users.remove(self)
+        try:
+            self._finish(is_failed=is_failed)
+        finally:
+            if self._is_owner:
+                self._connection.close()
+
+    @abstractmethod
+    def _finish(self, *, is_failed: bool) -> None:
+        """Do the last work before the connection closes. `is_failed` is true if a `with` block raised an exception."""
+
+    def _open_cluster(self) -> Cluster:
+        """Return the cluster. Raises ClientClosed after `close`."""
+        if self._is_closed:
+            raise ClientClosed(type(self).__name__)
+        return self._connection._open_cluster()
+
+
+def existing_topic(cluster: Cluster, name: str) -> TopicView:
+    """Return a topic. Raises ApiError UNKNOWN_TOPIC_OR_PARTITION, with the next step, if it does not exist."""
+    try:
+        return cluster.topic(name)
+    except ApiError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or isinstance(error, Unreachable):
+            raise
+        why = f"topic {name!r} does not exist; create it with Admin.create_topic"
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why) from None

@@ -1,0 +1,216 @@
+"""Producer: buffers records and sends them in batches, in the thread of the caller."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, TypedDict
+
+from barnabas.api.connection import Connection, ConnectionUser, existing_topic
+from barnabas.api.settings import (
+    Data,
+    HeaderPairs,
+    parse_acks,
+    parse_compression_type,
+    to_bytes,
+    to_headers,
+)
+from barnabas.client import producer as client_producer
+from barnabas.client.blocking import Deadline, now_ms
+from barnabas.errors import ApiError, BarnabasError, ConfigError
+from barnabas.model import TopicPartition
+
+LINGER_MS = 100
+
+
+class RecordMetadata(NamedTuple):
+    """The place of a produced record. `offset` is -1 if it is unknown: always with acks=0."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+
+class Delivery:
+    """A record that was passed to `Producer.send`. Like a future, it has `done` and `result`."""
+
+    __slots__ = ("_error", "_offset", "_producer", "partition", "timestamp", "topic")
+
+    def __init__(self, producer: Producer, topic: str, partition: int, timestamp: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.timestamp = timestamp
+        self._producer: Producer | None = producer
+        self._offset = -1
+        self._error: BaseException | None = None
+
+    def __repr__(self) -> str:
+        state = f"offset {self._offset}" if self.done() else "not sent"
+        return f"<Delivery to {self.topic}-{self.partition}, {self._error or state}>"
+
+    def done(self) -> bool:
+        """Whether the record was acknowledged, or failed."""
+        return self._producer is None
+
+    def result(self) -> RecordMetadata:
+        """Return the place of the record. Flushes the producer if necessary. Raises ApiError if it failed."""
+        if self._producer is not None:
+            self._producer.flush()
+        if self._error is not None:
+            raise self._error
+        return RecordMetadata(self.topic, self.partition, self._offset, self.timestamp)
+
+    def _complete(self, offset: int, error: BaseException | None = None) -> None:
+        self._producer, self._offset, self._error = None, offset, error
+
+
+class ProducerSettings(TypedDict, total=False):
+    """Settings of a Producer, for `Client.producer`."""
+
+    acks: int | Literal["all"]
+    compression_type: str
+    linger_ms: float
+    enable_idempotence: bool | None
+
+
+class Producer(ConnectionUser):
+    """Sends records. Use it in a `with` statement, which flushes at its end, or call `close`.
+
+    There is no background thread. `send` buffers a record. The producer sends the buffer in `flush`, in `close`, and in
+    a `send` when it is full (8 MiB) or its oldest record is `linger_ms` old. `linger_ms=0` sends every record at once.
+
+    `acks` is "all", 1 or 0. `compression_type` is "none", "gzip", "snappy", "lz4" or "zstd". `enable_idempotence=None`
+    enables idempotence with acks="all": a retry then never writes a record twice. The client retries until its
+    request_timeout_ms is over.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: Connection | str | Sequence[str],
+        *,
+        acks: int | Literal["all"] = "all",
+        compression_type: str = "none",
+        linger_ms: float = LINGER_MS,
+        enable_idempotence: bool | None = None,
+    ) -> None:
+        self._acks = parse_acks(acks)
+        self._compression = parse_compression_type(compression_type)
+        self._idempotence = enable_idempotence
+        if enable_idempotence and self._acks != client_producer.ACKS_ALL:
+            raise ConfigError("enable_idempotence", "needs acks='all'")
+        if linger_ms < 0:
+            raise ConfigError("linger_ms", f"{linger_ms!r} is less than 0")
+        self._linger_s = linger_ms / 1000
+        super().__init__(bootstrap_servers)
+        self._deadline: Deadline | None = None
+        """When the buffer has to be sent; None if it is empty."""
+        self._pending: dict[TopicPartition, deque[Delivery]] = {}
+        """Deliveries of the buffered records, in their order per partition."""
+        self._producer = self._new_producer()
+
+    def send(
+        self,
+        topic: str,
+        value: Data = None,
+        *,
+        key: Data = None,
+        headers: HeaderPairs = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Delivery:
+        """Buffer a record. `timestamp` is in milliseconds, None means now. Without `partition`, the key determines it,
+        as in Kafka's Java client.
+
+        Raises ApiError if the topic or the partition does not exist, or if this call sends the buffer and that fails.
+        """
+        cluster = self._open_cluster()
+        key_bytes, value_bytes = to_bytes("key", key), to_bytes("value", value)
+        header_pairs = to_headers(headers)
+        timestamp = now_ms() if timestamp is None else timestamp
+        if topic not in cluster.view.topics:
+            existing_topic(cluster, topic)
+        try:
+            target = self._producer.send(
+                topic,
+                value_bytes,
+                key=key_bytes,
+                headers=header_pairs,
+                partition=partition,
+                timestamp=timestamp,
+            )
+        except BaseException as error:
+            if not self._producer.buffers:  # it was sending them
+                self._fail(error)
+            raise
+        delivery = Delivery(self, topic, target.partition, timestamp)
+        pending = self._pending.get(target)
+        if pending is None:
+            pending = self._pending[target] = deque()
+        pending.append(delivery)
+        if self._producer.sent:
+            self._complete()
+        elif self._deadline is None:
+            self._deadline = Deadline(self._linger_s)
+        if self._deadline is not None and self._deadline.passed:
+            self.flush()
+        return delivery
+
+    def flush(self) -> None:
+        """Send all buffered records, and wait for their acknowledgements.
+
+        Raises ApiError if that fails. The records that were not acknowledged are dropped, and their deliveries have
+        the error. The caller may send them again.
+        """
+        self._open_cluster()
+        self._flush()
+
+    def close(self) -> None:
+        """Flush, and release the connections. Idempotent; every other call after it raises ClientClosed."""
+        super().close()
+
+    def _flush(self) -> None:
+        try:
+            self._producer.send_buffers()
+        except BaseException as error:
+            self._fail(error)
+            raise
+        self._complete()
+
+    def _finish(self, *, is_failed: bool) -> None:
+        if is_failed:
+            self._fail(
+                BarnabasError("not sent: the with block of the producer raised an exception")
+            )
+        else:
+            self._flush()
+
+    def _complete(self) -> None:
+        """Complete the deliveries of the batches that were sent."""
+        sent, self._producer.sent = self._producer.sent, []
+        for partition, base_offset, count in sent:
+            pending = self._pending[partition]
+            for index in range(count):
+                pending.popleft()._complete(base_offset + index if base_offset >= 0 else -1)
+        self._deadline = None
+
+    def _fail(self, error: BaseException) -> None:
+        """Fail the deliveries that are still pending. The next record gets a new producer id and a new sequence: it is
+        unknown which sequence numbers the brokers have seen."""
+        self._complete()
+        for pending in self._pending.values():
+            for delivery in pending:
+                delivery._complete(-1, error)
+        self._pending.clear()
+        if not isinstance(error, ApiError):
+            # An interrupt may have left a partly read response.
+            self._connection._cluster.close()
+        self._producer = self._new_producer()
+
+    def _new_producer(self) -> client_producer.Producer:
+        return client_producer.Producer(
+            self._connection._cluster,
+            acks=self._acks,
+            compression=self._compression,
+            idempotent=self._idempotence,
+        )
