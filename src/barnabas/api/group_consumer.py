@@ -56,6 +56,7 @@ class GroupConsumer(PartitionReader):
     There is no background thread: `poll` and loops also send heartbeats. The group removes a member that does not ask
     for records within `session_timeout_ms`.
 
+    Iteration ends if no record arrives for `consumer_timeout_ms`, counted from the time when the member has joined.
     `auto_offset_reset` is the start position in a partition without a committed offset. `on_assigned` is called with
     new partitions, `on_revoked` with partitions before other members get them, and `on_lost` with partitions that
     other members may have already.
@@ -156,6 +157,9 @@ class GroupConsumer(PartitionReader):
 
     def _poll_cluster(self, timeout_s: float) -> list[ConsumedRecord]:
         return self._member.poll(timeout_s)
+
+    def _is_settled(self) -> bool:
+        return self._member.is_settled
 
     def _positions(self) -> dict[TopicPartition, int]:
         return self._member.consumer.positions

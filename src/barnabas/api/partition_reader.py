@@ -63,11 +63,17 @@ class PartitionReader(ConnectionUser):
 
     def _wait(self) -> bool:
         """Fetch records. Returns false if none arrived within `consumer_timeout_ms`."""
-        if self._iteration_timeout_ms is not None:
-            self._fetch(self._iteration_timeout_ms / 1000)
-            return bool(self._fetched)
-        while not self._fetched:
-            self._fetch(ITERATION_WAIT_S)
+        limit_ms = self._iteration_timeout_ms
+        while True:
+            was_settled = self._is_settled()
+            self._fetch(ITERATION_WAIT_S if limit_ms is None else limit_ms / 1000)
+            if self._fetched:
+                return True
+            if limit_ms is not None and was_settled:
+                return False
+
+    def _is_settled(self) -> bool:
+        """Whether the partitions are assigned. Before that, `consumer_timeout_ms` does not end an iteration."""
         return True
 
     def _fetch(self, timeout_s: float) -> None:

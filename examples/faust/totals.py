@@ -1,17 +1,22 @@
-"""Faust: sums amounts per user in a table, after a repartition by user, and ends after COUNT."""
+"""Faust: add up amounts per user in a table, after a repartition by user. The program ends after COUNT orders.
+
+barnabas up --ephemeral --topic faust-orders:2:1 --topic faust-totals:1:1 -- python examples/faust/totals.py worker
+"""
 
 import os
+import sys
 
 import faust
 
 COUNT = 30
+SERVERS = os.environ.get("BARNABAS_BOOTSTRAP_SERVERS", "localhost:9092")
 app = faust.App(
     "faust",
-    broker=[f"kafka://{server}" for server in os.environ["SERVERS"].split(",")],
+    broker=[f"kafka://{server}" for server in SERVERS.split(",")],
     store="memory://",
-    datadir=os.environ["DIRECTORY"],
+    datadir=os.environ.get("DIRECTORY", "faust-data"),
     topic_partitions=2,
-    topic_replication_factor=3,
+    topic_replication_factor=int(os.environ.get("REPLICAS", "1")),
     web_enabled=False,
 )
 
@@ -34,6 +39,8 @@ async def sum_orders(stream):
         await (await results.send(key=order.user, value=totals[order.user]))
         seen.append(order)
         if len(seen) == COUNT:
+            # Faust redirects print to its log.
+            print("totals", dict(sorted(totals.items())), file=sys.__stdout__, flush=True)
             app.loop.call_soon(os._exit, 0)
 
 

@@ -1,4 +1,7 @@
-"""FastStream: doubles the numbers of one topic into another, and ends after COUNT."""
+"""FastStream: double the numbers of one topic into another. The program ends after COUNT numbers.
+
+barnabas up --ephemeral -- python examples/faststream/doubles.py
+"""
 
 import asyncio
 import os
@@ -7,7 +10,7 @@ from faststream import FastStream
 from faststream.kafka import KafkaBroker
 
 COUNT = 20
-broker = KafkaBroker(os.environ["SERVERS"].split(","))
+broker = KafkaBroker(os.environ.get("BARNABAS_BOOTSTRAP_SERVERS", "localhost:9092").split(","))
 app = FastStream(broker)
 seen = []
 
@@ -28,3 +31,4 @@ async def send() -> None:
 
 
 asyncio.run(app.run())
+print("doubled", seen)
