@@ -54,7 +54,7 @@ __version__ = "0.1.0"
 code_mode = compiled.control_imports(__path__[0])
 """Whether this process runs compiled or interpreted code."""
 
-MODULES = {
+_MODULES = {
     "api.admin": ("Admin",),
     "api.client": ("Client",),
     "api.consumer": ("Consumer",),
@@ -74,11 +74,12 @@ MODULES = {
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first use."""
-    for module, names in MODULES.items():
+    for module, names in _MODULES.items():
         if name in names:
             from importlib import import_module
 
-            return getattr(import_module(f"barnabas.{module}"), name)
+            found = globals()[name] = getattr(import_module(f"barnabas.{module}"), name)
+            return found
     raise AttributeError(f"module 'barnabas' has no attribute '{name}'")
 
 

@@ -232,6 +232,35 @@ def test_group_commits_by_hand_without_auto_commit(client: Client) -> None:
     assert client.admin().list_group_offsets("careful") == {partition: 1}
 
 
+def test_callback_of_revoked_partitions_can_commit_on_close(
+    cluster: LocalCluster, client: Client
+) -> None:
+    client.admin().create_topic("handed-over")
+    client.producer(linger_ms=0).send("handed-over", b"0")
+    with Client(cluster.bootstrap_servers) as other:
+        consumer = other.group_consumer(
+            "orderly",
+            ["handed-over"],
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            on_revoked=lambda _: consumer.commit(),
+        )
+        assert values(consumer.poll(30)) == [b"0"]
+    offsets = client.admin().list_group_offsets("orderly")
+    assert offsets == {TopicPartition("handed-over", 0): 1}
+
+
+def test_iteration_waits_for_group_before_its_timeout_counts(client: Client) -> None:
+    client.admin().create_topic("awaited")
+    client.producer(linger_ms=0).send("awaited", b"0")
+    consumer = client.group_consumer(
+        "patient", ["awaited"], auto_offset_reset="earliest", consumer_timeout_ms=0.001
+    )
+    # A member needs several round trips to join. Then the timeout may end the loop before a fetch returns.
+    assert values(list(consumer)) in ([b"0"], [])
+    assert consumer.assignment() == [TopicPartition("awaited", 0)]
+
+
 def test_members_share_partitions_and_buffered_records_move(cluster: LocalCluster) -> None:
     with (
         Client(cluster.bootstrap_servers) as one,

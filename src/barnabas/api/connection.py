@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import Self
 
 from barnabas.api.settings import require_positive
-from barnabas.client.cluster import Cluster, Unreachable
+from barnabas.client.cluster import Cluster
 from barnabas.client.view import TopicView
 from barnabas.errors import ApiError, ClientClosed, ErrorCode
 
@@ -33,7 +33,7 @@ class Connection:
             bootstrap_servers, client_id=client_id, timeout_s=request_timeout_ms / 1000
         )
         self._users: list[ConnectionUser] = []
-        self._is_closed = False
+        self._is_closing = self._is_closed = False
 
     def __enter__(self) -> Self:
         return self
@@ -46,13 +46,17 @@ class Connection:
         self._close(is_failed=False)
 
     def _close(self, *, is_failed: bool) -> None:
-        if self._is_closed:
+        if self._is_closing:
             return
-        self._is_closed = True
+        self._is_closing = True
         with ExitStack() as stack:  # closes all, in reverse order, even if one raises an error
+            stack.callback(self._mark_closed)
             stack.callback(self._cluster.close)
             for user in self._users[:]:
                 stack.callback(user._close, is_failed=is_failed)
+
+    def _mark_closed(self) -> None:
+        self._is_closed = True
 
     def _open_cluster(self) -> Cluster:
         if self._is_closed:
@@ -70,7 +74,7 @@ class ConnectionUser(ABC):
             self._connection, self._is_owner = Connection(bootstrap_servers), True
         self._connection._open_cluster()
         self._connection._users.append(self)
-        self._is_closed = False
+        self._is_closing = self._is_closed = False
 
     def __enter__(self) -> Self:
         return self
@@ -83,13 +87,14 @@ class ConnectionUser(ABC):
         self._close(is_failed=False)
 
     def _close(self, *, is_failed: bool) -> None:
-        if self._is_closed:
+        if self._is_closing:
             return
-        self._is_closed = True
+        self._is_closing = True
         self._connection._users.remove(self)
         try:
             self._finish(is_failed=is_failed)
         finally:
+            self._is_closed = True
             if self._is_owner:
                 self._connection.close()
 
@@ -109,7 +114,7 @@ def existing_topic(cluster: Cluster, name: str) -> TopicView:
     try:
         return cluster.topic(name)
     except ApiError as error:
-        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or isinstance(error, Unreachable):
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
         why = f"topic {name!r} does not exist; create it with Admin.create_topic"
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why) from None

@@ -79,7 +79,7 @@ def test_other_types_are_rejected_with_next_step() -> None:
 
 
 def test_every_public_name_is_imported_from_its_module() -> None:
-    names = [name for names in barnabas.MODULES.values() for name in names]
+    names = [name for names in barnabas._MODULES.values() for name in names]
     assert sorted(names) == barnabas.__all__
     for name in barnabas.__all__:
         assert getattr(barnabas, name).__name__ == name
