@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 from barnabas.explain.finding import Cause, Finding, Severity
 from barnabas.explain.text import finding_document
-from barnabas.history.report import Document, Row, document_of
+from barnabas.history.report import Document, document_of
+from barnabas.history.words import Row
 from barnabas.model import TopicPartition
 
 START = datetime(2026, 5, 1, 8, tzinfo=UTC)
@@ -60,7 +61,9 @@ def creation(name: str, ms: int | None, life: int = 1) -> Row:
     }
 
 
-def outage(name: str, partition: int, start: int, until: int | None, life: int = 1) -> Row:
+def outage(
+    name: str, partition: int, start: int, until: int | None, life: int = 1, incident: int = 1
+) -> Row:
     return {
         "topic": name,
         "life": life,
@@ -73,11 +76,19 @@ def outage(name: str, partition: int, start: int, until: int | None, life: int =
         "ended_by": "BrokersChanged#9",
         "why": "nobody is alive",
         "lost_leader": 2,
+        "reason": "broker 2 failed",
+        "unnoticed_ms": 6000,
+        "incident": incident,
     }
 
 
-def incident(start: int, until: int | None, cause: str, lost_leaders: list[int]) -> Row:
+def incident(
+    number: int, start: int, until: int | None, cause: str, reason: str, lost_leaders: list[int]
+) -> Row:
     return {
+        "incident": number,
+        "reason": reason,
+        "unnoticed_ms": 6000 if lost_leaders else None,
         "epoch": 1,
         "cause": cause,
         "from": at(start),
@@ -88,6 +99,18 @@ def incident(start: int, until: int | None, cause: str, lost_leaders: list[int])
         "offline_now": 0,
         "why": None,
         "lost_leaders": lost_leaders,
+    }
+
+
+def broker(number: int, state: str, start: int, until: int | None) -> Row:
+    return {
+        "broker": number,
+        "state": state,
+        "from": at(start),
+        "until": None if until is None else at(until),
+        "ms": (until or 10_000) - start,
+        "epoch": 1,
+        "cause": "BrokersChanged#9",
     }
 
 
@@ -174,13 +197,25 @@ def sample() -> Document:
         "outages": [
             outage("orders", 1, 1000, 1040),
             outage("orders", 0, 5000, 6000),
-            outage("late", 0, 8001, None),
+            outage("late", 0, 8001, None, incident=2),
         ],
         "incidents": [
-            incident(1000, 1040, "BrokersChanged#9", [2]),
-            incident(8001, None, "TopicsChanged#5", []),
+            incident(1, 1000, 6000, "BrokersChanged#9", "broker 2 failed", [2]),
+            incident(2, 8001, None, "TopicsChanged#5", "created while no replica was online", []),
         ],
-        "leader_moves": [{"topic": "orders", "cause": "BrokersChanged#9", **move}],
+        "leader_moves": [
+            {"topic": "orders", "cause": "BrokersChanged#9", "reason": "broker 2 failed", **move}
+        ],
+        "brokers": [
+            broker(1, "up", 0, 5000),
+            broker(1, "failed", 5000, None),
+            broker(2, "up", 50, 1000),
+            broker(2, "failed", 1000, 6000),
+            broker(2, "up", 6000, None),
+            broker(3, "up", 50, 7000),
+            broker(3, "shut down", 7000, 7050),
+            broker(3, "up", 7050, None),
+        ],
         "steps": [{"topic": "doomed", "step": "the return of a broker", "broker": 2, **step}],
     }
     return document_of(

@@ -19,16 +19,12 @@ from barnabas.history.event import (
     RequestEvent,
     TopicEvent,
 )
-from barnabas.history.words import millis_of
+from barnabas.history.words import LOSSES, SHUTDOWN, millis_of
 from barnabas.model import TopicPartition
 
 MARKED = "marked for deletion"
 DELETED_STATES = ("ReplicaDeletionSuccessful", "NonExistentReplica")
 DELETION_STATES = ("ReplicaDeletionStarted", "ReplicaDeletionIneligible", *DELETED_STATES)
-SHUTDOWN = "ControlledShutdown"
-TAKEOVERS = ("Startup", "ControllerGone", "ControllerChanged", "SessionOpened")
-LOSSES = (SHUTDOWN, "BrokersChanged", *TAKEOVERS)
-"""Causes of OfflineReplica that mean a lost broker. Deletions, reassignments and failed directories are others."""
 REASSIGNMENTS = "Reassignment"
 """Start of the causes of a reassignment. It deletes replicas too, but the topic stays."""
 

@@ -5,7 +5,7 @@ recorder   formats the events of one controller in one epoch                    
 journal    files on the broker that hold the events until they are published        journal.py
 publisher  copies the journal to the topic                                          publisher.py
 requester  the client that requested a change of a topic, for the event             requester.py
-reader     the records of the topic as DataFrames of events                         reader.py
-analysis   tables about topics and controllers                                      analysis.py
+reader     events as entries of topics, and facts about controllers and brokers     reader.py
+analysis   tables about topics, brokers and controllers, in this process or Spark    analysis.py, spark_analysis.py
 report     the tables as one document, and as an HTML page                          report.py, page.py, timeline.py
 """

@@ -14,9 +14,10 @@ from hashlib import sha256
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from barnabas.history.report import Document, Row, is_failover
+from barnabas.history.report import Document, is_failover
 from barnabas.history.timeline import LANE_HEIGHT, lanes_of, scale_of, topics_shown
 from barnabas.history.words import (
+    Row,
     describe_cause,
     format_duration,
     format_time,

@@ -6,43 +6,35 @@ Rows are sorted by severity (elections and leader moves by time). Times are in U
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 from datetime import UTC, datetime
+from heapq import nsmallest
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from pyarrow import Table
-
-    from barnabas.history.analysis import Analysis
+from barnabas.history.analysis import report_time
+from barnabas.history.words import Row
 
 SLOWEST_STEPS = 50
 
-Row = dict[str, Any]
 Tables = Mapping[str, list[Row]]
 Document = dict[str, Any]
-
-
-def collect(analysis: Analysis) -> dict[str, Table]:
-    """Compute all tables and collect them as Arrow tables in this process."""
-    return {each.name: getattr(analysis, each.name).toArrow() for each in fields(analysis)}
-
-
-def rows_of(tables: Mapping[str, Table]) -> dict[str, list[Row]]:
-    """Return the rows of all tables, but only the slowest of the steps."""
-    slowest = tables["steps"].sort_by([("ms", "descending")]).slice(0, SLOWEST_STEPS)
-    return {name: table.to_pylist() for name, table in {**tables, "steps": slowest}.items()}
 
 
 def document_of(
     tables: Tables, *, servers: str, now: datetime, problems: Sequence[Row] = ()
 ) -> Document:
-    """Build the document of `barnabas lifecycle report`. `problems` are the current findings of `cluster explain`."""
-    ordered = {name: sorted(tables[name], key=key) for name, key in SORT_KEYS.items()}
+    """Build the document of `barnabas lifecycle report`. `problems` are the current findings of `cluster explain`.
+
+    It has only the slowest of the steps.
+    """
+    ordered = {
+        name: nsmallest(SLOWEST_STEPS if name == "steps" else len(tables[name]), tables[name], key)
+        for name, key in SORT_KEYS.items()
+    }
     epochs = ordered["elections"]
     return {
         "bootstrap_servers": servers,
-        "made_at": now,
+        "made_at": report_time(now, epochs),
         "history": {
             "from": min((row["first_at"] for row in epochs), default=None),
             "until": max((row["last_at"] for row in epochs), default=None),
@@ -101,6 +93,7 @@ SORT_KEYS: dict[str, Callable[[Row], Any]] = {
     ),
     "creations": lambda row: (row["ms"] is not None, -(row["ms"] or 0), *topic_order(row)),
     "deletions": lambda row: (STATES.index(row["state"]), -row["ms"], *topic_order(row)),
+    "brokers": lambda row: (row["broker"], row["from"]),
     "incidents": lambda row: (row["until"] is not None, -row["from"].timestamp(), row["cause"]),
     "outages": lambda row: (row["until"] is not None, -row["ms"], *topic_order(row)),
     "leader_moves": lambda row: (row["at"], *topic_order(row)),

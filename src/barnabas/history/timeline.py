@@ -16,9 +16,9 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Literal, NamedTuple
 
-from barnabas.history.report import Document, Row, is_failover
+from barnabas.history.report import Document, is_failover
 from barnabas.history.words import (
-    describe_cause,
+    Row,
     format_duration,
     format_time,
     join_numbers,
@@ -170,7 +170,7 @@ def failover_lines(document: Document, scale: Scale) -> list[TimelineMark]:
 def incident_title(row: Row) -> str:
     lasted = "ongoing" if row["until"] is None else f"up to {format_duration(row['longest_ms'])}"
     return (
-        f"{describe_cause(row['cause'], row['lost_leaders'])}, {format_time(row['from'])}: "
+        f"{row['reason']}, {format_time(row['from'])}: "
         f"{row['partitions']:,} partitions of "
         f"{row['topics']:,} topics without a leader, {lasted}"
     )
@@ -225,7 +225,7 @@ def merge_outages(outages: Sequence[Row], now: datetime) -> list[Outage]:
                     start=row["from"],
                     until=row["until"],
                     partitions={row["partition"]},
-                    cause=describe_cause(row["cause"], [row["lost_leader"]]),
+                    cause=row["reason"],
                 )
             )
             continue
@@ -243,7 +243,7 @@ def merge_moves(moves: Sequence[Row]) -> Iterator[tuple[datetime, str]]:
         more = f" and {len(rows) - 6} more" if len(rows) > 6 else ""
         yield (
             at,
-            f"leader moved, {format_time(at)} ({describe_cause(rows[0]['cause'])}); {moved}{more}",
+            f"leader moved, {format_time(at)} ({rows[0]['reason']}); {moved}{more}",
         )
 
 

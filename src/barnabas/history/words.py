@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+Row = dict[str, Any]
+"""A row of a table of the report."""
+
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
+UNIX_EPOCH, MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
 UNITS = ((DAY, "d", HOUR, "h"), (HOUR, "h", MINUTE, "min"), (MINUTE, "min", SECOND, "s"))
 
 
@@ -33,7 +37,7 @@ def format_time(at: datetime | None) -> str:
 
 
 def millis_of(at: datetime) -> int:
-    return int(at.timestamp() * 1000)
+    return (at - UNIX_EPOCH) // MILLISECOND
 
 
 def join_numbers(numbers: Iterable[int]) -> str:
@@ -64,21 +68,49 @@ def step_name(step: str, broker: int | None) -> str:
     return f"broker {broker}: {step}"
 
 
-def describe_cause(cause: str | None, lost_leaders: Iterable[int | None] = ()) -> str:
-    """Return the cause of outages as text: for BrokersChanged, the failed brokers if the lost leaders are known.
+SHUTDOWN = "ControlledShutdown"
+TAKEOVERS = ("Startup", "ControllerGone", "ControllerChanged", "SessionOpened")
+LOSSES = (SHUTDOWN, "BrokersChanged", *TAKEOVERS)
+"""Starts of the causes of OfflineReplica that mean a lost broker. Deletions and failed directories are others."""
+CAUSES = {
+    "Startup": "controller election",
+    "ControllerGone": "controller election",
+    "ControllerChanged": "controller election",
+    "SessionOpened": "controller election",
+    "SessionExpired": "expired session of the controller",
+    "BrokersChanged": "brokers changed",
+    "BrokerModified": "broker changed its registration",
+    "TopicsChanged": "topic created",
+    "PartitionsModified": "partitions added",
+    "TopicsMarked": "topic deleted",
+    "LogDirFailed": "failed log directory",
+    "IsrsChanged": "ISR changed",
+    "AlterPartitionReceived": "ISR changed",
+    "PreferredElectionRequested": "preferred election",
+    "LeadersUnbalanced": "automatic preferred election",
+    "ElectLeadersReceived": "election requested by a client",
+    "ReassignmentRequested": "reassignment",
+    "ReassignmentsReceived": "reassignment",
+    "ReassignmentsProgressed": "reassignment",
+    "RequestAnswered": "response of a broker",
+    "ControlledShutdownReceived": "controlled shutdown",
+    "UncleanLeaderElectionEnable": "unclean elections enabled",
+    "TopicUncleanLeaderElectionEnable": "unclean elections enabled",
+    "CreateTopics": "CreateTopics request",
+    "DeleteTopics": "DeleteTopics request",
+}
+"""Events that controllers handle (controller/events.py), in words."""
 
-    >>> describe_cause("BrokersChanged#17", [3]), describe_cause("BrokersChanged#17", [2, 3])
-    ('broker 3 failed', 'brokers 2, 3 failed')
-    >>> describe_cause("BrokersChanged#17"), describe_cause("TopicsChanged#5", [3])
-    ('brokers changed', 'TopicsChanged')
+
+def describe_cause(cause: str | None, broker: int | None = None) -> str:
+    """Return the cause in words. An unknown cause is returned without its number. `broker` is the one that was lost.
+
+    >>> describe_cause("LogDirFailed#17", 3), describe_cause("LeadersUnbalanced#4"), describe_cause("Other#5")
+    ('failed log directory of broker 3', 'automatic preferred election', 'Other')
     """
     name = cause_name(cause)
-    if name != "BrokersChanged":
-        return name
-    failed = [broker for broker in lost_leaders if broker is not None]
-    if not failed:
-        return "brokers changed"
-    return f"broker{'s' if len(failed) > 1 else ''} {join_numbers(failed)} failed"
+    text = CAUSES.get(name, name)
+    return f"{text} of broker {broker}" if name == "LogDirFailed" and broker is not None else text
 
 
 def cause_name(cause: str | None) -> str:
@@ -88,3 +120,15 @@ def cause_name(cause: str | None) -> str:
     'BrokersChanged'
     """
     return (cause or "").partition("#")[0]
+
+
+def format_outage(ms: int, unnoticed_ms: int | None, is_ongoing: bool) -> str:
+    """Return the duration of an outage.
+
+    >>> format_outage(2_300, 6_000, False), format_outage(75_000, None, True)
+    ('2.3 s, up to +6 s until noticed', '1 min 15 s so far, ongoing')
+    """
+    text = format_duration(ms) + (" so far, ongoing" if is_ongoing else "")
+    if unnoticed_ms is None:
+        return text
+    return f"{text}, up to +{unnoticed_ms / SECOND:g} s until noticed"

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import json
+from typing import get_args
 
 from barnabas.cli.history.report_text import report_text
+from barnabas.controller.events import ControllerEvent
 from barnabas.history.report import json_types
 from barnabas.history.words import (
+    CAUSES,
     cause_name,
     describe_cause,
     format_duration,
+    format_outage,
     format_time,
     step_name,
     topic_label,
@@ -65,9 +69,23 @@ def test_names_are_readable() -> None:
     assert cause_name(None) == ""
 
 
-def test_cause_of_an_outage_names_the_failed_brokers() -> None:
-    assert describe_cause("BrokersChanged#17", [3]) == "broker 3 failed"
-    assert describe_cause("BrokersChanged#17", [2, 3]) == "brokers 2, 3 failed"
-    assert describe_cause("BrokersChanged#17", [None]) == "brokers changed"
-    assert describe_cause("TopicsChanged#5", [3]) == "TopicsChanged"
+def test_causes_are_in_words() -> None:
+    assert describe_cause("ControlledShutdownReceived#17") == "controlled shutdown"
+    assert describe_cause("PreferredElectionRequested#5") == "preferred election"
+    assert describe_cause("LogDirFailed#5", 3) == "failed log directory of broker 3"
+    assert describe_cause("Future#5") == "Future"
     assert describe_cause(None) == ""
+
+
+def test_every_event_of_the_controller_has_words() -> None:
+    handled = {each.__name__ for each in get_args(ControllerEvent)}
+    silent = {"ListReassignmentsReceived"}
+    assert handled - silent <= CAUSES.keys()
+
+
+def test_duration_of_outage_says_whether_it_is_ongoing_and_when_it_was_noticed() -> None:
+    assert format_outage(2300, 6000, is_ongoing=False) == "2.3 s, up to +6 s until noticed"
+    assert format_outage(2300, 400, is_ongoing=True) == (
+        "2.3 s so far, ongoing, up to +0.4 s until noticed"
+    )
+    assert format_outage(75_000, None, is_ongoing=False) == "1 min 15 s"

@@ -1,13 +1,15 @@
-"""`barnabas lifecycle report`: an analysis of the history of all topics and controllers, with Spark.
+"""`barnabas lifecycle report`: an analysis of the history of all topics, brokers and controllers.
 
-Errors that do not depend on Spark (no broker, no history, an existing --to directory) are reported before it starts.
+A history of up to IN_PROCESS_EVENTS_MAX events is analysed in this process, a larger one on Spark, with the same
+functions. Errors that do not depend on the analysis (no broker, no history, an existing --to directory) are reported
+before it starts.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -17,7 +19,6 @@ from barnabas.cli.history.availability import require_history
 from barnabas.cli.history.report_text import report_text
 from barnabas.cli.options import (
     bootstrap_option,
-    master_option,
     output_option,
     servers_text,
     timeout_option,
@@ -25,25 +26,29 @@ from barnabas.cli.options import (
 from barnabas.cli.spark.session import spark_session, translate_errors
 from barnabas.cli.terminal.failure import CommandError
 from barnabas.cli.terminal.output import OutputFormat, print_note, show
+from barnabas.client.admin import Admin
 from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
+from barnabas.client.consumer import Beginning, Consumer
 from barnabas.client.offsets import earliest_offsets, latest_offsets
 from barnabas.errors import BarnabasError, ConfigError
 from barnabas.explain.cluster import explain_cluster
 from barnabas.explain.finding import Severity
 from barnabas.explain.text import finding_document
-from barnabas.history.event import skipped_text
+from barnabas.history.analysis import analyse
+from barnabas.history.columns import to_arrow
+from barnabas.history.event import AnyEvent, read_event, skipped_text
 from barnabas.history.page import render_page
-from barnabas.history.report import Document, Row, collect, document_of, json_types, rows_of
+from barnabas.history.report import Document, Tables, document_of, json_types
+from barnabas.history.words import Row
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import TopicPartition
 from barnabas.progress_line import progress_paused
+from barnabas.spark.installation import NOT_INSTALLED
 
-if TYPE_CHECKING:
-    from pyarrow import Table
-    from pyspark.sql import DataFrame, SparkSession
-
-    from barnabas.history.analysis import Analysis
+IN_PROCESS_EVENTS_MAX = 1_000_000
+"""Maximum number of events that this process analyses; more are analysed on Spark."""
+SESSION_TIMEOUT = "zookeeper.session.timeout.ms"
 
 
 @click.group()
@@ -66,7 +71,11 @@ def lifecycle() -> None:
     metavar="FILE",
     help="Also write an HTML page with a timeline; an existing file is replaced.",
 )
-@master_option
+@click.option(
+    "--master",
+    metavar="URL",
+    help="Analyse the history on this Spark master, such as local[*]; default: without Spark, if it is not too large.",
+)
 @bootstrap_option
 @timeout_option
 @output_option
@@ -79,43 +88,51 @@ def report(
     output: OutputFormat,
 ) -> None:
     """Analyse the history: creation times, outages, leader moves, slow steps, stuck deletions and controller changes.
-    Needs Spark.
+
+    Needs Spark only for more than a million events, or with --master.
 
     \b
     barnabas lifecycle report
     barnabas lifecycle report --html report.html --to report
     """
     check_targets(target, html)
+    now = datetime.fromtimestamp(now_ms() / 1000, UTC)
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
-        require_events(cluster)
+        count = count_events(cluster)
         problems = current_problems(cluster, servers_text(bootstrap_servers))
-    with spark_session(
-        master, bootstrap_servers, app_name="barnabas lifecycle report", short=True
-    ) as spark:
-        with translate_errors([STATE_CHANGES]):
-            analysis, now = read_and_analyse(spark, bootstrap_servers)
-            tables = collect(analysis)
-        document = document_of(
-            rows_of(tables), servers=bootstrap_servers, now=now, problems=problems
-        )
-        with progress_paused():
-            if target is not None:
-                write_parquet(tables, target)
-            if html is not None:
-                write_page(document, html)
-            show(output, json_types(document), lambda _: report_text(document))
-            for written in filter(None, (target, html)):
-                print_note(f"written to {written}")
+        session_timeout_ms = session_timeout(cluster)
+        if master is None and count <= IN_PROCESS_EVENTS_MAX:
+            events, malformed = read_events(cluster)
+            tables = analyse(events, now, session_timeout_ms)
+        else:
+            tables, malformed = run_on_spark(master, bootstrap_servers, now, session_timeout_ms)
+    if malformed:
+        print_note(skipped_text(malformed))
+    if not tables["elections"]:
+        raise nothing_to_report("has no valid events")
+    document = document_of(tables, servers=bootstrap_servers, now=now, problems=problems)
+    with progress_paused():
+        if target is not None:
+            write_parquet(tables, target)
+        if html is not None:
+            write_page(document, html)
+        show(output, json_types(document), lambda _: report_text(document))
+        for written in filter(None, (target, html)):
+            print_note(f"written to {written}")
 
 
 def check_targets(target: Path | None, html: Path | None) -> None:
     if target is not None and target.exists():
         raise ConfigError("--to", f"{target} exists already; choose another, or remove it")
+    for option, value, module in (("--to", target, "pyarrow"), ("--html", html, "jinja2")):
+        if value is not None and find_spec(module) is None:
+            raise ConfigError(option, f"needs {module}, which {NOT_INSTALLED}")
     if html is not None and not html.absolute().parent.is_dir():
         raise ConfigError("--html", f"there is no directory {html.absolute().parent}")
 
 
-def require_events(cluster: Cluster) -> None:
+def count_events(cluster: Cluster) -> int:
+    """Return the number of records in the history, including duplicates. Raises an error if there are none."""
     require_history(cluster)
     partition = TopicPartition(STATE_CHANGES, 0)
     first, end = (
@@ -123,6 +140,18 @@ def require_events(cluster: Cluster) -> None:
     )
     if first == end:
         raise nothing_to_report("is empty")
+    return end - first
+
+
+def session_timeout(cluster: Cluster) -> int | None:
+    """Return the session timeout of one broker, or None if it does not report it."""
+    try:
+        for entry in Admin(cluster).describe_broker_configs(min(cluster.view.brokers)):
+            if entry.name == SESSION_TIMEOUT and entry.value is not None:
+                return int(entry.value)
+    except BarnabasError:
+        pass
+    return None
 
 
 def current_problems(cluster: Cluster, servers: str) -> list[Row]:
@@ -140,39 +169,51 @@ def nothing_to_report(why: str) -> CommandError:
     return CommandError(f"there is nothing to report: {STATE_CHANGES} {why}", hint)
 
 
-def read_and_analyse(spark: SparkSession, servers: str) -> tuple[Analysis, datetime]:
-    """Return the analysis and its time: now, or the time of the last event if the local clock is behind."""
-    from barnabas.history.analysis import analyse
-    from barnabas.history.reader import distinct_events, read_records
-
-    records: DataFrame = (
-        spark.read.format("barnabas")
-        .schema("value binary")
-        .option("kafka.bootstrap.servers", servers)
-        .option("subscribe", STATE_CHANGES)
-        .option("failOnDataLoss", "false")
-        .load()
+def read_events(cluster: Cluster) -> tuple[dict[tuple[int, int], AnyEvent], int]:
+    """Return the events by their keys, and the number of malformed records."""
+    events: dict[tuple[int, int], AnyEvent] = {}
+    malformed = 0
+    consumer = Consumer(
+        cluster,
+        {TopicPartition(STATE_CHANGES, 0): Beginning()},
+        reset=Beginning(),
+        fetch_wait_ms=100,
     )
-    read = read_records(records).localCheckpoint()
-    malformed = read.where("event is null").count()
-    if malformed:
-        print_note(skipped_text(malformed))
-    events = distinct_events(read).localCheckpoint()
-    (last_ms,) = events.selectExpr("unix_millis(max(at))").first()
-    if last_ms is None:
-        raise nothing_to_report("has no valid events")
-    now = datetime.fromtimestamp(max(now_ms(), last_ms) / 1000, UTC)
-    return analyse(events, now), now
+    for record in consumer.records(stop_at_end=True):
+        event = read_event(record.value)
+        if event is None:
+            malformed += 1
+        else:
+            events.setdefault(event.key, event)
+    return events, malformed
 
 
-def write_parquet(tables: dict[str, Table], target: Path) -> None:
-    """Write the tables on this machine, because Spark's tasks may run on others."""
+def run_on_spark(
+    master: str | None, servers: str, now: datetime, session_timeout_ms: int | None
+) -> tuple[dict[str, list[Row]], int]:
+    """Return the tables, and the number of malformed records."""
+    with spark_session(master, servers, app_name="barnabas lifecycle report", short=True) as spark:
+        from barnabas.history.spark_analysis import analyse_on_spark
+
+        with translate_errors([STATE_CHANGES]):
+            records = (
+                spark.read.format("barnabas")
+                .schema("offset long, value binary")
+                .option("kafka.bootstrap.servers", servers)
+                .option("subscribe", STATE_CHANGES)
+                .option("failOnDataLoss", "false")
+                .load()
+            )
+            return analyse_on_spark(records, now, session_timeout_ms)
+
+
+def write_parquet(tables: Tables, target: Path) -> None:
     import pyarrow.parquet
 
     try:
         target.mkdir(parents=True)
         for name, rows in tables.items():
-            pyarrow.parquet.write_table(rows, target / f"{name}.parquet")
+            pyarrow.parquet.write_table(to_arrow(name, rows), target / f"{name}.parquet")
     except OSError as error:
         raise ConfigError("--to", f"cannot write {target}: {error.strerror or error}") from None
 

@@ -7,11 +7,12 @@ from typing import Any
 from barnabas.cli.explain.output import finding_lines
 from barnabas.cli.terminal.output import format_table, plural
 from barnabas.history.page import topic_state
-from barnabas.history.report import Document, Row, is_failover
+from barnabas.history.report import Document, is_failover
 from barnabas.history.words import (
-    cause_name,
+    Row,
     describe_cause,
     format_duration,
+    format_outage,
     format_time,
     join_numbers,
     step_name,
@@ -85,7 +86,7 @@ def elections_text(elections: list[Row]) -> str:
             "" if row["previous"] is None else row["previous"],
             format_duration(row["vacant_ms"]) or ("unknown" if is_failover(row) else ""),
             format_duration(row["takeover_ms"]),
-            cause_name(row["cause"]),
+            describe_cause(row["cause"]),
         ]
         for row in elections[-ROWS_MAX:]
     ]
@@ -99,11 +100,10 @@ def incidents_text(incidents: list[Row]) -> str:
     rows = [
         [
             format_time(row["from"]),
-            describe_cause(row["cause"], row["lost_leaders"]),
+            row["reason"],
             row["partitions"],
             row["topics"],
-            f"up to {format_duration(row['longest_ms'])}"
-            + ("" if row["until"] is not None else ", ongoing"),
+            format_outage(row["longest_ms"], row["unnoticed_ms"], row["until"] is None),
         ]
         for row in incidents[:ROWS_MAX]
     ]
@@ -162,7 +162,7 @@ def steps_text(steps: list[Row]) -> str:
             step_name(row["step"], row["broker"]),
             format_duration(row["ms"]) + ("" if row["ended_at"] is not None else ", ongoing"),
             format_time(row["began_at"]),
-            cause_name(row["cause"]),
+            describe_cause(row["cause"]),
         ]
         for row in steps[: ROWS_MAX // 2]
     ]

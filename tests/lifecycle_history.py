@@ -9,6 +9,8 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from barnabas.history.event import AnyEvent, read_event
+
 Event = dict[str, Any]
 
 START = datetime(2026, 5, 1, 8, tzinfo=UTC)
@@ -85,6 +87,12 @@ class HistoryBuilder:
         return [json.dumps(event) for event in self.events]
 
 
+def read_all(lines: list[str]) -> dict[tuple[int, int], AnyEvent]:
+    """Return the events of valid lines, by their keys."""
+    events = [read_event(line.encode()) for line in lines]
+    return {event.key: event for event in events if event is not None}
+
+
 def sample_history() -> HistoryBuilder:
     history = HistoryBuilder()
     first_controller(history)
@@ -113,6 +121,8 @@ def first_controller(history: HistoryBuilder) -> None:
         history.partition(1000, cause, name, "Online", "Offline")
     history.leaderless(1001, cause, "clicks-0")
     history.online(1040, cause, "orders-1", "Offline", 1)
+    history.replica(1041, cause, "orders-1", 2, "OfflineReplica")
+    history.replica(1041, cause, "quiet-0", 2, "OfflineReplica")
     doomed_is_marked(history)
 
 
@@ -165,6 +175,8 @@ def second_controller(history: HistoryBuilder) -> None:
     """The former controller, broker 1, crashed."""
     cause = "ControllerGone#1"
     history.elected(5000, 3, cause)
+    history.replica(5002, cause, "orders-0", 2, "OnlineReplica")
+    history.replica(5003, cause, "orders-0", 1, "OfflineReplica")
     history.online(5010, cause, "orders-0", "Offline", 2)
     history.leaderless(5010, cause, "orders-1")
     history.leaderless(5010, cause, "clicks-0")
