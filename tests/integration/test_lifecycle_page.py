@@ -14,6 +14,7 @@ from tests.compatibility.optional import require
 from tests.lifecycle_document import sample
 
 PHONE, DESK = 390, 1280
+TICKS = "[...document.querySelectorAll('.axis text')].map(e => e.textContent)"
 FIRST_CELLS = "[...document.querySelectorAll('#topics tbody tr:not([hidden]) td:first-child')].map(e => e.textContent)"
 
 
@@ -105,13 +106,13 @@ def test_topic_filter_matches_substring(desk: ShownPage) -> None:
 
 
 def test_outage_zoom_and_reset(desk: ShownPage) -> None:
-    mark = "document.querySelector('.lane:nth-child(2) .outage:last-of-type')"
+    mark = "document.querySelector('[aria-label=orders] .outage')"
     width = f"parseFloat({mark}.getAttribute('width'))"
     before = desk.page.evaluate(width)
     assert "broker 2 failed" in desk.page.evaluate(f"{mark}.textContent")
-    # Both tables and the lane start with the ongoing outage and end with the 40 ms one.
+    # The table starts with the ongoing incident and ends with the one of 5 s.
     desk.page.evaluate("[...document.querySelectorAll('.zoom')].at(-1).click()")
-    assert desk.page.evaluate(width) > 10 * before
+    assert desk.page.evaluate(width) > before
     desk.page.click("#whole")
     assert desk.page.evaluate(width) == pytest.approx(before, abs=0.01)
     assert desk.page.evaluate("document.querySelector('#whole').hidden") is True
@@ -129,13 +130,53 @@ def test_dragging_zooms_timeline(desk: ShownPage) -> None:
     mouse.move(x + 0.75 * width, y + 8)
     mouse.up()
     assert desk.page.evaluate("document.querySelector('#whole').hidden") is False
-    ticks = desk.page.evaluate(
-        "[...document.querySelectorAll('[data-tick]')].map(e => e.textContent)"
+    # The middle of a range that starts before 0 and ends after 10 s.
+    assert desk.page.evaluate(TICKS) == [
+        *("08:00:05.000", "08:00:05.500", "08:00:06.000", "08:00:06.500", "08:00:07.000"),
+        "08:00:07.500",
+    ]
+
+
+def test_ticks_are_round_and_fit_the_width(browser: Browser, address: str) -> None:
+    desk = browser.open(address, width=DESK)
+    assert desk.page.evaluate(TICKS) == [f"08:00:{second:02d}" for second in range(0, 11, 2)]
+    assert desk.page.evaluate("document.querySelectorAll('.grid line').length") == 6
+    desk.page.set_viewport_size({"width": PHONE, "height": 900})
+    desk.page.wait_for_function("document.querySelectorAll('.axis text').length === 3")
+    assert desk.page.evaluate(TICKS) == ["08:00:00", "08:00:05", "08:00:10"]
+    assert desk.problems == []
+
+
+def test_broker_lanes_show_failures_and_shutdowns(desk: ShownPage) -> None:
+    lanes = desk.page.evaluate(
+        "[...document.querySelectorAll('.lane.broker')].map(lane => "
+        "[lane.querySelector('.name').textContent, "
+        "[...lane.querySelectorAll('rect')].map(mark => mark.getAttribute('class'))])"
     )
-    assert ticks[0].startswith(
-        "08:00:05.0"
-    )  # the middle of a range that starts before 0 and ends after 10 s
-    assert ticks[-1].startswith("08:00:07.5")
+    assert lanes == [
+        ["broker 1", ["up", "failed"]],
+        ["broker 2", ["up", "failed", "up"]],
+        ["broker 3", ["up", "shut-down", "up"]],
+    ]
+    # Broker 2 failed at 1 s, when the first outage began.
+    left = "document.querySelector('{}').getBoundingClientRect().left"
+    failed = desk.page.evaluate(left.format('[aria-label="broker 2"] .failed'))
+    outage = desk.page.evaluate(left.format("[aria-label=orders] .outage"))
+    assert failed == pytest.approx(outage, abs=1)
+
+
+def test_incident_opens_to_its_topics_and_marks_ongoing_ones(desk: ShownPage) -> None:
+    rows = desk.page.locator("#incidents tbody tr")
+    assert rows.count() == 2
+    ongoing, ended = rows.nth(0), rows.nth(1)
+    assert "2.0 s so far" in ongoing.inner_text()
+    assert ongoing.locator(".badge").inner_text() == "ongoing"
+    assert "5.0 s" in ended.inner_text()
+    assert "up to +6 s until noticed" in ended.inner_text()
+    assert not ended.locator("li").first.is_visible()
+    ended.locator("summary").click()
+    assert ended.locator("li").all_inner_texts() == ["orders: partitions 0, 1 1.0 s"]
+    assert desk.page.evaluate("document.querySelectorAll('.outage.ongoing title').length") == 2
 
 
 def test_page_errors_are_detected(browser: Browser, tmp_path: Path) -> None:

@@ -28,9 +28,17 @@ from tests.compatibility.raw import Raw
 from tests.integration.forged_events import FORGED, produce_as
 
 ON = {"barnabas.history.topic.enable": True}
-COMMAND = [sys.executable, "-m", "barnabas.cli.main", "lifecycle", "report"]
+WITHOUT_SPARK = """
+import sys
+for module in ("pyspark", "pyarrow", "jinja2", "numpy"):
+    sys.modules[module] = None  # as if it were not installed
+from barnabas.cli.main import main
+main()
+"""
+REPORT = ("lifecycle", "report")
+COMMAND = [sys.executable, "-m", "barnabas.cli.main", *REPORT]
 TABLES = {
-    *("elections", "topics", "creations", "deletions"),
+    *("elections", "topics", "creations", "deletions", "brokers"),
     *("outages", "incidents", "leader_moves", "steps"),
 }
 
@@ -73,6 +81,19 @@ def wait_for(servers: str, **wanted: Any) -> None:
     eventually(is_published, f"{wanted} in the history", seconds=60)
 
 
+def run(servers: str, command: list[str]) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        command,
+        env={**os.environ, "BARNABAS_BOOTSTRAP_SERVERS": servers},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
 @pytest.mark.usefixtures("trained_spark")
 def test_report_covers_creation_failover_and_deletion_and_skips_malformed_events(
     tmp_path: Path,
@@ -93,27 +114,31 @@ def test_report_covers_creation_failover_and_deletion_and_skips_malformed_events
         wait_for(servers, topic="stuck", after="ReplicaDeletionSuccessful")
         forge_events(servers)
         table, page = tmp_path / "report.parquet", tmp_path / "report.html"
-        done = subprocess.run(
-            [*COMMAND, "-o", "json", "--to", str(table), "--html", str(page)],
-            env={**os.environ, "BARNABAS_BOOTSTRAP_SERVERS": servers},
-            capture_output=True,
-            text=True,
-            timeout=200,
-            check=False,
-        )
-    assert done.returncode == 0, done.stderr
+        done = run(servers, [*COMMAND, "-o", "json", "--to", str(table), "--html", str(page)])
+        plain = run(servers, [sys.executable, "-c", WITHOUT_SPARK, *REPORT]).stdout
+        on_spark = json.loads(run(servers, [*COMMAND, "-o", "json", "--master", "local[2]"]).stdout)
     document = json.loads(done.stdout)
+    # The other tables have durations until now.
+    for name in ("history", "elections", "creations", "outages", "incidents", "leader_moves"):
+        assert on_spark[name] == document[name], name
     (election,) = document["elections"]
     assert (election["controller"], election["previous"]) == (controller, None)
     (move,) = document["leader_moves"]
     assert (move["topic"], move["partition"]) == ("orders", 0)
     assert (move["before"], move["after"]) == (leader, other)
+    assert move["reason"] == f"broker {leader} failed"
     (outage,) = document["outages"]
     assert (outage["topic"], outage["partition"], outage["until"] is None) == ("orders", 0, False)
     assert outage["cause"].startswith("BrokersChanged")
     assert outage["lost_leader"] == leader
+    assert outage["unnoticed_ms"] == 18_000  # the default of zookeeper.session.timeout.ms
     assert document["incidents"][0]["lost_leaders"] == [leader]
     assert 0 <= outage["ms"] < 60_000
+    assert {row["broker"]: row["state"] for row in document["brokers"]} == {
+        controller: "up",
+        leader: "failed",
+        other: "up",
+    }
     states = {row["topic"]: (row["state"], row["waits_for"]) for row in document["deletions"]}
     assert states == {"gone": ("done", []), "stuck": ("stuck", [leader])}
     creations = {row["topic"]: row for row in document["creations"]}
@@ -125,11 +150,13 @@ def test_report_covers_creation_failover_and_deletion_and_skips_malformed_events
     assert parquet.read_table(table / "leader_moves.parquet").to_pylist()[0]["after"] == other
     assert f"start broker {leader} again" in page.read_text()
     assert f"broker {leader} failed" in page.read_text()
+    assert f"broker {leader} failed" in plain
+    assert "up to +18 s" in plain
     notes = f"skipped {len(FORGED)} malformed events\nwritten to {table}\nwritten to {page}\n"
     assert done.stderr == notes
 
 
-# ---- errors that are reported before Spark is started ---------------------------------------------------------------
+# ---- errors that are reported before the analysis -------------------------------------------------------------------
 
 
 def run_rejected(servers: str, *arguments: str) -> str:
@@ -176,3 +203,16 @@ def test_existing_output_is_not_overwritten(silent: str, tmp_path: Path) -> None
     assert run_rejected(silent, "--html", str(nowhere)) == (
         f"error: --html: there is no directory {nowhere.parent}"
     )
+
+
+def test_missing_modules_are_reported_with_the_extra_that_has_them(
+    silent: str, tmp_path: Path
+) -> None:
+    for option, module in (("--html", "jinja2"), ("--to", "pyarrow")):
+        command = [sys.executable, "-c", WITHOUT_SPARK, *REPORT, option, str(tmp_path / "new")]
+        done = subprocess.run(
+            [*command, "-b", silent], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 2
+        assert f"{option}: needs {module}, which is not installed; pip install" in done.stderr
+        assert "[spark]" in done.stderr

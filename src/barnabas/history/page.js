@@ -42,9 +42,38 @@ if (chart) {
   const marks = [...chart.querySelectorAll("[data-a]")].map((mark) => [
     mark, Number(mark.dataset.a), Number(mark.dataset.b ?? mark.dataset.a),
   ]);
-  const ticks = [...chart.querySelectorAll("[data-tick]")];
+  const steps = chart.dataset.steps.split(",").map(Number);
+  const axis = chart.querySelector(".axis svg"), grid = chart.querySelector(".grid");
   const whole = document.getElementById("whole");
-  const DAY = 86400000;
+  const SECOND = 1000, MINUTE = 60000, DAY = 86400000;
+  const LABEL = 110; // pixels of a label of the axis with its margin
+
+  function svg(name, attributes, text = "") {
+    const made = document.createElementNS(axis.namespaceURI, name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    made.textContent = text;
+    return made;
+  }
+
+  // The same rules as tick_step and tick_slice in timeline.py, but for the visible range and the width of the window.
+  function showTicks(from, to, percent) {
+    const width = axis.getBoundingClientRect().width;
+    const count = Math.max(2, Math.min(8, Math.floor(width / LABEL)));
+    const step = steps.find((each) => Math.floor((to - from) / each) < count) ?? steps.at(-1);
+    const end = step >= DAY ? 10 : step >= MINUTE ? 16 : step >= SECOND ? 19 : 23;
+    const begin = to - from > DAY || step >= DAY ? 5 : 11;
+    const times = [];
+    for (let at = Math.ceil((start + from) / step) * step; at <= start + to; at += step) times.push(at);
+    axis.classList.remove("fixed");
+    axis.replaceChildren(...times.map((at) => {
+      const text = new Date(at).toISOString().replace("T", " ").slice(begin, end);
+      return svg("text", { x: percent(at - start), y: 14 }, text);
+    }));
+    grid.replaceChildren(...times.map((at) => {
+      const x = percent(at - start);
+      return svg("line", { x1: x, x2: x, y1: 0, y2: "100%" });
+    }));
+  }
 
   function show(from, to) {
     const percent = (at) => `${((at - from) / (to - from)) * 100}%`;
@@ -64,14 +93,11 @@ if (chart) {
         mark.setAttribute("x", percent(a));
       }
     }
-    ticks.forEach((tick, index) => {
-      const at = new Date(start + from + ((to - from) * index) / (ticks.length - 1)).toISOString();
-      tick.textContent = to - from > DAY ? at.slice(5, 19).replace("T", " ") : at.slice(11, 23);
-    });
+    showTicks(from, to, percent);
     whole.hidden = from === 0 && to === length;
   }
 
-  const lane = chart.querySelector("svg");
+  const lane = chart.querySelector(".lane svg");
   const at = (event) => {
     const box = lane.getBoundingClientRect();
     return Math.min(Math.max((event.clientX - box.left) / box.width, 0), 1);
@@ -82,6 +108,8 @@ if (chart) {
     shown = [Math.max(0, from), Math.min(length, Math.max(to, from + 10))];
     show(...shown);
   };
+  show(...shown);
+  window.addEventListener("resize", () => show(...shown));
   const selection = document.createElement("div");
   selection.className = "selection";
   selection.hidden = true;

@@ -9,20 +9,30 @@ become markup or control characters. The Content-Security-Policy forbids the pag
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from barnabas.history.report import Document, is_failover
-from barnabas.history.timeline import LANE_HEIGHT, lanes_of, scale_of, topics_shown
+from barnabas.history.timeline import (
+    LANE_HEIGHT,
+    TICK_STEPS,
+    affected_text,
+    lanes_of,
+    scale_of,
+    topics_shown,
+)
 from barnabas.history.words import (
     Row,
     describe_cause,
     format_duration,
+    format_outage,
     format_time,
+    format_unnoticed,
     join_numbers,
     millis_of,
+    partition_list,
     step_name,
     topic_label,
 )
@@ -46,6 +56,8 @@ def render_page(document: Document) -> str:
         script=script,
         script_digest=b64encode(sha256(script.encode()).digest()).decode(),
         scale=scale,
+        ticks=list(scale.ticks()),
+        tick_steps=TICK_STEPS,
         lanes=lanes_of(document, scale),
         lane_height=LANE_HEIGHT,
         topic_lanes=len(topics_shown(document["topics"])),
@@ -81,8 +93,8 @@ def page_environment() -> Environment:
 def template() -> Template:
     environment = page_environment()
     filters: tuple[Callable[..., Any], ...] = (
-        creation_steps, describe_cause, format_duration, format_time, join_numbers, millis_of, requester_name,
-        step_name, topic_label, topic_state,
+        affected_text, affected_topics, creation_steps, describe_cause, format_duration, format_outage, format_time,
+        format_unnoticed, join_numbers, millis_of, partition_list, requester_name, step_name, topic_label, topic_state,
     )  # fmt: skip
     environment.filters |= {each.__name__: each for each in filters}
     environment.tests["failover"] = is_failover
@@ -94,6 +106,21 @@ def creation_steps(row: Row) -> list[tuple[str, int, str]]:
     wait = max(0, millis_of(row["assigned_at"]) - millis_of(row["requested_at"]))
     phases = [("wait", wait, "the controller"), ("elect", row["ms"] - wait, "an election")]
     return [phase for phase in phases if phase[1] > 0]
+
+
+def affected_topics(incident: Row, outages: Sequence[Row]) -> list[Row]:
+    """Return the topics of an incident with their partitions and their longest outage, the longest first."""
+    topics: dict[tuple[str, int], Row] = {}
+    for row in outages:
+        if row["incident"] != incident["incident"]:
+            continue
+        name = {"topic": row["topic"], "life": row["life"]}
+        empty = {**name, "partitions": set(), "ms": 0, "is_ongoing": False}
+        topic = topics.setdefault((row["topic"], row["life"]), empty)
+        topic["partitions"].add(row["partition"])
+        topic["ms"] = max(topic["ms"], row["ms"])
+        topic["is_ongoing"] = topic["is_ongoing"] or row["until"] is None
+    return sorted(topics.values(), key=lambda each: (-each["ms"], each["topic"], each["life"]))
 
 
 def requester_name(row: Row) -> str:

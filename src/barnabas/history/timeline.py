@@ -1,6 +1,9 @@
-"""Timeline of the report page: a lane for the controllers and one for each eventful topic.
+"""Timeline of the report page: lanes for the controllers, the brokers, the incidents and the eventful topics.
 
     controllers  ▕ 3 ████████████▏1 ███████████████▏
+    broker 2     ━━━━━━▨▨▨▨▨━━━━━━━━━━━━━━━━━━━━━━━━━
+                       failed
+    incidents          ▉▉
     orders       ━━━━━━╷━━▉▉━━━━━╷━━━━━━▨▨▨▨▨▨▨▨▨▨
                        leader moved   outage        pending deletion
 
@@ -16,19 +19,35 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Literal, NamedTuple
 
+from barnabas.history.brokers import FAILED, UP
 from barnabas.history.report import Document, is_failover
 from barnabas.history.words import (
+    DAY,
+    HOUR,
+    MINUTE,
+    SECOND,
     Row,
     format_duration,
+    format_outage,
     format_time,
     join_numbers,
     millis_of,
+    partition_list,
     topic_label,
 )
 
 LANES_MAX, LANES_MIN = 40, 12
+BROKER_LANES_MAX = 20
 LANE_HEIGHT = 22
-TICKS = 6
+TICKS_MAX = 8
+TICK_STEPS = (
+    *(1, 2, 5, 10, 20, 50, 100, 200, 500),
+    *(SECOND * each for each in (1, 2, 5, 10, 20, 30)),
+    *(MINUTE * each for each in (1, 2, 5, 10, 20, 30)),
+    *(HOUR * each for each in (1, 2, 3, 6, 12)),
+    *(DAY * each for each in (1, 2, 5, 10, 20, 50, 100)),
+)
+"""Times between ticks of the axis, in milliseconds. All ticks are at multiples of the step by the clock."""
 COLOURS = 6
 """Number of colours for controllers. The colour is the broker id modulo this number."""
 
@@ -56,11 +75,34 @@ class Scale:
         return f"{100 * offset_ms / self.length_ms:.3f}%"
 
     def ticks(self) -> Iterator[AxisTick]:
-        """Yield the ticks of the whole history. The script replaces their texts after zooming."""
-        for index in range(TICKS + 1):
-            offset_ms = self.length_ms * index // TICKS
-            at = format_time(self.start + timedelta(milliseconds=offset_ms))
-            yield AxisTick(offset_ms, at[5:19] if self.length_ms > 86_400_000 else at[11:])
+        """Yield the ticks of the whole history, at round times. The script replaces them when it zooms (page.js)."""
+        step = tick_step(self.length_ms)
+        start_ms = millis_of(self.start)
+        for at_ms in range(-(-start_ms // step) * step, start_ms + self.length_ms + 1, step):
+            offset_ms = at_ms - start_ms
+            text = format_time(self.start + timedelta(milliseconds=offset_ms))
+            yield AxisTick(offset_ms, text[tick_slice(step, self.length_ms)])
+
+
+def tick_step(length_ms: int) -> int:
+    """Return the smallest step with at most TICKS_MAX ticks.
+
+    >>> tick_step(9_000), tick_step(100_000), tick_step(86_400_000)
+    (2000, 20000, 10800000)
+    """
+    found = (step for step in TICK_STEPS if length_ms // step < TICKS_MAX)
+    return next(found, TICK_STEPS[-1])
+
+
+def tick_slice(step: int, length_ms: int) -> slice:
+    """Return the part of a formatted time that the ticks show: the day if it changes, and no zeros at the end.
+
+    >>> at = "2026-05-01 08:00:00.000"
+    >>> [at[tick_slice(step, 9 * step)] for step in (500, 20_000, 600_000, 21_600_000)]
+    ['08:00:00.000', '08:00:00', '08:00', '05-01 08:00']
+    """
+    end = 10 if step >= DAY else 16 if step >= MINUTE else 19 if step >= SECOND else 23
+    return slice(5 if length_ms > DAY or step >= DAY else 11, end)
 
 
 def scale_of(document: Document) -> Scale:
@@ -92,6 +134,7 @@ class TimelineLane(NamedTuple):
 
 def lanes_of(document: Document, scale: Scale) -> list[TimelineLane]:
     lanes = [controllers_lane(document, scale)]
+    lanes += brokers_lanes(document, scale)
     if document["incidents"]:
         lanes.append(incidents_lane(document, scale))
     return lanes + [
@@ -126,10 +169,44 @@ def controllers_lane(document: Document, scale: Scale) -> TimelineLane:
     return TimelineLane("controllers", [*marks, *failover_lines(document, scale)], "top")
 
 
+def brokers_lanes(document: Document, scale: Scale) -> list[TimelineLane]:
+    """Return a lane for each broker. If there are too many, those that were down come first."""
+    rows = document["brokers"]
+    down = {row["broker"] for row in rows if row["state"] != UP}
+    shown = sorted({row["broker"] for row in rows}, key=lambda broker: (broker not in down, broker))
+    return [
+        broker_lane(broker, [row for row in rows if row["broker"] == broker], scale)
+        for broker in sorted(shown[:BROKER_LANES_MAX])
+    ]
+
+
+def broker_lane(broker: int, rows: Sequence[Row], scale: Scale) -> TimelineLane:
+    marks = []
+    for row in rows:
+        y, kind = (8, "up") if row["state"] == UP else (4, row["state"].replace(" ", "-"))
+        end = row["until"] or scale.end
+        marks.append(bar(scale, row["from"], end, kind, broker_title(row), y=y))
+    kind = "broker bad" if rows[-1]["state"] == FAILED else "broker"
+    return TimelineLane(f"broker {broker}", marks, kind)
+
+
+def broker_title(row: Row) -> str:
+    since = f"broker {row['broker']}: {row['state']} since {format_time(row['from'])}"
+    lasted = f"{format_duration(row['ms'])}{' so far' if row['until'] is None else ''}"
+    return f"{since}, {lasted}"
+
+
 def incidents_lane(document: Document, scale: Scale) -> TimelineLane:
     """Return the lane of all incidents, including those of topics without a lane."""
     marks = [
-        bar(scale, row["from"], row["until"] or scale.end, "outage", incident_title(row), y=3)
+        bar(
+            scale,
+            row["from"],
+            row["until"] or scale.end,
+            outage_kind(row["until"]),
+            incident_title(row),
+            y=3,
+        )
         for row in document["incidents"]
     ]
     return TimelineLane("incidents", [*failover_lines(document, scale), *marks], "top")
@@ -148,12 +225,17 @@ def topic_lane(topic: Row, document: Document, scale: Scale) -> TimelineLane:
         marks.append(bar(scale, row["requested_at"], end, row["state"], deletion_title(row), y=5))
     for outage in merge_outages(rows_of_topic("outages"), document["made_at"]):
         end = outage.until or scale.end
-        marks.append(bar(scale, outage.start, end, "outage", outage.title, y=3))
+        kind = outage_kind(outage.until)
+        marks.append(bar(scale, outage.start, end, kind, outage.title, y=3))
     marks += [
         tick(scale, at, "move", title) for at, title in merge_moves(rows_of_topic("leader_moves"))
     ]
     kind = "bad" if topic["offline_now"] or topic["deletion"] == "stuck" else ""
     return TimelineLane(topic_label(topic), [*failover_lines(document, scale), *marks], kind)
+
+
+def outage_kind(until: datetime | None) -> str:
+    return "outage ongoing" if until is None else "outage"
 
 
 def failover_lines(document: Document, scale: Scale) -> list[TimelineMark]:
@@ -168,12 +250,17 @@ def failover_lines(document: Document, scale: Scale) -> list[TimelineMark]:
 
 
 def incident_title(row: Row) -> str:
-    lasted = "ongoing" if row["until"] is None else f"up to {format_duration(row['longest_ms'])}"
-    return (
-        f"{row['reason']}, {format_time(row['from'])}: "
-        f"{row['partitions']:,} partitions of "
-        f"{row['topics']:,} topics without a leader, {lasted}"
-    )
+    lasted = format_outage(row["longest_ms"], row["unnoticed_ms"], row["until"] is None)
+    return f"{row['reason']}, {format_time(row['from'])}: {affected_text(row)} without a leader for {lasted}"
+
+
+def affected_text(row: Row) -> str:
+    """
+    >>> affected_text({"partitions": 1, "topics": 1}), affected_text({"partitions": 1200, "topics": 40})
+    ('1 partition', '1,200 partitions of 40 topics')
+    """
+    text = f"{row['partitions']:,} partition{'s' if row['partitions'] > 1 else ''}"
+    return f"{text} of {row['topics']:,} topics" if row["topics"] > 1 else text
 
 
 def life_title(topic: Row) -> str:
@@ -201,17 +288,16 @@ class Outage:
     start: datetime
     until: datetime | None
     partitions: set[int]
-    cause: str
+    reasons: list[str]
+    ms: int
+    unnoticed_ms: int | None
 
     @property
     def title(self) -> str:
-        numbers = sorted(self.partitions)
-        shown = join_numbers(numbers[:8]) + (", …" if len(numbers) > 8 else "")
-        noun = "partition" if len(numbers) == 1 else "partitions"
-        lasted = "ongoing"
-        if self.until is not None:
-            lasted = format_duration(millis_of(self.until) - millis_of(self.start))
-        return f"no leader: {noun} {shown}, from {format_time(self.start)}, {lasted} ({self.cause})"
+        lasted = format_outage(self.ms, self.unnoticed_ms, self.until is None)
+        reasons = "; ".join(dict.fromkeys(self.reasons))
+        partitions = partition_list(self.partitions)
+        return f"no leader: {partitions}, from {format_time(self.start)}, {lasted} ({reasons})"
 
 
 def merge_outages(outages: Sequence[Row], now: datetime) -> list[Outage]:
@@ -225,13 +311,17 @@ def merge_outages(outages: Sequence[Row], now: datetime) -> list[Outage]:
                     start=row["from"],
                     until=row["until"],
                     partitions={row["partition"]},
-                    cause=row["reason"],
+                    reasons=[row["reason"]],
+                    ms=row["ms"],
+                    unnoticed_ms=row["unnoticed_ms"],
                 )
             )
             continue
         last.partitions.add(row["partition"])
         if row["until"] is None or (last.until is not None and row["until"] > last.until):
             last.until = row["until"]
+        last.reasons.append(row["reason"])
+        last.ms = millis_of(last.until or now) - millis_of(last.start)
     return merged
 
 

@@ -10,6 +10,7 @@ Row = dict[str, Any]
 """A row of a table of the report."""
 
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
+PARTITIONS_NAMED = 8
 UNIX_EPOCH, MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
 UNITS = ((DAY, "d", HOUR, "h"), (HOUR, "h", MINUTE, "min"), (MINUTE, "min", SECOND, "s"))
 
@@ -123,12 +124,26 @@ def cause_name(cause: str | None) -> str:
 
 
 def format_outage(ms: int, unnoticed_ms: int | None, is_ongoing: bool) -> str:
-    """Return the duration of an outage.
+    """Return the duration of an outage, and how much longer it may have been before the failure was noticed.
 
     >>> format_outage(2_300, 6_000, False), format_outage(75_000, None, True)
     ('2.3 s, up to +6 s until noticed', '1 min 15 s so far, ongoing')
     """
     text = format_duration(ms) + (" so far, ongoing" if is_ongoing else "")
-    if unnoticed_ms is None:
-        return text
-    return f"{text}, up to +{unnoticed_ms / SECOND:g} s until noticed"
+    return f"{text}, {format_unnoticed(unnoticed_ms)} until noticed" if unnoticed_ms else text
+
+
+def format_unnoticed(ms: int | None) -> str:
+    return "" if ms is None else f"up to +{ms / SECOND:g} s"
+
+
+def partition_list(numbers: Iterable[int]) -> str:
+    """Return the numbers of partitions, at most eight of them.
+
+    >>> partition_list([3]), partition_list(range(10))
+    ('partition 3', 'partitions 0, 1, 2, 3, 4, 5, 6, 7, …')
+    """
+    ordered = sorted(numbers)
+    more = ", …" if len(ordered) > PARTITIONS_NAMED else ""
+    noun = "partition" if len(ordered) == 1 else "partitions"
+    return f"{noun} {join_numbers(ordered[:PARTITIONS_NAMED])}{more}"

@@ -6,14 +6,15 @@ from typing import Any
 
 from barnabas.cli.explain.output import finding_lines
 from barnabas.cli.terminal.output import format_table, plural
+from barnabas.history.brokers import UP
 from barnabas.history.page import topic_state
 from barnabas.history.report import Document, is_failover
 from barnabas.history.words import (
     Row,
     describe_cause,
     format_duration,
-    format_outage,
     format_time,
+    format_unnoticed,
     join_numbers,
     step_name,
     topic_label,
@@ -30,6 +31,7 @@ def report_text(document: Document) -> str:
         summary_text(document),
         problems_text(document["problems"]),
         elections_text(document["elections"]),
+        brokers_text(document["brokers"]),
         incidents_text(document["incidents"]),
         deletions_text(document["deletions"]),
         topics_text(document["topics"]),
@@ -93,21 +95,39 @@ def elections_text(elections: list[Row]) -> str:
     return titled_table("controllers", heads, rows, len(elections), "last")
 
 
+def brokers_text(brokers: list[Row]) -> str:
+    downtimes = [row for row in brokers if row["state"] != UP]
+    if not downtimes:
+        return ""
+    downtimes.sort(key=lambda row: (row["until"] is not None, -row["from"].timestamp()))
+    heads = ["broker", "state", "from (UTC)", "for"]
+    rows = [
+        [row["broker"], row["state"], format_time(row["from"]), duration_text(row, row["ms"])]
+        for row in downtimes[:ROWS_MAX]
+    ]
+    return titled_table("brokers down", heads, rows, len(downtimes), "last")
+
+
 def incidents_text(incidents: list[Row]) -> str:
     if not incidents:
         return ""
-    heads = ["from (UTC)", "cause", "partitions", "topics", "without a leader"]
+    heads = ["from (UTC)", "cause", "partitions", "topics", "no leader for", "until noticed"]
     rows = [
         [
-            format_time(row["from"]),
+            format_time(row["from"])[:19],
             row["reason"],
             row["partitions"],
             row["topics"],
-            format_outage(row["longest_ms"], row["unnoticed_ms"], row["until"] is None),
+            duration_text(row, row["longest_ms"]),
+            format_unnoticed(row["unnoticed_ms"]),
         ]
         for row in incidents[:ROWS_MAX]
     ]
     return titled_table("incidents", heads, rows, len(incidents), "last")
+
+
+def duration_text(row: Row, ms: int) -> str:
+    return format_duration(ms) + ("" if row["until"] is not None else " so far, ongoing")
 
 
 def deletions_text(deletions: list[Row]) -> str:
