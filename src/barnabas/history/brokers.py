@@ -69,10 +69,13 @@ def state_after_sign(state: str | None, sign: str, is_gone: bool) -> str:
     return SHUT_DOWN if sign == "shutdown" else FAILED
 
 
-def find_downtime(brokers: Iterable[Row], broker: int, row: Row, at: datetime) -> Row | None:
-    """Return the downtime of a broker that a row of another table belongs to: at that time, or with the same cause."""
-    for each in brokers:
-        if each["broker"] != broker or each["state"] == UP:
+def find_downtime(times: Iterable[Row], row: Row, at: datetime) -> Row | None:
+    """Return the downtime of a broker that a row of another table belongs to: at that time, or with the same cause.
+
+    `times` are the rows of the broker.
+    """
+    for each in times:
+        if each["state"] == UP:
             continue
         is_same_cause = (each["epoch"], each["cause"]) == (row["epoch"], row["cause"])
         if is_same_cause or each["from"] <= at <= (each["until"] or at):

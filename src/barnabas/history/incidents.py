@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from itertools import pairwise
 
 from barnabas.history.brokers import FAILED, SHUT_DOWN, UP, find_downtime
 from barnabas.history.words import LOSSES, SHUTDOWN, Row, describe_cause, join_numbers
 
+BrokerTimes = defaultdict[int, list[Row]]
+"""The rows of each broker in the table `brokers`, in order."""
 CREATIONS = ("TopicsChanged", "PartitionsModified")
 
 
@@ -22,25 +23,28 @@ def add_incidents(
     `unnoticed_ms` is how much longer the outage may have lasted: the controller notices a failed broker when its
     session ends. It is None for an outage without a failure, or if the session timeout is unknown.
     """
+    times: BrokerTimes = defaultdict(list)
+    for row in brokers:
+        times[row["broker"]].append(row)
     outages = sorted(tables["outages"], key=lambda row: (row["from"], row["epoch"], row["cause"]))
     for row in outages:
-        down = outage_downtime(row, brokers)
+        down = outage_downtime(row, times)
         row["reason"] = outage_reason(row, down)
         row["unnoticed_ms"] = session_timeout_ms if down == FAILED else None
     for row in tables["leader_moves"]:
-        row["reason"] = move_reason(row, brokers)
+        row["reason"] = move_reason(row, times)
     groups = group_outages(outages)
     for number, group in enumerate(groups, 1):
         for row in group:
             row["incident"] = number
-    return [build_incident(group, brokers) for group in groups]
+    return [build_incident(group, times) for group in groups]
 
 
-def outage_downtime(row: Row, brokers: Sequence[Row]) -> str | None:
+def outage_downtime(row: Row, times: BrokerTimes) -> str | None:
     """Return how the broker of the lost leader went down: FAILED, SHUT_DOWN, or None if there was another cause."""
     if row["lost_leader"] is None or not row["cause"].startswith(LOSSES):
         return None
-    found = find_downtime(brokers, row["lost_leader"], row, row["from"])
+    found = find_downtime(times[row["lost_leader"]], row, row["from"])
     if found is None:
         return SHUT_DOWN if row["cause"].startswith(SHUTDOWN) else FAILED
     state: str = found["state"]
@@ -64,25 +68,24 @@ def loss_text(state: str, brokers: Sequence[int]) -> str:
     return f"{noun} failed" if state == FAILED else f"controlled shutdown of {noun}"
 
 
-def move_reason(row: Row, brokers: Sequence[Row]) -> str:
+def move_reason(row: Row, times: BrokerTimes) -> str:
     """Return why a leader moved: its broker went down, the broker of the new leader returned, or the cause in words."""
     if not row["cause"].startswith(LOSSES):
         return describe_cause(row["cause"], row["before"])
     if row["cause"].startswith(SHUTDOWN):
         return loss_text(SHUT_DOWN, [row["before"]])
-    found = find_downtime(brokers, row["before"], row, row["at"])
+    found = find_downtime(times[row["before"]], row, row["at"])
     is_new = found is not None and (found["epoch"], found["cause"]) == (row["epoch"], row["cause"])
-    if not is_new and has_returned(brokers, row):
+    if not is_new and has_returned(times[row["after"]], row):
         return f"broker {row['after']} returned"
     return loss_text(FAILED if found is None else found["state"], [row["before"]])
 
 
-def has_returned(brokers: Sequence[Row], row: Row) -> bool:
+def has_returned(times: Sequence[Row], row: Row) -> bool:
     """Return whether the new leader was down until the event of the controller that moved the leadership to it."""
     return any(
-        (before["broker"], after["broker"]) == (row["after"], row["after"])
-        and (after["state"], after["epoch"], after["cause"]) == (UP, row["epoch"], row["cause"])
-        for before, after in pairwise(brokers)
+        (after["state"], after["epoch"], after["cause"]) == (UP, row["epoch"], row["cause"])
+        for after in times[1:]
     )
 
 
@@ -109,7 +112,7 @@ def group_outages(outages: Sequence[Row]) -> list[list[Row]]:
     return groups
 
 
-def build_incident(outages: Sequence[Row], brokers: Sequence[Row]) -> Row:
+def build_incident(outages: Sequence[Row], times: BrokerTimes) -> Row:
     """Return the row of an incident. `until` is None if one of its outages is ongoing."""
     first = outages[0]
     ends = [row["until"] for row in outages]
@@ -118,7 +121,7 @@ def build_incident(outages: Sequence[Row], brokers: Sequence[Row]) -> Row:
         "incident": first["incident"],
         "epoch": first["epoch"],
         "cause": first["cause"],
-        "reason": incident_reason(outages, brokers),
+        "reason": incident_reason(outages, times),
         "from": first["from"],
         "until": None if None in ends else max(ends),
         "longest_ms": max(row["ms"] for row in outages),
@@ -131,12 +134,12 @@ def build_incident(outages: Sequence[Row], brokers: Sequence[Row]) -> Row:
     }
 
 
-def incident_reason(outages: Sequence[Row], brokers: Sequence[Row]) -> str:
+def incident_reason(outages: Sequence[Row], times: BrokerTimes) -> str:
     """Return the reasons of all outages, with the brokers that went down in the same way together."""
     lost: dict[str, set[int]] = defaultdict(set)
     others: list[str] = []
     for row in outages:
-        down = outage_downtime(row, brokers)
+        down = outage_downtime(row, times)
         if down is None:
             others.append(row["reason"])
         else:

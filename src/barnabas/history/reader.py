@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from msgspec import UNSET, Struct
 
@@ -31,7 +31,7 @@ from barnabas.history.event import (
 HISTORY_TOPIC = "__state_changes"
 
 
-class TopicRequest(Struct, kw_only=True):
+class TopicRequest(Struct, kw_only=True, tag_field="what", tag="topic request"):
     """A request of the controller to broker `to` about a topic. `answered_at` is None without a response."""
 
     epoch: int
@@ -46,7 +46,7 @@ class TopicRequest(Struct, kw_only=True):
 TopicEntry = PartitionEvent | ReplicaEvent | TopicEvent | TopicRequest
 
 
-class EpochSummary(Struct, kw_only=True):
+class EpochSummary(Struct, kw_only=True, tag_field="what", tag="epoch"):
     """Facts about a controller epoch. `settled_at` is the last event that the election caused."""
 
     epoch: int
@@ -60,13 +60,16 @@ class EpochSummary(Struct, kw_only=True):
     resigned_at: datetime | None = None
 
 
-class BrokerSighting(NamedTuple):
+Sign = Literal["request", "online", "shutdown", "offline"]
+
+
+class BrokerSighting(Struct, frozen=True, tag_field="what", tag="sighting"):
     """A sign that a broker was up (`request`, `online`), shut down (`shutdown`) or was gone (`offline`)."""
 
     epoch: int
     sequence: int
     broker: int
-    sign: Literal["request", "online", "shutdown", "offline"]
+    sign: Sign
     at: datetime
     cause: str
 
@@ -151,7 +154,7 @@ def requests_by_topic(event: RequestEvent) -> Iterator[tuple[str, TopicRequest]]
 def sighting(
     event: AnyEvent,
     broker: int,
-    sign: Literal["request", "online", "shutdown", "offline"],
+    sign: Sign,
 ) -> BrokerSighting:
     return BrokerSighting(event.epoch, event.sequence, broker, sign, event.at, event.cause)
 

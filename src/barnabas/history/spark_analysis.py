@@ -2,7 +2,8 @@
 
     records ─► events, sorted by epoch ─► split_epoch ─► entries, sorted by topic ─► analyse_topic ─► rows
 
-Spark sorts and distributes. The functions are those of reader.py and analysis.py. Their results are pickled.
+Spark sorts and distributes. The functions are those of reader.py and analysis.py. Entries are encoded with msgspec,
+because pickle takes 0.3 ms for a field without a value (UNSET).
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from itertools import groupby, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from barnabas.history.analysis import analyse_topic, assemble, build_elections, report_time
 from barnabas.history.event import AnyEvent, read_event
-from barnabas.history.reader import EpochSummary, split_epoch
+from barnabas.history.reader import BrokerSighting, EpochSummary, TopicEntry, split_epoch
 from barnabas.history.words import Row
 
 if TYPE_CHECKING:
@@ -29,6 +32,9 @@ EVENTS = "epoch int, sequence bigint, offset bigint, value binary"
 ENTRIES = "topic string, epoch int, sequence bigint, item binary"
 ROWS = "name string, item binary"
 BATCH_ROWS = 10_000
+
+encode_item = msgspec.msgpack.Encoder().encode
+decode_item = msgspec.msgpack.Decoder(TopicEntry | EpochSummary | BrokerSighting).decode
 
 Rows = Iterable[tuple[Any, ...]]
 
@@ -41,12 +47,10 @@ def analyse_on_spark(
     malformed = events.where("epoch is null").count()
     ordered = sort_groups(events.where("epoch is not null"), "epoch", "sequence", "offset")
     entries = map_rows(ordered, split_epochs, ENTRIES).localCheckpoint()
-    facts = [pickle.loads(row["item"]) for row in entries.where("topic is null").collect()]
+    facts = [decode_item(row["item"]) for row in entries.where("topic is null").collect()]
+    elections = build_elections(each for each in facts if isinstance(each, EpochSummary))
     found: dict[str, list[Any]] = defaultdict(list)
-    for each in facts:
-        found[type(each).__name__].append(each)
-    elections = build_elections(found.pop("EpochSummary", []))
-    found["sightings"] = found.pop("BrokerSighting", [])
+    found["sightings"] = [each for each in facts if isinstance(each, BrokerSighting)]
     now = report_time(now, elections)
     ordered = sort_groups(entries.where("topic is not null"), "topic", "epoch", "sequence")
     analyse_groups = partial(analyse_topics, elections=elections, now=now)
@@ -99,11 +103,11 @@ def split_epochs(rows: Rows) -> Rows:
         events: Iterator[AnyEvent] = filter(None, (read_event(row[-1]) for row in group))
         for topic, item in split_epoch(events):
             sequence = None if isinstance(item, EpochSummary) else item.sequence
-            yield topic, item.epoch, sequence, pickle.dumps(item)
+            yield topic, item.epoch, sequence, encode_item(item)
 
 
 def analyse_topics(rows: Rows, *, elections: list[Row], now: datetime) -> Rows:
     for topic, group in groupby(rows, key=itemgetter(0)):
-        entries = (pickle.loads(row[-1]) for row in group)
+        entries = (decode_item(row[-1]) for row in group)
         for name, row in analyse_topic(topic, entries, elections, now):
             yield name, pickle.dumps(row)
