@@ -15,6 +15,11 @@ from tests.lifecycle_document import sample
 
 PHONE, DESK = 390, 1280
 TICKS = "[...document.querySelectorAll('.axis text')].map(e => e.textContent)"
+CUT_OFF_TICKS = """(() => {
+    const axis = document.querySelector(".axis svg").getBoundingClientRect();
+    const boxes = [...document.querySelectorAll(".axis text")].map((label) => label.getBoundingClientRect());
+    return boxes.filter((box) => box.left < axis.left || box.right > axis.right).map((box) => box.left);
+})()"""
 FIRST_CELLS = "[...document.querySelectorAll('#topics tbody tr:not([hidden]) td:first-child')].map(e => e.textContent)"
 
 
@@ -141,9 +146,11 @@ def test_ticks_are_round_and_fit_the_width(browser: Browser, address: str) -> No
     desk = browser.open(address, width=DESK)
     assert desk.page.evaluate(TICKS) == [f"08:00:{second:02d}" for second in range(0, 11, 2)]
     assert desk.page.evaluate("document.querySelectorAll('.grid line').length") == 6
+    assert desk.page.evaluate(CUT_OFF_TICKS) == []
     desk.page.set_viewport_size({"width": PHONE, "height": 900})
     desk.page.wait_for_function("document.querySelectorAll('.axis text').length === 3")
     assert desk.page.evaluate(TICKS) == ["08:00:00", "08:00:05", "08:00:10"]
+    assert desk.page.evaluate(CUT_OFF_TICKS) == []
     assert desk.problems == []
 
 

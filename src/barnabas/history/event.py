@@ -140,7 +140,6 @@ AnyEvent = (
 )
 
 decoder = msgspec.json.Decoder(AnyEvent)
-encode = msgspec.json.Encoder().encode
 
 
 def read_event(value: bytes | None) -> AnyEvent | None:
@@ -173,12 +172,6 @@ def is_shallow(value: Any) -> bool:
             for inner in (outer.values() if isinstance(outer, dict) else outer)
         ]
     return not level
-
-
-def normalise(value: bytes | None) -> str | None:
-    """Return the event as JSON in which each known field appears once, or None for a malformed event."""
-    event = read_event(value)
-    return None if event is None else encode(event).decode()
 
 
 def skipped_text(malformed: int) -> str:

@@ -67,7 +67,9 @@ if (chart) {
     axis.classList.remove("fixed");
     axis.replaceChildren(...times.map((at) => {
       const text = new Date(at).toISOString().replace("T", " ").slice(begin, end);
-      return svg("text", { x: percent(at - start), y: 14 }, text);
+      const x = ((at - start - from) / (to - from)) * width;
+      const anchor = x < LABEL / 3 ? "start" : x > width - LABEL / 3 ? "end" : "middle";
+      return svg("text", { x: percent(at - start), y: 14, "text-anchor": anchor }, text);
     }));
     grid.replaceChildren(...times.map((at) => {
       const x = percent(at - start);

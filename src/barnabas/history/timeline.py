@@ -48,6 +48,8 @@ TICK_STEPS = (
     *(DAY * each for each in (1, 2, 5, 10, 20, 50, 100)),
 )
 """Times between ticks of the axis, in milliseconds. All ticks are at multiples of the step by the clock."""
+EDGE = 0.04
+"""Part of the width at each edge in which labels of ticks do not fit."""
 COLOURS = 6
 """Number of colours for controllers. The colour is the broker id modulo this number."""
 
@@ -73,6 +75,11 @@ class Scale:
 
     def percent(self, offset_ms: int) -> str:
         return f"{100 * offset_ms / self.length_ms:.3f}%"
+
+    def anchor(self, offset_ms: int) -> Literal["start", "middle", "end"]:
+        """Return which part of a label is at its tick, so that labels at the edges are not cut off."""
+        part = offset_ms / self.length_ms
+        return "start" if part < EDGE else "end" if part > 1 - EDGE else "middle"
 
     def ticks(self) -> Iterator[AxisTick]:
         """Yield the ticks of the whole history, at round times. The script replaces them when it zooms (page.js)."""

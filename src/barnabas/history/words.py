@@ -74,10 +74,10 @@ TAKEOVERS = ("Startup", "ControllerGone", "ControllerChanged", "SessionOpened")
 LOSSES = (SHUTDOWN, "BrokersChanged", *TAKEOVERS)
 """Starts of the causes of OfflineReplica that mean a lost broker. Deletions and failed directories are others."""
 CAUSES = {
-    "Startup": "controller election",
-    "ControllerGone": "controller election",
-    "ControllerChanged": "controller election",
-    "SessionOpened": "controller election",
+    "Startup": "broker started",
+    "ControllerGone": "controller gone",
+    "ControllerChanged": "controller changed",
+    "SessionOpened": "new session",
     "SessionExpired": "expired session of the controller",
     "BrokersChanged": "brokers changed",
     "BrokerModified": "broker changed its registration",

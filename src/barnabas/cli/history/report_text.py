@@ -114,7 +114,7 @@ def incidents_text(incidents: list[Row]) -> str:
     heads = ["from (UTC)", "cause", "partitions", "topics", "no leader for", "until noticed"]
     rows = [
         [
-            format_time(row["from"])[:19],
+            format_time(row["from"])[5:19],
             row["reason"],
             row["partitions"],
             row["topics"],
@@ -127,7 +127,7 @@ def incidents_text(incidents: list[Row]) -> str:
 
 
 def duration_text(row: Row, ms: int) -> str:
-    return format_duration(ms) + ("" if row["until"] is not None else " so far, ongoing")
+    return format_duration(ms) + ("" if row["until"] is not None else ", ongoing")
 
 
 def deletions_text(deletions: list[Row]) -> str:
