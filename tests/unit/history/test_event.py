@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any, get_args
 
 import pytest
@@ -11,10 +12,12 @@ from hypothesis import strategies as st
 
 from barnabas.cli.history.history import events_text
 from barnabas.cli.history.narrator import Narrator
+from barnabas.cli.history.report_text import report_text
 from barnabas.cli.history.timeline import TopicEvents
 from barnabas.cli.terminal.output import to_yaml
 from barnabas.client.consumer import ConsumedRecord
 from barnabas.controller.states import PartitionState
+from barnabas.history.analysis import analyse
 from barnabas.history.event import (
     PartitionStateName,
     fields_of,
@@ -22,7 +25,9 @@ from barnabas.history.event import (
     skipped_text,
 )
 from barnabas.history.reader import split_epoch
+from barnabas.history.report import document_of
 from barnabas.history.spark_analysis import decode_item, encode_item
+from barnabas.history.timeline import scale_of
 
 HEAD = {
     "at": "2026-05-01T08:00:00.131Z",
@@ -121,6 +126,19 @@ def test_timeline_accepts_any_bytes(values: list[bytes | None]) -> None:
     json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
     to_yaml(document).encode()
     assert timeline.malformed + len(timeline.events) + len(timeline.elections) <= len(values)
+
+
+@given(st.lists(forged_events(), max_size=12))
+def test_report_accepts_any_valid_events(values: list[bytes]) -> None:
+    found = [event for value in values if (event := read_event(value)) is not None]
+    events = {event.key: event for event in found}
+    now = datetime(2026, 5, 1, 9, tzinfo=UTC)
+    tables = analyse(events, now, session_timeout_ms=6000)
+    assert sum(row["events"] for row in tables["elections"]) == len(events)
+    if events:
+        document = document_of(tables, servers="here:9092", now=now)
+        assert scale_of(document).length_ms > 0
+        report_text(document)
 
 
 @given(forged_events() | st.binary())

@@ -76,6 +76,16 @@ def test_failure_of_a_broker_is_one_incident(history: HistoryBuilder) -> None:
     assert {row["reason"] for row in tables["leader_moves"]} == {"broker 2 failed"}
 
 
+def test_brokers_that_fail_together_are_one_incident(history: HistoryBuilder) -> None:
+    history.created(200, "TopicsChanged#3", "b-0", [3])
+    history.online(210, "TopicsChanged#3", "b-0", "New", 3)
+    lose_broker(history, 1000, "BrokersChanged#5", "solo-0")
+    history.partition(1000, "BrokersChanged#5", "b-0", "Online", "Offline")
+    history.replica(1021, "BrokersChanged#5", "b-0", 3, "OfflineReplica")
+    (incident,) = analysed(history)["incidents"]
+    assert (incident["reason"], incident["partitions"]) == ("brokers 2, 3 failed", 2)
+
+
 def test_controlled_shutdown_is_not_a_failure(history: HistoryBuilder) -> None:
     for name in ("a-0", "a-1"):
         history.online(1000, SHUTDOWN, name, "Online", 1)
