@@ -6,6 +6,8 @@ journal    files on the broker that hold the events until they are published    
 publisher  copies the journal to the topic                                          publisher.py
 requester  the client that requested a change of a topic, for the event             requester.py
 reader     events as entries of topics, and facts about controllers and brokers     reader.py
-analysis   tables about topics, brokers and controllers, in this process or Spark    analysis.py, spark_analysis.py
-report     the tables as one document, and as an HTML page                          report.py, page.py, timeline.py
+analysis   tables about topics, brokers and controllers; Spark runs it for large     analysis.py, brokers.py,
+           histories                                                                incidents.py, spark_analysis.py
+report     the tables as one document, Parquet columns, and an HTML page            report.py, columns.py, page.py,
+                                                                                    timeline.py
 """

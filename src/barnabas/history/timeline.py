@@ -95,7 +95,7 @@ def tick_step(length_ms: int) -> int:
     """Return the smallest step with at most TICKS_MAX ticks.
 
     >>> tick_step(9_000), tick_step(100_000), tick_step(86_400_000)
-    (2000, 20000, 10800000)
+    (2000, 20000, 21600000)
     """
     found = (step for step in TICK_STEPS if length_ms // step < TICKS_MAX)
     return next(found, TICK_STEPS[-1])
