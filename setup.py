@@ -1,4 +1,6 @@
-"""Compile the modules that pyproject.toml lists, with mypyc. Everything else about the package is in pyproject.toml.
+"""Compile the modules that pyproject.toml lists, with mypyc. Provide the version and the text for the package index.
+
+Everything else about the package is in pyproject.toml.
 
     pip install .              compiles. If that fails, the same sources are installed, and they run interpreted
     python setup.py compile    compiles in place, if the sources have changed (`make compile`)
@@ -13,6 +15,7 @@ compiled.py describes the manifest that a build writes, and what happens at impo
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import sysconfig
@@ -42,18 +45,34 @@ NEXT_STEP = (
 )
 
 
-def load_import_control() -> ModuleType:
-    """Load barnabas.compiled without the package, whose dependencies may be missing here."""
-    spec = spec_from_file_location("compiled", SRC / PACKAGE / "compiled.py")
+def load_module(path: Path) -> ModuleType:
+    """Load a module without its package, whose dependencies may be missing here."""
+    spec = spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-control = load_import_control()
+control = load_module(SRC / PACKAGE / "compiled.py")
 LIBRARY_FILE = control.LIBRARY + control.SUFFIX
 project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))
+
+
+def read_version() -> str:
+    """Return `barnabas.__version__`, without an import of the package."""
+    text = (SRC / PACKAGE / "__init__.py").read_text(encoding="utf-8")
+    found = re.search(r'^__version__ = "(.+)"$', text, re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+def read_long_description() -> str:
+    """Return README.md with absolute links."""
+    links = load_module(Path("release/links.py"))
+    readme = Path("README.md").read_text(encoding="utf-8")
+    source = project["project"]["urls"]["Source"]
+    return str(links.long_description(readme, source, read_version()))
 
 
 def compiled_sources() -> list[str]:
@@ -233,6 +252,9 @@ class Compile(Command):  # type: ignore[misc]
 
 
 setup(
+    version=read_version(),
+    long_description=read_long_description(),
+    long_description_content_type="text/markdown",
     cmdclass={"build_ext": BuildCompiled, "compile": Compile},
     ext_modules=[] if IS_PURE else declare_extensions(),
 )

@@ -85,8 +85,9 @@ def sources(tmp_path: Path) -> Path:
         directory / "src",
         ignore=shutil.ignore_patterns("*.so", "*.egg-info", "__pycache__", "compiled.*.txt"),
     )
-    for name in ("setup.py", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, directory)
+    (directory / "release").mkdir()
+    for name in ("setup.py", "README.md", "LICENSE", "release/links.py"):
+        shutil.copy(ROOT / name, directory / name)
     project = (ROOT / "pyproject.toml").read_text()
     project, count = COMPILED_LIST.subn(f'compiled = ["src/{MODULE}.py"]', project)
     assert count == 1

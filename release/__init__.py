@@ -1,0 +1,1 @@
+"""Builds and checks of a release: `python -m release` (`make release`)."""
