@@ -16,12 +16,12 @@ SPARK_FAILURES := tests/spark_faults
 COMPILED := $(sort $(dir $(shell grep -o '"src/barnabas/[^"]*\.py"' pyproject.toml | tr -d '"')))
 BOTH     := $(wildcard $(COMPILED:src/barnabas/%/=tests/unit/%))
 
-.PHONY: demo test faults interop check compile wheel lint unit interpreted trained failures features programs spark_failures bench bench-kafka format clean
+.PHONY: demo test faults interop check compile wheel lint unit interpreted trained failures features programs spark_failures bench bench-kafka docs format clean
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Barnabas needs Python 3.11 or newer; this is " + sys.version.split()[0] + " (choose another with PYTHON=…)" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	BARNABAS_PURE=1 $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[spark,formats,pipelines,dev]'
+	BARNABAS_PURE=1 $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[spark,formats,pipelines,docs,dev]'
 	@touch $(READY)
 
 compile: $(READY)           ## compile modules with mypyc, if their sources have changed; without a C compiler they run interpreted
@@ -49,6 +49,7 @@ check: compile              ## check format, lint and types, run unit and archit
 lint: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
+	$(BIN)/codespell *.md docs release src
 	$(BIN)/mypy
 
 unit: compile
@@ -82,10 +83,13 @@ wheel: $(READY)             ## build a compiled wheel in dist/
 	rm -rf build
 	BARNABAS_COMPILE=required $(BIN)/pip wheel --disable-pip-version-check --no-deps --wheel-dir dist .
 
+docs: $(READY)              ## build the documentation site in site/; a broken link is an error
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --nitpicky -d site/.doctrees docs site
+
 format: $(READY)
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
 clean:
 	find src -name '*.so' -delete
-	rm -rf $(VENV) build dist src/*.egg-info src/barnabas/compiled.*.txt .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site src/*.egg-info src/barnabas/compiled.*.txt .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -15,6 +15,7 @@ BUILD = "from setuptools import build_meta; build_meta.build_sdist({!r})"
 NEEDED = {
     *("LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md", "ARCHITECTURE.md"),
     *("pyproject.toml", "setup.py", "constraints.txt", "Makefile", "release/links.py"),
+    *("Dockerfile", "compose.yaml", "deploy/systemd/barnabas.service", "docs/conf.py"),
     *("src/barnabas/__init__.py", "src/barnabas/py.typed", "src/barnabas/history/page.js"),
     *("src/pyspark_barnabas/__init__.py", "docs/spark.md", "docs/lifecycle.png"),
     *("docs/monitoring/alerts.yml", "tests/conftest.py", "support/broker.py"),
