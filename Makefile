@@ -16,7 +16,7 @@ SPARK_FAILURES := tests/spark_faults
 COMPILED := $(sort $(dir $(shell grep -o '"src/barnabas/[^"]*\.py"' pyproject.toml | tr -d '"')))
 BOTH     := $(wildcard $(COMPILED:src/barnabas/%/=tests/unit/%))
 
-.PHONY: demo test faults interop check compile wheel lint unit interpreted trained failures features programs spark_failures bench bench-kafka docs format clean
+.PHONY: demo test faults interop check compile wheel lint unit interpreted trained failures features programs spark_failures bench bench-kafka docs release format clean
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Barnabas needs Python 3.11 or newer; this is " + sys.version.split()[0] + " (choose another with PYTHON=…)" if sys.version_info < (3, 11) else 0)'
@@ -82,6 +82,11 @@ bench-kafka: compile        ## benchmarks of Barnabas and Apache Kafka 3.9 under
 wheel: $(READY)             ## build a compiled wheel in dist/
 	rm -rf build
 	BARNABAS_COMPILE=required $(BIN)/pip wheel --disable-pip-version-check --no-deps --wheel-dir dist .
+
+# The versions of Python that `make release` builds for and tries. Without it: all from 3.11 on, in PATH and in pyenv.
+PYTHONS ?=
+release: $(READY)           ## build and try a release: a source distribution and wheels in dist/; some minutes, needs network
+	$(BIN)/python -m release $(PYTHONS)
 
 docs: $(READY)              ## build the documentation site in site/; a broken link is an error
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --nitpicky -d site/.doctrees docs site
