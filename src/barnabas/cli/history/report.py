@@ -47,7 +47,7 @@ from barnabas.progress_line import progress_paused
 from barnabas.spark.installation import NOT_INSTALLED
 
 IN_PROCESS_EVENTS_MAX = 1_000_000
-"""Maximum number of events that this process analyses; Spark analyses more. Each event takes about 1.2 kB of memory."""
+"""Maximum number of events that this process analyses; Spark analyses more. An event takes about 1 kB of memory."""
 SESSION_TIMEOUT = "zookeeper.session.timeout.ms"
 
 
@@ -118,7 +118,10 @@ def report(
             write_parquet(tables, target)
         if html is not None:
             write_page(document, html)
-        show(output, json_types(document), lambda _: report_text(document))
+        # The text shows few rows, so the document is not converted for it.
+        is_text = output is OutputFormat.TEXT
+        shown = {} if is_text else json_types(document)
+        show(output, shown, lambda _: report_text(document))
         for written in filter(None, (target, html)):
             print_note(f"written to {written}")
 
