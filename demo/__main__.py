@@ -166,7 +166,7 @@ class Demo:
         return any(not path.name.endswith("-delete") for path in found)
 
     def report(self) -> None:
-        self.print_step(10, "The history of the topics, analysed by Spark:\n")
+        self.print_step(10, "The history of the topics:\n")
         command = [COMMAND, "lifecycle", "report", "-b", self.stage.bootstrap_servers]
         subprocess.run([*command, "--html", str(REPORT)], check=True)
         self.print_detail(f"The same report as an HTML page: {REPORT}")
