@@ -66,7 +66,6 @@ def test_tests_with_equal_markers_share_cluster_without_topics(pytester: pytest.
     result.assert_outcomes(passed=6)
     lines = [line.split(" ")[0] for line in result.outlines if " PASSED " in line]
     names = [line.partition("::")[2] for line in lines]
-    assert names[0] == "test_first[3-brokers,num.partitions=5]"
     assert [name.partition("[")[0] for name in names[:3]] == [
         "test_first",
         "test_without_marker",
@@ -137,20 +136,27 @@ def test_session_fixtures_may_use_shared_cluster(pytester: pytest.Pytester) -> N
         import pytest
 
         @pytest.fixture(scope="session")
-        def servers(barnabas_cluster):
-            return barnabas_cluster.bootstrap_servers
+        def servers(barnabas_session_cluster):
+            barnabas_session_cluster.create_topic("orders")  # fails if the fixture runs twice
+            return barnabas_session_cluster.bootstrap_servers
 
         def test_first(servers, barnabas_cluster):
             assert servers == barnabas_cluster.bootstrap_servers
+            barnabas_cluster.kill(1)
 
         @pytest.mark.barnabas(brokers=2)
         def test_marked(barnabas_cluster):
             assert len(barnabas_cluster.brokers) == 2
 
+        @pytest.mark.barnabas(brokers=2)
+        def test_by_name(request):
+            assert len(request.getfixturevalue("barnabas_cluster").brokers) == 2
+
         def test_last(servers, barnabas_cluster):
             assert servers == barnabas_cluster.bootstrap_servers
+            assert barnabas_cluster.brokers[1].is_running
         """
-    run(pytester, source=source).assert_outcomes(passed=3)
+    run(pytester, source=source).assert_outcomes(passed=4)
 
 
 def test_wrong_markers_are_reported(pytester: pytest.Pytester) -> None:
@@ -159,6 +165,7 @@ def test_wrong_markers_are_reported(pytester: pytest.Pytester) -> None:
         "broker=3": "unknown argument broker; use brokers=N and settings={...}",
         "brokers=0": "brokers=0 is not a number of brokers; use 1 or more",
         "brokers='3'": "brokers='3' is not a number of brokers; use 1 or more",
+        "settings={'log.dirs': ['a']}": "setting log.dirs is neither text, a number nor a boolean",
         "settings='x'": "settings='x' is not a mapping from names to values",
     }
     for number, marker in enumerate(reasons):

@@ -131,7 +131,7 @@ def test_run_without_fixtures_loads_no_broker(pytester: pytest.Pytester) -> None
 
 def test_fixtures_are_documented(pytester: pytest.Pytester) -> None:
     shown = pytester.runpytest_subprocess(*ARGUMENTS, "--fixtures").stdout.str()
-    assert re.search(r"barnabas_cluster \[session scope\].*\n +A cluster of one broker", shown)
+    assert re.search(r"barnabas_cluster -- .*\n +A cluster of one broker", shown)
     assert re.search(r"barnabas_fresh_cluster .*\n +A new cluster for this test", shown)
     assert re.search(r"barnabas_topic .*\n +The name of a topic with one partition", shown)
     assert re.search(r"barnabas_topics .*\n +A function that creates topics for this test", shown)

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 TOPIC_NAME_MAX = 249
 LOG_LINES_MAX = 1000
 MARKER = "barnabas(brokers=N, settings={...}): the cluster of barnabas_cluster and barnabas_fresh_cluster for this test"
-FRESH = "fresh"
-"""Parameter of `barnabas_cluster` for a test that also uses `barnabas_fresh_cluster`."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -74,10 +72,6 @@ class ClusterSpec(NamedTuple):
 
         return LocalCluster(brokers=self.brokers, settings=dict(self.settings))
 
-    def __str__(self) -> str:
-        count = "1-broker" if self.brokers == 1 else f"{self.brokers}-brokers"
-        return ",".join([count, *(f"{name}={value}" for name, value in self.settings)])
-
 
 def spec_of(node: pytest.Item | pytest.Function, config: pytest.Config) -> ClusterSpec | None:
     """Return the arguments of the marker of a test, or None without a marker. Raises CollectError."""
@@ -93,21 +87,18 @@ def spec_of(node: pytest.Item | pytest.Function, config: pytest.Config) -> Clust
         why = f"brokers={brokers!r} is not a number of brokers; use 1 or more"
     elif not isinstance(settings, Mapping):
         why = f"settings={settings!r} is not a mapping from names to values"
+    elif invalid := [
+        name for name in settings if not isinstance(settings[name], str | int | float)
+    ]:
+        why = f"setting {invalid[0]} is neither text, a number nor a boolean"
     else:
         return ClusterSpec(brokers, tuple(sorted(settings.items())))
     raise pytest.Collector.CollectError(f"{node.nodeid}: pytest.mark.barnabas: {why}")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Pass the marker of a test to `barnabas_cluster`, which is then limited to this test instead of the session."""
-    if "barnabas_cluster" not in metafunc.fixturenames:
-        return
-    spec = spec_of(metafunc.definition, metafunc.config)
-    is_fresh = "barnabas_fresh_cluster" in metafunc.fixturenames
-    if is_fresh or spec is not None:
-        value = FRESH if is_fresh else spec
-        parameter = pytest.param(value, id=str(value))
-        metafunc.parametrize("barnabas_cluster", [parameter], indirect=True, scope="function")
+    """Report a wrong marker when the test is collected."""
+    spec_of(metafunc.definition, metafunc.config)
 
 
 class ClusterPool:
@@ -118,7 +109,7 @@ class ClusterPool:
         self.clusters: dict[ClusterSpec | None, LocalCluster] = {}
 
     def get(self, spec: ClusterSpec | None) -> LocalCluster:
-        """Return the cluster, which is running and without faults."""
+        """Return the cluster, which is running."""
         if spec not in self.clusters:
             self.clusters[spec] = (spec or ClusterSpec(self.brokers)).new_cluster()
         return self.clusters[spec].start()
@@ -136,22 +127,28 @@ def _barnabas_pool(pytestconfig: pytest.Config, _barnabas_log: BrokerLog) -> Ite
 
 
 @pytest.fixture(scope="session")
+def barnabas_session_cluster(_barnabas_pool: ClusterPool) -> LocalCluster:
+    """The cluster of all tests without the marker `barnabas`, for fixtures of a module or of the session."""
+    return _barnabas_pool.get(None)
+
+
+@pytest.fixture
 def barnabas_cluster(
     request: pytest.FixtureRequest, _barnabas_pool: ClusterPool
 ) -> Iterator[LocalCluster]:
     """A cluster of one broker (or --barnabas-brokers), shared by all tests of the run and removed at its end.
 
-    Tests with the marker `barnabas` share one cluster per set of marker arguments. After each of them, all topics are
-    deleted and all faults end.
+    Tests with the marker `barnabas` share one cluster per set of marker arguments, and all its topics are deleted after
+    each of them. After each test, with or without the marker, all faults end.
     """
-    spec: ClusterSpec | str | None = getattr(request, "param", None)
-    if isinstance(spec, str):
+    if "barnabas_fresh_cluster" in request.fixturenames:
         yield request.getfixturevalue("barnabas_fresh_cluster")
         return
+    spec = spec_of(request.node, request.config)
     cluster = _barnabas_pool.get(spec)
     yield cluster
+    cluster.start().restore()
     if spec is not None:
-        cluster.start().restore()
         cluster.delete_topics()
 
 
