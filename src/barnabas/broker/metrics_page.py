@@ -28,6 +28,7 @@ from barnabas.metrics.histogram import (
     total_count,
     with_zeros,
 )
+from barnabas.model import BrokerId
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.wire.apis import ApiKey, api_name
@@ -80,6 +81,7 @@ class MonitoredBroker(Protocol):
     """The components of a broker. They are None before its start and after its stop."""
 
     world: World
+    broker_id: BrokerId
     metrics: RequestMetrics
     is_started: bool
     is_stopping: bool
@@ -154,9 +156,10 @@ class MetricsPage:
         broker = self.broker
         state = RUNNING if broker.is_started else SHUTTING_DOWN if broker.is_stopping else STARTING
         watchdog = broker.world.watchdog
-        version = (__version__, str(code_mode))
+        cluster = "" if broker.replicas is None else broker.replicas.metadata.cluster_id
+        info = (__version__, str(code_mode), str(broker.broker_id), cluster)
         yield from plain_lines("kafka_server_kafkaserver_brokerstate", state)
-        yield from family_lines(FAMILIES["barnabas_build_info"], [(version, 1)])
+        yield from family_lines(FAMILIES["barnabas_build_info"], [(info, 1)])
         yield from plain_lines("barnabas_eventloop_stalls_total", watchdog.stalls)
         yield from plain_lines(
             "barnabas_eventloop_longest_stall_seconds", float(watchdog.longest_stall_s)

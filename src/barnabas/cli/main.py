@@ -6,6 +6,7 @@ A command is imported when it is used. `barnabas --help` imports none, and a bro
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Sequence
 
@@ -135,6 +136,7 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit with its code. Standard error gets a few lines for a failure, a traceback for a bug."""
+    open_missing_streams()
     try:
         code = run_command(arguments)
     except Exception:  # noqa: BLE001 - a bug in Barnabas
@@ -143,11 +145,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = report_crash()
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
-        from barnabas.cli.terminal.exit_codes import discard_output
+    except OSError as error:
+        from barnabas.cli.terminal.exit_codes import FAILED, discard_output
 
-        code = discard_output()
+        closed = discard_output()
+        code = closed if isinstance(error, BrokenPipeError) else code or FAILED
     sys.exit(code)
+
+
+def open_missing_streams() -> None:
+    """Open /dev/null instead of standard streams that are closed, as after `>&-`. Python sets them to None."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115, PTH123 - open until the end
 
 
 def run_command(arguments: Sequence[str] | None) -> int:

@@ -83,7 +83,7 @@ Start = Beginning | End | FromOffset | FromEnd | FromTime
 def resolve_starts(
     cluster: Cluster, starts: Mapping[TopicPartition, Start]
 ) -> dict[TopicPartition, int]:
-    """Return the start offset of each partition. Makes at most three lookups: by time, latest and earliest."""
+    """Return the start offset of each partition. Makes at most three lookups: latest, by time and earliest."""
 
     def partitions_with(*kinds: type[Start]) -> list[TopicPartition]:
         return [partition for partition, start in starts.items() if isinstance(start, kinds)]
@@ -93,9 +93,9 @@ def resolve_starts(
         for partition, start in starts.items()
         if isinstance(start, FromTime)
     }
+    # The ends are read first: a record that is written between the two lookups comes after the end.
+    ends = latest_offsets(cluster, partitions_with(End, FromEnd, FromTime))
     by_time = list_offsets(cluster, times) if times else {}
-    unmatched = [partition for partition, found in by_time.items() if found.offset < 0]
-    ends = latest_offsets(cluster, [*partitions_with(End, FromEnd), *unmatched])
     beginnings = earliest_offsets(cluster, partitions_with(Beginning, FromEnd))
 
     def offset(partition: TopicPartition, start: Start) -> int:
@@ -109,7 +109,8 @@ def resolve_starts(
             case FromEnd(count):
                 return max(beginnings[partition], ends[partition] - count)
             case FromTime():
-                return ends[partition] if partition in unmatched else by_time[partition].offset
+                found = by_time[partition].offset
+                return found if found >= 0 else ends[partition]
 
     return {partition: offset(partition, start) for partition, start in starts.items()}
 

@@ -288,10 +288,11 @@ class ClusterBroker:
     def start(self) -> None:
         """Start the broker. Returns when it is ready and every running broker has it in its metadata."""
         self.cluster.open_registry()
-        if self.failure is not None:
-            self.kill()
-        if not self.is_running:
-            self.cluster.start_brokers([self])
+        with self.lock:
+            if self.failure is not None:
+                self.kill()
+            if not self.is_running:
+                self.cluster.start_brokers([self])
 
     def stop(self) -> None:
         """Shut down cleanly: move leaders to other brokers, flush all logs, close the registry session."""

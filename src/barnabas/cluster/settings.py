@@ -60,8 +60,10 @@ def broker_properties(
     """Return the properties of one broker. `settings` override the defaults.
 
     Internal topics get Kafka's default replication factor, or one replica per broker if the cluster has fewer brokers.
-    The first member of a group does not wait for others.
+    The first member of a group does not wait for others. Raises ConfigError for a path that `log.dirs` would split.
     """
+    if "," in str(data) and "log.dirs" not in settings:
+        raise ConfigError("log.dirs", f"a comma separates directories; {str(data)!r} has one")
     return {
         "broker.id": str(broker_id),
         **listener_properties(host, port, advertised),

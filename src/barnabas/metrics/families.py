@@ -51,7 +51,8 @@ BROKER_METRICS = (
     ("kafka_server_delayedoperationpurgatory_purgatorysize", GAUGE, ("delayedOperation",),
         "Requests that wait: Produce for replicas or an fsync, Fetch for records"),
     ("kafka_server_kafkaserver_brokerstate", GAUGE, (), "1 starting, 3 running, 6 shutting down"),
-    ("barnabas_build_info", GAUGE, ("version", "mode"), "1; the labels have the version, and compiled or interpreted"),
+    ("barnabas_build_info", GAUGE, ("version", "mode", "broker", "cluster"),
+        "1; the labels have the version, compiled or interpreted, and the ids of the broker and the cluster"),
     ("barnabas_eventloop_stalls_total", COUNTER, (), "Times that the event loop was blocked for a second or longer"),
     ("barnabas_eventloop_longest_stall_seconds", GAUGE, (), "Longest time that the event loop was blocked"),
 )

@@ -23,6 +23,7 @@ from barnabas.cli.cluster_command import cluster_command
 from barnabas.cli.options import dry_run_option
 from barnabas.cli.records.produce import ACKS
 from barnabas.cli.terminal.output import OutputFormat, plural, print_warning, show
+from barnabas.cli.terminal.signals import raise_on_signals
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.blocking import Deadline
 from barnabas.client.cluster import Cluster
@@ -155,6 +156,7 @@ def run_benchmark(
     dry_run: bool,
     output: OutputFormat,
 ) -> None:
+    raise_on_signals()  # SIGTERM, too, ends with the deletion of the topic
     topic = f"{TOPIC_PREFIX}{os.urandom(4).hex()}"
     found = Measurement()
     with bench_topic(cluster, topic, options, dry_run=dry_run):

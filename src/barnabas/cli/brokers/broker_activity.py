@@ -20,7 +20,8 @@ REQUESTS = "kafka_network_requestmetrics_requests_total"
 TOTAL_TIME = "kafka_network_requestmetrics_totaltimems"
 UNDER_REPLICATED = "kafka_server_replicamanager_underreplicatedpartitions"
 LEADERS = "kafka_server_replicamanager_leadercount"
-NAMES = (MESSAGES_IN, BYTES_IN, BYTES_OUT, REQUESTS, TOTAL_TIME, UNDER_REPLICATED, LEADERS)
+INFO = "barnabas_build_info"
+NAMES = (INFO, MESSAGES_IN, BYTES_IN, BYTES_OUT, REQUESTS, TOTAL_TIME, UNDER_REPLICATED, LEADERS)
 FETCH_KINDS = ("FetchConsumer", "FetchFollower")
 """The requests of `Fetch`, which are also counted by kind."""
 
@@ -39,9 +40,14 @@ class BrokerCounters(Struct, frozen=True, kw_only=True):
     under_replicated: int
 
 
-def counters_from_metrics(text: str, at_s: float) -> BrokerCounters:
-    """Read a page of metrics. Raises KeyError if it is not that of a broker which has started."""
+def counters_from_metrics(
+    text: str, at_s: float, broker: int, cluster: str | None
+) -> BrokerCounters:
+    """Read a page of metrics. Raises KeyError if it is not that of this broker, or if the broker has not started."""
     samples = read_samples(text, NAMES)
+    (info,) = (dict(labels) for name, labels in samples if name == INFO)
+    if (info["broker"], info["cluster"]) != (str(broker), cluster):
+        raise KeyError(INFO)
     p99 = samples.get((TOTAL_TIME, frozenset({("request", "Produce"), ("quantile", "0.99")})))
     return BrokerCounters(
         at_s=at_s,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import urllib.request
 from collections.abc import Iterable
+from http.client import HTTPException
 from typing import Any
 
 import click
@@ -66,7 +67,7 @@ class Meter:
         """Return the document: the activity of each broker since the last call."""
         view = self.cluster.refresh(None)
         self.find_urls([each for each in view.brokers.values() if each.id not in self.urls])
-        now = {broker: self.scrape(broker) for broker in sorted(view.brokers)}
+        now = {broker: self.scrape(broker, view.cluster_id) for broker in sorted(view.brokers)}
         silent = [broker for broker, counters in now.items() if counters is None]
         offsets = self.read_offsets(view, silent)
         rows = []
@@ -99,7 +100,7 @@ class Meter:
             if url is not None:
                 self.urls[by_resource[resource].id] = url
 
-    def scrape(self, broker: BrokerId) -> BrokerCounters | None:
+    def scrape(self, broker: BrokerId, cluster: str | None) -> BrokerCounters | None:
         """Return the counters of a broker from its metrics, or None if it does not serve them."""
         url = self.urls.get(broker)
         if url is None:
@@ -107,9 +108,10 @@ class Meter:
         try:
             with self.opener.open(url, timeout=SCRAPE_TIMEOUT_S) as response:
                 text = response.read(PAGE_BYTES_MAX).decode("utf-8", "replace")
-            return counters_from_metrics(text, time.monotonic())
-        except (OSError, KeyError, ValueError):
-            del self.urls[broker]  # it may have another address after a restart
+            return counters_from_metrics(text, time.monotonic(), broker, cluster)
+        except (OSError, HTTPException, KeyError, ValueError):
+            # The broker may have another address after a restart, or the address may lead to another broker.
+            del self.urls[broker]
             return None
 
     def read_offsets(self, view: ClusterView, brokers: list[BrokerId]) -> dict[BrokerId, int]:

@@ -44,7 +44,7 @@ def parse_time(text: str, now_ms: int, option: str = "--offset") -> int:
     if text.startswith("-") and DURATION.fullmatch(text[1:]):
         return max(0, now_ms - duration_ms(text[1:]))
     try:
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
+        return max(0, int(datetime.fromisoformat(text).timestamp() * 1000))
     except (ValueError, OverflowError, OSError):
         if option == "--offset":
             raise ConfigError(option, f"{'@' + text!r} is not a time; try {EXAMPLES}") from None

@@ -164,7 +164,7 @@ def descriptor_limit() -> int | None:
 def check_data_directory(data: str) -> Check:
     """Check the disk of the directory, or of the nearest parent that exists."""
     path = Path(data).absolute()
-    while not path.exists():
+    while not os.access(path, os.F_OK):
         path = path.parent
     if not os.access(path, os.W_OK | os.X_OK):
         return problem("disk", f"{path} is not writable", "choose another directory with --data")

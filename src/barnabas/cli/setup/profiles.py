@@ -50,7 +50,7 @@ def profile_in_use(environment: Mapping[str, str] = os.environ) -> ProfileInUse 
     """Return the profile in use, or None. Raises ConfigError for an unknown profile and for an invalid file."""
     path = profiles_path(environment)
     chosen = environment.get(PROFILE_VARIABLE)
-    if not chosen and not path.exists():
+    if not chosen and not os.access(path, os.F_OK):
         return None
     found = read_profiles(path)
     name = chosen or found.current

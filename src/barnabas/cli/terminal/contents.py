@@ -117,9 +117,14 @@ class JsonContent:
 
     def load(self, data: bytes) -> Any:
         try:
-            return json.loads(data)
+            return json.loads(data, parse_constant=refuse_constant)
         except (ValueError, RecursionError) as error:
             raise DecodeError(f"is not JSON: {error}") from None
+
+
+def refuse_constant(name: str) -> Any:
+    """Called for NaN and Infinity, which Python would accept."""
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 class AvroContent:

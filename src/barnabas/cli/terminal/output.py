@@ -20,6 +20,7 @@ import textwrap
 import time
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
+from math import isfinite, isnan
 from typing import Any
 
 import click
@@ -64,12 +65,17 @@ def render(output: OutputFormat, document: Any, to_text: Callable[[Any], str]) -
 def show_or_watch(
     watch: bool, output: OutputFormat, load: Callable[[], Any], to_text: Callable[[Any], str]
 ) -> None:
-    """Print a document once, or every two seconds: in place on a terminal, one after the other in a pipe."""
+    """Print a document once, or every two seconds: in place on a terminal, one after the other in a pipe.
+
+    In a pipe, each JSON document is one line.
+    """
     while True:
         document = load()
         page = render(output, document, to_text)
         if watch and sys.stdout.isatty():
             page = clear_screen_text() + page
+        elif watch and output is OutputFormat.JSON:
+            page = to_json(document)
         elif watch and output is OutputFormat.YAML:
             page = "---\n" + page
         write_out(f"{page}\n".encode())
@@ -107,12 +113,17 @@ def write_out(data: bytes) -> None:
 
     With PYTHONUNBUFFERED the stream is a raw file, whose write may be partial: `print` to a pipe would lose the rest.
     """
-    sys.stdout.flush()
-    stream = sys.stdout.buffer
-    rest = memoryview(data)
-    while rest:
-        rest = rest[stream.write(rest) :]
-    stream.flush()
+    try:
+        sys.stdout.flush()
+        stream = sys.stdout.buffer
+        rest = memoryview(data)
+        while rest:
+            rest = rest[stream.write(rest) :]
+        stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise click.ClickException(f"standard output: {error.strerror}") from None
 
 
 def raise_if_reader_gone() -> None:
@@ -289,7 +300,26 @@ YAML_KEYWORDS = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y
 def to_json(
     value: Any, indent: int | None = None, separators: tuple[str, str] | None = None
 ) -> str:
-    return json_escapes(json.dumps(value, indent=indent, separators=separators, ensure_ascii=False))
+    """Return JSON. It has no NaN and no infinity: they become strings."""
+    try:
+        text = json.dumps(
+            value, indent=indent, separators=separators, ensure_ascii=False, allow_nan=False
+        )
+    except ValueError:
+        return to_json(with_finite_numbers(value), indent, separators)
+    return json_escapes(text)
+
+
+def with_finite_numbers(value: Any) -> Any:
+    match value:
+        case float() if not isfinite(value):
+            return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case dict():
+            return {key: with_finite_numbers(each) for key, each in value.items()}
+        case list() | tuple():
+            return [with_finite_numbers(each) for each in value]
+        case _:
+            return value
 
 
 def to_yaml(value: Any) -> str:
@@ -313,7 +343,7 @@ def indented_yaml(value: Any) -> str:
 def yaml_scalar(value: Any) -> str:
     """Return a value without items: a string, a number, a boolean, None, or an empty dict or list."""
     if not isinstance(value, str):
-        return json.dumps(value)
+        return json.dumps(with_finite_numbers(value))
     if UNQUOTED_YAML.fullmatch(value) and value.lower() not in YAML_KEYWORDS:
         return value
     quoted = json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM for commands that run servers: the first requests a clean shutdown, a second an immediate one."""
+"""Signals for commands that run servers: the first requests a clean shutdown, a second an immediate one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 
 class ShutdownSignals:
-    """Handlers for SIGINT and SIGTERM on the running event loop. Must be created in the main thread."""
+    """Handlers for signals on the running event loop. Must be created in the main thread."""
 
     def __init__(self, on_second: Callable[[int], None] | None = None) -> None:
         """`on_second` is called on a second signal, with the exit code of the command."""
@@ -20,7 +20,10 @@ class ShutdownSignals:
         self.is_urgent = False
         self.exit_code = 0
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup sets SIG_IGN
+            numbers.append(signal.SIGHUP)  # the terminal was closed
+        for number in numbers:
             loop.add_signal_handler(number, self.on_signal, number)
 
     def on_signal(self, number: int) -> None:

@@ -19,6 +19,7 @@ from barnabas.cli.options import dry_run_option
 from barnabas.cli.records.start_position import parse_start
 from barnabas.cli.terminal.failure import CommandError
 from barnabas.cli.terminal.output import OutputFormat, format_table, plural, print_note, show
+from barnabas.cli.terminal.signals import Terminated, raise_on_signals
 from barnabas.cli.topics.lookup import complete_topics, explain_rejected_name, find_topic
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.blocking import now_ms
@@ -173,6 +174,7 @@ def create_like(cluster: Cluster, source: TopicState, name: str, *, dry_run: boo
 
 def copy_records(cluster: Cluster, plan: CopyPlan, compression: Compression, servers: str) -> None:
     """Copy the records and count them in the plan. Before an error is raised, prints how far the copy got."""
+    raise_on_signals()
     line = ProgressLine(sys.stderr) if sys.stderr.isatty() else None
     # The producer has its own connections: a Fetch that waits for records would delay its responses.
     with cluster.with_new_connections(timeout_s=cluster.timeout_s) as writing:
@@ -182,7 +184,7 @@ def copy_records(cluster: Cluster, plan: CopyPlan, compression: Compression, ser
         except BaseException as error:
             if line is not None:
                 line.erase()
-            if isinstance(error, ApiError | KeyboardInterrupt):
+            if isinstance(error, ApiError | KeyboardInterrupt | Terminated):
                 report_incomplete(plan, servers)
             raise
     if line is not None:
