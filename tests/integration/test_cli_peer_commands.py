@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +18,9 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Beginning, ConsumedRecord, Consumer
 from barnabas.client.producer import Producer
 from barnabas.model import TopicPartition
-from support.command import run
+from support.command import COMMAND, run
+from support.process import ENVIRONMENT
+from support.waiting import eventually
 
 OLD_MS = 1_700_000_000_000
 
@@ -264,6 +267,20 @@ def test_bench_measures_and_deletes_its_topic(
     code, _, error = command.run(*options, "--replication-factor", "9")
     assert code == 1
     assert "INVALID_REPLICATION_FACTOR" in error
+
+
+def test_terminated_bench_deletes_its_topic(cluster: Cluster, command: Command) -> None:
+    arguments = ("bench", "latency", "--records", "1000000", "--seconds", "60")
+    before = set(cluster.refresh(None).topics)
+    started = subprocess.Popen([*COMMAND, *arguments, "-b", command.servers], env=ENVIRONMENT)
+    try:
+        eventually(lambda: set(cluster.refresh(None).topics) > before, "the topic exists")
+        started.terminate()
+        assert started.wait(30) == 143
+    finally:
+        started.kill()
+        started.wait()
+    assert set(cluster.refresh(None).topics) == before
 
 
 def test_compacted_topic_cannot_be_trimmed(cluster: Cluster, command: Command) -> None:

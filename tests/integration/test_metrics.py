@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import struct
 import threading
 import urllib.error
 import urllib.request
@@ -10,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
 from barnabas import LocalCluster
@@ -165,6 +167,37 @@ def test_lag_of_a_group_is_the_difference_of_two_metrics(cluster: LocalCluster) 
     prefix = "kafka_coordinator_group_groupmetadatamanager_"
     assert coordinator.value(f"{prefix}numgroups") == 1
     assert coordinator.value(f"{prefix}numoffsets") >= 1
+
+
+def test_unsupported_version_counts_for_its_own_api(cluster: LocalCluster) -> None:
+    labels = {"request": "ApiVersions", "error": "UNSUPPORTED_VERSION"}
+    before = scrape(cluster, 1)
+    host, port = cluster.brokers[1].address.split(":")
+    frame = struct.pack(">hhih", 18, 99, 7, -1)
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(struct.pack(">i", len(frame)) + frame)
+        assert connection.recv(100)
+    after = scrape(cluster, 1)
+    assert after.value("kafka_network_requestmetrics_errors_total", **labels) == 1
+    name = "kafka_network_requestmetrics_requests_total"
+    produces = [
+        each.samples.get((name, frozenset({("request", "Produce")}))) for each in (before, after)
+    ]
+    assert produces[0] == produces[1]
+
+
+def test_waiting_fetches_count_what_was_sent(cluster: LocalCluster) -> None:
+    create(cluster, "waiting", (1,))
+    settings = {"fetch.min.bytes": 1_000_000, "fetch.wait.max.ms": 20, "group.id": "x"}
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, **settings})
+    name = "kafka_server_brokertopicmetrics_bytesout_total"
+    consumer.assign([TopicPartition("waiting", 0, 0)])
+    assert consumer.poll(0.2) is None
+    produce(cluster, "waiting")
+    size = scrape(cluster, 1).value("kafka_log_log_size", topic="waiting", partition="0")
+    assert len(consumer.consume(RECORDS, timeout=10)) == RECORDS
+    consumer.close()
+    assert scrape(cluster, 1).value(name, topic="waiting") == size
 
 
 def test_errors_are_counted_by_api_and_code(cluster: LocalCluster) -> None:

@@ -16,6 +16,7 @@ from barnabas.broker.produce_appends import ACKS, Produce
 from barnabas.errors import ApiError, ErrorCode, StorageError
 from barnabas.metadata.cache import INTERNAL_TOPICS
 from barnabas.model import ZERO_ID
+from barnabas.replication.partition import TopicTraffic
 from barnabas.wire.fast.repeated_fetch import PartitionFetchResult, RepeatedFetch
 from barnabas.wire.fast.repeated_produce import RepeatedProduce
 from barnabas.wire.messages.produce import ProduceRequest
@@ -81,6 +82,9 @@ def handle_repeated_produce(
         raise ApiError(ErrorCode.INVALID_REQUEST)
     try:
         info = partition.append(batch, header, acks=acks, now_ms=now_ms)
+    except ApiError:
+        partition.traffic.produces -= 1  # the caller tries it again
+        raise
     except StorageError as error:
         # The append has written offsets into the batch, so `handle` cannot validate it again.
         if acks == 0:
@@ -113,6 +117,7 @@ def handle_repeated_fetch(
     bytes_max = min(repeated.max_bytes, context.config.fetch_max_bytes)
     bytes_left = bytes_max
     results: list[PartitionFetchResult] = []
+    traffics: list[TopicTraffic] = []
     name, id_of_name = "", ZERO_ID
     try:
         for wanted, offset in zip(repeated.partitions, repeated.offsets(frame), strict=True):
@@ -123,7 +128,7 @@ def handle_repeated_fetch(
             if partition is None or (partition.topic_id != topic_id and not wanted.topic):
                 return None
             partition.require_replica(wanted.current_leader_epoch)
-            partition.traffic.fetches += 1
+            traffics.append(partition.traffic)
             log = partition.log
             bound = log.watermark
             if offset == bound:
@@ -135,7 +140,6 @@ def handle_repeated_fetch(
             if found.first_incomplete or found.unchecked_segment is not None:
                 return None
             bytes_left = max(bytes_left - found.size, 0)
-            partition.traffic.bytes_out += found.size
             results.append(
                 PartitionFetchResult(bound, log.log_start_offset, found.slices, found.size)
             )
@@ -143,4 +147,7 @@ def handle_repeated_fetch(
         return None
     if bytes_max - bytes_left < min(repeated.min_bytes, bytes_max):
         return None
+    for traffic, result in zip(traffics, results, strict=True):
+        traffic.fetches += 1
+        traffic.bytes_out += result.size
     return repeated.encode_response(frame, results)

@@ -50,6 +50,7 @@ from barnabas.broker.handlers import (
 from barnabas.broker.handlers.fetch import FetchResult
 from barnabas.broker.produce_appends import Produce, ProduceResult
 from barnabas.broker.repeated_requests import may_repeat_produce, serve_repeated
+from barnabas.errors import ErrorCode
 from barnabas.tasks import in_thread
 from barnabas.wire import codec
 from barnabas.wire.apis import APIS, ApiKey, api_name
@@ -230,7 +231,7 @@ class Router:
     def serve_general(self, frame: memoryview, connection: Connection) -> ServeResult:
         header, at = decode_request_header(frame)
         if not header.is_served:
-            return self.respond_unsupported(header)
+            return self.respond_unsupported(header, connection)
         connection.api = header.api_key
         route = ROUTES[header.api_key]
         if len(frame) > SMALL_BYTES and header.api_key != PRODUCE:
@@ -351,9 +352,11 @@ class Router:
                 async with asyncio.timeout_at(deadline):
                     await task
 
-    def respond_unsupported(self, header: RequestHeader) -> EncodedResponse:
+    def respond_unsupported(self, header: RequestHeader, connection: Connection) -> EncodedResponse:
         """Answer an unsupported ApiVersions request with version 0. Raise CloseConnection for other requests."""
         if header.api_key == ApiKey.API_VERSIONS:
+            connection.api = header.api_key
+            self.context.metrics.count_error(header.api_key, ErrorCode.UNSUPPORTED_VERSION)
             body = codec.encode(api_versions.UNSUPPORTED, 0)
             return [SIZE.pack(4 + len(body)) + CORRELATION_ID.pack(header.correlation_id) + body]
         raise CloseConnection(

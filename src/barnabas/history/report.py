@@ -71,7 +71,8 @@ def summarize(tables: Tables) -> Row:
 
 def is_failover(election: Row) -> bool:
     """Return whether the controller took over from another one. False if that is unknown, as for the first election."""
-    return election["previous"] is not None and election["elected_at"] is not None
+    is_known = election["previous"] is not None and election["elected_at"] is not None
+    return is_known and election["previous"] != election["controller"]
 
 
 def longest(durations: Any) -> int | None:

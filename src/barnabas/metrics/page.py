@@ -78,6 +78,9 @@ most dashboards and alerts for Kafka work unchanged. Differences:
 - `requests_total` has no label `version`, and connections have no label `networkProcessor`.
 - `errors_total` does not count responses without an error (`NONE`). Of a
   response with more than 200 items, it counts the first 200.
+- A request that waits for the response to an earlier one of its connection is not read yet, as in
+  Kafka: this wait is in no time.
+- Errors in Metadata responses are not counted.
 - Summaries have a `_sum` in milliseconds, in addition to Kafka's `_count`.
 - The counters of topics appear with the label `topic`, and once without it: the sum over all
   topics, including deleted ones.

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 
@@ -7,6 +8,8 @@ import pytest
 
 import barnabas
 from barnabas.cli.main import COMMANDS, run_command
+from support.command import COMMAND
+from support.process import ENVIRONMENT
 
 
 def test_help_lists_every_command_without_importing_it() -> None:
@@ -86,6 +89,26 @@ def test_unreachable_cluster_exits_with_1(
     captured = capsys.readouterr().err
     assert "127.0.0.1:1" in captured
     assert "barnabas up" in captured
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code", "error"),
+    [
+        (">/dev/full", 1, "error: standard output: No space left on device\n"),
+        (">&-", 0, ""),
+        ("<&- >/dev/null", 0, ""),
+    ],
+)
+def test_closed_and_full_outputs_give_no_traceback(redirection: str, code: int, error: str) -> None:
+    command = shlex.join([*COMMAND, "profile", "list"])
+    done = subprocess.run(
+        ["sh", "-c", f"{command} {redirection}"],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (code, error)
 
 
 def test_reset_rejects_execute_with_dry_run(capsys: pytest.CaptureFixture[str]) -> None:

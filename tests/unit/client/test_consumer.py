@@ -110,6 +110,23 @@ def test_start_positions_resolve_to_offsets(start: Start, offset: int) -> None:
         assert resolve_starts(cluster, {ORDERS: start}) == {ORDERS: offset}
 
 
+def test_record_written_during_the_lookup_by_time_comes_after_the_start() -> None:
+    times: list[int] = []
+
+    def growing(request: ListOffsetsRequest) -> ListOffsetsResponse:
+        times.append(request.topics[0].partitions[0].timestamp)
+        response = list_offsets(request)
+        if times[-1] == -1 and len(times) > 1:
+            response.topics[0].partitions[0].offset = 21
+        return response
+
+    with (
+        ScriptedBroker({ListOffsetsRequest: growing}) as broker,
+        Cluster(broker.address, timeout_s=30) as cluster,
+    ):
+        assert resolve_starts(cluster, {ORDERS: FromTime(9_999)}) == {ORDERS: 20}
+
+
 def consume(broker: ScriptedBroker, start: Start, reset: Start | None = None) -> list[int]:
     with Cluster(broker.address, timeout_s=30) as cluster:
         consumer = Consumer(cluster, {ORDERS: start}, reset=reset)

@@ -5,7 +5,7 @@ from typing import get_args
 
 from barnabas.cli.history.report_text import report_text
 from barnabas.controller.events import ControllerEvent
-from barnabas.history.report import json_types
+from barnabas.history.report import is_failover, json_types
 from barnabas.history.words import (
     CAUSES,
     cause_name,
@@ -36,6 +36,12 @@ def test_document_is_json_with_times_as_in_events() -> None:
         "events": 90,
     }
     assert document["summary"]["failovers"] == 2
+
+
+def test_controller_that_returns_is_no_failover() -> None:
+    election = {"previous": 1, "controller": 1, "elected_at": "2026-05-01T08:00:00.000Z"}
+    assert not is_failover(election)
+    assert is_failover(election | {"previous": 2})
 
 
 def test_text_names_the_problems_within_100_columns() -> None:

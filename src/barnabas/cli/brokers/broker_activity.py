@@ -45,7 +45,7 @@ def counters_from_metrics(
 ) -> BrokerCounters:
     """Read a page of metrics. Raises KeyError if it is not that of this broker, or if the broker has not started."""
     samples = read_samples(text, NAMES)
-    (info,) = (dict(labels) for name, labels in samples if name == INFO)
+    info = next((dict(labels) for name, labels in samples if name == INFO), {})
     if (info["broker"], info["cluster"]) != (str(broker), cluster):
         raise KeyError(INFO)
     p99 = samples.get((TOTAL_TIME, frozenset({("request", "Produce"), ("quantile", "0.99")})))

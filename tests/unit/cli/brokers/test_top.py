@@ -16,6 +16,7 @@ PAGE = """\
 kafka_server_brokertopicmetrics_messagesin_total {messages}
 kafka_server_brokertopicmetrics_messagesin_total{{topic="a \\" }} 1"}} 7
 kafka_server_brokertopicmetrics_bytesin_total 2000
+barnabas_build_info{{version="1",mode="compiled",broker="1",cluster="c"}} 1
 kafka_server_brokertopicmetrics_bytesout_total 0
 kafka_network_requestmetrics_requests_total{{request="Produce"}} {produces}
 kafka_network_requestmetrics_requests_total{{request="Fetch"}} 4
@@ -34,8 +35,8 @@ def page(messages: int, produces: int, p99: str = "1.5") -> str:
 
 
 def test_rates_are_differences_per_second() -> None:
-    before = counters_from_metrics(page(100, 10), 50.0)
-    now = counters_from_metrics(page(300, 30), 54.0)
+    before = counters_from_metrics(page(100, 10), 50.0, 1, "c")
+    now = counters_from_metrics(page(300, 30), 54.0, 1, "c")
     assert activity_of(before, now) == {
         "messages_in_per_s": 50.0,
         "bytes_in_per_s": 0.0,
@@ -48,9 +49,9 @@ def test_rates_are_differences_per_second() -> None:
 
 
 def test_rates_are_unknown_at_first_and_after_a_restart() -> None:
-    now = counters_from_metrics(page(100, 10, "NaN"), 50.0)
+    now = counters_from_metrics(page(100, 10, "NaN"), 50.0, 1, "c")
     assert activity_of(None, now)["messages_in_per_s"] is None
-    restarted = counters_from_metrics(page(1, 10, "NaN"), 52.0)
+    restarted = counters_from_metrics(page(1, 10, "NaN"), 52.0, 1, "c")
     activity = activity_of(now, restarted)
     assert activity["messages_in_per_s"] is None
     assert activity["requests_per_s"] == 0.0
@@ -59,7 +60,13 @@ def test_rates_are_unknown_at_first_and_after_a_restart() -> None:
 
 def test_page_of_something_else_is_refused() -> None:
     with pytest.raises(KeyError):
-        counters_from_metrics("<html>", 0.0)
+        counters_from_metrics("<html>", 0.0, 1, "c")
+
+
+@pytest.mark.parametrize(("broker", "cluster"), [(2, "c"), (1, "d"), (1, None)])
+def test_page_of_another_broker_is_refused(broker: int, cluster: str | None) -> None:
+    with pytest.raises(KeyError):
+        counters_from_metrics(page(100, 10), 0.0, broker, cluster)
 
 
 def test_url_needs_a_known_port() -> None:

@@ -74,7 +74,14 @@ def test_printed_content_can_be_written_again(name: str, data: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("hex", b"8"), ("hex", b"zz"), ("base64", b"a"), ("base64", b"\xff"), ("json", b"{")],
+    [
+        ("hex", b"8"),
+        ("hex", b"zz"),
+        ("base64", b"a"),
+        ("base64", b"\xff"),
+        ("json", b"{"),
+        ("json", b'{"a": NaN}'),
+    ],
 )
 def test_invalid_input_is_rejected(name: str, text: bytes) -> None:
     with pytest.raises(EncodeError, match=f"is not {'JSON' if name == 'json' else name}"):

@@ -14,6 +14,7 @@ from barnabas.cli.terminal.output import (
     print_lines,
     print_note,
     render,
+    show_or_watch,
     to_json,
     to_yaml,
     wrap,
@@ -121,6 +122,23 @@ def test_json_is_printable_and_exact(value: Any) -> None:
     text = to_json(value, indent=2)
     assert all(line.isprintable() for line in text.split("\n"))
     assert json.loads(text) == value
+
+
+def test_numbers_that_are_not_finite_are_strings() -> None:
+    value = {"a": [float("nan"), 1.5], "b": (float("inf"), -float("inf"))}
+    expected = {"a": ["NaN", 1.5], "b": ["Infinity", "-Infinity"]}
+    assert json.loads(to_json(value)) == expected
+    assert to_yaml(float("nan")) == '"NaN"'
+
+
+def test_watched_json_in_a_pipe_has_one_line_per_document(
+    monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    documents = iter([{"a": [1]}, {"a": [2]}])
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    with pytest.raises(StopIteration):
+        show_or_watch(True, OutputFormat.JSON, lambda: next(documents), str)
+    assert capsysbinary.readouterr().out == b'{"a": [1]}\n{"a": [2]}\n'
 
 
 def test_yaml_escapes_control_characters() -> None:

@@ -33,6 +33,21 @@ async def test_second_signal_is_urgent() -> None:
     assert codes == [130]
 
 
+async def test_closed_terminal_requests_shutdown_unless_nohup_ignores_it() -> None:
+    shutdown = ShutdownSignals()
+    async with asyncio.timeout(DEADLINE_S):
+        send(signal.SIGHUP)
+        await shutdown.requested.wait()
+    asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        ignoring = ShutdownSignals()
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        assert not ignoring.requested.is_set()
+    finally:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 async def test_signal_cancels_work_with_its_exit_code() -> None:
     shutdown = ShutdownSignals()
     ended: list[str] = []
