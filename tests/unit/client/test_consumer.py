@@ -43,10 +43,10 @@ LOG = b"".join(
 )
 
 
-def list_offsets(request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """Answer for a log of offsets 10 to 20, with one record per millisecond from 1010 on."""
+def list_offsets(request: ListOffsetsRequest, end: int = 20) -> ListOffsetsResponse:
+    """Answer for a log of offsets 10 to `end`, with one record per millisecond from 1010 on."""
     timestamp = request.topics[0].partitions[0].timestamp
-    offset = {-1: 20, -2: 10}.get(
+    offset = {-1: end, -2: 10}.get(
         timestamp, max(10, timestamp - 1_000) if timestamp < 1_020 else -1
     )
     found = ListOffsetsPartitionResponse(partition_index=0, offset=offset, timestamp=timestamp)
@@ -115,10 +115,7 @@ def test_record_written_during_the_lookup_by_time_comes_after_the_start() -> Non
 
     def growing(request: ListOffsetsRequest) -> ListOffsetsResponse:
         times.append(request.topics[0].partitions[0].timestamp)
-        response = list_offsets(request)
-        if times[-1] == -1 and len(times) > 1:
-            response.topics[0].partitions[0].offset = 21
-        return response
+        return list_offsets(request, end=19 + len(times))
 
     with (
         ScriptedBroker({ListOffsetsRequest: growing}) as broker,
