@@ -261,6 +261,22 @@ def test_iteration_waits_for_group_before_its_timeout_counts(client: Client) -> 
     assert consumer.assignment() == [TopicPartition("awaited", 0)]
 
 
+def test_callback_of_assigned_partitions_can_seek(client: Client) -> None:
+    client.admin().create_topic("replayed")
+    partition = TopicPartition("replayed", 0)
+    with client.producer() as producer:
+        for number in range(10):
+            producer.send("replayed", str(number))
+    client.admin().alter_group_offsets("historians", {partition: 7})
+    consumer = client.group_consumer(
+        "historians",
+        ["replayed"],
+        on_assigned=lambda added: [consumer.seek(each, 0) for each in added],
+    )
+    assert len(consumer.poll(30)) == 10
+    assert consumer.position(partition) == 10
+
+
 def test_members_share_partitions_and_buffered_records_move(cluster: LocalCluster) -> None:
     with (
         Client(cluster.bootstrap_servers) as one,

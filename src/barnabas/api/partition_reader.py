@@ -80,7 +80,8 @@ class PartitionReader(ConnectionUser):
         """Fetch records until there are some, or the time is over."""
         deadline = Deadline(timeout_s)
         while True:
-            self._fetched.extend(self._poll_cluster(deadline.left_s()))
+            found = self._poll_cluster(deadline.left_s())  # may replace `_fetched`, in a callback
+            self._fetched.extend(found)
             if self._fetched or deadline.passed:
                 return
 
