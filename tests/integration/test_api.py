@@ -128,6 +128,21 @@ def test_rejected_record_fails_its_delivery_and_producer_continues(client: Clien
     assert producer.send("small", b"fits").result().offset == 0
 
 
+def test_failed_send_of_full_buffer_keeps_deliveries_exact(client: Client) -> None:
+    client.admin().create_topic("crates", num_partitions=2)
+    producer = client.producer(linger_ms=60_000)
+    sizes = [400_000, 1_500_000] + [500_000] * 12
+    deliveries = [producer.send("crates", bytes(size), partition=0) for size in sizes]
+    with pytest.raises(ApiError, match="MESSAGE_TOO_LARGE"):
+        producer.send("crates", bytes(600_000), partition=1)
+    assert deliveries[0].result().offset == 0
+    for delivery in deliveries[1:]:
+        with pytest.raises(ApiError, match="MESSAGE_TOO_LARGE"):
+            delivery.result()
+    later = [producer.send("crates", b"later", partition=partition) for partition in (0, 1)]
+    assert [delivery.result().offset for delivery in later] == [1, 1]
+
+
 def test_failed_with_block_sends_no_buffered_records(cluster: LocalCluster, client: Client) -> None:
     client.admin().create_topic("dropped")
     with pytest.raises(ZeroDivisionError), Producer(cluster.bootstrap_servers) as producer:

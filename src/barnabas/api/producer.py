@@ -130,30 +130,23 @@ class Producer(ConnectionUser):
         timestamp = now_ms() if timestamp is None else timestamp
         if topic not in cluster.view.topics:
             existing_topic(cluster, topic)
-        try:
-            target = self._producer.send(
-                topic,
-                value_bytes,
-                key=key_bytes,
-                headers=header_pairs,
-                partition=partition,
-                timestamp=timestamp,
-            )
-        except BaseException as error:
-            if not self._producer.buffers:  # it was sending them
-                self._fail(error)
-            raise
+        target = self._producer.add(
+            topic,
+            value_bytes,
+            key=key_bytes,
+            headers=header_pairs,
+            partition=partition,
+            timestamp=timestamp,
+        )
         delivery = Delivery(self, topic, target.partition, timestamp)
         pending = self._pending.get(target)
         if pending is None:
             pending = self._pending[target] = deque()
         pending.append(delivery)
-        if self._producer.sent:
-            self._complete()
-        elif self._deadline is None:
+        if self._deadline is None:
             self._deadline = Deadline(self._linger_s)
-        if self._deadline is not None and self._deadline.passed:
-            self.flush()
+        if self._producer.is_full or self._deadline.passed:
+            self._flush()
         return delivery
 
     def flush(self) -> None:

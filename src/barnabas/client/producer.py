@@ -141,6 +141,24 @@ class Producer:
 
         `timestamp` is in milliseconds; None means now. Raises ApiError.
         """
+        target = self.add(
+            topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp
+        )
+        if self.is_full:
+            self.send_buffers()
+        return target
+
+    def add(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> TopicPartition:
+        """Buffer a record like `send`, but do not send the buffer. The caller must do so when it `is_full`."""
         target = self.target(topic, key, partition)
         size = RECORD_OVERHEAD + len(key or b"") + len(value or b"")
         for name, content in headers:
@@ -153,9 +171,11 @@ class Producer:
         if is_new_batch and key is None and partition is None:
             self.sticky.switch(topic, available_partitions(self.cluster.topic(topic)))
         self.buffered_bytes += size
-        if self.buffered_bytes >= BUFFER_BYTES:
-            self.send_buffers()
         return target
+
+    @property
+    def is_full(self) -> bool:
+        return self.buffered_bytes >= BUFFER_BYTES
 
     def target(self, topic: str, key: bytes | None, partition: int | None) -> TopicPartition:
         """Return the partition for a record: the given one, that of its key, or the current sticky one."""
