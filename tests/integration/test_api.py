@@ -128,6 +128,21 @@ def test_rejected_record_fails_its_delivery_and_producer_continues(client: Clien
     assert producer.send("small", b"fits").result().offset == 0
 
 
+def test_rejected_record_fails_no_records_of_other_partitions(client: Client) -> None:
+    client.admin().create_topic("good")
+    client.admin().create_topic("narrow", configs={"max.message.bytes": 1000})
+    producer = client.producer(linger_ms=60_000)
+    good = [producer.send("good", bytes(400_000)) for _ in range(3)]
+    narrow = [producer.send("narrow", bytes(size)) for size in (600_000, 10)]
+    with pytest.raises(ApiError, match="MESSAGE_TOO_LARGE"):
+        producer.flush()
+    assert [each.result().offset for each in good] == [0, 1, 2]
+    for delivery in narrow:
+        with pytest.raises(ApiError, match="MESSAGE_TOO_LARGE"):
+            delivery.result()
+    assert producer.send("good", b"next").result().offset == 3
+
+
 def test_failed_send_of_full_buffer_keeps_deliveries_exact(client: Client) -> None:
     client.admin().create_topic("crates", num_partitions=2)
     producer = client.producer(linger_ms=60_000)

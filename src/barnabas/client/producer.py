@@ -6,8 +6,9 @@ write a batch twice. Idempotence is the default for acks=all if the cluster supp
 The producer refreshes the metadata of its topics every METADATA_MAX_AGE_S seconds and then uses new partitions. A key
 may map to another partition from then on, as with Kafka's producer.
 
-After an error, the buffered records are dropped and the state of the batches in flight is unknown. The caller must
-resend the records it sent since the last successful `flush`.
+An error of one partition does not stop the others. After it, the buffered records are dropped. `sent` has the batches
+that were acknowledged; the state of the others is unknown. A caller that does not read `sent` must resend the records
+since the last successful `flush`.
 """
 
 from __future__ import annotations
@@ -196,6 +197,7 @@ class Producer:
         return sent
 
     def send_buffers(self) -> None:
+        """Send all buffered records. After an error, the other partitions are still sent; then it is raised."""
         buffers, self.buffers, self.buffered_bytes = self.buffers, {}, 0
         topics = sorted({partition.topic for partition in buffers})
         if topics and self.next_refresh.passed:
@@ -203,11 +205,24 @@ class Producer:
         for topic in topics:
             self.sticky.switch(topic, available_partitions(self.cluster.topic(topic)))
         queues = {partition: list(buffer.batches) for partition, buffer in buffers.items()}
+        failure: ApiError | None = None
         while queues:
-            self.send_batches(
-                {partition: self.pending_batch(queue.pop(0)) for partition, queue in queues.items()}
-            )
-            queues = {partition: queue for partition, queue in queues.items() if queue}
+            sent_before = len(self.sent)
+            try:
+                self.send_batches(
+                    {
+                        partition: self.pending_batch(queue.pop(0))
+                        for partition, queue in queues.items()
+                    }
+                )
+            except ApiError as error:
+                failure = failure or error
+            acknowledged = {batch.partition for batch in self.sent[sent_before:]}
+            queues = {
+                each: queue for each, queue in queues.items() if queue and each in acknowledged
+            }
+        if failure is not None:
+            raise failure
 
     def refresh_metadata(self, topics: list[str]) -> None:
         """Refresh the metadata of the topics. Errors are ignored: sending the records would raise them again."""
@@ -220,7 +235,10 @@ class Producer:
         return PendingBatch(len(records), build)
 
     def send_batches(self, batches: Mapping[TopicPartition, PendingBatch]) -> None:
-        """Send one batch to each partition, with retries. A retry sends the same bytes with the same sequence."""
+        """Send one batch to each partition, with retries. A retry sends the same bytes with the same sequence.
+
+        Raises ApiError if a partition fails, after the others are done. `sent` gets the acknowledged batches.
+        """
         producer_id, epoch = self.ensure_identity()
         data = {
             partition: batch.build(
@@ -231,17 +249,30 @@ class Producer:
             for partition, batch in batches.items()
         }
 
+        rejections: list[ApiError] = []
+
         def ask(
             connection: BlockingConnection, led: list[TopicPartition]
-        ) -> Iterator[tuple[TopicPartition, int | ApiError]]:
-            return self.produce(connection, {partition: data[partition] for partition in led})
+        ) -> Iterator[tuple[TopicPartition, bool | ApiError]]:
+            for partition, answer in self.produce(connection, {each: data[each] for each in led}):
+                if not isinstance(answer, ApiError):
+                    self.acknowledge(SentBatch(partition, answer, batches[partition].count))
+                    yield partition, True
+                elif answer.code.retriable:
+                    yield partition, answer
+                else:
+                    rejections.append(answer)
+                    yield partition, False
 
-        offsets = self.cluster.ask_leaders(data, ask)
-        for partition, batch in batches.items():
-            if producer_id >= 0:
-                next_sequence = self.sequences.get(partition, 0) + batch.count
-                self.sequences[partition] = next_sequence % (SEQUENCE_MAX + 1)
-            self.sent.append(SentBatch(partition, offsets[partition], batch.count))
+        self.cluster.ask_leaders(data, ask)
+        if rejections:
+            raise rejections[0]
+
+    def acknowledge(self, batch: SentBatch) -> None:
+        self.sent.append(batch)
+        if self.identity is not None and self.identity[0] >= 0:
+            next_sequence = self.sequences.get(batch.partition, 0) + batch.count
+            self.sequences[batch.partition] = next_sequence % (SEQUENCE_MAX + 1)
 
     def produce(
         self, connection: BlockingConnection, batches: dict[TopicPartition, bytes]

@@ -160,6 +160,20 @@ def test_fatal_error_is_raised_at_once() -> None:
         assert producer.flush() == []
 
 
+def test_error_of_one_partition_does_not_stop_retries_of_others() -> None:
+    log = ScriptedLog(ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.NOT_ENOUGH_REPLICAS)
+    with log.start_broker(2) as broker, Cluster(broker.address, timeout_s=30) as cluster:
+        producer = Producer(cluster)
+        for partition in (0, 1):
+            producer.send("orders", b"x", partition=partition)
+        with pytest.raises(ApiError, match="MESSAGE_TOO_LARGE"):
+            producer.flush()
+        assert producer.sent == [SentBatch(TopicPartition("orders", 1), 0, 1)]
+        producer.send("orders", b"y", partition=1)
+        producer.flush()
+    assert [batch.base_sequence for batch in log.batches] == [0, 0, 0, 1]
+
+
 def test_acks_0_waits_for_nothing_and_uses_no_producer_id() -> None:
     log = ScriptedLog()
     with log.start_broker() as broker, Cluster(broker.address, timeout_s=30) as cluster:
