@@ -47,6 +47,13 @@ def values(records: list[ConsumedRecord]) -> list[bytes | None]:
     return [record.value for record in records]
 
 
+def wait_for_partitions(admin: Admin, topic: str, count: int) -> None:
+    def is_known() -> bool:
+        return len(admin.describe_topic(topic).partitions) == count
+
+    eventually(is_known, f"{topic} has {count} partitions")
+
+
 # ---- producer and consumer -------------------------------------------------------------------------------------------
 
 
@@ -209,6 +216,24 @@ def test_consumer_starts_at_latest_by_default(client: Client) -> None:
     assert values(consumer.poll(10)) == [b"new"]
 
 
+def test_new_consumer_reads_partitions_added_since_last_use(
+    cluster: LocalCluster, client: Client
+) -> None:
+    client.admin().create_topic("grown")
+    client.producer(linger_ms=0).send("grown", b"0")
+    client.consumer("grown").close()
+    client.admin().create_partitions("grown", 2)
+    for address in cluster.bootstrap_servers.split(","):  # the client may ask either broker
+        with Admin(address) as admin:
+            wait_for_partitions(admin, "grown", 2)
+    with Producer(cluster.bootstrap_servers) as producer:
+        producer.send("grown", b"1", partition=1)
+    consumer = client.consumer("grown", auto_offset_reset="earliest")
+    assert {record.value for record in consumer.read_to_end()} == {b"0", b"1"}
+    client.admin().create_partitions("grown", 3)
+    eventually(lambda: len(consumer.partitions_for_topic("grown")) == 3, "the new partition")
+
+
 # ---- groups ----------------------------------------------------------------------------------------------------------
 
 
@@ -356,7 +381,7 @@ def test_admin_manages_topics_configs_and_records(cluster: LocalCluster, client:
     topic = admin.describe_topic("managed")
     assert (len(topic.partitions), topic.replication_factor) == (2, 2)
     admin.create_partitions("managed", 3)
-    eventually(lambda: len(admin.describe_topic("managed").partitions) == 3, "3 partitions")
+    wait_for_partitions(admin, "managed", 3)
 
     assert admin.describe_configs(topic="managed")["retention.ms"].value == "60000"
     admin.alter_configs({"retention.ms": None, "preallocate": True}, topic="managed")

@@ -110,9 +110,12 @@ class ConnectionUser(ABC):
 
 
 def existing_topic(cluster: Cluster, name: str) -> TopicView:
-    """Return a topic. Raises ApiError UNKNOWN_TOPIC_OR_PARTITION, with the next step, if it does not exist."""
+    """Fetch the metadata of a topic: it may have new partitions.
+
+    Raises ApiError UNKNOWN_TOPIC_OR_PARTITION, with the next step, if it does not exist.
+    """
     try:
-        return cluster.topic(name)
+        return cluster.fetch_topic(name)
     except ApiError as error:
         if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise

@@ -31,7 +31,7 @@ DEFAULT_PORT = "9092"
 BACKOFF_S_MIN = 0.05
 BACKOFF_S_MAX = 1.0
 TOPIC_LOOKUP_TIMEOUT_S = 0.5
-"""Limit for retries when `Cluster.topic` fetches the metadata of a topic."""
+"""Limit for retries of `Cluster.fetch_topic`, unless the topic is known already."""
 UNKNOWN_TOPIC_TIMEOUT_S = 2.0
 """Limit for retries of UNKNOWN_TOPIC_OR_PARTITION. A broker may learn of a topic late, but a typo should fail soon."""
 
@@ -168,16 +168,19 @@ class Cluster:
                 failed_brokers[connection.address] = error
 
     def topic(self, name: str) -> TopicView:
-        """Return a topic from the known metadata, or fetch its metadata.
+        """Return a topic from the known metadata, or fetch its metadata. Raises ApiError like `fetch_topic`."""
+        if name in self.view.topics:
+            return self.view.topics[name]
+        return self.fetch_topic(name)
+
+    def fetch_topic(self, name: str) -> TopicView:
+        """Fetch the metadata of a topic.
 
         Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION if it does not exist, INVALID_TOPIC_EXCEPTION for an invalid name.
         """
-        if name in self.view.topics:
-            return self.view.topics[name]
+        timeout_s = self.timeout_s if name in self.view.topics else TOPIC_LOOKUP_TIMEOUT_S
         return self.retry(
-            lambda: self.refresh([name]).topic(name),
-            Deadline(TOPIC_LOOKUP_TIMEOUT_S),
-            refresh=False,
+            lambda: self.refresh([name]).topic(name), Deadline(timeout_s), refresh=False
         )
 
     # ---- requests -------------------------------------------------------------------------------------------------
