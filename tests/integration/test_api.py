@@ -287,6 +287,20 @@ def test_group_commits_by_hand_without_auto_commit(client: Client) -> None:
     assert client.admin().list_group_offsets("careful") == {partition: 1}
 
 
+def test_commit_is_retried_after_restart_of_coordinator() -> None:
+    partition = TopicPartition("orders", 0)
+    with LocalCluster() as running, Client(running.bootstrap_servers) as client:
+        running.create_topic("orders")
+        client.producer(linger_ms=0).send("orders", b"0")
+        consumer = client.group_consumer("billing", ["orders"], auto_offset_reset="earliest")
+        (record,) = consumer.poll(30)
+        for offset in (1, 2):
+            running.kill(1)
+            running.restore()
+            consumer.commit(record if offset == 1 else {partition: offset})
+            assert consumer.committed(partition) == offset
+
+
 def test_callback_of_revoked_partitions_can_commit_on_close(
     cluster: LocalCluster, client: Client
 ) -> None:

@@ -371,16 +371,32 @@ class GroupConsumer:
         return {partition: offset.offset for partition, offset in found.items()}
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
-        """Commit these offsets, or those of all processed records. Raises ApiError if the coordinator rejects one."""
+        """Commit these offsets, or those of all processed records, with retries.
+
+        Raises ApiError if the coordinator rejects one.
+        """
         wanted = dict(self.to_commit if offsets is None else offsets)
         if not wanted:
             return
+
+        def attempt() -> None:
+            try:
+                self.commit_once(wanted)
+            except ApiError as error:
+                if error.code.retriable:
+                    self.disconnect()  # the next attempt looks up the coordinator
+                raise
+
+        self.cluster.retry(attempt, refresh=False)
+
+    def commit_once(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit these offsets without retries."""
         if self.is_joining:
             why = f"group {self.member.group_id} is rebalancing; commit after the rebalance"
             raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, why)
-        response = self.link.exchange(self.commit_request(wanted), OffsetCommitResponse)
+        response = self.link.exchange(self.commit_request(offsets), OffsetCommitResponse)
         raise_commit_error(response)
-        for partition, offset in wanted.items():
+        for partition, offset in offsets.items():
             if self.to_commit.get(partition) == offset:
                 del self.to_commit[partition]
 
@@ -399,7 +415,7 @@ class GroupConsumer:
         if self.commit_s is None or not self.to_commit:
             return
         try:
-            self.commit()
+            self.commit_once(dict(self.to_commit))
         except ApiError as error:
             if error.code in REBALANCE_ERRORS:
                 return

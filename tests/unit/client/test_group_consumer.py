@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Event
 
+import pytest
+
 from barnabas.batch.records import Record, build_batch
 from barnabas.client.blocking import Deadline
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Beginning, ConsumedRecord, FromOffset
 from barnabas.client.group_consumer import GroupConsumer
-from barnabas.errors import ErrorCode
+from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import TopicPartition
 from barnabas.wire.codec import Message
 from barnabas.wire.messages.fetch import (
@@ -346,6 +348,33 @@ def test_leader_detects_new_partitions_and_reads_from_beginning() -> None:
         consumer.next_partition_check = Deadline(0)
         found = poll_until(consumer, lambda records: len(records) == 20)
         assert {record.partition for record in found} == {1, 2}
+
+
+def test_commit_is_retried_but_not_during_rebalance() -> None:
+    partition = TopicPartition("orders", 0)
+    with (
+        SingleMemberGroup(1) as broker,
+        Cluster(broker.address, timeout_s=20) as cluster,
+        GroupConsumer(cluster, "g", ["orders"], start=Beginning(), commit_s=None) as consumer,
+    ):
+        poll_until(consumer, lambda records: len(records) == 10)
+        errors = [None, ErrorCode.NOT_COORDINATOR, ErrorCode.REBALANCE_IN_PROGRESS]
+
+        def fail_first(request: OffsetCommitRequest) -> OffsetCommitResponse | None:
+            if not errors:
+                return broker.commit(request)
+            error = errors.pop(0)
+            if error is None:
+                return None
+            failed = OffsetCommitResponsePartition(0, error)
+            return OffsetCommitResponse(topics=(OffsetCommitResponseTopic("orders", (failed,)),))
+
+        broker.answers[OffsetCommitRequest] = fail_first
+        with pytest.raises(ApiError, match="REBALANCE_IN_PROGRESS"):
+            consumer.commit({partition: 4})
+        assert (errors, broker.committed) == ([], {})
+        consumer.commit({partition: 4})
+        assert broker.committed == {partition: 4}
 
 
 def test_consumer_follows_moved_coordinator() -> None:
