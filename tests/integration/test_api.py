@@ -381,6 +381,35 @@ def test_members_share_partitions_and_buffered_records_move(cluster: LocalCluste
         assert {member.client_id for member in group.members} == {"barnabas", "second"}
 
 
+def test_committed_does_not_disturb_join(cluster: LocalCluster) -> None:
+    with Client(cluster.bootstrap_servers) as one, Client(cluster.bootstrap_servers) as two:
+        one.admin().create_topic("halved", num_partitions=2)
+        partition = TopicPartition("halved", 0)
+        first = one.group_consumer("halves", ["halved"], heartbeat_interval_ms=50)
+        eventually(lambda: first.poll(0.05) or first.assignment(), "the first member has joined")
+        first.commit({partition: 0})
+        second = two.group_consumer("halves", ["halved"], heartbeat_interval_ms=50)
+
+        def is_joining() -> bool:
+            second.poll(0.05)
+            return one.admin().describe_group("halves").state == "PreparingRebalance"
+
+        eventually(is_joining, "the second member waits for the first")
+        assert second.committed(partition) == 0
+        assert second.committed(TopicPartition("halved", 7)) is None
+        joining = one.admin().describe_group("halves")
+        assert (joining.state, len(joining.members)) == ("PreparingRebalance", 2)
+        with pytest.raises(ApiError, match="REBALANCE_IN_PROGRESS"):
+            second.commit({partition: 1})
+
+        def is_shared() -> bool:
+            first.poll(0.05)
+            second.poll(0.05)
+            return len(first.assignment()) == len(second.assignment()) == 1
+
+        eventually(is_shared, "both members have a partition")
+
+
 # ---- admin -----------------------------------------------------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ from barnabas.api.settings import (
 )
 from barnabas.client import group_consumer as client_group_consumer
 from barnabas.client.consumer import ConsumedRecord
+from barnabas.client.group_admin import GroupAdmin
 from barnabas.client.group_consumer import (
     DEFAULT_ASSIGNORS,
     REBALANCE_TIMEOUT_MS,
@@ -135,8 +136,10 @@ class GroupConsumer(PartitionReader):
 
     def committed(self, partition: TopicPartition) -> int | None:
         """Return the offset that the group has committed in this partition; None if it has none."""
-        self._open_cluster()
-        return self._member.fetch_committed([partition]).get(partition)
+        # Not with the member's connection, where the request would wait for a JoinGroup in flight.
+        admin = GroupAdmin(self._open_cluster())
+        found = admin.committed_offsets(self.group_id, [TopicPartition(*partition)])
+        return found[partition].offset if partition in found else None
 
     def close(self) -> None:
         """Commit, leave the group, and release the connections. Idempotent."""
