@@ -287,6 +287,22 @@ def test_group_commits_by_hand_without_auto_commit(client: Client) -> None:
     assert client.admin().list_group_offsets("careful") == {partition: 1}
 
 
+def test_failed_with_block_keeps_explicit_commit(cluster: LocalCluster, client: Client) -> None:
+    client.admin().create_topic("signed")
+    with client.producer() as producer:
+        for number in range(3):
+            producer.send("signed", str(number))
+    with (
+        pytest.raises(ZeroDivisionError),
+        client.group_consumer("clerks", ["signed"], auto_offset_reset="earliest") as consumer,
+    ):
+        for record in consumer:
+            if record.offset == 1:
+                consumer.commit(record)
+                raise ZeroDivisionError
+    assert client.admin().list_group_offsets("clerks") == {TopicPartition("signed", 0): 2}
+
+
 def test_commit_is_retried_after_restart_of_coordinator() -> None:
     partition = TopicPartition("orders", 0)
     with LocalCluster() as running, Client(running.bootstrap_servers) as client:

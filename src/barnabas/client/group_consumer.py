@@ -397,8 +397,8 @@ class GroupConsumer:
         response = self.link.exchange(self.commit_request(offsets), OffsetCommitResponse)
         raise_commit_error(response)
         for partition, offset in offsets.items():
-            if self.to_commit.get(partition) == offset:
-                del self.to_commit[partition]
+            if self.to_commit.get(partition, offset) <= offset:
+                self.to_commit.pop(partition, None)  # a later commit of it would go back
 
     def commit_request(self, offsets: Mapping[TopicPartition, int]) -> OffsetCommitRequest:
         return offset_commit_request(
