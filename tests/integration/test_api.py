@@ -150,6 +150,20 @@ def test_rejected_record_fails_no_records_of_other_partitions(client: Client) ->
     assert producer.send("good", b"next").result().offset == 3
 
 
+def test_argument_of_wrong_type_fails_only_its_send(client: Client) -> None:
+    client.admin().create_topic("typed")
+    producer = client.producer(linger_ms=60_000)
+    delivery = producer.send("typed", b"0")
+    with pytest.raises(TypeError, match="timestamp must be an int, not float"):
+        producer.send("typed", b"?", timestamp=1e12)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="partition must be an int, not str"):
+        producer.send("typed", b"?", partition="0")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="the name of header b'trace' must be str, not bytes"):
+        producer.send("typed", b"?", headers={b"trace": b"1"})  # type: ignore[dict-item]
+    assert delivery.result().offset == 0
+    assert producer.send("typed", b"1").result().offset == 1
+
+
 def test_failed_send_of_full_buffer_keeps_deliveries_exact(client: Client) -> None:
     client.admin().create_topic("crates", num_partitions=2)
     producer = client.producer(linger_ms=60_000)
@@ -402,7 +416,7 @@ def test_committed_does_not_disturb_join(cluster: LocalCluster) -> None:
         one.admin().create_topic("halved", num_partitions=2)
         partition = TopicPartition("halved", 0)
         first = one.group_consumer("halves", ["halved"], heartbeat_interval_ms=50)
-        eventually(lambda: first.poll(0.05) or first.assignment(), "the first member has joined")
+        eventually(lambda: first.poll(0.05) == [] != first.assignment(), "the first has joined")
         first.commit({partition: 0})
         second = two.group_consumer("halves", ["halved"], heartbeat_interval_ms=50)
 

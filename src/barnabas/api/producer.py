@@ -14,6 +14,7 @@ from barnabas.api.settings import (
     parse_compression_type,
     to_bytes,
     to_headers,
+    to_int64,
 )
 from barnabas.client import producer as client_producer
 from barnabas.client.blocking import Deadline, now_ms
@@ -123,11 +124,14 @@ class Producer(ConnectionUser):
         as in Kafka's Java client.
 
         Raises ApiError if the topic or the partition does not exist, or if this call sends the buffer and that fails.
+        Raises TypeError for an argument of a wrong type. The record is not buffered then.
         """
         cluster = self._open_cluster()
         key_bytes, value_bytes = to_bytes("key", key), to_bytes("value", value)
         header_pairs = to_headers(headers)
-        timestamp = now_ms() if timestamp is None else timestamp
+        timestamp = now_ms() if timestamp is None else to_int64("timestamp", timestamp)
+        if partition is not None:
+            partition = to_int64("partition", partition)
         if topic not in cluster.view.topics:
             existing_topic(cluster, topic)
         target = self._producer.add(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import index
 
 from barnabas.batch.compression import Compression
 from barnabas.client.consumer import Beginning, End
@@ -78,12 +79,33 @@ def to_bytes(name: str, data: object) -> bytes | None:
     )
 
 
+def to_int64(name: str, value: object) -> int:
+    """Return a number as an int. Raises TypeError for a float or another type, ConfigError beyond 64 bits."""
+    if not isinstance(value, int):
+        try:
+            value = index(value)  # type: ignore[arg-type]  # checked here: NumPy's integers pass
+        except TypeError:
+            kind = type(value).__name__
+            raise TypeError(f"{name} must be an int, not {kind}; convert it with int()") from None
+    if value.bit_length() > 63:
+        raise ConfigError(name, f"{value} is out of range; it must fit 64 bits")
+    return value
+
+
 def to_headers(headers: HeaderPairs) -> tuple[tuple[str, bytes | None], ...]:
     """Encode headers: a mapping, or pairs of name and value."""
     if not headers:
         return ()
     pairs = headers.items() if isinstance(headers, Mapping) else headers
-    return tuple((name, to_bytes(f"header {name!r}", data)) for name, data in pairs)
+    return tuple((to_name(name), to_bytes(f"header {name!r}", data)) for name, data in pairs)
+
+
+def to_name(name: object) -> str:
+    """Return the name of a header. Raises TypeError unless it is a string, UnicodeError if UTF-8 cannot encode it."""
+    if not isinstance(name, str):
+        raise TypeError(f"the name of header {name!r} must be str, not {type(name).__name__}")
+    name.encode()
+    return name
 
 
 def listed(names: Iterable[str]) -> str:

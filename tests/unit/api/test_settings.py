@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import barnabas
@@ -17,6 +18,7 @@ from barnabas.api.settings import (
     require_text_list,
     to_bytes,
     to_headers,
+    to_int64,
 )
 from barnabas.batch.compression import Compression
 from barnabas.client.consumer import Beginning, End
@@ -76,6 +78,20 @@ def test_other_types_are_rejected_with_next_step() -> None:
         to_bytes("value", {"a": 1})
     with pytest.raises(TypeError, match="header 'n' must be bytes, str or None, not int"):
         to_headers({"n": 1})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="the name of header b'n' must be str, not bytes"):
+        to_headers([(b"n", b"1")])  # type: ignore[list-item]
+    with pytest.raises(UnicodeError, match="surrogates not allowed"):
+        to_headers({"\ud800": b"1"})
+    with pytest.raises(
+        TypeError, match=r"timestamp must be an int, not float; convert it with int"
+    ):
+        to_int64("timestamp", 1e12)
+    with pytest.raises(ConfigError, match=r"timestamp: 10+ is out of range"):
+        to_int64("timestamp", 10**30)
+
+
+def test_integers_of_numpy_are_converted() -> None:
+    assert type(to_int64("partition", np.int32(7))) is int
 
 
 def test_every_public_name_is_imported_from_its_module() -> None:
