@@ -40,6 +40,11 @@ EXCEPTIONS = {
         "except ApiError",
     ): "each turn leaves out one more broker",
     (
+        "client/producer.py",
+        "Producer.send_buffers",
+        "except ApiError",
+    ): "each turn sends the next batches, and leaves out the partitions that failed",
+    (
         "controller/queue.py",
         "EventQueue.run",
         "except Exception",
