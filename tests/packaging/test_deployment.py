@@ -265,9 +265,12 @@ class LocalService:
 
 def use_topic(servers: str) -> None:
     """Create a topic, write to it and read it."""
+    # Right after the start, the brokers create the topic of their history.
+    eventually(
+        lambda: not run("cluster", "health", "-b", servers).returncode, "the cluster is healthy"
+    )
     for arguments in (
         ["topics", "create", "orders", "--partitions", "6"],
-        ["cluster", "health"],
         ["produce", "orders", str(SINGLE)],
     ):
         done = run(*arguments, "-b", servers)
