@@ -1,6 +1,7 @@
 import asyncio
 import os
 import signal
+from collections.abc import Iterator
 
 import click
 import pytest
@@ -33,19 +34,29 @@ async def test_second_signal_is_urgent() -> None:
     assert codes == [130]
 
 
-async def test_closed_terminal_requests_shutdown_unless_nohup_ignores_it() -> None:
+@pytest.fixture
+def hangup() -> Iterator[None]:
+    """Restore the handler of SIGHUP, which nohup or a CI may have set for the test run."""
+    before = signal.getsignal(signal.SIGHUP)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hangup")
+async def test_closed_terminal_requests_shutdown() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     shutdown = ShutdownSignals()
     async with asyncio.timeout(DEADLINE_S):
         send(signal.SIGHUP)
         await shutdown.requested.wait()
     asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
+
+
+@pytest.mark.usefixtures("hangup")
+async def test_nohup_ignores_closed_terminal() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        ignoring = ShutdownSignals()
-        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-        assert not ignoring.requested.is_set()
-    finally:
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    ShutdownSignals()
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
 async def test_signal_cancels_work_with_its_exit_code() -> None:
