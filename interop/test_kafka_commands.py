@@ -364,12 +364,11 @@ def test_our_config_commands_work_on_kafka_cluster(kafka_cluster: KafkaCluster) 
     ]
     described = succeed("configs", "describe", *topic)
     assert ["retention.ms", "5", "topic", "604800000"] in [line.split() for line in described]
-    assert all(len(line) <= 100 for line in succeed("configs", "describe", *topic, "--all"))
+    assert not any("…" in line for line in succeed("configs", "describe", *topic, "--all"))
     assert succeed("configs", "reset", *topic, "retention.ms")[0].startswith("reset topic ")
     broker = str(min(found.broker_id for found in kafka_cluster.brokers))
-    assert all(
-        len(line) <= 100 for line in succeed("configs", "describe", "--broker", broker, "--all")
-    )
+    of_broker = succeed("configs", "describe", "--broker", broker, "--all")
+    assert not any("…" in line for line in of_broker)  # nothing is cut in a pipe
     rejected = run("configs", "alter", "--broker", broker, "broker.id=7", "-b", servers)
     assert (rejected.returncode, rejected.stdout) == (1, "")
     assert "hint:  broker.id is read from server.properties" in rejected.stderr
