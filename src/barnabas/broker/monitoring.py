@@ -27,7 +27,7 @@ PATHS = "/metrics, /healthz and /readyz"
 
 
 class ReadyBroker(MonitoredBroker, Protocol):
-    """What decides whether a broker is ready."""
+    """The facts that decide whether a broker is ready."""
 
     registry: RegistryClient | None
     failure: StorageError | None

@@ -76,7 +76,7 @@ RESPONSE_BYTES_MAX = 32 << 20
 """Maximum size of a response, without the records of a Fetch response, which are sent from their files."""
 
 COUNTED_MESSAGES = 200
-"""Errors are counted in the first so many items of a response, so that counting never takes long."""
+"""Number of items of a response in which errors are counted. Counting must not take long."""
 FINISHED = (ProduceResult, FetchResult, bytes)
 """Responses of frequent requests. This check is faster than those of abstract classes."""
 

@@ -71,7 +71,7 @@ def merge_buckets(several: Iterable[Sequence[int]]) -> Buckets:
 
 
 class Summary(Struct, frozen=True):
-    """What a scrape shows of a histogram: quantiles of recent values, and the sum and count of all. Times are in ms."""
+    """Summary of a histogram on the page: quantiles of recent values, and the sum and count of all. Times are in ms."""
 
     quantiles: tuple[float, ...]
     """In the order of QUANTILES; NaN without recent values."""

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 
 class Measurement(Struct):
-    """What a benchmark counted. `times_s` has the seconds of each batch, fetch or record."""
+    """Counts and times of a benchmark. `times_s` has the seconds of each batch, fetch or record."""
 
     records: int = 0
     size: int = 0
