@@ -27,6 +27,8 @@ FORMATS = {OURS: "barnabas", KAFKA: "kafka"}
 PART = "part"
 WRITTEN_SHARE = 5
 """Writes and copies use a fifth of the rows, because every round leaves another topic."""
+LATENCY_PARTITIONS = (PARTITIONS, 12)
+"""With many partitions, most micro-batches have records of a few of them."""
 PACE_S = 0.02
 WARM_UP_RECORDS = 200
 numbers = count()
@@ -48,8 +50,10 @@ def measure(extent: Extent) -> Found:
                     extent.rounds, record_bytes, stored
                 )
         with BenchmarkBroker() as broker:
+            comparison = Comparison(found, spark, broker, scratch)
             for _ in range(extent.rounds):
-                Comparison(found, spark, broker, scratch).measure_latency(extent.micro_batches * 10)
+                for partitions in LATENCY_PARTITIONS:
+                    comparison.measure_latency(extent.micro_batches * 10, partitions)
     finally:
         spark.stop()
         shutil.rmtree(scratch, ignore_errors=True)
@@ -122,28 +126,32 @@ class Comparison:
         checkpoint = self.scratch / f"checkpoint-{next(numbers)}"
         return writer.option("checkpointLocation", str(checkpoint))
 
-    def measure_latency(self, records: int) -> None:
+    def measure_latency(self, records: int, partitions: int) -> None:
         """Measure the time from sending a record to receiving its copy, which a running stream makes."""
         for side in SIDES:
-            with self.new_topic() as source, self.new_topic() as target:
+            with self.new_topic(partitions) as source, self.new_topic(partitions) as target:
                 query = self.start_copy(side, source, target).start()
                 try:
-                    seconds = self.send_and_receive(source, target, records)
+                    seconds = self.send_and_receive(source, target, partitions, records)
                 finally:
                     query.stop()
             hundredths = statistics.quantiles(seconds, n=100)
-            values = {"p50_ms": hundredths[49] * 1e3, "p99_ms": hundredths[98] * 1e3}
-            add_values(
-                self.found, side, {f"spark/latency/{part}": ms for part, ms in values.items()}
-            )
+            prefix = f"spark/latency/{partitions} partitions"
+            values = {
+                f"{prefix}/p50_ms": hundredths[49] * 1e3,
+                f"{prefix}/p99_ms": hundredths[98] * 1e3,
+            }
+            add_values(self.found, side, values)
 
-    def send_and_receive(self, source: str, target: str, records: int) -> list[float]:
+    def send_and_receive(
+        self, source: str, target: str, partitions: int, records: int
+    ) -> list[float]:
         received: list[float] = []
 
         def receive() -> None:
             with Cluster(self.broker.bootstrap_servers) as cluster:
-                partitions = [TopicPartition(target, index) for index in range(PARTITIONS)]
-                consumer = Consumer(cluster, dict.fromkeys(partitions, Beginning()))
+                targets = [TopicPartition(target, index) for index in range(partitions)]
+                consumer = Consumer(cluster, dict.fromkeys(targets, Beginning()))
                 received.extend(
                     time.monotonic() - float(record.value or b"0")
                     for record in islice(consumer.records(), WARM_UP_RECORDS + records)
@@ -164,8 +172,8 @@ class Comparison:
         return builder.format(FORMATS[side]).option("kafka.bootstrap.servers", servers)
 
     @contextmanager
-    def new_topic(self) -> Iterator[str]:
+    def new_topic(self, partitions: int = PARTITIONS) -> Iterator[str]:
         name = f"topic-{next(numbers)}"
-        self.broker.create_topic(name, PARTITIONS)
+        self.broker.create_topic(name, partitions)
         yield name
         self.broker.delete_topic(name)
