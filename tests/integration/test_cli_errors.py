@@ -83,8 +83,6 @@ def in_scratch_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
             2,
             "offset 0 of orders-0",
         ),
-        (("sql", "select * from orders", "--offset", "end"), 2, "end needs --follow"),
-        (("sql", "select * from empty-topic"), 2, "dashes and dots need backquotes"),
         (
             ("pipeline", "run", "--master", "local[2]", "--remote", "sc://localhost"),
             2,

@@ -171,7 +171,7 @@ class Admin(ConnectionUser):
     def _groups(self) -> GroupAdmin:
         return GroupAdmin(self._open_cluster())
 
-    def _finish(self, *, is_failed: bool) -> None:
+    def _finish_work(self, *, is_failed: bool) -> None:
         pass
 
 

@@ -15,7 +15,37 @@ from barnabas.errors import ApiError, ClientClosed, ErrorCode
 REQUEST_TIMEOUT_MS = 30_000
 
 
-class Connection:
+class Closable(ABC):
+    """Base of the public classes: closed once, by `close` or at the end of a `with` block."""
+
+    def __init__(self) -> None:
+        self._is_closing = self._is_closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._close(is_failed=kind is not None)
+
+    def close(self) -> None:
+        """Release the connections. Producers flush first. Every other call after it raises ClientClosed."""
+        self._close(is_failed=False)
+
+    def _close(self, *, is_failed: bool) -> None:
+        if self._is_closing:
+            return
+        self._is_closing = True
+        try:
+            self._finish(is_failed=is_failed)
+        finally:
+            self._is_closed = True
+
+    @abstractmethod
+    def _finish(self, *, is_failed: bool) -> None:
+        """Do the last work, and release the connections. `is_failed` is true if a `with` block raised an exception."""
+
+
+class Connection(Closable):
     """A connection to a cluster. `bootstrap_servers` is "host:port,host:port", or a list of "host:port".
 
     It connects on the first request. It keeps a list of its open users, and closes them with itself.
@@ -28,35 +58,18 @@ class Connection:
         client_id: str = "barnabas",
         request_timeout_ms: float = REQUEST_TIMEOUT_MS,
     ) -> None:
+        super().__init__()
         require_positive("request_timeout_ms", request_timeout_ms)
         self._cluster = Cluster(
             bootstrap_servers, client_id=client_id, timeout_s=request_timeout_ms / 1000
         )
         self._users: list[ConnectionUser] = []
-        self._is_closing = self._is_closed = False
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._close(is_failed=kind is not None)
-
-    def close(self) -> None:
-        """Close the producers, consumers and admins of this client, and its connections. Producers flush first."""
-        self._close(is_failed=False)
-
-    def _close(self, *, is_failed: bool) -> None:
-        if self._is_closing:
-            return
-        self._is_closing = True
+    def _finish(self, *, is_failed: bool) -> None:
         with ExitStack() as stack:  # closes all, in reverse order, even if one raises an error
-            stack.callback(self._mark_closed)
             stack.callback(self._cluster.close)
             for user in self._users[:]:
                 stack.callback(user._close, is_failed=is_failed)
-
-    def _mark_closed(self) -> None:
-        self._is_closed = True
 
     def _open_cluster(self) -> Cluster:
         if self._is_closed:
@@ -64,43 +77,29 @@ class Connection:
         return self._cluster
 
 
-class ConnectionUser(ABC):
+class ConnectionUser(Closable):
     """Base of the classes that use a connection: their own, or that of a Client."""
 
     def __init__(self, bootstrap_servers: Connection | str | Sequence[str]) -> None:
+        super().__init__()
         if isinstance(bootstrap_servers, Connection):
             self._connection, self._is_owner = bootstrap_servers, False
         else:
             self._connection, self._is_owner = Connection(bootstrap_servers), True
         self._connection._open_cluster()
         self._connection._users.append(self)
-        self._is_closing = self._is_closed = False
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._close(is_failed=kind is not None)
-
-    def close(self) -> None:
-        """Release the connections. Idempotent; every other call after it raises ClientClosed."""
-        self._close(is_failed=False)
-
-    def _close(self, *, is_failed: bool) -> None:
-        if self._is_closing:
-            return
-        self._is_closing = True
+    def _finish(self, *, is_failed: bool) -> None:
         self._connection._users.remove(self)
         try:
-            self._finish(is_failed=is_failed)
+            self._finish_work(is_failed=is_failed)
         finally:
-            self._is_closed = True
             if self._is_owner:
                 self._connection.close()
 
     @abstractmethod
-    def _finish(self, *, is_failed: bool) -> None:
-        """Do the last work before the connection closes. `is_failed` is true if a `with` block raised an exception."""
+    def _finish_work(self, *, is_failed: bool) -> None:
+        """Finish what was begun, such as sending records, before the connection closes."""
 
     def _open_cluster(self) -> Cluster:
         """Return the cluster. Raises ClientClosed after `close`."""

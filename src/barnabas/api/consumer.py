@@ -92,5 +92,5 @@ class Consumer(PartitionReader):
     def _positions(self) -> dict[TopicPartition, int]:
         return self._consumer.positions
 
-    def _finish(self, *, is_failed: bool) -> None:
+    def _finish_work(self, *, is_failed: bool) -> None:
         self._fetches.close()

@@ -180,7 +180,7 @@ class GroupConsumer(PartitionReader):
         self._drop_fetched(partitions)
         self._on_lost(partitions)
 
-    def _finish(self, *, is_failed: bool) -> None:
+    def _finish_work(self, *, is_failed: bool) -> None:
         if not is_failed:
             self._mark_processed()
         self._member.close()

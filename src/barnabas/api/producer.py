@@ -174,7 +174,7 @@ class Producer(ConnectionUser):
             raise
         self._complete()
 
-    def _finish(self, *, is_failed: bool) -> None:
+    def _finish_work(self, *, is_failed: bool) -> None:
         if is_failed:
             self._fail(
                 BarnabasError("not sent: the with block of the producer raised an exception")
