@@ -12,7 +12,6 @@ import pytest
 
 from barnabas import LocalCluster
 from barnabas.cli.main import run_command
-from barnabas.cli.records.produce import RECORD_BYTES_MAX
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.client.producer import Producer
@@ -129,9 +128,8 @@ def test_mirror_names_a_pattern_without_topics_and_an_equal_cluster(
 def test_produce_ends_if_the_delimiter_does_not_occur(
     servers: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        sys, "stdin", io.TextIOWrapper(io.BytesIO(b"x" * (RECORD_BYTES_MAX + 1024)))
-    )
+    monkeypatch.setattr("barnabas.cli.records.produce.RECORD_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"x" * (2 << 20))))
     assert run_command(["produce", TOPIC, "-b", servers]) == 2
     assert "does not occur in" in capsys.readouterr().err
 
@@ -139,11 +137,12 @@ def test_produce_ends_if_the_delimiter_does_not_occur(
 def test_profile_create_names_a_file_that_cannot_be_written(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(Path("file").absolute()))
-    assert run_command(["profile", "create", "here", "-b", "localhost:9092"]) == 2
-    error = capsys.readouterr().err
-    assert "profiles.toml" in error
-    assert "Not a directory" in error
+    for home, why in (("/proc/missing", "cannot be written"), (Path("file").absolute(), "Not a")):
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
+        assert run_command(["profile", "create", "here", "-b", "localhost:9092"]) == 2
+        error = capsys.readouterr().err
+        assert f"{home}/barnabas/profiles.toml" in error
+        assert why in error
 
 
 def test_up_rejects_an_invalid_topic_name() -> None:

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from barnabas.batch.compression import Compression
 from barnabas.batch.header import BatchHeader
+from barnabas.cli.main import run_command
 from barnabas.cli.spark.session import translate_errors
 from barnabas.cli.terminal.failure import ErrorWithHint
 from barnabas.cli.topics.deletion import report_deletion
@@ -216,13 +217,18 @@ def contents(topics: Topics, topic: str) -> dict[int, list[tuple[Any, ...]]]:
     }
 
 
-def test_restored_topic_has_the_same_records_and_settings(topics: Topics, tmp_path: Path) -> None:
+def test_restored_topic_has_the_same_records_and_settings(
+    topics: Topics, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     topic = topics.create(
         "orders", partitions=3, retention_ms="99999999999999", max_message_bytes="5000"
     )
     write_sample(topics, topic)
     archive(topics, topic, tmp_path)
     copy = f"{topic}-copy"
+    invalid = ["topics", "restore", str(tmp_path), "--to", "a/b", "-b", topics.servers]
+    assert run_command([*invalid, "--dry-run"]) == 1
+    assert "INVALID_TOPIC_EXCEPTION" in capsys.readouterr().err
     planned = restore(topics, tmp_path, copy, dry_run=True)
     assert (planned.existed, planned.manifest.records) == (False, 80)
     run = restore(topics, tmp_path, copy)

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
-from barnabas.cli.spark.sql import reads_once
+from barnabas.cli.spark.sql import SqlOutput, reads_once, run_stream
+from barnabas.errors import ConfigError
 from barnabas.spark.filters import FILTER_PUSHDOWN
 from barnabas.spark.tables import register_topics
 from tests.spark.topics import Topics, numbered
@@ -107,3 +108,8 @@ def test_only_a_topic_that_is_read_once_is_filtered(
 ) -> None:
     register_topics(topics.spark, [topic], topics.servers)
     assert reads_once(topics.spark.sql(query.replace(" t ", f" `{topic}` "))) is expected
+
+
+def test_follow_needs_a_query_that_reads_a_topic(spark: SparkSession) -> None:
+    with pytest.raises(ConfigError, match="the query reads no topic"):
+        run_stream(spark.range(3), SqlOutput.JSON, None, "select 1")

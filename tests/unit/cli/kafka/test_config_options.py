@@ -91,6 +91,16 @@ def test_valid_command_lines_are_accepted(line: str, entities: Entities) -> None
             "Only the --zookeeper option can be used with the --zk-tls-config-file option.",
         ),
         (
+            f"{ZOOKEEPER} --describe --topic a --zk-tls-config-file f",
+            RequestRejected,
+            "--zk-tls-config-file: only plain-text connections to ZooKeeper are supported",
+        ),
+        (
+            f"{BROKERS} --alter --entity-type users --entity-name a --entity-type clients --add-config a=1",
+            RequestRejected,
+            "An entity name must be specified for every entity type",
+        ),
+        (
             f"{BROKERS} --describe --ip 300.300.300.300",
             RequestRejected,
             "The entity name for ips must be a valid IP or resolvable host, but it is: 300.300.300.300",

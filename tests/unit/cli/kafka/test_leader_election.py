@@ -65,6 +65,9 @@ def test_selection_is_one_partition_a_file_or_all(tmp_path: Path) -> None:
     file.write_text("nope")
     with pytest.raises(RequestRejected, match="Replica election data is empty"):
         selected_partitions(parse(f"{BASE} --path-to-json-file {file}"))
+    file.write_text('{"partitions": 3}')
+    with pytest.raises(RequestRejected):
+        selected_partitions(parse(f"{BASE} --path-to-json-file {file}"))
     with pytest.raises(RequestRejected, match="NoSuchFileException"):
         selected_partitions(parse(f"{BASE} --path-to-json-file {tmp_path}/none"))
 
