@@ -53,6 +53,7 @@ def in_scratch_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
             "missing/plan.json cannot be written: No such file or directory",
         ),
         (("reassign", "plan", "--replication-factor", "9"), 1, "INVALID_REPLICA_ASSIGNMENT"),
+        (("reassign", "plan", "--drain", "1"), 1, "no broker would be left for it"),
         (
             ("lifecycle", "report", "--to", "file/report"),
             2,

@@ -30,11 +30,12 @@ class TooFewBrokers(ApiError):
 
     def __init__(self, draft: AssignmentDraft, partition: TopicPartition) -> None:
         replicas, self.brokers = len(draft.replicas[partition]), len(draft.brokers)
-        brokers = f"{self.brokers} broker{'' if self.brokers == 1 else 's'}"
-        super().__init__(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"{partition} has {replicas} replicas, but only {brokers} would be left for them",
-        )
+        remaining = "1 broker" if self.brokers == 1 else f"{self.brokers} brokers"
+        if replicas == 1:
+            why = f"{partition} has 1 replica, but no broker would be left for it"
+        else:
+            why = f"{partition} has {replicas} replicas, but only {remaining} would be left for them"
+        super().__init__(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
         crowded = [each for each, found in draft.replicas.items() if len(found) > self.brokers]
         self.topics = sorted({each.topic for each in [partition, *crowded]})
 
