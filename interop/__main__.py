@@ -15,9 +15,10 @@ from interop.harness.frameworks import install_frameworks
 from interop.harness.jars import INTEROP, fetch
 from interop.harness.unavailable import FetchFailed, RegistryUnreachable, Unavailable
 
-TOOLS = tuple(
+FIRST_HALF = tuple(
     str(INTEROP / f"test_{name}.py")
     for name in (
+        "data_directories",
         "dump_log",
         "group_tools",
         "kafka_commands",
@@ -26,7 +27,7 @@ TOOLS = tuple(
         "tools_three_brokers",
     )
 )
-"""Tests of command-line tools: about half of the time of all tests."""
+"""Tests of files and of command-line tools, which take about half of the time."""
 
 
 def main(arguments: list[str]) -> None:
@@ -48,8 +49,8 @@ def main(arguments: list[str]) -> None:
     pytest = [sys.executable, "-m", "pytest"]
     if arguments:
         os.execv(sys.executable, [*pytest, *arguments])
-    others = [str(INTEROP), *(f"--ignore={path}" for path in TOOLS)]
-    halves = [subprocess.Popen([*pytest, *half]) for half in (TOOLS, others)]
+    others = [str(INTEROP), *(f"--ignore={path}" for path in FIRST_HALF)]
+    halves = [subprocess.Popen([*pytest, *half]) for half in (FIRST_HALF, others)]
     codes = [half.wait() for half in halves]
     sys.exit(1 if any(codes) else 0)
 
