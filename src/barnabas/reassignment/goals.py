@@ -34,7 +34,9 @@ class TooFewBrokers(ApiError):
         if replicas == 1:
             why = f"{partition} has 1 replica, but no broker would be left for it"
         else:
-            why = f"{partition} has {replicas} replicas, but only {remaining} would be left for them"
+            why = (
+                f"{partition} has {replicas} replicas, but only {remaining} would be left for them"
+            )
         super().__init__(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
         crowded = [each for each, found in draft.replicas.items() if len(found) > self.brokers]
         self.topics = sorted({each.topic for each in [partition, *crowded]})
