@@ -152,13 +152,24 @@ def produce(load: Load, repeat: int) -> None:
 @click.option(
     "--compare", is_flag=True, help="Compare with Spark's own connector for Kafka instead."
 )
-def spark(quick: bool, decode_only: bool, compare: bool) -> None:
+@click.option(
+    "--sink",
+    is_flag=True,
+    help="Compare at-least-once and exactly-once delivery of the sink instead.",
+)
+def spark(quick: bool, decode_only: bool, compare: bool, sink: bool) -> None:
     """Read topics with Spark in local mode (count, Parquet, micro-batches), and measure the decoder alone."""
     if compare:
         compare_readers(quick)
         return
     from benchmarks import spark, spark_decode  # imported here: they need the `spark` extra
 
+    if sink:
+        from benchmarks import spark_sink
+
+        for line in spark.table(spark_sink.measure(spark.QUICK if quick else spark.FULL)):
+            click.echo(line)
+        return
     for line in spark_decode.table():
         click.echo(line)
     if not decode_only:

@@ -60,6 +60,8 @@ SETTINGS = {
     "auto.leader.rebalance.enable": "false",
     # The interop tests disable it.
     "controlled.shutdown.enable": "true",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
     # Kafka preallocates index files: two for each of 30,000 logs.
     "log.index.size.max.bytes": "65536",
 }

@@ -17,6 +17,7 @@ from benchmarks.targets import RATIO, Verdict, judge, summary, summary_json, ver
 UNITS = {
     "mb_per_s": "MB/s",
     "rows_per_s": "rows/s",
+    "commits_per_s": "commits/s",
     "p50_ms": "p50 ms",
     "p99_ms": "p99 ms",
     "cpu_s_per_gb": "CPU-s/GB",

@@ -83,6 +83,39 @@ def acknowledgement_delays(
     return delays
 
 
+def commits_per_second(
+    broker: Brokers,
+    *,
+    transactions: int,
+    warm_up: int,
+    records: int,
+    record_bytes: int,
+    partitions: int,
+) -> float:
+    """Return the rate of one producer that commits transactions of `records` records, one after the other."""
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "transactional.id": "benchmark",
+            "error_cb": raise_error,
+        }
+    )
+    producer.init_transactions(TIMEOUT_S)
+    value = bytes(record_bytes)
+
+    def commit(count: int) -> None:
+        for _ in range(count):
+            producer.begin_transaction()
+            for number in range(records):
+                producer.produce(TOPIC, value, partition=number % partitions)
+            producer.commit_transaction(TIMEOUT_S)
+
+    commit(warm_up)
+    began = time.perf_counter()
+    commit(transactions)
+    return transactions / (time.perf_counter() - began)
+
+
 def producer_settings(broker: Brokers, load: Load) -> dict[str, object]:
     return {
         "bootstrap.servers": broker.bootstrap_servers,

@@ -1,7 +1,8 @@
 """Replication on three broker processes with a real ZooKeeper: Barnabas and Kafka.
 
 Both clusters run at the same time and are measured in turns. Loads with acks=all go to a topic with three replicas and
-min.insync.replicas=2. Their speed divided by that of one replica with acks=1 shows the cost of replication.
+min.insync.replicas=2. Their speed divided by that of one replica with acks=1 shows the cost of replication. The state
+of transactions has three replicas too.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ ACKS_ALL = -1
 TOPIC_CONFIGS = {"min.insync.replicas": "2"}
 IDLE_TOPIC = "idle"
 SETTLE_S = 5.0
+TRANSACTIONS_WARM_UP = 100
+TRANSACTION_PARTITIONS = 3
+TRANSACTION_RECORDS = 100
+TRANSACTION_RECORD_BYTES = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +38,8 @@ class Extent:
     latency_s: float
     idle_partitions: int
     idle_s: float
+    transactions: int
+    """Number of measured transactions."""
     rate: int = 1000
 
 
@@ -42,6 +49,7 @@ FULL = Extent(
     latency_s=10,
     idle_partitions=1000,
     idle_s=10,
+    transactions=500,
 )
 QUICK = Extent(
     load=Load(batch_bytes=128 * KB, record_bytes=KB, partitions=6, total_bytes=64 * MB),
@@ -49,6 +57,7 @@ QUICK = Extent(
     latency_s=3,
     idle_partitions=100,
     idle_s=3,
+    transactions=200,
 )
 
 
@@ -94,6 +103,7 @@ def step_names(extent: Extent) -> list[str]:
 def steps(extent: Extent) -> Iterator[Step[Trio]]:
     yield Step(name="replicas/acks=all/produce", run=partial(measure_replicated, extent))
     yield Step(name="replicas/acks=all/latency", run=partial(measure_latency, extent))
+    yield Step(name="replicas/transactions", run=partial(measure_transactions, extent))
 
 
 def measure_replicated(extent: Extent, trio: Trio) -> dict[str, float]:
@@ -134,6 +144,21 @@ def measure_latency(extent: Extent, trio: Trio) -> dict[str, float]:
     found = percentiles(all_s)
     name = "replicas/acks=all/latency"
     return {f"{name}/p50_ms": found.p50_ms, f"{name}/p99_ms": found.p99_ms}
+
+
+def measure_transactions(extent: Extent, trio: Trio) -> dict[str, float]:
+    """Measure small transactions of one producer, whose partitions are on all brokers."""
+    trio.create({TOPIC: TRANSACTION_PARTITIONS}, configs=TOPIC_CONFIGS)
+    rate = librdkafka.commits_per_second(
+        trio,
+        transactions=extent.transactions,
+        warm_up=TRANSACTIONS_WARM_UP,
+        records=TRANSACTION_RECORDS,
+        record_bytes=TRANSACTION_RECORD_BYTES,
+        partitions=TRANSACTION_PARTITIONS,
+    )
+    trio.delete([TOPIC])
+    return {"replicas/transactions/commits_per_s": rate}
 
 
 def measure_idle(trio: Trio, extent: Extent) -> dict[str, float]:

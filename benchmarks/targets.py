@@ -65,6 +65,7 @@ RATIO: Targets = {
         "cpu_s_per_gb": at_most(0.3),
         "p99_ms": at_most(0.5),
     },
+    r"replicas/transactions/": {"commits_per_s": at_least(1.0)},
     r"latency/acks=1/": {"p99_ms": at_most(0.5)},
     r"spark/count/": {"rows_per_s": at_least(2.5)},
     r"spark/write/": {"rows_per_s": at_least(2.0)},

@@ -1,6 +1,6 @@
-"""The killed program: two streams from one topic, to Parquet and to a topic, each with a checkpoint.
+"""The killed program: streams from one topic, to Parquet and to a topic, each with a checkpoint.
 
-    python driver.py <servers> <source topic> <sink topic> <directory>
+    python driver.py <settings as JSON> <directory>
 
 A failed stream is restarted from its checkpoint and reported on a line. After the process was killed, the next one
 continues from there. A line on standard input ends it: it then writes the values that Spark finds in the Parquet files,
@@ -15,6 +15,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+from msgspec import Struct
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -22,25 +24,47 @@ import barnabas.spark
 
 ROWS_PER_BATCH = 200
 ATTEMPTS = 4
+PARQUET, TOPIC, EXACTLY_ONCE = "parquet", "topic", "exactly-once"
+"""Streams: to Parquet, and to a topic with both guarantees."""
 
 
-def main(servers: str, source: str, sink: str, directory: Path) -> None:
+class StreamSettings(Struct, frozen=True, kw_only=True):
+    """The streams to run. The last two fields are for a remote master."""
+
+    servers: str
+    source: str
+    sink: str
+    streams: list[str]
+    master: str = f"local[2,{ATTEMPTS}]"
+    python: str | None = None
+    java_options: str = ""
+
+
+def main(settings: StreamSettings, directory: Path) -> None:
+    config = {
+        "spark.local.dir": str(directory / "scratch"),
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+    }
+    if settings.python is not None:
+        config |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.extraJavaOptions": settings.java_options,
+            "spark.executor.extraJavaOptions": settings.java_options,
+            "spark.executor.memory": "768m",
+            # On a slow machine, more kills than Spark's default of 4 may hit the same task.
+            "spark.task.maxFailures": "100",
+            "spark.ui.enabled": "false",
+        }
     spark = barnabas.spark.session(
-        f"local[2,{ATTEMPTS}]",
-        short=True,
-        progress=False,
-        config={
-            "spark.local.dir": str(directory / "scratch"),
-            "spark.sql.warehouse.dir": str(directory / "warehouse"),
-        },
+        settings.master, short=True, progress=False, python=settings.python, config=config
     )
     print_line(f"java {spark.sparkContext._gateway.proc.pid}")
 
     def records() -> DataFrame:
         return (
             spark.readStream.format("barnabas")
-            .option("kafka.bootstrap.servers", servers)
-            .option("subscribe", source)
+            .option("kafka.bootstrap.servers", settings.servers)
+            .option("subscribe", settings.source)
             .option("startingOffsets", "earliest")
             .option("maxOffsetsPerTrigger", ROWS_PER_BATCH)
             .load()
@@ -54,19 +78,26 @@ def main(servers: str, source: str, sink: str, directory: Path) -> None:
             .start(str(directory / "parquet"))
         )
 
-    def to_topic() -> StreamingQuery:
+    def to_topic(exactly_once: str) -> StreamingQuery:
         return (
             records()
             .select("key", "value")
             .writeStream.format("barnabas")
-            .option("kafka.bootstrap.servers", servers)
-            .option("topic", sink)
+            .option("kafka.bootstrap.servers", settings.servers)
+            .option("topic", settings.sink)
+            .option("exactlyOnce", exactly_once)
             .option("checkpointLocation", str(directory / "topic-checkpoint"))
             .start()
         )
 
-    run_until_stopped({"parquet": to_parquet, "topic": to_topic})
-    write_found(spark, directory)
+    known: dict[str, Callable[[], StreamingQuery]] = {
+        PARQUET: to_parquet,
+        TOPIC: lambda: to_topic("false"),
+        EXACTLY_ONCE: lambda: to_topic("true"),
+    }
+    run_until_stopped({name: known[name] for name in settings.streams})
+    if PARQUET in settings.streams:
+        write_found(spark, directory)
     spark.stop()
 
 
@@ -109,4 +140,4 @@ def print_line(line: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3], Path(sys.argv[4]))
+    main(msgspec.json.decode(sys.argv[1], type=StreamSettings), Path(sys.argv[2]))

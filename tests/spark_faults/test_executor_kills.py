@@ -13,12 +13,11 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
 import msgspec
-import psutil
 import pytest
 from pyspark.sql import SparkSession
 
@@ -37,12 +36,12 @@ from tests.spark_faults.example_streams import (
     check_windows,
     has_planned_a_batch,
 )
+from tests.spark_faults.executors import busy_executors
 from tests.spark_faults.job_driver import Settings
 from tests.spark_faults.topic_jobs import GROUP_SETTINGS, JOBS, Place, check_results, prepare
 
 ROUNDS = int(os.environ.get("BARNABAS_FAULT_ROUNDS") or 3)
 WORKERS, CORES = 2, 4
-EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 STEP_SECONDS = 120.0
 FINISH_SECONDS = 300.0
 SPREAD_S = 5.0
@@ -127,16 +126,6 @@ def kill_executor(driver: DriverProcess, events: ExampleInput, chance: Random) -
     workers = victim.children(recursive=True)
     victim.kill()
     assert_ended([victim, *workers])
-
-
-def busy_executors() -> list[psutil.Process]:
-    """Executors with Python processes, in order of their process ids."""
-    found = []
-    for process in psutil.Process().children(recursive=True):
-        with suppress(psutil.NoSuchProcess):
-            if EXECUTOR in process.cmdline() and process.children():
-                found.append(process)
-    return sorted(found, key=lambda process: process.pid)
 
 
 def report(driver: DriverProcess) -> None:

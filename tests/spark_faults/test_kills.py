@@ -1,227 +1,33 @@
 """Two streams survive repeated SIGKILLs of their driver, its Python workers and the broker. Parquet holds every record
-once, the topic every record at least once.
-
-BARNABAS_FAULT_ROUNDS sets the number of kills of each kind (default 2, one aimed at each stream; `make faults` uses
-20). BARNABAS_SEED repeats the order, the targets and the pauses of a run.
+once, the topic every record at least once. By default, one kill of each kind is aimed at each stream.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from random import Random
 
-import psutil
 import pytest
 
 from support.broker import BrokerProcess
 from support.seed import choose_seed
-from support.waiting import eventually
 from tests.faults.raw_client import RawClient
-from tests.processes import assert_ended
-from tests.spark_faults.driver_process import DriverProcess, Victim
-from tests.spark_faults.load import Load
-from tests.spark_faults.stream_position import Moment, Stream, TopicStream
+from tests.spark_faults.stream_kills import (
+    PARTITIONS,
+    SINK,
+    SOURCE,
+    Other,
+    Run,
+    kill_repeatedly,
+    kill_rounds,
+    report,
+    running,
+)
+from tests.spark_faults.stream_position import Stream, TopicStream
 
-ROUNDS = int(os.environ.get("BARNABAS_FAULT_ROUNDS") or 2)
-PARTITIONS = 2
-SOURCE, SINK = "orders", "copies"
-STEP_SECONDS = 180.0
-AIM_SECONDS = 180.0
-SPREAD_S = {Moment.BEFORE: 0.25, Moment.DURING: 0.0, Moment.AFTER: 0.02}
-"""The kill comes at most this long after the moment begins: about as long as the moment lasts."""
-TASK_WORKER = "worker"
-IDLE_WORKERS = ("lookup_data_sources", "create_data_source")
-"""They worked when a stream was started, and wait for the next one."""
-
-
-class Other(StrEnum):
-    WORKER = "worker"
-    BROKER = "broker"
-
-
-Kind = Moment | Other
-
-
-@dataclass(kw_only=True)
-class Tally:
-    kills: Counter[str] = field(default_factory=Counter)
-    workers: Counter[str] = field(default_factory=Counter)
-    hit: Counter[str] = field(default_factory=Counter)
-    """Positions of both streams when a driver was killed at the chosen moment of one of them."""
-    missed_aims: int = 0
-    failures: list[tuple[Kind, str]] = field(default_factory=list)
-
-    def failures_after(self, kind: Kind) -> list[str]:
-        return [line for cause, line in self.failures if cause is kind]
-
-
-class Run:
-    def __init__(self, broker: BrokerProcess, directory: Path, chance: Random) -> None:
-        self.broker = broker
-        self.directory = directory
-        self.chance = chance
-        self.tally = Tally()
-        self.streams: dict[str, Stream] = {
-            "parquet": Stream("parquet", directory / "parquet-checkpoint", directory / "parquet"),
-            "topic": TopicStream("topic", directory / "topic-checkpoint", broker.log_dir, SINK),
-        }
-        self.drivers: list[DriverProcess] = []
-        self.is_fresh = False
-        self.counted = 0
-        """The number of stream failures of this run that are in the tally."""
-
-    @property
-    def driver(self) -> DriverProcess:
-        return self.drivers[-1]
-
-    def start_driver(self) -> None:
-        for stream in self.streams.values():
-            stream.mark()
-        arguments = (self.broker.bootstrap_servers, SOURCE, SINK)
-        self.drivers.append(DriverProcess(self.directory, arguments))
-        self.driver.wait_until_running()
-        self.is_fresh = True
-
-    def end(self) -> None:
-        for life in self.drivers:
-            life.end()
-
-    def read_by_all(self) -> int:
-        return min(sum(stream.read_up_to().values()) for stream in self.streams.values())
-
-    # ---- one round
-
-    def inject(self, kind: Kind, aimed_at: str) -> None:
-        life = self.driver
-        match kind:
-            case Other.WORKER:
-                self.kill_worker(self.streams[aimed_at])
-            case Other.BROKER:
-                self.kill_broker()
-            case _:
-                self.kill_driver(self.streams[aimed_at], kind)
-        self.tally.kills[str(kind)] += 1
-        failures = life.failures()
-        self.tally.failures += [(kind, line) for line in failures[self.counted :]]
-        self.counted = len(failures) if life is self.driver else 0
-
-    def kill_driver(self, stream: Stream, moment: Moment) -> None:
-        first = stream.planned_at_mark + 1
-        if not self.is_fresh:
-            stream.mark()
-            first = stream.planned_at_mark + 1
-        elif moment is Moment.BEFORE and self.chance.random() < 0.5:
-            # Hit the recovery itself: a repeated batch, or the start before it.
-            time.sleep(self.chance.uniform(0.0, 3.0))
-            first -= 1
-        deadline = time.monotonic() + AIM_SECONDS
-        while not self.hits(stream, moment, first):
-            assert self.driver.is_running, self.driver.stderr_path.read_text()[-4000:]
-            assert time.monotonic() < deadline, f"{stream.name} was never {moment}"
-            time.sleep(0.0005)
-        for each in self.streams.values():
-            self.tally.hit[f"{each.name} {each.position().moment}"] += 1
-        self.driver.kill(Victim.BOTH)
-        self.start_driver()
-
-    def hits(self, stream: Stream, moment: Moment, first: int) -> bool:
-        """True with the JVM paused at the chosen moment."""
-        standing = stream.position()
-        if standing.moment is not moment or standing.batch < first:
-            return False
-        time.sleep(self.chance.uniform(0.0, SPREAD_S[moment]))
-        self.driver.freeze()
-        if stream.position().moment is moment:
-            return True
-        self.tally.missed_aims += 1
-        self.driver.thaw()
-        return False
-
-    def kill_worker(self, stream: Stream) -> None:
-        stream.mark()
-        self.wait(
-            lambda: (
-                stream.position().moment is Moment.BEFORE
-                and stream.position().batch > stream.planned_at_mark
-            ),
-            "a batch under way",
-        )
-        time.sleep(self.chance.uniform(0.0, SPREAD_S[Moment.BEFORE]))
-        while True:
-            name, victim = self.choose_worker()
-            with suppress(psutil.NoSuchProcess):  # it ended by itself
-                victim.kill()
-                break
-        assert_ended([victim])
-        self.tally.workers[name] += 1
-        self.wait_for_progress()
-
-    def choose_worker(self) -> tuple[str, psutil.Process]:
-        at_work = {
-            name: processes
-            for name, processes in sorted(self.driver.workers().items())
-            if not name.endswith(IDLE_WORKERS)
-        }
-        # Every other one is a worker that runs tasks; there are more other kinds than rounds.
-        if self.tally.workers.total() % 2 == 0 and TASK_WORKER in at_work:
-            name = TASK_WORKER
-        else:
-            name = self.chance.choice(list(at_work))
-        return name, self.chance.choice(at_work[name])
-
-    def kill_broker(self) -> None:
-        time.sleep(self.chance.uniform(0.0, 0.5))
-        self.broker.kill()
-        time.sleep(self.chance.uniform(0.0, 1.5))
-        self.broker.start()
-        self.wait_for_progress()
-
-    def wait_for_progress(self) -> None:
-        """Wait until each stream has committed the current batch and one that was planned after it."""
-        planned = {name: stream.position().batch for name, stream in self.streams.items()}
-        self.wait(
-            lambda: all(
-                stream.committed() > planned[name] for name, stream in self.streams.items()
-            ),
-            f"both streams beyond {planned}",
-        )
-        self.is_fresh = False
-
-    def wait(self, condition: Callable[[], bool], what: str) -> None:
-        def is_over() -> bool:
-            assert self.driver.is_running, self.driver.stderr_path.read_text()[-4000:]
-            return condition()
-
-        eventually(is_over, what, STEP_SECONDS)
-
-
-@contextmanager
-def running(broker: BrokerProcess, directory: Path, chance: Random) -> Iterator[Run]:
-    run = Run(broker, directory, chance)
-    try:
-        run.start_driver()
-        yield run
-    finally:
-        run.end()
-
-
-def shuffled_rounds(chance: Random) -> list[tuple[Kind, str]]:
-    """Every kind equally often, aimed at both streams in turn."""
-    kinds: list[Kind] = [*Moment, *Other]
-    rounds: list[tuple[Kind, str]] = [
-        (kind, ("parquet", "topic")[(number + at) % 2])
-        for at, kind in enumerate(kinds)
-        for number in range(ROUNDS)
-    ]
-    chance.shuffle(rounds)
-    return rounds
+ROUNDS = kill_rounds(2)
 
 
 @pytest.mark.timeout(300 + 150 * ROUNDS)
@@ -234,23 +40,12 @@ def test_kills_lose_nothing_and_parquet_has_no_duplicates(
         with RawClient(broker.address) as client:
             assert client.create_topic(SOURCE, PARTITIONS) == 0
             assert client.create_topic(SINK, PARTITIONS) == 0
-        with running(broker, tmp_path, chance) as run:
-            with Load(broker.bootstrap_servers, SOURCE, run.read_by_all) as load:
-                for number, (kind, aimed_at) in enumerate(shuffled_rounds(chance)):
-                    print(
-                        f"{time.monotonic() - began:6.1f} s: {number} {kind}, {aimed_at}",
-                        flush=True,
-                    )
-                    run.inject(kind, aimed_at)
-                load.stop()
-            run.wait(lambda: run.read_by_all() == load.sent, "both streams have read all input")
-            run.driver.finish()
-            # A worker that outlived its JVM may still be writing.
-            eventually(
-                lambda: not any(driver.remaining() for driver in run.drivers),
-                "the end of all workers",
-                60.0,
-            )
+        streams = {
+            "parquet": Stream("parquet", tmp_path / "parquet-checkpoint", tmp_path / "parquet"),
+            "topic": TopicStream("topic", tmp_path / "topic-checkpoint", broker.log_dir, SINK),
+        }
+        with running(Run(broker, tmp_path, chance, streams)) as run:
+            load = kill_repeatedly(run, ROUNDS, began)
         parquet = Counter((tmp_path / "found.txt").read_text().split())
         with RawClient(broker.address) as client:
             copied = [
@@ -260,25 +55,9 @@ def test_kills_lose_nothing_and_parquet_has_no_duplicates(
             ]
         assert "Traceback" not in broker.log()
     topic = Counter(value.decode() for value in copied if value is not None)
-    report(run.tally, load, parquet, topic, time.monotonic() - began)
+    report(run.tally, load, {"parquet": parquet, "topic": topic}, time.monotonic() - began)
 
     wanted = load.values()
     assert parquet == Counter(wanted)
     assert set(topic) == wanted
     assert not run.tally.failures_after(Other.BROKER)
-
-
-def report(
-    tally: Tally, load: Load, parquet: Counter[str], topic: Counter[str], seconds: float
-) -> None:
-    wanted = load.values()
-    print(f"kills: {dict(tally.kills)}; {tally.missed_aims} aims missed")
-    print(f"workers killed: {dict(tally.workers)}")
-    print(f"stream positions when the driver was killed: {dict(sorted(tally.hit.items()))}")
-    print(f"streams that failed: {Counter(f'{kind}' for kind, _ in tally.failures)}")
-    for kind, line in tally.failures:
-        print(f"  after {kind}: {line}")
-    print(f"records: {load.sent} in {seconds:.0f} s")
-    for name, found in (("parquet", parquet), ("topic", topic)):
-        missing = len(wanted - set(found))
-        print(f"{name}: {missing} missing, {found.total() - len(found)} duplicates")

@@ -59,7 +59,7 @@ UNSUPPORTED_SETTINGS = {
     "value.deserializer": NO_DESERIALIZERS,
     "key.serializer": NO_SERIALIZERS,
     "value.serializer": NO_SERIALIZERS,
-    "transactional.id": "this sink writes at least once, without transactions; remove this option",
+    "transactional.id": "set exactlyOnce to true instead; the sink chooses its transactional ids",
 }
 
 

@@ -26,12 +26,16 @@ from barnabas.spark.client_settings import (
     integer_setting,
     reads_committed,
 )
+from barnabas.spark.commit_records import COMMIT_TOPIC
 from barnabas.spark.options import ReadOptions, TopicSelection
 from barnabas.spark.planning import LogSpan, summarize_partitions
 
 logger = logging.getLogger("barnabas.spark")
 
 T = TypeVar("T")
+
+RETRY_S = 0.1
+"""Pause between two attempts of a sink to reach the cluster."""
 
 
 class UnreachableBrokers(ConfigError):
@@ -131,6 +135,21 @@ class Lookup:
             lambda: latest_offsets(self.cluster, partitions, committed=self.reads_committed)
         )
 
+    def latest_after(
+        self, begin: Mapping[TopicPartition, int], partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Return the end offsets for a batch that starts at `begin`.
+
+        The last stable offset may be before `begin` if the query was read_uncommitted until now. Then there is nothing
+        to read until the open transaction ends.
+        """
+        found = self.latest(partitions)
+        earlier = [each for each in partitions if found[each] < begin.get(each, 0)]
+        if earlier and self.reads_committed:
+            ends = self.retry(lambda: latest_offsets(self.cluster, earlier))
+            found |= {each: begin[each] for each in earlier if ends[each] >= begin[each]}
+        return found
+
     def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the offset of the first record at or after each timestamp; -1 if there is none."""
         if not timestamps:
@@ -167,6 +186,20 @@ def connect(settings: Mapping[str, str]) -> Cluster:
     )
 
 
+def wait_until_reachable(cluster: Cluster) -> None:
+    """Fetch the brokers. Network errors are retried until the request timeout, because the driver has reached them."""
+    deadline = Deadline(cluster.timeout_s)
+    backoff = Backoff(RETRY_S, RETRY_S, random=cluster.random)
+    while True:
+        try:
+            cluster.refresh([])
+            return
+        except ApiError as error:
+            if error.code is not ErrorCode.NETWORK_EXCEPTION or deadline.passed:
+                raise explain_error(error) from None
+        pause(backoff.next_s())
+
+
 def topic_names(selection: TopicSelection) -> list[str] | None:
     """Return the names of the selected topics, or None for a pattern."""
     if selection.pattern is not None:
@@ -183,7 +216,7 @@ def select_topics(selection: TopicSelection, view: ClusterView) -> dict[str, Top
     return {
         name: topic
         for name, topic in sorted(view.topics.items())
-        if not topic.is_internal and pattern.search(name)
+        if not topic.is_internal and name != COMMIT_TOPIC and pattern.search(name)
     }
 
 

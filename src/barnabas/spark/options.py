@@ -57,7 +57,13 @@ READ_OPTIONS = (
     "fetchOffset.retryIntervalMs", "groupIdPrefix", "kafkaConsumer.pollTimeoutMs", "partition.metadata.cache.ttl.ms",
     TOPIC_IDS_LOCATION, PUBLISH_GROUP,
 )  # fmt: skip
-WRITE_OPTIONS = ("topic", "includeHeaders")
+EXACTLY_ONCE = "exactlyOnce"
+TRANSACTIONAL_ID = "transactionalId"
+BATCH_ID = "batchId"
+ON_LOST = "onLostTransactions"
+ON_LOST_CHOICES = ("fail", "repeat", "skip")
+TRANSACTION_TIMEOUT = "transaction.timeout.ms"
+WRITE_OPTIONS = ("topic", "includeHeaders", EXACTLY_ONCE, TRANSACTIONAL_ID, BATCH_ID, ON_LOST)
 SPARK_SINK_OPTIONS = ("checkpointLocation", "queryName", "path")
 """Options for Spark itself, which a sink gets too. They are ignored."""
 COMMON_MISTAKES = {
@@ -116,6 +122,13 @@ class WriteOptions:
     acks: int
     compression: Compression
     idempotent: bool | None
+    exactly_once: bool = False
+    transactional_id: str | None = None
+    """Name of a batch job, which is written once. A stream has the id of its query instead."""
+    batch_id: int = 0
+    on_lost: str = "fail"
+    """What happens if transactions of a decided batch timed out: one of ON_LOST_CHOICES."""
+    transaction_timeout_ms: int = 900_000
     warnings: tuple[str, ...] = ()
 
 
@@ -169,14 +182,48 @@ def parse_write(options: Mapping[str, str]) -> WriteOptions:
     acks = parse_acks(settings)
     for name in NUMERIC_PRODUCER_SETTINGS:
         integer_setting(settings, name, 1)
+    idempotent = parse_idempotence(settings, acks)
+    exactly_once = parse_exactly_once(given, acks, idempotent)
+    supported = PRODUCER_SETTINGS | ({TRANSACTION_TIMEOUT} if exactly_once else set())
     return WriteOptions(
         client=settings,
         topic=topic,
         acks=acks,
         compression=parse_compression(settings),
-        idempotent=parse_idempotence(settings, acks),
-        warnings=tuple(settings_warnings(settings, PRODUCER_SETTINGS)),
+        idempotent=idempotent,
+        exactly_once=exactly_once,
+        transactional_id=parse_transactional_id(given),
+        batch_id=parse_integer(given, BATCH_ID, 0, least=0),
+        on_lost=parse_choice(given, ON_LOST, ON_LOST_CHOICES, "fail"),
+        transaction_timeout_ms=integer_setting(settings, TRANSACTION_TIMEOUT, 900_000, least=1000),
+        warnings=tuple(settings_warnings(settings, supported)),
     )
+
+
+def parse_exactly_once(given: Mapping[str, str], acks: int, idempotent: bool | None) -> bool:
+    """Parse exactlyOnce. Raises ConfigError for settings that it excludes, and for those that need it."""
+    is_enabled = parse_boolean(given, EXACTLY_ONCE, "false")
+    if is_enabled:
+        if acks != -1:
+            raise ConfigError(EXACTLY_ONCE, "needs kafka.acks=all; change one of the two")
+        if idempotent is False:
+            why = "needs kafka.enable.idempotence=true; change one of the two"
+            raise ConfigError(EXACTLY_ONCE, why)
+        if BATCH_ID.lower() in given and TRANSACTIONAL_ID.lower() not in given:
+            raise ConfigError(BATCH_ID, f"needs {TRANSACTIONAL_ID}, whose batches it numbers")
+        return True
+    for name in (TRANSACTIONAL_ID, BATCH_ID, ON_LOST):
+        if name.lower() in given:
+            raise ConfigError(name, f"needs {EXACTLY_ONCE}=true; set it, or remove {name}")
+    return False
+
+
+def parse_transactional_id(given: Mapping[str, str]) -> str | None:
+    text = given.get(TRANSACTIONAL_ID.lower())
+    if text is not None and LEGAL_TOPIC.fullmatch(text.strip()) is None:
+        why = f"{abbreviate(text)!r} is not a valid id; use up to 249 letters, digits, '.', '_' and '-'"
+        raise ConfigError(TRANSACTIONAL_ID, why)
+    return text and text.strip()
 
 
 def normalize_options(options: Mapping[str, str]) -> dict[str, str]:
@@ -380,7 +427,7 @@ def parse_boolean(given: Mapping[str, str], name: str, default: str) -> bool:
 
 
 def parse_choice(
-    given: Mapping[str, str], name: str, choices: tuple[str, str], default: str
+    given: Mapping[str, str], name: str, choices: tuple[str, ...], default: str
 ) -> str:
     text = given.get(name.lower(), default)
     choice = text.strip().lower()

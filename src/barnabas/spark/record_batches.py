@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from barnabas.batch.compression import Compression
+from barnabas.batch.header import TRANSACTIONAL
 from barnabas.batch.records import seal_batch, varint
 from barnabas.client.partitioner import MASK, MULTIPLIER, SEED, murmur2
 
@@ -52,7 +53,9 @@ class EncodedRecords(NamedTuple):
     base_timestamp: int
     max_timestamp: int
 
-    def builder(self, compression: Compression) -> Callable[..., bytes]:
+    def builder(
+        self, compression: Compression, *, is_transactional: bool = False
+    ) -> Callable[..., bytes]:
         """Return the `build` function of a PendingBatch (client/producer.py)."""
         return partial(
             seal_batch,
@@ -61,7 +64,7 @@ class EncodedRecords(NamedTuple):
             last_offset_delta=self.count - 1,
             base_timestamp=self.base_timestamp,
             max_timestamp=self.max_timestamp,
-            attributes=int(compression),
+            attributes=int(compression) | (TRANSACTIONAL if is_transactional else 0),
         )
 
 

@@ -47,7 +47,13 @@ from barnabas.spark.client_settings import BOOTSTRAP, client_id
 from barnabas.spark.fetching import read_range
 from barnabas.spark.filters import PushedFilters, parse_filters
 from barnabas.spark.lookup import Lookup
-from barnabas.spark.options import ReadOptions, WriteOptions, parse_read, parse_write
+from barnabas.spark.options import (
+    TRANSACTIONAL_ID,
+    ReadOptions,
+    WriteOptions,
+    parse_read,
+    parse_write,
+)
 from barnabas.spark.planning import (
     Bound,
     LogSpan,
@@ -124,7 +130,11 @@ class TopicSource(DataSource):  # type: ignore[misc]
     @brief_errors
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
         """Spark calls this for every batch and every commit, so it sends no request to the cluster."""
-        return StreamWriter(self.sink_options(schema), schema.fieldNames())
+        options = self.sink_options(schema)
+        if options.transactional_id is not None:
+            why = "is for batch jobs; remove it: a stream has the id of its query"
+            raise ConfigError(TRANSACTIONAL_ID, why)
+        return StreamWriter(options, schema.fieldNames())
 
     def sink_options(self, schema: StructType) -> WriteOptions:
         exempt_modules_from_gc()
@@ -398,7 +408,7 @@ class StreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvailable
         If there are new records, the topics are refreshed first: one of them may have been recreated.
         """
         try:
-            found = self.lookup.latest(self.lookup.partitions(strict=False))
+            found = self.lookup.latest_after(begin, self.lookup.partitions(strict=False))
         except ApiError as error:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
@@ -406,7 +416,7 @@ class StreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvailable
             if found == begin:
                 return found
         self.lookup.refresh_topics(strict=False)
-        return self.lookup.latest(self.lookup.partitions(strict=False))
+        return self.lookup.latest_after(begin, self.lookup.partitions(strict=False))
 
     def check_topic_ids(self, begin: Offsets, before: Offsets) -> None:
         """Detect topics that were deleted and recreated. Reports their offsets from `begin` to `before` as lost."""

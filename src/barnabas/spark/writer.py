@@ -1,18 +1,24 @@
-"""The Spark sink: writes rows as records, at least once.
+"""The Spark sink: writes rows as records.
 
     task     rows ─► grouped by partition ─► record batches ─► idempotent producer
-    driver   TaskCommit of every task ─► commit, which does nothing
+    driver   TaskCommit of every task ─► commit or abort
 
-A retry in the producer writes no duplicates. A retry of a task, a micro-batch or a query does, because the records of
-the first attempt stay in the log. The sink uses no transactions; commit and abort do nothing.
+At least once: a retry in the producer writes no duplicates. A retry of a task, a micro-batch or a query does, because
+the records of the first attempt stay in the log. Commit and abort do nothing.
+
+Exactly once (exactlyOnce=true): a task writes in a transaction and leaves it open (task_transactions.py). The driver
+ends the transactions of all tasks (batch_commit.py).
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -28,12 +34,21 @@ from barnabas.client.blocking import Deadline, now_ms, pause
 from barnabas.client.cluster import Cluster
 from barnabas.client.producer import PendingBatch, Producer, SentBatch, available_partitions
 from barnabas.client.view import TopicView
-from barnabas.errors import ApiError, ConfigError, ErrorCode
+from barnabas.errors import ApiError, BarnabasError, ConfigError, ErrorCode
 from barnabas.model import TopicPartition
 from barnabas.retry import Backoff
+from barnabas.spark.batch_commit import BatchCommit
+from barnabas.spark.brief_errors import brief_errors
 from barnabas.spark.client_settings import integer_setting
-from barnabas.spark.lookup import connect, describe_missing_topic, explain_error
-from barnabas.spark.options import WriteOptions
+from barnabas.spark.commit_records import SinkKind, TaskTransaction
+from barnabas.spark.lookup import (
+    RETRY_S,
+    connect,
+    describe_missing_topic,
+    explain_error,
+    wait_until_reachable,
+)
+from barnabas.spark.options import EXACTLY_ONCE, WriteOptions
 from barnabas.spark.record_batches import (
     Columns,
     EncodedRecords,
@@ -41,7 +56,17 @@ from barnabas.spark.record_batches import (
     header_tails,
     partitions_of_keys,
 )
+from barnabas.spark.task_transactions import (
+    aborted_on_error,
+    explain_timed_out,
+    fresh_transactional_id,
+    open_transaction,
+    reusable_transactional_id,
+    transaction_identity,
+)
 from barnabas.spark.worker_process import exempt_modules_from_gc
+
+logger = logging.getLogger("barnabas.spark")
 
 PartitionNumbers = np.ndarray[Any, np.dtype[np.int64]]
 TimestampsMs = np.ndarray[Any, np.dtype[np.int64]]
@@ -50,8 +75,6 @@ BATCH_BYTES = 512 << 10
 """Maximum size of a batch. Well below the default of message.max.bytes; larger batches are hardly faster."""
 BUFFER_BYTES = 16 << 20
 """Rows are buffered up to this size, so that batches are large even with many partitions."""
-RETRY_S = 0.1
-"""Pause between two attempts to reach the cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +96,9 @@ class TaskCommit(WriterCommitMessage):  # type: ignore[misc]
     ranges: tuple[WrittenRange, ...]
     query_id: str | None = None
     batch_id: int | None = None
+    run_id: str = ""
+    transaction: TaskTransaction | None = None
+    """The open transaction of the task. None if it wrote nothing, or without exactlyOnce."""
 
 
 class TopicWriter:
@@ -82,47 +108,179 @@ class TopicWriter:
         self.options = options
         self.columns = tuple(columns)
 
+    @brief_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         exempt_modules_from_gc()
-        query_id, batch_id = current_batch()
+        task = current_task()
+        if self.options.exactly_once:
+            return self.write_in_transaction(iterator, task)
         with connect(delivery_settings(self.options.client)) as cluster:
-            sink = Sink(cluster, self.options)
-            try:
-                for batch in iterator:
-                    sink.add(pa.RecordBatch.from_arrays(batch.columns, names=list(self.columns)))
-                sink.send()
-            except ApiError as error:
-                raise explain_too_large(error, sink.sending) or explain_error(error) from None
-            producer_id, epoch = sink.producer.identity or (-1, -1)
+            producer = Producer(
+                cluster,
+                acks=self.options.acks,
+                compression=self.options.compression,
+                idempotent=self.options.idempotent,
+            )
+            self.send_rows(Sink(cluster, self.options, producer), iterator)
+            producer_id, epoch = producer.identity or (-1, -1)
             return TaskCommit(
                 producer_id=producer_id,
                 producer_epoch=epoch,
-                ranges=written_ranges(sink.producer.flush()),
-                query_id=query_id,
-                batch_id=batch_id,
+                ranges=written_ranges(producer.flush()),
+                query_id=task.query_id,
+                batch_id=task.batch_id,
             )
+
+    def send_rows(self, sink: Sink, iterator: Iterable[pa.RecordBatch]) -> None:
+        try:
+            for batch in iterator:
+                sink.add(pa.RecordBatch.from_arrays(batch.columns, names=list(self.columns)))
+            sink.send()
+        except ApiError as error:
+            too_large = explain_too_large(error, sink.sending)
+            timed_out = explain_timed_out(error, self.options)
+            raise too_large or timed_out or explain_error(error) from None
+
+    # ---- exactly once
+
+    def write_in_transaction(
+        self, iterator: Iterator[pa.RecordBatch], task: SparkTask
+    ) -> TaskCommit:
+        """Write the rows in a transaction, which stays open. A task without rows begins none."""
+        batches = (batch for batch in iterator if batch.num_rows)
+        first = next(batches, None)
+        identity = TaskTransaction("", -1, -1)
+        ranges: tuple[WrittenRange, ...] = ()
+        if first is not None:
+            transactional_id = self.take_transactional_id(task)
+            with connect(delivery_settings(self.options.client)) as cluster:
+                wait_until_reachable(cluster)
+                transaction = open_transaction(cluster, transactional_id, self.options)
+                with aborted_on_error(transaction):
+                    sink = Sink(cluster, self.options, transaction)
+                    self.send_rows(sink, chain([first], batches))
+                    ranges = written_ranges(transaction.flush())
+                identity = transaction_identity(transaction)
+        return TaskCommit(
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            ranges=ranges,
+            query_id=task.query_id,
+            batch_id=task.batch_id,
+            run_id=task.run_id,
+            transaction=identity if first is not None else None,
+        )
+
+    def take_transactional_id(self, task: SparkTask) -> str:
+        raise NotImplementedError
+
+    def end_batch(
+        self,
+        messages: Sequence[TaskCommit | None],
+        *,
+        kind: SinkKind,
+        scope: str,
+        batch_id: int,
+        run_id: str,
+        is_commit: bool,
+    ) -> None:
+        """Commit or abort the transactions of a batch, in the driver."""
+        own = [each.transaction for each in messages if each is not None and each.transaction]
+        with connect(self.options.client) as cluster:
+            try:
+                wait_until_reachable(cluster)
+                commit = BatchCommit(
+                    cluster,
+                    self.options,
+                    kind=kind,
+                    scope=scope,
+                    batch_id=batch_id,
+                    run_id=run_id,
+                    own=own,
+                )
+                if is_commit:
+                    commit.commit()
+                elif own or kind is SinkKind.ANONYMOUS_JOB:
+                    commit.abort()
+            except BarnabasError as error:
+                if is_commit:
+                    raise explain_error(error) if isinstance(error, ApiError) else error from None
+                # Spark reports the error that caused the abort.
+                logger.warning("barnabas: transactions stay open until their timeout: %s", error)
 
 
 class BatchWriter(TopicWriter, DataSourceArrowWriter):  # type: ignore[misc]
-    """Writer of a batch query."""
+    """Writer of a batch query. Spark sends the same writer to all tasks and to the commit."""
+
+    def __init__(self, options: WriteOptions, columns: Sequence[str]) -> None:
+        super().__init__(options, columns)
+        self.run_id = uuid4().hex
+        self.kind = SinkKind.JOB if options.transactional_id else SinkKind.ANONYMOUS_JOB
+        self.scope = options.transactional_id or self.run_id
+
+    def take_transactional_id(self, task: SparkTask) -> str:
+        return fresh_transactional_id(self.scope)
+
+    @brief_errors
+    def commit(self, messages: list[TaskCommit | None]) -> None:
+        self.end_job(messages, is_commit=True)
+
+    @brief_errors
+    def abort(self, messages: list[TaskCommit | None]) -> None:
+        self.end_job(messages, is_commit=False)
+
+    def end_job(self, messages: Sequence[TaskCommit | None], *, is_commit: bool) -> None:
+        if self.options.exactly_once:
+            self.end_batch(
+                messages,
+                kind=self.kind,
+                scope=self.scope,
+                batch_id=self.options.batch_id,
+                run_id=self.run_id,
+                is_commit=is_commit,
+            )
 
 
 class StreamWriter(TopicWriter, DataSourceStreamArrowWriter):  # type: ignore[misc]
     """Writer of one micro-batch of a stream."""
 
+    def take_transactional_id(self, task: SparkTask) -> str:
+        if task.query_id is None or task.batch_id is None:
+            why = "Spark does not report the id of the query to its tasks; remove this option"
+            raise ConfigError(EXACTLY_ONCE, why)
+        return reusable_transactional_id(task.query_id, task.batch_id)
+
+    @brief_errors
+    def commit(self, messages: list[TaskCommit | None], batchId: int) -> None:  # noqa: N803
+        self.end_micro_batch(messages, batchId, is_commit=True)
+
+    @brief_errors
+    def abort(self, messages: list[TaskCommit | None], batchId: int) -> None:  # noqa: N803
+        self.end_micro_batch(messages, batchId, is_commit=False)
+
+    def end_micro_batch(
+        self, messages: Sequence[TaskCommit | None], batch_id: int, *, is_commit: bool
+    ) -> None:
+        """The id of the query is part of the checkpoint, and so the same in every run of the query."""
+        first = next((message for message in messages if message is not None), None)
+        if self.options.exactly_once and first is not None and first.query_id is not None:
+            self.end_batch(
+                messages,
+                kind=SinkKind.STREAM,
+                scope=first.query_id,
+                batch_id=batch_id,
+                run_id=first.run_id,
+                is_commit=is_commit,
+            )
+
 
 class Sink:
     """Buffers rows and sends them, one batch per partition at a time."""
 
-    def __init__(self, cluster: Cluster, options: WriteOptions) -> None:
+    def __init__(self, cluster: Cluster, options: WriteOptions, producer: Producer) -> None:
         self.cluster = cluster
         self.options = options
-        self.producer = Producer(
-            cluster,
-            acks=options.acks,
-            compression=options.compression,
-            idempotent=options.idempotent,
-        )
+        self.producer = producer
         self.random = Random()
         self.batch_bytes = min(
             integer_setting(options.client, "batch.size", BATCH_BYTES),
@@ -161,7 +319,9 @@ class Sink:
                 if body is None:
                     del queues[partition]
                     continue
-                build = body.builder(self.options.compression)
+                build = body.builder(
+                    self.options.compression, is_transactional=self.options.exactly_once
+                )
                 batches[partition] = PendingBatch(body.count, build)
             if batches:
                 self.sending = {partition: batch.count for partition, batch in batches.items()}
@@ -289,14 +449,26 @@ def one_chunk(rows: pa.Table, name: str) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def current_batch() -> tuple[str | None, int | None]:
-    """Return the query id and the batch id of this task, if it is part of a stream."""
+class SparkTask(NamedTuple):
+    """The current task. Query id and batch id are None unless it is part of a stream."""
+
+    query_id: str | None = None
+    batch_id: int | None = None
+    run_id: str = ""
+    """One run of a query or job."""
+
+
+def current_task() -> SparkTask:
     context = TaskContext.get()
     if context is None:
-        return None, None
+        return SparkTask()
     batch_id = context.getLocalProperty("streaming.sql.batchId")
-    query_id = context.getLocalProperty("sql.streaming.queryId")
-    return query_id, None if batch_id is None else int(batch_id)
+    return SparkTask(
+        context.getLocalProperty("sql.streaming.queryId"),
+        None if batch_id is None else int(batch_id),
+        # Spark uses the run id of a stream as its job group.
+        context.getLocalProperty("spark.jobGroup.id") or "",
+    )
 
 
 def delivery_settings(settings: Mapping[str, str]) -> dict[str, str]:
