@@ -4,11 +4,12 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-# Targets that `make test` runs at the same time. Each keeps about one core busy.
-JOBS ?= 2
+# Targets that `make test` runs at the same time. Each keeps less than one core busy: tests often wait.
+JOBS ?= 3
 # Tests that kill processes.
 FAILURES := tests/lifecycle tests/faults tests/groups tests/explain
-# Tests of whole programs. They start last, on the core that is free first.
+SPARK := tests/spark
+# Tests of whole programs.
 PROGRAMS := tests/packaging tests/pipelines
 # Tests that kill Spark.
 SPARK_FAILURES := tests/spark_faults
@@ -16,7 +17,7 @@ SPARK_FAILURES := tests/spark_faults
 COMPILED := $(sort $(dir $(shell grep -o '"src/barnabas/[^"]*\.py"' pyproject.toml | tr -d '"')))
 BOTH     := $(wildcard $(COMPILED:src/barnabas/%/=tests/unit/%))
 
-.PHONY: demo test faults interop check compile wheel lint unit interpreted trained failures features programs spark_failures bench bench-kafka docs release format clean
+.PHONY: demo test faults interop check compile wheel lint unit interpreted failures features spark programs spark_failures bench bench-kafka docs release format clean
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Barnabas needs Python 3.11 or newer; this is " + sys.version.split()[0] + " (choose another with PYTHON=…)" if sys.version_info < (3, 11) else 0)'
@@ -33,10 +34,11 @@ demo: compile               ## create, use and delete a topic on three brokers, 
 test: compile               ## all tests: unit tests, real clients, killed processes, malformed frames
 	@$(BIN)/python -m compileall -q src tests
 	$(BIN)/python -m tests.tools
-	@$(MAKE) --no-print-directory -o compile -j$(JOBS) lint unit interpreted trained failures features programs spark_failures
+	@$(MAKE) --no-print-directory -o compile -j$(JOBS) lint spark features failures spark_failures programs unit interpreted
 
 faults: compile             ## fault tests for over an hour: kill brokers and cut connections under load; 20 kills of each kind for Spark streams, topic jobs and examples
-	BARNABAS_FAULT_SECONDS=180 $(BIN)/pytest -s tests/faults/test_chaos.py tests/faults/test_rolling_restart.py tests/groups/test_churn.py
+	BARNABAS_FAULT_SECONDS=180 $(BIN)/pytest -s tests/faults/test_chaos.py tests/faults/test_rolling_restart.py tests/faults/test_exactly_once.py tests/groups/test_churn.py
+	BARNABAS_FAULT_SECONDS=180 $(BIN)/pytest -s interop/test_java_exactly_once.py
 	BARNABAS_FAULT_ROUNDS=20 $(BIN)/pytest -s tests/spark_faults
 
 interop: compile            ## comparison with Apache Kafka, which Maven downloads once; skipped if that is not possible
@@ -45,7 +47,7 @@ interop: compile            ## comparison with Apache Kafka, which Maven downloa
 check: compile              ## check format, lint and types, run unit and architecture tests; about a minute
 	@$(MAKE) --no-print-directory -o compile -j2 lint unit
 
-# `make test` starts these targets in its own order: the slow ones start as soon as a core is free.
+# `make test` starts these targets in its own order: long ones first, so that no core is idle at the end.
 lint: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
@@ -62,16 +64,17 @@ failures: compile
 	$(BIN)/pytest $(FAILURES)
 
 features: compile
-	$(BIN)/pytest tests $(addprefix --ignore=,tests/unit tests/architecture $(FAILURES) $(PROGRAMS) $(SPARK_FAILURES))
+	$(BIN)/pytest tests $(addprefix --ignore=,tests/unit tests/architecture $(FAILURES) $(SPARK) $(PROGRAMS) $(SPARK_FAILURES))
+
+spark: compile
+	@$(BIN)/python -m barnabas.spark.training || true  # writes the class-data archive; Spark then starts faster
+	$(BIN)/pytest $(SPARK)
 
 programs: compile
 	$(BIN)/pytest $(PROGRAMS)
 
 spark_failures: compile
 	$(BIN)/pytest $(SPARK_FAILURES)
-
-trained: compile            # write the class-data archive, which makes Spark start faster; tests also work without it
-	@$(BIN)/python -m barnabas.spark.training || true
 
 bench: compile              ## benchmarks of one broker: targets, tables, JSON and plots in benchmarks/results
 	$(BIN)/python -m benchmarks

@@ -15,7 +15,6 @@ from barnabas.client.consumer import (
     ConsumedRecord,
     resolve_starts,
 )
-from barnabas.client.offsets import latest_offsets
 from barnabas.model import TopicPartition
 
 
@@ -25,6 +24,7 @@ class ConsumerSettings(TypedDict, total=False):
     auto_offset_reset: Literal["earliest", "latest"]
     consumer_timeout_ms: float | None
     fetch_max_wait_ms: int
+    isolation_level: Literal["read_uncommitted", "read_committed"]
     max_partition_fetch_bytes: int
 
 
@@ -34,6 +34,9 @@ class Consumer(PartitionReader):
     `auto_offset_reset` is the start position: "latest" or "earliest". It also applies if records at the position were
     deleted. New partitions of the topics are read from their beginning. Iteration ends if no record arrives for
     `consumer_timeout_ms`; with None it never ends.
+
+    With `isolation_level="read_committed"`, the consumer skips records of aborted transactions, and stops before the
+    first open transaction. The end of a partition is then that place.
     """
 
     def __init__(
@@ -43,12 +46,17 @@ class Consumer(PartitionReader):
         auto_offset_reset: Literal["earliest", "latest"] = "latest",
         consumer_timeout_ms: float | None = None,
         fetch_max_wait_ms: int = FETCH_WAIT_MS,
+        isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
         max_partition_fetch_bytes: int = PARTITION_BYTES,
     ) -> None:
         self._start = parse_auto_offset_reset(auto_offset_reset)
         require_positive("fetch_max_wait_ms", fetch_max_wait_ms)
         require_positive("max_partition_fetch_bytes", max_partition_fetch_bytes)
-        super().__init__(bootstrap_servers, consumer_timeout_ms=consumer_timeout_ms)
+        super().__init__(
+            bootstrap_servers,
+            consumer_timeout_ms=consumer_timeout_ms,
+            isolation_level=isolation_level,
+        )
         # Fetches use separate connections: a fetch that waits for records would delay the requests after it.
         cluster = self._connection._cluster
         self._fetches = cluster.with_new_connections(timeout_s=cluster.timeout_s)
@@ -61,6 +69,7 @@ class Consumer(PartitionReader):
                 watched_topics=topics,
                 fetch_wait_ms=fetch_max_wait_ms,
                 partition_bytes=max_partition_fetch_bytes,
+                is_committed_only=self._is_committed_only,
             )
         except BaseException:
             self._close(is_failed=True)
@@ -75,14 +84,18 @@ class Consumer(PartitionReader):
         if isinstance(partitions, Mapping):
             starts = dict(partitions)
         else:
-            starts = resolve_starts(cluster, dict.fromkeys(partitions, self._start))
+            starts = resolve_starts(
+                cluster,
+                dict.fromkeys(partitions, self._start),
+                committed=self._is_committed_only,
+            )
         self._fetched.clear()
         self._consumer.watched_topics = ()
         self._consumer.assign(starts)
 
     def read_to_end(self) -> Iterator[ConsumedRecord]:
         """Yield the records up to the present end of all partitions, and perhaps a few newer ones."""
-        ends = latest_offsets(self._open_cluster(), self._positions())
+        ends = self.end_offsets(self._positions())
         while any(self.position(each) < end for each, end in ends.items()):
             yield from self.poll(1.0)
 

@@ -22,6 +22,8 @@ from barnabas.client.group_consumer import (
     SESSION_TIMEOUT_MS,
     ignore_partitions,
 )
+from barnabas.client.transactions import GroupSender
+from barnabas.errors import ConfigError
 from barnabas.model import TopicPartition
 
 AUTO_COMMIT_INTERVAL_MS = 5_000
@@ -41,6 +43,7 @@ class GroupConsumerSettings(TypedDict, total=False):
     heartbeat_interval_ms: float
     partition_assignment_strategy: Iterable[str]
     consumer_timeout_ms: float | None
+    isolation_level: Literal["read_uncommitted", "read_committed"]
     on_assigned: PartitionsListener
     on_revoked: PartitionsListener
     on_lost: PartitionsListener
@@ -52,7 +55,8 @@ class GroupConsumer(PartitionReader):
     A record counts as processed when the caller asks for the next one, with `poll` or in a loop, or closes the
     consumer. If a `with` block raises an exception, the records that it was processing do not count. With
     `enable_auto_commit`, offsets of processed records are committed every `auto_commit_interval_ms`, before a
-    rebalance, and on close. Without it, call `commit`. Delivery is at least once.
+    rebalance, and on close. Without it, call `commit`. Delivery is at least once; with
+    `Producer.send_offsets_to_transaction` instead of commits, it is exactly once.
 
     There is no background thread: `poll` and loops also send heartbeats. The group removes a member that does not ask
     for records within `session_timeout_ms`.
@@ -77,6 +81,7 @@ class GroupConsumer(PartitionReader):
         heartbeat_interval_ms: float = HEARTBEAT_INTERVAL_MS,
         partition_assignment_strategy: Iterable[str] = DEFAULT_ASSIGNORS,
         consumer_timeout_ms: float | None = None,
+        isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
         on_assigned: PartitionsListener = ignore_partitions,
         on_revoked: PartitionsListener = ignore_partitions,
         on_lost: PartitionsListener = ignore_partitions,
@@ -89,7 +94,11 @@ class GroupConsumer(PartitionReader):
         self._on_revoked, self._on_lost = on_revoked, on_lost
         self._returned: list[ConsumedRecord] = []
         """Records that the caller may be processing."""
-        super().__init__(bootstrap_servers, consumer_timeout_ms=consumer_timeout_ms)
+        super().__init__(
+            bootstrap_servers,
+            consumer_timeout_ms=consumer_timeout_ms,
+            isolation_level=isolation_level,
+        )
         self._member = client_group_consumer.GroupConsumer(
             self._connection._cluster,
             group_id,
@@ -101,6 +110,7 @@ class GroupConsumer(PartitionReader):
             session_timeout_ms=session_timeout_ms,
             rebalance_timeout_ms=rebalance_timeout_ms,
             heartbeat_s=heartbeat_s,
+            is_committed_only=self._is_committed_only,
             on_assigned=on_assigned,
             on_revoked=self._handle_revoked,
             on_lost=self._handle_lost,
@@ -141,9 +151,39 @@ class GroupConsumer(PartitionReader):
         found = admin.committed_offsets(self.group_id, [TopicPartition(*partition)])
         return found[partition].offset if partition in found else None
 
+    def seek_to_committed(self) -> None:
+        """Continue to read the assigned partitions at their committed offsets, as after an aborted transaction.
+
+        A partition without a committed offset continues at `auto_offset_reset`.
+        """
+        self._open_cluster()
+        assigned = list(self._positions())
+        committed = self._member.committed_or_start(assigned)
+        self._drop_fetched(assigned)
+        self._returned = []
+        self._positions().update(committed)
+        self._member.to_commit.clear()
+
     def close(self) -> None:
         """Commit, leave the group, and release the connections. Idempotent."""
         super().close()
+
+    def _uncommitted(self) -> dict[TopicPartition, int]:
+        """Return the offsets after all records returned so far that are not committed, for a transaction.
+
+        Raises ConfigError with automatic commits: they would commit offsets of records whose transaction may abort.
+        """
+        self._open_cluster()
+        if self._member.commit_s is not None:
+            why = "must be False if the offsets are part of transactions"
+            raise ConfigError("enable_auto_commit", why)
+        self._mark_processed()
+        return dict(self._member.to_commit)
+
+    def _sender(self) -> GroupSender:
+        """Return the group and this member, for a commit of offsets in a transaction."""
+        member = self._member.member
+        return GroupSender(member.group_id, member.generation, member.member_id)
 
     def _prepare(self) -> None:
         super()._prepare()

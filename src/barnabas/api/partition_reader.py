@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from barnabas.api.connection import Connection, ConnectionUser, existing_topic
-from barnabas.api.settings import require_positive
+from barnabas.api.settings import parse_isolation_level, require_positive
 from barnabas.client.blocking import Deadline
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import ConsumedRecord
@@ -26,7 +26,9 @@ class PartitionReader(ConnectionUser):
         bootstrap_servers: Connection | str | Sequence[str],
         *,
         consumer_timeout_ms: float | None,
+        isolation_level: str,
     ) -> None:
+        self._is_committed_only = parse_isolation_level(isolation_level)
         if consumer_timeout_ms is not None:
             require_positive("consumer_timeout_ms", consumer_timeout_ms)
         self._iteration_timeout_ms = consumer_timeout_ms
@@ -129,8 +131,8 @@ class PartitionReader(ConnectionUser):
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
         """Continue to read these partitions, or all assigned ones, at their end."""
-        cluster = self._open_cluster()
-        self._move(latest_offsets(cluster, self._all_assigned(partitions)))
+        self._open_cluster()
+        self._move(self.end_offsets(self._all_assigned(partitions)))
 
     def _move(self, offsets: Mapping[TopicPartition, int]) -> None:
         self._drop_fetched(offsets)
@@ -160,14 +162,15 @@ class PartitionReader(ConnectionUser):
         return earliest_offsets(self._open_cluster(), partitions)
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offset after the last record of each partition: its high watermark."""
-        return latest_offsets(self._open_cluster(), partitions)
+        """Return the end of each partition: its high watermark, or with read_committed its last stable offset."""
+        return latest_offsets(self._open_cluster(), partitions, committed=self._is_committed_only)
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | None]:
         """Return the offset of the first record at or after each time, in milliseconds; None if there is none."""
-        found = list_offsets(self._open_cluster(), timestamps)
+        cluster = self._open_cluster()
+        found = list_offsets(cluster, timestamps, committed=self._is_committed_only)
         return {each: at.offset if at.offset >= 0 else None for each, at in found.items()}
 
 

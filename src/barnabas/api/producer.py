@@ -1,24 +1,29 @@
-"""Producer: buffers records and sends them in batches, in the thread of the caller."""
+"""Producer: buffers records and sends them in batches, in the thread of the caller, or in transactions."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from typing import Literal, NamedTuple, TypedDict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Literal, NamedTuple, Self, TypedDict
 
 from barnabas.api.connection import Connection, ConnectionUser, existing_topic
+from barnabas.api.group_consumer import GroupConsumer
 from barnabas.api.settings import (
     Data,
     HeaderPairs,
     parse_acks,
     parse_compression_type,
+    require_positive,
     to_bytes,
     to_headers,
     to_int64,
 )
 from barnabas.client import producer as client_producer
 from barnabas.client.blocking import Deadline, now_ms
-from barnabas.errors import ApiError, BarnabasError, ConfigError
+from barnabas.client.transactional_producer import TransactionalProducer
+from barnabas.client.transactions import TRANSACTION_TIMEOUT_MS
+from barnabas.errors import ApiError, BarnabasError, ConfigError, ErrorCode
 from barnabas.model import TopicPartition
 
 LINGER_MS = 100
@@ -73,6 +78,8 @@ class ProducerSettings(TypedDict, total=False):
     compression_type: str
     linger_ms: float
     enable_idempotence: bool | None
+    transactional_id: str | None
+    transaction_timeout_ms: int
 
 
 class Producer(ConnectionUser):
@@ -84,6 +91,12 @@ class Producer(ConnectionUser):
     `acks` is "all", 1 or 0. `compression_type` is "none", "gzip", "snappy", "lz4" or "zstd". `enable_idempotence=None`
     enables idempotence with acks="all": a retry then never writes a record twice. The client retries until its
     request_timeout_ms is over.
+
+    With a `transactional_id`, records are sent in transactions. The constructor fences other producers with the same
+    id, and aborts their open transaction. The cluster aborts a transaction that is open for `transaction_timeout_ms`.
+
+        with producer.transaction():
+            producer.send("orders", b"one order")
     """
 
     def __init__(
@@ -94,6 +107,8 @@ class Producer(ConnectionUser):
         compression_type: str = "none",
         linger_ms: float = LINGER_MS,
         enable_idempotence: bool | None = None,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
     ) -> None:
         self._acks = parse_acks(acks)
         self._compression = parse_compression_type(compression_type)
@@ -102,13 +117,24 @@ class Producer(ConnectionUser):
             raise ConfigError("enable_idempotence", "needs acks='all'")
         if linger_ms < 0:
             raise ConfigError("linger_ms", f"{linger_ms!r} is less than 0")
+        if transactional_id is not None:
+            check_transactional(transactional_id, self._acks, enable_idempotence)
+        require_positive("transaction_timeout_ms", transaction_timeout_ms)
+        self._transactional_id = transactional_id
+        self._timeout_ms = transaction_timeout_ms
         self._linger_s = linger_ms / 1000
         super().__init__(bootstrap_servers)
         self._deadline: Deadline | None = None
         """When the buffer has to be sent; None if it is empty."""
         self._pending: dict[TopicPartition, deque[Delivery]] = {}
         """Deliveries of the buffered records, in their order per partition."""
-        self._producer = self._new_producer()
+        self._sent_offsets: dict[GroupConsumer, dict[TopicPartition, int]] = {}
+        """Offsets of consumers in the open transaction."""
+        try:
+            self._producer = self._new_producer()
+        except BaseException:
+            self._close(is_failed=True)
+            raise
 
     def send(
         self,
@@ -163,8 +189,88 @@ class Producer(ConnectionUser):
         self._flush()
 
     def close(self) -> None:
-        """Flush, and release the connections. Idempotent; every other call after it raises ClientClosed."""
+        """Flush, and release the connections. Idempotent; every other call after it raises ClientClosed.
+
+        An open transaction is aborted.
+        """
         super().close()
+
+    # ---- transactions ---------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """Send the records of a `with` block in one transaction. An exception in the block aborts it.
+
+        Raises ApiError if the commit fails. Then the transaction is aborted, except if the result is unknown.
+        """
+        self.begin_transaction()
+        try:
+            yield self
+            self.commit_transaction()
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                # An interrupt may have left a partly read response.
+                self._connection._cluster.close()
+            if self._transactional().is_open:
+                with suppress(ApiError):
+                    self.abort_transaction()
+            raise
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction. `send` needs one, if the producer has a transactional id."""
+        self._transactional().begin()
+        self._sent_offsets.clear()
+
+    def send_offsets_to_transaction(
+        self, consumer: GroupConsumer, offsets: Mapping[TopicPartition, int] | None = None
+    ) -> None:
+        """Commit offsets of a consumer's group with the transaction: by default those after all records that the
+        consumer returned so far. An offset is the next one to read.
+
+        The consumer must have enable_auto_commit=False. Raises ApiError ILLEGAL_GENERATION or UNKNOWN_MEMBER_ID if the
+        group has rebalanced: abort the transaction, because another member may own the partitions now.
+        """
+        producer = self._transactional()
+        wanted = consumer._uncommitted()
+        if offsets is not None:
+            wanted = {TopicPartition(*each): offset for each, offset in offsets.items()}
+        producer.send_offsets(consumer._sender(), wanted)
+        self._sent_offsets.setdefault(consumer, {}).update(wanted)
+
+    def commit_transaction(self) -> None:
+        """Flush, and commit the transaction. Consumers with isolation_level="read_committed" get its records then.
+
+        Raises ApiError. If it is retriable, the result is unknown: call this again, or create a new producer with the
+        same transactional id, which waits for the result. Otherwise abort the transaction.
+        """
+        producer = self._transactional()
+        if not producer.is_ending:
+            producer.require_open()
+            self._flush()
+        producer.commit()
+        for consumer, offsets in self._sent_offsets.items():
+            consumer._member.forget_committed(offsets)
+        self._sent_offsets.clear()
+
+    def abort_transaction(self) -> None:
+        """Abort the transaction. Records that are still in the buffer are dropped.
+
+        A consumer whose offsets were sent continues after the records of the transaction. To read them again, call
+        its `seek_to_committed`.
+        """
+        producer = self._transactional()
+        self._fail_pending(BarnabasError("not sent: the transaction was aborted"))
+        producer.abort()
+        self._sent_offsets.clear()
+
+    def _transactional(self) -> TransactionalProducer:
+        self._open_cluster()
+        if not isinstance(self._producer, TransactionalProducer):
+            why = "the producer has no transactional id; create it with transactional_id=…"
+            raise ApiError(ErrorCode.INVALID_TXN_STATE, why)
+        return self._producer
+
+    # ---- sending --------------------------------------------------------------------------------------------------
 
     def _flush(self) -> None:
         try:
@@ -175,12 +281,22 @@ class Producer(ConnectionUser):
         self._complete()
 
     def _finish_work(self, *, is_failed: bool) -> None:
-        if is_failed:
+        if self._transactional_id is not None:
+            self._finish_transactional()
+        elif is_failed:
             self._fail(
                 BarnabasError("not sent: the with block of the producer raised an exception")
             )
         else:
             self._flush()
+
+    def _finish_transactional(self) -> None:
+        """Abort the open transaction. Errors are ignored: the cluster aborts it after its timeout."""
+        self._fail_pending(BarnabasError("not sent: the producer was closed"))
+        producer = getattr(self, "_producer", None)  # missing if the constructor failed
+        if isinstance(producer, TransactionalProducer) and producer.is_open:
+            with suppress(ApiError):
+                producer.abort()
 
     def _complete(self) -> None:
         """Complete the deliveries of the batches that were sent."""
@@ -193,21 +309,43 @@ class Producer(ConnectionUser):
 
     def _fail(self, error: BaseException) -> None:
         """Fail the deliveries that are still pending. The next record gets a new producer id and a new sequence: it is
-        unknown which sequence numbers the brokers have seen."""
+        unknown which sequence numbers the brokers have seen. In a transaction, its abort does that."""
         self._complete()
+        self._fail_pending(error)
+        if not isinstance(error, ApiError):
+            # An interrupt may have left a partly read response.
+            self._connection._cluster.close()
+        if self._transactional_id is None:
+            self._producer = self._new_producer()
+
+    def _fail_pending(self, error: BaseException) -> None:
         for pending in self._pending.values():
             for delivery in pending:
                 delivery._complete(-1, error)
         self._pending.clear()
-        if not isinstance(error, ApiError):
-            # An interrupt may have left a partly read response.
-            self._connection._cluster.close()
-        self._producer = self._new_producer()
+        self._deadline = None
 
     def _new_producer(self) -> client_producer.Producer:
+        if self._transactional_id is not None:
+            return TransactionalProducer(
+                self._connection._open_cluster(),
+                self._transactional_id,
+                timeout_ms=self._timeout_ms,
+                compression=self._compression,
+            )
         return client_producer.Producer(
             self._connection._cluster,
             acks=self._acks,
             compression=self._compression,
             idempotent=self._idempotence,
         )
+
+
+def check_transactional(transactional_id: str, acks: int, enable_idempotence: bool | None) -> None:
+    """Raise ConfigError for settings that a transactional producer cannot have."""
+    if not transactional_id:
+        raise ConfigError("transactional_id", "is empty; use a name, or None without transactions")
+    if acks != client_producer.ACKS_ALL:
+        raise ConfigError("transactional_id", "needs acks='all'")
+    if enable_idempotence is False:
+        raise ConfigError("transactional_id", "needs enable_idempotence=True")

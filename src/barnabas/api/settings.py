@@ -15,6 +15,7 @@ Data = bytes | bytearray | memoryview | str | None
 HeaderPairs = Mapping[str, Data] | Iterable[tuple[str, Data]]
 
 ACKS = {"all": -1, -1: -1, 0: 0, 1: 1, "-1": -1, "0": 0, "1": 1}
+ISOLATION_LEVELS = {"read_uncommitted": False, "read_committed": True}
 RESETS: Mapping[str, Beginning | End] = {"earliest": Beginning(), "latest": End()}
 
 
@@ -38,6 +39,13 @@ def parse_auto_offset_reset(name: str) -> Beginning | End:
     if name not in RESETS:
         raise ConfigError("auto_offset_reset", f"{name!r} is not one of {listed(RESETS)}")
     return RESETS[name]
+
+
+def parse_isolation_level(name: str) -> bool:
+    """Return whether the level is "read_committed"."""
+    if name not in ISOLATION_LEVELS:
+        raise ConfigError("isolation_level", f"{name!r} is not one of {listed(ISOLATION_LEVELS)}")
+    return ISOLATION_LEVELS[name]
 
 
 def parse_assignors(names: Iterable[str]) -> tuple[str, ...]:

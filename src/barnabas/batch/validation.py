@@ -54,7 +54,7 @@ class LargeBatch(Exception):
 
 
 class BadRequest(ApiError):
-    """Error for a batch that Kafka rejects before it looks up the log. The response has no log start offset."""
+    """Error for a batch that Kafka rejects without access to the log. The response has no log start offset."""
 
 
 def drop_partial_batch(data: memoryview) -> memoryview:

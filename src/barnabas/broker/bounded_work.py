@@ -4,6 +4,7 @@ A handler whose work grows with its request is a generator:
 
     yield None              after each item: other requests may run now
     value = yield call      run `call` in the worker thread; its result or exception comes back here
+    value = yield future    wait for the future, likewise
     return response         the response, or an awaitable of it
 
 A small request finishes in its first turn, without a task. The rest of a larger one runs in the background, where all
@@ -27,7 +28,7 @@ BUSY_FIRST_TURN_SECONDS = 0.0005
 LARGE_AT_ONCE = 2
 """Maximum number of large requests in a lane at a time. Decoding one may take 50 times its size in memory."""
 
-Call = Callable[[], Any]  # to run in the worker thread
+Call = Callable[[], Any] | asyncio.Future[Any]  # to run in the worker thread, or to wait for
 Work = Generator[Call | None, Any, T]
 Resume = Callable[[], Call | None]  # resumes a generator and returns what it yields next
 
@@ -37,7 +38,7 @@ class TurnResult(NamedTuple):
 
     is_done: bool
     value: Any
-    """The result if it is done; otherwise the call to make in the worker thread, or None."""
+    """The result if it is done; otherwise the call to make in the worker thread, the future to wait for, or None."""
 
 
 NOT_STARTED = TurnResult(False, None)
@@ -129,8 +130,11 @@ class Background:
         return turn.value
 
     async def call(self, work: Work[Any], call: Call) -> Resume:
-        """Run `call` in the worker thread. Return the function that resumes the generator with the result or error."""
+        """Run `call` in the worker thread, or wait for it if it is a future. Return the function that resumes the
+        generator with the result or error."""
         try:
+            if isinstance(call, asyncio.Future):
+                return partial(work.send, await call)
             async with self.clients.thread:
                 result = await in_thread(call)
         except Exception as error:  # noqa: BLE001 (the generator handles it)

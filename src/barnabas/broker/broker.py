@@ -26,6 +26,7 @@ from barnabas.broker.controlled_shutdown import shut_down_controlled
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.init_producer_id import ProducerIds
 from barnabas.broker.lazy_groups import LazyGroups
+from barnabas.broker.lazy_transactions import LazyTransactions
 from barnabas.broker.listener import Listeners
 from barnabas.broker.log_cleaner import LogCleaner
 from barnabas.broker.maintenance import start_maintenance
@@ -90,6 +91,7 @@ class BrokerServer:
         self.replicas: ReplicaManager | None = None
         self.listeners: Listeners | None = None
         self.groups: LazyGroups | None = None
+        self.transactions: LazyTransactions | None = None
         self.router: Router | None = None
         self.controller: Controller | None = None
         self.publisher: Publisher | None = None
@@ -197,7 +199,9 @@ class BrokerServer:
             history=publisher,
             register=self.register,
         )
-        groups = self.groups = LazyGroups(replicas, world.random)
+        recorder = publisher.coordinator_recorder(self.broker_id)
+        groups = self.groups = LazyGroups(replicas, world.random, recorder)
+        transactions = self.transactions = LazyTransactions(replicas, world.network, recorder)
         features = self.features = FinalizedFeatures(registry, self.features_changed)
         context = BrokerContext(
             current_config=current,
@@ -215,6 +219,9 @@ class BrokerServer:
             byte_quotas=byte_quotas,
             features=features,
             lazy_groups=groups,
+            lazy_transactions=transactions,
+            verifier=transactions,
+            recorder=recorder,
             metrics=self.metrics,
         )
         self.router = Router(context)
@@ -249,6 +256,7 @@ class BrokerServer:
         self.is_started = True
         listeners.open_to_clients()
         groups.open()
+        transactions.open()
         self.tasks.start("sweep", listeners.sweep())
         self.tasks.start("history", publisher.publish())
         self.tasks.start("config-changes", changes.run())
@@ -457,6 +465,9 @@ class BrokerServer:
         if self.groups is not None:
             await self.groups.stop()
             self.groups = None
+        if self.transactions is not None:
+            await self.transactions.stop()
+            self.transactions = None
         if self.router is not None:
             await self.router.stop()
             self.router = None

@@ -11,12 +11,15 @@ from barnabas.broker.control_plane import ControlPlane
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.init_producer_id import ProducerIds
 from barnabas.broker.lazy_groups import LazyGroups
+from barnabas.broker.lazy_transactions import LazyTransactions
 from barnabas.broker.mutation_quotas import MutationQuotas
 from barnabas.broker.request_metrics import RequestMetrics
 from barnabas.broker.topic_admin.topics import Topics
+from barnabas.broker.transaction_verification import TransactionVerifier
 from barnabas.config import BrokerConfig
 from barnabas.config.current import CurrentConfig
 from barnabas.controller.controller import Controller
+from barnabas.history.coordinator_recorder import CoordinatorRecorder
 from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.features import FinalizedFeatures
 from barnabas.metadata.registry_client import RegistryClient
@@ -26,6 +29,7 @@ from barnabas.world.ports import Clock, Network
 if TYPE_CHECKING:
     from barnabas.groups.coordinator import GroupCoordinator
     from barnabas.groups.store import GroupStore
+    from barnabas.transactions.coordinator import TransactionCoordinator
 
 
 class BrokerContext(Struct, frozen=True, kw_only=True):
@@ -46,7 +50,12 @@ class BrokerContext(Struct, frozen=True, kw_only=True):
     byte_quotas: ByteQuotas
     features: FinalizedFeatures
     lazy_groups: LazyGroups
+    lazy_transactions: LazyTransactions
     metrics: RequestMetrics
+    verifier: TransactionVerifier | None = None
+    """Verifies produced batches of transactions. Without it they are not verified."""
+    recorder: CoordinatorRecorder | None = None
+    """Records events of groups and transactions. None if the history is disabled."""
 
     @property
     def config(self) -> BrokerConfig:
@@ -60,3 +69,7 @@ class BrokerContext(Struct, frozen=True, kw_only=True):
     @property
     def group_store(self) -> GroupStore:
         return self.lazy_groups.ensure_created().coordinator.store
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        return self.lazy_transactions.ensure_created().coordinator

@@ -12,8 +12,17 @@ from barnabas.errors import ApiError, CorruptBatch, ErrorCode, StorageError
 from barnabas.model import ZERO_ID, BrokerId
 from barnabas.replication.partition import Partition
 from barnabas.replication.quota import is_throttled
+from barnabas.storage import read_committed
+from barnabas.storage.log import Log
+from barnabas.storage.segment_list import LogRead
 from barnabas.wire.fast import FetchedPartition
-from barnabas.wire.messages.fetch import NO_DIVERGENCE, DivergingEpoch, FetchRequest
+from barnabas.wire.messages.fetch import (
+    NO_DIVERGENCE,
+    READ_COMMITTED,
+    AbortedTransaction,
+    DivergingEpoch,
+    FetchRequest,
+)
 from barnabas.world.ports import FileSlice
 
 ONE_BATCH_SINCE: Final = 3  # the first batch is complete even if it is larger than the limits
@@ -65,6 +74,7 @@ class PartitionReader:
         self.replica_id = BrokerId(
             request.replica_id if version < 15 else request.replica_state.replica_id
         )
+        self.reads_committed = self.replica_id < 0 and request.isolation_level == READ_COMMITTED
         self.rack = ""
         """The rack of a consumer that may be redirected to another replica."""
         if self.replica_id < 0 and version >= ANY_REPLICA_SINCE:
@@ -106,8 +116,7 @@ class PartitionReader:
         log = partition.log
         nearer = self.find_nearer_replica(entry, partition) if self.rack else None
         if nearer is not None:
-            high_watermark = log.watermark
-            offsets = (high_watermark, high_watermark, log.log_start_offset)
+            offsets = (log.watermark, log.last_stable_offset, log.log_start_offset)
             data = FetchedPartition(entry.index, 0, *offsets, preferred_read_replica=nearer)
             return PartitionRead(entry, data, partition)
         if from_follower and self.replica_id not in partition.followers:
@@ -124,8 +133,12 @@ class PartitionReader:
         slices: tuple[FileSlice, ...] = ()
         size = 0
         has_unsent_batch = is_from_closed_segment = False
+        aborted: tuple[AbortedTransaction, ...] | None = () if self.reads_committed else None
         if diverging is NO_DIVERGENCE:
-            bound = log.log_end_offset if from_follower else log.watermark
+            if from_follower:
+                bound = log.log_end_offset
+            else:
+                bound = log.last_stable_offset if self.reads_committed else log.watermark
             limit = min(entry.partition_max_bytes, bytes_left)
             if from_follower and self.is_over_quota(partition):
                 limit, at_least_one = 0, False
@@ -147,6 +160,8 @@ class PartitionReader:
                     partition, found.unchecked_segment, found.slices[0].position
                 )
                 slices, size, has_unsent_batch, is_from_closed_segment = (), 0, True, False
+            if size and self.reads_committed:
+                aborted = find_aborted_for(log, entry.fetch_offset, found)
             if size and self.version < MAGIC_2_SINCE:
                 raise ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
             if size and self.version < ZSTD_SINCE and log.config.compression_type == "zstd":
@@ -160,16 +175,15 @@ class PartitionReader:
                     session=self.session,
                     broker_epoch=self.request.replica_state.replica_epoch,
                 )
-        high_watermark = log.watermark
         data = FetchedPartition(
             entry.index,
             0,
-            high_watermark,
-            high_watermark,
+            log.watermark,
+            log.last_stable_offset,
             log.log_start_offset,
             slices,
             size,
-            () if self.request.isolation_level == 1 else None,
+            aborted,
             diverging_epoch=diverging,
         )
         return PartitionRead(entry, data, partition, has_unsent_batch, is_from_closed_segment)
@@ -259,6 +273,14 @@ def select_read_replica(
     return max(
         near, key=lambda each: (each.log_end_offset, each.last_caught_up_ms, each.broker)
     ).broker
+
+
+def find_aborted_for(log: Log, offset: int, found: LogRead) -> tuple[AbortedTransaction, ...]:
+    """Return the aborted transactions for a response with the records of `found`, a read at `offset`."""
+    return tuple(
+        AbortedTransaction(each.producer_id, each.first_offset)
+        for each in read_committed.aborted_in_read(log, offset, found)
+    )
 
 
 def storage_code(error: StorageError, partition: Partition | None) -> ErrorCode:

@@ -11,6 +11,7 @@ from typing import Any
 from barnabas.broker.log_cleaner import LogCleaner
 from barnabas.errors import StorageError
 from barnabas.model import TopicPartition
+from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.storage.checkpoints import HIGH_WATERMARK, LOG_START, RECOVERY_POINT, encode_offsets
 from barnabas.storage.files import parent
@@ -21,6 +22,7 @@ from barnabas.world.ports import Clock
 logger = logging.getLogger("barnabas.maintenance")
 
 FLUSH_CHECK_MS = 1000
+SNAPSHOT_CHECK_MS = 5000
 PURGE_MS = 1000
 FLUSH_CHECKS_PER_TURN = 2000
 
@@ -43,6 +45,7 @@ def start_maintenance(tasks: Tasks, replicas: ReplicaManager) -> LogCleaner:
     run("retention", delay_ms, period_ms, lambda: apply_retention(replicas, clock))
     period_ms = config.producer_id_expiration_check_interval_ms
     run("expire", delay_ms, period_ms, lambda: expire_producers(replicas))
+    run("snapshot", SNAPSHOT_CHECK_MS, SNAPSHOT_CHECK_MS, lambda: save_producers(replicas))
     run("purge", PURGE_MS, PURGE_MS, lambda: purge(logs, clock))
     cleaner = LogCleaner(config, replicas, clock)
     cleaner.start(tasks)
@@ -100,19 +103,31 @@ async def purge(logs: LogManager, clock: Clock) -> None:
 
 async def apply_retention(replicas: ReplicaManager, clock: Clock) -> None:
     now_ms = clock.now_ms()
+
+    def delete_old_segments(partition: Partition) -> None:
+        removed = partition.log.delete_old_segments(now_ms)
+        if removed:
+            logger.info("deleted old segments partition=%s segments=%d", partition, removed)
+            partition.notify()
+
+    await for_each_log(replicas, delete_old_segments)
+
+
+async def save_producers(replicas: ReplicaManager) -> None:
+    await for_each_log(replicas, lambda partition: partition.log.save_producers_if_due())
+
+
+async def for_each_log(replicas: ReplicaManager, do: Callable[[Partition], None]) -> None:
+    """Call `do` for each partition with a usable log. A disk error takes its log directory offline."""
     turns = Turns()
     for partition in list(replicas.partitions.values()):
         await turns.yield_if_due()
         if partition.is_offline or not replicas.holds(partition):
             continue
         try:
-            removed = partition.log.delete_old_segments(now_ms)
+            do(partition)
         except StorageError as error:
             replicas.fail(partition, error)
-            continue
-        if removed:
-            logger.info("deleted old segments partition=%s segments=%d", partition, removed)
-            partition.notify()
 
 
 async def expire_producers(replicas: ReplicaManager) -> None:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from barnabas import __version__, code_mode
 from barnabas.broker.lazy_groups import LazyGroups
+from barnabas.broker.lazy_transactions import LazyTransactions
 from barnabas.broker.listener import Listeners
 from barnabas.broker.log_cleaner import LogCleaner
 from barnabas.broker.request_metrics import FOLLOWER_FETCH, TIME_PARTS, RequestMetrics
@@ -71,6 +72,11 @@ EVENT_TIMES = {
 PARTITION_COUNTS = (
     *("partitioncount", "leadercount", "underreplicatedpartitions"),
     *("underminisrpartitioncount", "atminisrpartitioncount", "offlinereplicacount"),
+    "produceridcount",
+)
+TRANSACTION_STATES = (
+    *("Empty", "Ongoing", "PrepareCommit", "PrepareAbort"),
+    *("CompleteCommit", "CompleteAbort"),
 )
 STARTING, RUNNING, SHUTTING_DOWN = 1, 3, 6  # Kafka's broker states
 
@@ -90,6 +96,7 @@ class MonitoredBroker(Protocol):
     listeners: Listeners | None
     cleaner: LogCleaner | None
     groups: LazyGroups | None
+    transactions: LazyTransactions | None
 
 
 class PartitionTotals:
@@ -99,6 +106,8 @@ class PartitionTotals:
         self.counts = dict.fromkeys(PARTITION_COUNTS, 0)
         self.logs: list[tuple[Labels, int, int, int, int]] = []
         """Labels, and values in the order of LOG_GAUGES."""
+        self.stable_lags: list[tuple[Labels, int]] = []
+        """Labels of the partitions led here, and the number of offsets that read_committed consumers wait for."""
 
     def add(self, partition: Partition) -> None:
         counts = self.counts
@@ -107,13 +116,15 @@ class PartitionTotals:
         if partition.is_offline:
             counts["offlinereplicacount"] += 1
             return
+        labels = (partition.topic, str(partition.index))
+        counts["produceridcount"] += len(log.producers.by_id)
         if partition.leader == partition.broker_id:
             in_sync, needed = len(partition.isr), log.config.min_insync_replicas
             counts["leadercount"] += 1
             counts["underreplicatedpartitions"] += in_sync < len(partition.replicas)
             counts["underminisrpartitioncount"] += not partition.has_enough_replicas()
             counts["atminisrpartitioncount"] += in_sync == needed
-        labels = (partition.topic, str(partition.index))
+            self.stable_lags.append((labels, log.watermark - log.last_stable_offset))
         offsets = (log.log_end_offset, log.log_start_offset)
         self.logs.append((labels, log.size_bytes, *offsets, len(log.segments)))
 
@@ -143,6 +154,8 @@ class MetricsPage:
             yield from self.cleaner_lines(broker.cleaner)
         if broker.groups is not None:
             yield from self.group_lines(broker.groups)
+        if broker.transactions is not None:
+            yield from self.transaction_lines(broker.transactions)
         if broker.controller is not None:
             yield from self.controller_lines(broker.controller, now)
 
@@ -253,6 +266,9 @@ class MetricsPage:
         for at, name in enumerate(LOG_GAUGES, 1):
             family = FAMILIES[f"kafka_log_log_{name}"]
             yield from family_lines(family, ((row[0], row[at]) for row in totals.logs))  # type: ignore[misc]
+        yield from family_lines(
+            FAMILIES["kafka_cluster_partition_laststableoffsetlag"], totals.stable_lags
+        )
         name = "kafka_log_logflushstats_logflushrateandtimems"
         flushes = self.summary(name, "", replicas.flushes.times, now)
         yield from summary_lines(FAMILIES[name], [((), flushes)])
@@ -287,6 +303,29 @@ class MetricsPage:
             for partition, value in list(group.offsets.committed.items())
         )
         yield from family_lines(FAMILIES["kafka_consumergroup_current_offset"], offsets)
+
+    def transaction_lines(self, transactions: LazyTransactions) -> Iterator[str]:
+        """Yield the transactional ids that this broker coordinates, by state."""
+        found = transactions.components
+        by_state = dict.fromkeys(TRANSACTION_STATES, 0)
+        if found is not None:
+            for transaction in list(found.coordinator.transactions.values()):
+                state = str(transaction.state)
+                by_state[state] = by_state.get(state, 0) + 1
+                yield ""
+        yield from family_lines(
+            FAMILIES["barnabas_coordinator_transaction_transactions"],
+            [((state,), count) for state, count in by_state.items()],
+        )
+        times = None if found is None else found.loader.load_times
+        average_s = times.total_s / times.count if times is not None and times.count else 0.0
+        prefix = "kafka_server_transaction_coordinator_metrics_partition_load_time_"
+        yield from plain_lines(f"{prefix}avg", average_s * 1000)
+        yield from plain_lines(f"{prefix}max", 1000 * (times.longest_s if times else 0.0))
+        yield from plain_lines(
+            "kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize",
+            0 if found is None else len(found.coordinator.channels.waiting),
+        )
 
     # ---- controller
 

@@ -16,10 +16,12 @@ from barnabas.broker.connection import CloseConnection, Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.control_plane import may_produce_to
 from barnabas.broker.handlers.current_leader import find_endpoints, find_leader
+from barnabas.broker.transaction_verification import Verified
 from barnabas.errors import ApiError, ErrorCode, StorageError
-from barnabas.model import NO_TIMESTAMP
+from barnabas.model import NO_TIMESTAMP, TopicPartition
 from barnabas.replication.partition import Partition
 from barnabas.storage.log import AppendInfo
+from barnabas.storage.producers import Verification
 from barnabas.wire.codec import Records
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.current_leader import NodeEndpoint
@@ -79,6 +81,10 @@ class Produce:
         self.failed = False
         """Whether a batch was not appended, or not acknowledged in time."""
         self.throttle_ms = 0
+        self.verified: Verified | None = None
+        """Results of the verification of its transactional batches. None if none is required."""
+        self.verification: Verification | None = None
+        """That of the batch that is being appended."""
 
     def append(self, name: str, index: int, records: Records | None) -> None:
         """Append the batch of one partition, and add its response. Raises LargeBatch before any change."""
@@ -92,6 +98,8 @@ class Produce:
             if not may_produce_to(name, self.client_id, self.connection):
                 why = f"only brokers write to {name}"
                 raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
+            if self.verified is not None:
+                self.verification = self.verified.require(TopicPartition(name, index), self.version)
             info = self.append_records(partition, records)
         except (ApiError, StorageError) as error:
             self.add_error(index, error, partition)
@@ -116,7 +124,13 @@ class Produce:
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                 "a transactional batch needs a transactional id in its request",
             )
-        return partition.append(batch, header, acks=self.request.acks, now_ms=now_ms)
+        return partition.append(
+            batch,
+            header,
+            acks=self.request.acks,
+            now_ms=now_ms,
+            verification=self.verification,
+        )
 
     def add_success(self, index: int, info: AppendInfo, partition: Partition) -> None:
         """Add the response of an appended batch, and what it waits for: an fsync, other replicas, or nothing."""

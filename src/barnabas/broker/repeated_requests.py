@@ -17,6 +17,7 @@ from barnabas.errors import ApiError, ErrorCode, StorageError
 from barnabas.metadata.cache import INTERNAL_TOPICS
 from barnabas.model import ZERO_ID
 from barnabas.replication.partition import TopicTraffic
+from barnabas.storage import read_committed
 from barnabas.wire.fast.repeated_fetch import PartitionFetchResult, RepeatedFetch
 from barnabas.wire.fast.repeated_produce import RepeatedProduce
 from barnabas.wire.messages.produce import ProduceRequest
@@ -130,18 +131,22 @@ def handle_repeated_fetch(
             partition.require_replica(wanted.current_leader_epoch)
             traffics.append(partition.traffic)
             log = partition.log
-            bound = log.watermark
+            high_watermark, stable = log.watermark, log.last_stable_offset
+            start = log.log_start_offset
+            bound = stable if repeated.reads_committed else high_watermark
             if offset == bound:
-                results.append(PartitionFetchResult(bound, log.log_start_offset, (), 0))
+                results.append(PartitionFetchResult(high_watermark, stable, start, (), 0))
                 continue
             found = log.read(
                 offset, min(wanted.max_bytes, bytes_left), bound, bytes_left == bytes_max
             )
             if found.first_incomplete or found.unchecked_segment is not None:
                 return None
+            if repeated.reads_committed and read_committed.aborted_in_read(log, offset, found):
+                return None
             bytes_left = max(bytes_left - found.size, 0)
             results.append(
-                PartitionFetchResult(bound, log.log_start_offset, found.slices, found.size)
+                PartitionFetchResult(high_watermark, stable, start, found.slices, found.size)
             )
     except (ApiError, StorageError):
         return None

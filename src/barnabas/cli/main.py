@@ -49,6 +49,10 @@ COMMANDS = {
         "groups.commands:groups",
         "List, describe and delete consumer groups, and reset their offsets.",
     ),
+    "transactions": (
+        "transactions.commands:transactions",
+        "List, describe and abort transactions, and find hanging ones.",
+    ),
     "reassign": (
         "reassign.commands:reassign",
         "Move replicas between brokers: plan, run, follow and cancel.",

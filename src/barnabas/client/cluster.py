@@ -286,6 +286,7 @@ class Cluster:
         *,
         refresh: bool = True,
         topics: Callable[[], Sequence[str]] = tuple,
+        backoff: Backoff | None = None,
     ) -> T:
         """Call `attempt` until it succeeds. Raises its error if that is not retriable, or if the deadline is too near.
 
@@ -293,7 +294,7 @@ class Cluster:
         unless `refresh` is false.
         """
         deadline = deadline or Deadline(self.timeout_s)
-        backoff = self.new_backoff()
+        backoff = backoff or self.new_backoff()
         is_stale = False
         unknown_deadline: Deadline | None = None
         while True:

@@ -4,19 +4,22 @@
     for record in consumer.records(): ...
 
 Each leader gets one Fetch for all its partitions that have no Fetch in flight. Responses are handled in order of
-arrival. A slow leader, or a partition without a leader, does not delay the others. There are no fetch sessions. The
-isolation level is read_uncommitted.
+arrival. A slow leader, or a partition without a leader, does not delay the others. There are no fetch sessions.
+
+With `is_committed_only`, the isolation level is read_committed: the consumer skips records of aborted transactions, and
+stops before the first open transaction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
 
 from barnabas.batch.header import batch_headers, crc_is_valid
 from barnabas.batch.records import records
+from barnabas.client.aborted_filter import AbortedFilter
 from barnabas.client.blocking import BlockingConnection, Deadline, pause, wait_readable
 from barnabas.client.cluster import BACKOFF_S_MAX, Cluster
 from barnabas.client.core import build_topics, raise_if
@@ -24,6 +27,7 @@ from barnabas.client.offsets import earliest_offsets, latest_offsets, list_offse
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
 from barnabas.model import ZERO_ID, BrokerId, TopicPartition
 from barnabas.wire.messages.fetch import (
+    AbortedTransaction,
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -81,9 +85,12 @@ Start = Beginning | End | FromOffset | FromEnd | FromTime
 
 
 def resolve_starts(
-    cluster: Cluster, starts: Mapping[TopicPartition, Start]
+    cluster: Cluster, starts: Mapping[TopicPartition, Start], *, committed: bool = False
 ) -> dict[TopicPartition, int]:
-    """Return the start offset of each partition. Makes at most three lookups: latest, by time and earliest."""
+    """Return the start offset of each partition. Makes at most three lookups: latest, by time and earliest.
+
+    With `committed`, the end of a partition is its last stable offset.
+    """
 
     def partitions_with(*kinds: type[Start]) -> list[TopicPartition]:
         return [partition for partition, start in starts.items() if isinstance(start, kinds)]
@@ -94,8 +101,8 @@ def resolve_starts(
         if isinstance(start, FromTime)
     }
     # The ends are read first: a record that is written between the two lookups comes after the end.
-    ends = latest_offsets(cluster, partitions_with(End, FromEnd, FromTime))
-    by_time = list_offsets(cluster, times) if times else {}
+    ends = latest_offsets(cluster, partitions_with(End, FromEnd, FromTime), committed=committed)
+    by_time = list_offsets(cluster, times, committed=committed) if times else {}
     beginnings = earliest_offsets(cluster, partitions_with(Beginning, FromEnd))
 
     def offset(partition: TopicPartition, start: Start) -> int:
@@ -141,17 +148,20 @@ class Consumer:
         watched_topics: Collection[str] = (),
         fetch_wait_ms: int = FETCH_WAIT_MS,
         partition_bytes: int = PARTITION_BYTES,
+        is_committed_only: bool = False,
     ) -> None:
         self.cluster = cluster
         self.reset = reset
+        self.is_committed_only = is_committed_only
         self.watched_topics = watched_topics
         self.next_partition_check = Deadline(PARTITION_CHECK_S)
         self.fetch_wait_ms = fetch_wait_ms
         self.partition_bytes = partition_bytes
         for topic in {partition.topic for partition in starts}:
             cluster.topic(topic)
-        self.positions = resolve_starts(cluster, starts)
-        self.high_watermarks: dict[TopicPartition, int] = {}
+        self.positions = resolve_starts(cluster, starts, committed=is_committed_only)
+        self.ends: dict[TopicPartition, int] = {}
+        """High watermark of the last response, or the last stable offset if `is_committed_only`."""
         self.in_flight: list[PendingFetch] = []
         self.retry_deadline: Deadline | None = None
         self.next_refresh = Deadline(0)
@@ -159,9 +169,9 @@ class Consumer:
 
     @property
     def at_end(self) -> bool:
-        """Whether every position has reached the high watermark of the last response."""
+        """Whether every position has reached the end in the last response."""
         return all(
-            position >= self.high_watermarks.get(partition, position + 1)
+            position >= self.ends.get(partition, position + 1)
             for partition, position in self.positions.items()
         )
 
@@ -171,8 +181,8 @@ class Consumer:
             self.cluster.topic(topic)
         self.positions = dict(positions)
         self.retry_deadline = None
-        for partition in [each for each in self.high_watermarks if each not in positions]:
-            del self.high_watermarks[partition]
+        for partition in [each for each in self.ends if each not in positions]:
+            del self.ends[partition]
 
     def records(self, *, stop_at_end: bool = False) -> Iterator[ConsumedRecord]:
         """Yield records forever; with `stop_at_end`, until every partition is read to its end."""
@@ -303,6 +313,7 @@ class Consumer:
             max_wait_ms=self.fetch_wait_ms,
             min_bytes=1,
             max_bytes=FETCH_BYTES,
+            isolation_level=int(self.is_committed_only),
             topics=build_topics(
                 lambda name, found: FetchTopic(name, view.topic(name).id, found), fetches
             ),
@@ -326,13 +337,20 @@ class Consumer:
     ) -> list[ConsumedRecord]:
         """Return the records of a partition and advance its position. Raises ApiError."""
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and self.reset is not None:
-            self.positions |= resolve_starts(self.cluster, {partition: self.reset})
+            self.positions |= resolve_starts(
+                self.cluster, {partition: self.reset}, committed=self.is_committed_only
+            )
             return []
         raise_if(data.error_code, f"{partition} at offset {self.positions[partition]}")
-        self.high_watermarks[partition] = data.high_watermark
+        self.ends[partition] = (
+            data.last_stable_offset if self.is_committed_only else data.high_watermark
+        )
         try:
             found, position = decode_consumed_records(
-                partition, self.positions[partition], memoryview(data.records or b"")
+                partition,
+                self.positions[partition],
+                memoryview(data.records or b""),
+                data.aborted_transactions or (),
             )
         except RemoteWireError as corrupt:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{partition}: {corrupt}") from None
@@ -341,15 +359,22 @@ class Consumer:
 
 
 def decode_consumed_records(
-    partition: TopicPartition, position: int, data: memoryview
+    partition: TopicPartition,
+    position: int,
+    data: memoryview,
+    aborted: Sequence[AbortedTransaction] = (),
 ) -> tuple[list[ConsumedRecord], int]:
-    """Decode the records from `position` on. Returns them and the next position, which also skips control batches."""
+    """Decode the records from `position` on, without those of aborted transactions.
+
+    Returns them and the next position, which also skips control batches and aborted records.
+    """
     found: list[ConsumedRecord] = []
     topic, number = partition.topic, partition.partition
+    aborted_filter = AbortedFilter(aborted)
     for at, header in batch_headers(data):
         if not crc_is_valid(data, at, header):
             raise RemoteWireError(f"the batch at offset {header.base_offset} is corrupt")
-        if not header.is_control:
+        if not aborted_filter.hides(header, data, at):
             found += [
                 ConsumedRecord(topic, number, *record)
                 for record in records(data[at : at + header.size])

@@ -18,9 +18,14 @@ from barnabas.client.group_offsets import (
     parse_committed_offsets,
     raise_commit_error,
 )
-from barnabas.errors import ApiError, RemoteWireError
+from barnabas.errors import ApiError, ErrorCode, RemoteWireError
 from barnabas.model import TopicPartition
 from barnabas.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment
+from barnabas.wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupMember,
+)
 from barnabas.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from barnabas.wire.messages.describe_groups import (
     DescribedGroupMember,
@@ -34,6 +39,12 @@ from barnabas.wire.messages.offset_fetch import OffsetFetchResponse
 DEAD = "Dead"
 """The state that a coordinator reports for a group that does not exist."""
 EMPTY = "Empty"
+NO_CONSUMER_GROUP = (
+    ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.INVALID_GROUP_ID,
+    ErrorCode.UNSUPPORTED_VERSION,
+)
+"""Error codes of ConsumerGroupDescribe for a group that does not use the new consumer protocol."""
 
 
 class MemberView(NamedTuple):
@@ -97,6 +108,10 @@ class GroupAdmin:
         (group,) = response.groups
         raise_if(group.error_code, f"group {group_id}")
         host, port = find_coordinator(self.cluster, group_id)
+        if group.group_state == DEAD:
+            found = self.describe_consumer_group(group_id, coordinator=f"{host}:{port}")
+            if found is not None:
+                return found
         return GroupView(
             group_id=group.group_id,
             state=group.group_state,
@@ -106,6 +121,36 @@ class GroupAdmin:
             members=tuple(
                 sorted(
                     (member_view(each, group.protocol_type) for each in group.members),
+                    key=lambda member: (member.client_id, member.member_id),
+                )
+            ),
+        )
+
+    def describe_consumer_group(self, group_id: str, *, coordinator: str) -> GroupView | None:
+        """Describe a group of the new consumer protocol. None if it does not exist, or if brokers do not support it."""
+        try:
+            response = ask_coordinator(
+                self.cluster,
+                group_id,
+                ConsumerGroupDescribeRequest(group_ids=(group_id,)),
+                ConsumerGroupDescribeResponse,
+                codes=lambda answer: [group.error_code for group in answer.groups],
+            )
+            (group,) = response.groups
+            raise_if(group.error_code, f"group {group_id}")
+        except ApiError as error:
+            if error.code in NO_CONSUMER_GROUP:
+                return None
+            raise
+        return GroupView(
+            group_id=group.group_id,
+            state=group.group_state,
+            protocol_type=PROTOCOL_TYPE,
+            assignor=group.assignor_name,
+            coordinator=coordinator,
+            members=tuple(
+                sorted(
+                    map(consumer_view, group.members),
                     key=lambda member: (member.client_id, member.member_id),
                 )
             ),
@@ -168,4 +213,21 @@ def member_view(member: DescribedGroupMember, protocol_type: str) -> MemberView:
         client_id=member.client_id,
         host=member.client_host.removeprefix("/"),
         partitions=tuple(sorted(partitions)),
+    )
+
+
+def consumer_view(member: ConsumerGroupMember) -> MemberView:
+    """Return a member of the new consumer protocol, with the partitions that it has, not those that it will get."""
+    return MemberView(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        host=member.client_host.removeprefix("/"),
+        partitions=tuple(
+            sorted(
+                TopicPartition(topic.topic_name, partition)
+                for topic in member.assignment.topic_partitions
+                for partition in topic.partitions
+            )
+        ),
     )

@@ -84,7 +84,8 @@ def ignore_partitions(_: list[TopicPartition]) -> None:
 class GroupConsumer:
     """Consumer that is a member of a group. `start` is the position in a partition without a committed offset
     (default: End), `reset` the position after OFFSET_OUT_OF_RANGE (default: Beginning). `commit_s` is the commit
-    interval in seconds; None disables automatic commits.
+    interval in seconds; None disables automatic commits. `is_committed_only` selects the isolation level
+    read_committed.
 
     `on_assigned` is called with the added partitions, `on_revoked` with partitions before they are revoked, and
     `on_lost` with partitions that another member may own already.
@@ -103,6 +104,7 @@ class GroupConsumer:
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
         rebalance_timeout_ms: int = REBALANCE_TIMEOUT_MS,
         heartbeat_s: float = HEARTBEAT_S,
+        is_committed_only: bool = False,
         on_assigned: PartitionsCallback = ignore_partitions,
         on_revoked: PartitionsCallback = ignore_partitions,
         on_lost: PartitionsCallback = ignore_partitions,
@@ -124,7 +126,10 @@ class GroupConsumer:
         # the rebalance of the whole group.
         self.fetch_cluster = cluster.with_new_connections(timeout_s=cluster.timeout_s)
         self.consumer = Consumer(
-            self.fetch_cluster, {}, reset=Beginning() if reset is None else reset
+            self.fetch_cluster,
+            {},
+            reset=Beginning() if reset is None else reset,
+            is_committed_only=is_committed_only,
         )
         self.to_commit: dict[TopicPartition, int] = {}
         self.new_assignment: list[TopicPartition] | None = None
@@ -297,8 +302,7 @@ class GroupConsumer:
         added = [partition for partition in new_assignment if partition not in old_positions]
         revoked = [partition for partition in old_positions if partition not in new_assignment]
         committed = self.fetch_committed(added)
-        uncommitted = [partition for partition in added if partition not in committed]
-        starts = self.start_offsets(uncommitted)
+        starts = self.start_offsets([each for each in added if each not in committed])
         self.revoke(revoked)
         kept = {each: offset for each, offset in old_positions.items() if each in new_assignment}
         self.consumer.assign({**kept, **committed, **starts})
@@ -312,7 +316,9 @@ class GroupConsumer:
 
     def start_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         found = resolve_starts(
-            self.cluster, {each: self.start_position(each) for each in partitions}
+            self.cluster,
+            {each: self.start_position(each) for each in partitions},
+            committed=self.consumer.is_committed_only,
         )
         if not isinstance(self.start, FromOffset):
             return found
@@ -370,6 +376,14 @@ class GroupConsumer:
         found = parse_committed_offsets(response, self.member.group_id)
         return {partition: offset.offset for partition, offset in found.items()}
 
+    def committed_or_start(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Return the committed offset of each partition, or its start position if it has none."""
+        committed = self.fetch_committed(partitions)
+        missing = [each for each in partitions if each not in committed]
+        return {**committed, **self.start_offsets(missing)}
+
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """Commit these offsets, or those of all processed records, with retries.
 
@@ -396,6 +410,10 @@ class GroupConsumer:
             raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, why)
         response = self.link.exchange(self.commit_request(offsets), OffsetCommitResponse)
         raise_commit_error(response)
+        self.forget_committed(offsets)
+
+    def forget_committed(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Remove committed offsets from those that are still to be committed."""
         for partition, offset in offsets.items():
             if self.to_commit.get(partition, offset) <= offset:
                 self.to_commit.pop(partition, None)  # a later commit of it would go back

@@ -1,7 +1,7 @@
-"""The coordinator of a group: lookup, and requests to it.
+"""The coordinator of a group or of a transactional id: lookup, and requests to it.
 
-The coordinator is the leader of a partition of __consumer_offsets, so it can move to another broker. A broker that is
-not the coordinator returns NOT_COORDINATOR, and the client looks up the coordinator again.
+The coordinator is the leader of a partition of __consumer_offsets or __transaction_state, so it can move to another
+broker. A broker that is not the coordinator returns NOT_COORDINATOR, and the client looks up the coordinator again.
 """
 
 from __future__ import annotations
@@ -34,25 +34,31 @@ COORDINATOR_ERRORS = frozenset(
 """After one of these errors the request had no effect. The client looks up the coordinator again and retries."""
 
 
-def find_coordinator(cluster: Cluster, group_id: str) -> tuple[str, int]:
-    """Return host and port of the coordinator, without retries. Raises ApiError, such as COORDINATOR_NOT_AVAILABLE."""
+def find_coordinator(
+    cluster: Cluster, key: str, key_type: CoordinatorType = CoordinatorType.GROUP
+) -> tuple[str, int]:
+    """Return host and port of the coordinator, without retries. Raises ApiError, such as COORDINATOR_NOT_AVAILABLE.
+
+    `key` is the id of a group, or a transactional id.
+    """
     found = cluster.ask_first_reachable(
-        FindCoordinatorRequest(key=group_id, key_type=CoordinatorType.GROUP),
+        FindCoordinatorRequest(key=key, key_type=key_type),
         FindCoordinatorResponse,
         max_version=SINGLE_KEY_VERSION,
     )
-    raise_if(found.error_code, found.error_message or f"group {group_id}")
+    raise_if(found.error_code, found.error_message or coordinated_name(key, key_type))
     return found.host, found.port
 
 
 def ask_coordinator(
     cluster: Cluster,
-    group_id: str,
+    key: str,
     request: Message,
     response: type[R],
     *,
     codes: Callable[[R], Iterable[int]],
     max_version: int | None = None,
+    key_type: CoordinatorType = CoordinatorType.GROUP,
 ) -> R:
     """Send a request to the coordinator, with retries.
 
@@ -60,16 +66,21 @@ def ask_coordinator(
     """
 
     def attempt() -> R:
-        host, port = find_coordinator(cluster, group_id)
+        host, port = find_coordinator(cluster, key, key_type)
         answer = cluster.connect(host, port).exchange(
             request, response, timeout_s=cluster.timeout_s, max_version=max_version
         )
         for code in codes(answer):
             if code in COORDINATOR_ERRORS:
-                raise ApiError(ErrorCode(code), f"group {group_id}")
+                raise ApiError(ErrorCode(code), coordinated_name(key, key_type))
         return answer
 
     return cluster.retry(attempt, refresh=False)
+
+
+def coordinated_name(key: str, key_type: CoordinatorType) -> str:
+    """Return what an error is about: `group billing`, or `transactional id payments-1`."""
+    return f"{'transactional id' if key_type is CoordinatorType.TRANSACTION else 'group'} {key}"
 
 
 class InFlightRequest(NamedTuple):

@@ -111,6 +111,7 @@ class Producer:
         self.acks = acks
         self.compression = compression
         self.idempotent = idempotent
+        self.transactional_id: str | None = None
         self.sticky = StickyPartitioner(random or Random())
         self.buffers: dict[TopicPartition, RecordBuffer] = {}
         self.buffered_bytes = 0
@@ -279,6 +280,7 @@ class Producer:
     ) -> Iterator[tuple[TopicPartition, int | ApiError]]:
         """Send one Produce request. Yields the base offset (-1 if unknown) or the error of each partition."""
         request = ProduceRequest(
+            transactional_id=self.transactional_id,
             acks=self.acks,
             timeout_ms=self.cluster.broker_timeout_ms,
             topic_data=build_topics(

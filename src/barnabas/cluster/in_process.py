@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -33,7 +33,7 @@ from barnabas.cluster.settings import (
 from barnabas.config import BrokerConfig
 from barnabas.config.load import load_broker_config
 from barnabas.errors import RegistryError, StorageError
-from barnabas.metadata.cache import MetadataCache
+from barnabas.metadata.cache import MetadataCache, TopicMetadata
 from barnabas.metadata.znodes import CONTROLLER, decode_controller
 from barnabas.model import BrokerId
 from barnabas.world.clock import SystemClock
@@ -45,6 +45,7 @@ from barnabas.world.watchdog import LoopWatchdog
 
 READY_TIMEOUT_S = 30.0
 ALONE_TIMEOUT_S = 2.0
+TOPICS_TIMEOUT_S = 5.0
 
 
 class InProcessCluster:
@@ -208,11 +209,7 @@ class InProcessCluster:
             raise
 
     def wait_until_ready(self) -> None:
-        instances = {
-            broker.id: broker.instance
-            for broker in self.brokers.values()
-            if broker.instance is not None and broker.is_running and not broker.is_paused
-        }
+        instances = self.active_instances()
         waiting = {
             broker: instance.thread.submit(instance.wait_for_brokers(instances.keys()))
             for broker, instance in instances.items()
@@ -223,6 +220,26 @@ class InProcessCluster:
                 raise RegistryError(
                     "", f"broker {broker} did not see all brokers within {READY_TIMEOUT_S:g} s{cut}"
                 )
+
+    def wait_for_topics(self, condition: Callable[[Mapping[str, TopicMetadata]], bool]) -> None:
+        """Wait until the topics that each broker knows meet the condition, for at most TOPICS_TIMEOUT_S.
+
+        Brokers that are paused or cut off from others are not waited for.
+        """
+        waiting = [
+            instance.thread.submit(instance.wait_for_topics(condition))
+            for broker, instance in self.active_instances().items()
+            if not self.brokers[broker].faults.cut_ports
+        ]
+        wait(waiting, TOPICS_TIMEOUT_S)  # also ends if a broker is paused meanwhile
+
+    def active_instances(self) -> dict[BrokerId, BrokerInstance]:
+        """Return the brokers that run and are not paused."""
+        return {
+            broker.id: broker.instance
+            for broker in self.brokers.values()
+            if broker.instance is not None and broker.is_running and not broker.is_paused
+        }
 
     def open_registry(self) -> tuple[EmbeddedRegistry, LoopThread]:
         """Return the registry, which is open, and its thread. Raises RuntimeError if the cluster is not running."""
@@ -468,6 +485,12 @@ class BrokerInstance:
             ),
             READY_TIMEOUT_S,
         )
+
+    async def wait_for_topics(
+        self, condition: Callable[[Mapping[str, TopicMetadata]], bool]
+    ) -> bool:
+        metadata = self.metadata()
+        return await metadata.wait_until(lambda: condition(metadata.topics), TOPICS_TIMEOUT_S)
 
     async def wait_until_alone(self) -> bool:
         metadata = self.metadata()

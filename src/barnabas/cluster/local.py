@@ -148,7 +148,10 @@ class LocalCluster:
         replicas: int = -1,
         config: Mapping[str, object] | None = None,
     ) -> str:
-        """Create a topic and return its name. -1 replicas means the default of the cluster. Raises ApiError."""
+        """Create a topic and return its name, once every broker knows the topic. Raises ApiError.
+
+        -1 replicas means the default of the cluster.
+        """
         # Imported here, because a cluster starts faster without the admin client.
         from barnabas.client.admin import Admin, NewTopic
         from barnabas.client.cluster import Cluster
@@ -161,10 +164,14 @@ class LocalCluster:
             (outcome,) = Admin(client).create_topics([topic])
         if outcome.error is not None:
             raise outcome.error
+        self.cluster.wait_for_topics(lambda topics: name in topics)
         return name
 
     def delete_topics(self, names: Collection[str] | None = None) -> None:
-        """Delete topics, or all topics except internal ones. Topics that do not exist are ignored. Raises ApiError."""
+        """Delete topics, or all topics except internal ones. Returns when no broker knows them. Raises ApiError.
+
+        Topics that do not exist are ignored.
+        """
         from barnabas.client.admin import Admin
         from barnabas.client.cluster import Cluster
 
@@ -176,6 +183,8 @@ class LocalCluster:
                 error = outcome.error
                 if error and error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise error
+        deleted = frozenset(names)
+        self.cluster.wait_for_topics(lambda topics: deleted.isdisjoint(topics))
 
     # ---- faults
 

@@ -63,7 +63,8 @@ def broker_properties(
     The first member of a group does not wait for others. Raises ConfigError for a path that `log.dirs` would split.
     """
     if "," in str(data) and "log.dirs" not in settings:
-        raise ConfigError("log.dirs", f"a comma separates directories; {str(data)!r} has one")
+        why = f"a comma separates directories; {str(data)!r} has one: choose another path"
+        raise ConfigError("log.dirs", why)
     return {
         "broker.id": str(broker_id),
         **listener_properties(host, port, advertised),

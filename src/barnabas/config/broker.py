@@ -22,6 +22,7 @@ from barnabas.config.setting import (
     DOUBLE_MAX,
     INT,
     INT_MAX,
+    LIST,
     LONG,
     LONG_MAX,
     PER_BROKER,
@@ -33,6 +34,8 @@ from barnabas.config.setting import (
     Update,
     at_least,
     collect_settings,
+    each_of,
+    one_of,
     setting,
 )
 from barnabas.config.topic import TOPIC_SETTINGS, TopicConfig
@@ -286,6 +289,17 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
         "How long a new group waits for more members before its first rebalance")
     group_max_size: int = setting(INT, INT_MAX, at_least(1),
         "Maximum number of members in a group")
+    group_coordinator_rebalance_protocols: tuple[str, ...] = setting(LIST, ("classic", "consumer"),
+        each_of("consumer", "classic", "share", "unknown"), "Enabled group protocols")
+    group_consumer_session_timeout_ms: int = setting(INT, 45_000, at_least(1),
+        "Session timeout of consumer-protocol members")
+    group_consumer_heartbeat_interval_ms: int = setting(INT, 5000, at_least(1),
+        "Heartbeat interval of consumer-protocol members")
+    group_consumer_max_size: int = setting(INT, INT_MAX, at_least(1),
+        "Maximum number of members in a consumer-protocol group")
+    group_consumer_migration_policy: str = setting(STRING, "bidirectional",
+        one_of("bidirectional", "upgrade", "downgrade", "disabled"),
+        "Allowed directions of migration between the group protocols", internal=True)
     offset_metadata_max_bytes: int = setting(INT, 4096, ANY,
         "Maximum size of the metadata committed with an offset")
     offsets_load_buffer_size: int = setting(INT, 5_242_880, at_least(1),
@@ -308,6 +322,8 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
         "Deprecated: acks of an offset commit; -1: all in-sync replicas")
 
     # Transactions
+    transaction_partition_verification_enable: bool = setting(BOOLEAN, True, ANY,
+        "Verify that a partition was added to the transaction that writes to it", CLUSTER_WIDE)
     transaction_state_log_replication_factor: int = setting(SHORT, 3, at_least(1),
         "Replication factor of __transaction_state")
     transaction_state_log_num_partitions: int = setting(INT, 50, at_least(1),
@@ -316,12 +332,24 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
         "min.insync.replicas of __transaction_state")
     transaction_state_log_segment_bytes: int = setting(INT, 104_857_600, at_least(1),
         "Segment size of __transaction_state")
+    transaction_state_log_load_buffer_size: int = setting(INT, 5_242_880, at_least(1),
+        "Bytes per read when a coordinator loads transactions")
+    transaction_max_timeout_ms: int = setting(INT, 900_000, at_least(1),
+        "Maximum transaction timeout that a producer may request")
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = setting(
+        INT, 10_000, at_least(1),
+        "Interval between checks for timed-out transactions")
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = setting(
+        INT, 3_600_000, at_least(1),
+        "Interval between checks for expired transactional ids")
+    transactional_id_expiration_ms: int = setting(INT, 604_800_000, at_least(1),
+        "An unused transactional id expires after this time")
 
     # Specific to Barnabas
     barnabas_adopt_logs: bool = setting(BOOLEAN, False, ANY,
         "At start, register stray logs (without a topic) as topics, instead of renaming them to *-stray")
     barnabas_history_topic_enable: bool = setting(BOOLEAN, True, ANY,
-        "Publish the controller's state changes to the topic __state_changes")
+        "Publish state changes, and events of groups and transactions, to the topic __state_changes")
     barnabas_http_listener: Endpoint | None = setting(STRING, None, ANY,
         "Address of /metrics, /healthz and /readyz, as host:port; port 0: the system chooses one; unset: off")
     barnabas_slow_request_ms: int = setting(LONG, 1000, at_least(-1),

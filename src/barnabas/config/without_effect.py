@@ -81,50 +81,25 @@ alter.config.policy.kraft.compatibility.enable | boolean | false | any value
 authorizer.class.name | string | "" | any value
     Class that authorizes requests; empty: everything is allowed
 
-# Transactions
-transaction.max.timeout.ms | int | 900000 | at least 1
-    Maximum transaction timeout that a producer may request
-transactional.id.expiration.ms | int | 604800000 | at least 1
-    An unused transactional id expires after this time
-transaction.partition.verification.enable | boolean | true | any value | cluster-wide
-    Verify that a partition was added to the transaction that writes to it
-transaction.abort.timed.out.transaction.cleanup.interval.ms | int | 10000 | at least 1
-    Interval between checks for timed-out transactions
-transaction.remove.expired.transaction.cleanup.interval.ms | int | 3600000 | at least 1
-    Interval between checks for expired transactional ids
-transaction.state.log.load.buffer.size | int | 5242880 | at least 1
-    Bytes per read when a coordinator loads transactions
-
 # The new group coordinator, consumer protocol and share groups
-group.coordinator.rebalance.protocols | list | classic | a list of consumer, classic, share, unknown
-    Enabled group protocols
 group.coordinator.new.enable | boolean | false | any value | internal
     Use the new group coordinator
 group.coordinator.threads | int | 1 | at least 1
     Number of threads of the new group coordinator
 group.coordinator.append.linger.ms | int | 10 | at least 0
     How long the new group coordinator waits for more records before a write
-group.consumer.session.timeout.ms | int | 45000 | at least 1
-    Session timeout of consumer-protocol members
 group.consumer.min.session.timeout.ms | int | 45000 | at least 1
     Minimum session timeout of a consumer-protocol group
 group.consumer.max.session.timeout.ms | int | 60000 | at least 1
     Maximum session timeout of a consumer-protocol group
-group.consumer.heartbeat.interval.ms | int | 5000 | at least 1
-    Heartbeat interval of consumer-protocol members
 group.consumer.min.heartbeat.interval.ms | int | 5000 | at least 1
     Minimum heartbeat interval of a consumer-protocol group
 group.consumer.max.heartbeat.interval.ms | int | 15000 | at least 1
     Maximum heartbeat interval of a consumer-protocol group
-group.consumer.max.size | int | 2147483647 | at least 1
-    Maximum number of members in a consumer-protocol group
 group.consumer.assignors | list | \
 org.apache.kafka.coordinator.group.assignor.UniformAssignor,\
 org.apache.kafka.coordinator.group.assignor.RangeAssignor | any value
     Classes that assign partitions on the broker; the first is the default
-group.consumer.migration.policy | string | disabled | \
-one of bidirectional, upgrade, downgrade, disabled | internal
-    Allowed directions of migration between the group protocols
 group.share.enable | boolean | false | any value | internal
     Enable share groups
 group.share.session.timeout.ms | int | 45000 | at least 1

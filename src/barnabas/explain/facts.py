@@ -99,6 +99,20 @@ class RegistryFacts(Struct, frozen=True, kw_only=True):
     """Topic whose znode cannot be decoded → the reason."""
 
 
+class OpenTransactionFacts(Struct, frozen=True, kw_only=True):
+    """The oldest open transaction of a partition. The last fields are empty if no coordinator has the transaction."""
+
+    start_offset: int
+    waiting: int
+    """Offsets from there to the high watermark."""
+    producer_id: int
+    last_record_ms: int
+    transactional_id: str | None = None
+    state: str = ""
+    start_ms: int | None = None
+    timeout_ms: int = 0
+
+
 class ClusterFacts(Struct, frozen=True, kw_only=True):
     """All facts. `ends` has the log end offset of each replica (partition and broker) that reported one."""
 
@@ -110,6 +124,8 @@ class ClusterFacts(Struct, frozen=True, kw_only=True):
     queue: ControllerQueue = ControllerQueue.UNKNOWN
     reassignments: Mapping[TopicPartition, ReplicaAssignment] = field(default_factory=dict)
     ends: Mapping[tuple[TopicPartition, int], int] = field(default_factory=dict)
+    transactions: Mapping[TopicPartition, OpenTransactionFacts] = field(default_factory=dict)
+    """Open transactions of the topics that are explained by name."""
     registry: RegistryFacts | None = None
     registry_error: str | None = None
     """Why the registry cannot be read, if it should be readable: its ZooKeeper does not answer."""

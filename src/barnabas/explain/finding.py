@@ -43,6 +43,10 @@ class Cause(StrEnum):
     ISR_CHANGE_PENDING = "isr_change_pending"
     BELOW_MIN_ISR = "below_min_isr"
     MIN_ISR_ABOVE_REPLICAS = "min_isr_above_replicas"
+    # transactions
+    TRANSACTION_OPEN = "transaction_open"
+    TRANSACTION_ENDING = "transaction_ending"
+    TRANSACTION_HANGING = "transaction_hanging"
     # leaders that are not the preferred replica
     PREFERRED_NOT_IN_SYNC = "preferred_not_in_sync"
     PREFERRED_REBALANCE_DISABLED = "preferred_rebalance_disabled"

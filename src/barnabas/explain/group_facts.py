@@ -23,6 +23,8 @@ class GroupProgress(Struct, frozen=True, kw_only=True):
     end: int | None = None
     due: int | None = None
     """All records before this offset are older than `GroupFacts.stalled_after_ms`."""
+    is_read: bool = False
+    """After the committed offset there are only transaction markers and records of aborted transactions."""
     commit_ms: int | None = None
     """Time of the last commit, if it is among the last records of __consumer_offsets."""
 
@@ -37,6 +39,8 @@ class GroupProgress(Struct, frozen=True, kw_only=True):
     @property
     def is_late(self) -> bool:
         """Whether old records are not committed. Consumers that keep up commit a few seconds after reading."""
+        if self.is_read:
+            return False
         due = self.end if self.due is None else self.due
         committed = self.committed if self.committed is not None else self.start
         return due is not None and (committed or 0) < due

@@ -1,4 +1,4 @@
-"""Rules for consumer groups: no coordinator, an unfinished rebalance, no members, lag, invalid offsets."""
+"""Rules for consumer groups: coordinators, rebalances, members, lag, invalid offsets, transactions."""
 
 from __future__ import annotations
 
@@ -150,7 +150,8 @@ def find_offsets(facts: GroupFacts, view: GroupView) -> Iterator[Finding]:
                 facts, Cause.READS_FROM_SILENT_BROKER, Severity.ERROR, [partition], brokers=[leader]
             )
         elif progress.is_late and partition in readers:
-            yield from find_lag(facts, partition, progress, readers[partition])
+            waits = find_open_transactions(facts, partition, progress)
+            yield from waits or find_lag(facts, partition, progress, readers[partition])
 
 
 def find_invalid_offset(
@@ -188,6 +189,19 @@ def find_unreadable_partition(facts: GroupFacts, partition: TopicPartition) -> F
         brokers=tuple(brokers),
         since_ms=facts.cluster.history.no_leader_since.get(partition),
     )
+
+
+def find_open_transactions(
+    facts: GroupFacts, partition: TopicPartition, progress: GroupProgress
+) -> list[Finding]:
+    """Return the transaction that the group may wait for: it has read everything before it."""
+    opened = facts.cluster.transactions.get(partition)
+    if opened is None or (progress.committed or 0) < opened.start_offset:
+        return []
+    causes = (Cause.TRANSACTION_OPEN, Cause.TRANSACTION_ENDING, Cause.TRANSACTION_HANGING)
+    return [
+        each for each in explain_one_partition(facts.cluster, partition) if each.cause in causes
+    ]
 
 
 def find_lag(

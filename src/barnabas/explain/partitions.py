@@ -1,4 +1,5 @@
-"""Rules for partitions: no leader, too few in-sync replicas, not the preferred leader, an unfinished reassignment."""
+"""Rules for partitions: no leader, too few in-sync replicas, not the preferred leader, an unfinished reassignment, an
+open transaction."""
 
 from __future__ import annotations
 
@@ -12,6 +13,9 @@ from barnabas.explain.finding import Cause, Finding, Severity
 from barnabas.model import TopicPartition
 
 Values = Mapping[str, str | int]
+
+TRANSACTION_OPEN_MS = 10_000
+"""Transactions that are open for a shorter time are normal, and not reported."""
 
 
 class PartitionCase(Struct, frozen=True, kw_only=True):
@@ -121,6 +125,7 @@ def explain_partition(
         yield from find_silent_leader(case)
         yield from find_missing_replicas(case)
         yield from find_other_leader(case)
+        yield from find_open_transaction(case)
     yield from find_min_isr(case)
     yield from find_reassignment(case)
 
@@ -267,6 +272,33 @@ def find_min_isr(case: PartitionCase) -> Iterator[Finding]:
             since_ms=max(times, default=None),
             values=values,
         )
+
+
+# ---- transactions ---------------------------------------------------------------------------------------------
+
+
+def find_open_transaction(case: PartitionCase) -> Iterator[Finding]:
+    """Find a transaction that has held back read_committed consumers for longer than usual."""
+    found = case.facts.transactions.get(case.partition)
+    if found is None:
+        return
+    since_ms = found.last_record_ms if found.start_ms is None else found.start_ms
+    if case.facts.now_ms - since_ms < TRANSACTION_OPEN_MS:
+        return
+    values: dict[str, str | int] = {"producer_id": found.producer_id}
+    if found.transactional_id is None:
+        cause, severity = Cause.TRANSACTION_HANGING, Severity.WARNING
+        values["start_offset"] = found.start_offset
+    else:
+        is_ongoing = found.state == "Ongoing"
+        cause = Cause.TRANSACTION_OPEN if is_ongoing else Cause.TRANSACTION_ENDING
+        severity = Severity.NOTE if is_ongoing else Severity.WARNING
+        values |= {
+            "transactional_id": found.transactional_id,
+            "state": found.state,
+            "timeout_ms": found.timeout_ms,
+        }
+    yield case.finding(cause, severity, since_ms=since_ms, lag=found.waiting, values=values)
 
 
 # ---- preferred leaders ----------------------------------------------------------------------------------------

@@ -93,6 +93,24 @@ SENTENCES: Mapping[Cause, Sentences] = {
         "writes with acks=all are always rejected: min.insync.replicas={minimum}, but there {replicas_are}",
         "`barnabas configs alter --topic {topic} min.insync.replicas={replicas}{servers}` makes them possible",
     ),
+    # transactions
+    Cause.TRANSACTION_OPEN: Sentences(
+        "read_committed consumers wait for the open transaction of {transactional_id}"
+        " (producer {producer_id}){waiting_records}",
+        "wait until its producer commits or aborts; its coordinator aborts it after {transaction_timeout}."
+        " `barnabas transactions abort {transactional_id_argument}{servers}` aborts it now",
+    ),
+    Cause.TRANSACTION_ENDING: Sentences(
+        "read_committed consumers wait for the end of the transaction of {transactional_id}"
+        " (producer {producer_id}), which is {state}: its coordinator has not written all markers{waiting_records}",
+        "`barnabas transactions describe {transactional_id_argument}{servers}` shows the partitions without a marker;"
+        " check that each has a leader",
+    ),
+    Cause.TRANSACTION_HANGING: Sentences(
+        "read_committed consumers wait for a transaction of producer {producer_id} at offset {start_offset} that no"
+        " coordinator has: it never ends by itself{waiting_records}",
+        "`barnabas transactions abort --partition {partition} --start-offset {start_offset}{servers}` aborts it",
+    ),
     # leaders that are not the preferred replica
     Cause.PREFERRED_NOT_IN_SYNC: Sentences(
         "broker {leader} leads instead of {brokers}, the preferred leader, which is not in sync",

@@ -98,6 +98,8 @@ def text_fields(finding: Finding, servers: str) -> TextFields:
             "unclean_text": unclean_text(finding),
             "unclean_step": unclean_step(finding, servers),
             "interval": format_duration(int(values.get("interval_s", 0)) * 1000),
+            "transaction_timeout": format_duration(int(values.get("timeout_ms", 0))),
+            "transactional_id_argument": quote(str(values.get("transactional_id", ""))),
             "registry_clients": "the brokers" if values.get("is_lost") else "this command",
             "registered_text": f"; registered: {name_brokers(brokers)}" if brokers else "",
             "registered_brokers": registered_text(values),

@@ -55,10 +55,14 @@ class PendingCommits:
                 offsets.complete(commits, appended.first_offset)
             else:
                 offsets.fail(commits)
-            if offsets in self.completion_events:
-                self.completion_events.pop(offsets).set()
+            self.notify_completion(offsets)
             if not result.done():  # a disconnected client cancels its future
                 result.set_result(code)
+
+    def notify_completion(self, offsets: GroupOffsets) -> None:
+        """Wake the requests that wait for commits of a group."""
+        if offsets in self.completion_events:
+            self.completion_events.pop(offsets).set()
 
     async def wait_until_stable(
         self, offsets: GroupOffsets, is_unstable: Callable[[], bool]

@@ -11,18 +11,21 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from barnabas.groups.consumer_group import ConsumerGroup
 from barnabas.groups.group import Group
 from barnabas.groups.group_transition import Timer
+
+AnyGroup = Group | ConsumerGroup
 
 
 class Timers:
     """Calls `on_expired(group, timer)` once for each timer that is neither restarted nor cancelled in time."""
 
-    def __init__(self, on_expired: Callable[[Group, Timer], None]) -> None:
+    def __init__(self, on_expired: Callable[[AnyGroup, Timer], None]) -> None:
         self.on_expired = on_expired
-        self.running: dict[Group, dict[Timer, TimerDeadline]] = {}
+        self.running: dict[AnyGroup, dict[Timer, TimerDeadline]] = {}
 
-    def set(self, group: Group, timer: Timer, delay_s: float) -> None:
+    def set(self, group: AnyGroup, timer: Timer, delay_s: float) -> None:
         """Start the timer, or replace its deadline if it is running."""
         loop = asyncio.get_running_loop()
         at = loop.time() + delay_s
@@ -36,7 +39,12 @@ class Timers:
             deadline.handle.cancel()
             deadline.handle = loop.call_at(at, self.check, group, timer)
 
-    def check(self, group: Group, timer: Timer) -> None:
+    def set_if_stopped(self, group: AnyGroup, timer: Timer, delay_s: float) -> None:
+        """Start the timer, unless it is running."""
+        if timer not in self.running.get(group, ()):
+            self.set(group, timer, delay_s)
+
+    def check(self, group: AnyGroup, timer: Timer) -> None:
         """Expire the timer, or schedule the next check if its deadline was moved."""
         loop = asyncio.get_running_loop()
         deadline = self.running[group][timer]
@@ -47,18 +55,18 @@ class Timers:
         self.remove(group, timer)
         self.on_expired(group, timer)
 
-    def cancel(self, group: Group, timer: Timer) -> None:
+    def cancel(self, group: AnyGroup, timer: Timer) -> None:
         if timer in self.running.get(group, ()):
             self.running[group][timer].handle.cancel()
             self.remove(group, timer)
 
-    def remove(self, group: Group, timer: Timer) -> None:
+    def remove(self, group: AnyGroup, timer: Timer) -> None:
         timers = self.running[group]
         del timers[timer]
         if not timers:
             del self.running[group]
 
-    def cancel_all(self, group: Group) -> None:
+    def cancel_all(self, group: AnyGroup) -> None:
         for deadline in self.running.pop(group, {}).values():
             deadline.handle.cancel()
 

@@ -3,6 +3,7 @@
     group without members           all offsets, offsets.retention.minutes after the last member left
     group that never had members    each offset, offsets.retention.minutes after its commit
     stable group of consumers       each offset of an unsubscribed topic, offsets.retention.minutes after its commit
+    group of the new protocol       each offset of an unsubscribed topic, offsets.retention.minutes after its commit
     any other group                 no offsets
     deleted topic                   its offsets in all groups, immediately
 
@@ -18,8 +19,10 @@ import logging
 from collections.abc import AsyncIterator, Collection, Sequence
 
 from barnabas.errors import ApiError
+from barnabas.groups.consumer_group import ConsumerGroup
 from barnabas.groups.coordinator import GroupCoordinator
-from barnabas.groups.group import Group, GroupState
+from barnabas.groups.coordinator_timers import AnyGroup
+from barnabas.groups.group import GroupState
 from barnabas.model import TopicPartition
 from barnabas.tasks import Turns
 from barnabas.wire.consumer_protocol import PROTOCOL_TYPE
@@ -30,8 +33,10 @@ MINUTE_MS = 60_000
 DAY_SECONDS = 86_400.0  # upper bound of the check interval
 
 
-def expired_partitions(group: Group, now_ms: int, retention_ms: int) -> list[TopicPartition]:
+def expired_partitions(group: AnyGroup, now_ms: int, retention_ms: int) -> list[TopicPartition]:
     """Return the partitions whose committed offset has expired."""
+    if isinstance(group, ConsumerGroup):
+        return group.offsets.expired(now_ms, retention_ms, kept_topics=group.topic_counts)
     if group.protocol_type is None:
         return group.offsets.expired(now_ms, retention_ms)
     if group.state is GroupState.EMPTY:
@@ -60,7 +65,7 @@ async def expire_once(coordinator: GroupCoordinator) -> None:
     deleted = 0
     async for group in coordinated_groups(coordinator):
         # A pending member is about to join, so the empty group must not be deleted.
-        if not group.pending_members:
+        if isinstance(group, ConsumerGroup) or not group.pending_members:
             expired = expired_partitions(group, now_ms, retention_ms)
             deleted += try_delete_offsets(coordinator, group, expired)
     if deleted:
@@ -79,7 +84,7 @@ async def delete_offsets_of_partitions(
         logger.info("deleted offsets=%d of deleted partitions=%d", deleted, len(partitions))
 
 
-async def coordinated_groups(coordinator: GroupCoordinator) -> AsyncIterator[Group]:
+async def coordinated_groups(coordinator: GroupCoordinator) -> AsyncIterator[AnyGroup]:
     """Iterate over the groups of this broker. Other tasks run in between and may drop groups, which are skipped."""
     store = coordinator.store
     turns = Turns()
@@ -91,7 +96,7 @@ async def coordinated_groups(coordinator: GroupCoordinator) -> AsyncIterator[Gro
 
 
 def try_delete_offsets(
-    coordinator: GroupCoordinator, group: Group, partitions: Sequence[TopicPartition]
+    coordinator: GroupCoordinator, group: AnyGroup, partitions: Sequence[TopicPartition]
 ) -> int:
     """Delete offsets, as `delete_offsets` does. Return the number of offsets, or 0 if they cannot be deleted."""
     try:

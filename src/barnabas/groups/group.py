@@ -126,6 +126,8 @@ class Group(Struct, kw_only=True, eq=False):
     """The assignment of the group leader is being stored."""
     topics: frozenset[str] | None = None
     """Topics that this generation is subscribed to; None if unknown, or if it is not a consumer group."""
+    rebalance_reason: str = ""
+    """Why the current or last rebalance started, for the history."""
     offsets: GroupOffsets = field(default_factory=GroupOffsets)
 
     # ---- snapshots
@@ -240,6 +242,10 @@ class Group(Struct, kw_only=True, eq=False):
         ticket, member.join = member.join, None
         self.joined_count -= ticket is not None
         return ticket
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is GroupState.EMPTY
 
     @property
     def has_all_joined(self) -> bool:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from barnabas.errors import ErrorCode
 from barnabas.groups.group import AssignmentProtocol, GroupMember, GroupState, Ticket
+from barnabas.groups.group_changes import NO_REASON, GroupChange, removal
 from barnabas.groups.group_transition import (
     SYNC_TIMER,
     AssignmentPurpose,
@@ -42,8 +43,6 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 
 Such a member cannot send heartbeats, and a lost connection is not noticed while its join waits.
 """
-
-NO_REASON = "not provided"
 
 
 class JoinEvent(NamedTuple):
@@ -340,13 +339,11 @@ def expire_timer(transition: GroupTransition, timer: Timer) -> None:
 
 
 def expire_session(transition: GroupTransition, member: GroupMember) -> None:
-    """Remove the member, unless it waits for a response, which restarts its session. A new member is always removed.
-
-    `session_timeout_ms` in the reason is wrong for a new member (NEW_MEMBER_JOIN_TIMEOUT_MS), but then not logged: new
-    members exist only during a rebalance, and the reason is logged only if a rebalance starts.
-    """
+    """Remove the member, unless it waits for a response, which restarts its session. A new member is always removed."""
     if member.is_new or (member.join is None and member.sync is None):
-        timeout_ms = member.session_timeout_ms
+        timeout_ms = NEW_MEMBER_JOIN_TIMEOUT_MS if member.is_new else member.session_timeout_ms
+        why = f"its session expired after {timeout_ms} ms"
+        transition.changes.append(removal(member, why))
         reason = f"session of member {member.member_id} expired after {timeout_ms} ms"
         remove_member(transition, member, reason)
 
@@ -361,6 +358,8 @@ def remove_unsynced_members(transition: GroupTransition) -> None:
         transition.reject_join(group.pop_join(member), ErrorCode.UNKNOWN_MEMBER_ID)
         group.remove(member_id)
         transition.cancel_timer(session_timer(member_id))
+        why = "it did not send SyncGroup within the rebalance timeout"
+        transition.changes.append(removal(member, why))
     start_rebalance(transition, f"members did not send SyncGroup in time: {', '.join(unsynced)}")
 
 
@@ -386,6 +385,7 @@ def finish_assignment(
     if code is ErrorCode.NONE:
         send_assignments(transition, purpose.assignments)
         transition.move_to(GroupState.STABLE)
+        transition.changes.append(GroupChange("rebalanced", group.rebalance_reason))
     else:
         send_assignments(transition, {}, code)
         start_rebalance(transition, f"cannot store the assignment: {code.name}")

@@ -19,6 +19,7 @@ from msgspec import Struct, field
 from barnabas.config import BrokerConfig
 from barnabas.errors import ErrorCode
 from barnabas.groups.group import VALID_PREVIOUS_STATES, Group, GroupMember, GroupState, Ticket
+from barnabas.groups.group_changes import GroupChange
 from barnabas.groups.records import GroupMetadataValue
 from barnabas.wire.messages.join_group import JoinGroupResponse
 from barnabas.wire.messages.sync_group import SyncGroupResponse
@@ -31,10 +32,16 @@ class TimerKind(Enum):
     """Maximum time until all members have joined, in PreparingRebalance."""
     SYNC = auto()
     """Maximum time until all members of a generation have sent SyncGroup."""
+    REBALANCE = auto()
+    """Per member of the new consumer protocol: maximum time until it has released its revoked partitions."""
 
 
 class Timer(NamedTuple):
-    """Identifies a timer within its group. `member_id` is set for session timers only."""
+    """Identifies a timer within its group.
+
+    In groups of the classic protocol, `member_id` is set for session timers only. In those of the new protocol, it is
+    always set.
+    """
 
     kind: TimerKind
     member_id: str = ""
@@ -102,6 +109,8 @@ class GroupTransition(Struct, eq=False):
     effects: list[Effect] = field(default_factory=list)
     log_events: list[tuple[str, str]] = field(default_factory=list)
     """Event and key=value facts of each log line. The coordinator adds the group and the generation."""
+    changes: list[GroupChange] = field(default_factory=list)
+    """For the history."""
 
     def move_to(self, state: GroupState) -> None:
         group = self.group

@@ -3,6 +3,8 @@
     begin ─► (appended, replicated) ─► complete     the commit is visible
                                     └► fail         the commit is discarded
 
+Commits of a transaction are pending until its marker is written (`begin_in_transaction`, `end_transaction`).
+
 Of two commits for a partition the one with the larger log offset wins, in whichever order they complete. An offset
 with a pending commit does not expire.
 """
@@ -18,7 +20,7 @@ Commits = Mapping[TopicPartition, OffsetCommitValue]
 
 
 class GroupOffsets:
-    __slots__ = ("committed", "log_offsets", "pending")
+    __slots__ = ("committed", "in_transactions", "log_offsets", "pending")
 
     def __init__(self) -> None:
         self.committed: dict[TopicPartition, OffsetCommitValue] = {}
@@ -26,6 +28,8 @@ class GroupOffsets:
         """Log offset of each commit; or of the tombstone, if an offset was removed while a commit was pending."""
         self.pending: dict[TopicPartition, int] = {}
         """Number of pending commits by partition."""
+        self.in_transactions: dict[int, dict[TopicPartition, tuple[OffsetCommitValue, int]]] = {}
+        """Commits of open transactions, and their log offsets, by producer id. They are pending."""
 
     def __len__(self) -> int:
         return len(self.committed)
@@ -47,6 +51,25 @@ class GroupOffsets:
         for partition in commits:
             self.remove_pending(partition)
 
+    def begin_in_transaction(self, producer_id: int, commits: Commits, log_offset: int) -> None:
+        """Add commits of a transaction, which are in the log at `log_offset`. The last one of a partition counts."""
+        added = self.in_transactions.setdefault(producer_id, {})
+        self.begin({each: value for each, value in commits.items() if each not in added})
+        for partition, value in commits.items():
+            added[partition] = (value, log_offset)
+
+    def end_transaction(self, producer_id: int, *, is_committed: bool, marker_offset: int) -> None:
+        """Apply or discard the commits of a transaction that are before its marker. Does nothing if it has none."""
+        changes = self.in_transactions.pop(producer_id, {})
+        later = {each: change for each, change in changes.items() if change[1] > marker_offset}
+        if later:
+            self.in_transactions[producer_id] = later
+        for partition, (value, log_offset) in changes.items():
+            if partition not in later:
+                if is_committed:
+                    self.put(partition, value, log_offset)
+                self.remove_pending(partition)
+
     def remove_pending(self, partition: TopicPartition) -> None:
         remaining = self.pending.pop(partition) - 1
         if remaining:
@@ -63,8 +86,14 @@ class GroupOffsets:
     # ---- deleting
 
     def remove(self, partitions: Iterable[TopicPartition], log_offset: int) -> None:
-        """Remove offsets whose tombstones are at `log_offset`. Pending commits at smaller log offsets are ignored."""
+        """Remove offsets whose tombstones are at `log_offset`. Pending commits at smaller log offsets are ignored.
+
+        Commits of open transactions are discarded at once, as in Kafka.
+        """
         for partition in partitions:
+            for commits in self.in_transactions.values():
+                if commits.pop(partition, None) is not None:
+                    self.remove_pending(partition)
             self.committed.pop(partition, None)
             self.log_offsets.pop(partition, None)
             if partition in self.pending:

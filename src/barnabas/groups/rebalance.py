@@ -15,6 +15,7 @@ from collections.abc import Mapping
 
 from barnabas.errors import ErrorCode
 from barnabas.groups.group import Group, GroupMember, GroupState, InitialDelay
+from barnabas.groups.group_changes import GroupChange, plain_reason, removal
 from barnabas.groups.group_transition import (
     JOIN_TIMER,
     SYNC_TIMER,
@@ -35,6 +36,7 @@ def start_rebalance(transition: GroupTransition, reason: str) -> None:
     transition.cancel_timer(SYNC_TIMER)
     group.is_storing = False
     was_empty = group.state is GroupState.EMPTY
+    group.rebalance_reason = plain_reason(reason)
     transition.log_events.append(("rebalance started", f"reason={reason}"))
     transition.move_to(GroupState.PREPARING_REBALANCE)
     if was_empty:
@@ -85,6 +87,8 @@ def complete_join(transition: GroupTransition) -> None:
         if member.join is None and member.instance_id is None:
             group.remove(member.member_id)
             transition.cancel_timer(session_timer(member.member_id))
+            why = "it did not rejoin within the rebalance timeout"
+            transition.changes.append(removal(member, why))
     if group.members and not elect_leader(group):
         # Only static members are left, and none has rejoined. Wait until one rejoins or their sessions expire.
         transition.set_timer(JOIN_TIMER, group.rebalance_timeout_ms)
@@ -98,6 +102,7 @@ def complete_join(transition: GroupTransition) -> None:
         transition.move_to(GroupState.EMPTY)
         transition.effects.append(StoreGroup(group.snapshot(), None))
         transition.log_events.append(("group is empty", "members=0"))
+        transition.changes.append(GroupChange("empty", group.rebalance_reason))
         return
     group.protocol = group.choose_protocol()
     group.topics = group.decode_topics()
@@ -182,6 +187,8 @@ def remove_member(transition: GroupTransition, member: GroupMember, reason: str)
     if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         start_rebalance(transition, reason)
     else:
+        if not group.members:
+            group.rebalance_reason = plain_reason(reason)
         try_complete_join(transition)
 
 

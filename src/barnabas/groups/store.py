@@ -4,7 +4,7 @@ The hash of a group id determines its partition, and all brokers compute the sam
 the coordinator of the group. By default, an append is complete when all in-sync replicas have it
 (`offsets.commit.required.acks`), so that the next leader can load it (loading.py).
 
-    led        partitions that this broker leads, and whose groups the coordinator has loaded
+    led        partitions that this broker leads, and whose groups the coordinator has loaded, with the leader epoch
     loading    partitions that this broker leads, and whose groups are being loaded
 """
 
@@ -15,13 +15,18 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import NamedTuple
 
 from barnabas.batch.compression import Compression
+from barnabas.batch.header import BatchHeader
 from barnabas.batch.records import Record, build_batch
+from barnabas.batch.validation import too_large_error
 from barnabas.config import BrokerConfig
 from barnabas.errors import ApiError, ErrorCode, StorageError
 from barnabas.groups.records import KeyValue
 from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
+from barnabas.model import TopicPartition
+from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
+from barnabas.storage.producers import Verification
 from barnabas.wire.java_hash import java_string_hash
 from barnabas.world.ports import Clock
 
@@ -62,7 +67,7 @@ class GroupStore:
         self.replicas = replicas
         self.metadata = metadata
         self.clock = clock
-        self.led: dict[int, None] = {}
+        self.led: dict[int, int] = {}
         self.loading: dict[int, None] = {}
         self.acks = (
             config.offsets_commit_required_acks
@@ -93,6 +98,13 @@ class GroupStore:
             or not self.replicas.find(CONSUMER_OFFSETS, partition).followers
         )
 
+    def coordinator_epoch(self, group_id: str) -> int:
+        """Return the leader epoch of the group's partition, or -1 if this broker does not have it any more."""
+        partition = self.replicas.partitions.get(
+            TopicPartition(CONSUMER_OFFSETS, self.partition_for(group_id))
+        )
+        return -1 if partition is None else partition.leader_epoch
+
     # ---- appending
 
     def begin_append(
@@ -107,9 +119,54 @@ class GroupStore:
             compression=self.compression,
         )
         batch = memoryview(bytearray(built))
+        batch, header = partition.log.validator.validate(batch, now_ms)
+        return self.append_batch(partition, batch, header, acks, now_ms)
+
+    def begin_append_in_transaction(
+        self,
+        group_id: str,
+        records: Sequence[KeyValue],
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        verification: Verification | None,
+    ) -> AppendResult:
+        """Append as part of a transaction, as `begin_append` does. As in Kafka, each batch has sequence number 0."""
+        now_ms = self.clock.now_ms()
+        built = build_batch(
+            [Record(at, now_ms, key, value) for at, (key, value) in enumerate(records)],
+            compression=self.compression,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=0,
+            is_transactional=True,
+        )
+        batch = memoryview(bytearray(built))
+        partition = self.replicas.find(CONSUMER_OFFSETS, self.partition_for(group_id))
+        if len(batch) > partition.log.validator.max_batch_bytes:
+            raise too_large_error(len(batch), partition.log.config)
+        return self.append_batch(
+            partition, batch, BatchHeader(batch), self.acks, now_ms, verification
+        )
+
+    def append_batch(
+        self,
+        partition: Partition,
+        batch: memoryview,
+        header: BatchHeader,
+        acks: int,
+        now_ms: int,
+        verification: Verification | None = None,
+    ) -> AppendResult:
         try:
-            batch, header = partition.log.validator.validate(batch, now_ms)
-            info = partition.append(batch, header, acks=acks, now_ms=now_ms)
+            info = partition.append(
+                batch,
+                header,
+                acks=acks,
+                now_ms=now_ms,
+                verification=verification,
+                checks_sequence=False,
+            )
         except StorageError as error:
             self.replicas.fail(partition, error)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
@@ -119,6 +176,14 @@ class GroupStore:
         if acks == ACKS_ALL and partition.log.watermark <= info.last_offset:
             waits.append(partition.promise(info.last_offset + 1))
         return AppendResult(info.first_offset, waits)
+
+    def begin_wait(self, group_id: str, end_offset: int) -> AppendResult:
+        """Return what is left to wait for after an earlier append up to `end_offset`. Raises ApiError."""
+        partition = self.replicas.find(CONSUMER_OFFSETS, self.partition_for(group_id))
+        waits: list[Awaitable[None]] = []
+        if self.acks == ACKS_ALL and partition.log.watermark < end_offset:
+            waits.append(partition.promise(end_offset))
+        return AppendResult(end_offset, waits)
 
     async def wait_for(self, appended: AppendResult) -> None:
         """Wait until the append is complete.

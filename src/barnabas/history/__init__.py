@@ -2,6 +2,8 @@
 
 event      one state change, election, request or response, in a line of JSON       event.py
 recorder   formats the events of one controller in one epoch                        recorder.py
+coordinator_event, coordinator_recorder                                             coordinator_event.py,
+           the same for the groups and transactions that a broker coordinates       coordinator_recorder.py
 journal    files on the broker that hold the events until they are published        journal.py
 publisher  copies the journal to the topic                                          publisher.py
 requester  the client that requested a change of a topic, for the event             requester.py

@@ -2,6 +2,9 @@
 
     <first log dir>/state-changes-0000000007-000000000001.jsonl      named by its first event: epoch, sequence
     <first log dir>/state-changes-published.json                     published up to: file and position
+    <first log dir>/coordinator-events-1777622400123-….jsonl         events of coordinators: run of the broker, sequence
+
+Events of coordinators have a journal of their own, so that many groups cannot displace the events of a controller.
 
 The files have no subdirectory: Kafka treats every directory in a log directory as a partition, and refuses to start if
 it is not one. A new file begins at each start, after a day and at FILE_BYTES. Files are deleted after a week, published
@@ -27,11 +30,13 @@ from barnabas.world.ports import Clock, Disk, File
 logger = logging.getLogger("barnabas.history")
 
 PREFIX = "state-changes-"
+COORDINATOR_PREFIX = "coordinator-events-"
 SUFFIX = ".jsonl"
-PUBLISHED = "state-changes-published.json"
+PUBLISHED_SUFFIX = "published.json"
 
 FILE_BYTES = 16 << 20
 ALL_BYTES = 256 << 20
+COORDINATOR_BYTES = 64 << 20
 FILES_MAX = 200
 DAY_MS = 24 * 60 * 60 * 1000
 KEPT_MS = 7 * DAY_MS
@@ -58,10 +63,20 @@ class Chunk(NamedTuple):
 class Journal:
     """Files of events. `published` is the position up to which the publisher has published them."""
 
-    def __init__(self, disk: Disk, directory: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        clock: Clock,
+        *,
+        prefix: str = PREFIX,
+        bytes_max: int = ALL_BYTES,
+    ) -> None:
         self.disk = disk
         self.directory = directory
         self.clock = clock
+        self.prefix = prefix
+        self.bytes_max = bytes_max
         self.names: list[str] = []
         self.published = BEGINNING
         self.current: File | None = None
@@ -73,9 +88,11 @@ class Journal:
         """Find the files of earlier runs. If they cannot be read, the journal starts empty."""
         try:
             found = self.disk.list(self.directory) if self.disk.exists(self.directory) else []
-            self.names = [n for n in found if n.startswith(PREFIX) and n.endswith(SUFFIX)]
-            if PUBLISHED in found:
-                saved = read_head(self.disk, self.path(PUBLISHED), PROPERTIES_MAX)
+            self.names = [n for n in found if n.startswith(self.prefix) and n.endswith(SUFFIX)]
+            if self.prefix + PUBLISHED_SUFFIX in found:
+                saved = read_head(
+                    self.disk, self.path(self.prefix + PUBLISHED_SUFFIX), PROPERTIES_MAX
+                )
                 self.published = parse_position(saved)
             self.trim()
         except StorageError as error:
@@ -105,10 +122,15 @@ class Journal:
     def begin_file(self, first: EventLine) -> None:
         self.close()
         self.trim()
-        name = f"{PREFIX}{first.epoch:010d}-{first.sequence:012d}{SUFFIX}"
+        name = f"{self.prefix}{first.epoch:010d}-{first.sequence:012d}{SUFFIX}"
         self.current = self.disk.open(self.path(name), create=True)
         self.current_since_ms = self.clock.now_ms()
         self.names.append(name)
+
+    def next_epoch(self, at_least: int) -> int:
+        """Return a number for the first part of new names, so that they follow those of earlier runs."""
+        last = max([*self.names, self.published.file]).removeprefix(self.prefix).partition("-")[0]
+        return max(at_least, int(last) + 1) if last.isdecimal() else at_least
 
     # ---- publishing
 
@@ -142,7 +164,7 @@ class Journal:
         """Save the position up to which events are published. After a crash before that, events are published again."""
         self.published = end
         data = json.dumps({"file": end.file, "position": end.offset}).encode()
-        self.disk.replace_bytes(self.path(PUBLISHED), data, sync=False)
+        self.disk.replace_bytes(self.path(self.prefix + PUBLISHED_SUFFIX), data, sync=False)
 
     # ---- files
 
@@ -154,7 +176,7 @@ class Journal:
         total = sum(sizes.values())
         for name in list(self.names):
             is_old = self.disk.modified_ms(self.path(name)) < oldest_ms
-            if not (is_old or total > ALL_BYTES or len(self.names) >= FILES_MAX):
+            if not (is_old or total > self.bytes_max or len(self.names) >= FILES_MAX):
                 break
             is_published = Position(name, sizes[name]) <= self.published
             logger.info("removing old state changes file=%s published=%s", name, is_published)

@@ -1,5 +1,8 @@
 """Publisher: writes the events of this broker's controllers to its journal, and from there to `__state_changes`.
 
+The events of its group and transaction coordinators are in a second journal, and are published in the same way. Without
+the topic they are not recorded.
+
 Guarantees. An event is in the journal before any broker learns of the change. Each broker publishes its own journal, in
 order and with acks=all. After a restart it resumes where it stopped, whether it is controller or not. If a controller
 crashes, its broker publishes the remaining events after its restart, and thus after those of the next controller. A
@@ -25,7 +28,15 @@ from barnabas.batch.records import Record, build_batch
 from barnabas.client.connection import BrokerConnection
 from barnabas.client.core import error_of, raise_if
 from barnabas.errors import ApiError, ErrorCode, StorageError, WireError, reason
-from barnabas.history.journal import DAY_MS, KEPT_MS, WARNING_INTERVAL_S, Journal
+from barnabas.history.coordinator_recorder import CoordinatorRecorder
+from barnabas.history.journal import (
+    COORDINATOR_BYTES,
+    COORDINATOR_PREFIX,
+    DAY_MS,
+    KEPT_MS,
+    WARNING_INTERVAL_S,
+    Journal,
+)
 from barnabas.history.recorder import OWN, EventLine
 from barnabas.log_rate_limiter import LogRateLimiter
 from barnabas.metadata.cache import INTERNAL_TOPICS, MetadataCache
@@ -68,6 +79,7 @@ RETRY_S = (0.25, 5.0)
 
 OWN_MARK = OWN.encode()
 KEY = re.compile(rb'\{"at":"([^"]+)".*?"epoch":(\d+),"sequence":(\d+)')
+COORDINATOR_KEY = re.compile(rb'\{"at":"([^"]+)","broker":(\d+),"run":(\d+),"sequence":(\d+)')
 CONNECTION_ERRORS = (OSError, TimeoutError, WireError)
 REJECTED = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)
 
@@ -94,6 +106,13 @@ class Publisher:
         self.listener = listener
         self.is_enabled = is_enabled
         self.journal = Journal(world.disk, directory, world.clock)
+        self.coordinator_journal = Journal(
+            world.disk,
+            directory,
+            world.clock,
+            prefix=COORDINATOR_PREFIX,
+            bytes_max=COORDINATOR_BYTES,
+        )
         self.wake = asyncio.Event()
         self.is_closed = False
         self.warnings = LogRateLimiter(WARNING_INTERVAL_S)
@@ -103,12 +122,21 @@ class Publisher:
     def open(self) -> None:
         """Open the journal. The caller must have locked the directory, because another process may write there."""
         self.journal.open()
+        self.coordinator_journal.open()
         self.wake.set()
 
     def append(self, events: Sequence[EventLine]) -> None:
         if events and not self.is_closed:
             self.journal.append(events)
             self.wake.set()
+
+    def coordinator_recorder(self, broker_id: BrokerId) -> CoordinatorRecorder | None:
+        """Return the recorder for the coordinators of this broker. None if the history is disabled."""
+        if not self.is_enabled:
+            return None
+        clock = self.world.clock
+        run = self.coordinator_journal.next_epoch(clock.now_ms())
+        return CoordinatorRecorder(broker_id, run, clock, CoordinatorSink(self))
 
     def close(self) -> None:
         """Close the journal. The next run publishes the rest.
@@ -118,6 +146,7 @@ class Publisher:
         self.is_closed = True
         self.disconnect()
         self.journal.close()
+        self.coordinator_journal.close()
 
     # ---- publishing
 
@@ -131,19 +160,20 @@ class Publisher:
             self.wake.clear()
             await asyncio.sleep(LINGER_S)
             try:
-                await self.publish_journal()
+                await self.publish_journal(self.journal)
+                await self.publish_journal(self.coordinator_journal)
                 backoff.reset()
             except StorageError as error:
                 self.warn("cannot read the journal of state changes or save its position", error)
                 self.wake.set()
                 await backoff.wait()
 
-    async def publish_journal(self) -> None:
-        while (chunk := self.journal.next_chunk(BATCH_BYTES)) is not None:
+    async def publish_journal(self, journal: Journal) -> None:
+        while (chunk := journal.next_chunk(BATCH_BYTES)) is not None:
             lines = [line for line in chunk.lines if OWN_MARK not in line]
             if lines:
                 await self.deliver(lines)
-            self.journal.advance(chunk.end)
+            journal.advance(chunk.end)
 
     async def deliver(self, lines: list[bytes]) -> None:
         """Publish the lines, with retries until all are published."""
@@ -266,14 +296,30 @@ class Publisher:
             logger.warning("%s error=%s", problem, reason(error))
 
 
+class CoordinatorSink:
+    """Receives the events of coordinators (as an `EventSink`)."""
+
+    def __init__(self, publisher: Publisher) -> None:
+        self.publisher = publisher
+
+    def append(self, events: Sequence[EventLine]) -> None:
+        publisher = self.publisher
+        if not publisher.is_closed:
+            publisher.coordinator_journal.append(events)
+            publisher.wake.set()
+
+
 def to_record(line: bytes, offset: int) -> Record:
-    """Return the record of an event: its time as timestamp, `<epoch>-<sequence>` as key, such as 7-12."""
-    found = KEY.match(line)
+    """Return the record of an event: its time as timestamp, its identity as key.
+
+    `<epoch>-<sequence>`, such as 7-12; `<broker>-<run>-<sequence>` for an event of a coordinator.
+    """
+    found = COORDINATOR_KEY.match(line) or KEY.match(line)
     if found is None:  # written by another program; published unchanged
         return Record(offset, 0, None, line, ())
-    at, epoch, sequence = found.groups()
+    at, *key = found.groups()
     try:
         timestamp = round(datetime.fromisoformat(at.decode()).timestamp() * 1000)
     except (ValueError, OverflowError):  # corrupt on disk; readers skip it
         return Record(offset, 0, None, line, ())
-    return Record(offset, timestamp, b"%s-%s" % (epoch, sequence), line, ())
+    return Record(offset, timestamp, b"-".join(key), line, ())

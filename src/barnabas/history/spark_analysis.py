@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from barnabas.history.analysis import analyse_topic, assemble, build_elections, report_time
+from barnabas.history.coordinator_event import is_malformed
 from barnabas.history.event import AnyEvent, read_event
 from barnabas.history.reader import BrokerSighting, EpochSummary, TopicEntry, split_epoch
 from barnabas.history.words import Row
@@ -92,10 +93,13 @@ def map_rows(rows: DataFrame, function: Callable[[Rows], Rows], schema: str) -> 
 
 
 def key_events(records: Rows) -> Rows:
-    """Yield the keys of events, offsets and values. A malformed record has only nulls."""
+    """Yield the keys of events, offsets and values. A malformed record has only nulls. Skip events of coordinators."""
     for offset, value in records:
         event = read_event(value)
-        yield (None,) * 4 if event is None else (*event.key, offset, value)
+        if event is not None:
+            yield *event.key, offset, value
+        elif is_malformed(value):
+            yield (None,) * 4
 
 
 def split_epochs(rows: Rows) -> Rows:

@@ -49,7 +49,9 @@ def profile(spark: SparkSession, bootstrap_servers: str, wanted: TopicRange) -> 
         span, functions.min(ms).alias("first"), functions.max(ms).alias("last")
     )
     classes = [key_class(row) for row in group_by_count(count_by_key(records, tasks)).collect()]
-    first_ms, last_ms = span.get["first"], span.get["last"]
+    # Without records, Spark removes the observation from the plan, and reading it is an error.
+    times: dict[str, Any] = span.get if classes else {"first": None, "last": None}
+    first_ms, last_ms = times["first"], times["last"]
     bucket_ms = 1000 if first_ms is None else bucket_length_ms(first_ms, last_ms)
     records = load_range(spark, bootstrap_servers, wanted, RANGE_COLUMNS)
     summaries = [range_summary(row) for row in summarize_ranges(records, bucket_ms).collect()]

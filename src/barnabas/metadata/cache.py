@@ -90,6 +90,8 @@ class MetadataCache:
         self.controller_id = NO_LEADER
         self.brokers: dict[BrokerId, Broker] = {}
         self.topics: dict[str, TopicMetadata] = {}
+        self.topics_version = 0
+        """Grows when a topic changes."""
         self.names: dict[UUID, str] = {}
         """Topic names by topic id."""
         self.encoded_topics: dict[str, dict[tuple[int, str | None], bytes]] = {}
@@ -190,12 +192,14 @@ class MetadataCache:
             self.names.pop(before.topic_id, None)
         self.encoded_topics.pop(topic.name, None)
         self.topics[topic.name] = topic
+        self.topics_version += 1
         if topic.topic_id != ZERO_ID:
             self.names[topic.topic_id] = topic.name
 
     def remove_topic(self, name: str) -> None:
         topic = self.topics.pop(name, None)
         if topic is not None:
+            self.topics_version += 1
             self.names.pop(topic.topic_id, None)
             self.encoded_topics.pop(name, None)
 

@@ -69,6 +69,7 @@ REPLICA_METRICS = (
     ("kafka_server_replicamanager_isrshrinks_total", COUNTER, (), "ISRs that lost a member, of partitions led here"),
     ("kafka_server_replicamanager_isrexpands_total", COUNTER, (), "ISRs that got a member, of partitions led here"),
     ("kafka_server_replicamanager_failedisrupdates_total", COUNTER, (), "ISR changes that the controller rejected"),
+    ("kafka_server_replicamanager_produceridcount", GAUGE, (), "Producer ids in the logs of this broker"),
     ("kafka_log_log_size", GAUGE, PARTITION, "Size of a log in bytes"),
     ("kafka_log_log_logendoffset", GAUGE, PARTITION, "Offset of the next record"),
     ("kafka_log_log_logstartoffset", GAUGE, PARTITION, "Offset of the first record"),
@@ -86,6 +87,19 @@ GROUP_METRICS = (
     ("kafka_consumergroup_members", GAUGE, ("consumergroup",), "Members of a group; served by its coordinator"),
     ("kafka_consumergroup_current_offset", GAUGE, ("consumergroup", *PARTITION),
         "Committed offset of a group; served by its coordinator"),
+)
+TRANSACTION_METRICS = (
+    ("kafka_cluster_partition_laststableoffsetlag", GAUGE, PARTITION,
+        "Offsets between the last stable offset and the high watermark of a partition led here: read_committed "
+        "consumers wait for these records"),
+    ("barnabas_coordinator_transaction_transactions", GAUGE, ("state",),
+        "Transactional ids that this broker coordinates, by state. Ongoing: a transaction is open"),
+    ("kafka_server_transaction_coordinator_metrics_partition_load_time_avg", GAUGE, (),
+        "Average time to load a partition of __transaction_state, in ms, since the start"),
+    ("kafka_server_transaction_coordinator_metrics_partition_load_time_max", GAUGE, (),
+        "Longest time to load a partition of __transaction_state, in ms, since the start"),
+    ("kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize", GAUGE, (),
+        "Transactions whose markers are sent again: a partition has no leader, or an attempt failed"),
 )
 CONTROLLER_METRICS = (
     ("kafka_controller_kafkacontroller_activecontrollercount", GAUGE, (), "1 on the controller, 0 on other brokers"),
@@ -129,5 +143,11 @@ CONTROLLER_METRICS = (
 
 FAMILIES: dict[str, MetricFamily] = {
     row[0]: MetricFamily(*row)
-    for row in (*BROKER_METRICS, *REPLICA_METRICS, *GROUP_METRICS, *CONTROLLER_METRICS)
+    for row in (
+        *BROKER_METRICS,
+        *REPLICA_METRICS,
+        *GROUP_METRICS,
+        *TRANSACTION_METRICS,
+        *CONTROLLER_METRICS,
+    )
 }

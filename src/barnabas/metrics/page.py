@@ -10,6 +10,7 @@ from barnabas.metrics.families import (
     FAMILIES,
     GROUP_METRICS,
     REPLICA_METRICS,
+    TRANSACTION_METRICS,
 )
 
 HEAD = """\
@@ -98,6 +99,7 @@ SECTIONS = (
     ("Broker, requests and topics", BROKER_METRICS),
     ("Replicas and logs", REPLICA_METRICS),
     ("Groups", GROUP_METRICS),
+    ("Transactions", TRANSACTION_METRICS),
     ("Controller", CONTROLLER_METRICS),
 )
 

@@ -28,6 +28,7 @@ from barnabas.model import NO_EPOCH, NO_LEADER, BrokerId, LeaderEpoch, ZnodeVers
 from barnabas.replication import isr as in_sync
 from barnabas.replication.isr import FollowerSession, FollowerState, IsrChange, IsrChangeOutcome
 from barnabas.storage.log import AppendInfo, Log
+from barnabas.storage.producers import Verification
 from barnabas.wire.messages.control_plane import UNKNOWN_BROKER_EPOCH
 
 logger = logging.getLogger("barnabas.isr")
@@ -438,9 +439,11 @@ class Partition:
         *,
         acks: int,
         now_ms: int,
+        verification: Verification | None = None,
+        checks_sequence: bool = True,
     ) -> AppendInfo:
-        """Append a batch that `log.validator` has accepted. The caller must flush the partition if it
-        `waits_for_flush`. Raises ApiError or StorageError."""
+        """Append a batch that `log.validator` has accepted, or a transaction marker (Log.append_as_leader). The caller
+        must flush the partition if it `waits_for_flush`. Raises ApiError or StorageError."""
         traffic = self.traffic
         traffic.produces += 1
         if self.is_offline or self.leader != self.broker_id:
@@ -453,7 +456,12 @@ class Partition:
         log = self.log
         try:
             info = log.append_as_leader(
-                batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms
+                batch,
+                header,
+                leader_epoch=self.leader_epoch,
+                now_ms=now_ms,
+                verification=verification,
+                checks_sequence=checks_sequence,
             )
         except ApiError as error:
             has_sequence_gap = error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

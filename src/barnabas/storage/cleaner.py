@@ -2,7 +2,7 @@
 
     00000000000000000000.log  ┐                                       ┌ 00000000000000000000.log.deleted
     00000000000000000812.log  ┼─► 00000000000000000000.log.cleaned ─► ┤ 00000000000000000812.log.deleted
-                              ┘        (and its two indexes)          └ 00000000000000000000.log
+                              ┘        (and its indexes)              └ 00000000000000000000.log
 
 `Cleaning.steps` runs in a thread, one short step at a time. It reads closed segments, which do not change, and writes
 files that nothing else uses. `put_in_place` runs on the event loop and only renames files. If the log was truncated,
@@ -28,10 +28,12 @@ from msgspec import Struct
 
 from barnabas.batch.header import BatchHeader
 from barnabas.errors import CorruptBatch, OutOfSpace, StorageError
-from barnabas.storage import compaction
+from barnabas.storage import compaction, transaction_index
+from barnabas.storage.aborted_transactions import AbortedSearch
 from barnabas.storage.cleaner_output import CLEANED, FILES, SWAP, SegmentOutput, remove_output
 from barnabas.storage.compaction import CleanableRange, LogFacts, SegmentFacts
 from barnabas.storage.compaction_batches import Survival, clean_batch, find_keys
+from barnabas.storage.compaction_transactions import AbortedRanges, CleanedTransactions
 from barnabas.storage.files import segment_path
 from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from barnabas.storage.log import Log
@@ -89,7 +91,7 @@ def collect_facts(log: Log) -> LogFacts:
         active_base=active.base_offset,
         log_start_offset=log.log_start_offset,
         log_end_offset=log.log_end_offset,
-        stable_offset=stable_offset(log),
+        stable_offset=log.last_stable_offset,
         cleaned_to=log.cleaned_to,
     )
 
@@ -104,11 +106,6 @@ def facts_of_segment(segment: Segment, with_times: bool) -> SegmentFacts:
         first_timestamp=segment.first_batch_timestamp(),
         largest_timestamp=segment.largest_timestamp,
     )
-
-
-def stable_offset(log: Log) -> int:
-    starts = (producer.transaction_first_offset for producer in log.producers.by_id.values())
-    return min((log.watermark, *(offset for offset in starts if offset >= 0)))
 
 
 class Cleaning:
@@ -133,6 +130,14 @@ class Cleaning:
             for producer_id, producer in log.producers.by_id.items()
             if producer.batches
         }
+        self.epoch_of = {
+            producer_id: producer.epoch
+            for producer_id, producer in log.producers.by_id.items()
+            if not producer.batches
+        }
+        self.aborted_search = AbortedSearch(log.segments, log.log_end_offset)
+        self.aborted = AbortedRanges(())
+        """Complete when `steps` runs."""
         self.latest: dict[bytes, int] = {}
         self.cleaned_to = cleanable.first_dirty
         """Offset up to which the log is compacted after this cleaning. Final when all keys are read."""
@@ -145,6 +150,11 @@ class Cleaning:
     # ---- in a thread ------------------------------------------------------------------------------------------
 
     def steps(self) -> Generator[Step, None, None]:
+        base = self.segments[0].base_offset if self.segments else 0
+        found = self.aborted_search.find(
+            self.disk, self.log.directory, base, self.cleanable.first_uncleanable
+        )
+        self.aborted = AbortedRanges(found)
         yield from self.read_keys()
         survival = Survival(
             latest=self.latest,
@@ -152,7 +162,9 @@ class Cleaning:
             now_ms=self.now_ms,
             delete_retention_ms=self.config.delete_retention_ms,
             last_offset_of=self.last_offset_of,
+            epoch_of=self.epoch_of,
         )
+        transactions = CleanedTransactions(self.aborted)
         by_base = {segment.base_offset: segment for segment in self.segments}
         facts = [
             SegmentFacts(segment.base_offset, segment.size, self.index_bytes(segment))
@@ -163,7 +175,7 @@ class Cleaning:
             facts, self.config, self.cleanable.first_uncleanable
         ):
             old = tuple(by_base[each.base_offset] for each in group)
-            yield from self.rewrite(old, survival)
+            yield from self.rewrite(old, survival, transactions)
             yield Replacement(old=old, base_offset=old[0].base_offset)
 
     def read_keys(self) -> Iterator[int]:
@@ -178,9 +190,10 @@ class Cleaning:
             done = records = 0
             for header, batch in self.batches(segment):
                 if header.last_offset >= first_dirty:
-                    for offset, key in find_keys(batch, header):
-                        if offset >= first_dirty:
-                            latest[key] = offset
+                    if not header.is_control and self.aborted.find(header) is None:
+                        for offset, key in find_keys(batch, header):
+                            if offset >= first_dirty:
+                                latest[key] = offset
                     self.cleaned_to = max(self.cleaned_to, header.next_offset)
                     if len(latest) >= keys_max:
                         return
@@ -192,7 +205,9 @@ class Cleaning:
             self.cleaned_to = max(self.cleaned_to, end)
             yield done
 
-    def rewrite(self, old: Sequence[Segment], survival: Survival) -> Iterator[int]:
+    def rewrite(
+        self, old: Sequence[Segment], survival: Survival, transactions: CleanedTransactions
+    ) -> Iterator[int]:
         """Write the surviving records to `.cleaned` files, and fsync them. Yields bytes read and written."""
         target = SegmentOutput(
             self.disk, self.log.directory, old[0].base_offset, self.config, self.now_ms
@@ -201,7 +216,7 @@ class Cleaning:
             done = records = 0
             for segment in old:
                 for header, batch in self.batches(segment):
-                    cleaned = clean_batch(batch, header, survival)
+                    cleaned = clean_batch(batch, header, survival, transactions)
                     if cleaned is not None:
                         new_header = BatchHeader(cleaned)
                         target.add(cleaned, new_header)
@@ -219,6 +234,8 @@ class Cleaning:
                         done = records = 0
                 self.stats.bytes_read += segment.size
             self.stats.bytes_kept += target.size
+            for entry in transactions.take_kept():
+                target.segment.add_aborted(entry)
             target.finish(self.disk.modified_ms(old[-1].log.path))
         finally:
             target.close()
@@ -280,4 +297,5 @@ def put_in_place(log: Log, replacement: Replacement, now_ms: int) -> bool:
 
 def rename_all(disk: Disk, path: str, before: str, after: str) -> None:
     for suffix in FILES:
-        disk.rename(path + suffix + before, path + suffix + after)
+        if suffix != transaction_index.SUFFIX or disk.exists(path + suffix + before):
+            disk.rename(path + suffix + before, path + suffix + after)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from barnabas.batch.header import BatchHeader
 from barnabas.config.topic import TopicConfig
+from barnabas.storage import transaction_index
 from barnabas.storage.files import segment_path
 from barnabas.storage.segment import Segment
 from barnabas.world.ports import Buffer, Disk
 
 CLEANED = ".cleaned"
 SWAP = ".swap"
-FILES = (".log", ".index", ".timeindex")
+FILES = (".log", ".index", ".timeindex", transaction_index.SUFFIX)
 
 
 class SegmentOutput:
@@ -35,6 +36,7 @@ class SegmentOutput:
             now_ms=now_ms,
         )
         self.segment.begin_rebuild()
+        self.segment.aborted = transaction_index.NO_ENTRIES
         self.waiting: list[Buffer] = []
         self.waiting_bytes = 0
 

@@ -10,8 +10,8 @@ time removes the tombstone.
 Base offset, last offset, producer, sequence, leader epoch and codec of a batch do not change. A batch without surviving
 records is removed, unless it is the last batch of its producer: a retry of it must be recognised as a duplicate.
 
-Batches of transactions are kept unchanged. The cleaner does not know which of them were aborted, and an aborted record
-must not replace a committed one.
+An aborted record does not replace a committed one. Batches of aborted transactions and transaction markers are removed
+too (compaction_transactions.py).
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from barnabas.batch.reader import RecordReader
 from barnabas.batch.records import seal_batch, varint
 from barnabas.errors import RemoteWireError
 from barnabas.model import NO_TIMESTAMP
+from barnabas.storage.compaction_transactions import CleanedTransactions
 from barnabas.world.ports import Buffer
 
 FINGERPRINT_BYTES = 16
@@ -51,6 +52,8 @@ class Survival(Struct, frozen=True, kw_only=True):
     delete_retention_ms: int
     last_offset_of: Mapping[int, int]
     """Producer id → last offset of its last batch."""
+    epoch_of: Mapping[int, int]
+    """Producer id → epoch, for producers of which only a marker is known. It fences older epochs."""
 
 
 class RecordSpan(NamedTuple):
@@ -74,17 +77,16 @@ def fingerprint(key: bytes) -> bytes:
 
 
 def find_keys(batch: memoryview, header: BatchHeader) -> Iterator[tuple[int, bytes]]:
-    """Yield offset and key fingerprint of each record that may replace earlier ones."""
-    found = None if is_kept_whole(header) else decode_spans(batch, header)
+    """Yield offset and key fingerprint of each record that may replace earlier ones.
+
+    The caller leaves out control batches and aborted ones.
+    """
+    found = decode_spans(batch, header)
     if found is not None:
         base = header.base_offset
         for span in found[1]:
             if span.key is not None:
                 yield base + span.offset_delta, fingerprint(span.key)
-
-
-def is_kept_whole(header: BatchHeader) -> bool:
-    return header.attributes & (TRANSACTIONAL | CONTROL) != 0
 
 
 def decode_spans(batch: memoryview, header: BatchHeader) -> tuple[bytes, list[RecordSpan]] | None:
@@ -122,9 +124,16 @@ def find_spans(body: bytes, count: int) -> list[RecordSpan]:
     return found
 
 
-def clean_batch(batch: memoryview, header: BatchHeader, survival: Survival) -> Buffer | None:
+def clean_batch(
+    batch: memoryview, header: BatchHeader, survival: Survival, transactions: CleanedTransactions
+) -> Buffer | None:
     """Return the batch without the removed records: `batch` itself, a smaller one, or None if no record survives."""
-    if header.base_offset >= survival.mapped_to or is_kept_whole(header):
+    if header.is_control:
+        is_removable = transactions.read_control_batch(header, batch)
+        return clean_control_batch(batch, header, survival) if is_removable else batch
+    if transactions.read_batch(header):
+        return strip_or_remove(header, survival)
+    if header.base_offset >= survival.mapped_to:
         return batch
     found = decode_spans(batch, header)
     if found is None:
@@ -132,8 +141,7 @@ def clean_batch(batch: memoryview, header: BatchHeader, survival: Survival) -> B
     body, all_spans = found
     kept = select_survivors(all_spans, header, survival)
     if not kept:
-        is_last = survival.last_offset_of.get(header.producer_id) == header.last_offset
-        return strip_records(header) if is_last and header.producer_id >= 0 else None
+        return strip_or_remove(header, survival)
     needs_horizon = not header.has_delete_horizon and any(
         not span.has_value and header.base_offset + span.offset_delta < survival.mapped_to
         for span in kept
@@ -159,6 +167,43 @@ def clean_batch(batch: memoryview, header: BatchHeader, survival: Survival) -> B
         base_timestamp=base_timestamp,
         max_timestamp=max_timestamp,
     )
+
+
+def clean_control_batch(
+    batch: memoryview, header: BatchHeader, survival: Survival
+) -> Buffer | None:
+    """Return a marker that is no longer needed with a delete horizon, or None if the horizon has passed."""
+    if header.count == 0 or header.has_delete_horizon:
+        if header.count and header.base_timestamp > survival.now_ms:
+            return batch
+        return strip_or_remove(header, survival)
+    found = decode_spans(batch, header)
+    if found is None:
+        return batch
+    body, all_spans = found
+    horizon = survival.now_ms + survival.delete_retention_ms
+    shift = header.base_timestamp - horizon
+    return rebuild_batch(
+        header,
+        b"".join(shift_timestamp(body, span, shift) for span in all_spans),
+        count=header.count,
+        attributes=header.attributes | DELETE_HORIZON,
+        base_timestamp=horizon,
+        max_timestamp=header.max_timestamp,
+    )
+
+
+def strip_or_remove(header: BatchHeader, survival: Survival) -> bytes | None:
+    """Return the batch without records if the log needs it for the state of its producer, else None."""
+    producer_id = header.producer_id
+    last_offset = survival.last_offset_of.get(producer_id)
+    if last_offset is not None:
+        is_needed = header.last_offset == last_offset
+    else:
+        is_needed = (
+            header.is_control and survival.epoch_of.get(producer_id) == header.producer_epoch
+        )
+    return strip_records(header) if is_needed and producer_id >= 0 else None
 
 
 def select_survivors(

@@ -1,8 +1,8 @@
 """The log of one partition: record batches in offset order, stored in segments.
 
-    log start offset ≤ … ≤ high watermark ≤ … ≤ log end offset         recovery point: everything before it is on disk
+    log start ≤ last stable offset ≤ high watermark ≤ log end offset   recovery point: everything before it is on disk
 
-    <directory>/00000000000000000000.log .index .timeindex     closed segments
+    <directory>/00000000000000000000.log .index .timeindex     closed segments; .txnindex (transaction_index.py)
                 00000000000000004711.log                       active segment; its indexes are in memory
                 00000000000000004711.snapshot                  producer state as of offset 4711 (producers.py)
                 leader-epoch-checkpoint                        epochs.py
@@ -34,14 +34,15 @@ from barnabas.batch.validation import BatchValidator
 from barnabas.config.topic import TopicConfig
 from barnabas.errors import ApiError, ErrorCode, OutOfSpace, StorageError
 from barnabas.model import NO_TIMESTAMP
-from barnabas.storage import append_sets, retention, snapshots, timestamps
+from barnabas.storage import append_sets, producer_updates, retention, snapshots, timestamps
 from barnabas.storage import epochs as leader_epochs
+from barnabas.storage.aborted_transactions import load_aborted
 from barnabas.storage.append_sets import FollowerAppend
 from barnabas.storage.checkpoints import PARTITION_METADATA, encode_partition_metadata
 from barnabas.storage.compaction import NEVER_CLEANED
 from barnabas.storage.epochs import LeaderEpochs
 from barnabas.storage.flush_state import Flush, FlushState
-from barnabas.storage.producers import EXPIRATION_MS, Producers
+from barnabas.storage.producers import EXPIRATION_MS, Producers, Verification
 from barnabas.storage.roll_policy import RollPolicy
 from barnabas.storage.segment import Segment
 from barnabas.storage.segment_list import NOTHING, LogRead, SegmentList
@@ -194,6 +195,15 @@ class Log:
         self.watermark = max(self.log_start_offset, min(offset, self.log_end_offset))
 
     @property
+    def last_stable_offset(self) -> int:
+        """Offset below which all transactions are decided (producers.py): the end of the log for read_committed."""
+        producers = self.producers
+        if not producers.has_undecided():
+            return self.watermark
+        # The beginning of an open transaction may be deleted.
+        return max(self.log_start_offset, producers.last_stable_offset(self.watermark))
+
+    @property
     def size_bytes(self) -> int:
         return self.segments.size_bytes
 
@@ -220,14 +230,23 @@ class Log:
         *,
         leader_epoch: int,
         now_ms: int,
+        verification: Verification | None = None,
+        checks_sequence: bool = True,
     ) -> AppendInfo:
-        """Assign offsets to a batch that `validator` has accepted, and write it. `batch` is stamped in place.
+        """Assign offsets to a batch that `validator` has accepted, or to a transaction marker, and write it.
 
-        A duplicate is not written again; the result has the offsets of the first copy. Raises ApiError or StorageError.
+        `batch` is stamped in place. A duplicate is not written again; the result has the offsets of the first copy.
+        `verification` and `checks_sequence` are for transactional batches (Producers.check_transactional). Raises
+        ApiError or StorageError.
         """
         size, timestamp, producer_id = header.size, header.max_timestamp, header.producer_id
         if producer_id >= 0:
-            written = self.producers.check(header)
+            if header.is_transactional:
+                written = producer_updates.check_transactional(
+                    self.producers, header, batch, verification, checks_sequence
+                )
+            else:
+                written = self.producers.check(header)
             if written is not None:
                 offsets = written.first_offset, written.last_offset, written.timestamp
                 return AppendInfo(*offsets, self.log_start_offset, is_duplicate=True)
@@ -253,11 +272,22 @@ class Log:
             flush_state.unflushed_since_ms = now_ms
         self.segments.tail.append(first, position)
         if producer_id >= 0:
-            self.producers.record(header, first, timestamp)
+            if header.is_control:
+                self.apply_batch(BatchHeader(batch), batch)
+            else:
+                self.producers.record(header, first, timestamp)
         info: AppendInfo = new_tuple(
             AppendInfo, (first, last, appended_at, self.log_start_offset, False)
         )
         return info
+
+    def apply_batch(self, header: BatchHeader, batch: memoryview) -> None:
+        """Update the producer state and the transaction index with a batch at the end of the active segment."""
+        aborted = producer_updates.apply_batch(self.producers, header, batch)
+        if aborted is not None:
+            self.segments.active.add_aborted(aborted)
+        if header.is_control:
+            self.producers.forget_decided(self.watermark)
 
     def append_as_follower(self, data: memoryview, now_ms: int = 0) -> FollowerAppend:
         """Append the complete batches in `data`, with the leader's offsets. Raises ApiError or StorageError."""
@@ -310,7 +340,7 @@ class Log:
             expected = header.next_offset
             end = at + header.size
             if header.producer_id >= 0:
-                snapshots.apply_batch(self.producers, header, data[at:end])
+                self.apply_batch(header, data[at:end])
             at = end
 
     # ---- read -------------------------------------------------------------------------------------------------
@@ -338,26 +368,6 @@ class Log:
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
         return timestamps.find_largest(self.segments)
-
-    def segment_base_offsets_newest_first(
-        self, timestamp: int, max_count: int, now_ms: int
-    ) -> list[int]:
-        """Return offsets for ListOffsets v0: the base offsets of segments last modified at or before `timestamp`.
-
-        For timestamp -1: all base offsets and the log end offset. For -2: only the log start offset.
-        """
-        starts = [
-            (max(each.base_offset, self.log_start_offset), self.disk.modified_ms(each.log.path))
-            for each in self.segments
-        ]
-        if self.segments.active.size:
-            starts.append((self.log_end_offset, now_ms))
-        if timestamp == timestamps.EARLIEST:
-            starts = starts[:1]
-        elif timestamp != timestamps.LATEST:
-            while starts and starts[-1][1] > timestamp:
-                starts.pop()
-        return sorted((offset for offset, _ in starts), reverse=True)[:max_count]
 
     # ---- roll -------------------------------------------------------------------------------------------------
 
@@ -447,6 +457,10 @@ class Log:
             self.truncate_fully_and_start_at(offset, now_ms=now_ms)
             return True
         self.revision += 1
+        kept = bisect_right(self.segments.bases, offset) - 1
+        self.segments[kept].aborted = load_aborted(
+            self.disk, self.directory, self.segments, kept, end_offset=self.log_end_offset
+        )
         self.segments.truncate(offset, now_ms)
         end = self.log_end_offset = self.segments.active.next_offset()
         start = self.log_start_offset = min(self.log_start_offset, end)
@@ -553,6 +567,13 @@ class Log:
             if not segment.suffix:  # a `.deleted` file that reappears is ignored by the next start
                 self.flush_state.add_directory_change()
 
+    def save_producers_if_due(self) -> None:
+        active = self.segments.active
+        if snapshots.is_due(active.size - active.snapshot_size, self.producers):
+            self.flush_state.add_files(self.take_snapshot())
+            active.snapshot_size = active.size
+            snapshots.remove_inside_closed_segments(self.disk, self.directory, self.segments.bases)
+
     def expire_producers(self, monotonic_ms: int) -> None:
         self.producers.expire(monotonic_ms, self.producer_expiration_ms)
 
@@ -573,9 +594,7 @@ class Log:
     def save_active(self) -> None:
         """Write the indexes of the active segment and the producer state, so that a start need not rebuild them."""
         if self.segments.active.size:
-            self.flush_state.add_files(*self.segments.active.write_indexes())
-            self.flush_state.add_files(self.take_snapshot())
-        end = self.log_end_offset
-        needed = {*self.segments.bases, end}
+            self.flush_state.add_files(*self.segments.active.write_indexes(), self.take_snapshot())
+        needed = {*self.segments.bases, self.log_end_offset}
         snapshots.remove_snapshots(self.disk, self.directory, lambda offset: offset not in needed)
-        self.saved_end = end
+        self.saved_end = self.log_end_offset

@@ -31,14 +31,21 @@ from msgspec import Struct
 from barnabas.batch.header import crc_is_valid
 from barnabas.config.topic import TopicConfig
 from barnabas.errors import CorruptBatch, StorageError, reason
-from barnabas.storage import checkpoint_validation, checkpoints, snapshots
+from barnabas.storage import (
+    aborted_transactions,
+    checkpoint_validation,
+    checkpoints,
+    snapshots,
+    transaction_index,
+)
 from barnabas.storage import epochs as leader_epochs
 from barnabas.storage.checkpoints import PARTITION_METADATA, decode_partition_metadata
 from barnabas.storage.cleaner_output import CLEANED, SWAP
 from barnabas.storage.compaction import LONG_MAX, NEVER_CLEANED
 from barnabas.storage.epochs import LeaderEpochs
-from barnabas.storage.files import EPOCHS_MAX, PROPERTIES_MAX, read_head
+from barnabas.storage.files import EPOCHS_MAX, PROPERTIES_MAX, parent, read_head
 from barnabas.storage.log import Log
+from barnabas.storage.producer_updates import apply_batch
 from barnabas.storage.producers import EXPIRATION_MS, Producers
 from barnabas.storage.segment import DELETED, Segment, floor_index
 from barnabas.world.ports import Disk
@@ -145,6 +152,9 @@ def open_log(
     active = segments[-1]
     active.load_entries()
     active.load_timestamps()
+    active.aborted = aborted_transactions.load_aborted(
+        disk, directory, segments, len(segments) - 1, end_offset=end
+    )
     snapshots.remove_snapshots(disk, directory, lambda offset: offset > end)
     if producers is None:
         producers = snapshots.rebuild_producers(
@@ -185,6 +195,7 @@ def open_log(
         log.flush_state.unflushed_since_ms = now_ms
     elif was_clean_shutdown:
         log.saved_end = end
+        active.snapshot_size = active.size
     return log
 
 
@@ -215,6 +226,10 @@ def recover_segments(
         next_offset=base,
         written=[],
     )
+    if first > 0 and recovery_point <= base and state.producers.has_seen_markers():
+        # That segment was closed after the last flush. Without its transaction index, which may be lost, it would seem
+        # to have no aborted transactions.
+        state.written += aborted_transactions.restore_aborted(disk, directory, segments, first - 1)
     for at in range(first, len(segments)):
         segment = segments[at]
         expected = state.next_offset
@@ -252,16 +267,28 @@ def recover_segments(
 def recover_segment(segment: Segment, state: RecoveryState) -> None:
     reject_old_format(segment)
     segment.begin_rebuild()
+    segment.disk.remove(segment.path + transaction_index.SUFFIX)
+    segment.aborted = transaction_index.NO_ENTRIES
     valid = 0
     for position, header, batch in segment.checked_batches(state.next_offset):
         segment.index_batch(position, header)
         if header.partition_leader_epoch > state.epochs.latest:
             state.epochs.assign(header.partition_leader_epoch, header.base_offset)
         if header.producer_id >= 0:
-            snapshots.apply_batch(state.producers, header, batch)
+            aborted = apply_batch(state.producers, header, batch)
+            if aborted is not None:
+                segment.add_aborted(aborted)
         state.next_offset = header.next_offset
         state.last_epoch = header.partition_leader_epoch
         valid = position + header.size
+        if snapshots.is_due(valid - segment.snapshot_size, state.producers):
+            directory = parent(segment.path)
+            state.written.append(
+                snapshots.write_snapshot(
+                    segment.disk, directory, state.next_offset, state.producers
+                )
+            )
+            segment.snapshot_size = valid
     if valid < segment.size:
         logger.warning(
             "truncating invalid bytes path=%s position=%d bytes=%d next_offset=%d",

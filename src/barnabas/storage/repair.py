@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from barnabas.batch.header import batch_headers, crc_is_valid
 from barnabas.errors import RemoteWireError, StorageError
+from barnabas.storage.aborted_transactions import load_aborted
 from barnabas.storage.cleaner import Replacement
 from barnabas.storage.cleaner_output import SegmentOutput, remove_output
 from barnabas.storage.log import Log
@@ -27,6 +28,11 @@ class Repair:
         self.disk = log.disk.for_thread()
         self.output = SegmentOutput(
             self.disk, log.directory, segment.base_offset, log.config, now_ms
+        )
+        # The offsets do not change, so the aborted transactions are the same.
+        at = log.segments.segments.index(segment)
+        self.output.segment.aborted = load_aborted(
+            log.disk, log.directory, log.segments, at, end_offset=log.log_end_offset
         )
 
     @property

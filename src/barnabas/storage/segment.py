@@ -1,8 +1,9 @@
-"""A segment: one file of a log and its two indexes.
+"""A segment: one file of a log and its indexes.
 
     00000000000000004711.log        record batches with ascending offsets, from 4711 on
     00000000000000004711.index      index.py
     00000000000000004711.timeindex  index.py
+    00000000000000004711.txnindex   transaction_index.py; only if it has aborted transactions
 
 The last segment of a log is the active one, and all others are closed. Only the active segment is appended to, and its
 index entries are in memory. When the log rolls, they are written (`write_indexes`) and freed (`free_entries`).
@@ -26,6 +27,7 @@ from barnabas.batch.header import (
 )
 from barnabas.errors import CorruptBatch
 from barnabas.model import NO_TIMESTAMP
+from barnabas.storage import transaction_index
 from barnabas.storage.files import INDEX_MAX, segment_path
 from barnabas.storage.index import (
     MAX_RELATIVE_OFFSET,
@@ -60,6 +62,7 @@ class BatchPosition(NamedTuple):
 
 class Segment:
     __slots__ = (
+        "aborted",
         "base_offset",
         "bytes_since_entry",
         "checked_from",
@@ -76,6 +79,7 @@ class Segment:
         "offsets",
         "path",
         "size",
+        "snapshot_size",
         "suffix",
         "time_file",
         "times",
@@ -98,6 +102,8 @@ class Segment:
         self.log = disk.open(path + ".log") if log is None else log
         self.base_offset = base_offset
         self.size = self.log.size()
+        self.snapshot_size = 0
+        """`size` at the last producer snapshot inside this segment."""
         self.index_interval = index_interval
         self.created_ms = now_ms
         self.bytes_since_entry = 0
@@ -106,6 +112,8 @@ class Segment:
         self.largest_timestamp_offset = base_offset
         self.offsets: OffsetEntries | None = None
         self.times: TimeEntries | None = None
+        self.aborted: transaction_index.Entries | None = None
+        """Entries of the transaction index, or None if they are only in its file (aborted_transactions.py)."""
         self.index_file: File | None = None
         self.time_file: File | None = None
         # Bytes before `unchecked_to` are verified before they are sent. Those from `checked_from` to `checked_to` are
@@ -131,6 +139,7 @@ class Segment:
         )
         segment.offsets = OffsetEntries()
         segment.times = TimeEntries()
+        segment.aborted = transaction_index.NO_ENTRIES
         return segment
 
     # ---- writing ----------------------------------------------------------------------------------------------
@@ -165,7 +174,14 @@ class Segment:
         if self.largest_timestamp > NO_TIMESTAMP:
             self.times.append_if_later(self.largest_timestamp, self.largest_timestamp_offset - base)
 
-    def write_indexes(self, suffix: str = "", *, sync: bool = False) -> tuple[str, str]:
+    def add_aborted(self, entry: transaction_index.AbortedEntry) -> None:
+        """Add an aborted transaction, whose marker is the last record."""
+        assert self.aborted is not None, "the transaction index is not loaded"
+        if not isinstance(self.aborted, bytearray):
+            self.aborted = bytearray(self.aborted)
+        self.aborted += transaction_index.encode_entry(entry)
+
+    def write_indexes(self, suffix: str = "", *, sync: bool = False) -> tuple[str, ...]:
         """Write the entries to files, with the largest timestamp as the last time entry. Return the paths."""
         assert self.offsets is not None and self.times is not None, "the segment is closed"
         if self.largest_timestamp > NO_TIMESTAMP:
@@ -175,13 +191,19 @@ class Segment:
         index_path, time_path = self.path + ".index" + suffix, self.path + ".timeindex" + suffix
         self.disk.replace_bytes(index_path, self.offsets.encode(), sync=sync)
         self.disk.replace_bytes(time_path, self.times.encode(), sync=sync)
-        return index_path, time_path
+        if not self.aborted:
+            return index_path, time_path
+        aborted_path = self.path + transaction_index.SUFFIX + suffix
+        self.disk.replace_bytes(aborted_path, bytes(self.aborted), sync=sync)
+        return index_path, time_path, aborted_path
 
     def free_entries(self) -> None:
         """Free the index entries of a closed segment. Precondition: `write_indexes` was called."""
         self.close_index_files()
         self.offsets = None
         self.times = None
+        if self.aborted:
+            self.aborted = None
 
     def load_entries(self) -> None:
         """Load the index entries into memory, before this segment is appended to."""
@@ -193,7 +215,10 @@ class Segment:
                 self.rebuild_indexes()
 
     def truncate(self, offset: int, now_ms: int) -> None:
-        """Remove the batch with `offset` and all batches after it. The indexes are in memory afterwards."""
+        """Remove the batch with `offset` and all batches after it. The indexes are in memory afterwards.
+
+        Precondition: `aborted` is loaded.
+        """
         found = self.find(offset)
         self.load_timestamps()
         self.load_entries()
@@ -202,10 +227,13 @@ class Segment:
             return
         self.log.truncate(found.position)
         self.size = found.position
+        self.snapshot_size = 0
         self.unchecked_to = min(self.unchecked_to, self.size)
         self.faults = tuple(position for position in self.faults if position < self.size)
         self.offsets.truncate(found.header.base_offset - self.base_offset)
         self.times.truncate(found.header.base_offset - self.base_offset)
+        assert self.aborted is not None
+        self.aborted = transaction_index.truncate(self.aborted, found.header.base_offset)
         self.bytes_since_entry = 0
         if self.size == 0:
             self.created_ms = now_ms
@@ -496,7 +524,7 @@ class Segment:
     def remove_index_files(self) -> None:
         """Remove the index files, which are older than the entries in memory."""
         self.close_index_files()
-        for suffix in (".index", ".timeindex"):
+        for suffix in (".index", ".timeindex", transaction_index.SUFFIX):
             self.disk.remove(self.path + suffix)
 
     def close(self) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from barnabas.batch.header import BatchHeader
-from barnabas.batch.records import records
 from barnabas.errors import CorruptBatch, StorageError, reason
 from barnabas.storage.files import SNAPSHOT_MAX, read_head, segment_path
+from barnabas.storage.producer_updates import apply_batch
 from barnabas.storage.producers import Producers, decode_snapshot
 from barnabas.storage.segment import Segment, floor_index
 from barnabas.world.ports import Disk
@@ -16,6 +15,17 @@ from barnabas.world.ports import Disk
 logger = logging.getLogger(__name__)
 
 SUFFIX = ".snapshot"
+INTERVAL_BYTES = 16 * 2**20
+INTERVAL_BYTES_PER_PRODUCER = 4096
+
+
+def is_due(appended_bytes: int, producers: Producers) -> bool:
+    """Return whether to write a snapshot in the middle of a segment, after this many bytes.
+
+    A truncation reads the batches since the last snapshot, on the event loop. Many producers make a snapshot costly.
+    """
+    count = len(producers.by_id)
+    return count > 0 and appended_bytes >= INTERVAL_BYTES + INTERVAL_BYTES_PER_PRODUCER * count
 
 
 def write_snapshot(disk: Disk, directory: str, offset: int, producers: Producers) -> str:
@@ -28,6 +38,12 @@ def remove_snapshots(disk: Disk, directory: str, unneeded: Callable[[int], bool]
     for offset in list_snapshots(disk, directory):
         if unneeded(offset):
             disk.remove(segment_path(directory, offset) + SUFFIX)
+
+
+def remove_inside_closed_segments(disk: Disk, directory: str, bases: Sequence[int]) -> None:
+    """Keep the snapshots at the base offset of a segment and in the active segment. `bases` are all base offsets."""
+    kept = set(bases)
+    remove_snapshots(disk, directory, lambda offset: offset < bases[-1] and offset not in kept)
 
 
 def list_snapshots(disk: Disk, directory: str) -> list[int]:
@@ -75,14 +91,3 @@ def load_newest_snapshot(disk: Disk, directory: str, low: int, high: int) -> tup
                 )
                 disk.remove(path)
     return Producers(), low
-
-
-def apply_batch(producers: Producers, header: BatchHeader, batch: memoryview) -> None:
-    """Update the producer state with a batch of the log. `batch` is used only for a control batch."""
-    if not header.is_control:
-        producers.record(header, header.base_offset, header.max_timestamp)
-        return
-    # The value of a transaction marker: int16 version, int32 coordinator epoch.
-    for marker in records(batch):
-        value = marker.value or b""
-        producers.record_marker(header, int.from_bytes(value[2:6], "big", signed=True))

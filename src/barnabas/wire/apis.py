@@ -6,6 +6,7 @@ The files of an API carry its name. ApiKey.ELECT_LEADERS, for example:
     broker/handlers/elect_leaders.py    its handler, which broker/router.py calls
 
 Versions are those of Kafka 3.9, with all old ones: some clients silently lose features if the minimum version rises.
+ConsumerGroupHeartbeat also has version 1.
 Message classes are imported on first use, so that a short command does not load messages that it never sends.
 """
 
@@ -174,6 +175,11 @@ APIS: dict[int, Api] = {
         Api(ApiKey.DELETE_RECORDS, range(3), 2),
         Api(ApiKey.INIT_PRODUCER_ID, range(6), 2),
         Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, range(5), 4),
+        Api(ApiKey.ADD_PARTITIONS_TO_TXN, range(6), 3),
+        Api(ApiKey.ADD_OFFSETS_TO_TXN, range(5), 3),
+        Api(ApiKey.END_TXN, range(5), 3),
+        Api(ApiKey.WRITE_TXN_MARKERS, range(2), 1),
+        Api(ApiKey.TXN_OFFSET_COMMIT, range(5), 3),
         Api(ApiKey.DESCRIBE_CONFIGS, range(5), 4),
         Api(ApiKey.ALTER_CONFIGS, range(3), 2),
         Api(ApiKey.ALTER_REPLICA_LOG_DIRS, range(3), 2),
@@ -192,8 +198,10 @@ APIS: dict[int, Api] = {
         Api(ApiKey.ENVELOPE, range(1), 0),
         Api(ApiKey.DESCRIBE_CLUSTER, range(2), 0),
         Api(ApiKey.DESCRIBE_PRODUCERS, range(1), 0),
+        Api(ApiKey.DESCRIBE_TRANSACTIONS, range(1), 0),
+        Api(ApiKey.LIST_TRANSACTIONS, range(2), 0),
         Api(ApiKey.ALLOCATE_PRODUCER_IDS, range(1), 0),
-        Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, range(1), 0),
+        Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, range(2), 0),
         Api(ApiKey.CONSUMER_GROUP_DESCRIBE, range(1), 0),
         Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, range(1), 0),
     )

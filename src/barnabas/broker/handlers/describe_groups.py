@@ -6,6 +6,7 @@ from barnabas.broker.bounded_work import Work
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.errors import ApiError, ErrorCode
+from barnabas.groups.consumer_group import ConsumerGroup
 from barnabas.groups.group import Group, GroupState
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.describe_groups import (
@@ -33,12 +34,15 @@ def handle(
 
 
 def build_described_group(context: BrokerContext, group_id: str, operations: int) -> DescribedGroup:
-    """Return the description of a group. As in Kafka, a group that does not exist is Dead, without an error."""
+    """Return the description of a group. As in Kafka, a group that does not exist is Dead, without an error.
+
+    So is a group of the new consumer protocol, which ConsumerGroupDescribe describes.
+    """
     try:
         group = context.groups.find(group_id, allow_empty_id=True)
     except ApiError as error:
         return DescribedGroup(error.code, group_id)
-    if group is None:
+    if group is None or isinstance(group, ConsumerGroup):
         return DescribedGroup(
             ErrorCode.NONE, group_id, GroupState.DEAD, authorized_operations=operations
         )

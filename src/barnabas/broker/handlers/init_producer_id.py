@@ -1,8 +1,9 @@
-"""InitProducerId: a producer id for an idempotent producer. Transactions are not supported."""
+"""InitProducerId: a producer id for an idempotent producer, or the id and the next epoch of a transactional one."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from barnabas.broker.connection import Connection
@@ -20,26 +21,52 @@ from barnabas.wire.messages.init_producer_id import InitProducerIdRequest, InitP
 
 logger = logging.getLogger("barnabas.producers")
 
+PRODUCER_FENCED_SINCE = 4
 ALLOCATE_SECONDS = 2.0
 """Timeout to connect to the controller, and again for its response."""
 
 
 async def handle(
-    context: BrokerContext, request: InitProducerIdRequest, header: RequestHeader, _: Connection
+    context: BrokerContext,
+    request: InitProducerIdRequest,
+    header: RequestHeader,
+    connection: Connection,
 ) -> InitProducerIdResponse:
-    if request.transactional_id is not None:
-        # Transactions are not supported. Clients report this error to their user.
-        code = (
-            ErrorCode.UNSUPPORTED_VERSION if request.transactional_id else ErrorCode.INVALID_REQUEST
-        )
-        return InitProducerIdResponse(error_code=code, producer_epoch=-1)
     if (request.producer_id < 0) != (request.producer_epoch < 0):
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
+    take_producer_id = partial(context.producer_ids.take, partial(request_block, context))
+    if request.transactional_id is not None:
+        return await init_transactional(context, request, header, connection, take_producer_id)
     try:
-        producer_id = await context.producer_ids.take(partial(request_block, context))
+        producer_id = await take_producer_id()
     except ApiError as error:
         return InitProducerIdResponse(error_code=error.code, producer_epoch=-1)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+async def init_transactional(
+    context: BrokerContext,
+    request: InitProducerIdRequest,
+    header: RequestHeader,
+    connection: Connection,
+    take_producer_id: Callable[[], Awaitable[int]],
+) -> InitProducerIdResponse:
+    from barnabas.transactions.transaction_changes import TransactionClient
+    from barnabas.transactions.transaction_events import ProducerIdentity, client_error
+
+    identity = ProducerIdentity(request.producer_id, request.producer_epoch)
+    answer = await context.transactions.init_producer_id(
+        request.transactional_id or "",
+        None if request.producer_id < 0 else identity,
+        timeout_ms=request.transaction_timeout_ms,
+        take_producer_id=take_producer_id,
+        client=TransactionClient(header.client_id, connection.stream.peer[0]),
+    )
+    supports_fenced = header.api_version >= PRODUCER_FENCED_SINCE
+    code = client_error(answer.code, supports_fenced=supports_fenced)
+    return InitProducerIdResponse(
+        error_code=code, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch
+    )
 
 
 async def request_block(context: BrokerContext) -> ProducerIdBlock | None:

@@ -8,7 +8,8 @@ from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.errors import ErrorCode
 from barnabas.groups.group import AssignmentProtocol
-from barnabas.groups.group_events import NO_REASON, JoinEvent
+from barnabas.groups.group_changes import NO_REASON
+from barnabas.groups.group_events import JoinEvent
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -18,7 +19,7 @@ ASSIGNMENT_MAY_BE_SKIPPED_SINCE = 9
 PROTOCOLS_MAX = 1000
 """Maximum number of protocols of one member. Clients send a few."""
 NAME_MAX = 8000
-"""Maximum length of a client id or instance id. The member id starts with it and must fit into 32 KB."""
+"""Maximum length of a name. It must fit into 32 KB, also in a member id that starts with a client or instance id."""
 
 
 def handle(
@@ -28,7 +29,9 @@ def handle(
     version = header.api_version
     if len(request.protocols) > PROTOCOLS_MAX:
         return reject_join(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    if max(len(header.client_id or ""), len(request.group_instance_id or "")) > NAME_MAX:
+    names = [header.client_id or "", request.group_instance_id or "", request.protocol_type]
+    names += [each.name for each in request.protocols]
+    if max(map(len, names)) > NAME_MAX:
         return reject_join(request, ErrorCode.INVALID_REQUEST)
     join = JoinEvent(
         member_id=request.member_id,

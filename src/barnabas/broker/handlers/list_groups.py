@@ -8,11 +8,16 @@ from barnabas.broker.bounded_work import Work, call_in_thread_if_large
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.errors import ErrorCode
+from barnabas.groups.consumer_group import ConsumerGroup
+from barnabas.groups.coordinator_timers import AnyGroup
+from barnabas.wire.consumer_protocol import PROTOCOL_TYPE
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 CLASSIC = "classic"
-"""The only supported group type: the group leader assigns the partitions."""
+"""Type of a group whose leader assigns the partitions."""
+CONSUMER = "consumer"
+"""Type of a group of the new consumer protocol, in which the broker assigns the partitions."""
 
 
 def handle(
@@ -25,15 +30,22 @@ def handle(
     groups = []
     is_loading = bool(context.groups.store.loading)  # the load may end between two turns
     for group in list(context.groups.groups.values()):
-        if (not states or group.state.lower() in states) and (not types or CLASSIC in types):
-            groups.append(
-                ListedGroup(group.group_id, group.protocol_type or "", group.state, CLASSIC)
-            )
+        listed = to_listed_group(group)
+        if (not states or listed.group_state.lower() in states) and (
+            not types or listed.group_type in types
+        ):
+            groups.append(listed)
         yield None  # lets other requests run
     return ListGroupsResponse(
         error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE,
         groups=tuple(groups),
     )
+
+
+def to_listed_group(group: AnyGroup) -> ListedGroup:
+    if isinstance(group, ConsumerGroup):
+        return ListedGroup(group.group_id, PROTOCOL_TYPE, group.state, CONSUMER)
+    return ListedGroup(group.group_id, group.protocol_type or "", group.state, CLASSIC)
 
 
 def lower_all(filters: Iterable[Iterable[str]]) -> list[set[str]]:

@@ -8,7 +8,9 @@ from barnabas.broker.context import BrokerContext
 from barnabas.errors import ApiError, ErrorCode, StorageError
 from barnabas.model import NO_EPOCH, NO_TIMESTAMP
 from barnabas.replication.partition import Partition
+from barnabas.storage.segment_starts import list_segment_starts
 from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.fetch import READ_COMMITTED
 from barnabas.wire.messages.list_offsets import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
@@ -61,7 +63,9 @@ def handle(
                 partition.require_leader(wanted.current_leader_epoch)
             if version == 0:
                 return list_segments(partition, wanted, request.replica_id, now_ms)
-            return find_offset(partition, wanted, request.replica_id, version)
+            return find_offset(
+                partition, wanted, request.replica_id, request.isolation_level, version
+            )
         except ApiError as error:
             return ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)
         except StorageError as error:
@@ -82,13 +86,19 @@ def handle(
 
 
 def find_offset(
-    partition: Partition, wanted: ListOffsetsPartition, replica_id: int, version: int
+    partition: Partition,
+    wanted: ListOffsetsPartition,
+    replica_id: int,
+    isolation_level: int,
+    version: int,
 ) -> ListOffsetsPartitionResponse:
     log = partition.log
     is_consumer = replica_id == CONSUMER
     end = log.high_watermark if is_consumer else log.log_end_offset
     # Until the high watermark of a new leader reaches its epoch start, clients may have seen a larger one.
     is_behind = is_consumer and end < partition.epoch_start_offset
+    if is_consumer and isolation_level == READ_COMMITTED:
+        end = log.last_stable_offset
     timestamp, offset, epoch = NO_TIMESTAMP, -1, int(NO_EPOCH)
     at = wanted.timestamp
     require_version(at, version)
@@ -136,9 +146,7 @@ def list_segments(
 ) -> ListOffsetsPartitionResponse:
     """Return the base offsets of segments that begin before a timestamp, newest first (version 0)."""
     log = partition.log
-    offsets = log.segment_base_offsets_newest_first(
-        wanted.timestamp, wanted.max_num_offsets, now_ms
-    )
+    offsets = list_segment_starts(log, wanted.timestamp, now_ms)[: wanted.max_num_offsets]
     if replica_id == CONSUMER:
         # Consumers see nothing above the high watermark, so it replaces the log end offset.
         bound = log.high_watermark

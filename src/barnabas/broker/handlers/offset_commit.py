@@ -15,6 +15,8 @@ from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.handlers import registry_offsets
 from barnabas.errors import ApiError, ErrorCode, LocalWireError
+from barnabas.groups.consumer_group import ConsumerGroup
+from barnabas.groups.coordinator_timers import AnyGroup
 from barnabas.groups.group import Group, GroupState
 from barnabas.groups.records import KeyValue, OffsetCommitValue, offset_record
 from barnabas.groups.store import COMMIT_ERROR_CODES, translate_error
@@ -46,7 +48,7 @@ def handle(
 ) -> Work[OffsetCommitResponse | Awaitable[OffsetCommitResponse]]:
     if header.api_version == 0:
         return registry_offsets.commit_to_registry(context, request)
-    codes = yield from commit_offsets(context, request)
+    codes = yield from commit_offsets(context, request, header.api_version)
     if isinstance(codes, PendingCommit):
         return finish_commit(request, codes)
     size = sum(1 + len(partitions) for _, partitions in request.topics)
@@ -54,14 +56,14 @@ def handle(
 
 
 def commit_offsets(
-    context: BrokerContext, request: OffsetCommitRequest
+    context: BrokerContext, request: OffsetCommitRequest, version: int
 ) -> Work[Codes | PendingCommit]:
     """Append the commits. Return the error codes by partition, where no code means success, or a PendingCommit."""
     commits, oversized, unknown = yield from select_commits(context, request)
     if not commits and not oversized:
         return unknown
     try:
-        group = find_group_for_commit(context, request)
+        group = find_group_for_commit(context, request, version)
     except ApiError as error:
         return dict.fromkeys([*commits, *oversized], error.code) | unknown
     codes = oversized | unknown
@@ -70,7 +72,7 @@ def commit_offsets(
     try:
         records = yield from encode_commits(request.group_id, commits)
         # The group may have rebalanced between the turns.
-        group = find_group_for_commit(context, request)
+        group = find_group_for_commit(context, request, version)
         group.offsets.begin(commits)
         try:
             appended = context.group_store.begin_append(request.group_id, records)
@@ -126,7 +128,9 @@ def is_longer(text: str, length_max: int) -> bool:
     )
 
 
-def find_group_for_commit(context: BrokerContext, request: OffsetCommitRequest) -> Group:
+def find_group_for_commit(
+    context: BrokerContext, request: OffsetCommitRequest, version: int
+) -> AnyGroup:
     coordinator = context.groups
     generation = request.generation_id_or_member_epoch
     group = coordinator.find(request.group_id, allow_empty_id=True)
@@ -136,10 +140,13 @@ def find_group_for_commit(context: BrokerContext, request: OffsetCommitRequest) 
                 ErrorCode.ILLEGAL_GENERATION, f"group '{request.group_id}' does not exist"
             )
         group = coordinator.find_or_create(request.group_id, allow_empty_id=True)
-    code = group.commit_error(request.member_id, request.group_instance_id, generation)
+    if isinstance(group, ConsumerGroup):
+        code = group.commit_error(request.member_id, generation, version)
+    else:
+        code = group.commit_error(request.member_id, request.group_instance_id, generation)
     if code is not ErrorCode.NONE:
         raise ApiError(code)
-    if group.state is not GroupState.EMPTY:
+    if isinstance(group, Group) and group.state is not GroupState.EMPTY:
         coordinator.restart_session(group, request.member_id)
     return group
 

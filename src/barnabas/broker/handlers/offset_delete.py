@@ -6,7 +6,9 @@ from barnabas.broker.bounded_work import Work, call_in_thread_if_large
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.errors import ApiError, ErrorCode
-from barnabas.groups.group import Group, GroupState
+from barnabas.groups.consumer_group import ConsumerGroup
+from barnabas.groups.coordinator_timers import AnyGroup
+from barnabas.groups.group import GroupState
 from barnabas.model import TopicPartition
 from barnabas.wire.consumer_protocol import PROTOCOL_TYPE
 from barnabas.wire.headers import RequestHeader
@@ -63,7 +65,7 @@ def delete_offsets(context: BrokerContext, request: OffsetDeleteRequest) -> Work
             yield None
     # The group may have changed between the turns. The rest runs in one turn.
     group = find_group_for_delete(context, request)
-    if group.state is not GroupState.EMPTY:
+    if not group.is_empty:
         for each in existing:
             if group.is_subscribed_to(each.topic):
                 codes[each] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
@@ -73,10 +75,12 @@ def delete_offsets(context: BrokerContext, request: OffsetDeleteRequest) -> Work
     return codes
 
 
-def find_group_for_delete(context: BrokerContext, request: OffsetDeleteRequest) -> Group:
+def find_group_for_delete(context: BrokerContext, request: OffsetDeleteRequest) -> AnyGroup:
     group = context.groups.find(request.group_id)
+    if isinstance(group, ConsumerGroup):
+        return group
     if group is None or group.state is GroupState.DEAD:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
-    if group.state is not GroupState.EMPTY and group.protocol_type != PROTOCOL_TYPE:
+    if not group.is_empty and group.protocol_type != PROTOCOL_TYPE:
         raise ApiError(ErrorCode.NON_EMPTY_GROUP)
     return group

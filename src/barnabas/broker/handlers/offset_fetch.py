@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from barnabas.broker.bounded_work import Work, call_in_thread_if_large, run_in_turns
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.handlers import registry_offsets
 from barnabas.errors import ApiError, ErrorCode
+from barnabas.groups.consumer_group import ConsumerGroup
 from barnabas.groups.group import GroupState
 from barnabas.groups.offsets import GroupOffsets
 from barnabas.model import TopicPartition
@@ -31,7 +32,15 @@ from barnabas.wire.messages.offset_fetch import (
 ERROR_OF_GROUP_SINCE = 2
 MANY_GROUPS_SINCE = 8
 Topics = tuple[OffsetFetchRequestTopic, ...]
-GroupTopics = tuple[str, Topics | None]
+
+
+class FetchedGroup(NamedTuple):
+    """A group of a request. Members of the new consumer protocol send their id and epoch."""
+
+    group_id: str
+    topics: Topics | None
+    member_id: str | None = None
+    member_epoch: int = -1
 
 
 def handle(
@@ -42,16 +51,19 @@ def handle(
         return registry_offsets.fetch_from_registry(context, request)
     if request.require_stable:
         for each in requested_groups(request, version):
-            if is_unstable(context, *each):
+            if is_unstable(context, each.group_id, each.topics):
                 return fetch_when_stable(context, request, version)
             yield None
     return (yield from fetch_offsets(context, request, version))
 
 
-def requested_groups(request: OffsetFetchRequest, version: int) -> Iterable[GroupTopics]:
+def requested_groups(request: OffsetFetchRequest, version: int) -> Iterable[FetchedGroup]:
     if version >= MANY_GROUPS_SINCE:
-        return ((each.group_id, each.topics) for each in request.groups)
-    return ((request.group_id, request.topics),)
+        return (
+            FetchedGroup(each.group_id, each.topics, each.member_id, each.member_epoch)
+            for each in request.groups
+        )
+    return (FetchedGroup(request.group_id, request.topics),)
 
 
 async def fetch_when_stable(
@@ -62,7 +74,7 @@ async def fetch_when_stable(
     Kafka returns UNSTABLE_OFFSET_COMMIT instead, so that the client retries. librdkafka treats that as no committed
     offset if it is assigned more partitions meanwhile.
     """
-    for group_id, topics in requested_groups(request, version):
+    for group_id, topics, _, _ in requested_groups(request, version):
         group = context.groups.groups.get(group_id)
         if group is not None:
             await context.groups.commits.wait_until_stable(
@@ -87,13 +99,13 @@ def is_unstable(context: BrokerContext, group_id: str, topics: Topics | None) ->
 def fetch_offsets(
     context: BrokerContext, request: OffsetFetchRequest, version: int
 ) -> Work[OffsetFetchResponse]:
-    found: dict[GroupTopics, OffsetFetchResponseGroup] = {}
+    found: dict[FetchedGroup, OffsetFetchResponseGroup] = {}
     requested = []
     for each in requested_groups(request, version):
         requested.append(each)
         if each not in found:
             found[each] = yield from fetch_offsets_of_group(
-                context, *each, require_stable=request.require_stable
+                context, each, require_stable=request.require_stable
             )
         yield None
     if version >= MANY_GROUPS_SINCE:
@@ -106,14 +118,19 @@ def fetch_offsets(
 
 
 def fetch_offsets_of_group(
-    context: BrokerContext, group_id: str, topics: Topics | None, *, require_stable: bool
+    context: BrokerContext, fetched: FetchedGroup, *, require_stable: bool
 ) -> Work[OffsetFetchResponseGroup]:
-    """Return the offsets of a group: those of `topics`, or all if None. `require_stable`: see find_stable."""
+    """Return the offsets of a group: those of its topics, or all if None. `require_stable`: see find_stable."""
+    group_id, topics, member_id, member_epoch = fetched
     try:
         group = context.groups.find(group_id, allow_empty_id=True)
     except ApiError as error:
         return OffsetFetchResponseGroup(group_id, (), error.code)
-    if group is None or group.state is GroupState.DEAD:
+    if isinstance(group, ConsumerGroup):
+        code = group.fetch_error(member_id, member_epoch)
+        if code is not ErrorCode.NONE:
+            return OffsetFetchResponseGroup(group_id, (), code)
+    elif group is None or group.state is GroupState.DEAD:
         size = sum(1 + len(indexes) for _, indexes in topics or ())
         missing = yield from call_in_thread_if_large(size, without_offsets, topics or ())
         return OffsetFetchResponseGroup(group_id, missing)

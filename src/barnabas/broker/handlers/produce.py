@@ -18,7 +18,10 @@ from barnabas.broker.bounded_work import Work, call_in_thread_if_large
 from barnabas.broker.connection import CloseConnection, Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.produce_appends import Produce, ProduceResult, Waits
+from barnabas.broker.transaction_verification import Verified, begin_verifications
 from barnabas.errors import ApiError, ErrorCode, StorageError
+from barnabas.model import TopicPartition
+from barnabas.storage.producers import OPEN
 from barnabas.wire.codec import Records
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.produce import ProduceRequest
@@ -33,6 +36,8 @@ def handle(
     """Serve a request with one batch at once, as most are, and others in turns."""
     require_records(request)
     produce = Produce(context, request, header, connection)
+    if request.transactional_id is not None and needs_verification(context):
+        return append_verified(produce)
     if len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1:
         name, data = request.topic_data[0]
         index, records = data[0]
@@ -53,6 +58,39 @@ def require_records(request: ProduceRequest) -> None:
         for index, records in data:
             if records is None:
                 raise CloseConnection(f"produce without records for {name}-{index}")
+
+
+def needs_verification(context: BrokerContext) -> bool:
+    return context.verifier is not None and context.config.transaction_partition_verification_enable
+
+
+def append_verified(produce: Produce) -> Work[Response]:
+    """Append batches of a transaction, after its coordinator has confirmed the partitions that are new in it.
+
+    Later requests of the connection wait meanwhile, since their batches must not overtake these.
+    """
+    context, request = produce.context, produce.request
+    verifier, transactional_id = context.verifier, request.transactional_id
+    assert verifier is not None and transactional_id is not None
+    try:
+        producer, verifications = begin_verifications(context.replicas, request)
+    except ApiError as error:
+        return (yield from reject_all(produce, error))
+    unverified = [key for key, found in verifications.items() if found is not OPEN]
+    codes: dict[TopicPartition, ErrorCode] = {}
+    if producer is not None and unverified:
+        codes = yield verifier.verify(transactional_id, *producer, unverified)
+    produce.verified = Verified(verifications, codes)
+    return (yield from append_in_turns(produce))
+
+
+def reject_all(produce: Produce, error: ApiError) -> Work[Response]:
+    for _, data in produce.request.topic_data:
+        produce.topics.append([])
+        for index, _ in data:
+            produce.add_error(index, error, None)
+            yield None
+    return produce.respond()
 
 
 def append_in_turns(produce: Produce) -> Work[Response]:

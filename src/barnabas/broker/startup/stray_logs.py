@@ -3,8 +3,8 @@
 Their deletion did not reach the disk, the replica moved to another broker meanwhile, or they were copied here. By
 default their directories are renamed to `*-stray`: a new topic of that name must not use them. With
 barnabas.adopt.logs they become topics instead. Each topic is written to the registry with the id from its log, this
-broker as its only replica, and its last leader epoch. `__consumer_offsets` is adopted with its usual settings, so
-groups resume from their committed offsets.
+broker as its only replica, and its last leader epoch. `__consumer_offsets` and `__transaction_state` are adopted with
+their usual settings, so groups resume from their committed offsets, and open transactions can be completed.
 
 This happens before the broker registers, so that no controller assigns these partitions meanwhile. A broker adopts logs
 only if no other broker is registered: another broker may have a replica of the same topic with other records.
@@ -16,19 +16,27 @@ have removed a replica whose log the first check still kept.
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
+from contextlib import suppress
+from itertools import chain
 from uuid import UUID
 
+from barnabas.batch.records import records
 from barnabas.broker.control_plane import catch_up, last_controller_epoch
+from barnabas.broker.init_producer_id import BLOCK_SIZE
 from barnabas.broker.topic_admin.auto_creation import define_topic
 from barnabas.broker.topic_admin.create_topics import encode_new_topic
 from barnabas.broker.topic_admin.topics import Topics
 from barnabas.config import BrokerConfig
-from barnabas.errors import NoNode, RegistryError
+from barnabas.errors import NoNode, RegistryError, RemoteWireError
 from barnabas.metadata import znodes
 from barnabas.metadata.cache import INTERNAL_TOPICS
 from barnabas.metadata.registry_client import RegistryClient
-from barnabas.metadata.topic_names import CONSUMER_OFFSETS, topic_name_error
+from barnabas.metadata.topic_names import (
+    CONSUMER_OFFSETS,
+    TRANSACTION_STATE,
+    topic_name_error,
+)
 from barnabas.model import BrokerId, LeaderAndIsr, LeaderEpoch, TopicPartition
 from barnabas.storage.log import Log
 from barnabas.storage.log_manager import LogManager
@@ -37,7 +45,7 @@ from barnabas.world.ports import Create, Op, SetData
 logger = logging.getLogger("barnabas.topics")
 
 FIRST_EPOCH = LeaderEpoch(0)
-NOT_ADOPTED = INTERNAL_TOPICS - {CONSUMER_OFFSETS}
+NOT_ADOPTED = INTERNAL_TOPICS - {CONSUMER_OFFSETS, TRANSACTION_STATE}
 
 
 async def adopt_logs(
@@ -79,6 +87,35 @@ async def adopt_logs(
         configs = {key: value for key, value in new_topic.configs.items() if value is not None}
         await write_adopted_topic(registry, name, topic_id, states, configs)
         logger.info("adopted topic=%s partitions=%d id=%s", name, len(partitions), topic_id)
+    transactional = stray.get(TRANSACTION_STATE, {}).values()
+    used = [*(log.producers.by_id for log in logs.logs.values()), *map(stored_ids, transactional)]
+    await reserve_producer_ids(registry, broker_id, max(chain.from_iterable(used), default=-1))
+
+
+def stored_ids(log: Log) -> Iterator[int]:
+    """Yield the producer ids in a partition of `__transaction_state`. Their producers may not have written anything."""
+    from barnabas.transactions.records import read_transaction
+
+    for segment in log.segments:
+        for _, header, batch in segment.checked_batches(segment.base_offset):
+            if header.is_control:
+                continue
+            with suppress(RemoteWireError):
+                for record in records(batch):
+                    if record.value is not None:
+                        yield read_transaction(record.value).producer_id
+
+
+async def reserve_producer_ids(registry: RegistryClient, broker_id: BrokerId, used: int) -> None:
+    """Reserve the blocks of producer ids up to `used`, so that no new producer gets the id of an existing one."""
+    data, stat = await registry.get(znodes.PRODUCER_ID_BLOCK)
+    reserved = znodes.decode_producer_id_block(data).end if data else -1
+    if used <= reserved:
+        return
+    start = used // BLOCK_SIZE * BLOCK_SIZE
+    block = znodes.ProducerIdBlock(broker=broker_id, start=start, end=start + BLOCK_SIZE - 1)
+    content = znodes.encode_producer_id_block(block)
+    await registry.set(znodes.PRODUCER_ID_BLOCK, content, stat.version)
 
 
 async def write_adopted_topic(

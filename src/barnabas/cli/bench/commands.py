@@ -283,15 +283,20 @@ def measure_latency(cluster: Cluster, topic: str, options: BenchOptions) -> Meas
             at = found.records
             producer.send(topic, values[at % PAYLOADS], partition=at % options.partitions)
             producer.flush()
-            waiting = Deadline(cluster.timeout_s)
-            while not consumer.poll(1.0):
-                if waiting.passed:
-                    raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"record {at} did not arrive")
+            wait_for_record(consumer, at, cluster.timeout_s)
             found.times_s.append(time.perf_counter() - sent)
             found.records += 1
         found.seconds = time.perf_counter() - began
     found.size = found.records * options.size
     return found
+
+
+def wait_for_record(consumer: Consumer, number: int, timeout_s: float) -> None:
+    """Wait until a record arrives. Raises ApiError after the timeout."""
+    deadline = Deadline(timeout_s)
+    while not consumer.poll(min(1.0, deadline.left_s())):
+        if deadline.passed:
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"record {number} did not arrive")
 
 
 def bench_text(document: dict[str, Any]) -> str:

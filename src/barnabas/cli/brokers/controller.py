@@ -20,7 +20,7 @@ from barnabas.history.event import read_event
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import TopicPartition
 
-LAST_EVENTS = 100  # read from the end of the history
+LAST_EVENTS = 2000  # read from the end of the history, which may end with many events of groups
 
 HINT = (
     "`barnabas brokers list` shows which brokers are alive; one of them is elected within moments"

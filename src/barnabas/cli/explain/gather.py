@@ -15,6 +15,7 @@ from typing import NamedTuple
 from barnabas.cli.explain.history_reading import read_history
 from barnabas.cli.explain.probe import PROBE_TIMEOUT_S, BrokerAnswer, Settings, probe_brokers
 from barnabas.cli.explain.registry_facts import RegistryPlace, find_place, gather_registry_facts
+from barnabas.cli.explain.transaction_gather import gather_open_transactions
 from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster, Unreachable
 from barnabas.client.view import ClusterView, PartitionView
@@ -94,6 +95,9 @@ def gather_facts(
         ),
         reassignments=find_moves(answers, registry),
         ends=collect_ends(answers),
+        transactions={}
+        if topics is None
+        else gather_open_transactions(cluster, view, wanted, silent),
         registry=registry,
         registry_error=registry_error,
         is_registry_lost=topic_settings is None,

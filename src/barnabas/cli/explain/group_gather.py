@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
+from msgspec.structs import replace
+
 from barnabas.cli.explain.gather import gather_facts
 from barnabas.cli.explain.registry_facts import RegistryPlace
-from barnabas.client.blocking import now_ms, pause
+from barnabas.cli.explain.transaction_gather import gather_open_transactions
+from barnabas.client.blocking import Deadline, now_ms, pause
 from barnabas.client.cluster import Cluster
-from barnabas.client.consumer import Beginning, Consumer, FromEnd
+from barnabas.client.consumer import Beginning, Consumer, FromEnd, FromOffset, Start
 from barnabas.client.group_admin import GroupAdmin, GroupView
 from barnabas.client.group_offsets import GroupOffset
 from barnabas.client.offsets import earliest_offsets, latest_offsets, list_offsets
@@ -32,6 +35,9 @@ from barnabas.model import TopicPartition
 COORDINATOR_TIMEOUT_S = 3.0
 OFFSET_RECORDS_MAX = 5000
 """Records read from the end of the group's partition of __consumer_offsets, to find the time of the last commits."""
+
+MARKERS_MAX = 1000
+"""Records after a committed offset are read only if there are at most this many offsets to the end."""
 
 CommittedOffsets = Mapping[TopicPartition, GroupOffset]
 T = TypeVar("T")
@@ -89,16 +95,25 @@ def describe_progress(
     ends = answer_or_empty(lambda: latest_offsets(cluster, readable))
     lagging = find_lagging(committed, ends, assigned)
     dues = answer_or_empty(lambda: due_offsets(cluster, lagging, ends, stalled_after_s))
+    read = find_read(cluster, committed, ends, lagging)
     later: CommittedOffsets = committed
-    if any((offset_in(committed, each) or 0) < dues.get(each, ends[each]) for each in lagging):
+    if any(
+        (offset_in(committed, each) or 0) < dues.get(each, ends[each])
+        for each in lagging
+        if each not in read
+    ):
         pause(sample_s)
         with suppress(ApiError):
             later = GroupAdmin(cluster).committed_offsets(view.group_id)
+    silent = {broker for broker in facts.view.brokers if facts.is_silent(broker)}
+    transactions = gather_open_transactions(
+        cluster, facts.view, sorted({each.topic for each in lagging}), silent
+    )
     stored = read_stored_group(cluster, partition, view.group_id)
     members = stored.metadata.members if stored.metadata else ()
     return GroupFacts(
         group_id=view.group_id,
-        cluster=facts,
+        cluster=replace(facts, transactions=transactions),
         view=view,
         offsets_partition=partition,
         last_members=frozenset(each.member_id for each in members),
@@ -111,6 +126,7 @@ def describe_progress(
                 start=starts.get(each),
                 end=ends.get(each),
                 due=dues.get(each),
+                is_read=each in read,
                 commit_ms=stored.commit_ms.get(each),
             )
             for each in committed.keys() | assigned
@@ -151,6 +167,33 @@ def find_lagging(
     assigned: Iterable[TopicPartition],
 ) -> list[TopicPartition]:
     return [each for each in assigned if ends.get(each, 0) > (offset_in(committed, each) or 0)]
+
+
+def find_read(
+    cluster: Cluster,
+    committed: CommittedOffsets,
+    ends: Mapping[TopicPartition, int],
+    partitions: Iterable[TopicPartition],
+) -> set[TopicPartition]:
+    """Return the partitions that the group has read, although its committed offset is before the end.
+
+    Only transaction markers and records of aborted transactions are left. Many consumers commit the offset after the
+    last record, and not that after its marker. Only partitions with a small lag are read.
+    """
+    starts: dict[TopicPartition, Start] = {
+        each: FromOffset(committed[each].offset)
+        for each in partitions
+        if each in committed and ends[each] - committed[each].offset <= MARKERS_MAX
+    }
+    try:
+        consumer = Consumer(cluster, starts, fetch_wait_ms=100, is_committed_only=True)
+        deadline = Deadline(COORDINATOR_TIMEOUT_S)
+        while consumer.positions and not consumer.at_end and not deadline.passed:
+            for record in consumer.poll(0.2):
+                consumer.positions.pop(TopicPartition(record.topic, record.partition), None)
+    except ApiError:
+        return set()
+    return {each for each, position in consumer.positions.items() if position >= ends[each]}
 
 
 def due_offsets(

@@ -15,7 +15,11 @@ SETTING = "barnabas.history.topic.enable"
 NOT_FOUND_HINT = "see `barnabas topics list`; the history keeps events for seven days"
 
 
-def require_history(cluster: Cluster, name: str | None = None) -> None:
+def require_history(
+    cluster: Cluster,
+    name: str | None = None,
+    if_disabled: str = "until then events are only in their log directories",
+) -> None:
     """Raise an ApiError with the reason if there is no history. If topic `name` does not exist either, report that."""
     view = cluster.refresh(None)
     if STATE_CHANGES in view.topics:
@@ -29,7 +33,7 @@ def require_history(cluster: Cluster, name: str | None = None) -> None:
         hint = "only brokers of Barnabas publish it; Apache Kafka writes state-change.log files"
         raise ErrorWithHint(missing, why, hint)
     if setting != "true":
-        hint = f"set {SETTING}=true on the brokers; until then events are only in their log directories"
+        hint = f"set {SETTING}=true on the brokers; {if_disabled}"
         raise ErrorWithHint(missing, f"the history is disabled ({SETTING}={setting})", hint)
     hint = "try again in a moment" if view.topics else "it starts when the first topic is created"
     raise ErrorWithHint(missing, "the history is not published yet", hint)
@@ -47,5 +51,9 @@ def history_setting(cluster: Cluster) -> str | None:
 def report_no_events(cluster: Cluster, name: str, start: Start) -> None:
     """Print that a topic has no events. Raises ApiError if the topic does not exist."""
     find_topic(cluster, name, else_hint=NOT_FOUND_HINT)
+    print_no_events(name, start)
+
+
+def print_no_events(name: str, start: Start) -> None:
     period = "in the last seven days" if isinstance(start, Beginning) else "since that time"
     print_note(f"no events of {name} {period}")

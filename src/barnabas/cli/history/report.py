@@ -37,6 +37,7 @@ from barnabas.explain.finding import Severity
 from barnabas.explain.text import finding_document
 from barnabas.history.analysis import analyse
 from barnabas.history.columns import to_arrow
+from barnabas.history.coordinator_event import is_malformed
 from barnabas.history.event import AnyEvent, read_event, skipped_text
 from barnabas.history.page import render_page
 from barnabas.history.report import Document, Tables, document_of, json_types
@@ -190,10 +191,10 @@ def read_events(cluster: Cluster) -> tuple[dict[tuple[int, int], AnyEvent], int]
     )
     for record in consumer.records(stop_at_end=True):
         event = read_event(record.value)
-        if event is None:
-            malformed += 1
-        else:
+        if event is not None:
             events.setdefault(event.key, event)
+        elif is_malformed(record.value):
+            malformed += 1
     return events, malformed
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import UNSET
 
 from barnabas.client.consumer import ConsumedRecord
+from barnabas.history.coordinator_event import is_malformed
 from barnabas.history.event import AnyEvent, ControllerEvent, RequestEvent, fields_of, read_event
 
 Event = dict[str, Any]
@@ -32,7 +33,7 @@ class TopicEvents:
         for record in records:
             event = read_event(record.value)
             if event is None:
-                self.malformed += 1
+                self.malformed += is_malformed(record.value)
                 continue
             is_known = event.key in self.events or event.key in self.elections
             target = None if is_known else self.target_for(event)

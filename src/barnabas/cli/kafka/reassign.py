@@ -141,6 +141,38 @@ def to_rejection(error: BarnabasError) -> BarnabasError:
     return error
 
 
+def propose_assignment(
+    topics: Iterable[TopicView], brokers: Sequence[Broker]
+) -> dict[TopicPartition, ReplicaIds]:
+    """Return random replicas on these brokers, as many as each topic has now. Raises RequestRejected."""
+    proposed: dict[TopicPartition, ReplicaIds] = {}
+    for topic in topics:
+        factor = len(topic.partitions[0].replicas)
+        if factor > len(brokers):
+            raise RequestRejected(
+                f"Replication factor: {factor} larger than available brokers: {len(brokers)}.",
+                INVALID_FACTOR,
+            )
+        try:
+            rows = assign_at_random(
+                brokers,
+                partitions=len(topic.partitions),
+                replication_factor=factor,
+                random=Random(),
+            )
+        except MissingRacks:
+            raise RequestRejected(
+                "Not all brokers have rack information. Add --disable-rack-aware in command line to make replica"
+                " assignment without rack information.",
+                ADMIN_OPERATION_FAILED,
+            ) from None
+        proposed |= {
+            TopicPartition(topic.name, number): tuple(map(int, row))
+            for number, row in enumerate(rows)
+        }
+    return proposed
+
+
 class PartitionReassignments:
     """The actions of the command on one cluster."""
 
@@ -171,45 +203,18 @@ class PartitionReassignments:
             for topic in found
             for each in topic.partitions
         }
-        proposed = self.propose(found, brokers)
+        proposed = propose_assignment(found, self.find_brokers(brokers))
         print_lines("Current partition replica assignment", assignment_json(current), "")
         print_lines("Proposed partition reassignment configuration", assignment_json(proposed))
 
-    def propose(
-        self, topics: Iterable[TopicView], ids: Sequence[int]
-    ) -> dict[TopicPartition, ReplicaIds]:
+    def find_brokers(self, ids: Sequence[int]) -> list[Broker]:
+        """Return the live brokers among these, without racks if the command ignores them."""
         is_rack_aware = not self.options.has("disable-rack-aware")
-        brokers = [
+        return [
             Broker(id=broker, endpoints=(), rack=view.rack if is_rack_aware else None)
             for broker, view in sorted(self.cluster.refresh([]).brokers.items())
             if broker in ids
         ]
-        proposed: dict[TopicPartition, ReplicaIds] = {}
-        for topic in topics:
-            factor = len(topic.partitions[0].replicas)
-            if factor > len(brokers):
-                raise RequestRejected(
-                    f"Replication factor: {factor} larger than available brokers: {len(brokers)}.",
-                    INVALID_FACTOR,
-                )
-            try:
-                rows = assign_at_random(
-                    brokers,
-                    partitions=len(topic.partitions),
-                    replication_factor=factor,
-                    random=Random(),
-                )
-            except MissingRacks:
-                raise RequestRejected(
-                    "Not all brokers have rack information. Add --disable-rack-aware in command line to make replica"
-                    " assignment without rack information.",
-                    ADMIN_OPERATION_FAILED,
-                ) from None
-            proposed |= {
-                TopicPartition(topic.name, number): tuple(map(int, row))
-                for number, row in enumerate(rows)
-            }
-        return proposed
 
     def describe_topics(self, names: Iterable[str]) -> list[TopicView]:
         wanted = sorted(set(names))

@@ -153,7 +153,12 @@ def stop_local_broker(cluster: Cluster, broker: int) -> None:
     if pid is None:
         return
     request_shutdown(pid)
-    deadline = Deadline(cluster.timeout_s)
+    await_departure(cluster, broker, pid, cluster.timeout_s)
+
+
+def await_departure(cluster: Cluster, broker: int, pid: int, timeout_s: float) -> None:
+    """Wait until the broker has left the cluster. Raises ApiError after the timeout."""
+    deadline = Deadline(timeout_s)
     while broker in cluster.retry(lambda: cluster.refresh([]), refresh=False).brokers:
         if deadline.passed:
             raise ApiError(

@@ -114,6 +114,13 @@ if TYPE_CHECKING:
 )
 @delimiter_option
 @click.option(
+    "--isolation-level",
+    type=click.Choice(["read_uncommitted", "read_committed"]),
+    default="read_uncommitted",
+    show_default=True,
+    help="read_committed skips records of aborted transactions, and stops before the first open one.",
+)
+@click.option(
     "--filter",
     "filters",
     multiple=True,
@@ -134,6 +141,7 @@ def consume(
     template: str | None,
     key_delimiter: str | None,
     delimiter: str,
+    isolation_level: str,
     filters: tuple[str, ...],
     output: OutputFormat,
     **formats: Any,
@@ -162,8 +170,11 @@ def consume(
     if partitions and (is_regex or len(topics) > 1):
         raise ConfigError("--partition", "needs a single topic")
     chosen = select_topics(cluster, topics, patterns)
+    is_committed_only = isolation_level == "read_committed"
     if group is not None:
-        with join_group(cluster, group, chosen, start) as member:
+        with join_group(
+            cluster, group, chosen, start, is_committed_only=is_committed_only
+        ) as member:
             for batch in filtered_batches(member, stop_at_end, count, compiled, member.processed):
                 write_out(b"".join([write(record) for record in batch]))
         return
@@ -171,7 +182,13 @@ def consume(
     starts = clamp_offsets(cluster, dict.fromkeys(numbered, start))
     watched_topics = [] if partitions or stop_at_end else chosen
     # With `reset`, the consumer continues with the oldest record if retention deleted the next one.
-    consumer = Consumer(cluster, starts, reset=Beginning(), watched_topics=watched_topics)
+    consumer = Consumer(
+        cluster,
+        starts,
+        reset=Beginning(),
+        watched_topics=watched_topics,
+        is_committed_only=is_committed_only,
+    )
     if isinstance(start, End) and not stop_at_end and sys.stderr.isatty():
         names = ", ".join(chosen)
         print_note(f"waiting for new records of {names}; -O beginning reads existing records")
@@ -200,7 +217,12 @@ class TopicFormatters:
 
 @contextmanager
 def join_group(
-    cluster: Cluster, group: str, topics: Sequence[str], start: Start
+    cluster: Cluster,
+    group: str,
+    topics: Sequence[str],
+    start: Start,
+    *,
+    is_committed_only: bool,
 ) -> Iterator[GroupConsumer]:
     """Join the group, and leave it at the end. Without a committed offset, read from `start`."""
     # Imported here because a consumer without a group does not need them.
@@ -219,7 +241,13 @@ def join_group(
     raise_on_signals()
     report("joining")
     with GroupConsumer(
-        cluster, group, topics, start=start, reset=Beginning(), on_assigned=report_assignment
+        cluster,
+        group,
+        topics,
+        start=start,
+        reset=Beginning(),
+        is_committed_only=is_committed_only,
+        on_assigned=report_assignment,
     ) as consumer:
         yield consumer
 

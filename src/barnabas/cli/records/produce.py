@@ -4,6 +4,9 @@ Options are those of kcat: -K is the delimiter of key and value, -k one key for 
 -H a header, -p the partition, -z the codec; -Z turns empty keys and values into null. \t, \n, \x1f work in delimiters.
 
 Records are sent as soon as the input pauses. By default the command prints nothing on standard output.
+
+With --transactional-id, all records are written in one transaction. It is committed at the end of the input. An error,
+Ctrl-C and SIGTERM abort it.
 """
 
 from __future__ import annotations
@@ -23,10 +26,12 @@ from barnabas.cli.options import dry_run_option, is_encodable
 from barnabas.cli.terminal.contents import ContentOptions, content_options
 from barnabas.cli.terminal.formats import delimiter_option, unescape_bytes
 from barnabas.cli.terminal.output import OutputFormat, plural, print_note, show
+from barnabas.cli.terminal.signals import raise_on_signals
 from barnabas.cli.topics.lookup import complete_topics, find_partitions
 from barnabas.client.cluster import Cluster
 from barnabas.client.producer import Producer, SentBatch
-from barnabas.errors import ConfigError
+from barnabas.client.transactional_producer import ProducerPhase, TransactionalProducer
+from barnabas.errors import ApiError, ConfigError
 from barnabas.formats.problems import EncodeError
 from barnabas.printable import NAME_MAX, printable
 from barnabas.progress_line import ProgressLine
@@ -34,6 +39,7 @@ from barnabas.progress_line import ProgressLine
 CHUNK_BYTES = 256 << 10
 RECORD_BYTES_MAX = 64 << 20
 BAR_WIDTH = 30
+MAX_TIMEOUT_S = (2**31 - 1) / 1000
 ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 
 KeyAndValue = tuple[bytes | None, bytes | None]
@@ -79,6 +85,21 @@ EncodeRecord = Callable[[bytes | None, bytes | None], KeyAndValue]
     show_default=True,
     help="Replicas that must acknowledge a record.",
 )
+@click.option(
+    "--transactional-id",
+    metavar="ID",
+    help="Write all records in one transaction: read_committed consumers get all or none. "
+    "It fences other producers with this id.",
+)
+@click.option(
+    "--transaction-timeout",
+    "transaction_timeout_s",
+    type=click.FloatRange(min=0.001, max=MAX_TIMEOUT_S),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="The cluster aborts a transaction that is open for this time.",
+)
 @content_options
 @dry_run_option
 @cluster_command
@@ -94,6 +115,8 @@ def produce(
     empty_is_null: bool,
     compression: str,
     acks: str,
+    transactional_id: str | None,
+    transaction_timeout_s: float,
     dry_run: bool,
     output: OutputFormat,
     **formats: Any,
@@ -104,6 +127,12 @@ def produce(
     """
     if key is not None and key_delimiter is not None:
         raise ConfigError("--key", "cannot be combined with --key-delimiter")
+    if transactional_id is not None and (
+        not transactional_id or not is_encodable(transactional_id)
+    ):
+        raise ConfigError("--transactional-id", "is not a name of at least one character")
+    if transactional_id is not None and ACKS[acks] != ACKS["all"]:
+        raise ConfigError("--transactional-id", f"cannot be combined with --acks {acks}")
     delimiter_bytes = unescape_bytes(delimiter)
     if not delimiter_bytes:
         raise ConfigError("--delimiter", "cannot be empty")
@@ -114,7 +143,18 @@ def produce(
     chunks = (split_records(source, delimiter_bytes) for source in sources)
     # An unknown topic is rejected before any input is read: `produce` never creates topics.
     find_partitions(cluster, topic, () if partition is None else (partition,))
-    producer = Producer(cluster, acks=ACKS[acks], compression=Compression[compression.upper()])
+    codec = Compression[compression.upper()]
+    producer = Producer(cluster, acks=ACKS[acks], compression=codec)
+    transaction: TransactionalProducer | None = None
+    if transactional_id is not None and not dry_run:
+        raise_on_signals()
+        producer = transaction = TransactionalProducer(
+            cluster,
+            transactional_id,
+            timeout_ms=round(transaction_timeout_s * 1000),
+            compression=codec,
+        )
+        transaction.begin()
     progress = ProduceProgress(topic, dry_run, input_size(files))
     try:
         for records in chain.from_iterable(chunks):
@@ -130,9 +170,14 @@ def produce(
                     )
             progress.add_sent(producer.flush())
             progress.update(sum(map(len, records)) + len(records) * len(delimiter_bytes))
+        if transaction is not None:
+            transaction.commit()
     except BaseException as error:
         progress.add_sent(producer.sent)
-        if isinstance(error, KeyboardInterrupt) and not progress.outstanding:
+        if transaction is not None:
+            progress.report_failure()
+            print_note(abort(transaction))
+        elif isinstance(error, KeyboardInterrupt) and not progress.outstanding:
             progress.finish()
         else:
             progress.report_failure()
@@ -142,18 +187,42 @@ def produce(
         show(output, progress.document(), produced_text)
 
 
+RESULTS = {
+    ProducerPhase.READY: "the transaction was committed",
+    ProducerPhase.ENDING: "the result of the transaction is unknown",
+    ProducerPhase.FENCED: "the cluster has aborted the transaction",
+}
+"""The result of a transaction that is not open any more."""
+
+
+def abort(producer: TransactionalProducer) -> str:
+    """Abort the transaction. Returns a sentence about the result."""
+    if producer.phase in RESULTS:
+        return RESULTS[producer.phase]
+    producer.cluster.close()  # an interrupt may have left a partly read response
+    try:
+        producer.abort()
+    except ApiError:
+        timeout_s = producer.link.timeout_ms / 1000
+        return f"the transaction could not be aborted; the cluster does so after {timeout_s:g} s"
+    return "the transaction was aborted: read_committed consumers get none of its records"
+
+
 def split_records(source: BinaryIO, delimiter: bytes) -> Iterator[list[bytes]]:
     """Yield the complete records of each chunk of input as it arrives. The last record needs no delimiter."""
-    rest = b""
+    rest = bytearray()
     read = getattr(source, "read1", source.read)
     while chunk := read(CHUNK_BYTES):
-        *complete, rest = (rest + chunk).split(delimiter)
+        unsearched = max(0, len(rest) - len(delimiter) + 1)
+        rest += chunk
+        if rest.find(delimiter, unsearched) >= 0:
+            *complete, last = bytes(rest).split(delimiter)
+            rest = bytearray(last)
+            yield complete
         if len(rest) > RECORD_BYTES_MAX:
             raise ConfigError("--delimiter", f"does not occur in {RECORD_BYTES_MAX} bytes of input")
-        if complete:
-            yield complete
     if rest:
-        yield [rest]
+        yield [bytes(rest)]
 
 
 def key_splitter(key: str | None, delimiter: str | None, empty_is_null: bool) -> SplitKey:

@@ -71,7 +71,7 @@ that commands connect to, and what selects them.
 | zsh | `echo 'eval "$(barnabas completion zsh)"' >> ~/.zshrc` |
 | fish | `barnabas completion fish > ~/.config/fish/completions/barnabas.fish` |
 
-Topics, groups, settings and profiles are completed too. Internal topics are not.
+Topics, groups, transactional ids, settings and profiles are completed too. Internal topics are not.
 
 ## Copy, trim and measure
 

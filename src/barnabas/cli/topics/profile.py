@@ -100,8 +100,6 @@ def profile_topic(
         from barnabas.jobs.topic_profile import profile_document
 
         found = read_profile(spark, bootstrap_servers, wanted)
-        if not found.records:
-            raise no_records(name, bounded=False)
         with progress_paused():
             if html is not None:
                 write_profile_page(html, render_profile(found, bootstrap_servers, now_ms()))
@@ -112,16 +110,29 @@ def profile_topic(
 
 
 def read_profile(spark: SparkSession, bootstrap_servers: str, wanted: TopicRange) -> TopicProfile:
-    """Run the job. Raises ApiError if the topic was deleted, or deleted and created again, while it was read."""
+    """Run the job. Raises ApiError if the topic was deleted, or deleted and created again, while it was read.
+
+    Raises CommandError if there are offsets, but no records.
+    """
     from barnabas.jobs.profile import profile
 
     place = (bootstrap_servers, wanted.topic, wanted.topic_id)
     with report_deletion(*place), translate_errors([wanted.topic]):
         found = profile(spark, bootstrap_servers, wanted)
-    # Records that are deleted meanwhile are left out of the figures, so the job may succeed.
-    if (deleted := find_deletion(*place)) is not None:
-        raise deleted
+    check_profile(found, bootstrap_servers, wanted)
     return found
+
+
+def check_profile(found: TopicProfile, bootstrap_servers: str, wanted: TopicRange) -> None:
+    """Raise an error if the topic is another one now, or if all its records were deleted while it was read.
+
+    Records that are deleted meanwhile are left out of the figures, so the job succeeds.
+    """
+    deleted = find_deletion(bootstrap_servers, wanted.topic, wanted.topic_id)
+    if deleted is not None:
+        raise deleted
+    if not found.records:
+        raise no_records(wanted.topic, bounded=False)
 
 
 def check_html(html: Path | None) -> None:

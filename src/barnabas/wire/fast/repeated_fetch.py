@@ -19,7 +19,12 @@ from barnabas.wire.apis import ApiKey
 from barnabas.wire.fast.fetch_request import fetch_shape, read_fetch_topic
 from barnabas.wire.fast.fetch_response import FetchedPartition, FetchedTopic, encode_fetch_response
 from barnabas.wire.headers import RequestHeader, encode_response_header
-from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.wire.messages.fetch import (
+    READ_COMMITTED,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+)
 from barnabas.wire.primitives import INT32, compact_size, read_count, skip_tags
 from barnabas.world.ports import Part
 
@@ -48,14 +53,20 @@ class RepeatedPartition:
 
 
 class PartitionFetchResult:
-    """The fields of a partition that differ in each response."""
+    """The fields of a partition that differ in each response. It has no aborted transactions."""
 
-    __slots__ = ("high_watermark", "log_start_offset", "parts", "size")
+    __slots__ = ("high_watermark", "last_stable_offset", "log_start_offset", "parts", "size")
 
     def __init__(
-        self, high_watermark: int, log_start_offset: int, parts: Sequence[Part], size: int
+        self,
+        high_watermark: int,
+        last_stable_offset: int,
+        log_start_offset: int,
+        parts: Sequence[Part],
+        size: int,
     ) -> None:
         self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
         self.log_start_offset = log_start_offset
         self.parts = parts
         self.size = size
@@ -74,6 +85,7 @@ class RepeatedFetch:
         "pack",
         "pack_size",
         "partitions",
+        "reads_committed",
     )
 
     def __init__(
@@ -91,7 +103,8 @@ class RepeatedFetch:
         flexible = version >= FLEXIBLE_SINCE
         self.pack = struct.Struct(">ihqqqBi" if flexible else ">ihqqqii").pack
         self.pack_size = compact_size if flexible else INT32.pack
-        aborted = () if request.isolation_level == 1 else None
+        self.reads_committed = request.isolation_level == READ_COMMITTED
+        aborted = () if self.reads_committed else None
         self.no_aborted = (0 if flexible else -1) if aborted is None else (1 if flexible else 0)
         # Encode a response with one byte of records per partition, and remove the numbers before that byte.
         topics = [
@@ -125,9 +138,11 @@ class RepeatedFetch:
         total = 4 + len(self.end)
         pending = b""
         for partition, between, result in zip(self.partitions, self.between, results, strict=True):
-            bound, start, size = result.high_watermark, result.log_start_offset, result.size
+            stable, start, size = result.last_stable_offset, result.log_start_offset, result.size
             pending += between
-            pending += pack(partition.index, 0, bound, bound, start, no_aborted, -1)
+            pending += pack(
+                partition.index, 0, result.high_watermark, stable, start, no_aborted, -1
+            )
             pending += pack_size(size)
             if size:
                 total += len(pending) + size

@@ -1,12 +1,15 @@
-"""ConsumerGroupHeartbeat: joins and keeps membership in a group of the new consumer protocol (KIP-848)."""
+"""ConsumerGroupHeartbeat: joins and keeps membership in a group of the new consumer protocol (KIP-848).
+
+Version 1 is of Kafka 4. Clients based on librdkafka require it.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 from uuid import UUID
 
 from barnabas.wire.apis import ApiMessage
-from barnabas.wire.codec import Int16, Int32
+from barnabas.wire.codec import Int16, Int32, Since
 
 
 class HeartbeatTopicPartitions(NamedTuple):
@@ -24,6 +27,7 @@ class ConsumerGroupHeartbeatRequest(ApiMessage, frozen=True, kw_only=True):
     rack_id: str | None = None
     rebalance_timeout_ms: Int32 = -1
     subscribed_topic_names: tuple[str, ...] | None = None
+    subscribed_topic_regex: Annotated[str | None, Since(1)] = None
     server_assignor: str | None = None
     topic_partitions: tuple[HeartbeatTopicPartitions, ...] | None = None
 

@@ -23,6 +23,8 @@ class FetchReplicaState(NamedTuple):
 
 
 NOT_A_REPLICA = FetchReplicaState()
+READ_COMMITTED = 1
+"""Isolation level of consumers that do not read records of open and aborted transactions. The other level is 0."""
 
 
 class FetchPartition(NamedTuple):

@@ -1,4 +1,4 @@
-"""InitProducerId: assigns the producer id and epoch of an idempotent producer."""
+"""InitProducerId: assigns the producer id and epoch of an idempotent or transactional producer."""
 
 from __future__ import annotations
 

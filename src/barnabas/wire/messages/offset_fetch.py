@@ -19,7 +19,7 @@ class OffsetFetchRequestTopic(NamedTuple):
 class OffsetFetchRequestGroup(NamedTuple):
     """`topics=None` requests all committed offsets of the group.
 
-    Member id and epoch belong to the group protocol of KIP-848, which is not supported.
+    Members of the new consumer protocol (KIP-848) send their id and epoch.
     """
 
     group_id: str

@@ -1,0 +1,1 @@
+"""`barnabas transactions`: one file per command."""

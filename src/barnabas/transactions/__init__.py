@@ -1,0 +1,1 @@
+"""Transaction coordinator: producer ids, epochs and the two-phase commit of transactional producers."""
