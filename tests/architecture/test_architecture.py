@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,8 @@ DRIVEN = (
     "broker/connection.py",
     "broker/control_plane.py",
     "broker/controlled_shutdown.py",
+    "broker/handlers/add_offsets_to_txn.py",
+    "broker/handlers/add_partitions_to_txn.py",
     "broker/handlers/allocate_producer_ids.py",
     "broker/handlers/alter_client_quotas.py",
     "broker/handlers/alter_configs.py",
@@ -62,6 +65,7 @@ DRIVEN = (
     "broker/handlers/describe_client_quotas.py",
     "broker/handlers/describe_configs.py",
     "broker/handlers/elect_leaders.py",
+    "broker/handlers/end_txn.py",
     "broker/handlers/fetch.py",
     "broker/handlers/find_coordinator.py",
     "broker/handlers/incremental_alter_configs.py",
@@ -76,11 +80,15 @@ DRIVEN = (
     "broker/produce_appends.py",
     "broker/handlers/registry_offsets.py",
     "broker/handlers/stop_replica.py",
+    "broker/handlers/txn_offset_commit.py",
+    "broker/handlers/write_txn_markers.py",
+    "broker/transaction_verification.py",
     "broker/handlers/sync_group.py",
     "broker/handlers/update_features.py",
     "broker/handlers/update_metadata.py",
     "broker/init_producer_id.py",
-    "broker/lazy_groups.py",
+    "broker/lazy_coordinator.py",
+    "broker/lazy_transactions.py",
     "broker/listener.py",
     "broker/log_cleaner.py",
     "broker/maintenance.py",
@@ -107,6 +115,7 @@ DRIVEN = (
     "controller/store.py",
     "controller/znode_requests.py",
     "groups/commits.py",
+    "groups/consumer_coordinator.py",
     "groups/coordinator.py",
     "groups/coordinator_timers.py",
     "groups/expiry.py",
@@ -123,10 +132,18 @@ DRIVEN = (
     "replication/fetcher_manager.py",
     "replication/flushes.py",
     "replication/integrity.py",
+    "replication/internal_topic_loader.py",
     "replication/log_dir_moves.py",
     "replication/lost_replicas.py",
     "replication/partition.py",
     "replication/replica_manager.py",
+    "transactions/coordinator.py",
+    "transactions/coordinator_checks.py",
+    "transactions/leader_exchange.py",
+    "transactions/loading.py",
+    "transactions/marker_channels.py",
+    "transactions/store.py",
+    "transactions/verification_channels.py",
     "world/ports.py",
 )
 
@@ -152,21 +169,31 @@ LAYERS: dict[str, set[str]] = {
     "metadata": {"wire", "config"},
     "history": set(),
     "history.recorder": {"metadata", "wire"},
+    "history.coordinator_recorder": {"history.recorder"},
     "history.journal": {"history.recorder", "storage", "log_rate_limiter"},
     "history.publisher": {
-        *("history.journal", "history.recorder", "metadata", "batch", "wire", "client"),
-        "log_rate_limiter",
+        *("history.journal", "history.recorder", "history.coordinator_recorder"),
+        *("metadata", "batch", "wire", "client", "log_rate_limiter"),
     },
     "metrics": set(),
     "controller": {"history.recorder", "metadata", "config", "wire", "client", "tasks", "metrics"},
     "replication": {
         *("storage", "batch", "metadata", "wire", "config", "client", "tasks", "metrics"),
     },
-    "groups": {"replication", "storage", "batch", "metadata", "wire", "config", "tasks"},
+    "groups": {
+        *("replication", "storage", "batch", "metadata", "wire", "config", "tasks"),
+        "history.coordinator_recorder",
+    },
+    "transactions": {
+        *("replication", "storage", "batch", "metadata", "wire", "config", "tasks", "client"),
+        *("groups.store", "history.coordinator_recorder"),
+    },
     "broker": {
-        *("controller", "groups", "replication", "storage", "batch", "metadata", "wire", "config"),
+        *("controller", "groups", "transactions", "replication", "storage", "batch", "metadata"),
+        *("wire", "config"),
         *("client", "metrics"),
         *("history.recorder", "history.publisher", "history.requester"),
+        "history.coordinator_recorder",
         *("log_rate_limiter", "policies", "tasks"),
     },
     "client": {"batch", "wire"},
@@ -204,13 +231,15 @@ def layer_of(name: str) -> str:
     return next((prefix for prefix in prefixes if prefix in LAYERS), parts[0])
 
 
-def tree_of(module: str) -> ast.Module:
-    return ast.parse((SRC / module).read_text())
+@cache
+def nodes_of(module: str) -> tuple[ast.AST, ...]:
+    """The syntax tree of a module, and all nodes below it."""
+    return tuple(ast.walk(ast.parse((SRC / module).read_text())))
 
 
-def imports(tree: ast.Module) -> Iterator[tuple[str, str | None]]:
+def imports(module: str) -> Iterator[tuple[str, str | None]]:
     """Yield (module, name) for every import, including imports inside functions."""
-    for node in ast.walk(tree):
+    for node in nodes_of(module):
         if isinstance(node, ast.Import):
             yield from ((alias.name, None) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -219,12 +248,14 @@ def imports(tree: ast.Module) -> Iterator[tuple[str, str | None]]:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_module_has_docstring(module: str) -> None:
-    assert ast.get_docstring(tree_of(module)), f"{module} has no docstring"
+    tree = nodes_of(module)[0]
+    assert isinstance(tree, ast.Module)
+    assert ast.get_docstring(tree), f"{module} has no docstring"
 
 
 @pytest.mark.parametrize("module", [m for m in MODULES if not m.startswith(MAY_USE_REAL_IO)])
 def test_only_real_code_imports_io_modules(module: str) -> None:
-    for name, imported_name in imports(tree_of(module)):
+    for name, imported_name in imports(module):
         root = name.split(".")[0]
         if (root, imported_name) in PURE_IMPORTS or (
             module == BLOCKING_SOCKET and root in BLOCKING
@@ -237,9 +268,8 @@ def test_only_real_code_imports_io_modules(module: str) -> None:
 
 @pytest.mark.parametrize("module", [m for m in MODULES if not m.startswith(MAY_USE_REAL_IO)])
 def test_only_driven_modules_are_concurrent(module: str) -> None:
-    tree = tree_of(module)
-    is_async = any(isinstance(node, ast.AsyncFunctionDef | ast.Await) for node in ast.walk(tree))
-    is_async = is_async or any(name.split(".")[0] == "asyncio" for name, _ in imports(tree))
+    is_async = any(isinstance(node, ast.AsyncFunctionDef | ast.Await) for node in nodes_of(module))
+    is_async = is_async or any(name.split(".")[0] == "asyncio" for name, _ in imports(module))
     assert is_async == (module in DRIVEN), (
         f"{module}: async code must be listed in DRIVEN, and only async code"
     )
@@ -253,7 +283,7 @@ def is_module(name: str) -> bool:
 @pytest.mark.parametrize("module", [m for m in MODULES if m.split("/")[0] in LAYERS])
 def test_imports_respect_layers(module: str) -> None:
     layer = layer_of(module.removesuffix(".py").replace("/", "."))
-    for name, imported_name in imports(tree_of(module)):
+    for name, imported_name in imports(module):
         if not name.startswith("barnabas"):
             continue
         imported = ".".join(name.split(".")[1:])
@@ -278,7 +308,7 @@ STREAMS = ("sys.stdout.write", "sys.stderr.write", "sys.stdout.buffer", "sys.std
 )
 def test_commands_print_through_cli_output(module: str) -> None:
     """cli/terminal/output.py escapes names from outside; its `to_json` writes all JSON."""
-    for node in ast.walk(tree_of(module)):
+    for node in nodes_of(module):
         if isinstance(node, ast.Attribute):
             assert not ast.unparse(node).startswith(STREAMS), f"{module}:{node.lineno}"
         if isinstance(node, ast.Call):

@@ -55,18 +55,18 @@ EXCEPTIONS = {
         "except Exception",
     ): "periodic: each turn sleeps for the period",
     (
-        "groups/loading.py",
-        "GroupLoader.run",
+        "replication/internal_topic_loader.py",
+        "InternalTopicLoader.run",
         "except StorageError",
     ): "each turn takes one partition from the queue",
     (
-        "groups/loading.py",
-        "GroupLoader.run",
+        "replication/internal_topic_loader.py",
+        "InternalTopicLoader.run",
         "except Exception",
     ): "each turn takes one partition from the queue",
     (
-        "groups/loading.py",
-        "GroupLoader.read",
+        "replication/internal_topic_loader.py",
+        "InternalTopicLoader.read",
         "except CorruptBatch",
     ): "continues after the damaged batch",
     (
@@ -109,6 +109,21 @@ EXCEPTIONS = {
         "decompress_into_buffer",
         "except cramjam.DecompressionError",
     ): "each turn has a larger buffer",
+    (
+        "transactions/coordinator_checks.py",
+        "abort_timed_out_periodically",
+        "except Exception",
+    ): "periodic: each turn sleeps for the period",
+    (
+        "transactions/coordinator_checks.py",
+        "expire_ids_periodically",
+        "except Exception",
+    ): "periodic: each turn sleeps for the period",
+    (
+        "transactions/marker_channels.py",
+        "MarkerSender.run",
+        "except Exception",
+    ): "each turn takes markers from the queue; those that failed return to it after a back-off",
     (
         "world/registry/kazoo_thread.py",
         "BufferedSocket.send",

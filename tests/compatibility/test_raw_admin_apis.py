@@ -18,14 +18,6 @@ from barnabas.wire.messages.allocate_producer_ids import (
     AllocateProducerIdsResponse,
 )
 from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from barnabas.wire.messages.consumer_group_describe import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
-)
-from barnabas.wire.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-)
 from barnabas.wire.messages.describe_producers import (
     DescribedProducer,
     DescribeProducersPartitionResult,
@@ -124,24 +116,6 @@ def test_api_of_kraft_closes_connection(raw: Raw, key: int) -> None:
 def test_envelope_closes_connection(raw: Raw) -> None:
     raw.begin(EnvelopeRequest(request_data=b"\0\3\0\0", client_host_address=b"\x7f\0\0\1"))
     assert raw.is_hung_up()
-
-
-def test_consumer_group_heartbeat_is_unsupported(raw: Raw) -> None:
-    request = ConsumerGroupHeartbeatRequest(
-        group_id="readers", member_id="", member_epoch=0, subscribed_topic_names=("orders",)
-    )
-    found = raw.ask(request, ConsumerGroupHeartbeatResponse)
-    assert found == ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-
-
-def test_consumer_group_describe_is_unsupported_for_each_group(raw: Raw) -> None:
-    request = ConsumerGroupDescribeRequest(group_ids=("a", "b", "a"))
-    found = raw.ask(request, ConsumerGroupDescribeResponse).groups
-    assert [(each.group_id, each.error_code) for each in found] == [
-        ("a", ErrorCode.UNSUPPORTED_VERSION),
-        ("b", ErrorCode.UNSUPPORTED_VERSION),
-        ("a", ErrorCode.UNSUPPORTED_VERSION),
-    ]
 
 
 # ---- UpdateFeatures

@@ -26,6 +26,7 @@ from barnabas.errors import ApiError
 from barnabas.explain.cluster import explain_broker, explain_cluster
 from barnabas.explain.facts import ClusterFacts
 from barnabas.explain.finding import Cause, Finding
+from barnabas.explain.group_facts import GroupFacts
 from barnabas.explain.groups import explain_group
 from barnabas.explain.topics import explain_topic
 from barnabas.metadata import znodes
@@ -272,11 +273,13 @@ class LiveCluster:
         return next(each for each in found if each.cause is cause)
 
     def explain_group(self, name: str, *, stalled_after_s: float) -> list[Finding]:
+        return explain_group(self.group_facts(name, stalled_after_s=stalled_after_s))
+
+    def group_facts(self, name: str, *, stalled_after_s: float) -> GroupFacts:
         with self.client() as client:
-            facts = gather_group_facts(
+            return gather_group_facts(
                 *(client, RegistryPlace(), name), sample_s=0.1, stalled_after_s=stalled_after_s
             )
-        return explain_group(facts)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run `barnabas <arguments>` in this process, which is faster. Line breaks of the output become spaces."""

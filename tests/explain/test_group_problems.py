@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from barnabas import LocalCluster
+from barnabas.cli.explain.transaction_gather import gather_open_transactions
 from barnabas.client.admin import Admin
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Beginning
@@ -16,11 +17,13 @@ from barnabas.client.group_admin import GroupAdmin
 from barnabas.client.group_consumer import GroupConsumer
 from barnabas.client.group_coordinator import ask_coordinator
 from barnabas.client.group_member import GroupMembership
+from barnabas.client.transactional_producer import TransactionalProducer
 from barnabas.errors import ErrorCode
 from barnabas.explain.finding import Cause
 from barnabas.explain.text import cause_text
-from barnabas.groups.loading import GroupLoader, PartitionLoad
+from barnabas.groups.loading import GroupLoader
 from barnabas.model import TopicPartition
+from barnabas.replication.internal_topic_loader import PartitionLoad
 from barnabas.wire.messages.join_group import JoinGroupResponse
 from support.waiting import eventually
 from tests.explain.live import DEADLINE_S, SETTINGS, LiveCluster
@@ -93,6 +96,33 @@ def test_member_that_does_not_commit(live: LiveCluster) -> None:
         assert found.lag == 7
         # Consumers commit every few seconds: uncommitted records are normal until they are old.
         assert live.explain_group("forgetful", stalled_after_s=7200) == []
+
+
+def test_group_waits_for_transaction_but_not_for_its_marker(live: LiveCluster) -> None:
+    live.create("paid", [1, 2])
+    paid = TopicPartition("paid", 0)
+    with (
+        live.client() as client,
+        live.client() as reader,
+        GroupConsumer(reader, "cashier", ["paid"], start=Beginning(), commit_s=None) as consumer,
+    ):
+        producer = TransactionalProducer(client, "shop-1")
+        producer.begin()
+        producer.send("paid", b"one", partition=0, timestamp=1_000)
+        producer.flush()
+        join(consumer)
+        consumer.commit({paid: 0})
+        view = gather_open_transactions(client, client.refresh(None), ["paid"], ())
+        assert view[paid].transactional_id == "shop-1"
+        facts = live.group_facts("cashier", stalled_after_s=0)
+        assert facts.cluster.transactions[paid].start_offset == 0
+        producer.commit()
+        consumer.commit({paid: 1})  # the marker is at offset 1
+
+        def is_healthy() -> bool:
+            return live.explain_group("cashier", stalled_after_s=0) == []
+
+        eventually(is_healthy, "only the marker is left", DEADLINE_S)
 
 
 def test_idle_member(live: LiveCluster) -> None:

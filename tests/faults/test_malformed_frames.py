@@ -53,6 +53,7 @@ from tests.unit.wire.random_messages import random_message
 
 FRAMES = 100_000
 WARM_UP_FRAMES = 10_000
+REAL_REQUESTS = 5000
 WORKERS = 4
 RSS_GROWTH_MAX = 64 << 20
 LATENCY_MAX_SECONDS = 1.0
@@ -70,7 +71,14 @@ HUGE_VARINTS = (b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\x0f", b"\x80\x80\x80
 
 
 def real_request(random: Random) -> tuple[bytes, int]:
-    """The payload of a valid request of any API and version, and the position of its body."""
+    """The payload of a valid request of any API and version, and the position of its body. One of REAL_REQUESTS."""
+    number = random.randrange(REAL_REQUESTS)
+    if number not in MADE:
+        MADE[number] = make_request(Random(number))
+    return MADE[number]
+
+
+def make_request(random: Random) -> tuple[bytes, int]:
     request, version = random.choice(REQUESTS)
     header = encode_request_header(
         RequestHeader(request.API_KEY, version, random.getrandbits(31), "fuzz")
@@ -143,6 +151,7 @@ def too_short_length(random: Random) -> bytes:
     return struct.pack(">i", random.randrange(len(payload))) + payload
 
 
+MADE: dict[int, tuple[bytes, int]] = {}
 REQUESTS = all_requests()
 FLEXIBLE_REQUESTS = [
     (request, version) for request, version in REQUESTS if version >= request.FLEXIBLE_SINCE

@@ -9,8 +9,13 @@ from typing import Any
 
 import pytest
 
+from barnabas.cli.configs.reading import read_settings_of
 from barnabas.cli.main import run_command
+from barnabas.client.cluster import Cluster
+from barnabas.client.config_admin import ConfigAdmin, ConfigResource
 from barnabas.cluster.local import LocalCluster
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.wire.messages.describe_configs import ResourceType
 from support.waiting import eventually
 
 NUMBERS = count()
@@ -118,6 +123,12 @@ def test_unknown_entities_are_explained(commands: Commands, topic: str) -> None:
     assert f"hint:  did you mean '{topic}'" in why
     why = commands.fails(1, "configs", "alter", "--broker", "9", "log.cleaner.threads=2")
     assert "error: BROKER_NOT_AVAILABLE: broker 9 is not alive; live brokers: 1, 2, 3" in why
+
+
+def test_settings_of_a_topic_that_was_deleted_meanwhile_are_an_error(commands: Commands) -> None:
+    with Cluster(commands.servers) as client, pytest.raises(ApiError) as caught:
+        read_settings_of(ConfigAdmin(client), ConfigResource(ResourceType.TOPIC, "deleted"))
+    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_broker_setting_takes_precedence_over_that_of_all_brokers(commands: Commands) -> None:

@@ -7,27 +7,36 @@ import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
+from msgspec.structs import replace
 
 from barnabas import LocalCluster
 from barnabas.cli.main import run_command
+from barnabas.cli.terminal.failure import CommandError
+from barnabas.cli.topics.profile import check_profile
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.client.producer import Producer
+from barnabas.errors import ApiError
+from barnabas.jobs.topic_range import look_up_range
 from support.command import run
 from support.waiting import eventually
+from tests.sample_profile import sample_profile
 
 HISTORY = {"barnabas.history.topic.enable": "true"}
 TOPIC = "orders"
 EMPTY = "empty-topic"
 DEAD_LETTERS = "orders-dead"
+DOTTED = "orders.old"
+NAMES = (TOPIC, EMPTY, DEAD_LETTERS, DOTTED)
 
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[str]:
     with LocalCluster(settings=HISTORY) as running, Cluster(running.bootstrap_servers) as client:
-        Admin(client).create_topics([NewTopic(name=name) for name in (TOPIC, EMPTY, DEAD_LETTERS)])
+        Admin(client).create_topics([NewTopic(name=name) for name in NAMES])
         with Producer(client) as producer:
             producer.send(TOPIC, b"1", key=b"not JSON", timestamp=1_700_000_000_000)
             producer.send(DEAD_LETTERS, b"1")
@@ -65,6 +74,7 @@ def in_scratch_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
             "cannot write /dev/full: No space left on device",
         ),
         (("topics", "copy", TOPIC, "a/b"), 1, "INVALID_TOPIC_EXCEPTION"),
+        (("topics", "copy", TOPIC, "orders_old"), 1, "topic 'orders_old' collides with orders.old"),
         (
             ("topics", "resize", TOPIC, "--partitions", "2", "--to", "a/b", "--dry-run"),
             1,
@@ -126,6 +136,17 @@ def test_mirror_names_a_pattern_without_topics_and_an_equal_cluster(
     assert "is the same cluster as --from" in capsys.readouterr().err
 
 
+def test_profile_of_a_topic_that_was_replaced_is_an_error(servers: str) -> None:
+    with Cluster(servers) as client:
+        wanted = look_up_range(client, client.topic(TOPIC))
+    check_profile(sample_profile(), servers, wanted)
+    replaced = replace(wanted, topic_id=uuid4())
+    with pytest.raises(ApiError, match="topic 'orders' was deleted and created again while it"):
+        check_profile(sample_profile(), servers, replaced)
+    with pytest.raises(CommandError, match=r"^topic 'orders' has no records$"):
+        check_profile(replace(sample_profile(), records=0), servers, wanted)
+
+
 def test_produce_ends_if_the_delimiter_does_not_occur(
     servers: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,3 +180,10 @@ def test_up_names_a_command_that_cannot_be_run(tmp_path: Path) -> None:
     finished = run("up", "--ephemeral", "--port", "0", "--", str(program))
     assert finished.returncode == 2
     assert f"cannot run '{program}': " in finished.stderr
+
+
+def test_up_rejects_a_path_with_a_comma(tmp_path: Path) -> None:
+    finished = run("up", "--port", "0", "--data", str(tmp_path / "a,b"))
+    assert finished.returncode == 2
+    assert f"log.dirs: a comma separates directories; '{tmp_path}/a,b' has one" in finished.stderr
+    assert not (tmp_path / "a,b").exists()

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from barnabas import LocalCluster
+from barnabas.cli.bench.commands import wait_for_record
 from barnabas.cli.main import run_command
 from barnabas.cli.records.topic_selection import MatchingConsumer, compile_patterns
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.blocking import Deadline
 from barnabas.client.cluster import Cluster
+from barnabas.client.config_admin import DEFAULT_NAME, ConfigAdmin, QuotaEntity
 from barnabas.client.consumer import Beginning, ConsumedRecord, Consumer
+from barnabas.client.offsets import latest_offsets
 from barnabas.client.producer import Producer
+from barnabas.errors import ApiError
 from barnabas.model import TopicPartition
 from support.command import COMMAND, run
 from support.process import ENVIRONMENT
@@ -181,6 +187,49 @@ def test_copy_rejects_targets_that_lose_timestamps(cluster: Cluster, command: Co
     assert command.run("topics", "copy", "missing", "other")[0] == 1
 
 
+@contextmanager
+def slow_writes(cluster: Cluster) -> Iterator[None]:
+    """Let each client write 10 KB/s, after a first request of any size."""
+    everybody = QuotaEntity(client_id=DEFAULT_NAME)
+    admin = ConfigAdmin(cluster)
+    admin.alter_client_quotas({everybody: {"producer_byte_rate": 10_000}})
+    try:
+        yield
+    finally:
+        admin.alter_client_quotas({everybody: {"producer_byte_rate": None}})
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"]
+)
+def test_interrupted_copy_reports_how_far_it_got(
+    cluster: Cluster, command: Command, number: int, code: int
+) -> None:
+    source, target = f"large-{number}", f"partial-{number}"
+    Admin(cluster).create_topics([NewTopic(name=name) for name in (source, target)])
+    with Producer(cluster) as producer:
+        for _ in range(60):
+            producer.send(source, b"x" * 100_000)
+    partition = TopicPartition(target, 0)
+    with (
+        slow_writes(cluster),
+        subprocess.Popen(
+            [*COMMAND, "topics", "copy", source, target, "-b", command.servers],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=ENVIRONMENT,
+        ) as process,
+    ):
+        eventually(lambda: latest_offsets(cluster, [partition])[partition] > 0, "a part is copied")
+        process.send_signal(number)
+        out, error = process.communicate(timeout=30)
+    assert (process.returncode, out) == (code, "")
+    assert f" of 60 offsets copied; topic {target} is incomplete" in error
+    assert "Traceback" not in error
+    assert latest_offsets(cluster, [partition])[partition] < 60
+
+
 def test_log_dirs_show_sizes_and_replicas(cluster: Cluster, command: Command) -> None:
     write(cluster, "stored", 2, 5)
     (found,) = command.json("brokers", "log-dirs", "--topic", "stored")["log_dirs"]
@@ -267,6 +316,13 @@ def test_bench_measures_and_deletes_its_topic(
     code, _, error = command.run(*options, "--replication-factor", "9")
     assert code == 1
     assert "INVALID_REPLICATION_FACTOR" in error
+
+
+def test_bench_latency_gives_up_if_a_record_does_not_arrive(cluster: Cluster) -> None:
+    Admin(cluster).create_topics([NewTopic(name="silent")])
+    consumer = Consumer(cluster, {TopicPartition("silent", 0): Beginning()}, fetch_wait_ms=10)
+    with pytest.raises(ApiError, match="REQUEST_TIMED_OUT: record 7 did not arrive"):
+        wait_for_record(consumer, 7, 0.05)
 
 
 def test_terminated_bench_deletes_its_topic(cluster: Cluster, command: Command) -> None:

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from barnabas import LocalCluster
 from barnabas.cli.main import cli
+from barnabas.cli.terminal.failure import CommandError
 from barnabas.errors import ErrorCode
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.wire.apis import APIS
@@ -96,3 +97,16 @@ def test_history_command_skips_malformed_events(cluster: LocalCluster, raw: Raw)
     shown = run(cluster, "controller", "show", "-o", "json")
     assert shown.exit_code == 0, shown.exception
     assert json.loads(shown.output)["epoch"] == 1
+
+
+def test_report_needs_one_valid_event() -> None:
+    with LocalCluster(settings={"barnabas.history.topic.enable": False}) as running:
+        running.create_topic(STATE_CHANGES)
+        with Raw(running.bootstrap_servers) as raw:
+            assert produce_as(raw, "broker-1-history", *FORGED).error_code == ErrorCode.NONE
+        result = run(running, "lifecycle", "report")
+    assert isinstance(result.exception, CommandError)
+    assert str(result.exception) == (
+        f"there is nothing to report: {STATE_CHANGES} has no valid events"
+    )
+    assert f"skipped {len(FORGED)} malformed events\n" in result.stderr

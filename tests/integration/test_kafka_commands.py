@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from itertools import count
@@ -10,10 +11,17 @@ from pathlib import Path
 import click.testing
 import pytest
 
+from barnabas.cli.kafka.options import ParsedOptions
+from barnabas.cli.kafka.reassign import PartitionReassignments, TerseFailure
 from barnabas.cli.main import cli
 from barnabas.client.cluster import Cluster
+from barnabas.client.config_admin import ConfigChange, ConfigResource
+from barnabas.client.log_dir_admin import LogDirAdmin
 from barnabas.client.view import TopicView
 from barnabas.cluster.local import LocalCluster
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.model import BrokerId, TopicPartition
+from barnabas.wire.messages.describe_configs import ResourceType
 from support.waiting import eventually
 
 NUMBERS = count()
@@ -236,6 +244,13 @@ def test_invalid_create_prints_kafka_error(
     assert topic not in assert_done(topics(cluster, "--list"))
 
 
+def test_name_that_no_request_can_carry_is_rejected(cluster: LocalCluster) -> None:
+    result = topics(cluster, "--create --topic caf\udce9")
+    assert result.code == 1
+    assert result.lines[0].endswith("cannot be represented in a request.")
+    assert "InvalidTopicException" in result.err
+
+
 def test_broker_errors_print_kafka_exception_names(cluster: LocalCluster, topic: str) -> None:
     wide = topics(cluster, f"--create --topic {topic} --replication-factor 4")
     assert "InvalidReplicationFactorException" in wide.err
@@ -407,3 +422,66 @@ def test_all_quotas_of_a_type_are_described(cluster: LocalCluster) -> None:
         "Quota configs for ip '10.0.0.7' are connection_creation_rate=5.0",
         "Quota configs for ip '10.0.0.8' are connection_creation_rate=6.0",
     ]
+
+
+def test_rejected_quota_is_reported_like_kafka(cluster: LocalCluster) -> None:
+    result = configs(cluster, "--alter --client web --add-config producer_byte_rate=-5")
+    assert result.code == 1
+    assert "producer_byte_rate: -5.0 is not allowed, it must be at least 0" in result.err
+    assert assert_done(configs(cluster, "--describe --client web")) == []
+
+
+# ---- kafka-reassign-partitions
+
+
+def reassign(cluster: LocalCluster, line: str) -> list[str]:
+    """Run a command that fails, and return its output."""
+    result = command(cluster, "kafka-reassign-partitions", line)
+    assert result.code == 1
+    return result.lines
+
+
+def test_reassign_names_a_file_that_cannot_be_read(cluster: LocalCluster) -> None:
+    assert reassign(cluster, "--verify --reassignment-json-file missing.json") == [
+        "Error: Unable to read file missing.json",
+        "java.io.IOException: Unable to read file missing.json",
+    ]
+
+
+def test_reassign_rejects_an_unknown_log_directory(
+    cluster: LocalCluster, topic: str, tmp_path: Path
+) -> None:
+    assert_done(topics(cluster, f"--create --topic {topic} --replica-assignment 1"))
+    partition = {"topic": topic, "partition": 0, "replicas": [1], "log_dirs": ["/nowhere"]}
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps({"version": 1, "partitions": [partition]}))
+    failed = reassign(cluster, f"--execute --reassignment-json-file {file}")
+    assert failed[-2].startswith(f"Error: Failed to alter dir for {topic}-0-1: ")
+    assert failed[-1].startswith("org.apache.kafka.server.common.AdminCommandFailedException: ")
+
+
+def test_reassign_reports_a_topic_that_was_deleted_meanwhile(cluster: LocalCluster) -> None:
+    gone = TopicPartition("gone", 0)
+    with Cluster(controller(cluster)) as client:
+        tool = PartitionReassignments(client, ParsedOptions(()))
+        with pytest.raises(ApiError) as caught:
+            tool.alter_configs(
+                {ConfigResource(ResourceType.TOPIC, gone.topic): [ConfigChange("flush.ms", "1")]}
+            )
+        assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        with pytest.raises(TerseFailure, match=r"^Error reassigning partition\(s\):\ngone-0: "):
+            tool.submit({gone: (1,)}, "Error reassigning partition(s):")
+
+
+def test_log_directory_of_a_replica_that_is_not_created_in_time(
+    cluster: LocalCluster, topic: str
+) -> None:
+    assert_done(topics(cluster, f"--create --topic {topic} --replica-assignment 2"))
+    with Cluster(controller(cluster)) as client:
+        directory = LogDirAdmin(client).describe_log_dirs([1])[BrokerId(1)][0].path
+        tool = PartitionReassignments(client, ParsedOptions(()))
+        with pytest.raises(TerseFailure) as caught:
+            tool.start_moves({(TopicPartition(topic, 0), 1): directory}, 0)
+    assert caught.value.message == (
+        f"Timed out before log directory move could be started for: {topic}-0-1"
+    )

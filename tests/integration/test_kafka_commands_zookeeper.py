@@ -309,6 +309,32 @@ def test_rejected_command_writes_nothing(run: Run, kazoo: KazooClient, line: str
     )
 
 
+@pytest.mark.parametrize(
+    ("action", "why"),
+    [
+        (
+            "--alter --partitions 9",
+            "The number of partitions for the internal topic __consumer_offsets cannot be changed.",
+        ),
+        (
+            "--delete",
+            "Topic __consumer_offsets is a kafka internal topic and is not allowed to be marked for deletion.",
+        ),
+    ],
+)
+def test_internal_topic_is_neither_expanded_nor_deleted(
+    run: Run, kazoo: KazooClient, action: str, why: str
+) -> None:
+    internal = "__consumer_offsets"
+    run(f"--create --topic {internal} --replica-assignment 1 --if-not-exists")
+    before = kazoo.get(f"/brokers/topics/{internal}")[0]
+    result = run(f"{action} --topic {internal}")
+    assert result.exit_code == 1
+    assert f"Error while executing topic command : {why}" in result.stdout.splitlines()
+    assert kazoo.get(f"/brokers/topics/{internal}")[0] == before
+    assert not kazoo.exists(f"/admin/delete_topics/{internal}")
+
+
 def test_config_of_missing_topic_is_not_written(run: Run, kazoo: KazooClient) -> None:
     result = run("--alter --topic nowhere --add-config flush.ms=1", name="kafka-configs")
     assert result.exit_code == 1

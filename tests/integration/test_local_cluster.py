@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -52,6 +54,18 @@ def test_restarted_cluster_keeps_its_topics(tmp_path: Path) -> None:
             create(cluster.bootstrap_servers, name)
     with cluster:
         assert topics(cluster.bootstrap_servers) == ["one", "two"]
+
+
+def test_every_broker_knows_created_topic_and_no_broker_knows_deleted_topic() -> None:
+    def known() -> list[list[str]]:
+        return [topics(broker.address) for broker in cluster.brokers.values()]
+
+    with LocalCluster(brokers=3) as cluster:
+        for number in range(10):
+            name = cluster.create_topic(f"orders-{number}", partitions=30)
+            assert known() == [[name]] * 3
+            cluster.delete_topics([name])
+            assert known() == [[]] * 3
 
 
 def test_stopped_cluster_has_no_address() -> None:
@@ -127,6 +141,24 @@ def test_broker_can_be_killed_and_restarted(tmp_path: Path) -> None:
         cluster.brokers[1].start()
         assert cluster.bootstrap_servers == servers
         assert topics(servers) == ["orders"]
+
+
+def test_two_threads_that_start_one_broker_both_wait_until_it_is_ready() -> None:
+    with LocalCluster(brokers=2) as cluster, ThreadPoolExecutor(2) as threads:
+        broker = cluster.brokers[2]
+        broker.kill()
+        both = Barrier(2)
+
+        def start() -> tuple[object, set[int]]:
+            both.wait(30)
+            broker.start()
+            with Cluster(cluster.brokers[1].address) as client:
+                return broker.instance, {*client.refresh([]).brokers}
+
+        futures = [threads.submit(start) for _ in range(2)]
+        (first, seen), (second, also_seen) = [each.result() for each in futures]
+        assert first is second, "the broker was started once"
+        assert seen == also_seen == {1, 2}
 
 
 def test_broker_of_stopped_cluster_cannot_be_started() -> None:

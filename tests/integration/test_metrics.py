@@ -20,6 +20,7 @@ from barnabas.cli.main import main
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.client.config_admin import ConfigAdmin, ConfigResource
+from barnabas.client.transactional_producer import TransactionalProducer
 from barnabas.errors import ApiError
 from barnabas.metrics.families import FAMILIES
 from barnabas.wire.messages.describe_configs import ResourceType
@@ -167,6 +168,35 @@ def test_lag_of_a_group_is_the_difference_of_two_metrics(cluster: LocalCluster) 
     prefix = "kafka_coordinator_group_groupmetadatamanager_"
     assert coordinator.value(f"{prefix}numgroups") == 1
     assert coordinator.value(f"{prefix}numoffsets") >= 1
+
+
+def test_open_transactions_are_shown(cluster: LocalCluster) -> None:
+    create(cluster, "paid", (3, 1))
+    labels = {"topic": "paid", "partition": "0"}
+    lag, states = (
+        "kafka_cluster_partition_laststableoffsetlag",
+        "barnabas_coordinator_transaction_transactions",
+    )
+
+    def total(state: str) -> float:
+        return sum(scrape(cluster, each).value(states, state=state) for each in cluster.brokers)
+
+    with Cluster(cluster.bootstrap_servers) as client:
+        producer = TransactionalProducer(client, "metrics-1")
+        producer.begin()
+        for _ in range(3):
+            producer.send("paid", b"open")
+        producer.flush()
+        opened = scrape(cluster, 3)
+        assert opened.value(lag, **labels) == 3
+        assert opened.value("kafka_server_replicamanager_produceridcount") >= 1
+        assert not scrape(cluster, 1).has(lag, **labels), "only the leader shows it"
+        assert total("Ongoing") == 1
+        producer.commit()
+    eventually(lambda: total("CompleteCommit") == 1, "the transaction is committed")
+    assert scrape(cluster, 3).value(lag, **labels) == 0
+    times = "kafka_server_transaction_coordinator_metrics_partition_load_time_max"
+    assert max(scrape(cluster, each).value(times) for each in cluster.brokers) > 0
 
 
 def test_unsupported_version_counts_for_its_own_api(cluster: LocalCluster) -> None:

@@ -42,7 +42,7 @@ def is_slot(member: object) -> bool:
 def test_code_prints_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     expected = [text for block in blocks for text in re.findall(r"# → (.*)$", block, re.MULTILINE)]
-    assert (len(blocks), len(expected)) == (9, 11)
+    assert (len(blocks), len(expected)) == (11, 12)
     variables: dict[str, Any] = {}
     with barnabas.LocalCluster() as cluster:
         for block in blocks:

@@ -191,14 +191,16 @@ ELECTED = CrashPoint(When.AFTER, Kind.WRITE, 0)
 
 
 def crash_points(scenario: Scenario, labels: list[tuple[Kind, str]]) -> list[CrashPoint]:
-    """Before and after each write and request of an undisturbed run."""
-    numbers = {kind: sum(each is kind for each, _ in labels) for kind in Kind}
-    return [ELECTED] * scenario.in_takeover + [
-        CrashPoint(when, kind, number)
-        for kind in Kind
-        for number in range(1, numbers[kind] + 1)
-        for when in When
-    ]
+    """Before and after each write, and after each request of an undisturbed run. The point before a request is the one
+    after the previous write or request: the same requests have been sent. Only the first one needs its own."""
+    points = [ELECTED] * scenario.in_takeover
+    counts = dict.fromkeys(Kind, 0)
+    for index, (kind, _) in enumerate(labels):
+        counts[kind] += 1
+        if kind is Kind.WRITE or index == 0:
+            points.append(CrashPoint(When.BEFORE, kind, counts[kind]))
+        points.append(CrashPoint(When.AFTER, kind, counts[kind]))
+    return points
 
 
 def progress(

@@ -28,7 +28,7 @@ HEAD = """from pyspark import pipelines as dp
 from pyspark.sql import functions as f
 """
 SINK = """
-dp.create_sink("upper", "barnabas", {"topic": "upper"})
+dp.create_sink("upper", "barnabas", {"topic": "upper", "exactlyOnce": "true"})
 
 @dp.append_flow(target="upper")
 def to_upper():

@@ -108,5 +108,5 @@ def test_replicas_report_works_with_one_side_only() -> None:
 
 def test_full_comparison_has_every_load_of_the_targets() -> None:
     names = kafka.step_names(kafka.FULL) + replicas.step_names(replicas.FULL)
-    assert len(names) == len(set(names)) == 1 + 48 + 4 + 4 + 1 + 2
+    assert len(names) == len(set(names)) == 1 + 48 + 4 + 4 + 1 + 3
     assert {"frames/100/16k/1p", "varied-zstd/1k/128k/8p", "perf-test/100/16k/8p"} < set(names)

@@ -26,11 +26,12 @@ from barnabas.wire.messages.update_metadata import (
 from tests.unit.groups.test_store import lead
 from tests.unit.replication.nodes import NO_CONNECTION, TOPIC, Node, Nodes, eventually
 
-LIST_GROUP_MODULES = """
+LIST_COORDINATOR_MODULES = """
 import sys
 from barnabas import LocalCluster
+packages = ("barnabas.groups.", "barnabas.transactions.")
 with LocalCluster():
-    print([name for name in sys.modules if name.startswith("barnabas.groups.")])
+    print([name for name in sys.modules if name.startswith(packages)])
 """
 
 
@@ -43,9 +44,9 @@ async def node() -> AsyncIterator[Node]:
     await nodes.stop()
 
 
-def test_start_imports_no_group_module() -> None:
+def test_start_imports_no_coordinator_module() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", LIST_GROUP_MODULES],
+        [sys.executable, "-c", LIST_COORDINATOR_MODULES],
         capture_output=True,
         text=True,
         timeout=60,

@@ -11,6 +11,7 @@ from barnabas.cli.brokers.processes import BrokerProcesses
 from barnabas.cluster.in_process import InProcessCluster
 from barnabas.config import BrokerConfig
 from barnabas.config.load import load_broker_config
+from barnabas.errors import ConfigError
 
 ConfigOf = Callable[[Path, int, dict[str, str]], BrokerConfig]
 
@@ -58,3 +59,18 @@ def test_single_broker_has_kafka_defaults() -> None:
     config, _ = load_broker_config({})
     assert config.offsets_topic_replication_factor == 3
     assert config.group_initial_rebalance_delay_ms == 3000
+
+
+@pytest.mark.parametrize("config_of", [in_process_config, subprocess_config])
+def test_data_path_with_a_comma_is_rejected_unless_log_dirs_are_set(
+    tmp_path: Path, config_of: ConfigOf
+) -> None:
+    data = tmp_path / "a,b"
+    with pytest.raises(ConfigError) as caught:
+        config_of(data, 1, {})
+    assert str(caught.value) == (
+        f"log.dirs: a comma separates directories; '{data}' has one: choose another path"
+    )
+    directories = [str(tmp_path / name) for name in ("a", "b")]
+    config = config_of(data, 1, {"log.dirs": ",".join(directories)})
+    assert list(config.log_dirs) == directories

@@ -30,8 +30,16 @@ SET_WHILE_RUNNING = (
     "replica.alter.log.dirs.io.max.bytes.per.second",
 )
 """Dynamic settings in Kafka, which are not in its table."""
-OUR_DEFAULTS = {"socket.send.buffer.bytes": "524288", "socket.receive.buffer.bytes": "262144"}
-"""Reported, but not applied: unless these settings are set, the kernel chooses the buffer sizes."""
+OUR_DEFAULTS = {
+    "socket.send.buffer.bytes": "524288",
+    "socket.receive.buffer.bytes": "262144",
+    "group.coordinator.rebalance.protocols": "classic,consumer",
+    "group.consumer.migration.policy": "bidirectional",
+}
+"""Buffer sizes are reported, but not applied: unless they are set, the kernel chooses them.
+
+The new consumer protocol and the migration to it are enabled, as in Kafka 4.0.
+"""
 OURS = {
     name: declared
     for name, declared in (BROKER_SETTINGS | WITHOUT_EFFECT).items()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.client.group_admin import GroupView, MemberView
-from barnabas.explain.facts import ClusterSettings, Probe
+from barnabas.explain.facts import ClusterSettings, OpenTransactionFacts, Probe
 from barnabas.explain.finding import Cause
 from barnabas.explain.group_facts import GroupFacts, GroupProgress
 from barnabas.explain.groups import explain_group
@@ -28,7 +28,7 @@ def group(state: str, *members: MemberView, **options: Any) -> GroupFacts:
     return GroupFacts(group_id="billing", view=view, **{"cluster": LED, **options})
 
 
-def progress(**values: int | None) -> dict[TopicPartition, GroupProgress]:
+def progress(**values: Any) -> dict[TopicPartition, GroupProgress]:
     return {FIRST: GroupProgress(**values)}
 
 
@@ -187,3 +187,31 @@ def test_reset_names_only_the_partitions_that_are_out_of_range() -> None:
         group("Stable", READER, progress=progress(committed=1, start=3, end=5))
     )
     assert "`barnabas groups reset billing --topic orders:0 --to-earliest" in next_text(early)
+
+
+# ---- transactions -----------------------------------------------------------------------------------------------
+
+OPENED = OpenTransactionFacts(
+    start_offset=3,
+    waiting=2,
+    producer_id=7,
+    last_record_ms=NOW_MS,
+    transactional_id="shop-1",
+    state="Ongoing",
+    start_ms=NOW_MS - 60_000,
+)
+HELD_BACK = facts_of(partition(1, (1, 2), (1, 2)), transactions={FIRST: OPENED})
+
+
+@pytest.mark.parametrize(
+    ("committed", "cause"), [(3, Cause.TRANSACTION_OPEN), (2, Cause.NOT_COMMITTING)]
+)
+def test_group_that_has_read_up_to_a_transaction_waits_for_it(committed: int, cause: Cause) -> None:
+    values = progress(committed=committed, later_committed=committed, start=0, end=5)
+    (found,) = explain_group(group("Stable", READER, progress=values, cluster=HELD_BACK))
+    assert found.cause is cause
+
+
+def test_markers_after_the_committed_offset_are_no_lag() -> None:
+    read = {FIRST: GroupProgress(committed=4, later_committed=4, start=0, end=5, is_read=True)}
+    assert explain_group(group("Stable", READER, progress=read)) == []

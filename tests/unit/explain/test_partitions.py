@@ -10,6 +10,7 @@ from barnabas.explain.facts import (
     ClusterFacts,
     ClusterSettings,
     LogDirFacts,
+    OpenTransactionFacts,
     Probe,
     TopicSettings,
 )
@@ -303,3 +304,68 @@ def test_silent_leader_without_another_in_sync_replica_is_not_replaced() -> None
     assert cause_text(replaced).endswith(
         "Another replica is elected when its registry session expires"
     )
+
+
+# ---- transactions -----------------------------------------------------------------------------------------------
+
+
+def opened(ago_ms: int, state: str | None = "Ongoing") -> dict[str, Any]:
+    """A transaction that began `ago_ms` ago. Without a state, no coordinator has it."""
+    at_ms = NOW_MS - ago_ms
+    if state is None:
+        found = OpenTransactionFacts(
+            start_offset=42, waiting=8, producer_id=1000, last_record_ms=at_ms
+        )
+    else:
+        found = OpenTransactionFacts(
+            start_offset=42,
+            waiting=8,
+            producer_id=1000,
+            last_record_ms=NOW_MS,
+            transactional_id="my shop",
+            state=state,
+            start_ms=at_ms,
+            timeout_ms=60_000,
+        )
+    return {"transactions": {FIRST: found}}
+
+
+@pytest.mark.parametrize(
+    ("state", "cause", "severity", "text", "step"),
+    [
+        (
+            "Ongoing",
+            Cause.TRANSACTION_OPEN,
+            Severity.NOTE,
+            "the open transaction of my shop (producer 1000): 8 records wait",
+            "aborts it after 1 min. `barnabas transactions abort 'my shop' -b h:1` aborts it now",
+        ),
+        (
+            "PrepareCommit",
+            Cause.TRANSACTION_ENDING,
+            Severity.WARNING,
+            "which is PrepareCommit: its coordinator has not written all markers: 8 records wait",
+            "`barnabas transactions describe 'my shop' -b h:1`",
+        ),
+        (
+            None,
+            Cause.TRANSACTION_HANGING,
+            Severity.WARNING,
+            "a transaction of producer 1000 at offset 42 that no coordinator has",
+            "`barnabas transactions abort --partition orders-0 --start-offset 42 -b h:1`",
+        ),
+    ],
+)
+def test_long_transactions_hold_back_consumers(
+    state: str | None, cause: Cause, severity: Severity, text: str, step: str
+) -> None:
+    (found,) = explain_topic(facts_of(IN_SYNC, **opened(11_000, state)), "orders")
+    assert (found.cause, found.severity, found.lag) == (cause, severity, 8)
+    assert found.since_ms == NOW_MS - 11_000
+    assert text in cause_text(found)
+    assert step in next_text(found, " -b h:1")
+
+
+@pytest.mark.parametrize("state", ["Ongoing", None])
+def test_short_transactions_are_normal(state: str | None) -> None:
+    assert explain_topic(facts_of(IN_SYNC, **opened(9_000, state)), "orders") == []

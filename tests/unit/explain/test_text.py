@@ -68,6 +68,10 @@ EVERYTHING = Finding(
         "throttled_follower": 2,
         "throttled_leader": 1,
         "topic": "clicks",
+        "transactional_id": "shop-1",
+        "producer_id": 1000,
+        "state": "PrepareAbort",
+        "start_offset": 42,
     },
 )
 

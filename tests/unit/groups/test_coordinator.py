@@ -114,6 +114,12 @@ async def sync(
     return await answer if isinstance(answer, asyncio.Future) else answer
 
 
+def classic_group(coordinator: GroupCoordinator) -> Group:
+    group = coordinator.groups["g"]
+    assert isinstance(group, Group)
+    return group
+
+
 async def wait_until(condition: object, *, seconds: float = 30.0) -> None:
     assert callable(condition)
     async with asyncio.timeout(seconds):
@@ -128,7 +134,7 @@ async def test_member_joins_syncs_and_is_stored(
     assert joined.member_id.startswith("client-")
     synced = await sync(coordinator, joined)
     assert synced.assignment == b"all"
-    group = coordinator.groups["g"]
+    group = classic_group(coordinator)
     assert store.records == [group_metadata_record("g", group.snapshot())]
     assert coordinator.heartbeat("g", joined.member_id, None, 1) is ErrorCode.NONE
 
@@ -186,7 +192,7 @@ async def test_member_without_heartbeat_is_removed(coordinator: GroupCoordinator
 async def test_commit_extends_the_session(coordinator: GroupCoordinator) -> None:
     joined = await join(coordinator)
     await sync(coordinator, joined)
-    group = coordinator.groups["g"]
+    group = classic_group(coordinator)
     timer = session_timer(joined.member_id)
     before = coordinator.timers.running[group][timer].at
     group.members[joined.member_id].session_timeout_ms *= 2
@@ -233,7 +239,7 @@ async def test_group_is_dropped_and_loaded_with_its_partition(
 ) -> None:
     joined = await join(coordinator)
     await sync(coordinator, joined)
-    snapshot = coordinator.groups["g"].snapshot()
+    snapshot = classic_group(coordinator).snapshot()
     waiting = coordinator.join("g", join_request())
     assert isinstance(waiting, asyncio.Future)
     coordinator.drop_partition(store.partition_for("g") ^ 1)
@@ -253,8 +259,8 @@ async def test_members_of_loaded_group_must_send_heartbeats(
     coordinator: GroupCoordinator, store: ListStore
 ) -> None:
     joined = await join(coordinator, join_request(session_ms=20))
-    coordinator.groups["g"].members[joined.member_id].is_new = False
-    snapshot = coordinator.groups["g"].snapshot()
+    classic_group(coordinator).members[joined.member_id].is_new = False
+    snapshot = classic_group(coordinator).snapshot()
     coordinator.drop_partition(store.partition_for("g"))
     group = Group.restore("g", snapshot, GroupOffsets(), now_ms=0)
     coordinator.add_loaded_group(group, store.partition_for("g"))
@@ -267,6 +273,7 @@ async def test_group_without_members_is_created_for_offsets(
 ) -> None:
     group = coordinator.find_or_create("g")
     assert coordinator.find_or_create("g") is group
+    assert isinstance(group, Group)
     assert (group.state, group.protocol_type, group.generation) == (GroupState.EMPTY, None, 0)
 
 

@@ -14,15 +14,16 @@ from barnabas.batch.header import BatchHeader
 from barnabas.batch.records import Record, build_batch
 from barnabas.broker.log_cleaner import LogCleaner
 from barnabas.config import TopicConfig
-from barnabas.groups import loading as loading_module
+from barnabas.groups.consumer_group import ConsumerGroup
+from barnabas.groups.consumer_records import (
+    ConsumerGroupEpochKey,
+    ConsumerGroupEpochValue,
+    ConsumerRecord,
+    encode_consumer_record,
+)
 from barnabas.groups.coordinator import GroupCoordinator
 from barnabas.groups.group import Group
-from barnabas.groups.loading import (
-    RECORDS_PER_YIELD,
-    GroupLoader,
-    LatestRecords,
-    PartitionLoad,
-)
+from barnabas.groups.loading import GroupLoader, LatestRecords
 from barnabas.groups.records import (
     GroupMetadataValue,
     KeyValue,
@@ -34,6 +35,8 @@ from barnabas.groups.records import (
 )
 from barnabas.groups.store import GroupStore
 from barnabas.model import TopicPartition
+from barnabas.replication import internal_topic_loader
+from barnabas.replication.internal_topic_loader import RECORDS_PER_YIELD, PartitionLoad
 from barnabas.tasks import Tasks
 from tests.unit.replication.nodes import NOW_MS, TOPIC, FixedClock, Node, Nodes, eventually
 
@@ -116,6 +119,17 @@ def commit(offset: int, partition: int = 0, group_id: str = "app") -> KeyValue:
     return offset_record(group_id, "orders", partition, OffsetCommitValue(offset, -1, "", NOW_MS))
 
 
+async def test_responses_of_loaded_consumer_group_wait_for_all_loaded_records(
+    loading: LoadingBroker,
+) -> None:
+    epoch = ConsumerRecord(ConsumerGroupEpochKey("app"), ConsumerGroupEpochValue(3))
+    loading.append(encode_consumer_record(epoch))
+    loading.append(commit(1, group_id="other"))
+    groups = cast("dict[str, ConsumerGroup]", (await loading.load()).groups)
+    group = groups["app"]
+    assert group.end_offset == 2
+
+
 async def test_last_record_of_each_key_counts(loading: LoadingBroker) -> None:
     loading.append(commit(1), commit(1, partition=1))
     loading.append(commit(2), commit(9, group_id="other"))
@@ -142,24 +156,29 @@ async def test_tombstones_remove_offsets_and_groups(loading: LoadingBroker) -> N
 async def test_transactional_offsets_count_if_committed(loading: LoadingBroker) -> None:
     loading.append(commit(1), commit(1, partition=1), commit(1, partition=2))
     for producer, partition in ((7, 0), (8, 1), (9, 2)):
-        loading.append(
-            commit(2, partition=partition),
-            producer_id=producer,
-            producer_epoch=0,
-            base_sequence=0,
-            is_transactional=True,
-        )
+        append_in_transaction(loading, producer, commit(2, partition=partition))
     for producer, marker in ((7, COMMIT), (8, ABORT)):
-        loading.append(
-            (marker, b"\x00\x00\x00\x00\x00\x00"),
-            producer_id=producer,
-            producer_epoch=0,
-            base_sequence=1,  # the loader ignores it, but an append checks it
-            is_transactional=True,
-            is_control=True,
-        )
+        append_marker(loading, producer, marker)
     coordinator = await loading.load()
     assert coordinator.offsets() == {("orders", 0): 2, ("orders", 1): 1, ("orders", 2): 1}
+
+
+def append_in_transaction(loading: LoadingBroker, producer: int, *written: KeyValue) -> None:
+    loading.append(
+        *written, producer_id=producer, producer_epoch=0, base_sequence=0, is_transactional=True
+    )
+
+
+def append_marker(loading: LoadingBroker, producer: int, marker: bytes) -> None:
+    sequence = loading.node.partition().log.producers.by_id[producer].next_sequence
+    loading.append(
+        (marker, b"\x00\x00\x00\x00\x00\x00"),
+        producer_id=producer,
+        producer_epoch=0,
+        base_sequence=sequence,  # the loader ignores it, but an append checks it
+        is_transactional=True,
+        is_control=True,
+    )
 
 
 async def test_unknown_records_are_skipped(loading: LoadingBroker) -> None:
@@ -185,7 +204,7 @@ async def test_corrupt_batch_is_skipped(loading: LoadingBroker) -> None:
 async def test_corrupt_batch_is_repaired_from_another_replica(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(loading_module, "REPAIR_RETRY_SECONDS", 0.5)
+    monkeypatch.setattr(internal_topic_loader, "REPAIR_RETRY_SECONDS", 0.5)
     nodes = Nodes(Node(1), Node(2))
     nodes[1].topics.config = nodes[2].topics.config = COMPACT
     await nodes.start()

@@ -122,3 +122,30 @@ def test_last_successful_commit_wins_in_any_completion_order(
         else:
             offsets.fail(values)
     assert {each: value.offset for each, value in offsets.committed.items()} == expected
+
+
+def test_marker_ends_only_the_commits_before_it() -> None:
+    """A marker that is written twice must not end the next transaction of the producer."""
+    offsets = GroupOffsets()
+    offsets.begin_in_transaction(7, {ONE: at(40)}, log_offset=10)
+    offsets.end_transaction(7, is_committed=True, marker_offset=11)
+    offsets.begin_in_transaction(7, {ONE: at(50)}, log_offset=13)
+    offsets.end_transaction(7, is_committed=True, marker_offset=12)
+    assert offsets.committed[ONE].offset == 40
+    assert offsets.pending == {ONE: 1}
+    offsets.end_transaction(7, is_committed=False, marker_offset=14)
+    assert offsets.committed[ONE].offset == 40
+    assert not offsets.pending and not offsets.in_transactions
+
+
+def test_deletion_discards_commits_of_open_transactions() -> None:
+    offsets = committed({ONE: at(5)})
+    offsets.begin_in_transaction(7, {ONE: at(6), TWO: at(9)}, 10)
+    offsets.begin_in_transaction(8, {ONE: at(7)}, 11)
+    offsets.remove([ONE], 12)
+    assert not offsets.committed
+    assert list(offsets.pending) == [TWO]
+    offsets.end_transaction(7, is_committed=True, marker_offset=20)
+    offsets.end_transaction(8, is_committed=True, marker_offset=21)
+    assert offsets.committed == {TWO: at(9)}
+    assert not offsets.pending

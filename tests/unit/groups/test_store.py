@@ -126,6 +126,25 @@ async def test_required_acks_1_waits_for_no_replica(nodes: Nodes) -> None:
     assert await append(store_of(nodes[1])) == 0
 
 
+async def test_wait_for_an_earlier_append(nodes: Nodes) -> None:
+    await lead(nodes[1], replicas=(1, 2))
+    store = store_of(nodes[1])
+    await append_error(store)
+    again = store.begin_wait("app", len(RECORDS))
+    with pytest.raises(ApiError, match="REQUEST_TIMED_OUT"):
+        await store.wait_for(again)
+    nodes[1].partition(topic=CONSUMER_OFFSETS).log.high_watermark = len(RECORDS)
+    assert store.begin_wait("app", len(RECORDS)).waits == []
+
+
+async def test_required_acks_1_waits_for_no_earlier_append(nodes: Nodes) -> None:
+    await lead(nodes[1], replicas=(1, 2))
+    nodes[1].config = replace(nodes[1].config, offsets_commit_required_acks=1)
+    store = store_of(nodes[1])
+    await append(store)
+    assert store.begin_wait("app", len(RECORDS)).waits == []
+
+
 async def append(store: GroupStore) -> int:
     appended = store.begin_append("app", RECORDS)
     await store.wait_for(appended)

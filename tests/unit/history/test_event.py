@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.cli.history.history import events_text
+from barnabas.cli.history.event_output import events_text
 from barnabas.cli.history.narrator import Narrator
 from barnabas.cli.history.report_text import report_text
 from barnabas.cli.history.timeline import TopicEvents

@@ -6,10 +6,12 @@ import pytest
 
 from barnabas.errors import StorageError
 from barnabas.history import journal as journals
-from barnabas.history.journal import DAY_MS, KEPT_MS, PUBLISHED, Journal
+from barnabas.history.journal import DAY_MS, KEPT_MS, PREFIX, PUBLISHED_SUFFIX, Journal
 from barnabas.history.recorder import EventLine
 from barnabas.model import ControllerEpoch
 from simulator.disk import ForgetfulDisk
+
+PUBLISHED = PREFIX + PUBLISHED_SUFFIX
 
 CHUNK = 1 << 20
 
@@ -156,8 +158,8 @@ def test_oldest_files_are_deleted_beyond_the_limit(
     disk: ForgetfulDisk, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journals, "FILE_BYTES", 1_000)
-    monkeypatch.setattr(journals, "ALL_BYTES", 5_000)
     journal = open_journal(disk, clock)
+    journal.bytes_max = 5_000
     for number in range(1, 50):
         journal.append([change(7, number, size=1_000)])
     assert sum(disk.size(f"/data/{name}") for name in files(disk)) < 7_000

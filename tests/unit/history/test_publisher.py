@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from random import Random
 from uuid import UUID
 
@@ -12,6 +13,7 @@ import pytest
 from barnabas.batch.records import Record, records
 from barnabas.errors import ErrorCode
 from barnabas.history import publisher as publishers
+from barnabas.history.journal import Journal
 from barnabas.history.publisher import Publisher
 from barnabas.history.recorder import EventSink, Recorder
 from barnabas.metadata.cache import MetadataCache, PartitionMetadata, TopicMetadata
@@ -283,6 +285,43 @@ async def test_disabled_publisher_writes_the_journal_only(target: HistoryTarget)
     assert not target.created
     assert publisher.journal.next_chunk(10_000) is not None
     publisher.close()
+
+
+def is_published(journal: Journal) -> bool:
+    return journal.next_chunk(1_000) is None
+
+
+async def test_events_of_coordinators_are_published_with_their_own_key(
+    target: HistoryTarget,
+) -> None:
+    target.show(topic(STATE_CHANGES))
+    runs = []
+    for group in ("a", "b"):
+        publisher = target.publisher()
+        recorder = publisher.coordinator_recorder(ONE)
+        assert recorder is not None
+        runs.append(recorder.run)
+        recorder.record_group(group, {"why": '"epoch":1,"sequence":2'})
+        record_transitions(recorder_to(publisher), 1)
+        journal = publisher.coordinator_journal
+        async with publishing(publisher):
+            await wait_until(partial(is_published, journal))
+    assert runs[0] < runs[1]
+    keys = [record.key for record in target.records]
+    assert keys == [b"7-1", f"1-{runs[0]}-1".encode(), b"7-1", f"1-{runs[1]}-1".encode()]
+
+
+async def test_run_follows_that_of_a_clock_that_was_set_back(target: HistoryTarget) -> None:
+    future = 2 * SystemClock().now_ms()
+    target.disk.replace_bytes(f"/data/coordinator-events-{future}-000000000001.jsonl", b"{}\n")
+    recorder = target.publisher().coordinator_recorder(ONE)
+    assert recorder is not None
+    assert recorder.run == future + 1
+
+
+async def test_disabled_history_has_no_events_of_coordinators(target: HistoryTarget) -> None:
+    assert target.publisher(is_enabled=False).coordinator_recorder(ONE) is None
+    assert target.disk.list("/data") == []
 
 
 @pytest.mark.parametrize("at", [b"then", b"2026-99-01", b"\xff"])

@@ -72,6 +72,18 @@ async def test_update_replaces_brokers_and_merges_partitions() -> None:
     assert {index: each.leader for index, each in found.items()} == {0: 1, 1: 2, 2: 1}
 
 
+async def test_version_grows_when_a_topic_changes() -> None:
+    known = cache_with()
+    first = known.topics_version
+    known.update(update(brokers=(live_broker(3),), controller=3))
+    assert known.topics_version == first
+    known.update(update(state(2)))
+    second = known.topics_version
+    assert second > first
+    known.remove_topic("orders")
+    assert known.topics_version > second
+
+
 def test_leader_minus_2_removes_partition_and_empty_topic() -> None:
     known = cache_with()
     gone = known.update(update(state(1, leader=LEADER_DURING_DELETE)))

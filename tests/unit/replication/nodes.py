@@ -21,6 +21,7 @@ from barnabas.broker.handlers.leader_and_isr import handle as handle_leader_and_
 from barnabas.broker.handlers.stop_replica import handle as handle_stop_replica
 from barnabas.broker.handlers.update_metadata import handle as handle_update_metadata
 from barnabas.broker.lazy_groups import LazyGroups
+from barnabas.broker.lazy_transactions import LazyTransactions
 from barnabas.broker.listener import Listeners
 from barnabas.broker.request_metrics import RequestMetrics
 from barnabas.broker.router import Router
@@ -178,6 +179,7 @@ class Node:
             byte_quotas=ByteQuotas(self.config, loop_ms),
             features=cast(Any, None),
             lazy_groups=LazyGroups(self.replicas, Random(self.id)),
+            lazy_transactions=LazyTransactions(self.replicas, self.network),
             metrics=RequestMetrics(),
         )
         self.router = Router(self.context)

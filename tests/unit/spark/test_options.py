@@ -222,6 +222,19 @@ def test_sink_defaults_are_safe() -> None:
         ({"kafka.compression.type": "RAR"}, "must be none, gzip, snappy, lz4, zstd, not 'RAR'"),
         ({"kafka.enable.idempotence": "true", "kafka.acks": "1"}, "kafka.enable.idempotence: needs kafka.acks"),
         ({"kafka.transactional.id": "x"}, "kafka.transactional.id: is not supported"),
+        ({"exactlyOnce": "yes"}, "exactlyOnce: must be true or false"),
+        ({"exactlyOnce": "true", "kafka.acks": "1"}, "exactlyOnce: needs kafka.acks=all"),
+        (
+            {"exactlyOnce": "true", "kafka.enable.idempotence": "false"},
+            "exactlyOnce: needs kafka.enable.idempotence=true",
+        ),
+        ({"transactionalId": "job"}, "transactionalId: needs exactlyOnce=true"),
+        ({"exactlyOnce": "true", "transactionalId": "a/b"}, "transactionalId: 'a/b' is not a valid"),
+        ({"exactlyOnce": "true", "batchId": "3"}, "batchId: needs transactionalId"),
+        (
+            {"exactlyOnce": "true", "onLostTransactions": "no"},
+            "onLostTransactions: must be fail or repeat or skip",
+        ),
         ({"kafka.value.serializer": "x"}, "kafka.value.serializer: is not supported"),
         ({"kafka.request.timeout.ms": "x"}, "kafka.request.timeout.ms: must be an integer, not 'x'"),
     ],
@@ -230,6 +243,15 @@ def test_invalid_sink_option_is_rejected(options: dict[str, str], message: str) 
     with pytest.raises(ConfigError) as error:
         parse_write({**SERVERS, "topic": "orders", **options})
     assert message in str(error.value)
+
+
+def test_transaction_timeout_applies_only_to_exactly_once() -> None:
+    timeout = {"kafka.transaction.timeout.ms": "60000"}
+    options = parse_write({**SERVERS, **timeout, "exactlyOnce": "true"})
+    assert options.exactly_once
+    assert options.transaction_timeout_ms == 60_000
+    assert not options.warnings
+    assert parse_write({**SERVERS, **timeout}).warnings
 
 
 def test_catalog_table_is_rejected() -> None:

@@ -9,7 +9,8 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from barnabas.batch.header import batch_headers
+from barnabas.batch.header import BatchHeader, batch_headers
+from barnabas.batch.markers import Marker, build_marker
 from barnabas.batch.records import Record, build_batch, records
 from barnabas.config.topic import TopicConfig
 from barnabas.errors import StorageError
@@ -109,6 +110,44 @@ def produce(
         producer_id=producer,
         producer_epoch=producer_epoch,
         base_sequence=sequence,
+    )
+
+
+def produce_in_transaction(
+    log: Log, sequence: int, *values: bytes, producer: int = 7, producer_epoch: int = 0
+) -> AppendInfo:
+    """Append as a transactional producer does, without a verification."""
+    return append(
+        log,
+        *values,
+        epoch=max(0, log.epochs.latest),
+        producer_id=producer,
+        producer_epoch=producer_epoch,
+        base_sequence=sequence,
+        is_transactional=True,
+    )
+
+
+def end_transaction(
+    log: Log,
+    *,
+    commit: bool,
+    producer: int = 7,
+    producer_epoch: int = 0,
+    coordinator_epoch: int = 0,
+) -> AppendInfo:
+    """Append a marker as the leader does."""
+    data = build_marker(
+        producer_id=producer,
+        producer_epoch=producer_epoch,
+        marker=Marker(commit, coordinator_epoch),
+        timestamp=NOW_MS,
+    )
+    return log.append_as_leader(
+        memoryview(data),
+        BatchHeader(data),
+        leader_epoch=max(0, log.epochs.latest),
+        now_ms=NOW_MS,
     )
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from barnabas.batch.compression import Compression
-from barnabas.batch.header import BatchHeader, crc_is_valid
+from barnabas.batch.header import BatchHeader, crc_is_valid, stamp
+from barnabas.batch.markers import Marker, build_marker
 from barnabas.batch.records import Record, TimestampType, build_batch, records
 from barnabas.config.topic import TopicConfig
 from barnabas.storage.compaction import (
@@ -18,6 +19,9 @@ from barnabas.storage.compaction import (
     group_segments,
 )
 from barnabas.storage.compaction_batches import Survival, clean_batch, find_keys, fingerprint
+from barnabas.storage.compaction_transactions import AbortedRanges, CleanedTransactions
+from barnabas.storage.transaction_index import AbortedEntry
+from barnabas.world.ports import Buffer
 from tests.unit.storage.builders import NOW_MS, settings
 
 COMPACT = settings(cleanup_policy=("compact",))
@@ -132,6 +136,7 @@ def survival(latest: dict[bytes, int] | None = None, **changes: Any) -> Survival
         "now_ms": NOW_MS,
         "delete_retention_ms": DAY_MS,
         "last_offset_of": {},
+        "epoch_of": {},
     }
     return Survival(**{**defaults, **changes})
 
@@ -144,8 +149,14 @@ def batch_of(*rows: tuple[bytes | None, bytes | None], **fields: Any) -> memoryv
     return memoryview(build_batch(found, base_offset=100, partition_leader_epoch=3, **fields))
 
 
+def clean(batch: memoryview, rules: Survival, *aborted: AbortedEntry) -> Buffer | None:
+    """Clean a batch as the first one of its log."""
+    transactions = CleanedTransactions(AbortedRanges(aborted))
+    return clean_batch(batch, BatchHeader(batch), rules, transactions)
+
+
 def clean_checked(batch: memoryview, rules: Survival) -> memoryview:
-    cleaned_batch = clean_batch(batch, BatchHeader(batch), rules)
+    cleaned_batch = clean(batch, rules)
     assert cleaned_batch is not None
     view = memoryview(cleaned_batch)
     assert crc_is_valid(view, 0, BatchHeader(view))
@@ -210,21 +221,72 @@ def test_empty_batch_is_kept_for_last_sequence_of_producer() -> None:
     fields: dict[str, Any] = {"producer_id": 9, "producer_epoch": 2, "base_sequence": 70}
     batch = batch_of((b"a", b"1"), (b"a", b"2"), compression=Compression.ZSTD, **fields)
     rules = survival({b"a": 200}, last_offset_of={9: 200})
-    assert clean_batch(batch, BatchHeader(batch), rules) is None
+    assert clean(batch, rules) is None
     view = clean_checked(batch, survival({b"a": 200}, last_offset_of={9: 101}))
     header = BatchHeader(view)
     assert (header.size, header.count, header.compression) == (61, 0, 0)
     assert (header.base_offset, header.last_offset, header.base_sequence) == (100, 101, 70)
     assert header.max_timestamp == NOW_MS - 49
     assert list(records(view)) == []
-    assert clean_batch(view, header, rules) is None, "the empty batch is removed after a later one"
+    assert clean(view, rules) is None, "the empty batch is removed after a later one"
 
 
-@pytest.mark.parametrize("kind", ["is_transactional", "is_control"])
-def test_transactional_batches_are_unchanged(kind: str) -> None:
-    batch = batch_of((b"a", b"1"), producer_id=9, **{kind: True})
-    assert clean_checked(batch, survival({b"a": 200})) == batch
-    assert list(find_keys(batch, BatchHeader(batch))) == []
+def test_batch_of_aborted_transaction_is_removed() -> None:
+    fields: dict[str, Any] = {"producer_id": 9, "producer_epoch": 2, "base_sequence": 70}
+    batch = batch_of((b"a", b"1"), (b"b", b"2"), is_transactional=True, **fields)
+    aborted = AbortedEntry(9, first_offset=90, last_offset=200, last_stable_offset=201)
+    assert clean_checked(batch, survival()) == batch, "committed"
+    assert clean(batch, survival(), aborted) is None
+    assert clean(batch, survival(mapped_to=0), aborted) is None
+    for other in (
+        aborted._replace(producer_id=8),
+        aborted._replace(first_offset=102),
+        aborted._replace(last_offset=99),
+    ):
+        assert clean(batch, survival(), other) == batch
+    stripped = clean(batch, survival(last_offset_of={9: 101}), aborted)
+    assert stripped is not None
+    header = BatchHeader(stripped)
+    assert (header.count, header.last_offset, header.is_transactional) == (0, 101, True)
+
+
+def marker_at(offset: int, *, commit: bool) -> memoryview:
+    data = build_marker(
+        producer_id=9, producer_epoch=2, marker=Marker(commit, 5), timestamp=NOW_MS - 1
+    )
+    stamp(data, 0, offset, BatchHeader(data).length, 3)
+    return memoryview(data)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_marker_is_kept_while_its_transaction_has_batches(commit: bool) -> None:
+    fields: dict[str, Any] = {"producer_id": 9, "producer_epoch": 2, "base_sequence": 70}
+    batch = batch_of((b"a", b"1"), is_transactional=True, **fields)
+    marker = marker_at(101, commit=commit)
+    entry = AbortedEntry(9, first_offset=100, last_offset=101, last_stable_offset=102)
+    transactions = CleanedTransactions(AbortedRanges([] if commit else [entry]))
+    rules = survival({b"a": 500})
+    assert clean_batch(batch, BatchHeader(batch), rules, transactions) is None
+    assert clean_batch(marker, BatchHeader(marker), rules, transactions) is marker
+    assert transactions.take_kept() == ([] if commit else [entry])
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_marker_of_empty_transaction_gets_delete_horizon(commit: bool) -> None:
+    marker = marker_at(101, commit=commit)
+    view = clean_checked(marker, survival())
+    header = BatchHeader(view)
+    assert header.has_delete_horizon
+    assert header.base_timestamp == NOW_MS + DAY_MS
+    assert list(records(view)) == list(records(marker))
+    assert clean(view, survival(now_ms=NOW_MS + DAY_MS - 1)) == view
+    after = NOW_MS + DAY_MS
+    assert clean(view, survival(now_ms=after)) is None
+    assert clean(view, survival(now_ms=after, epoch_of={9: 3})) is None
+    kept = clean_checked(view, survival(now_ms=after, epoch_of={9: 2}))
+    assert (BatchHeader(kept).count, BatchHeader(kept).producer_epoch) == (0, 2)
+    assert clean_checked(kept, survival(epoch_of={9: 2})) == kept
+    assert clean(kept, survival(epoch_of={9: 3})) is None
 
 
 def test_corrupt_batch_is_unchanged() -> None:
@@ -239,9 +301,7 @@ def test_corrupt_batch_is_unchanged() -> None:
 
 def is_unchanged(batch: memoryview) -> bool:
     header = BatchHeader(batch)
-    return clean_batch(batch, header, survival({b"key": 500})) == batch and not list(
-        find_keys(batch, header)
-    )
+    return clean(batch, survival({b"key": 500})) == batch and not list(find_keys(batch, header))
 
 
 def test_long_keys_are_hashed() -> None:

@@ -8,6 +8,7 @@ from barnabas.batch.header import BatchHeader
 from barnabas.batch.records import records
 from barnabas.errors import ApiError, CorruptBatch, ErrorCode, OutOfSpace, StorageError
 from barnabas.storage.segment import Segment
+from barnabas.storage.segment_starts import list_segment_starts
 from barnabas.world.ports import FileSlice
 from simulator.disk import ForgetfulDisk
 from tests.unit.storage.builders import (
@@ -523,10 +524,10 @@ def test_segments_are_listed_newest_first_for_old_clients() -> None:
         now = 1000 * at
         append(log, b"x" * 100)
     assert log.segments.bases == [0, 2, 4, 6]
-    assert log.segment_base_offsets_newest_first(-1, 3, now) == [7, 6, 4]
-    assert log.segment_base_offsets_newest_first(-2, 3, now) == [0]
-    assert log.segment_base_offsets_newest_first(3500, 9, now) == [2, 0]
-    assert log.segment_base_offsets_newest_first(-1, 99, now) == [7, 6, 4, 2, 0]
+    assert list_segment_starts(log, -1, now)[:3] == [7, 6, 4]
+    assert list_segment_starts(log, -2, now)[:3] == [0]
+    assert list_segment_starts(log, 3500, now)[:9] == [2, 0]
+    assert list_segment_starts(log, -1, now)[:99] == [7, 6, 4, 2, 0]
 
 
 # ---- flush

@@ -8,6 +8,7 @@ from crc32c import crc32c
 from barnabas.batch.header import BatchHeader
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.storage import snapshots
+from barnabas.storage.producer_updates import apply_batch
 from barnabas.storage.producers import SEQUENCE_MAX, Producers, decode_snapshot
 from tests.unit.storage.builders import (
     DIRECTORY,
@@ -168,7 +169,7 @@ def test_transaction_marker_ends_transaction_and_keeps_sequence() -> None:
     marker = batch(
         [b"\0\0\0\0\0\x09"], key=b"\0\0\0\1", is_transactional=True, is_control=True, **fields
     )
-    snapshots.apply_batch(producers, BatchHeader(marker), marker)
+    apply_batch(producers, BatchHeader(marker), marker)
     assert producers.by_id[3].transaction_first_offset == -1
     assert producers.by_id[3].coordinator_epoch == 9
     assert producers.by_id[3].next_sequence == 1

@@ -92,6 +92,8 @@ def random_number(random: Random, letter: str, name: str) -> float:
         return random.randint(0, 100)
     if name in ("log_append_time_ms", "timestamp"):
         return random.choice((-1, 0, 1, 1_700_000_000_123))
+    if name == "transaction_start_time_ms":
+        return random.choice((0, 1, 1_700_000_000_123))
     if name == "retention_time_ms":
         return random.choice((0, 1, 604_800_000))
     bits = BITS[letter]

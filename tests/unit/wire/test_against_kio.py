@@ -20,8 +20,15 @@ from kio.serial import entity_reader, entity_writer
 from barnabas.model import ZERO_ID
 from barnabas.wire.codec import Message, decode, encode
 from barnabas.wire.headers import RequestHeader, encode_request_header, encode_response_header
-from tests.unit.wire.random_messages import ALL, name_of, random_message
+from tests.unit.wire.random_messages import ALL as EVERY_VERSION
+from tests.unit.wire.random_messages import name_of, random_message
 
+# kio does not have version 1, which Kafka 4 has added. interop runs clients that use it.
+ALL = [
+    (cls, version)
+    for cls, version in EVERY_VERSION
+    if version == 0 or not cls.__name__.startswith("ConsumerGroupHeartbeat")
+]
 REQUESTS = [(cls, version) for cls, version in ALL if cls.__name__.endswith("Request")]
 RESPONSES = [(cls, version) for cls, version in ALL if cls.__name__.endswith("Response")]
 

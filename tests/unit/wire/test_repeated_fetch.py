@@ -86,7 +86,7 @@ def find(known: RepeatedFetches, frame: memoryview) -> RepeatedFetch:
     return repeated
 
 
-partition_results = st.tuples(OFFSETS, OFFSETS, st.integers(0, 3_000_000))
+partition_results = st.tuples(OFFSETS, OFFSETS, OFFSETS, st.integers(0, 3_000_000))
 
 
 @given(
@@ -115,8 +115,8 @@ def test_repeated_fetch_equals_ordinary_path(
     assert {each.max_bytes for each in repeated.partitions} == {9_999}
     assert (repeated.min_bytes, repeated.max_bytes) == (1, 1 << 20)
     results = [
-        PartitionFetchResult(high, start, (memoryview(bytes(size)),) if size else (), size)
-        for high, start, size in (data.draw(partition_results) for _ in repeated.partitions)
+        PartitionFetchResult(high, stable, start, (memoryview(bytes(size)),) if size else (), size)
+        for high, stable, start, size in (data.draw(partition_results) for _ in repeated.partitions)
     ]
     next_result = iter(results)
     topics = [
@@ -128,7 +128,7 @@ def test_repeated_fetch_equals_ordinary_path(
                     each.partition,
                     0,
                     result.high_watermark,
-                    result.high_watermark,
+                    result.last_stable_offset,
                     result.log_start_offset,
                     result.parts,
                     result.size,

@@ -8,6 +8,9 @@ from uuid import UUID
 
 import pytest
 
+from barnabas.batch.header import BatchHeader
+from barnabas.batch.records import Record, build_batch
+from barnabas.broker.init_producer_id import reserve_block
 from barnabas.broker.startup.stray_logs import adopt_logs, rename_stray_logs
 from barnabas.broker.topic_admin.topics import Topics
 from barnabas.config import BrokerConfig, TopicConfig
@@ -19,7 +22,9 @@ from barnabas.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.storage.files import parent
 from barnabas.storage.log_manager import LogManager
-from tests.unit.storage.builders import NOW_MS, forgetful_disk, open_log_manager
+from barnabas.transactions.records import transaction_record, transaction_tombstone
+from barnabas.transactions.transaction import TransactionMetadata
+from tests.unit.storage.builders import NOW_MS, batch, forgetful_disk, open_log_manager
 
 US = BrokerId(1)
 ORDERS = UUID(int=7)
@@ -77,19 +82,49 @@ async def test_adopted_logs_keep_topic_id_and_leader_epochs(
     assert log_names(logs) == ["orders-0", "orders-1"]
 
 
-async def test_consumer_offsets_is_adopted_with_its_settings(
+async def test_topics_of_coordinators_are_adopted_with_their_settings(
     registry: RegistryClient, logs: LogManager
 ) -> None:
     for name in (CONSUMER_OFFSETS, TRANSACTION_STATE):
         logs.create_log(TopicPartition(name, 0), UUID(int=9), CONFIG, NOW_MS)
     await adopt_logs(registry, logs, topics_of(registry), BROKER)
-    assert await registry.children(znodes.TOPICS) == [CONSUMER_OFFSETS, "orders"]
+    assert await registry.children(znodes.TOPICS) == [CONSUMER_OFFSETS, TRANSACTION_STATE, "orders"]
     data, _ = await registry.get(f"/config/topics/{CONSUMER_OFFSETS}")
     assert znodes.decode_config("", data) == {
         "cleanup.policy": "compact",
         "compression.type": "producer",
         "segment.bytes": "104857600",
     }
+    data, _ = await registry.get(f"/config/topics/{TRANSACTION_STATE}")
+    assert znodes.decode_config("", data)["cleanup.policy"] == "compact"
+
+
+@pytest.mark.parametrize(("used", "first"), [(None, 0), (0, 1000), (999, 1000), (4711, 5000)])
+async def test_producer_ids_of_adopted_logs_are_not_used_again(
+    registry: RegistryClient, logs: LogManager, used: int | None, first: int
+) -> None:
+    if used is not None:
+        log = logs.logs[TopicPartition("orders", 0)]
+        data = bytearray(batch([b"v"], producer_id=used, producer_epoch=0, base_sequence=0))
+        log.append_as_leader(memoryview(data), BatchHeader(data), leader_epoch=0, now_ms=NOW_MS)
+    for _ in range(2):
+        await adopt_logs(registry, logs, topics_of(registry), BROKER)
+    assert (await reserve_block(registry, US)).start == first
+
+
+async def test_producer_ids_of_adopted_transactions_are_not_used_again(
+    registry: RegistryClient, logs: LogManager
+) -> None:
+    partition = TopicPartition(TRANSACTION_STATE, 0)
+    log = logs.create_log(partition, UUID(int=9), CONFIG, NOW_MS)
+    metadata = TransactionMetadata(
+        producer_id=4711, producer_epoch=0, timeout_ms=1000, update_ms=NOW_MS
+    )
+    stored = [transaction_record("app", metadata), transaction_tombstone("gone")]
+    data = bytearray(build_batch([Record(at, NOW_MS, *each) for at, each in enumerate(stored)]))
+    log.append_as_leader(memoryview(data), BatchHeader(data), leader_epoch=0, now_ms=NOW_MS)
+    await adopt_logs(registry, logs, topics_of(registry), BROKER)
+    assert (await reserve_block(registry, US)).start == 5000
 
 
 async def test_logs_are_not_adopted_while_other_brokers_are_registered(

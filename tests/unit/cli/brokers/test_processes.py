@@ -15,6 +15,7 @@ from barnabas.cli.brokers.processes import (
     RestartBackoff,
     stuck_text,
 )
+from barnabas.errors import ApiError, ErrorCode
 from barnabas.world.watchdog import STUCK_EXIT_CODE
 
 
@@ -89,3 +90,25 @@ def test_session_timeout_is_short_unless_overridden(tmp_path: Path) -> None:
     assert cluster.properties(1, 9092)[name] == "6000"
     chosen = BrokerProcesses(tmp_path, "127.0.0.1:2181", brokers=1, port=0, settings={name: "9000"})
     assert chosen.properties(1, 9092)[name] == "9000"
+
+
+class NeverReady(BrokerProcesses):
+    """Broker processes that wait until they are stopped, and answer no request."""
+
+    async def start_broker(self, broker_id: int) -> None:
+        code = "import signal; signal.pause()"
+        self.running[broker_id] = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
+
+
+async def test_brokers_that_form_no_cluster_are_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker_processes, "READY_TIMEOUT_SECONDS", 0.01)
+    cluster = NeverReady(tmp_path, "127.0.0.1:1", brokers=2)
+    with pytest.raises(ApiError) as caught:
+        await cluster.start()
+    assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+    assert caught.value.message == (
+        f"the brokers formed no cluster within 0.01 s; see {tmp_path}/broker-*.log"
+    )
+    assert cluster.running == {}

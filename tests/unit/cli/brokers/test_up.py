@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.brokers.up import InThisProcess, cluster_banner
+from barnabas.cli.brokers.up import InThisProcess, cluster_banner, parse_topic_option
 from barnabas.cli.terminal.output import up_line
 from barnabas.cli.zookeeper import zookeeper_banner
 from barnabas.cluster.in_process import InProcessCluster
 from barnabas.cluster.zookeeper_servers import ZooKeeperServers
+from barnabas.errors import ConfigError
 
 DATA = Path("/home/user/projects/streaming/a-cluster-of-mine/barnabas-data")
 
@@ -45,4 +46,20 @@ def test_is_up_is_one_line_if_it_fits() -> None:
     )
     assert up_line("Barnabas is up: 1 broker", "h:1", "d" * 90) == (
         f"Barnabas is up: 1 broker at h:1\n  data in {'d' * 90}"
+    )
+
+
+def test_topic_option_has_optional_counts() -> None:
+    found = [parse_topic_option(text) for text in ("orders", "orders:6", "orders:6:2")]
+    assert [(each.name, each.partitions, each.replication_factor) for each in found] == [
+        ("orders", -1, -1), ("orders", 6, -1), ("orders", 6, 2),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["orders:0", "orders:6:0", "orders:6:2:1", "orders:x", "orders:"])
+def test_wrong_topic_option_is_rejected_with_an_example(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_topic_option(text)
+    assert str(caught.value) == (
+        f"--topic: '{text}' is not NAME[:PARTITIONS[:REPLICAS]], as in orders:6:1"
     )

@@ -7,10 +7,21 @@ from pathlib import Path
 import click
 import pytest
 
-from barnabas.cli.explain.commands import parse_partition_name, require_partition
-from barnabas.cli.explain.gather import find_moves, find_start_commands, parse_settings, wanted_ends
+from barnabas.cli.explain.commands import (
+    parse_partition_name,
+    require_partition,
+    require_topic,
+)
+from barnabas.cli.explain.gather import (
+    GatheredFacts,
+    find_moves,
+    find_start_commands,
+    parse_settings,
+    wanted_ends,
+)
 from barnabas.cli.explain.probe import BrokerAnswer
 from barnabas.cli.explain.registry_facts import RegistryPlace, find_place, gather_registry_facts
+from barnabas.client.cluster import Cluster, Unreachable
 from barnabas.errors import ApiError, ConfigError
 from barnabas.explain.facts import Probe
 from barnabas.metadata.znodes import ReplicaAssignment
@@ -63,6 +74,15 @@ def test_partition_that_only_the_registry_could_know_must_exist() -> None:
     require_partition(facts, TopicPartition("ghost", 0))
     with pytest.raises(ApiError, match="ghost has no partition 7"):
         require_partition(facts, TopicPartition("ghost", 7))
+
+
+def test_topic_of_an_unreachable_cluster_is_looked_up_in_the_registry() -> None:
+    facts = facts_of(registry=registry_with({"ghost": (8, 9)}))
+    gathered = GatheredFacts(facts, unreachable=Unreachable([("h:1", "connection refused")]))
+    with Cluster("h:1") as cluster:
+        require_topic(cluster, gathered, "ghost")
+        with pytest.raises(Unreachable, match=r"no broker reached: h:1 \(connection refused\)"):
+            require_topic(cluster, gathered, "orders")
 
 
 def test_throttle_rates_are_those_that_are_set() -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
+
 from barnabas.cli.reassign.throttling import (
     ThrottleState,
     finished_throttles,
+    raise_first_error,
     removed_text,
     throttle_document,
     throttle_text,
 )
 from barnabas.client.config_admin import ConfigChange, ConfigResource
 from barnabas.client.reassignment_admin import OngoingReassignment
+from barnabas.errors import ApiError, ErrorCode
 from barnabas.reassignment.throttles import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
@@ -94,3 +98,13 @@ def test_rates_of_an_own_list_are_restored() -> None:
 def test_text_without_throttle_is_empty() -> None:
     assert throttle_text(throttle_document(ThrottleState(topics={}, brokers={}))) == ""
     assert removed_text([]) == ""
+
+
+def test_rejected_throttle_is_an_error_unless_its_topic_was_deleted() -> None:
+    deleted_topic = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no topic a")
+    raise_first_error({topic("a"): deleted_topic, topic("b"): None})
+    broker = ConfigResource(ResourceType.BROKER, "1")
+    rejected = ApiError(ErrorCode.INVALID_CONFIG, "must be at least 0")
+    with pytest.raises(ApiError) as caught:
+        raise_first_error({topic("a"): deleted_topic, broker: rejected})
+    assert str(caught.value) == "INVALID_CONFIG: throttle of broker 1: must be at least 0"

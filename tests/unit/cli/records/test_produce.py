@@ -34,6 +34,8 @@ class SlowInput(io.BytesIO):
         (b"one\ntwo\n", b"\n", [b"one", b"two"]),
         (b"one\n\ntwo", b"\n", [b"one", b"", b"two"]),
         (b"a long first||second||", b"||", [b"a long first", b"second"]),
+        (b"abc||d|||e", b"||", [b"abc", b"d", b"|e"]),
+        (b"abcde", b"\n", [b"abcde"]),
         (b"", b"\n", []),
     ],
 )
@@ -45,6 +47,12 @@ def test_input_is_split_into_records(
 
 def test_complete_records_are_returned_before_reading_more() -> None:
     assert next(split_records(SlowInput(b"1\n2\n3\n4\n"), b"\n")) == [b"1", b"2"]
+
+
+def test_input_without_delimiter_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.cli.records.produce.RECORD_BYTES_MAX", 8)
+    with pytest.raises(ConfigError, match="does not occur in 8 bytes of input"):
+        list(split_records(SlowInput(b"too long a record"), b"\n"))
 
 
 def test_key_is_split_at_first_delimiter() -> None:
