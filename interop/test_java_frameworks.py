@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -15,7 +17,7 @@ from barnabas.client.group_admin import GroupAdmin
 from barnabas.java.find import Java
 from interop.harness import jvm
 from interop.harness.jars import FRAMEWORKS, INTEROP, Jars
-from interop.topics import create_topic, read, write
+from interop.topics import create_topic, read, read_committed, write
 from support.ports import free_port
 from support.process import ChildProcess
 from support.waiting import eventually
@@ -71,7 +73,8 @@ def test_kafka_streams_counts_words_after_kills(
     create_topic(servers, "lines", 3)
     create_topic(servers, "words", 2)
     program = str(INTEROP / "java" / "WordCount.java")
-    arguments = (program, servers, "lines", "words", str(tmp_path / "state"))
+    state = str(tmp_path / "state")
+    arguments = (program, servers, "lines", "words", state, "at_least_once")
 
     def counts() -> dict[str, int]:
         last: dict[str, int] = {}
@@ -99,6 +102,119 @@ def test_kafka_streams_counts_words_after_kills(
             lambda: all(counts().get(word, 0) >= count for word, count in expected.items()),
             lambda: f"counts: {counts()}",
         )
+
+
+def test_kafka_streams_counts_words_exactly_once(
+    java: Java, kafka_jars: Jars, cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """The counts of each word ascend, whatever is killed. Without transactions, some would appear again."""
+    servers = cluster.bootstrap_servers
+    create_topic(servers, "lines", 3)
+    create_topic(servers, "words", 2)
+    program = str(INTEROP / "java" / "WordCount.java")
+    state = str(tmp_path / "state")
+    arguments = (program, servers, "lines", "words", state, "exactly_once_v2")
+
+    def counts() -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for key, value in read_committed(servers, "words", 2):
+            found.setdefault(key.decode(), []).append(struct.unpack(">q", value)[0])
+        return found
+
+    def has_counted(expected: dict[str, int]) -> bool:
+        found = counts()
+        assert all(each == sorted(set(each)) for each in found.values()), found
+        return {word: each[-1] for word, each in found.items()} == expected
+
+    write(servers, "lines", ["all streams lead to kafka"] * 10)
+    expected = {"all": 10, "streams": 10, "lead": 10, "to": 10, "kafka": 10}
+    with running_java(java, kafka_jars, tmp_path / "first", *arguments):
+        log = tmp_path / "first" / "log"
+        wait(lambda: has_counted(expected), lambda: f"{counts()}\n{log.read_text()[-2000:]}")
+        killed = cluster.brokers[cluster.controller_id or 1]
+        killed.kill()
+        write(servers, "lines", ["all again"] * 5)
+        expected |= {"all": 15, "again": 5}
+        wait(lambda: has_counted(expected), lambda: f"{counts()}\n{log.read_text()[-2000:]}")
+        killed.start()
+        write(servers, "lines", ["again"] * 100)
+    # The program was killed at any time of its work.
+    expected["again"] = 105
+    with running_java(java, kafka_jars, tmp_path / "second", *arguments):
+        log = tmp_path / "second" / "log"
+        wait(lambda: has_counted(expected), lambda: f"{counts()}\n{log.read_text()[-2000:]}")
+
+
+def test_kafka_connect_writes_lines_of_file_exactly_once(
+    java: Java, kafka_jars: Jars, cluster: LocalCluster, tmp_path: Path
+) -> None:
+    servers = cluster.bootstrap_servers
+    create_topic(servers, "once-lines", 1)
+    source = tmp_path / "source.txt"
+    expected = [b"line %d" % number for number in range(200)]
+    source.write_bytes(b"".join(line + b"\n" for line in expected))
+    port = free_port()
+    converter = "org.apache.kafka.connect.storage.StringConverter"
+    worker = properties(
+        tmp_path / "worker.properties",
+        {
+            "bootstrap.servers": servers,
+            "group.id": "workers",
+            "exactly.once.source.support": "enabled",
+            "config.storage.topic": "connect-configs",
+            "offset.storage.topic": "connect-offsets",
+            "status.storage.topic": "connect-status",
+            "key.converter": converter,
+            "value.converter": converter,
+            "listeners": f"HTTP://127.0.0.1:{port}",
+            "plugin.discovery": "service_load",
+            "scheduled.rebalance.max.delay.ms": 0,
+        },
+    )
+    connector = {
+        "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector",
+        "file": str(source),
+        "topic": "once-lines",
+        "exactly.once.support": "required",
+    }
+
+    def put_connector() -> bool:
+        request = Request(
+            f"http://127.0.0.1:{port}/connectors/lines/config",
+            json.dumps(connector).encode(),
+            {"Content-Type": "application/json"},
+            method="PUT",
+        )
+        try:
+            with urlopen(request, timeout=10) as response:
+                return response.status in (200, 201)
+        except OSError:
+            return False
+
+    def lines() -> list[bytes]:
+        found = [value for _, value in read_committed(servers, "once-lines", 1)]
+        assert found == expected[: len(found)], "a line is missing, or there twice"
+        return found
+
+    def append(count: int) -> None:
+        more = [b"more %d" % number for number in range(count)]
+        expected.extend(more)
+        with source.open("ab") as file:
+            file.write(b"".join(line + b"\n" for line in more))
+
+    main = "org.apache.kafka.connect.cli.ConnectDistributed"
+    with running_java(java, kafka_jars, tmp_path / "first", main, worker):
+        log = tmp_path / "first" / "log"
+        wait(put_connector, lambda: log.read_text()[-2000:])
+        wait(lambda: lines() == expected, lambda: log.read_text()[-2000:])
+        cluster.brokers[cluster.controller_id or 1].kill()
+        append(100)
+        wait(lambda: lines() == expected, lambda: log.read_text()[-2000:])
+        append(1000)
+    # The worker was killed while it copied lines. Its successor continues after the last committed line.
+    with running_java(java, kafka_jars, tmp_path / "second", main, worker):
+        log = tmp_path / "second" / "log"
+        wait(lambda: lines() == expected, lambda: log.read_text()[-2000:])
 
 
 def test_kafka_connect_copies_file_to_topic_to_file(

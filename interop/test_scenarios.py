@@ -10,6 +10,8 @@ from barnabas.java.find import Java
 from interop.harness.jars import Jars
 from interop.scenarios.both import play_to_both
 from interop.scenarios.compare import ABSENT, Difference, differences
+from interop.scenarios.consumer_groups import SCRIPT as SCRIPT_FOR_CONSUMER_GROUPS
+from interop.scenarios.consumer_groups import play_to_consumer_groups
 from interop.scenarios.known import (
     PAGE,
     KnownDifference,
@@ -19,7 +21,7 @@ from interop.scenarios.known import (
 )
 from interop.scenarios.log_dirs import SCRIPT as SCRIPT_FOR_LOG_DIRS
 from interop.scenarios.log_dirs import play_to_log_dirs
-from interop.scenarios.script import AFTER_STOP, SCRIPT
+from interop.scenarios.script import AFTER_STOP, SCRIPT, TRANSACTIONS
 from interop.scenarios.three.both import play_to_three
 from interop.scenarios.three.script import SCRIPT as SCRIPT_FOR_THREE
 
@@ -37,7 +39,9 @@ def found(
     of_one = play_to_both(tmp_path_factory.mktemp("one"), java, kafka_jars)
     of_three = play_to_three(tmp_path_factory.mktemp("three"), java, kafka_jars)
     of_log_dirs = play_to_log_dirs(tmp_path_factory.mktemp("log-dirs"), java, kafka_jars)
-    return [*differences(*of_one), *differences(*of_three), *differences(*of_log_dirs)]
+    of_groups = play_to_consumer_groups(tmp_path_factory.mktemp("groups"), java, kafka_jars)
+    transcripts = (of_one, of_three, of_log_dirs, of_groups)
+    return [each for pair in transcripts for each in differences(*pair)]
 
 
 @pytest.fixture(scope="module")
@@ -46,12 +50,15 @@ def known() -> list[KnownDifference]:
 
 
 def test_script_has_enough_steps() -> None:
-    assert len(SCRIPT) + len(AFTER_STOP) >= 2200
+    assert len(SCRIPT) + len(AFTER_STOP) >= 2850
+    assert len(TRANSACTIONS) >= 600
+    assert len(SCRIPT_FOR_CONSUMER_GROUPS) >= 165
     assert len(SCRIPT_FOR_THREE) >= 770
     names = [step.name for step in (*SCRIPT, *AFTER_STOP)]
     assert len(SCRIPT_FOR_LOG_DIRS) >= 100
     names += [step.name for step in SCRIPT_FOR_THREE]
     names += [step.name for step in SCRIPT_FOR_LOG_DIRS]
+    names += [step.name for step in SCRIPT_FOR_CONSUMER_GROUPS]
     assert len(set(names)) == len(names)
 
 

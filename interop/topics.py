@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from confluent_kafka import OFFSET_BEGINNING, KafkaError
+from confluent_kafka import Consumer as OtherConsumer
+from confluent_kafka import TopicPartition as OtherTopicPartition
+
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Beginning, ConsumedRecord, Consumer
@@ -37,3 +41,32 @@ def read(servers: str, topic: str) -> list[ConsumedRecord]:
             return found
         except ApiError:
             return []
+
+
+def read_committed(servers: str, topic: str, partitions: int) -> list[tuple[bytes, bytes]]:
+    """Return the keys and values of all records that are not in open or aborted transactions."""
+    settings = {
+        "bootstrap.servers": servers,
+        "group.id": "unused",
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+    }
+    consumer = OtherConsumer(settings)
+    found = []
+    ended: set[int] = set()
+    try:
+        consumer.assign(
+            [OtherTopicPartition(topic, index, OFFSET_BEGINNING) for index in range(partitions)]
+        )
+        while len(ended) < partitions:
+            message = consumer.poll(5.0)
+            if message is None:
+                return []
+            error = message.error()
+            if error is None:
+                found.append((message.key() or b"", message.value() or b""))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                ended.add(message.partition())
+    finally:
+        consumer.close()
+    return found

@@ -33,6 +33,8 @@ class OurBroker:
             "zookeeper.connect": zookeeper_connect,
             # Kafka does not have this topic.
             "barnabas.history.topic.enable": "false",
+            # Kafka supports the new consumer protocol only without ZooKeeper.
+            "group.coordinator.rebalance.protocols": "classic",
             **(settings or {}),
         }
         self.process: ChildProcess | None = None

@@ -1,4 +1,5 @@
-// Counts words with Kafka Streams: arguments are the brokers, the input topic, the output topic and a state directory.
+// Counts words with Kafka Streams: arguments are the brokers, the input topic, the output topic, a state directory and
+// the processing guarantee.
 
 import java.util.Arrays;
 import java.util.Properties;
@@ -20,6 +21,7 @@ public class WordCount {
         settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.String().getClass());
         settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 200);
         settings.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, 2);
+        settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, arguments[4]);
         settings.put("auto.offset.reset", "earliest");
 
         StreamsBuilder builder = new StreamsBuilder();

@@ -17,7 +17,6 @@ from interop.scenarios.compare import ABSENT, Difference
 PAGE = Path(__file__).parents[2] / "docs" / "differences.md"
 HEAD = ("Step", "Field", "Kafka 3.9", "Barnabas", "Why")
 QUIRK = "[Q]"
-NOT_YET = "Not yet: transactions."
 OLD_FORMATS = "Old formats"
 OF_THREE = "three brokers: "
 
@@ -38,7 +37,7 @@ class KnownDifference(NamedTuple):
         For the controller's behaviour, the only valid reason is a quirk of Kafka."""
         if is_znode(difference) or (is_code(difference) and OF_THREE in difference.step):
             return self.why.startswith(QUIRK)
-        return not is_code(difference) or self.why.startswith((QUIRK, OLD_FORMATS, NOT_YET))
+        return not is_code(difference) or self.why.startswith((QUIRK, OLD_FORMATS))
 
 
 def matches(value: str, pattern: str) -> bool:

@@ -24,7 +24,7 @@ REMEMBERED = 8
 NAMING = (
     *("name", "topic", "partition_index", "partition", "index", "broker_id", "node_id"),
     *("api_key", "resource_name", "key", "member_id", "group_id", "partition_id", "feature"),
-    *("entity_type", "topic_name"),
+    *("entity_type", "topic_name", "transactional_id"),
 )
 OF_MEMBER = re.compile(r"(?<=-)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 """The end of a member id, after the client id."""
@@ -95,15 +95,19 @@ class Normaliser:
         keys = [key_of(item) for item in items]
         if None in keys:
             if items and items_of(items[0]) is None:
-                yield path, tuple(self.scalar("", item) for item in items)
+                shown = [self.scalar("", item) for item in items]
+                is_set = path.endswith(".partitions")
+                yield path, tuple(sorted(shown, key=str) if is_set else shown)
                 return
             keys = list(range(len(items)))
         yield f"{path}.count", len(items)
+        if path.endswith(".active_producers"):
+            items = sorted(items, key=str)  # Kafka lists them in the order of a hash table
         seen: dict[object, int] = {}
         for key, item in zip(keys, items, strict=True):
-            shown = self.scalar("", key)
-            again = seen[shown] = seen.get(shown, 0) + 1
-            name = f"{shown}#{again}" if again > 1 else shown
+            title = self.scalar("", key)
+            again = seen[title] = seen.get(title, 0) + 1
+            name = f"{title}#{again}" if again > 1 else title
             yield from self.walk(item, f"{path}.{name}")
 
     def scalar(self, name: str, value: object) -> object:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from barnabas.wire.apis import APIS
+from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.codec import Message
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.world.registry.reader import Reader
@@ -38,6 +38,8 @@ from support.broker import BrokerProcess
 from tests.compatibility.raw import Raw
 
 AWAIT_SECONDS = 30.0
+LATEST_OF_3_9: dict[int, int] = {ApiKey.CONSUMER_GROUP_HEARTBEAT: 0}
+"""The newest versions of Kafka 3.9, for APIs that Barnabas serves in newer versions."""
 HUNG_UP = {"connection": "closed by the broker"}
 STAYS = {"connection": "stays open"}
 
@@ -172,6 +174,8 @@ class Runner:
         message = request(self) if callable(request) else request
         raw = self.connected()
         raw.socket.settimeout(patience_s)
+        if version is None:
+            version = LATEST_OF_3_9.get(message.API_KEY)
         return raw.ask(message, APIS[message.API_KEY].response, version)
 
     def ask_until(self, action: Await) -> Message:

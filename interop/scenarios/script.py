@@ -14,6 +14,9 @@ from interop.scenarios.chapters import (
     metadata,
     produce,
     topics,
+    transactional_offsets,
+    transactional_records,
+    transactions,
 )
 from interop.scenarios.chapters import fetch as fetching
 from interop.scenarios.requests import ask, epoch_end, fetch, list_offsets
@@ -31,6 +34,20 @@ def files(when: str) -> tuple[Step, ...]:
     )
 
 
+TRANSACTIONS: tuple[Step, ...] = (
+    *transactions.STEPS,
+    *transactional_records.STEPS,
+    *transactional_offsets.STEPS,
+    *transactional_records.files("in use"),
+)
+TRANSACTIONS_ONLY = (
+    *TRANSACTIONS,
+    Step(name="restart", action=Restart()),
+    *transactional_records.AFTER_RESTART,
+    *transactional_offsets.AFTER_RESTART,
+    *transactional_records.files("after a restart"),
+)
+
 SCRIPT: tuple[Step, ...] = (
     *topics.STEPS,
     *metadata.STEPS,
@@ -40,6 +57,7 @@ SCRIPT: tuple[Step, ...] = (
     *coordinators.STEPS,
     *group_members.STEPS,
     *group_offsets.STEPS,
+    *TRANSACTIONS,
     *administration.STEPS,
     *configs.STEPS,
     *connections.STEPS,
@@ -65,11 +83,15 @@ SCRIPT: tuple[Step, ...] = (
     ask("restarted: end of the first epoch", epoch_end("f", 0)),
     *produce.AFTER_RESTART,
     *administration.AFTER_RESTART,
+    *transactional_records.AFTER_RESTART,
+    *transactional_offsets.AFTER_RESTART,
     *group_members.MISSED,
     *files("after a restart"),
+    *transactional_records.files("after a restart"),
     Step(name="znodes after a restart", action=ListZnodes()),
 )
 AFTER_STOP: tuple[Step, ...] = (
     *files("after a stop"),
+    *transactional_records.files("after a stop"),
     Step(name="files after a stop: beside the partitions", action=ListLogDir()),
 )

@@ -106,8 +106,12 @@ STEPS: tuple[Step, ...] = (
         )
         for version in APIS[InitProducerIdRequest.API_KEY].versions
     ),
-    ask(
-        "transactions: begin one",
-        InitProducerIdRequest(transactional_id="writer", transaction_timeout_ms=1000),
+    Step(
+        name="transactions: begin one",
+        action=Await(  # the coordinator may still be loading
+            request=InitProducerIdRequest(transactional_id="writer", transaction_timeout_ms=1000),
+            path="error_code",
+            value="NONE",
+        ),
     ),
 )
