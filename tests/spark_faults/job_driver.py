@@ -3,9 +3,9 @@
     python job_driver.py <settings as JSON> <directory>
 
 A job is run again and again with new targets, so that each kill finds it at work. After the process was killed, the
-next one repeats the targets that were not complete. An error ends the thread and is reported on a line. A line on
-standard input ends the process after the current targets and all input of the examples. It exits when standard input
-closes.
+next one repeats the targets that were not complete. An error ends the thread and is reported on a line, except Spark's
+WORKER_START_TIMEOUT, after which the work is repeated. A line on standard input ends the process after the current
+targets and all input of the examples. It exits when standard input closes.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 import barnabas.spark
 from barnabas.jobs import copy_topic, mirror
@@ -31,6 +32,10 @@ OFFSETS_PER_CHECKPOINT = 2000
 """A mirror of the source then has two checkpoints for each partition."""
 BATCH_BYTES = 5000
 """The copy of a partition then has about 70 batches, and most kills come between two of them."""
+
+WORKER_START_TIMEOUT = "Python worker failed to connect back"
+"""Spark gives a Python process of the driver 10 seconds to start, and has no setting for this. Nine jobs and streams
+start many of them at once, and on a busy machine one may take longer."""
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -59,7 +64,16 @@ def main(settings: Settings, directory: Path) -> None:
     def run(name: str, work: Callable[[SparkSession, str, Place, threading.Event], None]) -> None:
         try:
             # Makes the session active in this thread.
-            work(barnabas.spark.session(settings.master), name, place, stop)
+            session = barnabas.spark.session(settings.master)
+            while True:
+                try:
+                    work(session, name, place, stop)
+                except Exception as error:
+                    if WORKER_START_TIMEOUT not in str(error):
+                        raise
+                    print_line(f"repeated {name}: {WORKER_START_TIMEOUT}")
+                else:
+                    break
         except BaseException as error:
             failed.set()
             text = " | ".join(str(error).splitlines())
@@ -127,13 +141,20 @@ def follow(spark: SparkSession, name: str, place: Place, stop: threading.Event) 
     """Run the streams of an example, and at the end process the rest of the input."""
     example = EXAMPLE_STREAMS[name]
     queries = example.start(spark, place.directory, place.servers)
+    try:
+        wait_for_stop(queries, stop)
+    finally:
+        for query in queries:
+            query.stop()
+    example.complete(spark, place.directory, place.servers)
+
+
+def wait_for_stop(queries: list[StreamingQuery], stop: threading.Event) -> None:
+    """RuntimeError if a query ends before."""
     while not stop.wait(0.05):
         for query in queries:
             if not query.isActive:
                 raise RuntimeError(reason(query))
-    for query in queries:
-        query.stop()
-    example.complete(spark, place.directory, place.servers)
 
 
 if __name__ == "__main__":
