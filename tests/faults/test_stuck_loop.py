@@ -19,8 +19,8 @@ from barnabas import LocalCluster
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.cluster.in_process import ClusterBroker
-from barnabas.world.watchdog import STUCK_EXIT_CODE, LoopWatchdog
-from support.cluster import ClusterProcesses, MemberProcess
+from barnabas.world.watchdog import STUCK_EXIT_CODE, TICK_SECONDS, LoopWatchdog
+from support.cluster import ClusterProcesses
 from support.command import COMMAND
 from support.process import ENVIRONMENT, STOP_SECONDS
 from support.waiting import eventually
@@ -89,12 +89,6 @@ def test_stuck_broker_logs_stack_exits_and_leaders_move(
     assert broker.stop() == 0
 
 
-def cpu_seconds(broker: MemberProcess) -> float:
-    assert broker.process is not None
-    spent: float = psutil.Process(broker.process.pid).cpu_times().user
-    return spent
-
-
 def test_stalled_process_continues_after_sigcont(cluster: ClusterProcesses, release: Path) -> None:
     victim = leader_at(cluster, 1)
     broker = cluster.brokers[victim]
@@ -102,9 +96,10 @@ def test_stalled_process_continues_after_sigcont(cluster: ClusterProcesses, rele
     eventually(lambda: "event loop stalled" in broker.log(), "stalled")
     broker.pause()
     eventually(lambda: is_led_by_another(cluster, victim), "its session has expired")
-    before = cpu_seconds(broker)
     broker.resume()
-    eventually(lambda: cpu_seconds(broker) > before + 0.7, "stalled for another tick")
+    # By time, not by CPU time: on a busy machine, a broker may reach its limit before it gets so much of the CPU.
+    ticked_at = time.monotonic() + 1.4 * TICK_SECONDS
+    eventually(lambda: time.monotonic() > ticked_at, "stalled for another tick")
     release.touch()
     eventually(lambda: "event loop recovered" in broker.log(), "turns again")
     cluster.wait_until_ready()
