@@ -22,7 +22,7 @@ BOTH     := $(wildcard $(COMPILED:src/barnabas/%/=tests/unit/%))
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Barnabas needs Python 3.11 or newer; this is " + sys.version.split()[0] + " (choose another with PYTHON=…)" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	BARNABAS_PURE=1 $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[spark,formats,pipelines,docs,dev]'
+	BARNABAS_PURE=1 $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[spark,formats,pipelines,security,docs,dev]'
 	@touch $(READY)
 
 compile: $(READY)           ## compile modules with mypyc, if their sources have changed; without a C compiler they run interpreted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import NamedTuple, NewType
 from uuid import UUID
 
@@ -46,12 +47,30 @@ WILDCARD_HOSTS = ("", "0.0.0.0", "::")
 """Hosts of a listener on all interfaces."""
 
 
+class SecurityProtocol(IntEnum):
+    """How a listener encrypts and authenticates, with Kafka's numbers."""
+
+    PLAINTEXT = 0
+    SSL = 1
+    SASL_PLAINTEXT = 2
+    SASL_SSL = 3
+
+    @property
+    def has_tls(self) -> bool:
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+
+    @property
+    def has_sasl(self) -> bool:
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+
+
 class Endpoint(Struct, frozen=True, kw_only=True):
     """Address of a listener: where it is bound, or what it advertises."""
 
     listener: str
     host: str
     port: int
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
 
     @property
     def address(self) -> str:

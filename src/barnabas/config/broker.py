@@ -13,6 +13,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from barnabas.config.listeners import parse_protocols
+from barnabas.config.security import find_value
 from barnabas.config.setting import (
     ANY,
     BOOLEAN,
@@ -32,6 +34,7 @@ from barnabas.config.setting import (
     STRING,
     Setting,
     Update,
+    Value,
     at_least,
     collect_settings,
     each_of,
@@ -39,7 +42,7 @@ from barnabas.config.setting import (
     setting,
 )
 from barnabas.config.topic import TOPIC_SETTINGS, TopicConfig
-from barnabas.model import Endpoint
+from barnabas.model import Endpoint, SecurityProtocol
 
 DEFAULT_PROTOCOLS = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
 DEFAULT_LISTENERS = (Endpoint(listener="PLAINTEXT", host="", port=9092),)
@@ -79,7 +82,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
         "Addresses that clients and brokers connect to; unset: the same as listeners",
         PER_BROKER, field_default=())
     listener_security_protocol_map: str = setting(STRING, DEFAULT_PROTOCOLS, ANY,
-        "Security protocol of each listener name; only PLAINTEXT is supported", PER_BROKER)
+        "Security protocol of each listener name: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL", PER_BROKER)
     inter_broker_listener_name: str | None = setting(STRING, None, ANY,
         "Listener that brokers use to connect to each other")
     security_inter_broker_protocol: str = setting(STRING, "PLAINTEXT", SECURITY_PROTOCOL,
@@ -272,9 +275,9 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
         "Interval between checks for non-preferred leaders")
 
     quota_window_num: int = setting(INT, 11, at_least(1),
-        "Number of windows over which the byte rate of a client is measured")
+        "Number of windows over which the rate of a client is measured")
     quota_window_size_seconds: int = setting(INT, 1, at_least(1),
-        "Length of one window for the byte rate of a client")
+        "Length of one window for the rate of a client")
     controller_quota_window_num: int = setting(INT, 11, at_least(1),
         "Burst of controller_mutation_rate, in windows")
     controller_quota_window_size_seconds: int = setting(INT, 1, at_least(1),
@@ -346,6 +349,8 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
         "An unused transactional id expires after this time")
 
     # Specific to Barnabas
+    barnabas_audit_enable: bool = setting(BOOLEAN, True, ANY,
+        "Log denied requests and failed logins, at most 100 per second, in the logger barnabas.audit")
     barnabas_adopt_logs: bool = setting(BOOLEAN, False, ANY,
         "At start, register stray logs (without a topic) as topics, instead of renaming them to *-stray")
     barnabas_history_topic_enable: bool = setting(BOOLEAN, True, ANY,
@@ -366,6 +371,8 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
 
     properties: Mapping[str, str] = {}
     """The properties as given, before parsing. They show which settings are set explicitly."""
+    security: Mapping[str, Value] = {}
+    """The settings of security.py that are set, also those with the prefix of a listener."""
 
     def __repr__(self) -> str:
         """Leave out the properties: they may contain passwords."""
@@ -387,6 +394,27 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     def inter_broker_listener(self) -> str:
         """Name of the listener for connections between brokers."""
         return (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
+
+    @property
+    def control_plane_listener(self) -> str:
+        """Name of the listener for requests of the controller."""
+        name = self.security_value("control.plane.listener.name")
+        return str(name).upper() if name else self.inter_broker_listener
+
+    def security_value(
+        self, name: str, listener: str | None = None, mechanism: str | None = None
+    ) -> Value:
+        """Return the value of a setting in security.py, for a listener or a mechanism of it."""
+        return find_value(self.security, name, listener, mechanism)
+
+    def protocol_of(self, listener: str) -> SecurityProtocol:
+        """Return the security protocol of a listener, of this broker or of another one."""
+        name = listener.upper()
+        return SecurityProtocol[
+            parse_protocols("listener.security.protocol.map", self.listener_security_protocol_map)[
+                name
+            ]
+        ]
 
     def topic_defaults(self) -> TopicConfig:
         """Return the configuration of a topic without overrides."""

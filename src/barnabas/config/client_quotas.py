@@ -1,4 +1,4 @@
-"""Client quotas: names, types and documentation. Brokers store all of them, and enforce most."""
+"""Client quotas: names, types and documentation."""
 
 from __future__ import annotations
 
@@ -10,33 +10,28 @@ from barnabas.config.setting import DOUBLE, INT, LONG, Kind
 class ClientQuota(NamedTuple):
     kind: Kind
     doc: str
-    is_enforced: bool = False
 
 
 MUTATION_RATE = "controller_mutation_rate"
+CONNECTION_RATE = "connection_creation_rate"
 CLIENT_QUOTAS = {
     "producer_byte_rate": ClientQuota(
-        LONG,
-        "Bytes per second that these clients may produce to each broker",
-        is_enforced=True,
+        LONG, "Bytes per second that these clients may produce to each broker"
     ),
     "consumer_byte_rate": ClientQuota(
-        LONG,
-        "Bytes per second that these clients may fetch from each broker",
-        is_enforced=True,
+        LONG, "Bytes per second that these clients may fetch from each broker"
     ),
     "request_percentage": ClientQuota(
-        DOUBLE,
-        "Share of request handling time, in percent of one thread; Barnabas does not enforce it",
+        DOUBLE, "Time that each broker works for these clients, in percent of its event loop"
     ),
     MUTATION_RATE: ClientQuota(
-        DOUBLE, "Partitions per second that may be created, added or deleted", is_enforced=True
+        DOUBLE, "Partitions per second that may be created, added or deleted"
     ),
 }
 """Quotas of users and client ids, by name."""
 IP_QUOTAS = {
-    "connection_creation_rate": ClientQuota(
-        INT, "Connections per second that each broker accepts; Barnabas does not enforce it"
+    CONNECTION_RATE: ClientQuota(
+        INT, "Connections per second that each broker accepts from an address"
     )
 }
 """Quotas of IP addresses, by name."""

@@ -16,7 +16,13 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from barnabas.config.broker import BrokerConfig
-from barnabas.config.dynamic import DynamicSettings, Settings, build_effective, select_valid
+from barnabas.config.dynamic import (
+    DynamicSettings,
+    Settings,
+    build_effective,
+    check_protocols,
+    select_valid,
+)
 from barnabas.errors import ConfigError
 
 logger = logging.getLogger("barnabas.config")
@@ -34,7 +40,7 @@ class CurrentConfig:
         self.stored = DynamicSettings()
         """The dynamic settings in the registry, without invalid ones."""
         self.dynamic = self.stored
-        """The dynamic settings in effect. They differ from the stored ones if these contradict each other."""
+        """The dynamic settings in effect. They differ from the stored ones if these cannot be used."""
         self.value = static
         self.listeners: list[OnChange] = []
 
@@ -61,12 +67,17 @@ class CurrentConfig:
         return valid
 
     def update(self, stored: DynamicSettings) -> None:
-        """Use these valid settings. If they contradict each other, log an error and keep the configuration."""
+        """Use these valid settings.
+
+        Log an error and keep the configuration if they contradict each other, or change the security protocol of a
+        listener.
+        """
         if stored == self.stored:
             return
         self.stored = stored
         try:
             config = build_effective(self.static, stored)
+            check_protocols(self.value, config)
         except ConfigError as error:
             logger.error("cannot apply dynamic settings error=%s", error)
             return

@@ -23,8 +23,10 @@ from barnabas.config.load import (
     ALL_SETTINGS,
     check_combinations,
     find_setting,
+    normalize_prefix,
     parse_connection_limits,
 )
+from barnabas.config.security import SECURITY_SETTINGS
 from barnabas.config.setting import (
     PASSWORD,
     PER_BROKER,
@@ -148,10 +150,17 @@ def build_effective(static: BrokerConfig, dynamic: DynamicSettings) -> BrokerCon
     """
     settings = dynamic.merged
     values: dict[str, Any] = {}
+    security = dict(static.security)
     for name, text in settings.items():
-        declared = BROKER_SETTINGS.get(name)
-        if declared is not None:
+        declared = find_setting(name)
+        if declared is None:
+            continue
+        if name in BROKER_SETTINGS:
             values[declared.field] = declared.parse(text)
+        elif declared.name in SECURITY_SETTINGS:
+            security[normalize_prefix(name)] = declared.parse(text)
+    if security != static.security:
+        values["security"] = security
     convert_listeners(values, static)
     if "max_connections_per_ip_overrides" in values:
         values["max_connections_per_ip_overrides"] = parse_connection_limits(
@@ -177,19 +186,33 @@ def convert_listeners(values: dict[str, Any], static: BrokerConfig) -> None:
 
 
 def check_change(static: BrokerConfig, before: DynamicSettings, after: DynamicSettings) -> None:
-    """Validate a change of the dynamic settings as a whole. Raises ConfigError."""
+    """Validate a change of the dynamic settings as a whole. `before` are those in effect. Raises ConfigError."""
     count = max(len(after.broker), len(after.default))
     if count > SETTINGS_MAX:
         raise ConfigError(
             "dynamic settings", f"{count} are too many; at most {SETTINGS_MAX} are allowed"
         )
     config = build_effective(static, after)
+    check_protocols(build_effective(static, before), config)
     for name in COUNTS_OF_THREADS:
         old, new = (find_number(name, static, each) for each in (before, after))
         if new != old and not max(old // 2, 1) <= new <= old * 2:
             allowed = f"from {max(old // 2, 1)} to {old * 2}, because it is {old} now"
             raise ConfigError(name, f"{new} is not allowed, it must be {allowed}")
     check_local_retention(config)
+
+
+def check_protocols(before: BrokerConfig, after: BrokerConfig) -> None:
+    """Raise ConfigError if a listener that stays gets another security protocol."""
+    key = "listener.security.protocol.map"
+    old, new = (
+        parse_protocols(key, each.listener_security_protocol_map) for each in (before, after)
+    )
+    names = {each.listener for each in before.listeners}
+    for name in [each.listener for each in after.listeners if each.listener in names]:
+        if new.get(name) != old.get(name):
+            why = f"listener {name} cannot change from {old.get(name)} to {new.get(name, 'no protocol')}"
+            raise ConfigError(key, f"{why} at run time; add a listener with another name")
 
 
 def find_number(name: str, static: BrokerConfig, dynamic: DynamicSettings) -> int:

@@ -1,7 +1,6 @@
 """Parser and validation of listeners: `INSIDE://10.0.0.1:9092,OUTSIDE://[::1]:9093`.
 
-listener.security.protocol.map maps a listener name to a security protocol. Only PLAINTEXT is
-supported. A listener with another protocol is rejected, because plain text would expose its data.
+listener.security.protocol.map maps a listener name to a security protocol.
 """
 
 from __future__ import annotations
@@ -9,9 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from barnabas.config.setting import SECURITY_PROTOCOL
 from barnabas.errors import ConfigError
-from barnabas.model import Endpoint
+from barnabas.model import Endpoint, SecurityProtocol
 
 HTTP_ADDRESS = re.compile(r"\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]{1,5})")
 ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]{1,5})")
@@ -49,17 +50,16 @@ def parse_listeners(name: str, text: str, protocols: dict[str, str]) -> tuple[En
     if not endpoints:
         raise ConfigError(name, f"{text!r} names no listener")
     for endpoint in endpoints:
-        protocol = protocols.get(endpoint.listener)
-        if protocol is None:
+        if endpoint.listener not in protocols:
             why = f"listener {endpoint.listener} has no protocol in listener.security.protocol.map"
-            raise ConfigError(name, why)
-        if protocol != "PLAINTEXT":
-            why = f"listener {endpoint.listener} uses {protocol}, but only PLAINTEXT is supported"
             raise ConfigError(name, why)
     names = [endpoint.listener for endpoint in endpoints]
     if len(set(names)) < len(names):
         raise ConfigError(name, f"{text!r} uses a listener name twice")
-    return endpoints
+    return tuple(
+        replace(endpoint, protocol=SecurityProtocol[protocols[endpoint.listener]])
+        for endpoint in endpoints
+    )
 
 
 def parse_listener(name: str, text: str) -> Endpoint:

@@ -18,13 +18,17 @@ from barnabas.config.listeners import (
     split_by_comma,
     split_pairs,
 )
-from barnabas.config.setting import Setting, unknown_setting_error
+from barnabas.config.open_listeners import open_listeners_warning
+from barnabas.config.security import SECURITY_SETTINGS
+from barnabas.config.setting import Setting, Value, unknown_setting_error
 from barnabas.config.without_effect import WITHOUT_EFFECT, is_plugin_setting
 from barnabas.errors import ConfigError
 
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 CODEC_MAX = 4
-ALL_SETTINGS = BROKER_SETTINGS | WITHOUT_EFFECT
+ALL_SETTINGS = BROKER_SETTINGS | SECURITY_SETTINGS | WITHOUT_EFFECT
+AUTHORIZER_SETTINGS = ("super.users", "allow.everyone.if.no.acl.found")
+"""Settings of the authorizer. Kafka does not declare them."""
 POLICY_PREFIX = "barnabas.policy."
 LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]+\.(.+)")
 
@@ -39,6 +43,7 @@ def load_broker_config(
     """
     properties = {**properties, **(overrides or {})}
     values: dict[str, Any] = {}
+    security: dict[str, Value] = {}
     ignored = []
     for name, text in properties.items():
         declared = find_setting(name)
@@ -49,9 +54,11 @@ def load_broker_config(
         value = None if declared is None else replace(declared, name=name).parse(text)
         if declared is not None and name in BROKER_SETTINGS:
             values[declared.field] = value
-        else:
+        elif declared is not None and declared.name in SECURITY_SETTINGS:
+            security[normalize_prefix(name)] = value
+        elif declared is not None or name not in AUTHORIZER_SETTINGS:
             ignored.append(name)
-    config = build_config(values, properties)
+    config = build_config({**values, "security": security}, properties)
     check_combinations(config, set(properties))
     return config, build_warnings(config, ignored)
 
@@ -65,6 +72,11 @@ def find_setting(name: str) -> Setting | None:
         if candidate in ALL_SETTINGS:
             return ALL_SETTINGS[candidate]
     return None
+
+
+def normalize_prefix(name: str) -> str:
+    """Convert the listener and the mechanism in a name to lower case: `listener.name.EXTERNAL.ssl.client.auth`."""
+    return name.lower() if LISTENER_PREFIX.fullmatch(name) else name
 
 
 def build_config(values: dict[str, Any], properties: Mapping[str, str]) -> BrokerConfig:
@@ -140,12 +152,25 @@ def check_reachability(config: BrokerConfig, names_set: set[str]) -> None:
     if config.inter_broker_listener not in names:
         why = f"{config.inter_broker_listener} is not advertised; it must be one of {', '.join(names)}"
         raise ConfigError(by_protocol if by_protocol in names_set else by_name, why)
+    control_plane = config.security_value("control.plane.listener.name")
+    if control_plane:
+        check_control_plane(config, str(control_plane).upper(), names)
     if 0 < config.queued_max_request_bytes < config.socket_request_max_bytes:
         why = f"{config.queued_max_request_bytes} is less than socket.request.max.bytes,"
         why += f" which is {config.socket_request_max_bytes}"
         raise ConfigError("queued.max.request.bytes", why)
     if config.max_connections_per_ip == 0 and not config.max_connections_per_ip_overrides:
         raise ConfigError("max.connections.per.ip", "0 needs max.connections.per.ip.overrides")
+
+
+def check_control_plane(config: BrokerConfig, listener: str, names: list[str]) -> None:
+    name = "control.plane.listener.name"
+    if listener not in names:
+        raise ConfigError(
+            name, f"{listener} is not advertised; it must be one of {', '.join(names)}"
+        )
+    if listener == config.inter_broker_listener:
+        raise ConfigError(name, f"{listener} is the listener between brokers; use another one")
 
 
 def check_logs(config: BrokerConfig) -> None:
@@ -196,6 +221,7 @@ def build_warnings(config: BrokerConfig, ignored: list[str]) -> list[str]:
     warnings = []
     if ignored:
         warnings.append(f"settings without effect: {', '.join(sorted(ignored))}")
-    if config.properties.get("authorizer.class.name", "").strip():
-        warnings.append("authorizer.class.name is set, but every request is allowed")
+    warning = open_listeners_warning(config)
+    if warning is not None:
+        warnings.append(warning)
     return warnings

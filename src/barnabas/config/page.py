@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from barnabas.config.broker import BROKER_SETTINGS, BROKER_SYNONYMS
+from barnabas.config.security import SECURITY_SETTINGS
 from barnabas.config.setting import ANY, CLUSTER_WIDE, PER_BROKER, READ_ONLY, Setting
 from barnabas.config.topic import TOPIC_SETTINGS
 from barnabas.config.without_effect import WITHOUT_EFFECT
@@ -20,13 +21,15 @@ Lists are separated by commas. If a value is invalid, the broker does not start,
 names the allowed values.
 
 - [Broker settings](#broker-settings) take effect, unless their description has the word `ignored`.
+- [Security settings](#security-settings): TLS, logins, ACLs and connections to ZooKeeper.
 - [Topic settings](#topic-settings) are set when a topic is created, and can be changed at any time.
 - [Settings without effect](#settings-without-effect) are all other settings of Kafka 3.9, so that a
   file written for Kafka works unchanged. They are validated, and one warning at startup lists them.
   The form `listener.name.<name>.<setting>` is accepted too.
 - Some broker settings can be [changed at run time](#changes-at-run-time).
-- Settings of Kafka's plugins, such as `super.users` or names that start with `authorizer.`, are also
-  accepted without effect. Any other name is an error.
+- `super.users` and `allow.everyone.if.no.acl.found` are settings of the authorizer. Settings of Kafka's
+  other plugins, such as names that start with `authorizer.`, are accepted without effect. Any other name
+  is an error.
 
 `—` means that a setting has no default.
 """
@@ -77,6 +80,13 @@ A setting of the topic takes precedence. Without it, the broker setting in the l
 several, the first one that is set.
 """
 
+SECURITY = """
+## Security settings
+
+[security.md](security.md) explains them. Settings of TLS and logins can have the prefix of a listener,
+as in `listener.name.external.ssl.keystore.location`. It takes precedence over the setting without it.
+"""
+
 MEMORY = """
 ## Memory limits
 
@@ -112,6 +122,8 @@ def configuration_page() -> str:
     without = (columns(each) for each in documented(WITHOUT_EFFECT))
     parts = [HEAD, CHANGES, BROKER, markdown_table((*heads, "Change"), broker)]
     parts += [TOPIC, markdown_table((*heads, "Broker setting"), topic)]
+    security = ((*columns(each), CHANGE[each.update]) for each in documented(SECURITY_SETTINGS))
+    parts += [SECURITY, markdown_table((*heads, "Change"), security)]
     parts += [MEMORY, WITHOUT, markdown_table((*heads[:-1], "Description in Kafka"), without)]
     return "".join(parts)
 

@@ -1,4 +1,4 @@
-r"""Parser for Java's .properties format, the format of Kafka's configuration files.
+r"""Parser and writer for Java's .properties format, the format of Kafka's configuration files.
 
     # a comment; so is a line that starts with !
     log.dirs = /one,\
@@ -13,9 +13,10 @@ the next character, as in `\:`. If a key is repeated, the last value applies. Th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from barnabas.errors import ConfigError
+from barnabas.printable import utf16_escapes
 
 BLANKS = " \t\f"
 ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -63,3 +64,13 @@ def unescape_property(text: str) -> str:
     plain = ESCAPE.sub(lambda e: chr(int(e[1], 16)) if e[1] else ESCAPES.get(e[2], e[2]), text)
     # A character above U+FFFF is written as two escapes, a surrogate pair.
     return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def properties_text(properties: Mapping[str, str]) -> str:
+    """Return the text of a properties file. Backslashes are doubled, control and non-ASCII characters escaped."""
+    return "".join(f"{key}={escape_property(value)}\n" for key, value in properties.items())
+
+
+def escape_property(value: str) -> str:
+    doubled = value.replace("\\", "\\\\")
+    return "".join(each if " " <= each < "\x7f" else utf16_escapes(each) for each in doubled)

@@ -1,32 +1,13 @@
 """Kafka settings that Barnabas validates but does not use.
 
 A file written for Kafka works unchanged: these settings are accepted, and one warning lists those that are set. When
-Barnabas starts to use a setting, its row moves to broker.py.
-
-A row is: name | type | default | allowed values | update mode (default: read-only). The next line describes the setting
-in Kafka. The update mode `internal` marks settings that Kafka does not document; they are read-only.
+Barnabas starts to use a setting, its row moves to broker.py or security.py. table.py explains the rows.
 """
 
 from __future__ import annotations
 
-import re
-
-from msgspec.structs import replace
-
-from barnabas.config.setting import (
-    ANY,
-    NOT_EMPTY,
-    READ_ONLY,
-    RELEASE,
-    Kind,
-    Setting,
-    Update,
-    ValueCheck,
-    at_least,
-    between,
-    each_of,
-    one_of,
-)
+from barnabas.config.setting import Setting
+from barnabas.config.table import read_table
 
 TABLE = """
 # Threads, queues and sockets
@@ -42,16 +23,12 @@ num.recovery.threads.per.data.dir | int | 1 | at least 1 | cluster-wide
     Number of logs of a directory recovered at the same time
 queued.max.requests | int | 500 | at least 1
     Maximum number of queued requests; at the limit, reading pauses
-max.connection.creation.rate | int | 2147483647 | at least 0 | cluster-wide
-    Maximum number of new connections per second
 socket.listen.backlog.size | int | 50 | at least 1
     Maximum number of connections that wait to be accepted
 socket.connection.setup.timeout.ms | long | 10000 | any value
     Initial timeout of a connection attempt to another broker
 socket.connection.setup.timeout.max.ms | long | 30000 | any value
     Maximum timeout of a connection attempt to another broker
-control.plane.listener.name | string | null | any value
-    Listener reserved for requests of the controller
 early.start.listeners | string | null | any value
     Listeners that open before the authorizer is ready
 fetch.purgatory.purge.interval.requests | int | 1000 | any value
@@ -78,8 +55,6 @@ unclean.leader.election.interval.ms | long | 300000 | at least 1 | internal
 # Policies
 alter.config.policy.kraft.compatibility.enable | boolean | false | any value
     Call the class of alter.config.policy.class.name the way KRaft brokers do
-authorizer.class.name | string | "" | any value
-    Class that authorizes requests; empty: everything is allowed
 
 # The new group coordinator, consumer protocol and share groups
 group.coordinator.new.enable | boolean | false | any value | internal
@@ -185,99 +160,29 @@ zookeeper.metadata.migration.min.batch.size | int | 200 | at least 1 | internal
 sasl.mechanism.controller.protocol | string | GSSAPI | any value
     SASL mechanism for connections to KRaft controllers
 
-# ZooKeeper over TLS
-zookeeper.set.acl | boolean | false | any value
-    Create znodes with ACLs
-zookeeper.clientCnxnSocket | string | null | any value
-    Socket class of the ZooKeeper client
-zookeeper.ssl.client.enable | boolean | false | any value
-    Connect to ZooKeeper over TLS
-zookeeper.ssl.protocol | string | TLSv1.2 | any value
-    TLS version for connections to ZooKeeper
-zookeeper.ssl.enabled.protocols | list | null | any value
-    Allowed TLS versions for connections to ZooKeeper
-zookeeper.ssl.cipher.suites | list | null | any value
-    Allowed ciphers for connections to ZooKeeper
-zookeeper.ssl.endpoint.identification.algorithm | string | HTTPS | any value
-    How ZooKeeper's host name is verified
+# ZooKeeper
 zookeeper.ssl.crl.enable | boolean | false | any value
     Check ZooKeeper's certificate against revocation lists
 zookeeper.ssl.ocsp.enable | boolean | false | any value
     Check ZooKeeper's certificate with OCSP
-zookeeper.ssl.keystore.location | string | null | any value
-    Key store for connections to ZooKeeper
-zookeeper.ssl.keystore.password | password | null | any value
-    Password of the key store for ZooKeeper
-zookeeper.ssl.keystore.type | string | null | any value
-    Format of the key store for ZooKeeper
-zookeeper.ssl.truststore.location | string | null | any value
-    Trust store for connections to ZooKeeper
-zookeeper.ssl.truststore.password | password | null | any value
-    Password of the trust store for ZooKeeper
-zookeeper.ssl.truststore.type | string | null | any value
-    Format of the trust store for ZooKeeper
 
 # TLS
-ssl.protocol | string | TLSv1.3 | any value | per-broker
-    TLS version
-ssl.enabled.protocols | list | TLSv1.2,TLSv1.3 | any value | per-broker
-    Allowed TLS versions
-ssl.cipher.suites | list | "" | any value | per-broker
-    Allowed TLS ciphers
 ssl.provider | string | null | any value | per-broker
     Security provider for TLS
-ssl.client.auth | string | none | one of required, requested, none | per-broker
-    Whether clients must present a certificate
-ssl.keystore.type | string | JKS | any value | per-broker
-    Format of the key store
-ssl.keystore.location | string | null | any value | per-broker
-    File of the key store
-ssl.keystore.password | password | null | any value | per-broker
-    Password of the key store
-ssl.keystore.key | password | null | any value | per-broker
-    Private key, instead of a key store file
-ssl.keystore.certificate.chain | password | null | any value | per-broker
-    Certificate chain, instead of a key store file
-ssl.key.password | password | null | any value | per-broker
-    Password of the private key
-ssl.truststore.type | string | JKS | any value | per-broker
-    Format of the trust store
-ssl.truststore.location | string | null | any value | per-broker
-    File of the trust store
-ssl.truststore.password | password | null | any value | per-broker
-    Password of the trust store
-ssl.truststore.certificates | password | null | any value | per-broker
-    Trusted certificates, instead of a trust store file
 ssl.keymanager.algorithm | string | SunX509 | any value | per-broker
     Algorithm of the key manager
 ssl.trustmanager.algorithm | string | PKIX | any value | per-broker
     Algorithm of the trust manager
-ssl.endpoint.identification.algorithm | string | https | any value | per-broker
-    How a server's host name is verified
 ssl.secure.random.implementation | string | null | any value | per-broker
     Random number generator for TLS
 ssl.engine.factory.class | class | null | any value | per-broker
     Class that creates TLS engines
-ssl.principal.mapping.rules | string | DEFAULT | any value
-    Rules that map a certificate's name to a user name
-ssl.allow.dn.changes | boolean | false | any value
-    Allow a new certificate to have another distinguished name
-ssl.allow.san.changes | boolean | false | any value
-    Allow a new certificate to have other alternative names
 
 # SASL and users
-sasl.enabled.mechanisms | list | GSSAPI | any value | per-broker
-    Enabled SASL mechanisms
-sasl.mechanism.inter.broker.protocol | string | GSSAPI | any value | per-broker
-    SASL mechanism between brokers
-sasl.jaas.config | password | null | any value | per-broker
-    JAAS login module and its options
 sasl.server.callback.handler.class | class | null | any value
     SASL callback handler class of the broker as a server
 sasl.client.callback.handler.class | class | null | any value
     SASL callback handler class of the broker as a client
-sasl.server.max.receive.size | int | 524288 | any value
-    Maximum size of a message before SASL authentication is complete
 sasl.login.class | class | null | any value
     Class that performs SASL logins
 sasl.login.callback.handler.class | class | null | any value
@@ -310,45 +215,13 @@ sasl.kerberos.min.time.before.relogin | long | 60000 | any value | per-broker
     Minimum time between Kerberos logins
 sasl.kerberos.principal.to.local.rules | list | DEFAULT | any value | per-broker
     Rules that map a Kerberos principal to a user name
-sasl.oauthbearer.scope.claim.name | string | scope | any value
-    Claim that contains the scope of a token
-sasl.oauthbearer.sub.claim.name | string | sub | any value
-    Claim that contains the subject of a token
 sasl.oauthbearer.token.endpoint.url | string | null | any value
     URL of the OAuth token endpoint
-sasl.oauthbearer.jwks.endpoint.url | string | null | any value
-    URL of the keys that verify OAuth tokens
-sasl.oauthbearer.jwks.endpoint.refresh.ms | long | 3600000 | any value
-    Interval between refreshes of the keys that verify OAuth tokens
-sasl.oauthbearer.jwks.endpoint.retry.backoff.ms | long | 100 | any value
-    Initial backoff between requests for the keys that verify OAuth tokens
-sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms | long | 10000 | any value
-    Maximum backoff between requests for the keys that verify OAuth tokens
-sasl.oauthbearer.clock.skew.seconds | int | 30 | any value
-    Accepted clock difference between broker and token issuer
-sasl.oauthbearer.expected.audience | list | null | any value
-    Accepted audiences of a token
-sasl.oauthbearer.expected.issuer | string | null | any value
-    Accepted issuer of a token
-connections.max.reauth.ms | long | 0 | any value
-    A client must authenticate again after this time; 0: never
-connection.failed.authentication.delay.ms | int | 100 | at least 0
-    Delay before a connection is closed after failed authentication
 principal.builder.class | class | \
 org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder | any value | per-broker
     Class that determines the principal of a client
 security.providers | string | null | any value
     Additional Java security providers
-delegation.token.secret.key | password | null | any value
-    Key that signs delegation tokens
-delegation.token.master.key | password | null | any value
-    Former name of delegation.token.secret.key
-delegation.token.max.lifetime.ms | long | 604800000 | at least 1
-    Maximum lifetime of a delegation token
-delegation.token.expiry.time.ms | long | 86400000 | at least 1
-    A delegation token must be renewed within this time
-delegation.token.expiry.check.interval.ms | long | 3600000 | at least 1
-    Interval between checks for expired delegation tokens
 password.encoder.secret | password | null | any value
     Secret that encrypts passwords stored in ZooKeeper
 password.encoder.old.secret | password | null | any value
@@ -454,58 +327,5 @@ PLUGIN_PREFIXES = ("authorizer.", "config.providers.", "metrics.context.", "rlmm
 def is_plugin_setting(name: str) -> bool:
     return name in PLUGIN_SETTINGS or name.startswith(PLUGIN_PREFIXES)
 
-
-def read_table(table: str) -> dict[str, Setting]:
-    lines = [line for line in table.splitlines() if line and not line.startswith("#")]
-    rows = zip(lines[::2], lines[1::2], strict=True)
-    return {declared.name: declared for declared in (read_row(row, doc) for row, doc in rows)}
-
-
-def read_row(row: str, doc: str) -> Setting:
-    name, kind, default, allowed, *update = row.split(" | ")
-    declared = Setting(
-        name=name,
-        kind=Kind[kind.upper()],
-        default=None,
-        check=read_check(allowed),
-        doc=doc.strip(),
-        update=Update(update[0]) if update and update[0] != "internal" else READ_ONLY,
-        internal=update == ["internal"],
-    )
-    if default == "null":
-        return declared
-    return replace(declared, default=declared.parse("" if default == '""' else default))
-
-
-def read_check(allowed: str) -> ValueCheck:
-    if allowed in NAMED_CHECKS:
-        return NAMED_CHECKS[allowed]
-    if match := re.fullmatch("at least (.+)", allowed):
-        return at_least(int(match[1]))
-    if match := re.fullmatch("from (.+) to (.+)", allowed):
-        low, high = match.groups()
-        return between(int(low), float(high) if "." in high else int(high))
-    if match := re.fullmatch("one of (.+)", allowed):
-        return one_of(*match[1].split(", "))
-    match = re.fullmatch("a list of (.+)", allowed)
-    assert match, f"no check is called {allowed!r}"
-    return each_of(*match[1].split(", "))
-
-
-def each_like(pattern: str, allowed: str) -> ValueCheck:
-    return ValueCheck(allowed, lambda value: all(re.fullmatch(pattern, each) for each in value))
-
-
-NAMED_CHECKS = {
-    check.allowed: check
-    for check in (
-        ANY,
-        NOT_EMPTY,
-        RELEASE,
-        ValueCheck("-1 or at least 1", lambda value: value == -1 or value >= 1),
-        each_like(r"\d+@.+:\d+", "a list of id@host:port"),
-        each_like(r".+:\d+", "a list of host:port"),
-    )
-}
 
 WITHOUT_EFFECT: dict[str, Setting] = read_table(TABLE)

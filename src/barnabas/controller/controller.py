@@ -86,7 +86,7 @@ class Controller:
         self.channels = Channels(
             network,
             broker_id,
-            listener=config.inter_broker_listener,
+            listener=config.control_plane_listener,
             timeout_s=config.controller_socket_timeout_ms / 1000,
             on_response=self.on_response,
         )

@@ -61,7 +61,6 @@ from barnabas.wire.messages.update_metadata import (
 INITIAL_EPOCH_DURING_DELETE = LeaderEpoch(0)
 PARTITION_EPOCH_DURING_DELETE = ZnodeVersion(0)
 STOP_REPLICA_PARTITIONS_MAX = 5000
-PLAINTEXT_PROTOCOL = 0
 
 
 class UnsentRequestsError(RuntimeError):
@@ -326,7 +325,7 @@ def to_update_metadata_broker(broker: Broker) -> UpdateMetadataBroker:
                 port=each.port,
                 host=each.host,
                 listener=each.listener,
-                security_protocol=PLAINTEXT_PROTOCOL,
+                security_protocol=each.protocol,
             )
             for each in broker.endpoints
         ),

@@ -18,8 +18,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from barnabas.config.setting import SECURITY_PROTOCOLS
-from barnabas.errors import ErrorCode
+from barnabas.errors import ErrorCode, RemoteWireError
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS, STATE_CHANGES, TRANSACTION_STATE
 from barnabas.model import (
     NO_LEADER,
@@ -28,6 +27,7 @@ from barnabas.model import (
     BrokerId,
     Endpoint,
     LeaderEpoch,
+    SecurityProtocol,
     TopicPartition,
     ZnodeVersion,
 )
@@ -382,14 +382,24 @@ def to_broker(update: UpdateMetadataBroker) -> Broker:
     """Convert a broker of a request. In old versions, the security protocol is the name of the listener."""
     endpoints = tuple(
         Endpoint(
-            listener=each.listener or SECURITY_PROTOCOLS[each.security_protocol],
+            listener=each.listener or to_protocol(each.security_protocol).name,
             host=each.host,
             port=each.port,
+            protocol=to_protocol(each.security_protocol),
         )
         for each in update.endpoints
     )
     if not endpoints and update.v0_host:
         endpoints = (
-            Endpoint(listener=SECURITY_PROTOCOLS[0], host=update.v0_host, port=update.v0_port),
+            Endpoint(
+                listener=SecurityProtocol.PLAINTEXT.name, host=update.v0_host, port=update.v0_port
+            ),
         )
     return Broker(id=BrokerId(update.id), endpoints=endpoints, rack=update.rack)
+
+
+def to_protocol(number: int) -> SecurityProtocol:
+    try:
+        return SecurityProtocol(number)
+    except ValueError:
+        raise RemoteWireError(f"unknown security protocol {number}") from None

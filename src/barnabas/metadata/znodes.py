@@ -31,6 +31,7 @@ from barnabas.model import (
     Endpoint,
     LeaderAndIsr,
     LeaderEpoch,
+    SecurityProtocol,
     TopicPartition,
     ZnodeVersion,
 )
@@ -46,6 +47,7 @@ TOPICS = "/brokers/topics"
 CONFIG = "/config"
 CONFIG_USERS = "/config/users"
 CONFIG_CLIENTS = "/config/clients"
+CONFIG_IPS = "/config/ips"
 CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE_PREFIX = "/config/changes/config_change_"
 ADMIN = "/admin"
@@ -184,7 +186,7 @@ def decode_cluster_id(data: bytes) -> str:
 
 
 def encode_broker(broker: Broker, *, timestamp_ms: int) -> bytes:
-    """Encode a registration. All listeners are PLAINTEXT. `host` and `port` are for readers of version 1."""
+    """Encode a registration. `host` and `port` are for readers of version 1."""
     content: dict[str, object] = {
         "version": 5,
         "host": broker.endpoints[0].host,
@@ -193,7 +195,7 @@ def encode_broker(broker: Broker, *, timestamp_ms: int) -> bytes:
         "timestamp": str(timestamp_ms),
         "endpoints": [f"{endpoint.listener}://{endpoint.address}" for endpoint in broker.endpoints],
         "listener_security_protocol_map": {
-            endpoint.listener: PLAINTEXT for endpoint in broker.endpoints
+            endpoint.listener: endpoint.protocol.name for endpoint in broker.endpoints
         },
     }
     if broker.rack is not None:
@@ -213,7 +215,11 @@ def decode_broker(broker: int, data: bytes) -> Broker:
         host, port = get_string(path, content, "host"), get_integer(path, content, "port")
         endpoints = [Endpoint(listener=PLAINTEXT, host=host, port=port)]
     else:
-        endpoints = [parse_endpoint_url(path, url) for url in get_list(path, content, "endpoints")]
+        protocols = content.get("listener_security_protocol_map")
+        endpoints = [
+            parse_endpoint_url(path, url, protocols if isinstance(protocols, dict) else {})
+            for url in get_list(path, content, "endpoints")
+        ]
     if not endpoints:
         raise RegistryError(path, f"no endpoint in {content}")
     if max(endpoint.port for endpoint in endpoints) > PORT_MAX or not 0 <= broker <= INT32_MAX:
@@ -223,12 +229,21 @@ def decode_broker(broker: int, data: bytes) -> Broker:
     )
 
 
-def parse_endpoint_url(path: str, url: object) -> Endpoint:
+def parse_endpoint_url(path: str, url: object, protocols: Mapping[str, object]) -> Endpoint:
+    """Parse `NAME://host:port`. Before version 4 of the znode, the name is that of the security protocol."""
     parts = re.fullmatch(r"([^:/]+)://(?:\[(.*)\]|([^\[\]]*)):(\d+)", str(url))
     if parts is None:
         raise RegistryError(path, f"invalid endpoint: {url!r}")
     listener, bracketed_host, host, port = parts.groups()
-    return Endpoint(listener=listener, host=bracketed_host or host or "", port=int(port))
+    protocol = str(protocols.get(listener, listener))
+    if protocol not in SecurityProtocol.__members__:
+        raise RegistryError(path, f"unknown security protocol of listener {listener}: {protocol!r}")
+    return Endpoint(
+        listener=listener,
+        host=bracketed_host or host or "",
+        port=int(port),
+        protocol=SecurityProtocol[protocol],
+    )
 
 
 # ---- topics and partitions --------------------------------------------------------------------------------
@@ -488,6 +503,8 @@ def decode_features(data: bytes) -> FeatureLevels:
 # ---- JSON -------------------------------------------------------------------------------------------------
 
 Content = dict[str, Any]
+SENSITIVE_PATHS = ("/config/users", "/config/brokers", "/delegation_token", "/barnabas")
+"""Znodes in these paths may contain secrets. Errors do not quote them."""
 
 
 def encode_json(content: Mapping[str, object]) -> bytes:
@@ -500,10 +517,16 @@ def decode_json(path: str, data: bytes) -> Content:
         if b"\\u" in data:
             json.dumps(content, ensure_ascii=False).encode()  # rejects lone surrogates
     except (ValueError, RecursionError) as error:
-        raise RegistryError(path, f"not JSON: {data[:80]!r}") from error
+        raise RegistryError(path, f"not JSON: {quote_data(path, data)}") from error
     if not isinstance(content, dict):
-        raise RegistryError(path, f"not a JSON object: {data[:80]!r}")
+        raise RegistryError(path, f"not a JSON object: {quote_data(path, data)}")
     return content
+
+
+def quote_data(path: str, data: bytes) -> str:
+    """Return the start of the data for an error, or only its size if it may contain secrets."""
+    is_sensitive = any(path == each or path.startswith(f"{each}/") for each in SENSITIVE_PATHS)
+    return f"{len(data)} bytes" if is_sensitive else repr(data[:80])
 
 
 def get_integer(path: str, content: Any, key: str, *, at_most: int = INT32_MAX) -> int:
