@@ -1,297 +1,33 @@
-"""Real sockets on the running asyncio loop, without asyncio's transports.
-
-Raw non-blocking sockets save copies. `recv_into` reads a produced batch into a buffer from which it is written to its
-file. `sendfile` sends a fetched batch without reading it into this process.
-
-Two rules protect the other connections. A turn of the loop sends only about `TURN_BYTES` for one stream. A thread
-first reads file slices that are not in the page cache, because `sendfile` would otherwise block the loop.
-
-Pipelined requests of a client are served in one turn of the loop. Their responses are sent together at its end, because
-waking the client costs as much as serving a request. A stream reads again after a read that fills its buffer. After a
-shorter read it reads again only in every eighth turn (PROBE_TURNS), and then in each turn until a read finds nothing.
-"""
+"""Real sockets on the running asyncio loop: listeners and connections."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 import logging
-import os
 import resource
 import socket
 import sys
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from ssl import SSLContext
 
-from barnabas.errors import AddressInUse, StorageError, reason
-from barnabas.world.ports import FileSlice, Part, Receiver
+from barnabas.errors import AddressInUse
+from barnabas.world.ports import Receiver, ServerTls
+from barnabas.world.socket_stream import SocketStream, describe_error
+from barnabas.world.tls_stream import PIECE_BYTES, Handshakes, TlsStream
 
 logger = logging.getLogger("barnabas.network")
 
-SENDFILE_BYTES_MIN = 16 * 1024  # below this, copying costs less than a second system call
-TURN_BYTES = 4 * 1024 * 1024
-GATHER_PARTS = 512  # per system call; the kernel accepts at most 1024
 ACCEPTS_PER_TURN = 64
 BACKLOG = 512
+HELD_MAX = 512  # connections that wait to be closed unserved
 DESCRIPTORS_MAX = 1 << 20
 OTHER_DESCRIPTORS = 32  # pipes, the registry's files, duplicates for threads
-READS_PER_TURN = 8
-READ_BYTES_PER_TURN = 512 * 1024
-PROBE_TURNS = 8
-CORKED_PARTS_MAX = 64
 KERNEL_UNSENT_BYTES = 128 * 1024
 """The kernel accepts no more bytes of a stream than it can send soon. With more, fetches of several partitions take a
 third more CPU time, because the queued packets do not fit into the caches. This does not limit bytes in flight."""
-RESIDENT_SECONDS = 0.1  # data found in the page cache is assumed to stay there for this time
-
-ONE_BYTE = bytearray(1)
-
-
-class SocketStream:
-    """One TCP connection. See `Stream` in ports.py for the contract."""
-
-    __slots__ = (
-        "cold_read",
-        "descriptor",
-        "expects_more",
-        "is_closed",
-        "is_corked",
-        "is_reading",
-        "is_writing",
-        "loop",
-        "must_report_drained",
-        "network",
-        "peer",
-        "pending",
-        "receiver",
-        "resident_slice",
-        "resident_until",
-        "sock",
-        "turns",
-    )
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        sock: socket.socket,
-        peer: tuple[str, int],
-        network: SocketNetwork,
-    ) -> None:
-        self.loop = loop
-        self.sock = sock
-        self.descriptor = sock.fileno()
-        self.peer = peer
-        self.network = network
-        self.receiver: Receiver | None = None
-        self.pending: deque[Part] = deque()
-        self.is_reading = False
-        self.is_writing = False
-        self.is_closed = False
-        self.is_corked = False  # during on_readable: responses are queued until its end
-        self.expects_more = False  # read again after a read that did not fill the buffer
-        self.turns = 0
-        self.must_report_drained = False  # a send has returned False
-        self.cold_read: asyncio.Future[None] | None = None  # reads a slice into the page cache
-        self.resident_slice: FileSlice | None = None
-        """Unsent rest of a slice that was found in the page cache."""
-        self.resident_until = 0.0
-        """Loop time until which `resident_slice` is assumed to be in the page cache."""
-
-    def start(self, receiver: Receiver) -> None:
-        self.receiver = receiver
-        self.resume()
-
-    # ---- reading
-
-    def resume(self) -> None:
-        if not self.is_reading and not self.is_closed:
-            self.is_reading = True
-            self.loop.add_reader(self.descriptor, self.on_readable)
-
-    def pause(self) -> None:
-        if self.is_reading:
-            self.is_reading = False
-            self.loop.remove_reader(self.descriptor)
-
-    def on_readable(self) -> None:
-        receiver = self.receiver
-        assert receiver is not None
-        self.is_corked = True
-        self.turns += 1
-        if not self.turns % PROBE_TURNS:
-            self.expects_more = True
-        reads = taken = 0
-        try:
-            while True:
-                buffer = receiver.buffer()
-                size = self.sock.recv_into(buffer)
-                if not size:
-                    self.close("closed by peer")
-                    return
-                receiver.received(size)
-                reads += 1
-                taken += size
-                if reads == READS_PER_TURN or taken >= READ_BYTES_PER_TURN or not self.is_reading:
-                    break
-                if size < len(buffer) and not self.expects_more:
-                    break
-        except (BlockingIOError, InterruptedError):
-            self.expects_more = False
-        except OSError as error:
-            self.close(describe_error(error))
-            return
-        finally:
-            self.is_corked = False
-        if self.pending and not self.is_writing and self.cold_read is None:
-            self.flush()
-
-    # ---- writing
-
-    def send(self, parts: Sequence[Part]) -> bool:
-        if self.is_closed:
-            return True
-        pending = self.pending
-        pending.extend(parts)
-        if self.is_corked and len(pending) < CORKED_PARTS_MAX and FileSlice not in map(type, parts):
-            return True
-        if not self.is_writing and self.cold_read is None and self.flush():
-            return True
-        self.must_report_drained = True
-        return False
-
-    def flush(self) -> bool:
-        """Send what the socket accepts now, about TURN_BYTES at most. Return True if nothing is left to send."""
-        budget = TURN_BYTES
-        pending = self.pending
-        try:
-            while pending and budget > 0:
-                first = pending[0]
-                if isinstance(first, FileSlice) and first.size >= SENDFILE_BYTES_MIN:
-                    sent = self.send_slice(first)
-                else:
-                    sent = self.send_buffers()
-                if sent == 0:
-                    break
-                budget -= sent
-        except (BlockingIOError, InterruptedError):
-            pass
-        except (OSError, StorageError) as error:
-            self.close(describe_error(error))
-            return True
-        if pending:
-            if self.cold_read is None:
-                self.wait_writable()
-            return False
-        if self.is_writing:
-            self.is_writing = False
-            self.loop.remove_writer(self.descriptor)
-        return True
-
-    def send_buffers(self) -> int:
-        """Send the parts before the next large slice in one call. Return 0 if the socket accepts no more."""
-        pending = self.pending
-        gathered: list[bytes | bytearray | memoryview] = []
-        more = 0
-        for index, part in enumerate(pending):
-            if isinstance(part, FileSlice):
-                if part.size >= SENDFILE_BYTES_MIN:
-                    more = socket.MSG_MORE  # the bytes of the file follow: do not send a packet yet
-                    break
-                part = pending[index] = read_whole(part)
-            gathered.append(part)
-            if len(gathered) == GATHER_PARTS:
-                break
-        sent = self.sock.sendmsg(gathered, (), more)
-        remaining = sent
-        for part in gathered:
-            size = len(part)
-            if remaining < size:
-                if remaining:
-                    pending[0] = memoryview(part)[remaining:]
-                return 0
-            remaining -= size
-            pending.popleft()
-        return max(sent, 1)  # not 0 if all parts were empty
-
-    def send_slice(self, part: FileSlice) -> int:
-        """Send up to TURN_BYTES. Return 0 if the socket accepts no more, or if a thread must read the file first."""
-        file, position, size = part
-        if position < 0:
-            raise StorageError(file.path, "negative position", position)
-        descriptor = file.fileno()
-        amount = min(size, TURN_BYTES)
-        if part is not self.resident_slice or self.loop.time() > self.resident_until:
-            if not (
-                is_resident(descriptor, position) and is_resident(descriptor, position + amount - 1)
-            ):
-                self.start_cold_read(descriptor, position, amount)
-                return 0
-            self.resident_until = self.loop.time() + RESIDENT_SECONDS
-        sent = os.sendfile(self.descriptor, descriptor, position, amount)
-        if sent == 0:
-            raise StorageError(file.path, "file ends before the end of the slice", position)
-        if sent == size:
-            self.pending.popleft()
-            self.resident_slice = None
-            return sent
-        rest = self.pending[0] = FileSlice(file, position + sent, size - sent)
-        if sent == amount:
-            return sent
-        self.resident_slice = rest if amount == size else None
-        return 0
-
-    def start_cold_read(self, descriptor: int, position: int, size: int) -> None:
-        """Read the slice into the page cache in a thread, through a duplicate: `descriptor` may be closed meanwhile."""
-        duplicate = os.dup(descriptor)
-        self.cold_read = self.loop.run_in_executor(
-            self.network.cold_readers, read_into_cache, duplicate, position, size
-        )
-        self.cold_read.add_done_callback(self.on_cold_read_done)
-        if self.is_writing:
-            self.is_writing = False
-            self.loop.remove_writer(self.descriptor)
-
-    def on_cold_read_done(self, cold_read: asyncio.Future[None]) -> None:
-        self.cold_read = None
-        if self.is_closed:
-            return
-        if not cold_read.cancelled() and (error := cold_read.exception()) is not None:
-            self.close(f"cannot read the log: {reason(error)}")
-            return
-        self.on_writable()
-
-    def wait_writable(self) -> None:
-        if not self.is_writing:
-            self.is_writing = True
-            self.loop.add_writer(self.descriptor, self.on_writable)
-
-    def on_writable(self) -> None:
-        if self.flush() and self.must_report_drained and not self.is_closed:
-            assert self.receiver is not None
-            self.must_report_drained = False
-            self.receiver.drained()
-
-    # ---- closing
-
-    def close(self, reason: str) -> None:
-        if self.is_corked and self.pending:
-            self.is_corked = False
-            self.flush()  # sends the responses queued so far; on an error it closes the stream itself
-        if self.is_closed:
-            return
-        self.is_closed = True
-        self.pause()
-        if self.is_writing:
-            self.loop.remove_writer(self.descriptor)
-        self.pending.clear()
-        self.sock.close()
-        del self.network.streams[self]
-        # Break the reference cycle of stream and receiver, so that both are freed without the garbage collector.
-        receiver, self.receiver = self.receiver, None
-        if receiver is not None:
-            receiver.closed(reason)
 
 
 class SocketListener:
@@ -302,18 +38,25 @@ class SocketListener:
         network: SocketNetwork,
         sock: socket.socket,
         accept: Callable[[SocketStream], Receiver | None],
+        tls: ServerTls | None = None,
     ) -> None:
         self.network = network
         self.sock = sock
         self.accept = accept
+        self.tls = tls
         self.loop = asyncio.get_running_loop()
+        self.admit: Callable[[str], float] | None = None
         host, port = sock.getsockname()[:2]
         self.address: tuple[str, int] = (host, port)
+        self.resuming: asyncio.TimerHandle | None = None
+        """Set while no connections are accepted."""
         self.network.listeners[self] = None
         self.loop.add_reader(sock.fileno(), self.on_acceptable)
 
     def on_acceptable(self) -> None:
         for _ in range(ACCEPTS_PER_TURN):
+            if self.resuming is not None:
+                return
             try:
                 sock, peer = self.sock.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -323,21 +66,48 @@ class SocketListener:
                     raise
                 # No descriptor or memory is left, and the connection stays in the backlog. Try again later, because
                 # the socket stays readable and would keep the loop busy.
-                self.loop.remove_reader(self.sock.fileno())
-                self.loop.call_later(0.1, self.resume_accepting)
+                self.pause_accepting(0.1)
                 return
             if self.network.is_full():
                 sock.close()
                 self.network.count_refused(peer[0])
                 continue
-            stream = self.network.add_stream(sock, (peer[0], peer[1]))
-            receiver = self.accept(stream)
-            if receiver is None:
-                stream.close("refused")
+            held_s = self.admit(peer[0]) if self.admit is not None else 0.0
+            if held_s:
+                self.network.hold(sock, held_s)
+            elif self.tls is None:
+                self.start(self.network.add_stream(sock, (peer[0], peer[1])))
             else:
-                stream.start(receiver)
+                self.start_handshake(self.tls, sock, (peer[0], peer[1]))
+
+    def start(self, stream: SocketStream) -> None:
+        receiver = self.accept(stream)
+        if receiver is None:
+            stream.close("refused")
+        else:
+            stream.start(receiver)
+
+    def start_handshake(self, tls: ServerTls, sock: socket.socket, peer: tuple[str, int]) -> None:
+        stream = self.network.add_tls_stream(sock, peer, tls.current_context, None)
+
+        def on_handshake(failure: str | None) -> None:
+            if failure is not None:
+                tls.handshake_failed(peer, failure)
+            elif self.sock.fileno() < 0:
+                stream.close("the listener was closed")
+            else:
+                self.start(stream)
+
+        stream.start_handshake(on_handshake)
+
+    def pause_accepting(self, seconds: float) -> None:
+        if self.resuming is not None:
+            self.resuming.cancel()
+        self.loop.remove_reader(self.sock.fileno())
+        self.resuming = self.loop.call_later(seconds, self.resume_accepting)
 
     def resume_accepting(self) -> None:
+        self.resuming = None
         if self.sock.fileno() >= 0:
             self.loop.add_reader(self.sock.fileno(), self.on_acceptable)
 
@@ -349,6 +119,8 @@ class SocketListener:
             self.loop.remove_reader(self.sock.fileno())
             self.sock.close()
             del self.network.listeners[self]
+            if self.resuming is not None:
+                self.resuming.cancel()
 
 
 class SocketNetwork:
@@ -362,9 +134,14 @@ class SocketNetwork:
         self.streams_max = max(self.descriptor_limit // 2 - OTHER_DESCRIPTORS, 1)
         if self.descriptor_limit == resource.RLIM_INFINITY:
             self.streams_max = sys.maxsize
+        self.held_max = max(min(HELD_MAX, self.streams_max // 8), 1)
         # Open listeners and streams, oldest first.
         self.listeners: dict[SocketListener, None] = {}
         self.streams: dict[SocketStream, None] = {}
+        self.handshakes = Handshakes()
+        self.piece = memoryview(bytearray(PIECE_BYTES))
+        self.held: dict[socket.socket, asyncio.TimerHandle] = {}
+        """Connections that are closed unserved when their timers end."""
         self.is_dropped = False
         self.streams_refused = 0
         self.refusal_logged_at = -1.0
@@ -374,6 +151,8 @@ class SocketNetwork:
 
     def close(self) -> None:
         """Stop the threads. All streams must be closed."""
+        for sock in list(self.held):
+            self.close_held(sock)
         self.cold_readers.shutdown()
 
     def drop(self) -> None:
@@ -382,6 +161,8 @@ class SocketNetwork:
         Queued parts are discarded. No new connections are possible, neither incoming nor outgoing.
         """
         self.is_dropped = True
+        for sock in list(self.held):
+            self.close_held(sock)
         for listener in list(self.listeners):
             listener.close_now()
         for stream in list(self.streams):
@@ -392,6 +173,26 @@ class SocketNetwork:
             raise ConnectionError("this broker was killed")
 
     def add_stream(self, sock: socket.socket, peer: tuple[str, int]) -> SocketStream:
+        self.configure(sock)
+        stream = SocketStream(asyncio.get_running_loop(), sock, peer, self)
+        self.streams[stream] = None
+        return stream
+
+    def add_tls_stream(
+        self,
+        sock: socket.socket,
+        peer: tuple[str, int],
+        context: Callable[[], SSLContext],
+        server_name: str | None,
+    ) -> TlsStream:
+        """Add a stream whose handshake is not started. `server_name` is None on the side of the server."""
+        self.configure(sock)
+        loop = asyncio.get_running_loop()
+        stream = TlsStream(loop, sock, peer, self, context, server_name)
+        self.streams[stream] = None
+        return stream
+
+    def configure(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, KERNEL_UNSENT_BYTES)
@@ -399,13 +200,21 @@ class SocketNetwork:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if self.send_buffer_bytes != -1:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer_bytes)
-        stream = SocketStream(asyncio.get_running_loop(), sock, peer, self)
-        self.streams[stream] = None
-        return stream
+
+    def hold(self, sock: socket.socket, seconds: float) -> None:
+        """Close a connection after this time without reading from it. If too many are held, the oldest is closed."""
+        if len(self.held) >= self.held_max:
+            self.close_held(next(iter(self.held)))
+        loop = asyncio.get_running_loop()
+        self.held[sock] = loop.call_later(seconds, self.close_held, sock)
+
+    def close_held(self, sock: socket.socket) -> None:
+        self.held.pop(sock).cancel()
+        sock.close()
 
     def is_full(self) -> bool:
         """Return whether all descriptors for connections are in use: half of the limit; the rest is for files."""
-        return len(self.streams) >= self.streams_max
+        return len(self.streams) + len(self.held) >= self.streams_max
 
     def count_refused(self, host: str) -> None:
         self.streams_refused += 1
@@ -420,16 +229,24 @@ class SocketNetwork:
             )
 
     async def listen(
-        self, host: str, port: int, accept: Callable[[SocketStream], Receiver | None]
+        self,
+        host: str,
+        port: int,
+        accept: Callable[[SocketStream], Receiver | None],
+        tls: ServerTls | None = None,
     ) -> SocketListener:
         # In a thread: the host may be a name, and the lookup may take seconds.
         sock = await asyncio.to_thread(
             bind, host, port, self.receive_buffer_bytes, is_listening=True
         )
-        return SocketListener(self, sock, accept)
+        return SocketListener(self, sock, accept, tls)
 
     async def connect(
-        self, host: str, port: int, accept: Callable[[SocketStream], Receiver]
+        self,
+        host: str,
+        port: int,
+        accept: Callable[[SocketStream], Receiver],
+        tls: SSLContext | None = None,
     ) -> SocketStream:
         self.require_not_dropped()
         loop = asyncio.get_running_loop()
@@ -449,8 +266,33 @@ class SocketNetwork:
         except asyncio.CancelledError:
             sock.close()
             raise
-        stream = self.add_stream(sock, (host, port))
+        stream = (
+            self.add_stream(sock, (host, port))
+            if tls is None
+            else await self.open_tls_stream(sock, (host, port), tls)
+        )
         stream.start(accept(stream))
+        return stream
+
+    async def open_tls_stream(
+        self, sock: socket.socket, peer: tuple[str, int], context: SSLContext
+    ) -> TlsStream:
+        """Perform the handshake of a client. Raises ConnectionError."""
+        stream = self.add_tls_stream(sock, peer, lambda: context, peer[0])
+        done: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+
+        def on_handshake(failure: str | None) -> None:
+            if not done.done():
+                done.set_result(failure)
+
+        stream.start_handshake(on_handshake)
+        try:
+            failure = await done
+        except asyncio.CancelledError:
+            stream.close("cancelled")
+            raise
+        if failure is not None:
+            raise ConnectionError(f"{peer[0]}:{peer[1]}: TLS handshake failed: {failure}")
         return stream
 
 
@@ -516,38 +358,3 @@ def raise_descriptor_limit() -> None:
         # Some systems reject their own hard limit. The soft limit then stays.
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def is_resident(descriptor: int, position: int) -> bool:
-    """Return whether this byte can be read without waiting for the disk."""
-    try:
-        os.preadv(descriptor, [ONE_BYTE], position, os.RWF_NOWAIT)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True  # the file system does not support RWF_NOWAIT: assume that the read is fast
-    return True
-
-
-def read_into_cache(descriptor: int, position: int, size: int) -> None:
-    """Read a range of the file into the page cache, and close the descriptor."""
-    scratch = bytearray(min(size, 256 * 1024))
-    end = position + size
-    try:
-        while position < end and (got := os.preadv(descriptor, [scratch], position)):
-            position += got
-    finally:
-        os.close(descriptor)
-
-
-def read_whole(part: FileSlice) -> bytes:
-    data = part.file.read(part.position, part.size)
-    if len(data) != part.size:
-        raise StorageError(part.file.path, "file ends before the end of the slice", part.position)
-    return data
-
-
-def describe_error(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror.lower()
-    return reason(error)

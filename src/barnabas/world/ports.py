@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from random import Random
+from ssl import SSLContext
 from typing import NamedTuple, Protocol, TypeVar
 
 from msgspec import Struct
@@ -166,6 +167,10 @@ class Stream(Protocol):
     @property
     def peer(self) -> tuple[str, int]: ...
 
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """The verified certificate of the peer in DER. None without TLS, or if the peer has none."""
+
     def send(self, parts: Sequence[Part]) -> bool:
         """Queue these parts. The caller must not change them any more.
 
@@ -181,10 +186,27 @@ class Stream(Protocol):
 
 
 class Listener(Protocol):
+    admit: Callable[[str], float] | None
+    """Called with the address of the peer of each new connection, before TLS. A result above 0 is the time in seconds
+    after which the connection is closed unserved."""
+
     @property
     def address(self) -> tuple[str, int]: ...
 
+    def pause_accepting(self, seconds: float) -> None:
+        """Accept no connection for this time. New connections wait in the backlog."""
+
     async def close(self) -> None: ...
+
+
+class ServerTls(Protocol):
+    """TLS of a listener."""
+
+    def current_context(self) -> SSLContext:
+        """Return the context for a new connection."""
+
+    def handshake_failed(self, peer: tuple[str, int], reason: str) -> None:
+        """Called when a connection is closed because its handshake failed."""
 
 
 class Network(Protocol):
@@ -192,15 +214,26 @@ class Network(Protocol):
         """Return the name by which other machines reach this one."""
 
     async def listen(
-        self, host: str, port: int, accept: Callable[[Stream], Receiver | None]
+        self,
+        host: str,
+        port: int,
+        accept: Callable[[Stream], Receiver | None],
+        tls: ServerTls | None = None,
     ) -> Listener:
         """Listen on an address. Port 0 lets the system choose a port. Raises AddressInUse.
 
-        `accept` is called for each connection. If it returns None, the connection is closed.
+        `accept` is called for each connection, with TLS after the handshake. If it returns None, the connection is
+        closed.
         """
 
-    async def connect(self, host: str, port: int, accept: Callable[[Stream], Receiver]) -> Stream:
-        """Open a connection. Raises ConnectionError."""
+    async def connect(
+        self,
+        host: str,
+        port: int,
+        accept: Callable[[Stream], Receiver],
+        tls: SSLContext | None = None,
+    ) -> Stream:
+        """Open a connection, with TLS if there is a context. Raises ConnectionError."""
 
 
 # ---- registry -------------------------------------------------------------------------------------------------
@@ -382,6 +415,20 @@ class DirectCaller:
         return future
 
 
+class Downloader(Protocol):
+    """Reads documents of other servers, such as the keys that verify tokens."""
+
+    def get(self, url: str, *, timeout_s: float, bytes_max: int) -> bytes:
+        """Return a document. Blocks: call it in a thread. Raises ConnectionError."""
+
+
+class NoDownloader:
+    """For a world without other servers."""
+
+    def get(self, url: str, *, timeout_s: float, bytes_max: int) -> bytes:
+        raise ConnectionError("downloads are not available")
+
+
 # ---- world ----------------------------------------------------------------------------------------------------
 
 
@@ -395,3 +442,4 @@ class World(Struct, frozen=True, kw_only=True):
     random: Random
     watchdog: Watchdog = NoWatchdog()
     caller: ThreadCaller = DirectCaller()
+    downloader: Downloader = NoDownloader()
