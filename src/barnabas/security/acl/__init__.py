@@ -1,0 +1,1 @@
+"""ACLs: which principal may do what on which resource, from which host."""
