@@ -224,6 +224,20 @@ class ApiError(BarnabasError):
         """Indexes of the invalid records in a produced batch, if the error concerns single records."""
 
 
+class TlsFailed(ApiError):
+    """The TLS handshake with a broker failed, and would fail again. Kafka has no error code for it.
+
+    Its text starts with the name of Kafka's exception.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+        self.args = (message,)
+
+    def __str__(self) -> str:
+        return f"SslAuthenticationException: {self.message}"
+
+
 class WireError(BarnabasError):
     """Bytes that do not follow the protocol."""
 
@@ -301,6 +315,14 @@ class ControllerMoved(RegistryError):
 
 class RegistryUnreachable(RegistryError):
     """No server of the registry responded in time."""
+
+
+class NoAuth(RegistryError):
+    """The ACL of the znode does not permit the operation."""
+
+
+class AuthFailed(RegistryError):
+    """The registry refused the login."""
 
 
 class MultiFailed(RegistryError):

@@ -17,7 +17,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from barnabas.broker.byte_quotas import ByteQuotas
+from msgspec.structs import replace
+
+from barnabas.broker.client_quotas import ClientQuotas
 from barnabas.broker.config_admin.apply import ConfigApplier, read_dynamic_settings, read_quotas
 from barnabas.broker.config_admin.changes import ConfigChanges
 from barnabas.broker.context import BrokerContext
@@ -34,6 +36,7 @@ from barnabas.broker.mutation_quotas import MutationQuotas, RegistryRates
 from barnabas.broker.policies import Policies, load_policies
 from barnabas.broker.request_metrics import RequestMetrics
 from barnabas.broker.router import Router
+from barnabas.broker.security.broker_security import BrokerSecurity
 from barnabas.broker.startup.lost_logs import find_lost_logs
 from barnabas.broker.startup.stray_logs import adopt_logs, rename_stray_logs
 from barnabas.broker.topic_admin.topics import Topics
@@ -93,6 +96,7 @@ class BrokerServer:
         self.groups: LazyGroups | None = None
         self.transactions: LazyTransactions | None = None
         self.router: Router | None = None
+        self.security: BrokerSecurity | None = None
         self.controller: Controller | None = None
         self.publisher: Publisher | None = None
         self.cleaner: LogCleaner | None = None
@@ -146,10 +150,12 @@ class BrokerServer:
         current = self.current = CurrentConfig(self.config)
         await read_dynamic_settings(registry, self.broker_id, current)
         config = current.value
-        byte_quotas = ByteQuotas(config, loop_ms)
-        byte_quotas.stored.replace_all(await read_quotas(registry))
+        client_quotas = ClientQuotas(config, loop_ms)
+        client_quotas.replace_all(await read_quotas(registry))
         cluster_id = await registration.read_or_create_cluster_id(registry, world.random)
 
+        security = self.security = BrokerSecurity(current, world, registry)
+        await security.start()
         metadata = MetadataCache(cluster_id)
         topics = Topics(registry, metadata, config, world.random, policies)
         await topics.refresh(await registry.children(znodes.TOPICS))
@@ -164,7 +170,7 @@ class BrokerServer:
         await registration.wait_until_free(registry, self.broker_id, self.registration_timeout_s)
         logs.load_all(self.broker_id, cluster_id, topics.config_of, now_ms)
         publisher = self.publisher = Publisher(
-            world,
+            replace(world, network=security.peers),
             config.log_dirs[0],
             metadata,
             client_id=history_client_id(self.broker_id),
@@ -178,13 +184,13 @@ class BrokerServer:
         lost_logs = await find_lost_logs(
             registry, logs, self.broker_id, wait_s=self.registration_timeout_s
         )
-        control = self.control = ControlPlane(self.broker_id, registry)
+        control = self.control = ControlPlane(self.broker_id, registry, security.access)
         replicas = self.replicas = ReplicaManager(
             self.broker_id,
             logs,
             disk=world.disk,
             clock=world.clock,
-            network=world.network,
+            network=security.peers,
             metadata=metadata,
             registration=control,
             config=config,
@@ -192,7 +198,7 @@ class BrokerServer:
         controller = self.controller = Controller(
             self.broker_id,
             registry,
-            world.network,
+            security.control_plane,
             world.clock,
             world.random,
             config=config,
@@ -201,12 +207,12 @@ class BrokerServer:
         )
         recorder = publisher.coordinator_recorder(self.broker_id)
         groups = self.groups = LazyGroups(replicas, world.random, recorder)
-        transactions = self.transactions = LazyTransactions(replicas, world.network, recorder)
+        transactions = self.transactions = LazyTransactions(replicas, security.peers, recorder)
         features = self.features = FinalizedFeatures(registry, self.features_changed)
         context = BrokerContext(
             current_config=current,
             clock=world.clock,
-            network=world.network,
+            network=security.peers,
             registry=registry,
             control=control,
             controller=controller,
@@ -216,17 +222,23 @@ class BrokerServer:
             producer_ids=ProducerIds(self.broker_id, registry),
             topics=topics,
             mutation_quotas=MutationQuotas(RegistryRates(registry), config),
-            byte_quotas=byte_quotas,
+            client_quotas=client_quotas,
             features=features,
             lazy_groups=groups,
             lazy_transactions=transactions,
             verifier=transactions,
             recorder=recorder,
             metrics=self.metrics,
+            security=security,
         )
         self.router = Router(context)
         listeners = self.listeners = Listeners(
-            world.network, config, self.router.serve, self.metrics
+            world.network,
+            config,
+            self.router.serve,
+            self.metrics,
+            security,
+            client_quotas.connections,
         )
         self.endpoints = await self.open_first_listeners(listeners, config)
         for component in (topics, replicas, controller, listeners):
@@ -245,6 +257,7 @@ class BrokerServer:
             self.log_dir_failed()
         replicas.start()
         controller.start()
+        security.logins.delete_expired_tokens(lambda: controller.is_active)
         # From here on the local Controller object registers this broker in each new session. If the first session has
         # expired already, start again.
         if registry.id != session_id or registry.state is SessionState.EXPIRED:
@@ -253,6 +266,8 @@ class BrokerServer:
         await rename_stray_logs(registry, logs, self.broker_id, in_use=replicas.partitions)
         if self.failure is not None:
             raise self.failure
+        # Again: after a long start, notifications of changes may have been purged.
+        await security.logins.credentials.load()
         self.is_started = True
         listeners.open_to_clients()
         groups.open()
@@ -336,6 +351,8 @@ class BrokerServer:
             await self.features.refresh()
         if self.config_changes is not None:
             self.config_changes.session_opened()
+        if self.security is not None:
+            self.security.session_opened()
 
     def features_changed(self) -> None:
         assert self.features is not None
@@ -362,7 +379,7 @@ class BrokerServer:
                 wanted = {each.listener for each in config.listeners}
                 for name in [name for name in listeners.listening if name not in wanted]:
                     await listeners.close_listener(name)
-            except (AddressInUse, RegistryError, StorageError) as error:
+            except (AddressInUse, ConfigError, RegistryError, StorageError) as error:
                 logger.error("cannot change listeners error=%s", error)
                 return
             logger.info("changed listeners=%s", format_endpoints(self.endpoints))
@@ -422,9 +439,9 @@ class BrokerServer:
                     if wanted.host not in WILDCARD_HOSTS
                     else self.world.network.host_name()
                 )
-                entry = Endpoint(listener=wanted.listener, host=host, port=port)
+                entry = replace(wanted, host=host, port=port)
             elif entry.port == 0:
-                entry = Endpoint(listener=entry.listener, host=entry.host, port=port)
+                entry = replace(entry, port=port)
             endpoints.append(entry)
         return tuple(endpoints)
 
@@ -437,10 +454,12 @@ class BrokerServer:
         """
         try:
             return await self.open_listeners(listeners, config)
-        except AddressInUse as error:
+        except (AddressInUse, ConfigError) as error:
             if config.listeners == self.config.listeners:
                 raise
             logger.error("cannot open dynamic listeners, using those of the file error=%s", error)
+        if self.security is not None:
+            self.security.logins.add_missing(self.config)
         return await self.open_listeners(listeners, self.config)
 
     async def stop(self, *, clean: bool = True) -> None:
@@ -462,15 +481,7 @@ class BrokerServer:
             if self.listeners is not None:
                 await self.listeners.close()
                 self.listeners = None
-        if self.groups is not None:
-            await self.groups.stop()
-            self.groups = None
-        if self.transactions is not None:
-            await self.transactions.stop()
-            self.transactions = None
-        if self.router is not None:
-            await self.router.stop()
-            self.router = None
+        await self.stop_requests()
         if self.replicas is not None:
             # No reports of failed log directories from here on: the session ends soon.
             self.replicas.on_log_dir_failure = None
@@ -499,6 +510,20 @@ class BrokerServer:
             self.monitoring = None
         if clean:
             self.log_stop()
+
+    async def stop_requests(self) -> None:
+        if self.groups is not None:
+            await self.groups.stop()
+            self.groups = None
+        if self.transactions is not None:
+            await self.transactions.stop()
+            self.transactions = None
+        if self.router is not None:
+            await self.router.stop()
+            self.router = None
+        if self.security is not None:
+            await self.security.stop()
+            self.security = None
 
     async def close_registry(self) -> None:
         if self.registry is not None:

@@ -24,12 +24,18 @@ from collections.abc import Awaitable, Callable, Coroutine
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker.broker_requests import MAY_BE_LARGE
+from barnabas.broker.frame_errors import bad_frame_length
 from barnabas.broker.memory_budget import WORK_SECONDS_MAX, MemoryBudget
 from barnabas.broker.request_metrics import RequestMetrics
+from barnabas.broker.response_size import ends_with_large_response, size_in_memory
+from barnabas.broker.security.session import Session
+from barnabas.broker.work_meter import WorkMeter
 from barnabas.errors import RemoteWireError
-from barnabas.wire.apis import ApiKey
+from barnabas.log_rate_limiter import LogRateLimiter
+from barnabas.security.principal import ANONYMOUS
 from barnabas.wire.fast import RepeatedFetches, RepeatedProduces
-from barnabas.world.ports import FileSlice, Part, Stream
+from barnabas.world.ports import Part, Stream
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
@@ -45,17 +51,6 @@ QUEUED_BYTES_MAX: Final = 256 * 1024  # of responses that wait for an earlier pe
 ARRIVAL_SECONDS_MAX: Final = 30.0  # of a large frame while other connections wait for memory
 STALLED_SECONDS_MAX: Final = 1.0
 """Time without a byte of a large frame while other connections wait for memory."""
-LARGE_RESPONSE_BYTES: Final = 64 * 1024  # sent before the next request is served
-CONTROLLER_REQUESTS: Final = frozenset(
-    {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}
-)
-"""Requests that only the controller sends."""
-BROKER_REQUESTS: Final = CONTROLLER_REQUESTS | {
-    *(ApiKey.CONTROLLED_SHUTDOWN, ApiKey.ALTER_PARTITION, ApiKey.ALLOCATE_PRODUCER_IDS)
-}
-"""Requests that only brokers send."""
-MAY_BE_LARGE: Final = CONTROLLER_REQUESTS | {ApiKey.PRODUCE}
-"""Requests that may be larger than REQUEST_BYTES_MAX."""
 
 # Positions in the lists of RequestMetrics.times, and in a histogram (metrics/histogram.py).
 TOTAL: Final = 0
@@ -106,6 +101,7 @@ class Connection:
         "api",
         "capacity",
         "client_software",
+        "close_limiter",
         "closing_reason",
         "data",
         "end",
@@ -119,19 +115,23 @@ class Connection:
         "listener_name",
         "loop",
         "memory",
+        "meter",
         "metrics",
         "offered_bytes",
         "on_closed",
         "pending",
+        "principal",
         "produces",
         "queued_at",
         "queued_bytes",
+        "quota_version",
         "remote_s",
         "reserved_at",
         "reserved_bytes",
         "sent_at",
         "serve",
         "served_at",
+        "session",
         "slow_s",
         "start",
         "stream",
@@ -171,19 +171,23 @@ class Connection:
         self.reserved_bytes = 0
         self.reserved_at = 0.0
         self.client_software = ("", "")
+        self.principal = ANONYMOUS
+        self.session: Session | None = None  # of a client that has logged in
         self.produces = RepeatedProduces()
         self.fetches = RepeatedFetches()
         self.in_progress: asyncio.Future[EncodedResponse | PendingResponse] | None = None
         self.pending: deque[PendingResponse | list[Part]] = deque()
         """Pending responses, and queued responses to later requests, which wait for the pending ones."""
         self.queued_bytes = 0
+        self.close_limiter: LogRateLimiter | None = None  # before a login: limits log lines
         self.closing_reason: str | None = None
         """Why the connection is closed after its pending responses are sent."""
         self.is_draining = False  # responses wait until the client reads
-        self.waits_for_memory = False
+        self.waits_for_memory = self.is_closed = False
         self.was_filled = False  # the last read filled the offered bytes
-        self.is_closed = False
         self.throttle_seconds = 0.0  # to wait after the response of the current request
+        self.meter: WorkMeter | None = None  # if a request_percentage applies to the client
+        self.quota_version = 0  # of the quotas for which `produces` and `fetches` were learned
         self.metrics = metrics
         self.times: list[list[list[int]]] = metrics.times
         self.fast: list[list[int]] = metrics.fast
@@ -285,7 +289,8 @@ class Connection:
             self.close_after_sending(responses, str(error))
             return
         except Exception:
-            logger.exception("request failed peer=%s:%s", *self.stream.peer)
+            if self.is_log_due():
+                logger.exception("request failed peer=%s:%s", *self.stream.peer)
             self.close_after_sending(responses, "internal error")
             return
         self.send(responses)
@@ -306,10 +311,7 @@ class Connection:
             return None
         size: int = SIZE.unpack_from(self.data, start)[0]
         if size < 0 or size > self.frame_bytes_max:
-            raise RemoteWireError(
-                f"frame length {size} is not between 0 and {self.frame_bytes_max} "
-                "(socket.request.max.bytes)"
-            )
+            raise bad_frame_length(size, self.frame_bytes_max)
         if available - 4 < size:
             if size > REQUEST_BYTES_MAX and available >= 6:
                 self.require_may_be_large(start + 4, size)
@@ -427,7 +429,8 @@ class Connection:
             self.close_after_sending([], str(error))
             return
         except Exception:
-            logger.exception("request failed peer=%s:%s", *self.stream.peer)
+            if self.is_log_due():
+                logger.exception("request failed peer=%s:%s", *self.stream.peer)
             self.close_after_sending([], "internal error")
             return
         now = self.active_at = self.loop.time()
@@ -511,7 +514,8 @@ class Connection:
             self.close_after_sending(responses, str(error) or "request cancelled")
             return
         except Exception:
-            logger.exception("request failed peer=%s:%s", *self.stream.peer)
+            if self.is_log_due():
+                logger.exception("request failed peer=%s:%s", *self.stream.peer)
             self.cancel_pending()
             self.close_after_sending(responses, "internal error")
             return
@@ -534,8 +538,13 @@ class Connection:
             return
         self.close(why)
 
+    def is_log_due(self) -> bool:
+        """Whether to log a failure. Before a login, log lines are rate-limited."""
+        return self.close_limiter is None or self.close_limiter.is_due(self.loop.time())
+
     def close(self, why: str) -> None:
-        logger.warning("closing connection peer=%s:%s reason=%s", *self.stream.peer, why)
+        if self.is_log_due():
+            logger.warning("closing connection peer=%s:%s reason=%s", *self.stream.peer, why)
         self.stream.close(why)
 
     def pause_or_resume(self) -> None:
@@ -587,14 +596,3 @@ def record_time(buckets: list[int], seconds: float) -> None:
     bucket += rest
     buckets[min(LAST_BUCKET, bucket)] += 1
     buckets[SUM] += micros
-
-
-def ends_with_large_response(responses: list[Part]) -> bool:
-    """Whether the last response must be sent before the next request is served."""
-    last = responses[-1] if responses else b""
-    return not isinstance(last, FileSlice) and len(last) > LARGE_RESPONSE_BYTES
-
-
-def size_in_memory(response: list[Part]) -> int:
-    """Return the size of the parts in memory. File slices are read only when they are sent."""
-    return sum(len(part) for part in response if not isinstance(part, FileSlice))

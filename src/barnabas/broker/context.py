@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from barnabas.broker.byte_quotas import ByteQuotas
+from barnabas.broker.client_quotas import ClientQuotas
 from barnabas.broker.control_plane import ControlPlane
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.init_producer_id import ProducerIds
@@ -14,6 +14,7 @@ from barnabas.broker.lazy_groups import LazyGroups
 from barnabas.broker.lazy_transactions import LazyTransactions
 from barnabas.broker.mutation_quotas import MutationQuotas
 from barnabas.broker.request_metrics import RequestMetrics
+from barnabas.broker.security.broker_security import BrokerSecurity
 from barnabas.broker.topic_admin.topics import Topics
 from barnabas.broker.transaction_verification import TransactionVerifier
 from barnabas.config import BrokerConfig
@@ -47,11 +48,12 @@ class BrokerContext(Struct, frozen=True, kw_only=True):
     producer_ids: ProducerIds
     topics: Topics
     mutation_quotas: MutationQuotas
-    byte_quotas: ByteQuotas
+    client_quotas: ClientQuotas
     features: FinalizedFeatures
     lazy_groups: LazyGroups
     lazy_transactions: LazyTransactions
     metrics: RequestMetrics
+    security: BrokerSecurity
     verifier: TransactionVerifier | None = None
     """Verifies produced batches of transactions. Without it they are not verified."""
     recorder: CoordinatorRecorder | None = None

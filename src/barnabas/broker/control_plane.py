@@ -20,9 +20,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from barnabas.broker.connection import Connection
+from barnabas.broker.security.access import Access
 from barnabas.errors import ErrorCode, MultiFailed, NoNode, RegistryError
 from barnabas.metadata import znodes
-from barnabas.metadata.cache import INTERNAL_TOPICS
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import NO_LEADER, BrokerEpoch, BrokerId, ControllerEpoch
@@ -43,11 +43,15 @@ class ControlPlane:
     """The epochs that this broker has seen, and the lock for controller requests."""
 
     def __init__(
-        self, broker_id: BrokerId = NO_LEADER, registry: RegistryClient | None = None
+        self,
+        broker_id: BrokerId = NO_LEADER,
+        registry: RegistryClient | None = None,
+        access: Access | None = None,
     ) -> None:
         """Without a registry, every epoch is trusted that is not smaller than the largest one seen."""
         self.broker_id = broker_id
         self.registry = registry
+        self.access = access
         self.broker_epoch = BrokerEpoch(UNKNOWN_BROKER_EPOCH)
         """Epoch of the current registration."""
         self.last_update_broker_epoch = BrokerEpoch(UNKNOWN_BROKER_EPOCH)
@@ -64,7 +68,7 @@ class ControlPlane:
     ) -> AsyncIterator[ErrorCode]:
         """Yield NONE with the lock held if the broker must handle this request, else the error."""
         sender = (name, request.controller_id)
-        if not may_act_for_the_cluster(connection):
+        if self.access is not None and not self.access.is_broker(connection):
             yield ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         elif error := await self.broker_error(*sender, request.broker_epoch):
             yield error
@@ -173,27 +177,14 @@ async def catch_up(registry: RegistryClient) -> None:
         await registry.multi([CheckVersion(path=znodes.CONTROLLER_EPOCH, version=ANY_VERSION)])
 
 
-def may_act_for_the_cluster(_: Connection) -> bool:
-    """Whether the peer may send inter-broker requests (BROKER_REQUESTS, and Fetch with a replica id).
-
-    There is no authentication yet, so every peer may. Authentication belongs here, also for Fetch, which Kafka once
-    forgot (CVE-2018-1288).
-    """
-    return True
-
-
 def history_client_id(broker_id: int) -> str:
     """Return the client id of a broker that publishes its state-change history."""
     return f"broker-{broker_id}-history"
 
 
-def may_produce_to(topic: str, client_id: str | None, connection: Connection) -> bool:
-    """Whether a Produce request may write to the topic. Only brokers write to internal topics.
+def is_history_producer(topic: str, client_id: str | None) -> bool:
+    """Whether a Produce request is that of a broker that publishes its state changes.
 
-    Brokers write to `__state_changes` with Produce requests and identify themselves by their client id, as Kafka's
-    `__admin_client` does. The client id proves nothing: authentication belongs in `may_act_for_the_cluster`.
+    The client id proves nothing. So the principal must also be allowed to act as a broker.
     """
-    if topic not in INTERNAL_TOPICS:
-        return True
-    is_broker = HISTORY_CLIENT_ID.fullmatch(client_id or "") is not None
-    return topic == STATE_CHANGES and is_broker and may_act_for_the_cluster(connection)
+    return topic == STATE_CHANGES and HISTORY_CLIENT_ID.fullmatch(client_id or "") is not None

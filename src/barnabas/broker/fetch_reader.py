@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.fetch_sessions import FetchEntry, FetchSession
 from barnabas.errors import ApiError, CorruptBatch, ErrorCode, StorageError
 from barnabas.model import ZERO_ID, BrokerId
 from barnabas.replication.partition import Partition
 from barnabas.replication.quota import is_throttled
+from barnabas.security.acl.model import Operation
 from barnabas.storage import read_committed
 from barnabas.storage.log import Log
 from barnabas.storage.segment_list import LogRead
@@ -38,6 +40,7 @@ WITHOUT_LOG: Final = (
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.INCONSISTENT_TOPIC_ID,
     ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
 )
 
 
@@ -65,12 +68,14 @@ class PartitionReader:
     """Reads the partitions of one Fetch request."""
 
     def __init__(
-        self, context: BrokerContext, request: FetchRequest, version: int, listener: str
+        self, context: BrokerContext, request: FetchRequest, version: int, connection: Connection
     ) -> None:
         self.context = context
         self.request = request
         self.version = version
-        self.listener = listener
+        self.connection = connection
+        self.listener = connection.listener_name
+        self.access = context.security.access
         self.replica_id = BrokerId(
             request.replica_id if version < 15 else request.replica_state.replica_id
         )
@@ -228,10 +233,19 @@ class PartitionReader:
             entry.topic = self.name_of(entry.topic_id)
             if not entry.topic:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
+        # The ACLs may have changed since the request arrived, or since the session was opened.
+        if self.access.decider is not None and not self.may_read(entry.topic):
+            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         partition = self.context.replicas.find(entry.topic, entry.index)
         if entry.topic_id != ZERO_ID and partition.topic_id != entry.topic_id:
             raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
         return partition
+
+    def may_read(self, topic: str) -> bool:
+        """Whether the principal may read a topic. Followers need permission for the whole cluster instead."""
+        if self.replica_id >= 0:
+            return self.access.is_broker(self.connection)
+        return self.access.allows_topic(self.connection, Operation.READ, topic)
 
     def name_of(self, topic_id: UUID) -> str:
         """Return the name of a topic, or an empty string if the id is unknown.

@@ -1,6 +1,7 @@
-"""Listening sockets of a broker, and the limits on connections: total, per IP address, and idle time.
+"""Listening sockets of a broker, and the limits on connections: total, per IP address, idle time, and per second.
 
-A new connection over a limit is closed at once. A log line names the setting, rate-limited to one line per second.
+A new connection over a limit is closed, at once or after a delay (connection_rates.py). A log line names the setting,
+rate-limited to one line per second.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
+from barnabas.broker.broker_requests import BROKER_REQUESTS
 from barnabas.broker.connection import (
     API_KEY,
-    BROKER_REQUESTS,
     CloseConnection,
     Connection,
     EncodedResponse,
@@ -22,12 +23,17 @@ from barnabas.broker.connection import (
     Serve,
     ServeResult,
 )
+from barnabas.broker.connection_rates import ConnectionRates
 from barnabas.broker.memory_budget import MemoryBudget
 from barnabas.broker.request_metrics import RequestMetrics
+from barnabas.broker.security.broker_security import BrokerSecurity
 from barnabas.config import BrokerConfig
+from barnabas.config.client_quotas import CONNECTION_RATE
 from barnabas.errors import AddressInUse
 from barnabas.model import Endpoint
-from barnabas.world.ports import Listener, Network, Receiver, Stream
+from barnabas.replication.replica_manager import loop_ms
+from barnabas.security.principal import ANONYMOUS, Principal
+from barnabas.world.ports import Listener, Network, Receiver, ServerTls, Stream
 
 logger = logging.getLogger("barnabas.network")
 
@@ -47,12 +53,20 @@ class Listeners:
     """All listening sockets of a broker and their connections."""
 
     def __init__(
-        self, network: Network, config: BrokerConfig, serve: Serve, metrics: RequestMetrics
+        self,
+        network: Network,
+        config: BrokerConfig,
+        serve: Serve,
+        metrics: RequestMetrics,
+        security: BrokerSecurity | None = None,
+        rates: ConnectionRates | None = None,
     ) -> None:
         self.network = network
+        self.security = security
         self.config = config
         self.serve = serve
         self.metrics = metrics
+        self.rates = rates or ConnectionRates(config, loop_ms)
         self.opened = asyncio.Event()
         budget = config.queued_max_request_bytes
         self.memory = MemoryBudget(DEFAULT_BUFFERED_BYTES_MAX if budget < 0 else budget)
@@ -71,6 +85,7 @@ class Listeners:
     def reconfigure(self, _: BrokerConfig, config: BrokerConfig) -> None:
         """Use new limits for the next connections. Connections over a lower limit stay open."""
         self.config = config
+        self.rates.reconfigure(config)
         self.per_ip_overrides = dict(config.max_connections_per_ip_overrides)
 
     async def listen(self, name: str, host: str, port: int) -> tuple[str, int]:
@@ -81,9 +96,10 @@ class Listeners:
     async def open_all(self, wanted: Collection[Endpoint]) -> None:
         """Open the listeners that do not have these addresses yet. Connections are not affected.
 
-        Raises AddressInUse if one of them cannot be opened. Then all listeners keep their former addresses.
+        Raises AddressInUse or ConfigError if one of them cannot be opened. Then all keep their former addresses.
         """
         await self.close_replaced()
+        tls = {each.listener: await self.find_tls(each) for each in wanted}
         kept = [each.endpoint for each in self.listening.values() if each.endpoint in wanted]
         opened: dict[str, Listening] = {}
         closed: list[Listening] = []
@@ -97,7 +113,9 @@ class Listeners:
                         await each.socket.close()
                         closed.append(each)
                 address = endpoint.host, endpoint.port
-                opened[endpoint.listener] = await self.open_socket(endpoint, address)
+                opened[endpoint.listener] = await self.open_socket(
+                    endpoint, address, tls[endpoint.listener]
+                )
         except BaseException as error:  # also if the broker stops meanwhile
             for each in opened.values():
                 await each.socket.close()
@@ -110,12 +128,20 @@ class Listeners:
     async def reopen(self, closed: Iterable[Listening]) -> None:
         for each in closed:
             with suppress(AddressInUse):
-                reopened = await self.open_socket(each.endpoint, each.socket.address)
+                tls = await self.find_tls(each.endpoint)
+                reopened = await self.open_socket(each.endpoint, each.socket.address, tls)
                 self.listening[each.endpoint.listener] = reopened
 
-    async def open_socket(self, endpoint: Endpoint, address: tuple[str, int]) -> Listening:
-        accept = partial(self.accept, endpoint.listener)
-        return Listening(endpoint, await self.network.listen(*address, accept))
+    async def find_tls(self, endpoint: Endpoint) -> ServerTls | None:
+        return None if self.security is None else await self.security.server_tls(endpoint)
+
+    async def open_socket(
+        self, endpoint: Endpoint, address: tuple[str, int], tls: ServerTls | None
+    ) -> Listening:
+        accept = partial(self.accept, endpoint)
+        opened = await self.network.listen(*address, accept, tls)
+        opened.admit = partial(self.admit, endpoint.listener, opened)
+        return Listening(endpoint, opened)
 
     async def close_replaced(self) -> None:
         """Close the listeners at former addresses. Their connections stay open."""
@@ -130,8 +156,20 @@ class Listeners:
             if connection.listener_name == name:
                 connection.stream.close("the listener was removed")
 
-    def accept(self, listener_name: str, stream: Stream) -> Receiver | None:
-        host = stream.peer[0]
+    def admit(self, listener_name: str, listener: Listener, host: str) -> float:
+        """Return 0 to serve a new connection, or the time in seconds after which it is closed unserved."""
+        held_s = self.rates.hold_seconds(host)
+        if held_s:
+            self.log_refused(host, CONNECTION_RATE)
+            return held_s
+        pause_s = self.rates.pause_seconds(listener_name)
+        if pause_s:
+            listener.pause_accepting(pause_s)
+        return 0.0
+
+    def accept(self, endpoint: Endpoint, stream: Stream) -> Receiver | None:
+        """Return a new connection, or None to refuse it. `endpoint` is the one that was opened."""
+        host, listener_name = stream.peer[0], endpoint.listener
         count = self.per_ip.get(host, 0)
         if len(self.connections) >= self.config.max_connections:
             self.log_refused(host, f"max.connections={self.config.max_connections}")
@@ -140,19 +178,37 @@ class Listeners:
         if count >= per_ip_max:
             self.log_refused(host, f"max.connections.per.ip={per_ip_max}")
             return None
+        try:
+            principal = self.find_principal(endpoint, stream)
+        except ValueError as error:
+            self.log_refused(host, str(error))
+            return None
         connection = Connection(
             stream,
             listener_name=listener_name,
-            serve=self.serve if self.opened.is_set() else self.serve_early,
+            serve=self.current_serve(),
             on_closed=self.remove,
             memory=self.memory,
             frame_bytes_max=self.config.socket_request_max_bytes,
             metrics=self.metrics,
         )
+        connection.principal = principal
+        if self.security is not None:
+            connection.serve = self.security.select_serve(
+                connection, endpoint.protocol, self.current_serve
+            )
         self.connections[connection] = None
         self.accepted[listener_name] = self.accepted.get(listener_name, 0) + 1
         self.per_ip[host] = count + 1
         return connection
+
+    def current_serve(self) -> Serve:
+        return self.serve if self.opened.is_set() else self.serve_early
+
+    def find_principal(self, endpoint: Endpoint, stream: Stream) -> Principal:
+        if self.security is None:
+            return ANONYMOUS
+        return self.security.principal_of(endpoint, stream)
 
     def serve_early(self, frame: memoryview, connection: Connection) -> ServeResult:
         """Serve a request that arrives before the broker knows its partitions.
@@ -183,7 +239,8 @@ class Listeners:
     def open_to_clients(self) -> None:
         self.opened.set()
         for connection in self.connections:
-            connection.serve = self.serve
+            if connection.serve == self.serve_early:  # others have not logged in yet
+                connection.serve = self.serve
 
     def log_refused(self, host: str, limit: str) -> None:
         self.refused_count += 1
@@ -198,6 +255,8 @@ class Listeners:
         if connection not in self.connections:
             return
         del self.connections[connection]
+        if self.security is not None:
+            self.security.connection_closed(connection)
         host = connection.stream.peer[0]
         left = self.per_ip[host] - 1
         if left:

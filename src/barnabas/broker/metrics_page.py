@@ -6,7 +6,7 @@ empty line marks work without output. State may change between two turns, so eac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 from barnabas import __version__, code_mode
@@ -15,6 +15,7 @@ from barnabas.broker.lazy_transactions import LazyTransactions
 from barnabas.broker.listener import Listeners
 from barnabas.broker.log_cleaner import LogCleaner
 from barnabas.broker.request_metrics import FOLLOWER_FETCH, TIME_PARTS, RequestMetrics
+from barnabas.broker.security.logins import LoginCounts
 from barnabas.controller.controller import Controller
 from barnabas.errors import ErrorCode
 from barnabas.metrics.exposition import Labels, Sample, family_lines, summary_lines
@@ -74,6 +75,15 @@ PARTITION_COUNTS = (
     *("underminisrpartitioncount", "atminisrpartitioncount", "offlinereplicacount"),
     "produceridcount",
 )
+LOGIN_COUNTERS = {
+    "successful_authentication": "succeeded",
+    "failed_authentication": "failed",
+    "successful_reauthentication": "again",
+    "failed_reauthentication": "failed_again",
+    "successful_authentication_no_reauth": "without_reauth",
+}
+"""Kafka's name of a counter → attribute of LoginCounts."""
+NO_LOGINS = LoginCounts()
 TRANSACTION_STATES = (
     *("Empty", "Ongoing", "PrepareCommit", "PrepareAbort"),
     *("CompleteCommit", "CompleteAbort"),
@@ -221,6 +231,9 @@ class MetricsPage:
         ):
             samples = [((listener,), count) for listener, count in values.items()]
             yield from family_lines(FAMILIES[prefix + name], samples)
+        if listeners.security is not None:
+            counts = listeners.security.logins.counts
+            yield from login_lines(dict.fromkeys(listeners.listening, NO_LOGINS) | counts)
         yield from plain_lines(
             "barnabas_network_connections_refused_total", listeners.refused_count
         )
@@ -365,6 +378,16 @@ class MetricsPage:
         yield from plain_lines(
             "kafka_controller_controllerchannelmanager_totalqueuesize", unanswered
         )
+
+
+def login_lines(counts: Mapping[str, LoginCounts]) -> Iterator[str]:
+    """Yield the logins of each listener. They are 0 for one without SASL."""
+    for name, attribute in LOGIN_COUNTERS.items():
+        family = FAMILIES[f"kafka_server_socket_server_metrics_{name}_total"]
+        samples = [((each,), getattr(found, attribute)) for each, found in counts.items()]
+        yield from family_lines(family, samples)
+    expired = sum(each.expired for each in counts.values())
+    yield from plain_lines("kafka_network_socketserver_expiredconnectionskilledcount", expired)
 
 
 def plain_lines(name: str, value: float) -> Iterator[str]:

@@ -33,7 +33,6 @@ from barnabas.metadata.registry_client import RegistryClient
 
 logger = logging.getLogger("barnabas.quotas")
 
-ANONYMOUS = "ANONYMOUS"
 BUCKETS_MAX = 10_000
 """Above this number, buckets that are full are dropped. They are the same as new ones."""
 
@@ -41,7 +40,7 @@ BucketKey = tuple[str, str]  # user and client id; an empty one does not matter
 
 
 class RateLimit(NamedTuple):
-    """A stored rate in partitions per second, and the bucket that it applies to."""
+    """A stored rate per second, and the bucket that it applies to."""
 
     rate: float
     bucket: BucketKey
@@ -91,9 +90,9 @@ class MutationQuotas:
         )
         self.buckets: dict[BucketKey, TokenBucket] = {}
 
-    async def open(self, client_id: str | None, *, is_strict: bool) -> MutationQuota:
+    async def open(self, user: str, client_id: str | None, *, is_strict: bool) -> MutationQuota:
         """Return the quota of one request of this client."""
-        limit = await self.source.find_rate(ANONYMOUS, client_id or "")
+        limit = await self.source.find_rate(user, client_id or "")
         if limit is None:
             return UNLIMITED_MUTATIONS
         loop = asyncio.get_running_loop()
@@ -123,7 +122,7 @@ class MutationQuotas:
 def throttle_connection(connection: Connection, quota: MutationQuota) -> int:
     """Read no more requests from a client that has exceeded its quota. Return the throttle time for the response."""
     throttle_ms = quota.throttle_ms()
-    connection.throttle_seconds = throttle_ms / 1000
+    connection.throttle_seconds = max(connection.throttle_seconds, throttle_ms / 1000)
     return throttle_ms
 
 
@@ -133,7 +132,10 @@ def quota_places(user: str, client_id: str) -> list[tuple[str, BucketKey]]:
     if client_id not in ("", *RELATIVE_NAMES):
         clients.insert(0, znodes.sanitise(client_id))
     places: list[tuple[str, BucketKey]] = []
-    for stored_user in (znodes.sanitise(user), znodes.DEFAULT_ENTITY):
+    users = [znodes.DEFAULT_ENTITY]
+    if user not in RELATIVE_NAMES:
+        users.insert(0, znodes.sanitise(user))
+    for stored_user in users:
         path = f"{znodes.CONFIG_USERS}/{stored_user}"
         places += [(f"{path}/clients/{client}", (user, client_id)) for client in clients]
         places.append((path, (user, "")))

@@ -11,15 +11,16 @@ from barnabas.batch.validation import (
     drop_partial_batch,
     has_only_partial_batch,
 )
-from barnabas.broker.byte_quotas import PRODUCE_RATE
 from barnabas.broker.connection import CloseConnection, Connection
 from barnabas.broker.context import BrokerContext
-from barnabas.broker.control_plane import may_produce_to
+from barnabas.broker.control_plane import is_history_producer
 from barnabas.broker.handlers.current_leader import find_endpoints, find_leader
 from barnabas.broker.transaction_verification import Verified
 from barnabas.errors import ApiError, ErrorCode, StorageError
+from barnabas.metadata.cache import INTERNAL_TOPICS
 from barnabas.model import NO_TIMESTAMP, TopicPartition
 from barnabas.replication.partition import Partition
+from barnabas.security.acl.model import Operation
 from barnabas.storage.log import AppendInfo
 from barnabas.storage.producers import Verification
 from barnabas.wire.codec import Records
@@ -43,6 +44,8 @@ WITHOUT_LOG_START: Final = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.INVALID_REQUIRED_ACKS,
         ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
 
@@ -91,11 +94,12 @@ class Produce:
         context, acks = self.context, self.request.acks
         partition = context.replicas.partitions.get((name, index))
         try:
+            self.require_may_write(name)
             if partition is None:
                 raise context.replicas.missing_partition_error(name, index)
             if acks not in ACKS:
                 raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks} is not -1, 0 or 1")
-            if not may_produce_to(name, self.client_id, self.connection):
+            if name in INTERNAL_TOPICS and not is_history_producer(name, self.client_id):
                 why = f"only brokers write to {name}"
                 raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
             if self.verified is not None:
@@ -105,6 +109,18 @@ class Produce:
             self.add_error(index, error, partition)
         else:
             self.add_success(index, info, partition)
+
+    def require_may_write(self, topic: str) -> None:
+        """Raise ApiError unless the principal may write to the topic. A broker may publish its state changes."""
+        access = self.context.security.access
+        if access.decider is None:
+            return
+        if is_history_producer(topic, self.client_id):
+            is_allowed = access.is_broker(self.connection)
+        else:
+            is_allowed = access.allows_topic(self.connection, Operation.WRITE, topic)
+        if not is_allowed:
+            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
     def append_records(self, partition: Partition, records: Records | None) -> AppendInfo:
         batch = drop_partial_batch(memoryview(records or b""))
@@ -119,10 +135,10 @@ class Produce:
     def append_valid(
         self, partition: Partition, batch: memoryview, header: BatchHeader, now_ms: int
     ) -> AppendInfo:
-        if header.is_transactional and self.request.transactional_id is None:
+        if header.is_transactional and not self.may_use_transactional_id():
             raise BadRequest(
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-                "a transactional batch needs a transactional id in its request",
+                "a transactional batch needs a transactional id in its request, and write permission for it",
             )
         return partition.append(
             batch,
@@ -130,6 +146,15 @@ class Produce:
             acks=self.request.acks,
             now_ms=now_ms,
             verification=self.verification,
+        )
+
+    def may_use_transactional_id(self) -> bool:
+        transactional_id = self.request.transactional_id
+        return (
+            transactional_id is not None
+            and self.context.security.access.allows_transactional_id(
+                self.connection, Operation.WRITE, transactional_id
+            )
         )
 
     def add_success(self, index: int, info: AppendInfo, partition: Partition) -> None:
@@ -185,14 +210,12 @@ class Produce:
         return ProduceResult(tuple(topics), endpoints, self.throttle_ms)
 
     def charge_quota(self) -> None:
-        """Count the bytes of the request against the byte quotas of its client."""
-        quotas = self.context.byte_quotas
+        """Count the bytes and the time of the request against the quotas of its client."""
+        quotas = self.context.client_quotas
         if quotas.is_active:
-            size = 0
-            for _, data in self.request.topic_data:
-                for _, records in data:
-                    size += len(records or b"")
-            self.throttle_ms = quotas.charge(self.connection, PRODUCE_RATE, self.client_id, size)
+            self.throttle_ms = quotas.charge_produce(
+                self.connection, self.client_id, acks=self.request.acks
+            )
 
     def add_leaders(self) -> tuple[NodeEndpoint, ...]:
         """Add the current leader to each response that needs it, and return the addresses of these leaders."""

@@ -7,7 +7,7 @@ not repeat another one, must wait for data, or may need an error response. The r
 from __future__ import annotations
 
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
 from barnabas.batch.validation import LargeBatch
 from barnabas.broker.connection import CloseConnection, Connection
@@ -17,9 +17,11 @@ from barnabas.errors import ApiError, ErrorCode, StorageError
 from barnabas.metadata.cache import INTERNAL_TOPICS
 from barnabas.model import ZERO_ID
 from barnabas.replication.partition import TopicTraffic
+from barnabas.security.acl.model import Operation
 from barnabas.storage import read_committed
 from barnabas.wire.fast.repeated_fetch import PartitionFetchResult, RepeatedFetch
 from barnabas.wire.fast.repeated_produce import RepeatedProduce
+from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.produce import ProduceRequest
 from barnabas.world.ports import Part
 
@@ -33,7 +35,7 @@ def serve_repeated(
 ) -> list[Part] | Produce | None:
     """Return the response (empty with acks=0), a request that waits for replicas or an fsync, or None.
 
-    Bytes are not counted, so this must not be called while byte quotas are stored.
+    Nothing is counted for quotas: requests of clients with a quota are never learned.
     """
     produce = connection.produces.find(frame)
     if produce is not None:
@@ -49,7 +51,18 @@ def serve_repeated(
     if fetch is None:
         return None
     connection.api = FETCH
-    return handle_repeated_fetch(context, fetch, frame)
+    return handle_repeated_fetch(context, fetch, frame, connection)
+
+
+def learn_request(
+    frame: memoryview, at: int, header: RequestHeader, request: Any, connection: Connection
+) -> None:
+    """Remember a Produce or Fetch request, so that later ones like it take the fast path."""
+    if header.api_key == FETCH:
+        if connection.fetches.find(frame) is None:
+            connection.fetches.learn(frame, at, header, request)
+    elif may_repeat_produce(request):
+        connection.produces.learn(frame, header, request)
 
 
 def may_repeat_produce(request: ProduceRequest) -> bool:
@@ -75,6 +88,11 @@ def handle_repeated_produce(
     acks = repeated.acks
     if partition is None:
         raise ApiError(ErrorCode.INVALID_REQUEST)
+    access = context.security.access
+    if access.decider is not None and not access.allows_topic(
+        connection, Operation.WRITE, repeated.key[0], is_audited=False
+    ):
+        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     now_ms = context.clock.now_ms()
     batch, header = partition.log.validator.validate(
         batch, now_ms, produce_version=repeated.header.api_version, if_small=True
@@ -110,7 +128,7 @@ def handle_repeated_produce(
 
 
 def handle_repeated_fetch(
-    context: BrokerContext, repeated: RepeatedFetch, frame: memoryview
+    context: BrokerContext, repeated: RepeatedFetch, frame: memoryview, connection: Connection
 ) -> list[Part] | None:
     """Return the response of a request that equals an earlier one except for its offsets, or None if it must wait or
     has an error."""
@@ -120,6 +138,7 @@ def handle_repeated_fetch(
     results: list[PartitionFetchResult] = []
     traffics: list[TopicTraffic] = []
     name, id_of_name = "", ZERO_ID
+    access = context.security.access
     try:
         for wanted, offset in zip(repeated.partitions, repeated.offsets(frame), strict=True):
             topic_id = wanted.topic_id
@@ -127,6 +146,10 @@ def handle_repeated_fetch(
                 id_of_name, name = topic_id, names.get(topic_id, "")
             partition = replicas.get((wanted.topic or name, wanted.index))
             if partition is None or (partition.topic_id != topic_id and not wanted.topic):
+                return None
+            if access.decider is not None and not access.allows_topic(
+                connection, Operation.READ, wanted.topic or name, is_audited=False
+            ):
                 return None
             partition.require_replica(wanted.current_leader_epoch)
             traffics.append(partition.traffic)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 
+from barnabas.errors import RemoteWireError
 from barnabas.metrics.histogram import Buckets, add_many, add_seconds, new_buckets
 from barnabas.printable import printable
 from barnabas.wire.apis import APIS, ApiKey, api_name
@@ -76,7 +77,10 @@ class RequestMetrics:
         throttle_s: float = 0.0,
     ) -> None:
         """Log a request that took longer than barnabas.slow.request.ms, with the part that took longest as reason."""
-        header, _ = decode_request_header(frame)
+        try:
+            header, _ = decode_request_header(frame)
+        except RemoteWireError:
+            return  # a message of a login without a header
         counted_remote_s = 0.0 if header.api_key in WAITS_BY_DESIGN else remote_s
         if queue_s + local_s + counted_remote_s + throttle_s <= self.slow_s:
             return

@@ -25,8 +25,8 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 from barnabas.broker.bounded_work import NOT_STARTED, Background, RequestLane, TurnResult, Work
+from barnabas.broker.broker_requests import BROKER_REQUESTS, WITHOUT_QUOTA
 from barnabas.broker.connection import (
-    BROKER_REQUESTS,
     CloseConnection,
     Connection,
     EncodedResponse,
@@ -49,13 +49,17 @@ from barnabas.broker.handlers import (
 )
 from barnabas.broker.handlers.fetch import FetchResult
 from barnabas.broker.produce_appends import Produce, ProduceResult
-from barnabas.broker.repeated_requests import may_repeat_produce, serve_repeated
+from barnabas.broker.repeated_requests import learn_request, serve_repeated
+from barnabas.broker.throttle_times import set_throttle_time
+from barnabas.broker.work_meter import MeteredWork, WorkMeter
 from barnabas.errors import ErrorCode
 from barnabas.tasks import in_thread
 from barnabas.wire import codec
 from barnabas.wire.apis import APIS, ApiKey, api_name
 from barnabas.wire.fast import (
     ManyPartitions,
+    RepeatedFetches,
+    RepeatedProduces,
     decode_fetch,
     decode_produce,
     decode_small_produce,
@@ -213,19 +217,23 @@ class Router:
 
     def __init__(self, context: BrokerContext) -> None:
         self.context = context
+        self.quotas = context.client_quotas
         self.background = Background()
         self.running: dict[asyncio.Task[Any], None] = {}
 
     def serve(self, frame: memoryview, connection: Connection) -> ServeResult:
-        """Serve one frame. Requests like an earlier one take a faster path, unless quotas count their bytes."""
-        if not self.context.byte_quotas.is_active:
-            served = serve_repeated(self.context, frame, connection)
-            if isinstance(served, Produce):
-                header, _ = decode_request_header(frame)
-                encode = partial(frame_response, ROUTES[PRODUCE], header)
-                return PendingResponse(produce.wait_for_acks(served), encode)
-            if served is not None:
-                return served
+        """Serve one frame. Requests like an earlier one take a faster path, unless a quota applies to the client."""
+        version = self.quotas.stored.version
+        if connection.quota_version != version:
+            connection.quota_version = version
+            connection.produces, connection.fetches = RepeatedProduces(), RepeatedFetches()
+        served = serve_repeated(self.context, frame, connection)
+        if isinstance(served, Produce):
+            header, _ = decode_request_header(frame)
+            encode = partial(frame_response, ROUTES[PRODUCE], header)
+            return PendingResponse(produce.wait_for_acks(served), encode)
+        if served is not None:
+            return served
         return self.serve_general(frame, connection)
 
     def serve_general(self, frame: memoryview, connection: Connection) -> ServeResult:
@@ -233,6 +241,30 @@ class Router:
         if not header.is_served:
             return self.respond_unsupported(header, connection)
         connection.api = header.api_key
+        if self.quotas.is_active:
+            meter = self.quotas.select_meter(connection, header.client_id)
+            if meter is not None:
+                return self.serve_metered(frame, header, at, connection, meter)
+        return self.serve_decoded(frame, header, at, connection)
+
+    def serve_metered(
+        self,
+        frame: memoryview,
+        header: RequestHeader,
+        at: int,
+        connection: Connection,
+        meter: WorkMeter,
+    ) -> ServeResult:
+        meter.resume()
+        try:
+            response = self.serve_decoded(frame, header, at, connection)
+        finally:
+            meter.pause()
+        return MeteredWork(response, meter) if isinstance(response, Coroutine) else response
+
+    def serve_decoded(
+        self, frame: memoryview, header: RequestHeader, at: int, connection: Connection
+    ) -> ServeResult:
         route = ROUTES[header.api_key]
         if len(frame) > SMALL_BYTES and header.api_key != PRODUCE:
             return self.serve_large(route, header, frame, at, connection)
@@ -240,10 +272,9 @@ class Router:
             request = route.decode(header.api_version, frame, at)
         except ManyPartitions:
             return self.serve_large(route, header, frame, at, connection)
-        if header.api_key == PRODUCE and may_repeat_produce(request):
-            connection.produces.learn(frame, header, request)
-        elif header.api_key == FETCH and connection.fetches.find(frame) is None:
-            connection.fetches.learn(frame, at, header, request)
+        may_repeat = header.api_key in (PRODUCE, FETCH)
+        if may_repeat and not self.quotas.has_quota(connection, header.client_id):
+            learn_request(frame, at, header, request, connection)
         response = route.handle(self.context, request, header, connection)
         if not isinstance(response, FINISHED) and isinstance(response, Generator):
             turn = self.background.start(response)
@@ -260,8 +291,10 @@ class Router:
                 # The batches are in their logs and wait for replicas.
                 return PendingResponse(response, partial(frame_response, route, header))
             if isinstance(response, Coroutine):
-                response = asyncio.shield(self.run(response))
+                response = asyncio.shield(self.run(response, connection))
             return self.await_response(route, header, response, connection)
+        if connection.meter is not None:
+            response = self.throttle(header, response, connection)
         if route.is_large(response):
             return self.encode_in_thread(route, header, response)
         return self.frame_counted(route, header, response)
@@ -315,12 +348,14 @@ class Router:
         if isinstance(response, Coroutine):
             if header.api_key == PRODUCE:
                 return PendingResponse(response, partial(frame_response, route, header))
-            response = asyncio.shield(self.run(response))
+            response = asyncio.shield(self.run(response, connection))
         if isinstance(response, asyncio.Future):
             loop = asyncio.get_running_loop()
             began = loop.time()
             response = await response
             connection.remote_s = loop.time() - began
+        if connection.meter is not None:
+            response = self.throttle(header, response, connection)
         if route.is_large(response):
             return await self.encode_in_thread(route, header, response)
         return self.frame_counted(route, header, response)
@@ -332,8 +367,20 @@ class Router:
         async with lane.large, lane.thread:
             return await in_thread(self.frame_counted, route, header, response)
 
-    def run(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    def throttle(self, header: RequestHeader, response: Any, connection: Connection) -> Any:
+        """Count the time of a request against the quota of its client. Returns the response with the throttle time.
+
+        Handlers of Produce and Fetch do this themselves.
+        """
+        if header.api_key in (PRODUCE, FETCH) or header.api_key in WITHOUT_QUOTA:
+            return response
+        throttle_ms = self.quotas.charge_work(connection, header.client_id)
+        return set_throttle_time(header, response, throttle_ms) if throttle_ms else response
+
+    def run(self, work: Coroutine[Any, Any, Any], connection: Connection) -> asyncio.Task[Any]:
         """Run a handler to its end even if the client disconnects: a topic must not be half created."""
+        if connection.meter is not None:
+            work = MeteredWork(work, connection.meter)
         task = asyncio.get_running_loop().create_task(work)
         self.running[task] = None
         task.add_done_callback(self.handler_finished)

@@ -26,8 +26,16 @@ INTERNAL_COUNT_SETTINGS = {
 """The same for internal topics that are created automatically. CreateTopics uses COUNT_SETTINGS for them too."""
 
 
-def find_requester(header: RequestHeader, connection: Connection) -> Requester:
-    return parse_requester(header.client_id, connection.stream.peer[0])
+def find_requester(
+    header: RequestHeader, connection: Connection, *, is_broker: bool = False
+) -> Requester:
+    """Return the client that sent a request. If the sender may act as a broker, it may be another one's client."""
+    host = connection.stream.peer[0]
+    if is_broker:
+        forwarded = parse_requester(header.client_id, host)
+        if forwarded.via is not None:
+            return forwarded
+    return Requester(header.client_id, host, user=connection.principal.name)
 
 
 def creation_facts(new_topic: TopicSpec, outcome: CreationOutcome, requester: Requester) -> Facts:
@@ -71,7 +79,7 @@ def record_topic_request(
             topics,
             request=request,
             after=after,
-            client=requester.client,
+            client=requester.name,
             host=requester.host,
             asked_at_ms=requester.at_ms,
             facts=facts,

@@ -69,6 +69,18 @@ class TransactionalProducer(NamedTuple):
     producer_epoch: int
 
 
+def has_transactional_batch(request: ProduceRequest) -> bool:
+    """Whether the first batch of a partition is transactional. A request has one batch per partition since version 3,
+    the first version with transactions."""
+    for _, data in request.topic_data:
+        for _, records in data:
+            batch = memoryview(records or b"")
+            has_header = len(batch) >= HEADER_SIZE and batch[MAGIC_AT] == MAGIC
+            if has_header and BatchHeader(batch).is_transactional:
+                return True
+    return False
+
+
 def begin_verifications(
     replicas: ReplicaManager, request: ProduceRequest
 ) -> tuple[TransactionalProducer | None, dict[TopicPartition, Verification]]:

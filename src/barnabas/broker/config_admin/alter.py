@@ -7,7 +7,8 @@ file. Each resource has its own result: an invalid one does not affect the other
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from msgspec.structs import replace
@@ -25,7 +26,8 @@ from barnabas.broker.config_admin.write import Decide, Entity, change_settings, 
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.policies import check_alter_config_policy
 from barnabas.broker.topic_admin.topics import run_limited, to_api_error
-from barnabas.config import TOPIC_SETTINGS
+from barnabas.config import TOPIC_SETTINGS, BrokerConfig
+from barnabas.config.current import CurrentConfig
 from barnabas.config.dynamic import (
     UnsupportedSetting,
     build_effective,
@@ -49,6 +51,8 @@ from barnabas.wire.messages.incremental_alter_configs import ConfigOperation
 
 logger = logging.getLogger("barnabas.config")
 
+SECURITY_NAME = re.compile(r"(^|\.)(ssl|sasl)\.|^listener")
+"""Names of settings that the security of listeners depends on."""
 NOT_NEEDED = -1
 """Controller version of a request that writes nothing."""
 
@@ -188,6 +192,7 @@ async def alter_broker(
     if requested.name:
         require_own_id(context.config, requested.name)
         await check_new_listeners(context, requested)
+        await check_security(context, requested)
     is_written = await change_entity(
         context,
         Entity("brokers", name),
@@ -207,10 +212,13 @@ async def check_new_listeners(context: BrokerContext, requested: ResourceChange)
     The broker opens its listeners after the response. An invalid value is not reported here.
     """
     current = context.current_config
-    changes = {each.name: each.value for each in requested.changes if each.value is not None}
-    if "listeners" not in changes:
+    if not any(
+        each.name == "listeners" and each.operation != ConfigOperation.DELETE
+        for each in requested.changes
+    ):
         return
-    settings = {**current.stored.broker, **changes}
+    size = len(requested.changes)
+    settings = await in_thread_if_large(size, compute_settings, requested, current.stored.broker)
     try:
         wanted = build_effective(current.static, replace(current.stored, broker=settings)).listeners
     except ConfigError:
@@ -226,6 +234,42 @@ async def check_new_listeners(context: BrokerContext, requested: ResourceChange)
         await listener.close()
 
 
+async def check_security(context: BrokerContext, requested: ResourceChange) -> None:
+    """Raise INVALID_REQUEST if a listener could not use the requested settings.
+
+    An invalid value is not reported here.
+    """
+    config = await in_thread_if_large(
+        len(requested.changes), find_changed_security, context.current_config, requested
+    )
+    if config is None:
+        return
+    try:
+        await context.security.check(config)
+    except ConfigError as error:
+        raise invalid_request(str(error)) from error
+
+
+def find_changed_security(current: CurrentConfig, requested: ResourceChange) -> BrokerConfig | None:
+    """Return the configuration after a change. None if it concerns no security setting, or is invalid."""
+    before = current.stored.broker
+    settings = compute_settings(requested, before)
+    names = {each.name for each in requested.changes} | (before.keys() ^ settings.keys())
+    if not any(SECURITY_NAME.search(name) for name in names):
+        return None
+    try:
+        valid, _ = select_valid(settings, per_broker=True)
+        return build_effective(current.static, replace(current.stored, broker=valid))
+    except ConfigError:
+        return None
+
+
+def compute_settings(requested: ResourceChange, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the dynamic settings of brokers after a change. Former ones that are invalid are dropped."""
+    known, _ = select_valid(settings, per_broker=bool(requested.name))
+    return apply_operations(known, requested, find_setting)
+
+
 def decide_broker_settings(
     context: BrokerContext, requested: ResourceChange, settings: dict[str, str]
 ) -> dict[str, str]:
@@ -235,8 +279,7 @@ def decide_broker_settings(
     """
     current = context.current_config
     per_broker = bool(requested.name)
-    known, _ = select_valid(settings, per_broker=per_broker)
-    changed = apply_operations(known, requested, find_setting)
+    changed = compute_settings(requested, settings)
     try:
         for name, text in changed.items():
             check_setting(name, text, per_broker=per_broker)
@@ -245,7 +288,7 @@ def decide_broker_settings(
             if per_broker
             else replace(current.stored, default=changed)
         )
-        check_change(current.static, current.stored, after)
+        check_change(current.static, current.dynamic, after)
     except UnsupportedSetting as error:
         raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
     except ConfigError as error:

@@ -2,9 +2,9 @@
 
     topics     every local log of the topic uses the new settings from its next append, roll or retention check on
     brokers    CurrentConfig publishes the new configuration to the components; new log defaults go to all logs
-    clients,   byte rates apply from the next request on; partition rates are read for each request
+    clients,   rates apply from the next request on; partition rates are read for each request
     users
-    ips        only stored
+    ips        rates apply from the next connection on
 
 The settings are read and applied with the lock of controller requests held. So a LeaderAndIsr request cannot create a
 log with settings that were read before a change.
@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from barnabas.broker.config_admin.quotas import list_clients
+from barnabas.broker.config_admin.quotas import list_clients, list_names
 from barnabas.broker.config_admin.write import Entity, read_entity
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.topic_admin.topics import run_limited
@@ -52,8 +52,12 @@ async def read_dynamic_settings(
 
 
 async def read_quotas(registry: RegistryClient) -> dict[str, dict[str, str]]:
-    """Return the settings of all users and client ids, by the path of their znode. Invalid znodes are left out."""
+    """Return the settings of all users, client ids and addresses, by the path of their znode.
+
+    Invalid znodes are left out.
+    """
     entities = [Entity(kind, "/".join(names)) for kind, *names in await list_clients(registry, {})]
+    entities += [Entity("ips", name) for name in await list_names(registry, "ips", None)]
     found = await run_limited(lambda entity: read_settings(registry, *entity), entities)
     return {
         entity.path: settings for entity, settings in zip(entities, found, strict=True) if settings
@@ -72,12 +76,12 @@ class ConfigApplier:
                 await self.apply_topic(entity)
             case "brokers":
                 await self.apply_broker(entity)
-            case "clients" | "users":
+            case "clients" | "users" | "ips":
                 settings = await read_settings(self.context.registry, entity_type, entity)
                 path = znodes.config_path(entity_type, entity)
-                self.context.byte_quotas.stored.update(path, settings or {})
-            case "ips":
-                logger.debug("stored quota type=%s entity=%s", entity_type, entity)
+                self.context.client_quotas.update(path, settings or {})
+                if entity_type == "users":
+                    self.context.security.logins.credentials.update(entity, settings or {})
             case _:
                 logger.warning(
                     "ignoring change of unknown settings type=%s entity=%s", entity_type, entity
@@ -86,7 +90,8 @@ class ConfigApplier:
     async def apply_all(self) -> None:
         await self.apply_broker(znodes.DEFAULT_ENTITY)
         await self.apply_broker(str(self.context.config.broker_id))
-        self.context.byte_quotas.stored.replace_all(await read_quotas(self.context.registry))
+        self.context.client_quotas.replace_all(await read_quotas(self.context.registry))
+        await self.context.security.logins.credentials.load()
         logs = self.context.replicas.logs.logs
         async with self.context.control.lock:
             await self.context.topics.refresh(sorted({tp.topic for tp in logs}))

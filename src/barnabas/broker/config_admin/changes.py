@@ -11,17 +11,19 @@ session reads all settings: notifications may have been purged since the last on
 directly create the same notifications.
 
 A notification is purged 15 minutes after its creation, by the next broker that sees it.
+
+Changes of ACLs have notifications of the same kind in other paths (security/acl_store.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
 from itertools import takewhile
 from random import Random
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from barnabas.errors import NoNode, RegistryError, RegistrySessionExpired, StorageError
 from barnabas.metadata import znodes
@@ -35,7 +37,23 @@ logger = logging.getLogger("barnabas.config")
 PURGE_AGE_MS = 15 * 60 * 1000
 READ_TOGETHER = 500
 RETRY_S = (0.1, 5.0)
-PREFIX = znodes.CONFIG_CHANGE_PREFIX.rpartition("/")[2]
+
+
+class NotificationSource(NamedTuple):
+    """Where notifications are, and what they say."""
+
+    path: str
+    prefix: str
+    """Begin of their names."""
+    decode: Callable[[str, bytes], tuple[str, str]]
+    """Returns the arguments of Applier.apply. Raises RegistryError."""
+
+
+CONFIG_SOURCE = NotificationSource(
+    znodes.CONFIG_CHANGES,
+    znodes.CONFIG_CHANGE_PREFIX.rpartition("/")[2],
+    znodes.decode_config_change,
+)
 
 
 class Applier(Protocol):
@@ -50,12 +68,18 @@ class ConfigChanges:
     """Watches the notifications of one broker. `run` applies them until it is cancelled."""
 
     def __init__(
-        self, registry: RegistryClient, applier: Applier, clock: Clock, random: Random
+        self,
+        registry: RegistryClient,
+        applier: Applier,
+        clock: Clock,
+        random: Random,
+        source: NotificationSource = CONFIG_SOURCE,
     ) -> None:
         self.registry = registry
         self.applier = applier
         self.clock = clock
         self.random = random
+        self.source = source
         self.applied: dict[str, int] = {}
         """Names of the applied notifications that are not purged yet, oldest first, with their creation times in ms."""
         self.must_read_all = False
@@ -81,27 +105,27 @@ class ConfigChanges:
             except RegistrySessionExpired:
                 await backoff.wait()  # the next session calls session_opened()
             except (RegistryError, StorageError) as error:
-                logger.warning("cannot read config changes error=%s; retrying", error)
+                logger.warning("cannot read changes error=%s; retrying", error)
                 self.wakeup.set()
                 await backoff.wait()
 
     async def process(self) -> None:
         """Apply all new notifications, then purge old ones."""
-        names = await self.registry.children(znodes.CONFIG_CHANGES, self.on_watch)
+        names = await self.registry.children(self.source.path, self.on_watch)
         if self.must_read_all:
             await self.applier.apply_all()
             self.must_read_all = False
         existing = set(names)
         # Set operations are fast: there may be thousands of notifications, and this runs after each change.
         unknown = existing - self.applied.keys()
-        new = sorted(name for name in unknown if name.startswith(PREFIX))
+        new = sorted(name for name in unknown if name.startswith(self.source.prefix))
         async for chunk in in_chunks(tuple(new), READ_TOGETHER):
             self.applied |= await self.apply_chunk(chunk)
         await self.purge(existing)
 
     async def apply_chunk(self, names: Sequence[str]) -> dict[str, int]:
         """Apply these notifications. Returns their creation times."""
-        paths = [f"{znodes.CONFIG_CHANGES}/{name}" for name in names]
+        paths = [f"{self.source.path}/{name}" for name in names]
         created_ms: dict[str, int] = {}
         entities: dict[tuple[str, str], None] = {}
         for name, path, found in zip(
@@ -112,9 +136,9 @@ class ConfigChanges:
             data, stat = found
             created_ms[name] = stat.ctime_ms
             try:
-                entities[znodes.decode_config_change(path, data)] = None
+                entities[self.source.decode(path, data)] = None
             except RegistryError as error:
-                logger.warning("ignoring config change error=%s", error)
+                logger.warning("ignoring change error=%s", error)
         for entity in entities:
             try:
                 await self.applier.apply(*entity)
@@ -122,7 +146,7 @@ class ConfigChanges:
                 raise
             except Exception:
                 # Later changes must be applied all the same.
-                logger.exception("cannot apply config change entity=%s/%s", *entity)
+                logger.exception("cannot apply change entity=%s/%s", *entity)
         return created_ms
 
     async def purge(self, existing: Set[str]) -> None:
@@ -132,5 +156,5 @@ class ConfigChanges:
         old = takewhile(lambda item: now_ms - item[1] > PURGE_AGE_MS, self.applied.items())
         for name, _ in list(old):
             with suppress(NoNode):
-                await self.registry.delete(f"{znodes.CONFIG_CHANGES}/{name}")
+                await self.registry.delete(f"{self.source.path}/{name}")
             del self.applied[name]

@@ -1,6 +1,6 @@
 """Client quotas in the registry: described by a filter, and changed per entity.
 
-byte_quotas.py and mutation_quotas.py enforce those of bytes and partitions. The others are only stored.
+client_quotas.py, mutation_quotas.py and connection_rates.py enforce them.
 """
 
 from __future__ import annotations
@@ -70,18 +70,7 @@ async def alter_quotas(
         )
     except (ApiError, RegistryError, StorageError) as error:
         return to_api_error(error)
-    quotas = known_quotas(entity)
-    unused = [
-        each.key
-        for each in operations
-        if each.value is not None and not quotas[each.key].is_enforced
-    ]
-    if unused:
-        logger.warning(
-            "stored quotas, not enforced entity=%s/%s quotas=%s", *entity, ",".join(unused)
-        )
-    else:
-        logger.info("changed quotas entity=%s/%s", *entity)
+    logger.info("changed quotas entity=%s/%s", *entity)
     return None
 
 

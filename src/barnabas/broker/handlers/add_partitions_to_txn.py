@@ -11,10 +11,10 @@ from collections.abc import Awaitable
 from barnabas.broker.bounded_work import Work
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
-from barnabas.broker.control_plane import may_act_for_the_cluster
 from barnabas.errors import ErrorCode
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from barnabas.model import TopicPartition
+from barnabas.security.acl.model import Operation
 from barnabas.tasks import Turns, in_thread_if_large
 from barnabas.transactions.transaction_events import ProducerIdentity, client_error
 from barnabas.wire.headers import RequestHeader
@@ -43,7 +43,8 @@ def handle(
 ) -> Work[AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]]:
     version = header.api_version
     transactions = request.transactions
-    if version >= MANY_TRANSACTIONS_SINCE and not may_act_for_the_cluster(connection):
+    access = context.security.access
+    if version >= MANY_TRANSACTIONS_SINCE and not access.is_broker(connection):
         return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if version < MANY_TRANSACTIONS_SINCE:
         transactions = (
@@ -57,11 +58,18 @@ def handle(
     checked = []
     for transaction in transactions:
         codes: AddResults = {}
+        is_denied = version < MANY_TRANSACTIONS_SINCE and not access.allows_transactional_id(
+            connection, Operation.WRITE, transaction.transactional_id
+        )
         for name, indexes in transaction.topics:
+            error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            if not is_denied:
+                error = find_topic_error(context, name, version, connection)
             for index in indexes:
-                codes[TopicPartition(name, index)] = find_partition_error(
-                    context, name, index, version
-                )
+                if error is ErrorCode.NONE and not context.metadata.has_partition(name, index):
+                    codes[TopicPartition(name, index)] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                else:
+                    codes[TopicPartition(name, index)] = error
                 yield None
             yield None
         checked.append((transaction, codes))
@@ -69,11 +77,16 @@ def handle(
     return change_transactions(context, checked, version)
 
 
-def find_partition_error(context: BrokerContext, name: str, index: int, version: int) -> ErrorCode:
-    if version < MANY_TRANSACTIONS_SINCE and name in PARTITIONS_OF_COORDINATORS:
+def find_topic_error(
+    context: BrokerContext, name: str, version: int, connection: Connection
+) -> ErrorCode:
+    """Return the error of a topic that the client may not write. Brokers, with later versions, may add any topic."""
+    if version >= MANY_TRANSACTIONS_SINCE:
+        return ErrorCode.NONE
+    if name in PARTITIONS_OF_COORDINATORS or not context.security.access.allows_topic(
+        connection, Operation.WRITE, name
+    ):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    if not context.metadata.has_partition(name, index):
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return ErrorCode.NONE
 
 

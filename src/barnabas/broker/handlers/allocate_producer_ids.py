@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
-from barnabas.broker.control_plane import may_act_for_the_cluster
 from barnabas.broker.init_producer_id import reserve_block
 from barnabas.broker.topic_admin.topics import to_api_error
 from barnabas.errors import ApiError, ErrorCode, RegistryError, StorageError
@@ -24,7 +23,7 @@ async def handle(
 ) -> AllocateProducerIdsResponse:
     broker = BrokerId(request.broker_id)
     code = ErrorCode.NONE
-    if not may_act_for_the_cluster(connection):
+    if not context.security.access.is_broker(connection):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     elif not context.controller.is_active:
         code = ErrorCode.NOT_CONTROLLER

@@ -8,6 +8,7 @@ from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.topic_admin.topics import error_fields, to_api_error
 from barnabas.errors import ApiError, RegistryError, StorageError
+from barnabas.security.acl.model import Operation
 from barnabas.tasks import Turns, in_thread_if_large
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.alter_client_quotas import (
@@ -19,15 +20,19 @@ from barnabas.wire.messages.alter_client_quotas import (
 
 
 async def handle(
-    context: BrokerContext, request: AlterClientQuotasRequest, _: RequestHeader, __: Connection
+    context: BrokerContext,
+    request: AlterClientQuotasRequest,
+    _: RequestHeader,
+    connection: Connection,
 ) -> AlterClientQuotasResponse:
     controller_version: int | None = None
     failed: ApiError | None = None
-    if not request.validate_only:
-        try:
+    try:
+        context.security.access.require_cluster(connection, Operation.ALTER_CONFIGS)
+        if not request.validate_only:
             controller_version = await context.topics.controller_version()
-        except (ApiError, RegistryError, StorageError) as failure:
-            failed = to_api_error(failure)
+    except (ApiError, RegistryError, StorageError) as failure:
+        failed = to_api_error(failure)
     results = []
     turns = Turns()
     # One after the other: the request may name an entity twice.

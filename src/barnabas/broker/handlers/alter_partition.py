@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
-from barnabas.broker.control_plane import may_act_for_the_cluster
 from barnabas.broker.handlers.controller_queue import wait_for_controller
 from barnabas.controller.events import AlterPartitionReceived
 from barnabas.errors import ApiError, ErrorCode
@@ -32,7 +31,7 @@ async def handle(
     header: RequestHeader,
     connection: Connection,
 ) -> AlterPartitionResponse:
-    if not may_act_for_the_cluster(connection):
+    if not context.security.access.is_broker(connection):
         return AlterPartitionResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if not context.controller.is_active:
         return AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
+from msgspec.structs import replace
+
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.handlers.controller_queue import wait_for_controller
@@ -16,6 +18,7 @@ from barnabas.broker.topic_admin.topics import error_fields
 from barnabas.controller.events import ReassignmentsReceived
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import BrokerId, TopicPartition
+from barnabas.security.acl.model import Operation
 from barnabas.tasks import in_chunks, in_thread_if_large
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.alter_partition_reassignments import (
@@ -34,10 +37,15 @@ async def handle(
     context: BrokerContext,
     request: AlterPartitionReassignmentsRequest,
     _: RequestHeader,
-    __: Connection,
+    connection: Connection,
 ) -> AlterPartitionReassignmentsResponse:
     size = sum(len(topic.partitions) for topic in request.topics)
     targets = await in_thread_if_large(size, requested_targets, request)
+    try:
+        context.security.access.require_cluster(connection, Operation.ALTER)
+    except ApiError as error:
+        rejected = await in_thread_if_large(size, results_by_topic, dict.fromkeys(targets, error))
+        return replace(build_error_response(error), responses=rejected)
     if not context.controller.is_active:
         return build_error_response(ApiError(ErrorCode.NOT_CONTROLLER))
     outcomes: dict[TopicPartition, ApiError | None] = {}

@@ -9,6 +9,7 @@ from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.errors import ErrorCode
 from barnabas.model import TopicPartition
+from barnabas.security.acl.model import Operation
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -21,7 +22,10 @@ logger = logging.getLogger("barnabas.moves")
 
 
 def handle(
-    context: BrokerContext, request: AlterReplicaLogDirsRequest, _: RequestHeader, __: Connection
+    context: BrokerContext,
+    request: AlterReplicaLogDirsRequest,
+    _: RequestHeader,
+    connection: Connection,
 ) -> Work[AlterReplicaLogDirsResponse]:
     """Begin the moves. If the request has a partition several times, the last directory is used, as in Kafka."""
     directories: dict[TopicPartition, str] = {}
@@ -32,8 +36,11 @@ def handle(
                 yield None
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     rejected = 0
+    is_allowed = context.security.access.allows_cluster(connection, Operation.ALTER)
     for tp, path in directories.items():
-        code = context.replicas.moves.alter(tp, path)
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        if is_allowed:
+            code = context.replicas.moves.alter(tp, path)
         rejected += code is not ErrorCode.NONE
         result = AlterReplicaLogDirPartitionResult(tp.partition, code)
         results.setdefault(tp.topic, []).append(result)

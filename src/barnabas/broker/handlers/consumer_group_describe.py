@@ -15,6 +15,7 @@ from barnabas.broker.context import BrokerContext
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.groups.consumer_group import ConsumerGroup, ConsumerMember
 from barnabas.groups.consumer_records import NO_PARTITIONS, Assignment, to_topics
+from barnabas.security.acl.model import Operation, ResourceType
 from barnabas.wire.consumer_protocol import PROTOCOL_TYPE
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.consumer_group_describe import (
@@ -25,23 +26,31 @@ from barnabas.wire.messages.consumer_group_describe import (
     MemberAssignment,
     MemberTopicPartitions,
 )
-from barnabas.wire.messages.describe_groups import GROUP_OPERATIONS
 from barnabas.wire.messages.metadata import NO_OPERATIONS
 
 
 def handle(
-    context: BrokerContext, request: ConsumerGroupDescribeRequest, _: RequestHeader, __: Connection
+    context: BrokerContext,
+    request: ConsumerGroupDescribeRequest,
+    _: RequestHeader,
+    connection: Connection,
 ) -> Work[ConsumerGroupDescribeResponse]:
     is_enabled = PROTOCOL_TYPE in context.config.group_coordinator_rebalance_protocols
-    operations = GROUP_OPERATIONS if request.include_authorized_operations else NO_OPERATIONS
+    access = context.security.access
     found: dict[str, DescribedConsumerGroup] = {}
     groups = []
     for group_id in request.group_ids:
         if group_id not in found:
+            operations = NO_OPERATIONS
+            if request.include_authorized_operations:
+                operations = access.authorized_operations(connection, ResourceType.GROUP, group_id)
+            denial = ErrorCode.NONE if is_enabled else ErrorCode.UNSUPPORTED_VERSION
+            if is_enabled and not access.allows_group(connection, Operation.DESCRIBE, group_id):
+                denial = ErrorCode.GROUP_AUTHORIZATION_FAILED
             found[group_id] = (
                 (yield from describe_consumer_group(context, group_id, operations))
-                if is_enabled
-                else DescribedConsumerGroup(ErrorCode.UNSUPPORTED_VERSION, None, group_id)
+                if denial is ErrorCode.NONE
+                else DescribedConsumerGroup(denial, None, group_id)
             )
         groups.append(found[group_id])
         yield None

@@ -6,7 +6,6 @@ from functools import partial
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
-from barnabas.broker.control_plane import may_act_for_the_cluster
 from barnabas.broker.handlers.controller_queue import wait_for_controller
 from barnabas.controller.events import ControlledShutdownReceived
 from barnabas.errors import ApiError, ErrorCode
@@ -23,7 +22,7 @@ async def handle(
     _: RequestHeader,
     connection: Connection,
 ) -> ControlledShutdownResponse:
-    if not may_act_for_the_cluster(connection):
+    if not context.security.access.is_broker(connection):
         return ControlledShutdownResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if not context.controller.is_active:
         return ControlledShutdownResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)

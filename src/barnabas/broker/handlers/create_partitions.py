@@ -12,7 +12,8 @@ from barnabas.broker.topic_admin.topics import error_fields, to_api_error
 from barnabas.broker.topic_events import find_requester, is_written, record_topic_request
 from barnabas.controller.mutation_quota import UNLIMITED_MUTATIONS, MutationQuota
 from barnabas.errors import ApiError, ErrorCode, RegistryError, StorageError
-from barnabas.tasks import in_thread_if_large
+from barnabas.security.acl.model import Operation
+from barnabas.tasks import Turns, in_thread_if_large
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -36,11 +37,14 @@ async def handle(
     size = len(request.topics)
     outcomes, increases = await in_thread_if_large(size, check_names, request)
     quota = UNLIMITED_MUTATIONS
+    if context.controller.is_active and context.security.access.is_enabled:
+        increases = await reject_denied(context, connection, increases, outcomes)
     if not context.controller.is_active:
         outcomes = dict.fromkeys(outcomes, ApiError(ErrorCode.NOT_CONTROLLER))
     elif increases:
         is_strict = header.api_version >= STRICT_QUOTA_SINCE
-        quota = await context.mutation_quotas.open(header.client_id, is_strict=is_strict)
+        user = connection.principal.name
+        quota = await context.mutation_quotas.open(user, header.client_id, is_strict=is_strict)
         outcomes |= await try_create_partitions(context, request, increases, quota)
         for increase in increases:
             if not request.validate_only and is_written(outcomes[increase.name]):
@@ -56,6 +60,25 @@ async def handle(
     return CreatePartitionsResponse(
         results=results, throttle_time_ms=throttle_connection(connection, quota)
     )
+
+
+async def reject_denied(
+    context: BrokerContext,
+    connection: Connection,
+    increases: list[CreatePartitionsTopic],
+    outcomes: Outcomes,
+) -> list[CreatePartitionsTopic]:
+    """Return the topics that the principal may alter. The others get an error."""
+    allowed = []
+    turns = Turns()
+    for each in increases:
+        if context.security.access.allows_topic(connection, Operation.ALTER, each.name):
+            allowed.append(each)
+        else:
+            error = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Alter is not allowed")
+            outcomes[each.name] = error
+        await turns.yield_if_due()
+    return allowed
 
 
 def check_names(request: CreatePartitionsRequest) -> tuple[Outcomes, list[CreatePartitionsTopic]]:

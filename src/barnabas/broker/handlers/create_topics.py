@@ -7,7 +7,9 @@ from functools import cache, partial
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
+from barnabas.broker.control_plane import is_history_producer
 from barnabas.broker.mutation_quotas import throttle_connection
+from barnabas.broker.security.access import Access
 from barnabas.broker.topic_admin.create_topics import CreationOutcome, create_topics
 from barnabas.broker.topic_admin.topics import error_fields, to_api_error
 from barnabas.broker.topic_events import find_requester, record_creations
@@ -16,6 +18,9 @@ from barnabas.config.describe import describe_topic
 from barnabas.controller.mutation_quota import UNLIMITED_MUTATIONS
 from barnabas.controller.topic_checks import TopicSpec
 from barnabas.errors import ApiError, ErrorCode, RegistryError, StorageError
+from barnabas.history.requester import is_forwarded
+from barnabas.model import ZERO_ID
+from barnabas.security.acl.model import Operation
 from barnabas.tasks import Turns, in_thread_if_large
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.create_topics import (
@@ -38,16 +43,23 @@ async def handle(
     header: RequestHeader,
     connection: Connection,
 ) -> CreateTopicsResponse:
-    requester = find_requester(header, connection)._replace(at_ms=context.clock.now_ms())
+    access = context.security.access
+    is_broker = is_of_broker(request, header) and access.is_broker(connection)
+    requester = find_requester(header, connection, is_broker=is_broker)
+    requester = requester._replace(at_ms=context.clock.now_ms())
     outcomes, new_topics = await in_thread_if_large(
         len(request.topics), parse_request, request, context.controller.is_active
     )
+    if access.is_enabled and not is_broker:
+        new_topics = await reject_denied(access, connection, new_topics, outcomes)
     is_automatic = requester.via is not None
     quota = UNLIMITED_MUTATIONS
     if new_topics:
         # Another broker requests an automatic creation for its client. That is never rejected.
         is_strict = header.api_version >= STRICT_QUOTA_SINCE and not is_automatic
-        quota = await context.mutation_quotas.open(requester.client, is_strict=is_strict)
+        quota = await context.mutation_quotas.open(
+            requester.user, requester.client, is_strict=is_strict
+        )
         try:
             created = await create_topics(
                 context.topics,
@@ -72,7 +84,15 @@ async def handle(
         outcome = outcomes[topic.name]
         # The client gets the id even after a timeout.
         result = CreatableTopicResult(topic.name, outcome.topic_id, *error_fields(outcome.error))
-        if outcome.error is None:
+        is_described = access.allows_topic(
+            connection, Operation.DESCRIBE_CONFIGS, topic.name, is_audited=False
+        )
+        code = ErrorCode.NONE if outcome.error is None else outcome.error.code
+        if not is_described and code in (ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
+            result = result._replace(
+                topic_id=ZERO_ID, topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            )
+        elif outcome.error is None:
             result = result._replace(
                 num_partitions=len(outcome.replicas), replication_factor=len(outcome.replicas[0])
             )
@@ -82,6 +102,35 @@ async def handle(
         results.append(result)
     throttle_ms = 0 if is_automatic else throttle_connection(connection, quota)
     return CreateTopicsResponse(topics=tuple(results), throttle_time_ms=throttle_ms)
+
+
+def is_of_broker(request: CreateTopicsRequest, header: RequestHeader) -> bool:
+    """Whether the sender claims to be a broker: it creates a topic for a client, or the topic of its history."""
+    is_history = len(request.topics) == 1 and is_history_producer(
+        request.topics[0].name, header.client_id
+    )
+    return is_history or is_forwarded(header.client_id)
+
+
+async def reject_denied(
+    access: Access,
+    connection: Connection,
+    new_topics: list[TopicSpec],
+    outcomes: dict[str, CreationOutcome],
+) -> list[TopicSpec]:
+    """Return the topics that the principal may create. The others get an outcome with an error."""
+    if access.allows_cluster(connection, Operation.CREATE, is_audited=False):
+        return new_topics
+    allowed = []
+    turns = Turns()
+    for each in new_topics:
+        if access.allows_topic(connection, Operation.CREATE, each.name):
+            allowed.append(each)
+        else:
+            error = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Create is not allowed")
+            outcomes[each.name] = CreationOutcome(name=each.name, error=error)
+        await turns.yield_if_due()
+    return allowed
 
 
 def parse_request(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from barnabas.broker.bounded_work import Work
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
-from barnabas.errors import ApiError
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.security.acl.model import Operation
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.delete_groups import (
     DeletableGroupResult,
@@ -15,11 +16,13 @@ from barnabas.wire.messages.delete_groups import (
 
 
 def handle(
-    context: BrokerContext, request: DeleteGroupsRequest, _: RequestHeader, __: Connection
+    context: BrokerContext, request: DeleteGroupsRequest, _: RequestHeader, connection: Connection
 ) -> Work[DeleteGroupsResponse]:
     results = []
     for group_id in dict.fromkeys(request.groups_names):
         try:
+            if not context.security.access.allows_group(connection, Operation.DELETE, group_id):
+                raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
             context.groups.delete(group_id)
         except ApiError as error:
             results.append(DeletableGroupResult(group_id, error.code))

@@ -12,6 +12,7 @@ from barnabas.broker.context import BrokerContext
 from barnabas.errors import ApiError, ErrorCode, StorageError
 from barnabas.metadata.cache import INTERNAL_TOPICS
 from barnabas.replication.partition import Partition
+from barnabas.security.acl.model import Operation
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -35,18 +36,22 @@ class PendingPartition(NamedTuple):
 
 
 def handle(
-    context: BrokerContext, request: DeleteRecordsRequest, _: RequestHeader, __: Connection
+    context: BrokerContext, request: DeleteRecordsRequest, _: RequestHeader, connection: Connection
 ) -> Work[DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]]:
     waits: list[PendingPartition] = []
     results: Results = []
     for topic in request.topics:
         outcomes: list[DeleteRecordsPartitionResult] = []
         results.append(outcomes)
+        access = context.security.access
+        is_allowed = access.allows_topic(connection, Operation.DELETE, topic.name)
         yield None
         for wanted in topic.partitions:
             yield None
             index = wanted.partition_index
             try:
+                if not is_allowed:
+                    raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                 partition = context.replicas.find(topic.name, index)
                 offset = delete_before(partition, wanted.offset)
             except ApiError as error:

@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.mutation_quotas import throttle_connection
+from barnabas.broker.security.access import Access
 from barnabas.broker.topic_admin.delete_topics import delete_topics
 from barnabas.broker.topic_admin.topics import error_fields
 from barnabas.broker.topic_events import find_requester, is_written, record_topic_request
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import ZERO_ID
+from barnabas.security.acl.model import Operation
 from barnabas.tasks import Turns, in_thread_if_large
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.delete_topics import (
@@ -45,16 +47,21 @@ async def handle(
     if error is not None:
         failed = await in_thread_if_large(len(wanted), build_deletion_errors, wanted, error)
         return DeleteTopicsResponse(responses=failed)
-    resolved = []
+    resolved: list[str | ApiError | DeletableTopicResult] = []
     names = []
+    name: str | ApiError | DeletableTopicResult
     for topic in wanted:
         name = resolve_topic(context, topic)
-        resolved.append(name)
         if isinstance(name, str):
-            names.append(name)
+            denied = find_denial(context.security.access, connection, topic, name)
+            if denied is None:
+                names.append(name)
+            else:
+                name = denied
+        resolved.append(name)
         await turns.yield_if_due()
     quota = await context.mutation_quotas.open(
-        header.client_id, is_strict=version >= STRICT_QUOTA_SINCE
+        connection.principal.name, header.client_id, is_strict=version >= STRICT_QUOTA_SINCE
     )
     outcomes = await delete_topics(
         context.topics, names, timeout_ms=request.timeout_ms, quota=quota
@@ -66,13 +73,32 @@ async def handle(
     results = []
     for topic, found in zip(wanted, resolved, strict=True):
         await turns.yield_if_due()
-        if isinstance(found, ApiError):
+        if isinstance(found, DeletableTopicResult):
+            results.append(found)
+        elif isinstance(found, ApiError):
             results.append(DeletableTopicResult(*topic, *error_fields(found)))
         else:
             fields = error_fields(outcomes[found])
             results.append(DeletableTopicResult(found, topic.topic_id, *fields))
     return DeleteTopicsResponse(
         responses=tuple(results), throttle_time_ms=throttle_connection(connection, quota)
+    )
+
+
+def find_denial(
+    access: Access, connection: Connection, topic: DeleteTopicState, name: str
+) -> DeletableTopicResult | None:
+    """Return the result of a topic that the principal may not delete, or None.
+
+    The name of a topic that was requested by id is in the result only if the principal may describe it.
+    """
+    if access.allows_topic(connection, Operation.DELETE, name):
+        return None
+    is_known = topic.name is not None or access.allows_topic(
+        connection, Operation.DESCRIBE, name, is_audited=False
+    )
+    return DeletableTopicResult(
+        name if is_known else None, topic.topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
     )
 
 

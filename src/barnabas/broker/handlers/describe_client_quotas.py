@@ -10,6 +10,7 @@ from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.topic_admin.topics import error_fields, to_api_error
 from barnabas.errors import ApiError, RegistryError, StorageError
+from barnabas.security.acl.model import Operation
 from barnabas.tasks import in_thread_if_large
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.describe_client_quotas import (
@@ -22,9 +23,13 @@ from barnabas.wire.messages.describe_client_quotas import (
 
 
 async def handle(
-    context: BrokerContext, request: DescribeClientQuotasRequest, _: RequestHeader, __: Connection
+    context: BrokerContext,
+    request: DescribeClientQuotasRequest,
+    _: RequestHeader,
+    connection: Connection,
 ) -> DescribeClientQuotasResponse:
     try:
+        context.security.access.require_cluster(connection, Operation.DESCRIBE_CONFIGS)
         components = request.components
         conditions = await in_thread_if_large(len(components), parse_filter, components)
         found = await describe_quotas(context.registry, conditions, strict=request.strict)

@@ -13,7 +13,7 @@ from barnabas.wire.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from barnabas.wire.messages.metadata import CLUSTER_OPERATIONS, NO_OPERATIONS
+from barnabas.wire.messages.metadata import NO_OPERATIONS
 
 
 def handle(
@@ -43,7 +43,7 @@ def handle(
         cluster_id=cache.cluster_id,
         controller_id=cache.controller_id,
         brokers=tuple(brokers),
-        cluster_authorized_operations=CLUSTER_OPERATIONS
+        cluster_authorized_operations=context.security.access.cluster_operations(connection)
         if request.include_cluster_authorized_operations
         else NO_OPERATIONS,
     )

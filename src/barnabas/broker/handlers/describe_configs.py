@@ -11,6 +11,7 @@ from barnabas.broker.config_admin.loggers import logger_levels
 from barnabas.broker.config_admin.operations import require_own_id
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
+from barnabas.broker.security.config_access import find_config_denial
 from barnabas.broker.topic_admin.topics import apply_overrides, error_fields
 from barnabas.config.current import CurrentConfig
 from barnabas.config.describe import (
@@ -22,6 +23,7 @@ from barnabas.config.describe import (
 )
 from barnabas.errors import ApiError, ErrorCode, RegistryError, StorageError
 from barnabas.metadata.topic_names import check_topic_name
+from barnabas.security.acl.model import Operation
 from barnabas.tasks import Turns, in_thread_if_large
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.describe_configs import (
@@ -47,7 +49,10 @@ class Resource(NamedTuple):
 
 
 async def handle(
-    context: BrokerContext, request: DescribeConfigsRequest, header: RequestHeader, _: Connection
+    context: BrokerContext,
+    request: DescribeConfigsRequest,
+    header: RequestHeader,
+    connection: Connection,
 ) -> DescribeConfigsResponse:
     overrides = await topic_overrides(context, request)
     describe_once = cache(partial(build_config_results, context.current_config, overrides, request))
@@ -56,7 +61,11 @@ async def handle(
     for resource, keys in await in_thread_if_large(
         len(request.resources), distinct_resources, request
     ):
-        results.append(build_resource_result(resource, keys, describe_once(resource)))
+        denied = find_config_denial(
+            context.security.access, connection, Operation.DESCRIBE_CONFIGS, *resource
+        )
+        found = describe_once(resource) if denied is None else denied
+        results.append(build_resource_result(resource, keys, found))
         await turns.yield_if_due()
     return DescribeConfigsResponse(results=tuple(results))
 

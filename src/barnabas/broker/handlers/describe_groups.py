@@ -8,9 +8,9 @@ from barnabas.broker.context import BrokerContext
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.groups.consumer_group import ConsumerGroup
 from barnabas.groups.group import Group, GroupState
+from barnabas.security.acl.model import Operation, ResourceType
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.describe_groups import (
-    GROUP_OPERATIONS,
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
@@ -20,14 +20,20 @@ from barnabas.wire.messages.metadata import NO_OPERATIONS
 
 
 def handle(
-    context: BrokerContext, request: DescribeGroupsRequest, _: RequestHeader, __: Connection
+    context: BrokerContext, request: DescribeGroupsRequest, _: RequestHeader, connection: Connection
 ) -> Work[DescribeGroupsResponse]:
-    operations = GROUP_OPERATIONS if request.include_authorized_operations else NO_OPERATIONS
+    access = context.security.access
     found: dict[str, DescribedGroup] = {}
     groups = []
     for group_id in request.groups:
         if group_id not in found:
-            found[group_id] = build_described_group(context, group_id, operations)
+            operations = NO_OPERATIONS
+            if request.include_authorized_operations:
+                operations = access.authorized_operations(connection, ResourceType.GROUP, group_id)
+            if access.allows_group(connection, Operation.DESCRIBE, group_id):
+                found[group_id] = build_described_group(context, group_id, operations)
+            else:
+                found[group_id] = DescribedGroup(ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id)
         groups.append(found[group_id])
         yield None
     return DescribeGroupsResponse(groups=tuple(groups))

@@ -8,6 +8,7 @@ from barnabas.broker.context import BrokerContext
 from barnabas.errors import ErrorCode
 from barnabas.model import TopicPartition
 from barnabas.replication.replica_manager import ReplicaManager
+from barnabas.security.acl.model import Operation
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -21,8 +22,13 @@ UNKNOWN_LAG = -1
 
 
 def handle(
-    context: BrokerContext, request: DescribeLogDirsRequest, header: RequestHeader, _: Connection
+    context: BrokerContext,
+    request: DescribeLogDirsRequest,
+    header: RequestHeader,
+    connection: Connection,
 ) -> Work[DescribeLogDirsResponse]:
+    if not context.security.access.allows_cluster(connection, Operation.DESCRIBE):
+        return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wanted: set[tuple[str, int]] | None = None
     if request.topics is not None:
         wanted = set()

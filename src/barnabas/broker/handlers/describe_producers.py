@@ -7,6 +7,7 @@ from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.metadata.topic_names import topic_name_error
+from barnabas.security.acl.model import Operation
 from barnabas.storage.producers import NO_SEQUENCE, ProducerState
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.describe_producers import (
@@ -19,13 +20,16 @@ from barnabas.wire.messages.describe_producers import (
 
 
 def handle(
-    context: BrokerContext, request: DescribeProducersRequest, _: RequestHeader, __: Connection
+    context: BrokerContext,
+    request: DescribeProducersRequest,
+    _: RequestHeader,
+    connection: Connection,
 ) -> Work[DescribeProducersResponse]:
     # A request may name a partition many times. All its results share one tuple of producers.
     described: dict[tuple[str, int], DescribeProducersPartitionResult] = {}
     topics = []
     for topic in request.topics:
-        error = find_topic_error(context, topic.name)
+        error = find_topic_error(context, topic.name, connection)
         results = []
         for index in topic.partition_indexes:
             if error is not None:
@@ -42,10 +46,12 @@ def handle(
     return DescribeProducersResponse(topics=tuple(topics))
 
 
-def find_topic_error(context: BrokerContext, name: str) -> ApiError | None:
+def find_topic_error(context: BrokerContext, name: str, connection: Connection) -> ApiError | None:
     why = topic_name_error(name)
     if why is not None:
         return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
+    if not context.security.access.allows_topic(connection, Operation.READ, name):
+        return ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if name not in context.metadata.topics:
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
     return None

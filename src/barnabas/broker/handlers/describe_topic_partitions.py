@@ -12,6 +12,7 @@ from barnabas.errors import ErrorCode
 from barnabas.metadata.cache import INTERNAL_TOPICS, MetadataCache, TopicMetadata
 from barnabas.metadata.topic_names import topic_name_error
 from barnabas.model import NO_LEADER
+from barnabas.security.acl.model import Operation, ResourceType
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -20,7 +21,6 @@ from barnabas.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
     TopicCursor,
 )
-from barnabas.wire.messages.metadata import TOPIC_OPERATIONS
 
 Response = DescribeTopicPartitionsResponse
 ResponseTopic = DescribeTopicPartitionsResponseTopic
@@ -43,26 +43,35 @@ def handle(
     limit = context.config.max_request_partition_size_limit
     remaining = max(min(limit, request.response_partition_limit), 1)
     topics: list[ResponseTopic] = []
+    denied: list[ResponseTopic] = []
+    access = context.security.access
     next_cursor = None
     for name in names:
         yield None
+        if not access.allows_topic(
+            connection, Operation.DESCRIBE, name, is_audited=bool(request.topics)
+        ):
+            if request.topics:
+                denied.append(ResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name))
+            continue
+        operations = access.authorized_operations(connection, ResourceType.TOPIC, name)
         if remaining == 0:
             next_cursor = TopicCursor(name, 0)
             break
         topic = cache.topics.get(name)
         if topic is None:
             if request.topics:
-                topics.append(build_unknown_topic(name))
+                topics.append(build_unknown_topic(name, operations))
             continue
         start = cursor.partition_index if name == cursor.topic_name else 0
         end = min(start + remaining, len(topic.partitions))
         described = describe_page(cache, topic, range(start, end), connection.listener_name)
-        topics.append(described)
+        topics.append(described._replace(topic_authorized_operations=operations))
         if end < len(topic.partitions):
             next_cursor = TopicCursor(name, end)
             break
         remaining -= len(described.partitions)
-    return Response(topics=tuple(topics), next_cursor=next_cursor)
+    return Response(topics=(*topics, *denied), next_cursor=next_cursor)
 
 
 def select_names(
@@ -88,13 +97,13 @@ def reject_cursor(request: DescribeTopicPartitionsRequest) -> Response:
     )
 
 
-def build_unknown_topic(name: str) -> ResponseTopic:
+def build_unknown_topic(name: str, operations: int) -> ResponseTopic:
     is_legal = topic_name_error(name) is None
     return ResponseTopic(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal else ErrorCode.INVALID_TOPIC_EXCEPTION,
         name,
         is_internal=name in INTERNAL_TOPICS,
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=operations,
     )
 
 
@@ -126,5 +135,4 @@ def describe_page(
         topic.topic_id,
         topic.name in INTERNAL_TOPICS,
         tuple(partitions),
-        TOPIC_OPERATIONS,
     )

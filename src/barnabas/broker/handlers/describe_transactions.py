@@ -6,6 +6,7 @@ from barnabas.broker.bounded_work import Work
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.errors import ApiError, ErrorCode
+from barnabas.security.acl.model import Operation
 from barnabas.transactions.records import group_by_topic
 from barnabas.transactions.transaction import DEAD
 from barnabas.wire.headers import RequestHeader
@@ -18,20 +19,32 @@ from barnabas.wire.messages.describe_transactions import (
 
 
 def handle(
-    context: BrokerContext, request: DescribeTransactionsRequest, _: RequestHeader, __: Connection
+    context: BrokerContext,
+    request: DescribeTransactionsRequest,
+    _: RequestHeader,
+    connection: Connection,
 ) -> Work[DescribeTransactionsResponse]:
     # A request may name an id many times. All its results share one tuple of partitions.
     described: dict[str, DescribedTransaction] = {}
     for transactional_id in request.transactional_ids:
         if transactional_id not in described:
-            described[transactional_id] = describe_transaction(context, transactional_id)
+            described[transactional_id] = describe_transaction(
+                context, transactional_id, connection
+            )
         yield None
     return DescribeTransactionsResponse(
         transaction_states=tuple(map(described.__getitem__, request.transactional_ids))
     )
 
 
-def describe_transaction(context: BrokerContext, transactional_id: str) -> DescribedTransaction:
+def describe_transaction(
+    context: BrokerContext, transactional_id: str, connection: Connection
+) -> DescribedTransaction:
+    """Describe a transaction, with the topics that the client may describe."""
+    access = context.security.access
+    if not access.allows_transactional_id(connection, Operation.DESCRIBE, transactional_id):
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return DescribedTransaction(code, transactional_id)
     try:
         transaction = context.transactions.find(transactional_id)
     except ApiError as error:
@@ -50,5 +63,6 @@ def describe_transaction(context: BrokerContext, transactional_id: str) -> Descr
         topics=tuple(
             DescribedTransactionTopic(name, indexes)
             for name, indexes in group_by_topic(metadata.partitions)
+            if access.allows_topic(connection, Operation.DESCRIBE, name, is_audited=False)
         ),
     )

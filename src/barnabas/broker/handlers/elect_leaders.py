@@ -19,6 +19,7 @@ from barnabas.controller.events import ElectLeadersReceived
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.metadata.cache import MetadataCache
 from barnabas.model import BrokerId, TopicPartition
+from barnabas.security.acl.model import Operation
 from barnabas.tasks import in_chunks, in_thread_if_large
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.elect_leaders import (
@@ -39,9 +40,11 @@ STRATEGIES: dict[int, Strategy] = {
 
 
 async def handle(
-    context: BrokerContext, request: ElectLeadersRequest, _: RequestHeader, __: Connection
+    context: BrokerContext, request: ElectLeadersRequest, _: RequestHeader, connection: Connection
 ) -> ElectLeadersResponse:
     size = sum(len(topic.partitions) for topic in request.topic_partitions or ())
+    if not context.security.access.allows_cluster(connection, Operation.ALTER):
+        return await in_thread_if_large(size, reject_denied, request)
     partitions = await in_thread_if_large(size, requested_partitions, request, context.metadata)
     strategy = STRATEGIES.get(request.election_type)
     if strategy is None:
@@ -64,6 +67,18 @@ async def handle(
         }
     return ElectLeadersResponse(
         replica_election_results=await in_thread_if_large(len(errors), results_by_topic, errors)
+    )
+
+
+def reject_denied(request: ElectLeadersRequest) -> ElectLeadersResponse:
+    error = ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    errors: dict[TopicPartition, ApiError | None] = {
+        TopicPartition(topic.topic, index): error
+        for topic in request.topic_partitions or ()
+        for index in topic.partitions
+    }
+    return ElectLeadersResponse(
+        error_code=error.code, replica_election_results=results_by_topic(errors)
     )
 
 

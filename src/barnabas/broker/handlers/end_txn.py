@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
+from barnabas.errors import ErrorCode
+from barnabas.security.acl.model import Operation
 from barnabas.transactions.transaction_events import ProducerIdentity, client_error
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -12,8 +14,11 @@ PRODUCER_FENCED_SINCE = 2
 
 
 async def handle(
-    context: BrokerContext, request: EndTxnRequest, header: RequestHeader, _: Connection
+    context: BrokerContext, request: EndTxnRequest, header: RequestHeader, connection: Connection
 ) -> EndTxnResponse:
+    access = context.security.access
+    if not access.allows_transactional_id(connection, Operation.WRITE, request.transactional_id):
+        return EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     code = await context.transactions.end(
         request.transactional_id,
         ProducerIdentity(request.producer_id, request.producer_epoch),

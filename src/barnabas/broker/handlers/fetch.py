@@ -18,10 +18,9 @@ from typing import NamedTuple
 from uuid import UUID
 
 from barnabas.broker.bounded_work import Work, run_in_turns, run_to_end
-from barnabas.broker.byte_quotas import FETCH_RATE
+from barnabas.broker.client_quotas import FetchCharge
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
-from barnabas.broker.control_plane import may_act_for_the_cluster
 from barnabas.broker.fetch_reader import (
     ONE_BATCH_SINCE,
     TOPIC_IDS_SINCE,
@@ -46,6 +45,7 @@ from barnabas.wire.messages.current_leader import NodeEndpoint
 from barnabas.wire.messages.fetch import NO_DIVERGENCE, FetchRequest
 
 CURRENT_LEADER_SINCE = 16
+FREE_FETCH = FetchCharge(0, is_withheld=False)
 CHECK_SECONDS_MAX = 10.0
 """Maximum time that a fetch waits for a checksum verification after `max_wait_ms`."""
 PARTITIONS_PER_TURN = 64
@@ -74,15 +74,13 @@ def handle(
     fetch = Fetch(context, request, header, connection)
     if fetch.replica_id >= 0:
         connection.api = FOLLOWER_FETCH
+        if not context.security.access.is_broker(connection):
+            return reject(fetch)
     try:
         yield from fetch.find_session()
     except ApiError as error:
         context.metrics.count_error(connection.api, error.code)
         return FetchResult(error_code=error.code, session_id=NO_SESSION, topics=())
-    if fetch.replica_id >= 0 and not may_act_for_the_cluster(connection):
-        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        context.metrics.count_error(connection.api, code)
-        return FetchResult(error_code=code, session_id=NO_SESSION, topics=())
     fetch.reads_in_turns = len(fetch.entries_to_read()) > PARTITIONS_PER_TURN
     if fetch.reads_in_turns:
         fetch.watch_all()
@@ -95,6 +93,27 @@ def handle(
         if fetch.reads_in_turns and fetch.future is None:
             fetch.stop_watching()
     return (yield from fetch.build_result(reads))
+
+
+def reject(fetch: Fetch) -> FetchResult:
+    """Return TOPIC_AUTHORIZATION_FAILED for every partition: the sender is not allowed to act as a follower.
+
+    It gets no session: sessions of followers replace those of consumers.
+    """
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    fetch.context.metrics.count_error(fetch.connection.api, code)
+    topics = (
+        FetchedTopic(
+            topic.topic,
+            topic.topic_id,
+            [
+                FetchedPartition(each.partition, code, aborted_transactions=())
+                for each in topic.partitions
+            ],
+        )
+        for topic in fetch.request.topics
+    )
+    return FetchResult(error_code=0, session_id=NO_SESSION, topics=tuple(topics))
 
 
 class Fetch:
@@ -114,9 +133,9 @@ class Fetch:
         self.version = header.api_version
         self.listener = connection.listener_name
         self.loop = asyncio.get_running_loop()
-        self.reader = PartitionReader(context, request, self.version, self.listener)
+        self.reader = PartitionReader(context, request, self.version, connection)
         self.replica_id = self.reader.replica_id
-        self.bytes_max = min(request.max_bytes, context.config.fetch_max_bytes)
+        self.bytes_max = self.find_bytes_max()
         self.entries: list[FetchEntry] = []
         self.is_incremental = False
         self.session: FetchSession | None = None
@@ -136,6 +155,13 @@ class Fetch:
         """Bytes found in each partition at its last read. Not used for an incremental session."""
         self.changed: dict[FetchEntry, None] = {}
         """Entries whose partition changed since the last read."""
+
+    def find_bytes_max(self) -> int:
+        bytes_max = min(self.request.max_bytes, self.context.config.fetch_max_bytes)
+        quotas = self.context.client_quotas
+        if self.replica_id >= 0 or not quotas.is_active:
+            return bytes_max
+        return int(min(bytes_max, quotas.fetch_bytes_max(self.connection, self.client_id)))
 
     # ---- which partitions
 
@@ -474,6 +500,12 @@ class Fetch:
     # ---- response
 
     def build_result(self, reads: list[PartitionRead]) -> Work[FetchResult]:
+        throttle_ms, is_withheld = self.charge(reads)
+        if is_withheld:
+            return self.build_throttled(throttle_ms)
+        return (yield from self.build_partitions(reads, throttle_ms))
+
+    def build_partitions(self, reads: list[PartitionRead], throttle_ms: int) -> Work[FetchResult]:
         session = self.session
         quota = self.context.replicas.leader_quota if self.replica_id >= 0 else None
         if session is not None:
@@ -516,20 +548,33 @@ class Fetch:
             session_id=session.id if session is not None else NO_SESSION,
             topics=tuple(fetched),
             node_endpoints=find_endpoints(self.context, leaders, self.listener) if leaders else (),
-            throttle_time_ms=self.charge(reads),
+            throttle_time_ms=throttle_ms,
         )
+
+    def build_throttled(self, throttle_ms: int) -> FetchResult:
+        """Return a response without partitions, as Kafka does. The client fetches them again after the throttle time.
+
+        A session continues. One that this request opens is closed: its first response would need every partition.
+        """
+        session_id = NO_SESSION
+        if self.session is not None:
+            if self.is_incremental:
+                session_id = self.session.id
+            else:
+                self.context.sessions.close(self.session.id)
+        return FetchResult(0, session_id, (), throttle_time_ms=throttle_ms)
 
     def count_error(self, entry: FetchEntry, code: int) -> None:
         self.context.metrics.count_error(self.connection.api, code)
         self.context.replicas.traffic.find(entry.topic).failed_fetches += 1
 
-    def charge(self, reads: list[PartitionRead]) -> int:
-        """Count the bytes for a consumer. Returns the throttle time in ms."""
-        quotas = self.context.byte_quotas
+    def charge(self, reads: list[PartitionRead]) -> FetchCharge:
+        """Count the bytes and the time for a consumer."""
+        quotas = self.context.client_quotas
         if self.replica_id >= 0 or not quotas.is_active:
-            return 0
+            return FREE_FETCH
         size = sum(data.size for _, data, *_ in reads)
-        return quotas.charge(self.connection, FETCH_RATE, self.client_id, size)
+        return quotas.charge_fetch(self.connection, self.client_id, size)
 
 
 def has_update(read: PartitionRead) -> bool:

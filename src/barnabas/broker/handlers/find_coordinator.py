@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 
 from barnabas.broker.bounded_work import Work
 from barnabas.broker.connection import Connection
@@ -19,6 +19,7 @@ from barnabas.broker.topic_events import INTERNAL_COUNT_SETTINGS, find_requester
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.groups.store import partition_of
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from barnabas.security.acl.model import Operation
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.find_coordinator import (
     CoordinatorResult,
@@ -48,20 +49,45 @@ def handle(
     version, key_type = header.api_version, request.key_type
     keys = request.coordinator_keys if version >= MANY_KEYS_SINCE else (request.key,)
     topic = TOPICS.get(key_type)
-    if topic is not None and topic not in context.metadata.topics:
-        return create_internal_topic(context, topic, keys, header, connection)
+    denials: dict[str, ApiError] = {}
+    for key in keys:
+        denial = find_denial(context, key_type, key, version, connection)
+        if denial is not ErrorCode.NONE:
+            denials[key] = ApiError(denial)
+        yield None
+    is_allowed = not keys or len(denials) < len(set(keys))
+    if topic is not None and topic not in context.metadata.topics and is_allowed:
+        return create_internal_topic(context, topic, keys, header, connection, denials)
     error = ApiError(ErrorCode.INVALID_REQUEST, f"unknown coordinator type {key_type}")
     if key_type == CoordinatorType.SHARE and version >= SHARE_GROUPS_SINCE:
         error = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "share groups are not supported")
     found = []
     for key in keys:
-        found.append(
-            without_coordinator(key, error)
-            if topic is None
-            else locate_coordinator(context, topic, key, connection.listener_name)
-        )
+        if key in denials:
+            found.append(without_coordinator(key, denials[key]))
+        elif topic is None:
+            found.append(without_coordinator(key, error))
+        else:
+            found.append(locate_coordinator(context, topic, key, connection.listener_name))
         yield None
     return build_find_coordinator_response(version, found)
+
+
+def find_denial(
+    context: BrokerContext, key_type: int, key: str, version: int, connection: Connection
+) -> ErrorCode:
+    """Return the error if the principal may not describe this group or transactional id, NONE otherwise."""
+    access = context.security.access
+    if key_type == CoordinatorType.GROUP:
+        if not access.allows_group(connection, Operation.DESCRIBE, key):
+            return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    elif key_type == CoordinatorType.TRANSACTION:
+        if not access.allows_transactional_id(connection, Operation.DESCRIBE, key):
+            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    elif version >= SHARE_GROUPS_SINCE and key_type == CoordinatorType.SHARE:
+        is_allowed = access.is_broker(connection)
+        return ErrorCode.NONE if is_allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return ErrorCode.NONE
 
 
 def locate_coordinator(
@@ -87,6 +113,7 @@ async def create_internal_topic(
     keys: Sequence[str],
     header: RequestHeader,
     connection: Connection,
+    denials: Mapping[str, ApiError],
 ) -> FindCoordinatorResponse:
     """Create an internal topic, regardless of auto.create.topics.enable. The client gets an error and retries."""
     requester = find_requester(header, connection)
@@ -103,7 +130,7 @@ async def create_internal_topic(
             logger.error("no %s can be used: %s", kind, why)
     error = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
     return build_find_coordinator_response(
-        header.api_version, [without_coordinator(key, error) for key in keys]
+        header.api_version, [without_coordinator(key, denials.get(key, error)) for key in keys]
     )
 
 

@@ -17,9 +17,9 @@ async def handle(
     context: BrokerContext,
     request: IncrementalAlterConfigsRequest,
     _: RequestHeader,
-    __: Connection,
+    connection: Connection,
 ) -> IncrementalAlterConfigsResponse:
-    results = await alter_resources(context, request, parse_changes)
+    results = await alter_resources(context, request, parse_changes, connection)
     return IncrementalAlterConfigsResponse(responses=results)
 
 

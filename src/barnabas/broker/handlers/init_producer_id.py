@@ -12,6 +12,7 @@ from barnabas.client.connection import BrokerConnection
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError, reason
 from barnabas.metadata.znodes import ProducerIdBlock
 from barnabas.model import BrokerId
+from barnabas.security.acl.model import Operation, ResourceType
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
@@ -32,6 +33,9 @@ async def handle(
     header: RequestHeader,
     connection: Connection,
 ) -> InitProducerIdResponse:
+    denial = find_denial(context, request, connection)
+    if denial is not ErrorCode.NONE:
+        return InitProducerIdResponse(error_code=denial, producer_epoch=-1)
     if (request.producer_id < 0) != (request.producer_epoch < 0):
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
     take_producer_id = partial(context.producer_ids.take, partial(request_block, context))
@@ -42,6 +46,26 @@ async def handle(
     except ApiError as error:
         return InitProducerIdResponse(error_code=error.code, producer_epoch=-1)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+def find_denial(
+    context: BrokerContext, request: InitProducerIdRequest, connection: Connection
+) -> ErrorCode:
+    """Return the error if the principal may not have a producer id, NONE otherwise.
+
+    An idempotent producer needs write permission for any topic, or IdempotentWrite on the cluster.
+    """
+    access = context.security.access
+    if request.transactional_id is not None:
+        if not access.allows_transactional_id(
+            connection, Operation.WRITE, request.transactional_id
+        ):
+            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    elif not access.allows_cluster(
+        connection, Operation.IDEMPOTENT_WRITE, is_audited=False
+    ) and not access.allows_any(connection, Operation.WRITE, ResourceType.TOPIC):
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return ErrorCode.NONE
 
 
 async def init_transactional(

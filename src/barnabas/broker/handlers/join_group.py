@@ -10,6 +10,7 @@ from barnabas.errors import ErrorCode
 from barnabas.groups.group import AssignmentProtocol
 from barnabas.groups.group_changes import NO_REASON
 from barnabas.groups.group_events import JoinEvent
+from barnabas.security.acl.model import Operation
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -27,6 +28,11 @@ def handle(
 ) -> object:
     """Return the response or an awaitable of it."""
     version = header.api_version
+    if not context.security.access.allows_group(connection, Operation.READ, request.group_id):
+        return JoinGroupResponse(
+            error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED,
+            protocol_name=None if version >= PROTOCOL_MAY_BE_NULL_SINCE else "",
+        )
     if len(request.protocols) > PROTOCOLS_MAX:
         return reject_join(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     names = [header.client_id or "", request.group_instance_id or "", request.protocol_type]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from barnabas.broker.bounded_work import Work
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
-from barnabas.errors import ApiError
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.security.acl.model import Operation
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.leave_group import (
     LeaveGroupRequest,
@@ -19,8 +20,13 @@ LEAVING_PER_TURN = 500
 
 
 def handle(
-    context: BrokerContext, request: LeaveGroupRequest, header: RequestHeader, _: Connection
+    context: BrokerContext,
+    request: LeaveGroupRequest,
+    header: RequestHeader,
+    connection: Connection,
 ) -> Work[LeaveGroupResponse]:
+    if not context.security.access.allows_group(connection, Operation.READ, request.group_id):
+        return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     is_batch = header.api_version >= MANY_MEMBERS_SINCE
     members = request.members if is_batch else (MemberIdentity(request.member_id),)
     left: list[MemberResponse] = []

@@ -10,6 +10,7 @@ from barnabas.broker.context import BrokerContext
 from barnabas.errors import ErrorCode
 from barnabas.groups.consumer_group import ConsumerGroup
 from barnabas.groups.coordinator_timers import AnyGroup
+from barnabas.security.acl.model import Operation
 from barnabas.wire.consumer_protocol import PROTOCOL_TYPE
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
@@ -21,21 +22,27 @@ CONSUMER = "consumer"
 
 
 def handle(
-    context: BrokerContext, request: ListGroupsRequest, _: RequestHeader, __: Connection
+    context: BrokerContext, request: ListGroupsRequest, _: RequestHeader, connection: Connection
 ) -> Work[ListGroupsResponse]:
     if context.groups.is_stopping:
         return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     filters = request.states_filter, request.types_filter
     states, types = yield from call_in_thread_if_large(sum(map(len, filters)), lower_all, filters)
     groups = []
+    access = context.security.access
+    sees_all = access.allows_cluster(connection, Operation.DESCRIBE, is_audited=False)
     is_loading = bool(context.groups.store.loading)  # the load may end between two turns
     for group in list(context.groups.groups.values()):
+        yield None  # lets other requests run
+        if not sees_all and not access.allows_group(
+            connection, Operation.DESCRIBE, group.group_id, is_audited=False
+        ):
+            continue
         listed = to_listed_group(group)
         if (not states or listed.group_state.lower() in states) and (
             not types or listed.group_type in types
         ):
             groups.append(listed)
-        yield None  # lets other requests run
     return ListGroupsResponse(
         error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE,
         groups=tuple(groups),

@@ -8,6 +8,7 @@ from barnabas.broker.context import BrokerContext
 from barnabas.errors import ApiError, ErrorCode, StorageError
 from barnabas.model import NO_EPOCH, NO_TIMESTAMP
 from barnabas.replication.partition import Partition
+from barnabas.security.acl.model import Operation
 from barnabas.storage.segment_starts import list_segment_starts
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.fetch import READ_COMMITTED
@@ -36,7 +37,10 @@ DEBUGGING = -2
 
 
 def handle(
-    context: BrokerContext, request: ListOffsetsRequest, header: RequestHeader, _: Connection
+    context: BrokerContext,
+    request: ListOffsetsRequest,
+    header: RequestHeader,
+    connection: Connection,
 ) -> Work[ListOffsetsResponse]:
     version = header.api_version
     now_ms = context.clock.now_ms()
@@ -48,10 +52,12 @@ def handle(
             yield None
 
     def list_partition_offset(
-        name: str, wanted: ListOffsetsPartition
+        name: str, wanted: ListOffsetsPartition, is_allowed: bool
     ) -> ListOffsetsPartitionResponse:
         index = wanted.partition_index
         try:
+            if not is_allowed:
+                raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             if counts[name, index] > 1:
                 raise ApiError(
                     ErrorCode.INVALID_REQUEST, f"{name}-{index} is in the request more than once"
@@ -75,10 +81,12 @@ def handle(
             )
 
     topics = []
+    access = context.security.access
     for topic in request.topics:
+        is_allowed = access.allows_topic(connection, Operation.DESCRIBE, topic.name)
         found = []
         for wanted in topic.partitions:
-            found.append(list_partition_offset(topic.name, wanted))
+            found.append(list_partition_offset(topic.name, wanted, is_allowed))
             yield None
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=tuple(found)))
         yield None

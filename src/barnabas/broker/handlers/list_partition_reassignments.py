@@ -13,6 +13,7 @@ from barnabas.controller.events import ListReassignmentsReceived
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.metadata.znodes import ReplicaAssignment
 from barnabas.model import TopicPartition
+from barnabas.security.acl.model import Operation
 from barnabas.tasks import in_thread_if_large
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.list_partition_reassignments import (
@@ -29,12 +30,15 @@ async def handle(
     context: BrokerContext,
     request: ListPartitionReassignmentsRequest,
     _: RequestHeader,
-    __: Connection,
+    connection: Connection,
 ) -> ListPartitionReassignmentsResponse:
     size = sum(len(topic.partition_indexes) for topic in request.topics or ())
     partitions = await in_thread_if_large(size, requested_partitions, request)
-    if not context.controller.is_active:
-        found: Reassignments | ApiError = ApiError(ErrorCode.NOT_CONTROLLER)
+    found: Reassignments | ApiError
+    if not context.security.access.allows_cluster(connection, Operation.DESCRIBE):
+        found = ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    elif not context.controller.is_active:
+        found = ApiError(ErrorCode.NOT_CONTROLLER)
     else:
         event = partial(ListReassignmentsReceived, partitions)
         found = await wait_for_controller(context.controller.queue, event)

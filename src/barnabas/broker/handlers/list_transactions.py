@@ -6,6 +6,7 @@ from barnabas.broker.bounded_work import Work, call_in_thread_if_large
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.errors import ErrorCode
+from barnabas.security.acl.model import Operation
 from barnabas.transactions.transaction import DEAD, TransactionMetadata, TransactionState
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.list_transactions import (
@@ -18,7 +19,10 @@ STATE_NAMES = frozenset(str(state) for state in TransactionState)
 
 
 def handle(
-    context: BrokerContext, request: ListTransactionsRequest, _: RequestHeader, __: Connection
+    context: BrokerContext,
+    request: ListTransactionsRequest,
+    _: RequestHeader,
+    connection: Connection,
 ) -> Work[ListTransactionsResponse]:
     coordinator = context.transactions
     if coordinator.is_stopping:
@@ -29,6 +33,7 @@ def handle(
     states, producer_ids, unknown = yield from call_in_thread_if_large(size, read_filters, request)
     now_ms = context.clock.now_ms()
     found = []
+    access = context.security.access
     for transaction in list(coordinator.transactions.values()):
         metadata = transaction.metadata
         if (
@@ -36,6 +41,9 @@ def handle(
             and (not states or metadata.state in states)
             and (not producer_ids or metadata.producer_id in producer_ids)
             and is_longer_than(metadata, request.duration_filter, now_ms)
+            and access.allows_transactional_id(
+                connection, Operation.DESCRIBE, transaction.transactional_id, is_audited=False
+            )
         ):
             found.append(
                 ListedTransaction(

@@ -16,13 +16,12 @@ from barnabas.history.requester import Requester
 from barnabas.metadata.cache import INTERNAL_TOPICS
 from barnabas.metadata.topic_names import topic_name_error
 from barnabas.model import ZERO_ID
+from barnabas.security.acl.model import Operation, ResourceType
 from barnabas.tasks import SMALL_MAX
 from barnabas.wire.fast import encode_metadata_response, encode_metadata_topic
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.metadata import (
-    CLUSTER_OPERATIONS,
     NO_OPERATIONS,
-    TOPIC_OPERATIONS,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponseBroker,
@@ -43,6 +42,7 @@ class ResponseOptions(NamedTuple):
     cluster_operations: bool
     topic_operations: bool
     is_librdkafka: bool
+    connection: Connection
 
 
 def handle(
@@ -56,10 +56,12 @@ def handle(
         request.include_cluster_authorized_operations,
         request.include_topic_authorized_operations,
         connection.client_software[0].startswith(LIBRDKAFKA),
+        connection,
     )
     cache = context.metadata
     topics = request.topics
-    if topics is None or (version == 0 and not topics):
+    is_all = topics is None or (version == 0 and not topics)
+    if topics is None or is_all:
         topics = tuple(MetadataRequestTopic(name=name) for name in sorted(cache.topics))
         may_create = False
     else:
@@ -68,14 +70,71 @@ def handle(
     if wanted is None:
         return (yield from call_in_thread_if_large(len(topics), reject_request, topics, version))
     topics = wanted
-    if may_create and any(is_unknown(context, topic) for topic in topics):
+    errors: dict[str, ErrorCode] = {}
+    if context.security.access.is_enabled:
+        if is_all:
+            topics = yield from select_visible(context, topics, connection)
+        else:
+            errors = yield from find_denials(context, topics, connection, may_create=may_create)
+    if may_create and any(is_creatable(context, topic, errors) for topic in topics):
         requester = find_requester(header, connection)
-        return create_unknown_topics(context, topics, options, requester)
+        return create_unknown_topics(context, topics, errors, options, requester)
     if cache.suspects:
-        return respond_when_certain(context, topics, options)
-    if len(topics) > TOPICS_PER_TURN or any(is_large_topic(context, topic) for topic in topics):
-        return respond_in_turns(context, topics, {}, options)
-    return build_metadata_response(context, encode_topics(context, topics, {}, options), options)
+        return respond_when_certain(context, topics, errors, options)
+    if len(topics) > topics_per_turn(context, options) or any(
+        is_large_topic(context, topic) for topic in topics
+    ):
+        return respond_in_turns(context, topics, errors, options)
+    return build_metadata_response(
+        context, encode_topics(context, topics, errors, options), options
+    )
+
+
+def select_visible(
+    context: BrokerContext, topics: tuple[MetadataRequestTopic, ...], connection: Connection
+) -> Work[tuple[MetadataRequestTopic, ...]]:
+    """Return the topics that the principal may describe."""
+    access = context.security.access
+    visible = []
+    for topic in topics:
+        if access.allows_topic(connection, Operation.DESCRIBE, topic.name or "", is_audited=False):
+            visible.append(topic)
+        yield None
+    return tuple(visible)
+
+
+def find_denials(
+    context: BrokerContext,
+    topics: tuple[MetadataRequestTopic, ...],
+    connection: Connection,
+    *,
+    may_create: bool,
+) -> Work[dict[str, ErrorCode]]:
+    """Return TOPIC_AUTHORIZATION_FAILED for each topic that the principal may not describe, or may not create.
+
+    The error does not depend on whether the topic exists.
+    """
+    access = context.security.access
+    errors: dict[str, ErrorCode] = {}
+    for topic in topics:
+        yield None
+        name = find_topic_name(context, topic)
+        if name is None:
+            continue
+        is_allowed = access.allows_topic(connection, Operation.DESCRIBE, name)
+        if is_allowed and may_create and is_unknown(context, topic):
+            is_allowed = access.allows_cluster(
+                connection, Operation.CREATE, is_audited=False
+            ) or access.allows_topic(connection, Operation.CREATE, name)
+        if not is_allowed:
+            errors[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return errors
+
+
+def topics_per_turn(context: BrokerContext, options: ResponseOptions) -> int:
+    """With ACLs, the allowed operations of a topic take many decisions."""
+    is_slow = options.topic_operations and context.security.access.is_enabled
+    return TOPICS_PER_TURN // 10 if is_slow else TOPICS_PER_TURN
 
 
 def valid_topics(
@@ -117,6 +176,12 @@ def is_unknown(context: BrokerContext, topic: MetadataRequestTopic) -> bool:
     return topic.name is not None and topic.name not in context.metadata.topics
 
 
+def is_creatable(
+    context: BrokerContext, topic: MetadataRequestTopic, errors: dict[str, ErrorCode]
+) -> bool:
+    return is_unknown(context, topic) and topic.name not in errors
+
+
 def find_topic_name(context: BrokerContext, topic: MetadataRequestTopic) -> str | None:
     """Return the name of a topic that was requested by name or by id, or None for an unknown id."""
     return topic.name if topic.name is not None else context.metadata.names.get(topic.topic_id)
@@ -130,25 +195,30 @@ def is_large_topic(context: BrokerContext, topic: MetadataRequestTopic) -> bool:
 async def create_unknown_topics(
     context: BrokerContext,
     topics: tuple[MetadataRequestTopic, ...],
+    denials: dict[str, ErrorCode],
     options: ResponseOptions,
     requester: Requester,
 ) -> bytes:
     """Create up to CREATED_AT_ONCE_MAX unknown topics. The client gets LEADER_NOT_AVAILABLE for them and retries."""
-    unknown = [topic.name for topic in topics if topic.name and is_unknown(context, topic)]
+    unknown = [
+        topic.name for topic in topics if topic.name and is_creatable(context, topic, denials)
+    ]
     errors = await create_automatically(
         context, unknown[:CREATED_AT_ONCE_MAX], requester, request="Metadata"
     )
-    return await respond_in_turns(context, topics, errors, options)
+    return await respond_in_turns(context, topics, errors | denials, options)
 
 
 async def respond_when_certain(
-    context: BrokerContext, topics: tuple[MetadataRequestTopic, ...], options: ResponseOptions
+    context: BrokerContext,
+    topics: tuple[MetadataRequestTopic, ...],
+    errors: dict[str, ErrorCode],
+    options: ResponseOptions,
 ) -> bytes:
     """Respond when it is known whether the leaders under suspicion have failed."""
-    await context.metadata.wait_for_suspect_leaders(
-        find_topic_name(context, topic) or "" for topic in topics
-    )
-    return await respond_in_turns(context, topics, {}, options)
+    names = [find_topic_name(context, topic) or "" for topic in topics]
+    await context.metadata.wait_for_suspect_leaders(name for name in names if name not in errors)
+    return await respond_in_turns(context, topics, errors, options)
 
 
 async def respond_in_turns(
@@ -161,12 +231,15 @@ async def respond_in_turns(
     encoded: list[bytes] = []
     for topic in topics:
         name = find_topic_name(context, topic)
-        if name is not None and is_large_topic(context, topic) and not options.topic_operations:
+        if name is None or name in errors:
+            continue
+        if is_large_topic(context, topic) and not options.topic_operations:
             await context.metadata.encode_ahead(
                 name, options.version, encode_metadata_topic, options.listener
             )
-    for start in range(0, len(topics), TOPICS_PER_TURN):
-        encoded += encode_topics(context, topics[start : start + TOPICS_PER_TURN], errors, options)
+    per_turn = topics_per_turn(context, options)
+    for start in range(0, len(topics), per_turn):
+        encoded += encode_topics(context, topics[start : start + per_turn], errors, options)
         await asyncio.sleep(0)
     return build_metadata_response(context, encoded, options)
 
@@ -183,12 +256,13 @@ def encode_topics(
     for topic in topics:
         name = find_topic_name(context, topic)
         if name is None or name not in cache.topics or name in errors:
-            encoded.append(
-                encode_metadata_topic(version, build_missing_topic(topic, errors, options))
-            )
+            code = errors.get(name or "")
+            missing = build_missing_topic(context, topic, code, options)
+            encoded.append(encode_metadata_topic(version, missing))
         elif options.topic_operations:
             found = cache.describe(cache.topics[name], version, options.listener)
-            allowed = found._replace(topic_authorized_operations=TOPIC_OPERATIONS)
+            operations = find_operations(context, name, options)
+            allowed = found._replace(topic_authorized_operations=operations)
             encoded.append(encode_metadata_topic(version, allowed))
         else:
             encoded.append(
@@ -217,20 +291,25 @@ def build_metadata_response(
         cluster_id=cache.cluster_id,
         controller_id=cache.controller_id,
         topic_blobs=encoded,
-        cluster_authorized_operations=CLUSTER_OPERATIONS
+        cluster_authorized_operations=context.security.access.cluster_operations(options.connection)
         if options.cluster_operations
         else NO_OPERATIONS,
     )
 
 
 def build_missing_topic(
-    topic: MetadataRequestTopic, errors: dict[str, ErrorCode], options: ResponseOptions
+    context: BrokerContext,
+    topic: MetadataRequestTopic,
+    code: ErrorCode | None,
+    options: ResponseOptions,
 ) -> MetadataResponseTopic:
+    """Return a topic with an error: `code`, or that of an unknown topic."""
+    if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return MetadataResponseTopic(name=topic.name, topic_id=topic.topic_id, error_code=code)
     if topic.name is None:
         return MetadataResponseTopic(
             name=None, topic_id=topic.topic_id, error_code=ErrorCode.UNKNOWN_TOPIC_ID
         )
-    code = errors.get(topic.name)
     if code is None:
         is_legal = topic_name_error(topic.name) is None
         code = (
@@ -240,5 +319,13 @@ def build_missing_topic(
         name=topic.name,
         error_code=code,
         is_internal=topic.name in INTERNAL_TOPICS,
-        topic_authorized_operations=TOPIC_OPERATIONS if options.topic_operations else NO_OPERATIONS,
+        topic_authorized_operations=find_operations(context, topic.name, options)
+        if options.topic_operations
+        else NO_OPERATIONS,
+    )
+
+
+def find_operations(context: BrokerContext, name: str, options: ResponseOptions) -> int:
+    return context.security.access.authorized_operations(
+        options.connection, ResourceType.TOPIC, name
     )

@@ -21,6 +21,7 @@ from barnabas.groups.group import Group, GroupState
 from barnabas.groups.records import KeyValue, OffsetCommitValue, offset_record
 from barnabas.groups.store import COMMIT_ERROR_CODES, translate_error
 from barnabas.model import NO_TIMESTAMP, TopicPartition
+from barnabas.security.acl.model import Operation
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -44,22 +45,38 @@ class PendingCommit(NamedTuple):
 
 
 def handle(
-    context: BrokerContext, request: OffsetCommitRequest, header: RequestHeader, _: Connection
+    context: BrokerContext,
+    request: OffsetCommitRequest,
+    header: RequestHeader,
+    connection: Connection,
 ) -> Work[OffsetCommitResponse | Awaitable[OffsetCommitResponse]]:
     if header.api_version == 0:
-        return registry_offsets.commit_to_registry(context, request)
-    codes = yield from commit_offsets(context, request, header.api_version)
+        return registry_offsets.commit_to_registry(context, request, connection)
+    codes: Codes | PendingCommit
+    if context.security.access.allows_group(connection, Operation.READ, request.group_id):
+        codes = yield from commit_offsets(context, request, header.api_version, connection)
+    else:
+        codes = yield from reject_all(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if isinstance(codes, PendingCommit):
         return finish_commit(request, codes)
     size = sum(1 + len(partitions) for _, partitions in request.topics)
     return (yield from call_in_thread_if_large(size, build_offset_commit_response, request, codes))
 
 
+def reject_all(request: OffsetCommitRequest, code: ErrorCode) -> Work[Codes]:
+    codes: Codes = {}
+    for name, partitions in request.topics:
+        for each in partitions:
+            codes[TopicPartition(name, each.partition_index)] = code
+            yield None
+    return codes
+
+
 def commit_offsets(
-    context: BrokerContext, request: OffsetCommitRequest, version: int
+    context: BrokerContext, request: OffsetCommitRequest, version: int, connection: Connection
 ) -> Work[Codes | PendingCommit]:
     """Append the commits. Return the error codes by partition, where no code means success, or a PendingCommit."""
-    commits, oversized, unknown = yield from select_commits(context, request)
+    commits, oversized, unknown = yield from select_commits(context, request, connection)
     if not commits and not oversized:
         return unknown
     try:
@@ -89,9 +106,9 @@ def commit_offsets(
 
 
 def select_commits(
-    context: BrokerContext, request: OffsetCommitRequest
+    context: BrokerContext, request: OffsetCommitRequest, connection: Connection
 ) -> Work[tuple[Commits, Codes, Codes]]:
-    """Return the offsets to commit, and the error codes of oversized metadata and of unknown partitions.
+    """Return the offsets to commit, and the error codes of oversized metadata and of unknown or denied partitions.
 
     Oversized metadata is reported only if the group accepts the commit.
     """
@@ -104,11 +121,13 @@ def select_commits(
         expires = max(0, min(now_ms + request.retention_time_ms, TIMESTAMP_MAX))
     metadata_max = context.config.offset_metadata_max_bytes
     for name, partitions in request.topics:
-        topic = context.metadata.topics.get(name)
+        topic, code = context.metadata.topics.get(name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if not context.security.access.allows_topic(connection, Operation.READ, name):
+            topic, code = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         yield None
         for index, offset, leader_epoch, timestamp, metadata in partitions:
             if topic is None or index not in topic.partitions:
-                unknown[TopicPartition(name, index)] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                unknown[TopicPartition(name, index)] = code
             elif metadata and is_longer(metadata, metadata_max):
                 oversized[TopicPartition(name, index)] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:

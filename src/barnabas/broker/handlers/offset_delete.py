@@ -10,6 +10,7 @@ from barnabas.groups.consumer_group import ConsumerGroup
 from barnabas.groups.coordinator_timers import AnyGroup
 from barnabas.groups.group import GroupState
 from barnabas.model import TopicPartition
+from barnabas.security.acl.model import Operation
 from barnabas.wire.consumer_protocol import PROTOCOL_TYPE
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.offset_commit import (
@@ -22,10 +23,12 @@ Codes = dict[TopicPartition, ErrorCode]
 
 
 def handle(
-    context: BrokerContext, request: OffsetDeleteRequest, _: RequestHeader, __: Connection
+    context: BrokerContext, request: OffsetDeleteRequest, _: RequestHeader, connection: Connection
 ) -> Work[OffsetDeleteResponse]:
+    if not context.security.access.allows_group(connection, Operation.DELETE, request.group_id):
+        return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     try:
-        codes = yield from delete_offsets(context, request)
+        codes = yield from delete_offsets(context, request, connection)
     except ApiError as error:
         return OffsetDeleteResponse(error_code=error.code)
     size = sum(1 + len(partitions) for _, partitions in request.topics)
@@ -49,17 +52,24 @@ def build_offset_delete_response(
     )
 
 
-def delete_offsets(context: BrokerContext, request: OffsetDeleteRequest) -> Work[Codes]:
+def delete_offsets(
+    context: BrokerContext, request: OffsetDeleteRequest, connection: Connection
+) -> Work[Codes]:
     """Return the error codes by partition. Raises ApiError for an error of the whole group."""
     find_group_for_delete(context, request)
     codes: Codes = {}
     existing: dict[TopicPartition, None] = {}
     for name, partitions in request.topics:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if not context.security.access.allows_topic(connection, Operation.READ, name):
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         yield None
         for (index,) in partitions:
             partition = TopicPartition(name, index)
-            codes[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if context.metadata.has_partition(name, index):
+            codes[partition] = code
+            if code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED and context.metadata.has_partition(
+                name, index
+            ):
                 codes[partition] = ErrorCode.NONE
                 existing[partition] = None
             yield None

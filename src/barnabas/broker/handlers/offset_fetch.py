@@ -19,6 +19,7 @@ from barnabas.groups.consumer_group import ConsumerGroup
 from barnabas.groups.group import GroupState
 from barnabas.groups.offsets import GroupOffsets
 from barnabas.model import TopicPartition
+from barnabas.security.acl.model import Operation
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -44,17 +45,20 @@ class FetchedGroup(NamedTuple):
 
 
 def handle(
-    context: BrokerContext, request: OffsetFetchRequest, header: RequestHeader, _: Connection
+    context: BrokerContext,
+    request: OffsetFetchRequest,
+    header: RequestHeader,
+    connection: Connection,
 ) -> Work[OffsetFetchResponse | Awaitable[OffsetFetchResponse]]:
     version = header.api_version
     if version == 0:
-        return registry_offsets.fetch_from_registry(context, request)
+        return registry_offsets.fetch_from_registry(context, request, connection)
     if request.require_stable:
         for each in requested_groups(request, version):
-            if is_unstable(context, each.group_id, each.topics):
-                return fetch_when_stable(context, request, version)
+            if is_unstable(context, each, connection):
+                return fetch_when_stable(context, request, version, connection)
             yield None
-    return (yield from fetch_offsets(context, request, version))
+    return (yield from fetch_offsets(context, request, version, connection))
 
 
 def requested_groups(request: OffsetFetchRequest, version: int) -> Iterable[FetchedGroup]:
@@ -67,26 +71,31 @@ def requested_groups(request: OffsetFetchRequest, version: int) -> Iterable[Fetc
 
 
 async def fetch_when_stable(
-    context: BrokerContext, request: OffsetFetchRequest, version: int
+    context: BrokerContext, request: OffsetFetchRequest, version: int, connection: Connection
 ) -> OffsetFetchResponse:
     """Wait for the commits in flight, then return the offsets.
 
     Kafka returns UNSTABLE_OFFSET_COMMIT instead, so that the client retries. librdkafka treats that as no committed
     offset if it is assigned more partitions meanwhile.
     """
-    for group_id, topics, _, _ in requested_groups(request, version):
-        group = context.groups.groups.get(group_id)
+    for each in requested_groups(request, version):
+        group = context.groups.groups.get(each.group_id)
         if group is not None:
             await context.groups.commits.wait_until_stable(
-                group.offsets, partial(is_unstable, context, group_id, topics)
+                group.offsets, partial(is_unstable, context, each, connection)
             )
-    return await run_in_turns(fetch_offsets(context, request, version))
+    return await run_in_turns(fetch_offsets(context, request, version, connection))
 
 
-def is_unstable(context: BrokerContext, group_id: str, topics: Topics | None) -> bool:
-    """Whether a commit to one of these partitions is in flight."""
+def is_unstable(context: BrokerContext, fetched: FetchedGroup, connection: Connection) -> bool:
+    """Whether a commit to one of these partitions is in flight. False if the client may not describe the group."""
+    group_id, topics, *_ = fetched
     group = context.groups.groups.get(group_id)
     if group is None or not group.offsets.pending:
+        return False
+    if not context.security.access.allows_group(
+        connection, Operation.DESCRIBE, group_id, is_audited=False
+    ):
         return False
     pending = group.offsets.pending
     if topics is None:
@@ -97,15 +106,15 @@ def is_unstable(context: BrokerContext, group_id: str, topics: Topics | None) ->
 
 
 def fetch_offsets(
-    context: BrokerContext, request: OffsetFetchRequest, version: int
+    context: BrokerContext, request: OffsetFetchRequest, version: int, connection: Connection
 ) -> Work[OffsetFetchResponse]:
     found: dict[FetchedGroup, OffsetFetchResponseGroup] = {}
     requested = []
     for each in requested_groups(request, version):
         requested.append(each)
         if each not in found:
-            found[each] = yield from fetch_offsets_of_group(
-                context, each, require_stable=request.require_stable
+            found[each] = yield from fetch_allowed_offsets(
+                context, each, connection, require_stable=request.require_stable
             )
         yield None
     if version >= MANY_GROUPS_SINCE:
@@ -115,6 +124,37 @@ def fetch_offsets(
         error = ErrorCode(only.error_code)
         return OffsetFetchResponse(topics=without_offsets(request.topics or (), error))
     return OffsetFetchResponse(topics=only.topics, error_code=only.error_code)
+
+
+def fetch_allowed_offsets(
+    context: BrokerContext, fetched: FetchedGroup, connection: Connection, *, require_stable: bool
+) -> Work[OffsetFetchResponseGroup]:
+    """Return the offsets of a group in the topics that the client may describe."""
+    access = context.security.access
+    if access.decider is None:
+        return (yield from fetch_offsets_of_group(context, fetched, require_stable=require_stable))
+    if not access.allows_group(connection, Operation.DESCRIBE, fetched.group_id):
+        return OffsetFetchResponseGroup(fetched.group_id, (), ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    allowed: list[OffsetFetchRequestTopic] = []
+    denied: list[OffsetFetchRequestTopic] = []
+    for topic in fetched.topics or ():
+        is_allowed = access.allows_topic(connection, Operation.DESCRIBE, topic.name)
+        (allowed if is_allowed else denied).append(topic)
+        yield None
+    if fetched.topics is not None:
+        fetched = fetched._replace(topics=tuple(allowed))
+    found = yield from fetch_offsets_of_group(context, fetched, require_stable=require_stable)
+    if found.error_code:
+        return found
+    if fetched.topics is not None:
+        rejected = without_offsets(denied, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return found._replace(topics=(*found.topics, *rejected))
+    visible = []
+    for each in found.topics:
+        if access.allows_topic(connection, Operation.DESCRIBE, each.name, is_audited=False):
+            visible.append(each)
+        yield None
+    return found._replace(topics=tuple(visible))
 
 
 def fetch_offsets_of_group(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from barnabas.broker.bounded_work import Work
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
-from barnabas.errors import ApiError
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.security.acl.model import Operation
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -17,11 +18,22 @@ from barnabas.wire.messages.offset_for_leader_epoch import (
 
 
 def handle(
-    context: BrokerContext, request: OffsetForLeaderEpochRequest, _: RequestHeader, __: Connection
+    context: BrokerContext,
+    request: OffsetForLeaderEpochRequest,
+    _: RequestHeader,
+    connection: Connection,
 ) -> Work[OffsetForLeaderEpochResponse]:
-    def find_end_offset(name: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    """Consumers need permission to describe the topics. Brokers need permission for the whole cluster instead."""
+    access = context.security.access
+    is_broker = access.allows_cluster(connection, Operation.CLUSTER_ACTION, is_audited=False)
+
+    def find_end_offset(
+        name: str, wanted: OffsetForLeaderPartition, is_allowed: bool
+    ) -> EpochEndOffset:
         index = wanted.partition
         try:
+            if not is_allowed:
+                raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             partition = context.replicas.find(name, index)
             partition.require_leader(wanted.current_leader_epoch)
             epoch, end = partition.end_offset_for(wanted.leader_epoch)
@@ -31,9 +43,10 @@ def handle(
 
     topics = []
     for topic in request.topics:
+        is_allowed = is_broker or access.allows_topic(connection, Operation.DESCRIBE, topic.topic)
         found = []
         for wanted in topic.partitions:
-            found.append(find_end_offset(topic.topic, wanted))
+            found.append(find_end_offset(topic.topic, wanted, is_allowed))
             yield None
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=tuple(found)))
         yield None

@@ -18,7 +18,11 @@ from barnabas.broker.bounded_work import Work, call_in_thread_if_large
 from barnabas.broker.connection import CloseConnection, Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.produce_appends import Produce, ProduceResult, Waits
-from barnabas.broker.transaction_verification import Verified, begin_verifications
+from barnabas.broker.transaction_verification import (
+    Verified,
+    begin_verifications,
+    has_transactional_batch,
+)
 from barnabas.errors import ApiError, ErrorCode, StorageError
 from barnabas.model import TopicPartition
 from barnabas.storage.producers import OPEN
@@ -36,6 +40,8 @@ def handle(
     """Serve a request with one batch at once, as most are, and others in turns."""
     require_records(request)
     produce = Produce(context, request, header, connection)
+    if context.security.access.decider is not None and is_denied_transaction(produce):
+        return reject_all(produce, ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
     if request.transactional_id is not None and needs_verification(context):
         return append_verified(produce)
     if len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1:
@@ -58,6 +64,11 @@ def require_records(request: ProduceRequest) -> None:
         for index, records in data:
             if records is None:
                 raise CloseConnection(f"produce without records for {name}-{index}")
+
+
+def is_denied_transaction(produce: Produce) -> bool:
+    """Whether the request has a transactional batch, and the principal may not use its transactional id."""
+    return has_transactional_batch(produce.request) and not produce.may_use_transactional_id()
 
 
 def needs_verification(context: BrokerContext) -> bool:

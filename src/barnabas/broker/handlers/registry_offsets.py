@@ -11,10 +11,12 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 
+from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.errors import ApiError, ErrorCode, NodeExists, NoNode, RegistryError
 from barnabas.metadata import znodes
 from barnabas.metadata.registry_client import RegistryClient
+from barnabas.security.acl.model import Operation
 from barnabas.tasks import Turns
 from barnabas.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -34,17 +36,25 @@ OFFSET_MAX = 2**63 - 1
 
 
 async def commit_to_registry(
-    context: BrokerContext, request: OffsetCommitRequest
+    context: BrokerContext, request: OffsetCommitRequest, connection: Connection
 ) -> OffsetCommitResponse:
+    access = context.security.access
+    is_denied = not access.allows_group(connection, Operation.READ, request.group_id)
     topics = []
     turns = Turns()
     for name, partitions in request.topics:
         results = []
         await turns.yield_if_due()
+        denial = ErrorCode.GROUP_AUTHORIZATION_FAILED if is_denied else ErrorCode.NONE
+        if not is_denied and not access.allows_topic(connection, Operation.READ, name):
+            denial = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         for each in partitions:
             await turns.yield_if_due()
+            code: ErrorCode
             metadata = each.committed_metadata or ""
-            if not context.metadata.has_partition(name, each.partition_index):
+            if denial is not ErrorCode.NONE:
+                code = denial
+            elif not context.metadata.has_partition(name, each.partition_index):
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif len(metadata) > context.config.offset_metadata_max_bytes:
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -59,18 +69,25 @@ async def commit_to_registry(
 
 
 async def fetch_from_registry(
-    context: BrokerContext, request: OffsetFetchRequest
+    context: BrokerContext, request: OffsetFetchRequest, connection: Connection
 ) -> OffsetFetchResponse:
     """Return the offsets. In version 0 a partition without an offset gets UNKNOWN_TOPIC_OR_PARTITION."""
+    access = context.security.access
+    is_denied = not access.allows_group(connection, Operation.DESCRIBE, request.group_id)
     topics = []
     turns = Turns()
     for name, indexes in request.topics or ():
         results = []
         await turns.yield_if_due()
+        denial = ErrorCode.GROUP_AUTHORIZATION_FAILED if is_denied else ErrorCode.NONE
+        if not is_denied and not access.allows_topic(connection, Operation.DESCRIBE, name):
+            denial = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         for index in indexes:
             await turns.yield_if_due()
             offset, code = -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if context.metadata.has_partition(name, index):
+            if denial is not ErrorCode.NONE:
+                code = denial
+            elif context.metadata.has_partition(name, index):
                 try:
                     path = offset_path(request.group_id, name, index)
                     offset = parse_offset((await context.registry.get(path))[0])

@@ -9,6 +9,7 @@ from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.errors import ErrorCode
 from barnabas.groups.group_events import SyncEvent
+from barnabas.security.acl.model import Operation
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -16,12 +17,14 @@ PROTOCOL_MUST_BE_NAMED_SINCE = 5
 
 
 def handle(
-    context: BrokerContext, request: SyncGroupRequest, header: RequestHeader, _: Connection
+    context: BrokerContext, request: SyncGroupRequest, header: RequestHeader, connection: Connection
 ) -> Work[SyncGroupResponse | asyncio.Future[SyncGroupResponse]]:
     if header.api_version >= PROTOCOL_MUST_BE_NAMED_SINCE and (
         request.protocol_type is None or request.protocol_name is None
     ):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if not context.security.access.allows_group(connection, Operation.READ, request.group_id):
+        return SyncGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     assignments: dict[str, bytes] = {}
     for each in request.assignments:
         assignments[each.member_id] = bytes(each.assignment)

@@ -21,6 +21,7 @@ from barnabas.groups.records import OffsetCommitValue
 from barnabas.groups.store import COMMIT_ERROR_CODES, AppendResult, translate_error
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
 from barnabas.model import NO_TIMESTAMP, TopicPartition
+from barnabas.security.acl.model import Operation
 from barnabas.storage.producers import NO_SEQUENCE, OPEN, Verification
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.txn_offset_commit import (
@@ -42,9 +43,12 @@ Commits = dict[TopicPartition, OffsetCommitValue]
 
 
 def handle(
-    context: BrokerContext, request: TxnOffsetCommitRequest, header: RequestHeader, _: Connection
+    context: BrokerContext,
+    request: TxnOffsetCommitRequest,
+    header: RequestHeader,
+    connection: Connection,
 ) -> Work[TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]]:
-    commits, codes = yield from select_offsets(context, request)
+    commits, codes = yield from select_offsets(context, request, connection)
     if commits:
         try:
             group, appended = yield from append_commits(
@@ -94,18 +98,24 @@ def append_commits(
 
 
 def select_offsets(
-    context: BrokerContext, request: TxnOffsetCommitRequest
+    context: BrokerContext, request: TxnOffsetCommitRequest, connection: Connection
 ) -> Work[tuple[Commits, Codes]]:
     """Return the offsets to commit, and the error codes of the other partitions."""
+    denial = find_denial(context, request, connection)
     commits: Commits = {}
     codes: Codes = {}
     now_ms = context.clock.now_ms()
     metadata_max = context.config.offset_metadata_max_bytes
     for name, partitions in request.topics:
-        topic = context.metadata.topics.get(name)
+        topic, code = context.metadata.topics.get(name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if denial is not ErrorCode.NONE:
+            topic, code = None, denial
+        elif not context.security.access.allows_topic(connection, Operation.READ, name):
+            topic, code = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        yield None
         for index, offset, leader_epoch, metadata in partitions:
             if topic is None or index not in topic.partitions:
-                codes[TopicPartition(name, index)] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                codes[TopicPartition(name, index)] = code
             elif metadata and is_longer(metadata, metadata_max):
                 codes[TopicPartition(name, index)] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
@@ -114,6 +124,18 @@ def select_offsets(
                 )
             yield None
     return commits, codes
+
+
+def find_denial(
+    context: BrokerContext, request: TxnOffsetCommitRequest, connection: Connection
+) -> ErrorCode:
+    """Return the error if the principal may not use the transactional id or the group, NONE otherwise."""
+    access = context.security.access
+    if not access.allows_transactional_id(connection, Operation.WRITE, request.transactional_id):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if not access.allows_group(connection, Operation.READ, request.group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    return ErrorCode.NONE
 
 
 def verify_commit(

@@ -18,6 +18,7 @@ from barnabas.errors import (
 )
 from barnabas.metadata import znodes
 from barnabas.retry import CONFLICT_S, Backoff
+from barnabas.security.acl.model import Operation
 from barnabas.tasks import Turns, in_thread_if_large
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.update_features import (
@@ -35,9 +36,13 @@ Errors = dict[str, ApiError | None]
 
 
 async def handle(
-    context: BrokerContext, request: UpdateFeaturesRequest, header: RequestHeader, _: Connection
+    context: BrokerContext,
+    request: UpdateFeaturesRequest,
+    header: RequestHeader,
+    connection: Connection,
 ) -> UpdateFeaturesResponse:
     try:
+        context.security.access.require_cluster(connection, Operation.ALTER)
         if not context.controller.is_active:
             raise not_controller()
         errors = await update_features(context, request, header.api_version)

@@ -14,10 +14,11 @@ from barnabas.batch.markers import Marker, build_marker
 from barnabas.broker.bounded_work import Work, call_in_thread_if_large
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
-from barnabas.broker.control_plane import may_act_for_the_cluster
+from barnabas.broker.topic_events import find_requester
 from barnabas.errors import ApiError, ErrorCode, StorageError
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
 from barnabas.model import TopicPartition
+from barnabas.security.acl.model import Operation
 from barnabas.tasks import in_thread_if_large
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.write_txn_markers import (
@@ -47,7 +48,10 @@ def handle(
     codes: Codes = {}
     waits: list[Wait] = []
     appended: list[Appended] = []
-    is_allowed = may_act_for_the_cluster(connection)
+    access = context.security.access
+    is_allowed = access.allows_cluster(
+        connection, Operation.ALTER, is_audited=False
+    ) or access.is_broker(connection)
     try:
         for marker in request.markers:
             results = codes.setdefault(marker.producer_id, {})
@@ -121,13 +125,14 @@ def record_operator(
         client_id.isdecimal() and int(client_id) in context.metadata.brokers
     ):
         return
+    requester = find_requester(header, connection)
     facts = {
         "after": "committed" if marker.transaction_result else "aborted",
         "producer_id": marker.producer_id,
         "producer_epoch": marker.producer_epoch,
         "why": "WriteTxnMarkers",
-        "by": header.client_id,
-        "host": connection.stream.peer[0],
+        "by": requester.name,
+        "host": requester.host,
     }
     context.recorder.record_marker(str(key), facts)
 

@@ -128,7 +128,7 @@ async def create_here(
 ) -> dict[str, ErrorCode]:
     names = [new_topic.name for new_topic in new_topics]
     # As in Kafka, automatic creation counts against the quota of the client, but is never rejected or delayed.
-    quota = await context.mutation_quotas.open(requester.client, is_strict=False)
+    quota = await context.mutation_quotas.open(requester.user, requester.client, is_strict=False)
     try:
         outcomes = await create_topics(
             context.topics, new_topics, timeout_ms=DO_NOT_WAIT, quota=quota
