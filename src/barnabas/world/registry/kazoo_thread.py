@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import select
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -63,10 +64,13 @@ class OneThreadHandler(SequentialThreadingHandler):  # type: ignore[misc]
     # Kazoo calls back directly, without a queue, if its handler is not running.
     running = False
 
-    def __init__(self, connect_timeout_s: float) -> None:
-        """`connect_timeout_s` applies to the TCP connection, and again to the first response of the server."""
+    def __init__(self, connect_timeout_s: float, tls: Callable[[], ssl.SSLContext] | None) -> None:
+        """`connect_timeout_s` applies to the TCP connection, to each message of the TLS handshake, and to the first
+        response of the server. `tls` is called for each connection, and must not raise.
+        """
         super().__init__()
         self.connect_timeout_s = connect_timeout_s
+        self.tls = tls
         self.sleep_func = self.sleep
         self.is_over = False  # the session has ended
         self.connect_error = ""
@@ -113,12 +117,20 @@ class OneThreadHandler(SequentialThreadingHandler):  # type: ignore[misc]
         options["timeout"] = self.connect_timeout_s
         try:
             connected = super().create_connection(*arguments, **options)
+            if self.tls is not None:
+                connected = start_tls(connected, self.tls, options["hostname"])
         except OSError as error:
-            self.connect_error = (error.strerror or reason(error)).lower()
+            self.connect_error = failure_text(error, is_tls=self.tls is not None)
             raise
         self.connect_error = ""
         self.connection = BufferedSocket(connected)
         return self.connection
+
+    def failure(self) -> str:
+        """Return why there is no connection, or an empty text if the reason is unknown."""
+        if self.connect_error or self.connection is None or self.connection.has_received:
+            return self.connect_error
+        return self.connection.failure
 
     def sleep(self, seconds: float) -> None:
         """Sleep between two connection attempts. Raises RetryFailedError to stop them if the session has ended."""
@@ -131,7 +143,8 @@ class OneThreadHandler(SequentialThreadingHandler):  # type: ignore[misc]
         self.is_over = True
         if self.connection is not None:
             with contextlib.suppress(OSError):
-                self.connection.socket.shutdown(socket.SHUT_RDWR)
+                # Not the method of SSLSocket, which the connection thread may be using.
+                socket.socket.shutdown(self.connection.socket, socket.SHUT_RDWR)
 
     def select(
         self,
@@ -168,28 +181,71 @@ class BufferedSocket:
         self.bytes = b""
         self.position = 0
         self.has_received = False
+        self.failure = ""
+        """Reason why the connection was lost; empty if it was not."""
+        self.is_tls = isinstance(connected, ssl.SSLSocket)
         self.fileno = connected.fileno
         self.setblocking = connected.setblocking
         self.close = connected.close
 
     def pending(self) -> int:
         """Return the number of buffered bytes. Kazoo calls it before it waits, because TLS sockets have a buffer."""
-        return len(self.bytes) - self.position
+        buffered = len(self.bytes) - self.position
+        if not buffered and isinstance(self.socket, ssl.SSLSocket):
+            return self.socket.pending()
+        return buffered
 
     def recv(self, size: int) -> bytes:
-        if not self.pending():
-            self.bytes, self.position = self.socket.recv(READ_BYTES), 0
-            self.has_received = True
+        if self.position == len(self.bytes):
+            self.receive()
         chunk = self.bytes[self.position : self.position + size]
         self.position += len(chunk)
         return chunk
+
+    def receive(self) -> None:
+        """Fill the buffer. It stays empty at the end of the connection."""
+        try:
+            self.bytes, self.position = self.socket.recv(READ_BYTES), 0
+        except ssl.SSLWantReadError:
+            raise  # kazoo waits for the rest of the TLS record
+        except OSError as error:
+            self.failure = failure_text(error, is_tls=self.is_tls)
+            raise
+        if self.bytes:
+            self.has_received = True
+        else:
+            self.failure = "the server closed the connection: it is not ready" + (
+                "" if self.is_tls else ", or it requires TLS (zookeeper.ssl.client.enable=true)"
+            )
 
     def send(self, data: bytes | memoryview) -> int:
         while True:
             try:
                 return self.socket.send(data)
-            except BlockingIOError:
+            except (BlockingIOError, ssl.SSLWantWriteError):
                 poll = select.poll()
                 poll.register(self.socket, select.POLLOUT)
                 if not poll.poll(WRITE_TIMEOUT_S * 1000):
                     raise TimeoutError(f"cannot send for {WRITE_TIMEOUT_S:g} s") from None
+
+
+def start_tls(
+    connected: socket.socket, tls: Callable[[], ssl.SSLContext], host: str
+) -> ssl.SSLSocket:
+    """Do the TLS handshake. Closes the socket on failure."""
+    try:
+        return tls().wrap_socket(connected, server_hostname=host)
+    except BaseException:
+        connected.close()
+        raise
+
+
+def failure_text(error: OSError, *, is_tls: bool) -> str:
+    """Return the reason of a failed connection, for people."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate of the server is not accepted: {error.verify_message}"
+    if is_tls and isinstance(error, ssl.SSLEOFError | ConnectionResetError):
+        return "the server closed the connection: it does not accept TLS on this port, or refuses the certificate"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed: {(error.reason or reason(error)).lower().replace('_', ' ')}"
+    return (error.strerror or reason(error)).lower()

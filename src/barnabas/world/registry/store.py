@@ -6,14 +6,15 @@
 
 All functions block and must be called on one thread. `commit` returns when its transactions are durable. The database
 is in WAL mode with synchronous=FULL. A commit needs one fsync for any number of transactions, and readers in other
-processes do not block it.
+processes do not block it. Only the owner can read the database, since it has the SCRAM credentials of all users.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from barnabas.errors import OutOfSpace, StorageError
@@ -24,6 +25,8 @@ DATABASE = "registry.db"
 APPLICATION_ID = 0x4261726E  # "Barn", in the SQLite header: identifies a registry database
 SCHEMA_VERSION = 1
 CHANGES_KEPT = 10_000
+OWNER_ONLY = 0o600
+OWNER_ONLY_DIRECTORY = 0o700
 
 SCHEMA = """
 CREATE TABLE znode (
@@ -54,13 +57,14 @@ class Store:
     def __init__(self, directory: str) -> None:
         self.path = str(Path(directory, DATABASE))
         try:
-            Path(directory).mkdir(parents=True, exist_ok=True)
+            Path(directory).mkdir(mode=OWNER_ONLY_DIRECTORY, parents=True, exist_ok=True)
         except OSError as error:
             why = f"cannot be created: {error.strerror}; choose another directory (--data, or barnabas.registry.dir)"
             raise StorageError(directory, why) from error
         with ExitStack() as undo, sqlite_errors(self.path):
             self.lock = acquire_lock(directory, "this registry")
             undo.callback(release_lock, self.lock)
+            make_private(self.path)
             self.database = sqlite3.connect(self.path, isolation_level=None)
             undo.callback(self.database.close)
             prepare_database(self.database, self.path)
@@ -95,6 +99,21 @@ class Store:
                 self.database.close()
         finally:
             release_lock(self.lock)
+
+
+def make_private(path: str) -> None:
+    """Create the database file, or remove the permissions of other users. SQLite gives its other files the same mode.
+
+    The mode of a file that belongs to another user stays. Raises StorageError.
+    """
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWNER_ONLY))
+    except FileExistsError:
+        for each in (path, f"{path}-wal", f"{path}-shm"):
+            with suppress(FileNotFoundError, PermissionError):
+                Path(each).chmod(OWNER_ONLY)
+    except OSError as error:
+        raise StorageError(path, f"cannot be created: {error.strerror}") from error
 
 
 def prepare_database(database: sqlite3.Connection, path: str) -> None:

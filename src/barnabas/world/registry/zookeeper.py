@@ -6,6 +6,8 @@ times. So a request may fail because an earlier attempt succeeded (NodeExists, B
 ZooKeeper and kazoo drop watches when the connection is lost. The session keeps them in its own table. On a new
 connection it first reads each watched path again. A watch whose node changed since the last transaction seen on the old
 connection fires; the others are set again. The session sends other requests only after that.
+
+With a login, each new connection logs in before the session counts as connected.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
+    AuthFailedError,
     ConnectionLoss,
     KazooException,
     NoNodeError,
@@ -30,6 +33,7 @@ from kazoo.retry import KazooRetry
 from msgspec import Struct
 
 from barnabas.errors import (
+    AuthFailed,
     BadPath,
     MultiFailed,
     NodeExists,
@@ -52,6 +56,8 @@ from barnabas.world.ports import (
 from barnabas.world.registry.kazoo_thread import Inbox, OneThreadHandler
 from barnabas.world.registry.tree import ROOT, parent_of
 from barnabas.world.registry.watches import ArmedWatches
+from barnabas.world.registry.znode_acls import acl_of
+from barnabas.world.registry.zookeeper_security import NO_SECURITY, ZooKeeperSecurity, log_in
 from barnabas.world.registry.zookeeper_values import (
     WATCH_KINDS,
     MultiRead,
@@ -85,8 +91,11 @@ class ZooKeeperRegistry:
         connection_timeout_ms: int,
         in_flight_max: int = IN_FLIGHT_DEFAULT,
         create_chroot: bool = True,
+        security: ZooKeeperSecurity = NO_SECURITY,
     ) -> None:
         self.hosts, self.host_count, self.chroot = parse_connect_string(connect_string)
+        self.chroot.is_secure = security.set_acl
+        self.security = security
         self.connection_timeout_ms = connection_timeout_ms
         self.in_flight_max = min(in_flight_max, IN_FLIGHT_MAX)
         self.has_multi_read = True  # until a server rejects the request
@@ -94,7 +103,7 @@ class ZooKeeperRegistry:
         self.sessions: list[ZooKeeperSession] = []
 
     async def connect(self, session_timeout_ms: int) -> ZooKeeperSession:
-        """Open a session. Raises RegistryUnreachable if no server answers within the connection timeout."""
+        """Open a session. Raises AuthFailed, or RegistryUnreachable after the connection timeout."""
         session = ZooKeeperSession(self, session_timeout_ms)
         self.sessions.append(session)
         warning = asyncio.create_task(self.warn_of_waiting(session), name="warn of waiting")
@@ -102,15 +111,18 @@ class ZooKeeperRegistry:
             async with asyncio.timeout(self.connection_timeout_ms / 1000):
                 session.kazoo.start_async()
                 await session.ready.wait()
-                if self.create_chroot:
+                if self.create_chroot and session.login_failure is None:
                     await session.create_root()
+                if session.login_failure is not None:
+                    raise session.login_failure
         except TimeoutError:
             why = await session.connect_failure()
             await session.abandon()
+            correct = "zookeeper.connect" + (" or zookeeper.ssl.*" if self.security.tls else "")
             raise RegistryUnreachable(
                 "",
                 f"no ZooKeeper answers at {self.hosts} within {self.connection_timeout_ms} ms ({why}): "
-                "start ZooKeeper (`barnabas zookeeper`), or correct zookeeper.connect",
+                f"start ZooKeeper (`barnabas zookeeper`), or correct {correct}",
             ) from None
         except BaseException:
             await session.abandon()
@@ -161,7 +173,9 @@ class ZooKeeperSession:
         self.chroot = registry.chroot
         self.loop = asyncio.get_running_loop()
         self.inbox = Inbox(self.loop)
-        self.handler = OneThreadHandler(connect_attempt_s(timeout_ms / 1000 / registry.host_count))
+        self.handler = OneThreadHandler(
+            connect_attempt_s(timeout_ms / 1000 / registry.host_count), registry.security.tls
+        )
         self.kazoo = KazooClient(
             hosts=registry.hosts,
             timeout=timeout_ms / 1000,
@@ -174,6 +188,11 @@ class ZooKeeperSession:
             logger=kazoo_logger,
         )
         self.kazoo.add_listener(self.on_state_in_thread)
+        if registry.security.start_login is not None:
+            # Kazoo's own login needs another package, and reports no reason when it fails.
+            self.kazoo._connection.sasl_options = {}  # not None: kazoo calls the next one
+            self.kazoo._connection._authenticate_with_sasl = self.log_in_in_thread
+        self.login_failure: AuthFailed | None = None
         self.credentials: tuple[int, bytes] = (0, b"")  # session id and password
         self.state = SessionState.SUSPENDED
         self.listeners: list[Callable[[SessionState], None]] = []
@@ -279,6 +298,18 @@ class ZooKeeperSession:
         return self.chroot.results(
             ops, await self.write("", ops, serialization.Transaction(requests))
         )
+
+    async def set_acl(self, path: str, *, is_secure: bool) -> None:
+        """Replace the ACL of a node: the one that znode_acls.py defines, or an open one."""
+        acl = acl_of(path, is_secure=is_secure)
+        request = serialization.SetACL(self.chroot.full(path), acl, -1)
+        await self.perform(path, partial(self.send, request))
+
+    async def acl(self, path: str) -> list[Any]:
+        """Return the ACL of a node, as objects of kazoo."""
+        request = serialization.GetACL(self.chroot.full(path))
+        acl, _ = await self.perform(path, partial(self.send, request), is_read=True)
+        return list(acl)
 
     async def write(self, path: str, ops: Sequence[Op], request: Any) -> Any:
         check_request_size(ops)
@@ -405,12 +436,24 @@ class ZooKeeperSession:
 
     def on_state_in_thread(self, state: str) -> None:
         if state == KazooState.CONNECTED:
-            self.inbox.put(self.on_connected, self.kazoo.client_id)
+            if self.registry.security.start_login is None:
+                self.inbox.put(self.on_connected, self.kazoo.client_id)
         elif state == KazooState.SUSPENDED:
             self.inbox.put(self.on_suspended, self.kazoo.last_zxid)
         else:
             self.handler.is_over = True  # prevents kazoo from opening a new session
             self.inbox.put(self.on_lost)
+
+    def log_in_in_thread(self, host: str, timeout_s: float) -> None:
+        """Log in on a new connection. Kazoo sends queued requests after this returns. Raises AuthFailedError."""
+        start_login = self.registry.security.start_login
+        assert start_login is not None
+        try:
+            log_in(self.kazoo._connection, start_login(), host, timeout_s)
+        except AuthFailed as failure:
+            self.login_failure = failure
+            raise AuthFailedError(str(failure)) from None
+        self.inbox.put(self.on_connected, self.kazoo.client_id)
 
     def on_connected(self, credentials: tuple[int, bytes]) -> None:
         if self.state is SessionState.EXPIRED:
@@ -454,8 +497,8 @@ class ZooKeeperSession:
 
     async def connect_failure(self) -> str:
         """Return why there is no connection, or `no answer` if the reason is unknown."""
-        if self.handler.connect_error:
-            return self.handler.connect_error
+        if failure := self.handler.failure():
+            return failure
         # Kazoo does not report which host it could not resolve.
         for host, port in self.kazoo.hosts:
             try:
@@ -472,9 +515,10 @@ class ZooKeeperSession:
         missing = [root]
         while (parent := parent_of(missing[0])) != ROOT:
             missing.insert(0, parent)
+        acl = acl_of(ROOT, is_secure=self.chroot.is_secure)
         for path in missing:
             with suppress(NodeExists):
-                await self.perform(path, partial(self.kazoo.create_async, path, None))
+                await self.perform(path, partial(self.kazoo.create_async, path, None, acl))
 
     async def close(self) -> None:
         """Close the session on the server. Without a connection, abandon it, and it expires after its timeout."""

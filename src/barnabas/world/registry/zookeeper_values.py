@@ -8,7 +8,9 @@ from typing import Any
 from kazoo.exceptions import (
     EXCEPTIONS,
     BadVersionError,
+    InvalidACLError,
     KazooException,
+    NoAuthError,
     NoChildrenForEphemeralsError,
     NodeExistsError,
     NoNodeError,
@@ -22,13 +24,13 @@ from kazoo.hosts import collect_hosts
 from kazoo.protocol import serialization
 from kazoo.protocol.states import EventType
 from kazoo.protocol.states import ZnodeStat as KazooStat
-from kazoo.security import OPEN_ACL_UNSAFE
 
 from barnabas.errors import (
     BadPath,
     BadVersion,
     ConfigError,
     MultiFailed,
+    NoAuth,
     NoChildrenForEphemerals,
     NodeExists,
     NoNode,
@@ -38,6 +40,7 @@ from barnabas.errors import (
 )
 from barnabas.world.ports import CheckVersion, Create, Delete, Op, SetData, WatchKind, ZnodeStat
 from barnabas.world.registry.tree import ROOT, check_path
+from barnabas.world.registry.znode_acls import acl_of
 
 # A server closes the connection on a longer request (jute.maxbuffer), and the session would resend it forever.
 REQUEST_BYTES_MAX = 0xFFFFF
@@ -58,6 +61,17 @@ ERRORS: dict[type[KazooException], type[RegistryError]] = {
     NoChildrenForEphemeralsError: NoChildrenForEphemerals,
     SessionExpiredError: RegistrySessionExpired,
     UnimplementedError: Unimplemented,
+}
+REASONS: dict[type[KazooException], tuple[type[RegistryError], str]] = {
+    NoAuthError: (
+        NoAuth,
+        "the ACL of the znode does not permit this: log in to ZooKeeper with the identity of the brokers",
+    ),
+    InvalidACLError: (
+        NoAuth,
+        "ZooKeeper does not know this client, so the znode cannot get an ACL: log in to ZooKeeper, "
+        "or set zookeeper.set.acl=false",
+    ),
 }
 NO_WATCH = b"\x00"
 WATCH_KINDS = {
@@ -119,10 +133,11 @@ class MultiRead:
 
 
 class Chroot:
-    """The path prefix of the tree in the ensemble; "" for none."""
+    """The path prefix of the tree in the ensemble; "" for none. With `is_secure`, new znodes get ACLs."""
 
     def __init__(self, root: str) -> None:
         self.root = root
+        self.is_secure = False
 
     def full(self, path: str) -> str:
         check_path(path)
@@ -139,7 +154,8 @@ class Chroot:
                 check_path(op.path + "0" if op.sequential else op.path)
                 full = self.root + op.path if op.sequential else self.full(op.path)
                 flags = EPHEMERAL * op.ephemeral | SEQUENTIAL * op.sequential
-                return serialization.Create(full, null_if_empty(op.data), OPEN_ACL_UNSAFE, flags)
+                acl = acl_of(op.path, is_secure=self.is_secure)
+                return serialization.Create(full, null_if_empty(op.data), acl, flags)
             case SetData():
                 return serialization.SetData(self.full(op.path), null_if_empty(op.data), op.version)
             case Delete():
@@ -206,6 +222,9 @@ def to_registry_error(error: Exception, path: str) -> RegistryError:
     for kazoo_error, registry_error in ERRORS.items():
         if isinstance(error, kazoo_error):
             return registry_error(path)
+    for kazoo_error, (registry_error, why) in REASONS.items():
+        if isinstance(error, kazoo_error):
+            return registry_error(path, why)
     return RegistryError(path, f"ZooKeeper error {type(error).__name__} {error}".rstrip())
 
 
