@@ -10,7 +10,9 @@ from typing import Self
 from barnabas.api.settings import require_positive
 from barnabas.client.cluster import Cluster
 from barnabas.client.view import TopicView
-from barnabas.errors import ApiError, ClientClosed, ErrorCode
+from barnabas.errors import ApiError, ClientClosed, ConfigError, ErrorCode
+from barnabas.security.client_settings import TokenCallback
+from barnabas.security.client_sources import SecuritySource, load_security
 
 REQUEST_TIMEOUT_MS = 30_000
 
@@ -49,6 +51,9 @@ class Connection(Closable):
     """A connection to a cluster. `bootstrap_servers` is "host:port,host:port", or a list of "host:port".
 
     It connects on the first request. It keeps a list of its open users, and closes them with itself.
+
+    `security` has Kafka's client settings for TLS and logins, or is the path of a properties file with them. By
+    default they come from the environment. `oauth_token` is called for each login with OAUTHBEARER.
     """
 
     def __init__(
@@ -57,11 +62,16 @@ class Connection(Closable):
         *,
         client_id: str = "barnabas",
         request_timeout_ms: float = REQUEST_TIMEOUT_MS,
+        security: SecuritySource = None,
+        oauth_token: TokenCallback | None = None,
     ) -> None:
         super().__init__()
         require_positive("request_timeout_ms", request_timeout_ms)
         self._cluster = Cluster(
-            bootstrap_servers, client_id=client_id, timeout_s=request_timeout_ms / 1000
+            bootstrap_servers,
+            client_id=client_id,
+            timeout_s=request_timeout_ms / 1000,
+            security=load_security(security, token_callback=oauth_token),
         )
         self._users: list[ConnectionUser] = []
 
@@ -80,12 +90,20 @@ class Connection(Closable):
 class ConnectionUser(Closable):
     """Base of the classes that use a connection: their own, or that of a Client."""
 
-    def __init__(self, bootstrap_servers: Connection | str | Sequence[str]) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: Connection | str | Sequence[str],
+        *,
+        security: SecuritySource = None,
+    ) -> None:
         super().__init__()
         if isinstance(bootstrap_servers, Connection):
+            if security is not None:
+                raise ConfigError("security", "is a setting of the Client; set it there")
             self._connection, self._is_owner = bootstrap_servers, False
         else:
-            self._connection, self._is_owner = Connection(bootstrap_servers), True
+            self._connection = Connection(bootstrap_servers, security=security)
+            self._is_owner = True
         self._connection._open_cluster()
         self._connection._users.append(self)
 

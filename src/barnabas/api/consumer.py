@@ -16,6 +16,7 @@ from barnabas.client.consumer import (
     resolve_starts,
 )
 from barnabas.model import TopicPartition
+from barnabas.security.client_sources import SecuritySource
 
 
 class ConsumerSettings(TypedDict, total=False):
@@ -48,6 +49,7 @@ class Consumer(PartitionReader):
         fetch_max_wait_ms: int = FETCH_WAIT_MS,
         isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
         max_partition_fetch_bytes: int = PARTITION_BYTES,
+        security: SecuritySource = None,
     ) -> None:
         self._start = parse_auto_offset_reset(auto_offset_reset)
         require_positive("fetch_max_wait_ms", fetch_max_wait_ms)
@@ -56,6 +58,7 @@ class Consumer(PartitionReader):
             bootstrap_servers,
             consumer_timeout_ms=consumer_timeout_ms,
             isolation_level=isolation_level,
+            security=security,
         )
         # Fetches use separate connections: a fetch that waits for records would delay the requests after it.
         cluster = self._connection._cluster

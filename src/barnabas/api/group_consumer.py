@@ -25,6 +25,7 @@ from barnabas.client.group_consumer import (
 from barnabas.client.transactions import GroupSender
 from barnabas.errors import ConfigError
 from barnabas.model import TopicPartition
+from barnabas.security.client_sources import SecuritySource
 
 AUTO_COMMIT_INTERVAL_MS = 5_000
 HEARTBEAT_INTERVAL_MS = 3_000
@@ -85,6 +86,7 @@ class GroupConsumer(PartitionReader):
         on_assigned: PartitionsListener = ignore_partitions,
         on_revoked: PartitionsListener = ignore_partitions,
         on_lost: PartitionsListener = ignore_partitions,
+        security: SecuritySource = None,
     ) -> None:
         start = parse_auto_offset_reset(auto_offset_reset)
         assignors = parse_assignors(partition_assignment_strategy)
@@ -98,6 +100,7 @@ class GroupConsumer(PartitionReader):
             bootstrap_servers,
             consumer_timeout_ms=consumer_timeout_ms,
             isolation_level=isolation_level,
+            security=security,
         )
         self._member = client_group_consumer.GroupConsumer(
             self._connection._cluster,

@@ -14,6 +14,7 @@ from barnabas.client.consumer import ConsumedRecord
 from barnabas.client.offsets import earliest_offsets, latest_offsets, list_offsets
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.model import TopicPartition
+from barnabas.security.client_sources import SecuritySource
 
 ITERATION_WAIT_S = 1.0
 
@@ -27,13 +28,14 @@ class PartitionReader(ConnectionUser):
         *,
         consumer_timeout_ms: float | None,
         isolation_level: str,
+        security: SecuritySource,
     ) -> None:
         self._is_committed_only = parse_isolation_level(isolation_level)
         if consumer_timeout_ms is not None:
             require_positive("consumer_timeout_ms", consumer_timeout_ms)
         self._iteration_timeout_ms = consumer_timeout_ms
         self._fetched: deque[ConsumedRecord] = deque()
-        super().__init__(bootstrap_servers)
+        super().__init__(bootstrap_servers, security=security)
 
     # ---- records --------------------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from barnabas.client.transactional_producer import TransactionalProducer
 from barnabas.client.transactions import TRANSACTION_TIMEOUT_MS
 from barnabas.errors import ApiError, BarnabasError, ConfigError, ErrorCode
 from barnabas.model import TopicPartition
+from barnabas.security.client_sources import SecuritySource
 
 LINGER_MS = 100
 
@@ -109,6 +110,7 @@ class Producer(ConnectionUser):
         enable_idempotence: bool | None = None,
         transactional_id: str | None = None,
         transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+        security: SecuritySource = None,
     ) -> None:
         self._acks = parse_acks(acks)
         self._compression = parse_compression_type(compression_type)
@@ -123,7 +125,7 @@ class Producer(ConnectionUser):
         self._transactional_id = transactional_id
         self._timeout_ms = transaction_timeout_ms
         self._linger_s = linger_ms / 1000
-        super().__init__(bootstrap_servers)
+        super().__init__(bootstrap_servers, security=security)
         self._deadline: Deadline | None = None
         """When the buffer has to be sent; None if it is empty."""
         self._pending: dict[TopicPartition, deque[Delivery]] = {}

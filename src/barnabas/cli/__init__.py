@@ -1,6 +1,7 @@
 """The command line: `barnabas <noun> <verb>` is in cli/<noun>/<verb>.py, or in <noun>/commands.py.
 
     barnabas topics …, groups …, configs …, registry …    topics/, groups/, configs/, registry/
+    barnabas quotas …, users …, acls …                    quotas/, users/, acls/
     barnabas elect-leaders                                elections/
     barnabas … explain, cluster health                    explain/
     barnabas produce, consume                             records/

@@ -10,9 +10,9 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from barnabas.cli.connection import config_text, connect, connection_options, find_security
 from barnabas.cli.options import (
     COMPLETION_TIMEOUT_S,
-    bootstrap_option,
     completions,
     default_servers,
     output_option,
@@ -24,14 +24,14 @@ from barnabas.errors import BarnabasError
 
 
 def cluster_command(command: Callable[..., None]) -> Callable[..., None]:
-    """Add --bootstrap-servers, --timeout and --output. The command gets a `Cluster` as its first argument."""
+    """Add the options of the connection, --timeout and --output. The command gets a `Cluster` as its first argument."""
 
-    @bootstrap_option
+    @connection_options
     @timeout_option
     @output_option
     @wraps(command)
     def run(bootstrap_servers: str, timeout_s: float, **options: Any) -> None:
-        with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
+        with connect(bootstrap_servers, timeout_s=timeout_s) as cluster:
             command(cluster, **options)
 
     return run
@@ -39,7 +39,8 @@ def cluster_command(command: Callable[..., None]) -> Callable[..., None]:
 
 def servers_hint() -> str:
     """Return ` -b HOST:PORT` for commands in hints, or an empty text if they need no option to reach these brokers."""
-    return servers_text(click.get_current_context().params["bootstrap_servers"])
+    context = click.get_current_context()
+    return servers_text(context.params["bootstrap_servers"]) + config_text(context)
 
 
 def complete_names(
@@ -52,7 +53,8 @@ def complete_names(
     ) -> list[CompletionItem]:
         with suppress(BarnabasError):
             servers = context.params.get("bootstrap_servers") or default_servers()
-            with Cluster(servers, timeout_s=COMPLETION_TIMEOUT_S) as cluster:
+            security = find_security(servers, context)
+            with Cluster(servers, timeout_s=COMPLETION_TIMEOUT_S, security=security) as cluster:
                 return completions(list_names(cluster), incomplete)
         return []
 

@@ -25,6 +25,10 @@ COMMANDS = {
         "configs.commands:configs",
         "Describe, alter and reset settings of topics and brokers, and quotas.",
     ),
+    "quotas": (
+        "quotas.commands:quotas",
+        "Set, list and unset quotas of users, client ids and IP addresses.",
+    ),
     "partitions": ("explain.commands:partitions", "Explain the state of single partitions."),
     "brokers": (
         "brokers.commands:brokers",
@@ -48,6 +52,11 @@ COMMANDS = {
     "groups": (
         "groups.commands:groups",
         "List, describe and delete consumer groups, and reset their offsets.",
+    ),
+    "users": ("users.commands:users", "Create, list and delete users that log in with SCRAM."),
+    "acls": (
+        "acls.commands:acls",
+        "Add, list and remove permissions, and check which one decides.",
     ),
     "transactions": (
         "transactions.commands:transactions",
@@ -94,6 +103,10 @@ COMMANDS = {
         "kafka.configs:kafka_configs",
         "Kafka's kafka-configs command, with the same options and output.",
     ),
+    "kafka-acls": (
+        "kafka.acls:kafka_acls",
+        "Kafka's kafka-acls command, with the same options and output.",
+    ),
     "kafka-leader-election": (
         "kafka.leader_election:kafka_leader_election",
         "Kafka's kafka-leader-election command, with the same options and output.",
@@ -101,6 +114,10 @@ COMMANDS = {
     "kafka-reassign-partitions": (
         "kafka.reassign:kafka_reassign_partitions",
         "Kafka's kafka-reassign-partitions command, with the same options and output.",
+    ),
+    "zookeeper-security-migration": (
+        "kafka.security_migration:zookeeper_security_migration",
+        "Kafka's zookeeper-security-migration command, with the same options.",
     ),
 }
 """Command → (`module:attribute` in barnabas.cli, help line)."""

@@ -32,7 +32,7 @@ def default_servers() -> str:
     return DEFAULT_SERVERS if found is None else found.servers
 
 
-bootstrap_option = click.option(
+servers_option = click.option(
     "-b",
     "--bootstrap-servers",
     default=default_servers,

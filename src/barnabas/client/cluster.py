@@ -17,10 +17,12 @@ from barnabas.client.blocking import (
     Deadline,
     pause,
 )
+from barnabas.client.login import ConnectionSecurity, is_refusal
 from barnabas.client.view import ClusterView, TopicView, parse_metadata
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.retry import Backoff
+from barnabas.security.client_settings import PLAINTEXT, ClientSecurity
 from barnabas.wire.codec import Message
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
@@ -55,8 +57,10 @@ class Cluster:
         client_id: str = "barnabas",
         timeout_s: float = REQUEST_TIMEOUT_S,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        security: ClientSecurity = PLAINTEXT,
     ) -> None:
         self.bootstrap = parse_addresses(bootstrap_servers)
+        self.connection_security = ConnectionSecurity(security)
         self.client_id = client_id
         self.timeout_s = timeout_s
         self.connect_timeout_s = min(connect_timeout_s, timeout_s)
@@ -84,7 +88,18 @@ class Cluster:
         known = [(broker.host, broker.port) for broker in self.view.brokers.values()]
         addresses = dict.fromkeys([*connected, *self.bootstrap, *known])
         servers = [f"{host}:{port}" for host, port in addresses]
-        return Cluster(servers, client_id=self.client_id, timeout_s=timeout_s)
+        return Cluster(
+            servers, client_id=self.client_id, timeout_s=timeout_s, security=self.security
+        )
+
+    @property
+    def security(self) -> ClientSecurity:
+        return self.connection_security.settings
+
+    @property
+    def servers(self) -> str:
+        """The bootstrap servers, as "host:port,host:port"."""
+        return ",".join(format_address(host, port) for host, port in self.bootstrap)
 
     @property
     def broker_timeout_ms(self) -> int:
@@ -110,13 +125,18 @@ class Cluster:
     def open_connection(self, host: str, port: int) -> BlockingConnection:
         """Open a connection that is not shared. The caller must close it."""
         return BlockingConnection.open(
-            host, port, client_id=self.client_id, timeout_s=self.connect_timeout_s
+            host,
+            port,
+            client_id=self.client_id,
+            timeout_s=self.connect_timeout_s,
+            security=self.connection_security,
         )
 
     def any_connection(self, avoid: Container[str] = ()) -> BlockingConnection:
         """Return any open connection, or connect to a broker: first known brokers, then bootstrap servers.
 
-        Skips the addresses in `avoid`. Raises Unreachable if no other broker can be reached.
+        Skips the addresses in `avoid`. Raises Unreachable if no other broker can be reached, and at once the error of
+        a broker that refuses the login or whose certificate is not trusted.
         """
         for connection in self.connections.values():
             if connection.is_open and connection.address not in avoid:
@@ -129,6 +149,8 @@ class Cluster:
             try:
                 return self.connect(host, port)
             except ApiError as error:
+                if is_refusal(error):
+                    raise
                 tried.append((f"{host}:{port}", error.message.removeprefix(f"{host}:{port}: ")))
         raise Unreachable(tried)
 
@@ -332,6 +354,14 @@ def parse_addresses(
     if not addresses:
         raise ConfigError("bootstrap.servers", "is empty; set it to host:port")
     return addresses
+
+
+def format_address(host: str, port: int) -> str:
+    """
+    >>> format_address("::1", 9092)
+    '[::1]:9092'
+    """
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def parse_address(text: str, default_port: str) -> tuple[str, int]:

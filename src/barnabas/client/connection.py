@@ -10,7 +10,8 @@ connection. A broker responds in request order, so the next responses would be l
 from __future__ import annotations
 
 import asyncio
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from barnabas.client.core import ClientProtocol, frame_size
 from barnabas.errors import RemoteWireError
@@ -19,6 +20,15 @@ from barnabas.wire.codec import Message
 from barnabas.world.ports import Network, Stream
 
 R = TypeVar("R", bound=Message)
+
+
+@runtime_checkable
+class LoginNetwork(Protocol):
+    """A network whose connections need a login before the first request."""
+
+    async def log_in(self, connection: BrokerConnection) -> None:
+        """Raises ConnectionError if the other side refuses."""
+
 
 BUFFER_BYTES = 64 * 1024
 SIZE_BYTES = 4
@@ -46,12 +56,16 @@ class BrokerConnection:
         self.data = bytearray(BUFFER_BYTES)
         self.end = 0
         self.reason: str | None = None
+        self.renewal_at: float | None = None
+        """Time of the event loop after which the next exchange logs in again; None: the login does not expire."""
+        self.renew: Callable[[], Awaitable[float]] | None = None
+        self.renewing = asyncio.Lock()
 
     @classmethod
     async def open(
         cls, network: Network, host: str, port: int, *, client_id: str, timeout_s: float
     ) -> BrokerConnection:
-        """Connect. Raises ConnectionError if that fails or takes longer than `timeout_s`."""
+        """Connect and log in. Raises ConnectionError if that fails or takes longer than `timeout_s`."""
         connection = cls(client_id)
 
         def accept(stream: Stream) -> BrokerConnection:
@@ -61,8 +75,14 @@ class BrokerConnection:
         try:
             async with asyncio.timeout(timeout_s):
                 await network.connect(host, port, accept)
+                if isinstance(network, LoginNetwork):
+                    await network.log_in(connection)
         except TimeoutError:
+            connection.close("no login in time")
             raise ConnectionError(f"{host}:{port}: no connection within {timeout_s:g} s") from None
+        except BaseException:
+            connection.close("login failed")
+            raise
         return connection
 
     @property
@@ -82,18 +102,21 @@ class BrokerConnection:
         timeout_s: float,
         max_version: int | None = None,
         body: bytes | None = None,
+        is_login: bool = False,
     ) -> R:
-        """Send a request and wait for its response.
+        """Send a request and wait for its response. Requests of a login have `is_login`; others log in again if due.
 
         Raises ConnectionError if the connection is closed or fails, TimeoutError after `timeout_s`, and
         ExchangeInterrupted. `body` is the already encoded request, in its newest version.
         """
+        loop = asyncio.get_running_loop()
+        if self.renewal_at is not None and not is_login and loop.time() >= self.renewal_at:
+            await self.renew_login()
         if self.reason is not None or self.stream is None:
             raise ConnectionError(self.reason or "not connected")
         encoded = self.protocol.encode_request(
             request, response, max_version=max_version, body=body
         )
-        loop = asyncio.get_running_loop()
         future: asyncio.Future[Message] = loop.create_future()
         self.waiting[encoded.correlation_id] = future
         self.stream.send([encoded.data])
@@ -108,6 +131,23 @@ class BrokerConnection:
             timer.cancel()
         assert isinstance(answer, response)
         return answer
+
+    def renew_login_at(self, time_s: float, renew: Callable[[], Awaitable[float]]) -> None:
+        """Call `renew` before the first exchange after a time. It returns the seconds until the next call; 0: never."""
+        self.renewal_at, self.renew = time_s, renew
+
+    async def renew_login(self) -> None:
+        """Log in again. Other exchanges wait meanwhile: the broker accepts only the messages of the login."""
+        loop = asyncio.get_running_loop()
+        async with self.renewing:
+            if self.renew is None or self.renewal_at is None or loop.time() < self.renewal_at:
+                return
+            try:
+                seconds = await self.renew()
+            except BaseException:
+                self.close("login failed")
+                raise
+            self.renewal_at = loop.time() + seconds if seconds else None
 
     def interrupt(self, reason: str) -> None:
         """End all exchanges in flight with ExchangeInterrupted, and close the connection.

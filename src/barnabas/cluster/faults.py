@@ -13,11 +13,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence, Set
+from ssl import SSLContext
 from weakref import WeakSet
 
 from barnabas.client.blocking import pause
 from barnabas.world.disk import THREAD_DESCRIPTORS, RealDisk, RealFile
-from barnabas.world.ports import Buffer, File, Listener, Network, Part, Receiver, Stream
+from barnabas.world.ports import (
+    Buffer,
+    File,
+    Listener,
+    Network,
+    Part,
+    Receiver,
+    ServerTls,
+    Stream,
+)
 
 
 class BrokerFaults:
@@ -44,11 +54,21 @@ class CuttableNetwork:
         return self.network.host_name()
 
     async def listen(
-        self, host: str, port: int, accept: Callable[[Stream], Receiver | None]
+        self,
+        host: str,
+        port: int,
+        accept: Callable[[Stream], Receiver | None],
+        tls: ServerTls | None = None,
     ) -> Listener:
-        return await self.network.listen(host, port, accept)
+        return await self.network.listen(host, port, accept, tls)
 
-    async def connect(self, host: str, port: int, accept: Callable[[Stream], Receiver]) -> Stream:
+    async def connect(
+        self,
+        host: str,
+        port: int,
+        accept: Callable[[Stream], Receiver],
+        tls: SSLContext | None = None,
+    ) -> Stream:
         """Open a connection. If the peer is cut off, wait until the cut is healed: the caller has a timeout."""
         while port in self.faults.cut_ports:
             await self.changed.wait()
@@ -58,7 +78,7 @@ class CuttableNetwork:
             opened.append(CuttableStream(stream, port))
             return accept(opened[0])
 
-        await self.network.connect(host, port, accept_cuttable)
+        await self.network.connect(host, port, accept_cuttable, tls)
         (stream,) = opened
         self.streams.add(stream)
         stream.set_cut(port in self.faults.cut_ports)
@@ -86,6 +106,10 @@ class CuttableStream:
     @property
     def peer(self) -> tuple[str, int]:
         return self.stream.peer
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        return self.stream.peer_certificate
 
     def send(self, parts: Sequence[Part]) -> bool:
         if self.is_cut:

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import Future, wait
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -43,6 +44,9 @@ from barnabas.world.network import HeldPort, SocketNetwork
 from barnabas.world.registry.embedded import EmbeddedRegistry, EmbeddedSession
 from barnabas.world.watchdog import LoopWatchdog
 
+if TYPE_CHECKING:
+    from barnabas.cluster.local_security import LocalSecurity
+
 READY_TIMEOUT_S = 30.0
 ALONE_TIMEOUT_S = 2.0
 TOPICS_TIMEOUT_S = 5.0
@@ -62,9 +66,10 @@ class InProcessCluster:
         settings: Mapping[str, str] | None = None,
         registry_in_memory: bool = False,
         ends_process: bool = False,
+        security: LocalSecurity | None = None,
     ) -> None:
         """The brokers listen on `port` and the ports after it; 0 lets the system choose each port. `host` and
-        `advertised` are explained in settings.py (`listener_properties`).
+        `advertised` are explained in settings.py (`listener_properties`). `security` secures all listeners.
 
         With `ends_process`, a broker whose event loop is stuck ends this process (see world/watchdog.py). Use it in
         programs that do nothing but run a cluster.
@@ -73,6 +78,7 @@ class InProcessCluster:
         validate_settings(brokers, settings)
         self.ends_process = ends_process
         self.data = data
+        self.security = security
         self.registry_path = None if registry_in_memory else str(data / "registry")
         self.warnings: list[str] = []
         self.brokers: dict[int, ClusterBroker] = {}
@@ -86,6 +92,7 @@ class InProcessCluster:
                 settings=settings,
                 host=host,
                 advertised=advertised,
+                security=security,
             )
             config, warnings = load_broker_config(properties)
             self.warnings += [warning for warning in warnings if warning not in self.warnings]
@@ -130,6 +137,9 @@ class InProcessCluster:
         self.registry = EmbeddedRegistry(self.registry_path, SystemClock())
         try:
             self.registry_thread.run(self.registry.open())
+            if self.security is not None:
+                self.security.write_files()
+                self.registry_thread.run(self.security.create_users(self.registry))
             if self.holds_ports:
                 for broker in self.brokers.values():
                     broker.hold_ports()

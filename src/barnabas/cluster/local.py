@@ -14,18 +14,30 @@ import atexit
 import shutil
 import tempfile
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from uuid import uuid4
 
 from barnabas.client.blocking import Deadline, pause
+from barnabas.cluster.client_settings import (
+    ClientAccess,
+    aiokafka_arguments,
+    kafka_python_arguments,
+    kafka_settings,
+    librdkafka_settings,
+)
 from barnabas.cluster.in_process import ClusterBroker, InProcessCluster
 from barnabas.cluster.settings import HOST, TEST_SETTINGS
-from barnabas.errors import ErrorCode, RegistryError
+from barnabas.errors import ConfigError, ErrorCode, RegistryError
+from barnabas.model import SecurityProtocol
 from barnabas.retry import Backoff
+
+if TYPE_CHECKING:
+    from barnabas.client.cluster import Cluster
+    from barnabas.cluster.local_security import LocalSecurity
 
 ELECTION_TIMEOUT_S = 30.0
 ELECTION_BACKOFF_S = (0.002, 0.05)
@@ -46,15 +58,23 @@ class LocalCluster:
         host: str = HOST,
         advertised: str | None = None,
         settings: Mapping[str, object] | None = None,
+        security: str | None = None,
+        users: Mapping[str, str] | Collection[str] = (),
+        acls: bool = False,
     ) -> None:
         """The brokers listen on `port` and the ports after it; 0 lets the system choose each port. `settings` apply to
         all brokers; their names are those of server.properties.
 
         The brokers listen on the address `host`. For clients in containers, use "0.0.0.0" and set `advertised` to the
         name by which they reach this machine, such as "host.docker.internal". They use `advertised_servers`.
+
+        `security` is SASL_SSL, SASL_PLAINTEXT or SSL, for clients and between brokers. `users` are users and their
+        passwords; a list of names gets generated ones. The user `admin` always exists. With `acls`, all users except
+        `admin` need permissions. `client_settings` returns the settings of a client.
         """
         self.is_temporary = data is None
         self.data = temporary_path() if data is None else Path(data).absolute()
+        self.security = self.create_security(security, users, acls, [host, advertised or ""])
         self.lock = threading.RLock()
         self.cluster = InProcessCluster(
             self.data,
@@ -67,7 +87,28 @@ class LocalCluster:
                 **{name: property_value(value) for name, value in (settings or {}).items()},
             },
             registry_in_memory=self.is_temporary,
+            security=self.security,
         )
+
+    def create_security(
+        self,
+        protocol: str | None,
+        users: Mapping[str, str] | Collection[str],
+        acls: bool,
+        hosts: Sequence[str],
+    ) -> LocalSecurity | None:
+        directory = self.data / "security"
+        if protocol is None or protocol == SecurityProtocol.PLAINTEXT.name:
+            if users or acls:
+                raise ConfigError("security", "users and acls need it; set security='SASL_SSL'")
+            if directory.is_dir():
+                why = "this data belongs to a secured cluster; set security='SASL_SSL'"
+                raise ConfigError("data", f"{why}, or remove {directory} to open it to everyone")
+            return None
+        # Imported here, because a cluster starts faster without it.
+        from barnabas.cluster.local_security import LocalSecurity
+
+        return LocalSecurity(protocol, directory, users=users, hosts=hosts, acls=acls, plain=True)
 
     def __repr__(self) -> str:
         if not self.cluster.is_running:
@@ -138,6 +179,49 @@ class LocalCluster:
                 finally:
                     self.remove_if_temporary()
 
+    # ---- clients
+
+    def client_settings(
+        self, user: str | None = None, *, mechanism: str | None = None
+    ) -> dict[str, str]:
+        """Return the settings of a client under Kafka's names, with bootstrap.servers. By default, of the user `admin`.
+
+        They are for Java clients, for Kafka's commands and for Barnabas. `mechanism` is a SASL mechanism.
+        """
+        return kafka_settings(self.access(user, mechanism))
+
+    def confluent_settings(
+        self, user: str | None = None, *, mechanism: str | None = None
+    ) -> dict[str, str]:
+        """Like `client_settings`, for confluent-kafka and other clients with librdkafka."""
+        return librdkafka_settings(self.access(user, mechanism))
+
+    def kafka_python_arguments(
+        self, user: str | None = None, *, mechanism: str | None = None
+    ) -> dict[str, str]:
+        """Like `client_settings`: keyword arguments of the clients of kafka-python."""
+        return kafka_python_arguments(self.access(user, mechanism))
+
+    def aiokafka_arguments(
+        self, user: str | None = None, *, mechanism: str | None = None
+    ) -> dict[str, object]:
+        """Like `client_settings`: keyword arguments of the clients of aiokafka."""
+        return aiokafka_arguments(self.access(user, mechanism))
+
+    def access(self, user: str | None, mechanism: str | None) -> ClientAccess:
+        if self.security is None:
+            return ClientAccess(self.bootstrap_servers)
+        return self.security.access(self.bootstrap_servers, user, mechanism)
+
+    def connect(self) -> Cluster:
+        """Return a client of the administrator."""
+        # Imported here, because a cluster starts faster without the admin client.
+        from barnabas.client.cluster import Cluster
+
+        if self.security is None:
+            return Cluster(self.bootstrap_servers)
+        return Cluster(self.bootstrap_servers, security=self.security.client_security())
+
     # ---- topics
 
     def create_topic(
@@ -152,15 +236,13 @@ class LocalCluster:
 
         -1 replicas means the default of the cluster.
         """
-        # Imported here, because a cluster starts faster without the admin client.
         from barnabas.client.admin import Admin, NewTopic
-        from barnabas.client.cluster import Cluster
 
         configs = {key: property_value(value) for key, value in (config or {}).items()}
         topic = NewTopic(
             name=name, partitions=partitions, replication_factor=replicas, configs=configs
         )
-        with Cluster(self.bootstrap_servers) as client:
+        with self.connect() as client:
             (outcome,) = Admin(client).create_topics([topic])
         if outcome.error is not None:
             raise outcome.error
@@ -173,9 +255,8 @@ class LocalCluster:
         Topics that do not exist are ignored.
         """
         from barnabas.client.admin import Admin
-        from barnabas.client.cluster import Cluster
 
-        with Cluster(self.bootstrap_servers) as client:
+        with self.connect() as client:
             admin = Admin(client)
             if names is None:
                 names = [topic.name for topic in admin.list_topics() if not topic.is_internal]

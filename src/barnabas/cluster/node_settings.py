@@ -34,6 +34,20 @@ class NodeBroker(Struct, frozen=True, kw_only=True):
     log_dirs: tuple[str, ...]
     rack: str
     http_listener: Endpoint | None = None
+    inter_broker_listener: str = "PLAINTEXT"
+
+    @property
+    def checked_endpoint(self) -> Endpoint:
+        """The address at which the supervisor checks the broker: of the listener between brokers.
+
+        With TLS, its host is the advertised one, because the certificate names it.
+        """
+        found = {each.listener: each for each in self.listeners}
+        bound = found.get(self.inter_broker_listener, self.listeners[0])
+        if not bound.protocol.has_tls:
+            return bound
+        advertised = {each.listener: each for each in self.advertised_listeners}
+        return replace(bound, host=advertised.get(bound.listener, bound).host)
 
     @property
     def overrides(self) -> dict[str, str]:
@@ -81,6 +95,7 @@ def derive_node_brokers(
             ),
             rack=rack,
             http_listener=next(iter(count_up(HTTP_LISTENER, http_listeners, number)), None),
+            inter_broker_listener=config.inter_broker_listener,
         )
         for number in range(count)
     ]

@@ -32,7 +32,12 @@ if TYPE_CHECKING:
 
 TOPIC_NAME_MAX = 249
 LOG_LINES_MAX = 1000
-MARKER = "barnabas(brokers=N, settings={...}): the cluster of barnabas_cluster and barnabas_fresh_cluster for this test"
+MARKER = (
+    "barnabas(brokers=N, settings={...}, security=..., users={...}, acls=...): "
+    "the cluster of barnabas_cluster and barnabas_fresh_cluster for this test"
+)
+ARGUMENTS = ("brokers", "settings", "security", "users", "acls")
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -66,11 +71,20 @@ class ClusterSpec(NamedTuple):
 
     brokers: int
     settings: tuple[tuple[str, object], ...] = ()
+    security: str | None = None
+    users: tuple[tuple[str, str], ...] = ()
+    acls: bool = False
 
     def new_cluster(self) -> LocalCluster:
         from barnabas.cluster.local import LocalCluster
 
-        return LocalCluster(brokers=self.brokers, settings=dict(self.settings))
+        return LocalCluster(
+            brokers=self.brokers,
+            settings=dict(self.settings),
+            security=self.security,
+            users=dict(self.users),
+            acls=self.acls,
+        )
 
 
 def spec_of(node: pytest.Item | pytest.Function, config: pytest.Config) -> ClusterSpec | None:
@@ -80,9 +94,11 @@ def spec_of(node: pytest.Item | pytest.Function, config: pytest.Config) -> Clust
         return None
     brokers = marker.kwargs.get("brokers", broker_count(config))
     settings = marker.kwargs.get("settings", {})
-    unknown = [*map(repr, marker.args), *sorted(marker.kwargs.keys() - {"brokers", "settings"})]
+    security = marker.kwargs.get("security")
+    users = marker.kwargs.get("users", {})
+    unknown = [*map(repr, marker.args), *sorted(marker.kwargs.keys() - set(ARGUMENTS))]
     if unknown:
-        why = f"unknown argument {unknown[0]}; use brokers=N and settings={{...}}"
+        why = f"unknown argument {unknown[0]}; use {', '.join(ARGUMENTS)}"
     elif type(brokers) is not int or brokers < 1:
         why = f"brokers={brokers!r} is not a number of brokers; use 1 or more"
     elif not isinstance(settings, Mapping):
@@ -91,9 +107,25 @@ def spec_of(node: pytest.Item | pytest.Function, config: pytest.Config) -> Clust
         name for name in settings if not isinstance(settings[name], str | int | float)
     ]:
         why = f"setting {invalid[0]} is neither text, a number nor a boolean"
+    elif security is not None and security not in PROTOCOLS:
+        why = f"security={security!r} is not one of {', '.join(PROTOCOLS)}"
+    elif not is_text_mapping(users):
+        why = 'users is not a mapping from names to passwords, as in users={"alice": "secret"}'
     else:
-        return ClusterSpec(brokers, tuple(sorted(settings.items())))
+        return ClusterSpec(
+            brokers,
+            tuple(sorted(settings.items())),
+            security,
+            tuple(sorted(users.items())),
+            bool(marker.kwargs.get("acls", False)),
+        )
     raise pytest.Collector.CollectError(f"{node.nodeid}: pytest.mark.barnabas: {why}")
+
+
+def is_text_mapping(value: object) -> bool:
+    return isinstance(value, Mapping) and all(
+        isinstance(each, str) for pair in value.items() for each in pair
+    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -225,6 +257,10 @@ def unique_topic_name(test: str, suffix: str) -> str:
 # ---- logs
 
 
+KEPT_LEVEL = logging.INFO - 1
+"""Records of level INFO are kept. Tests do not use this number, so a level that a test sets is recognized."""
+
+
 class BrokerLog(logging.Handler):
     """Keeps the latest log lines of the brokers, for the report of a failed test.
 
@@ -246,7 +282,7 @@ class BrokerLog(logging.Handler):
         self.gate.addHandler(self)
 
     def install(self) -> None:
-        self.logger.setLevel(logging.INFO)
+        self.logger.setLevel(KEPT_LEVEL)
         self.logger.parent = self.gate
 
     def uninstall(self) -> None:
@@ -255,10 +291,20 @@ class BrokerLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.lines.append(self.format(record))
-        if self.parent is None:
-            return
-        if record.levelno >= (self.level_before or self.parent.getEffectiveLevel()):
+        if self.parent is not None and record.levelno >= self.level_without(record.name):
             self.parent.handle(record)
+
+    def level_without(self, name: str) -> int:
+        """Return the effective level that this logger has without the handler."""
+        logger: logging.Logger | None = logging.getLogger(name)
+        while logger is not None and logger is not self.logger:
+            if logger.level:
+                return logger.level
+            logger = logger.parent
+        if self.logger.level != KEPT_LEVEL:  # set by a test
+            return self.logger.level
+        root = logging.getLogger() if self.parent is None else self.parent
+        return self.level_before or root.getEffectiveLevel()
 
     def take_lines(self) -> str:
         lines = "\n".join(self.lines)

@@ -8,6 +8,7 @@ from barnabas.config import BrokerConfig
 from barnabas.world.call_thread import DaemonThreadCaller
 from barnabas.world.clock import SystemClock
 from barnabas.world.disk import RealDisk
+from barnabas.world.download import UrlDownloader
 from barnabas.world.network import SocketNetwork
 from barnabas.world.ports import Registry, World
 from barnabas.world.watchdog import LoopWatchdog
@@ -42,6 +43,7 @@ def real_world(
             ends_process=ends_process and config.barnabas_watchdog_exit_enable,
         ),
         caller=DaemonThreadCaller(),
+        downloader=UrlDownloader(),
     )
 
 

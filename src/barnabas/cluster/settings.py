@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from barnabas.config import BrokerConfig
 from barnabas.config.listeners import parse_http_listener
 from barnabas.errors import ConfigError
-from barnabas.model import Endpoint
+from barnabas.model import Endpoint, SecurityProtocol
+
+if TYPE_CHECKING:
+    from barnabas.cluster.local_security import LocalSecurity
 
 HOST = "127.0.0.1"
+LOCAL = "LOCAL"
+"""Name of the listener for this machine, beside one for other machines."""
 FIRST_BROKER_ID = 1
 INTERNAL_TOPIC_REPLICAS_MAX = 3
 TRANSACTION_STATE_MIN_ISR_MAX = 2
@@ -56,6 +62,7 @@ def broker_properties(
     settings: Mapping[str, str],
     host: str = HOST,
     advertised: str | None = None,
+    security: LocalSecurity | None = None,
 ) -> dict[str, str]:
     """Return the properties of one broker. `settings` override the defaults.
 
@@ -65,9 +72,11 @@ def broker_properties(
     if "," in str(data) and "log.dirs" not in settings:
         why = f"a comma separates directories; {str(data)!r} has one: choose another path"
         raise ConfigError("log.dirs", why)
+    protocol = SecurityProtocol.PLAINTEXT if security is None else security.protocol
     return {
         "broker.id": str(broker_id),
-        **listener_properties(host, port, advertised),
+        **listener_properties(host, port, advertised, protocol),
+        **({} if security is None else security.broker_settings([protocol.name, LOCAL])),
         "log.dirs": str(data / f"broker-{broker_id}"),
         "offsets.topic.replication.factor": str(min(INTERNAL_TOPIC_REPLICAS_MAX, brokers)),
         "transaction.state.log.replication.factor": str(min(INTERNAL_TOPIC_REPLICAS_MAX, brokers)),
@@ -77,20 +86,24 @@ def broker_properties(
     }
 
 
-def listener_properties(host: str, port: int, advertised: str | None) -> dict[str, str]:
+def listener_properties(
+    host: str, port: int, advertised: str | None, protocol: SecurityProtocol
+) -> dict[str, str]:
     """Return the listeners of one broker that binds to `host`.
 
     With `advertised`, the host by which other machines and containers reach this one, it gets a second listener on the
     loopback interface. The brokers and the clients here use that one: the advertised name may not resolve here.
     """
-    bound = f"PLAINTEXT://{in_address(host)}:{port}"
+    name = protocol.name
+    bound = f"{name}://{in_address(host)}:{port}"
     if advertised is None:
-        return {"listeners": bound}
+        is_default = protocol is SecurityProtocol.PLAINTEXT
+        return {"listeners": bound} | ({} if is_default else {"inter.broker.listener.name": name})
     return {
-        "listeners": f"LOCAL://{HOST}:0,{bound}",
-        "advertised.listeners": f"LOCAL://{HOST}:0,PLAINTEXT://{in_address(advertised)}:{port}",
-        "listener.security.protocol.map": "LOCAL:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-        "inter.broker.listener.name": "LOCAL",
+        "listeners": f"{LOCAL}://{HOST}:0,{bound}",
+        "advertised.listeners": f"{LOCAL}://{HOST}:0,{name}://{in_address(advertised)}:{port}",
+        "listener.security.protocol.map": f"{LOCAL}:{name},{name}:{name}",
+        "inter.broker.listener.name": LOCAL,
     }
 
 

@@ -13,8 +13,12 @@ import atexit
 import os
 import random
 import socket
+import ssl
 import time
+from collections.abc import Mapping
 from pathlib import Path
+
+from msgspec import Struct
 
 from barnabas.errors import AddressInUse, ConfigError, RegistryError
 from barnabas.java.find import Java, find_java
@@ -34,8 +38,6 @@ PORTS = range(20_000, 32_000)
 
 SETTINGS = """\
 dataDir={data}
-clientPortAddress={host}
-clientPort={port}
 # Short ticks allow short sessions, exact session timeouts, and quick leader elections.
 tickTime=200
 maxSessionTimeout=60000
@@ -46,6 +48,25 @@ admin.enableServer=false
 4lw.commands.whitelist=ruok,srvr
 autopurge.purgeInterval=1
 """
+PLAIN_PORT = """\
+clientPortAddress={host}
+clientPort={port}
+"""
+TLS_PORT = """\
+secureClientPortAddress={host}
+secureClientPort={port}
+serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory
+authProvider.x509=org.apache.zookeeper.server.auth.X509AuthenticationProvider
+ssl.keyStore.location={tls.key_store}
+ssl.keyStore.type=PEM
+ssl.trustStore.location={tls.trust_store}
+ssl.trustStore.type=PEM
+ssl.clientAuth={tls.client_auth}
+ssl.enabledProtocols=TLSv1.2,TLSv1.3
+"""
+LOGINS = """\
+authProvider.sasl=org.apache.zookeeper.server.auth.SASLAuthenticationProvider
+"""
 OPTIONS = (*QUICK_START, "-Xmx256m")
 JARS = (
     *("zookeeper-3", "zookeeper-jute-", "slf4j-api-", "metrics-core-", "snappy-java-"),
@@ -53,15 +74,42 @@ JARS = (
 )
 
 
+class ServerTls(Struct, frozen=True):
+    """TLS of the client port. Both files are in PEM format; the key store has the private key and the certificate."""
+
+    key_store: Path
+    trust_store: Path
+    client_auth: str = "need"  # or want, or none
+
+    def probe(self) -> ssl.SSLContext:
+        """Return the settings with which this process asks whether a node runs: with the certificate of the node."""
+        context = ssl.create_default_context(cafile=str(self.trust_store))
+        context.check_hostname = False
+        context.load_cert_chain(self.key_store)
+        return context
+
+
 class ZooKeeperServers:
     """One ZooKeeper node or an ensemble of three. Call `start()`, use `connect_string`, call `stop()`.
 
-    Node ids start at 1. The nodes listen on `port` and the ports after it; with 0 they get free ports.
+    Node ids start at 1. The nodes listen on `port` and the ports after it; with 0 they get free ports. With `tls`, they
+    accept only TLS. `users` are user names and passwords for SASL logins, which stay optional. Connections between the
+    nodes are not secured.
     """
 
-    def __init__(self, data: Path, nodes: int = 1, port: int = 0) -> None:
+    def __init__(
+        self,
+        data: Path,
+        nodes: int = 1,
+        port: int = 0,
+        *,
+        tls: ServerTls | None = None,
+        users: Mapping[str, str] | None = None,
+    ) -> None:
         if nodes not in (1, 3):
             raise ConfigError("nodes", f"must be 1 or 3, not {nodes}")
+        self.tls = tls
+        self.users = users or {}
         self.data = data.absolute()
         self.first_port = port
         self.nodes = range(1, nodes + 1)
@@ -170,7 +218,13 @@ class ZooKeeperServers:
             self.lock = acquire_lock(str(self.data), "this ZooKeeper's data")
         directory = self.data / f"node-{node}"
         (directory / "data").mkdir(parents=True, exist_ok=True)
-        settings = SETTINGS.format(data=directory / "data", host=HOST, port=self.ports[node - 1])
+        settings = SETTINGS.format(data=directory / "data")
+        port_lines = PLAIN_PORT if self.tls is None else TLS_PORT
+        settings += port_lines.format(host=HOST, port=self.ports[node - 1], tls=self.tls)
+        options = list(OPTIONS)
+        if self.users:
+            settings += LOGINS
+            options.append(f"-Djava.security.auth.login.config={self.write_jaas_file(directory)}")
         main_class = "org.apache.zookeeper.server.ZooKeeperServerMain"
         if len(self.nodes) > 1:
             (directory / "data" / "myid").write_text(str(node))
@@ -183,13 +237,23 @@ class ZooKeeperServers:
             main_class,
             str(directory / "zoo.cfg"),
             directory=directory,
-            options=OPTIONS,
+            options=options,
         )
         if not self.running:
             atexit.register(self.stop)
         self.running[node] = JavaProcess(
             f"ZooKeeper node {node}", command, directory=directory, log=self.log_path(node)
         )
+
+    def write_jaas_file(self, directory: Path) -> Path:
+        """Write the users to a file that only this user can read."""
+        path = directory / "jaas.conf"
+        path.touch(mode=0o600)
+        users = "\n".join(f'    user_{name}="{password}"' for name, password in self.users.items())
+        path.write_text(
+            f"Server {{\n  org.apache.zookeeper.server.auth.DigestLoginModule required\n{users};\n}};\n"
+        )
+        return path
 
     def wait_for(self, node: int) -> None:
         deadline = time.monotonic() + START_S
@@ -201,12 +265,22 @@ class ZooKeeperServers:
     def serves(self, node: int) -> bool:
         """Whether the node answers requests. In an ensemble of three, it does so only while it knows a leader."""
         try:
-            with socket.create_connection((HOST, self.ports[node - 1]), timeout=1) as connection:
+            with self.connect(node) as connection:
                 connection.sendall(b"srvr")
                 answer = b"".join(iter(lambda: connection.recv(4096), b""))
         except OSError:
             return False
         return b"Mode: " in answer and self.running[node].exit_code is None
+
+    def connect(self, node: int) -> socket.socket:
+        connection = socket.create_connection((HOST, self.ports[node - 1]), timeout=1)
+        if self.tls is None:
+            return connection
+        try:
+            return self.tls.probe().wrap_socket(connection)
+        except BaseException:
+            connection.close()
+            raise
 
     def log_path(self, node: int) -> Path:
         return self.data / f"node-{node}" / "zookeeper.log"

@@ -27,6 +27,7 @@ from barnabas.jobs.session import OpenSpark
 from barnabas.jobs.topic_state import TopicState, count_offsets, look_up_state, topic_records
 from barnabas.jobs.verification import compare_records, require_equal
 from barnabas.model import ZERO_ID
+from barnabas.spark.client_settings import cluster_settings
 from barnabas.spark.planning import LogSpan, split_ranges
 from barnabas.spark.ranges import OffsetRange, parse_fetch_settings
 
@@ -65,7 +66,6 @@ def archived_rows(
 def run_archive(
     open_spark: OpenSpark,
     cluster: Cluster,
-    servers: str,
     topic: str,
     archive: ArchiveDirectory,
     *,
@@ -88,13 +88,13 @@ def run_archive(
                 archive.write_manifest(extended)
             return ArchiveRun(state, extended, spans, [], False)
         with open_spark(count_offsets(spans)) as spark:
-            files = add_files(spark, servers, archive, manifest, state, spans, verify=verify)
+            files = add_files(spark, cluster, archive, manifest, state, spans, verify=verify)
         return ArchiveRun(state, extend_manifest(manifest, state, files), spans, files, verify)
 
 
 def add_files(
     spark: SparkSession,
-    servers: str,
+    cluster: Cluster,
     archive: ArchiveDirectory,
     manifest: Manifest | None,
     state: TopicState,
@@ -106,13 +106,12 @@ def add_files(
     with report_disk_errors(archive.path):
         staging = archive.new_staging()
     try:
-        settings = parse_fetch_settings(
-            {"bootstrap.servers": servers, "isolation.level": "read_committed"}, COLUMNS
-        )
+        client = {**cluster_settings(cluster), "isolation.level": "read_committed"}
+        settings = parse_fetch_settings(client, COLUMNS)
         rows = write_files(spark, plan_tasks(state, spans), settings, str(staging)).collect()
         files = [ArchivedFile(**row.asDict()) for row in rows]
         if verify:
-            verify_staged(spark, servers, state, spans, staging, files)
+            verify_staged(spark, cluster, state, spans, staging, files)
         with report_disk_errors(archive.path):
             if manifest is None:
                 archive.write_manifest(empty_manifest(state))
@@ -135,7 +134,7 @@ def plan_tasks(state: TopicState, spans: Mapping[int, LogSpan]) -> list[OffsetRa
 
 def verify_staged(
     spark: SparkSession,
-    servers: str,
+    cluster: Cluster,
     state: TopicState,
     spans: Mapping[int, LogSpan],
     staging: Path,
@@ -143,7 +142,7 @@ def verify_staged(
 ) -> None:
     """Compare the staged files with the topic. The position of a record is its offset."""
     fields = ["partition", "offset as position", "key", "value", "headers", "timestamp"]
-    records = topic_records(spark, servers, state.name, spans, records_per_task=RECORDS_PER_FILE)
+    records = topic_records(spark, cluster, state.name, spans, records_per_task=RECORDS_PER_FILE)
     staged = archived_rows(spark, staging, [file.path for file in files])
     comparison = compare_records(records.selectExpr(*fields), staged.selectExpr(*fields))
     hint = "run it again; if the topic is compacted, records may have been removed meanwhile"

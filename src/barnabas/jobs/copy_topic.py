@@ -188,7 +188,6 @@ def set_final_settings(cluster: Cluster, new: NewCopy, found: TopicState | None)
 def copy_to_topic(
     spark: SparkSession,
     cluster: Cluster,
-    servers: str,
     source: SourceRows,
     new: NewCopy,
     *,
@@ -209,13 +208,14 @@ def copy_to_topic(
         if any(limits.values()):
             comparison = compare_records(
                 source.rows,
-                target_rows(spark, servers, found, source.starts),
+                target_rows(spark, cluster, found, source.starts),
                 order=source.order,
                 limits=limits,
             )
             require_prefix(comparison, source.name, new.name)
     target = CopyTarget(
-        servers=servers,
+        servers=cluster.servers,
+        security=cluster.security,
         topic=new.name,
         partition_count=new.partition_count,
         identity=new_identity(cluster),
@@ -234,7 +234,7 @@ def copy_to_topic(
     if verify:
         comparison = compare_records(
             source.rows,
-            target_rows(spark, servers, state, source.starts),
+            target_rows(spark, cluster, state, source.starts),
             order=source.order,
         )
         hint = f"delete topic {new.name} and run the command again"
@@ -243,14 +243,14 @@ def copy_to_topic(
 
 
 def target_rows(
-    spark: SparkSession, servers: str, state: TopicState, starts: Mapping[int, int]
+    spark: SparkSession, cluster: Cluster, state: TopicState, starts: Mapping[int, int]
 ) -> DataFrame:
     """Return the records of a copy, with their positions after these offsets (default: 0)."""
     from pyspark.sql import functions as sf
 
     firsts = {number: starts.get(number, 0) for number in range(state.partition_count)}
     spans = {number: LogSpan(first, state.spans[number].latest) for number, first in firsts.items()}
-    rows = topic_records(spark, servers, state.name, spans)
+    rows = topic_records(spark, cluster, state.name, spans)
     return rows.withColumn("position", sf.col("offset") - value_of_partition(firsts)).select(*ROW)
 
 

@@ -38,9 +38,7 @@ class Mirror(NamedTuple):
     """The clusters of a mirror. Topics of the target begin with `prefix`."""
 
     source: Cluster
-    source_servers: str
     target: Cluster
-    target_servers: str
     checkpoints: CheckpointStore
     prefix: str = ""
 
@@ -170,7 +168,7 @@ def mirror_topic(
         new_checkpoints(source, target, known)
         return mirrored_topic(source, target, 0, {})
     mirror.checkpoints.ensure_topic()
-    with MirrorLease(mirror.target_servers, target.name) as lease:
+    with MirrorLease(mirror.target, target.name) as lease:
         return mirror_with_lease(spark, mirror, topic, lease, verify=verify)
 
 
@@ -236,12 +234,13 @@ def copy_ranges(
     starts = {partition: each.target_start for partition, each in ranges.items()}
     rows = topic_records(
         spark,
-        mirror.source_servers,
+        mirror.source,
         source.name,
         {number: LogSpan(each.start, each.end) for number, each in ranges.items()},
     )
     place = CopyTarget(
-        servers=mirror.target_servers,
+        servers=mirror.target.servers,
+        security=mirror.target.security,
         topic=target.name,
         partition_count=target.partition_count,
         identity=new_identity(mirror.target),
@@ -276,7 +275,7 @@ def copied_rows(
 
     filled = {number: span for number, span in spans.items() if span.latest > span.earliest}
     firsts = {number: span.earliest for number, span in spans.items()}
-    rows = topic_records(spark, mirror.target_servers, target, filled or spans)
+    rows = topic_records(spark, mirror.target, target, filled or spans)
     return rows.withColumn("position", sf.col("offset") - value_of_partition(firsts))
 
 

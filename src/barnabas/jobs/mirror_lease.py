@@ -45,12 +45,12 @@ class LeaseOwner(Struct, frozen=True, kw_only=True):
 class MirrorLease:
     """Holds the lease of a topic of the target cluster during a `with` block. The checkpoint topic must exist."""
 
-    def __init__(self, servers: str, target: str) -> None:
+    def __init__(self, cluster: Cluster, target: str) -> None:
         self.target = target
         self.group = f"barnabas-mirror-{target}"
         self.owner = LeaseOwner(run=uuid4().hex, host=gethostname(), pid=os.getpid())
         # A thread cannot share a client with the job.
-        self.cluster = Cluster(servers, timeout_s=EXPIRY_S)
+        self.cluster = cluster.with_new_connections(timeout_s=EXPIRY_S)
         self.admin = GroupAdmin(self.cluster)
         self.lock = threading.Lock()
         self.ended = threading.Event()

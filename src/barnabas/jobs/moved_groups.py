@@ -180,7 +180,6 @@ def preview_groups(cluster: Cluster, source: TopicState, copy: str) -> list[Move
 def move_groups(
     spark: SparkSession,
     cluster: Cluster,
-    servers: str,
     source: TopicState,
     new: NewCopy,
     done: CopyPass,
@@ -192,7 +191,7 @@ def move_groups(
     mark = swap_mark(source)
     groups = find_groups(cluster, source.name, new.name)
     movable = [facts for facts in groups if not has_own_offsets(facts, mark)]
-    positions = look_up_positions(spark, cluster, servers, source, new, done, movable)
+    positions = look_up_positions(spark, cluster, source, new, done, movable)
     results = []
     for facts in groups:
         wanted = positions.get(facts.group)
@@ -227,7 +226,6 @@ def commit_positions(
 def look_up_positions(
     spark: SparkSession,
     cluster: Cluster,
-    servers: str,
     source: TopicState,
     new: NewCopy,
     done: CopyPass,
@@ -244,12 +242,12 @@ def look_up_positions(
     spans = unconsumed_spans(groups, source, ends) if groups else {}
     if not spans:
         return found
-    placed = place_records(topic_records(spark, servers, source.name, spans), new.partition_count)
+    placed = place_records(topic_records(spark, cluster, source.name, spans), new.partition_count)
     times = placed.groupBy("partition").agg(sf.unix_millis(sf.min("timestamp")))
     targets = spans_since(cluster, new.name, dict(map(tuple, times.collect())), done.starts)
     if not targets:
         return found
-    copied = topic_records(spark, servers, new.name, targets)
+    copied = topic_records(spark, cluster, new.name, targets)
     committed = [
         (facts.group, number, facts.committed.get(number, 0))
         for facts in groups

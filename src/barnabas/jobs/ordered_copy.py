@@ -31,6 +31,7 @@ from barnabas.client.producer import SEQUENCE_MAX, PendingBatch, Producer
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.jobs.errors import OtherWriter
 from barnabas.model import TopicPartition
+from barnabas.security.client_settings import PLAINTEXT, ClientSecurity
 from barnabas.spark.record_batches import Columns, encode_records, header_tails
 from barnabas.spark.writer import (
     BATCH_BYTES,
@@ -56,6 +57,7 @@ class CopyTarget(Struct, frozen=True, kw_only=True):
     """The topic to which a job writes, and the producer id and epoch of the job."""
 
     servers: str
+    security: ClientSecurity = PLAINTEXT
     topic: str
     partition_count: int
     identity: tuple[int, int]
@@ -122,7 +124,12 @@ def write_partition(
     number: int, batches: Iterable[pa.RecordBatch], target: CopyTarget
 ) -> pa.RecordBatch:
     """Write the records of one partition, which arrive in order. Returns one row of RESULT."""
-    with Cluster(target.servers, client_id=CLIENT_ID, timeout_s=target.timeout_s) as cluster:
+    with Cluster(
+        target.servers,
+        client_id=CLIENT_ID,
+        timeout_s=target.timeout_s,
+        security=target.security,
+    ) as cluster:
         writer = PartitionWriter(cluster, TopicPartition(target.topic, number), target)
         for batch in batches:
             writer.add(batch)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import convert
 
+from barnabas.client.cluster import Cluster
 from barnabas.jobs.range_summary import (
     SUMMARY_INPUT,
     SUMMARY_SCHEMA,
@@ -38,14 +39,14 @@ RECORDS_PER_TASK = 200_000
 """Records that one task of the shuffle groups, if no key is frequent. They fit in its memory."""
 
 
-def profile(spark: SparkSession, bootstrap_servers: str, wanted: TopicRange) -> TopicProfile:
+def profile(spark: SparkSession, cluster: Cluster, wanted: TopicRange) -> TopicProfile:
     """Read the range twice and return its profile."""
     from pyspark.sql import Observation, functions
 
     tasks = max(spark.sparkContext.defaultParallelism, wanted.offsets // RECORDS_PER_TASK)
     span = Observation()
     ms = functions.expr("if(timestamp < timestamp_millis(0), null, unix_millis(timestamp))")
-    records = load_range(spark, bootstrap_servers, wanted, KEY_COLUMNS).observe(
+    records = load_range(spark, cluster, wanted, KEY_COLUMNS).observe(
         span, functions.min(ms).alias("first"), functions.max(ms).alias("last")
     )
     classes = [key_class(row) for row in group_by_count(count_by_key(records, tasks)).collect()]
@@ -53,7 +54,7 @@ def profile(spark: SparkSession, bootstrap_servers: str, wanted: TopicRange) -> 
     times: dict[str, Any] = span.get if classes else {"first": None, "last": None}
     first_ms, last_ms = times["first"], times["last"]
     bucket_ms = 1000 if first_ms is None else bucket_length_ms(first_ms, last_ms)
-    records = load_range(spark, bootstrap_servers, wanted, RANGE_COLUMNS)
+    records = load_range(spark, cluster, wanted, RANGE_COLUMNS)
     summaries = [range_summary(row) for row in summarize_ranges(records, bucket_ms).collect()]
     return build_profile(
         wanted.topic,

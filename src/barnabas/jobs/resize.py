@@ -47,7 +47,6 @@ class ResizeRun(NamedTuple):
 def run_resize(
     open_spark: OpenSpark,
     cluster: Cluster,
-    servers: str,
     source: TopicState,
     new: NewCopy,
     *,
@@ -67,7 +66,7 @@ def run_resize(
         if not planned.is_saved:
             save_first_pass(cluster, source, new, todo)
         with open_spark(count_offsets(todo.spans)) as spark:
-            copied = run_pass(spark, cluster, servers, source.name, todo, new, verify=verify)
+            copied = run_pass(spark, cluster, source.name, todo, new, verify=verify)
         set_final_settings(cluster, new, planned.found)
         delete_pass(cluster, new.name)
     return ResizeRun(dict(todo.spans), planned.found is not None, copied)
@@ -101,7 +100,6 @@ def save_first_pass(cluster: Cluster, source: TopicState, new: NewCopy, first: C
 def run_pass(
     spark: SparkSession,
     cluster: Cluster,
-    servers: str,
     source: str,
     todo: CopyPass,
     new: NewCopy,
@@ -109,7 +107,7 @@ def run_pass(
     verify: bool,
 ) -> list[CopiedPartition]:
     """Copy the records of a pass. Raises ApiError, JobRefused, OtherWriter and CopyDiffers."""
-    records = topic_records(spark, servers, source, todo.spans)
+    records = topic_records(spark, cluster, source, todo.spans)
     rows = place_records(records, new.partition_count)
     origin = SourceRows(f"topic {source}", rows, ORDER, starts=todo.starts)
-    return copy_to_topic(spark, cluster, servers, origin, new, verify=verify)
+    return copy_to_topic(spark, cluster, origin, new, verify=verify)

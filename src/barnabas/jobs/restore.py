@@ -51,7 +51,6 @@ def read_archive(archive: ArchiveDirectory) -> Manifest:
 def run_restore(
     open_spark: OpenSpark,
     cluster: Cluster,
-    servers: str,
     archive: ArchiveDirectory,
     new: NewCopy,
     *,
@@ -71,7 +70,7 @@ def run_restore(
     with open_spark(manifest.records) as spark:
         check_files(spark, archive, manifest.files)
         source = archive_source(spark, archive, manifest)
-        copied = copy_to_topic(spark, cluster, servers, source, new, verify=verify)
+        copied = copy_to_topic(spark, cluster, source, new, verify=verify)
     set_final_settings(cluster, new, found)
     return RestoreRun(manifest, found is not None, copied)
 

@@ -41,7 +41,6 @@ class SwapRun(NamedTuple):
 def run_swap(
     open_spark: OpenSpark,
     cluster: Cluster,
-    servers: str,
     source: TopicState,
     new: NewCopy,
     report_growth: ReportGrowth,
@@ -59,11 +58,9 @@ def run_swap(
         groups = preview_groups(cluster, source, new.name)
         return SwapRun(summarize(planned, ends, new.partition_count, []), groups)
     with open_spark(count_offsets(planned.copy_pass.spans)) as spark:
-        passes, done = catch_up(
-            spark, cluster, servers, source, new, planned, report_growth, verify=verify
-        )
+        passes, done = catch_up(spark, cluster, source, new, planned, report_growth, verify=verify)
         now = look_up_state(cluster, source.name)
-        groups = move_groups(spark, cluster, servers, now, new, done)
+        groups = move_groups(spark, cluster, now, new, done)
     # The groups come first: with the final settings, the topic may delete records in which they are looked up.
     set_final_settings(cluster, new, planned.found)
     ends = {number: span.latest for number, span in done.spans.items()}
@@ -77,7 +74,6 @@ def run_swap(
 def catch_up(
     spark: SparkSession,
     cluster: Cluster,
-    servers: str,
     source: TopicState,
     new: NewCopy,
     planned: PlannedCopy,
@@ -91,7 +87,7 @@ def catch_up(
         save_first_pass(cluster, source, new, todo)
     while True:
         if not todo.is_empty or not todo.starts:  # the first pass creates the topic
-            copied = run_pass(spark, cluster, servers, source.name, todo, new, verify=verify)
+            copied = run_pass(spark, cluster, source.name, todo, new, verify=verify)
             passes.append(copied)
             todo = finished_pass(todo, copied)
             save_pass(cluster, new.name, source, todo)

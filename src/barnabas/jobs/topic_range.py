@@ -16,6 +16,7 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.offsets import earliest_offsets, latest_offsets, list_offsets, offset_values
 from barnabas.client.view import TopicView
 from barnabas.model import TopicPartition
+from barnabas.spark.client_settings import cluster_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,15 +67,13 @@ def look_up_range(
     )
 
 
-def load_range(
-    spark: SparkSession, bootstrap_servers: str, wanted: TopicRange, schema: str
-) -> DataFrame:
+def load_range(spark: SparkSession, cluster: Cluster, wanted: TopicRange, schema: str) -> DataFrame:
     """Return the records of the range. Records that are deleted meanwhile are missing; Spark logs a warning."""
     tasks = TASKS_PER_CORE * spark.sparkContext.defaultParallelism
     return (
         spark.read.format("barnabas")
         .schema(schema)
-        .option("kafka.bootstrap.servers", bootstrap_servers)
+        .options(**cluster_options(cluster))
         .option("subscribe", wanted.topic)
         .option("startingOffsets", offsets_option(wanted.topic, wanted.starts))
         .option("endingOffsets", offsets_option(wanted.topic, wanted.ends))

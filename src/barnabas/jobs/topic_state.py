@@ -14,6 +14,7 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.offsets import earliest_offsets, latest_offsets
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import TopicPartition
+from barnabas.spark.client_settings import cluster_options
 from barnabas.spark.planning import LogSpan
 from barnabas.wire.messages.describe_configs import ConfigSource
 
@@ -83,7 +84,7 @@ def topic_settings(cluster: Cluster, name: str) -> dict[str, str]:
 
 def topic_records(
     spark: SparkSession,
-    servers: str,
+    cluster: Cluster,
     topic: str,
     spans: Mapping[int, LogSpan],
     *,
@@ -95,7 +96,7 @@ def topic_records(
     """
     reader = (
         spark.read.format("barnabas")
-        .option("kafka.bootstrap.servers", servers)
+        .options(**cluster_options(cluster))
         .option("kafka.isolation.level", "read_committed")
         .option("assign", json.dumps({topic: sorted(spans)}))
         .option("startingOffsets", offsets_json(topic, spans, 0))

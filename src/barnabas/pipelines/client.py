@@ -67,15 +67,21 @@ class PipelineClient:
     def __init__(
         self,
         address: str,
-        servers: str,
+        client_options: Mapping[str, str],
         on_report: Callable[[Mapping[str, Any]], None],
         *,
         has_source: bool,
+        may_send_secrets: bool,
     ) -> None:
-        """`has_source`: the server shares the data source with all its sessions."""
+        """`client_options` are the options for topics of the cluster.
+
+        `has_source`: the server shares the data source with all its sessions. `may_send_secrets`: the connection is
+        encrypted, or does not leave this machine.
+        """
         # PySpark's functions then build expressions for Connect, not for a JVM in this process.
         os.environ[CONNECT_MODE] = "1"
-        self.servers = servers
+        self.client_options = client_options
+        self.may_send_secrets = may_send_secrets
         # The builder would send requests before the retries are limited.
         self.spark = SparkSession(connection=address)
         policy = DefaultPolicy(max_retries=RETRIES_MAX, initial_backoff=50, max_backoff=2000)
@@ -110,7 +116,14 @@ class PipelineClient:
             default_database=spec.database,
             sql_conf=settings,
         )
-        registry = TopicRegistry(self.spark, graph_id, self.servers, directory, storage)
+        registry = TopicRegistry(
+            self.spark,
+            graph_id,
+            self.client_options,
+            directory,
+            storage,
+            may_send_secrets=self.may_send_secrets,
+        )
         for file in source_files(spec, directory):
             try:
                 with working_directory(directory), graph_element_registration_context(registry):

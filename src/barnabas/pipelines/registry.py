@@ -6,7 +6,7 @@ it is known which of the names that they read are topics.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
@@ -41,11 +41,11 @@ from barnabas.pipelines.graph import (
 )
 from barnabas.pipelines.sql_statements import find_definitions
 from barnabas.pipelines.storage import topic_ids_directory
+from barnabas.pipelines.topic_options import SERVERS_OPTION, added_options, check_secrets
 from barnabas.spark.options import TOPIC_IDS_LOCATION
 from barnabas.spark.tables import COLUMNS, quote_topic
 
 SOURCE = "barnabas"
-SERVERS_OPTION = "kafka.bootstrap.servers"
 KINDS: dict[type, OutputKind] = {
     StreamingTable: OutputKind.TABLE,
     MaterializedView: OutputKind.MATERIALIZED_VIEW,
@@ -73,17 +73,25 @@ class TopicRegistry(SparkConnectGraphElementRegistry):  # type: ignore[misc]
         self,
         spark: Any,
         graph_id: str,
-        servers: str,
+        client_options: Mapping[str, str],
         directory: PurePath,
         storage: Path | None = None,
+        *,
+        may_send_secrets: bool = True,
     ) -> None:
-        """`storage` is the storage directory, if the server of Spark has it at the same path."""
+        """`client_options` are the options for topics of the cluster: its servers and its security settings.
+
+        `storage` is the storage directory, if the server of Spark has it at the same path. Without `may_send_secrets`,
+        definitions whose options have secrets are rejected.
+        """
         super().__init__(spark, graph_id)
         self.spark = spark
         self.graph_id = graph_id
-        self.servers = servers
+        self.client_options = client_options
+        self.servers = client_options[SERVERS_OPTION]
         self.directory = directory
         self.storage = storage
+        self.may_send_secrets = may_send_secrets
         self.graph = PipelineGraph()
         self.pending: list[tuple[Flow, Any]] = []
 
@@ -93,8 +101,8 @@ class TopicRegistry(SparkConnectGraphElementRegistry):  # type: ignore[misc]
         topic = None
         if isinstance(output, Sink) and output.format == SOURCE:
             given = {name.lower(): value for name, value in output.options.items()}
-            if SERVERS_OPTION not in given:
-                output = replace(output, options={**output.options, SERVERS_OPTION: self.servers})
+            added = self.added_options(given, self.location(output.source_code_location))
+            output = replace(output, options={**added, **output.options})
             # A sink for another cluster is not checked against the topics of this one.
             if given.get(SERVERS_OPTION, self.servers) == self.servers:
                 topic = given.get("topic")
@@ -183,10 +191,11 @@ class TopicRegistry(SparkConnectGraphElementRegistry):  # type: ignore[misc]
         return topic_ids_directory(self.storage, flow.target, flow.name)
 
     def topic_frame(self, topic: str, *, streaming: bool, topic_ids: Path | None = None) -> Any:
+        options = self.added_options({}, f"topic {topic}")
         reader = (
             (self.spark.readStream if streaming else self.spark.read)
             .format(SOURCE)
-            .option(SERVERS_OPTION, self.servers)
+            .options(**options)
             .option("subscribe", topic)
             .option("startingOffsets", "earliest")
         )
@@ -228,13 +237,20 @@ class TopicRegistry(SparkConnectGraphElementRegistry):  # type: ignore[misc]
             self.graph.has_other_sources = True
             return
         given = {name.lower(): value for name, value in source.options.items()}
-        if SERVERS_OPTION not in given:
-            source.options[SERVERS_OPTION] = self.servers
+        for name, value in self.added_options(given, location).items():
+            source.options[name] = value
         topics = [topic.strip() for topic in given.get("subscribe", "").split(",")]
         if given.get(SERVERS_OPTION, self.servers) == self.servers and all(topics):
             self.graph.topics_read.update(topics)
         else:
             self.graph.has_other_sources = True
+
+    def added_options(self, given: Mapping[str, str], location: str) -> dict[str, str]:
+        """Return the options that a source or a sink gets. Raises ConfigError for secrets that must not be sent."""
+        added = added_options(self.client_options, given)
+        if not self.may_send_secrets:
+            check_secrets({**given, **added}, location)
+        return added
 
     def location(self, at: SourceCodeLocation) -> str:
         path = PurePath(at.filename)

@@ -33,7 +33,9 @@ from barnabas.pipelines.server_process import ServerFailed, ServerProcess, check
 from barnabas.pipelines.spec import PipelineSpec, storage_path, storage_uri
 from barnabas.pipelines.storage import claim_storage, flows_with_checkpoints, forget_topic_ids
 from barnabas.retry import Backoff
-from barnabas.spark.connect import check_remote
+from barnabas.security.client_settings import PLAINTEXT, ClientSecurity
+from barnabas.spark.client_settings import cluster_options
+from barnabas.spark.connect import check_remote, uses_tls
 from barnabas.spark.installation import spark_home
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ class RunOptions:
     spec: PipelineSpec
     servers: str
     log: Path
+    security: ClientSecurity = PLAINTEXT
     master: str | None = None
     remote: str | None = None
     full_refresh: tuple[str, ...] = ()
@@ -64,6 +67,9 @@ class RunOptions:
     @property
     def directory(self) -> Path:
         return self.spec_path.parent
+
+    def connect(self) -> Cluster:
+        return Cluster(self.servers, timeout_s=self.timeout_s, security=self.security)
 
     @property
     def storage(self) -> str:
@@ -126,7 +132,11 @@ class PipelineSession:
             check_remote(options.remote, "--remote")
             address = options.remote
         self.client = PipelineClient(
-            address, options.servers, self.on_report, has_source=self.server is not None
+            address,
+            cluster_options(options.connect()),
+            self.on_report,
+            has_source=self.server is not None,
+            may_send_secrets=options.remote is None or uses_tls(options.remote),
         )
 
     def server_arguments(self) -> dict[str, Any]:
@@ -230,7 +240,7 @@ class PipelineSession:
     # ---- topics ----------------------------------------------------------------------------------------------------
 
     def topics(self) -> list[str]:
-        with Cluster(self.options.servers, timeout_s=self.options.timeout_s) as cluster:
+        with self.options.connect() as cluster:
             return sorted(cluster.refresh(None).topics)
 
     def end_offsets(self) -> dict[TopicPartition, int]:
@@ -238,7 +248,7 @@ class PipelineSession:
         names = sorted(self.graph.topics_read) if self.graph is not None else []
         if not names:
             return {}
-        with Cluster(self.options.servers, timeout_s=self.options.timeout_s) as cluster:
+        with self.options.connect() as cluster:
             found = cluster.refresh(names).topics.values()
             partitions = [
                 TopicPartition(topic.name, each.partition)

@@ -1,7 +1,7 @@
 """Kafka client settings, given as `kafka.<name>` in the Spark options. Pure.
 
-Some unsupported settings are rejected: those in UNSUPPORTED_SETTINGS, and a security.protocol other than PLAINTEXT. The
-others are ignored with a warning. Unknown names are rejected as typos.
+The settings in UNSUPPORTED_SETTINGS are rejected. Other unsupported settings are ignored with a warning. Unknown names
+are rejected as typos.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from barnabas.batch.compression import Compression
-from barnabas.client.cluster import parse_addresses
+from barnabas.client.cluster import Cluster, parse_addresses
 from barnabas.errors import ConfigError
+from barnabas.security.client_settings import ALIASES, PROTOCOL, SETTINGS, parse_client_security
 
 PREFIX = "kafka."
 BOOTSTRAP = "bootstrap.servers"
@@ -39,13 +40,14 @@ IGNORED_SETTINGS = frozenset({
     "metadata.recovery.strategy", "metric.reporters", "metrics.num.samples", "metrics.recording.level",
     "metrics.sample.window.ms", "partition.assignment.strategy", "partitioner.adaptive.partitioning.enable",
     "partitioner.availability.timeout.ms", "partitioner.class", "partitioner.ignore.keys", "rebalance.timeout.ms",
-    "receive.buffer.bytes", "reconnect.backoff.max.ms", "reconnect.backoff.ms", "retries", "sasl.mechanism",
-    "security.protocol", "security.providers", "send.buffer.bytes", "session.timeout.ms",
+    "receive.buffer.bytes", "reconnect.backoff.max.ms", "reconnect.backoff.ms", "retries",
+    "security.providers", "send.buffer.bytes", "session.timeout.ms",
     "socket.connection.setup.timeout.max.ms", "transaction.timeout.ms",
 })  # fmt: skip
 """Settings that are ignored with a warning, like all names that begin with `ssl.` or `sasl.`."""
 
-KNOWN_SETTINGS = CONSUMER_SETTINGS | PRODUCER_SETTINGS | IGNORED_SETTINGS
+SECURITY_SETTINGS = frozenset({*SETTINGS, *ALIASES})
+KNOWN_SETTINGS = CONSUMER_SETTINGS | PRODUCER_SETTINGS | IGNORED_SETTINGS | SECURITY_SETTINGS
 
 NO_DESERIALIZERS = (
     "keys and values are read as bytes; convert them with Spark, as in value.cast('string')"
@@ -73,9 +75,10 @@ def parse_client_settings(options: Mapping[str, str]) -> dict[str, str]:
     for name, why in UNSUPPORTED_SETTINGS.items():
         if name in settings:
             raise ConfigError(PREFIX + name, f"is not supported: {why}")
-    if settings.get("security.protocol", "PLAINTEXT").upper() != "PLAINTEXT":
-        why = f"{settings['security.protocol']} is not supported yet; use a PLAINTEXT listener"
-        raise ConfigError("kafka.security.protocol", why)
+    try:
+        parse_client_security(settings)
+    except ConfigError as error:
+        raise ConfigError(PREFIX + error.key, error.why) from None
     isolation = settings.get("isolation.level", READ_UNCOMMITTED)
     if isolation.lower() not in (READ_COMMITTED, READ_UNCOMMITTED):
         why = f"must be {READ_COMMITTED} or {READ_UNCOMMITTED}, not {isolation!r}"
@@ -90,6 +93,18 @@ def parse_client_settings(options: Mapping[str, str]) -> dict[str, str]:
     return settings
 
 
+def cluster_settings(cluster: Cluster) -> dict[str, str]:
+    """Return the settings with which another client reaches the same cluster."""
+    security = cluster.security
+    # The protocol is always given: without security settings, those of the environment would apply.
+    return {BOOTSTRAP: cluster.servers, **security.settings, PROTOCOL: security.protocol.name}
+
+
+def cluster_options(cluster: Cluster) -> dict[str, str]:
+    """Return the same settings as options of the source and the sink."""
+    return {PREFIX + name: value for name, value in cluster_settings(cluster).items()}
+
+
 def is_known(name: str) -> bool:
     return (
         name in KNOWN_SETTINGS or name in UNSUPPORTED_SETTINGS or name.startswith(("ssl.", "sasl."))
@@ -98,8 +113,8 @@ def is_known(name: str) -> bool:
 
 def ignored_settings(settings: Mapping[str, str], supported: frozenset[str]) -> list[str]:
     """Return the settings that have no effect, for a warning: all except the `supported` ones."""
-    # options.py has another warning for group.id. A security.protocol other than PLAINTEXT was rejected.
-    return sorted(settings.keys() - supported - {"group.id", "security.protocol"})
+    # options.py has another warning for group.id.
+    return sorted(settings.keys() - supported - SECURITY_SETTINGS - {"group.id"})
 
 
 def integer_setting(settings: Mapping[str, str], name: str, default: int, *, least: int = 1) -> int:

@@ -43,6 +43,16 @@ def check_remote(remote: str, option: str) -> None:
         ) from None
 
 
+def uses_tls(remote: str) -> bool:
+    """Return whether the connection to a Spark Connect server is encrypted.
+
+    >>> uses_tls("sc://host:15002/;use_ssl=true"), uses_tls("sc://host:15002")
+    (True, False)
+    """
+    pairs = (each.partition("=") for each in urlsplit(remote).path.split(";")[1:])
+    return {name: value for name, _, value in pairs}.get("use_ssl", "").lower() == "true"
+
+
 def connect_session(remote: str, app_name: str, settings: Mapping[str, str]) -> SparkSession:
     """Return a session on a Spark Connect server, with the data source. The server's Python needs barnabas[spark].
 

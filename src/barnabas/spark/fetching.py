@@ -313,18 +313,24 @@ def next_position(view: memoryview, position: int, end: int) -> int:
 
 # ---- clients kept between tasks -------------------------------------------------------------------------------
 
-idle_clusters: dict[tuple[int, str, str], list[Cluster]] = {}
+ClusterKey = tuple[int, str, str, frozenset[tuple[str, str]]]
+"""Process, servers, client id and security settings."""
+
+idle_clusters: dict[ClusterKey, list[Cluster]] = {}
 
 
 @contextmanager
 def borrow_cluster(settings: FetchSettings) -> Iterator[Cluster]:
     """Yield a client that no other task uses. Clients are kept per process, because a fork must not share sockets."""
-    key = (os.getpid(), settings.bootstrap_servers, settings.client_id)
+    security = frozenset(settings.security.settings.items())
+    key = (os.getpid(), settings.bootstrap_servers, settings.client_id, security)
     idle = idle_clusters.setdefault(key, [])
     try:
         cluster = idle.pop()
     except IndexError:
-        cluster = Cluster(settings.bootstrap_servers, client_id=settings.client_id)
+        cluster = Cluster(
+            settings.bootstrap_servers, client_id=settings.client_id, security=settings.security
+        )
     cluster.timeout_s = settings.request_timeout_ms / 1000
     cluster.connect_timeout_s = min(settings.connect_timeout_ms, settings.request_timeout_ms) / 1000
     try:

@@ -49,6 +49,11 @@ GATEWAY_PORT = "PYSPARK_GATEWAY_PORT"
 PREPARED_APPLICATIONS: set[str] = set()
 BOOTSTRAP_SERVERS = "spark.barnabas.bootstrap.servers"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+SECRET_NAMES = "secret|password|token|access[.]?key|jaas|keystore[.]key|ssl[.]key"
+REDACTED = f"(?i){SECRET_NAMES}"
+"""Names of options whose values Spark does not show: Spark's default, and Kafka's settings with secrets."""
+REDACTED_TEXT = rf'(?i)key: "[^"]*(?:{SECRET_NAMES})[^"]*"\s+value: "[^"\\]*+(?:\\.[^"\\]*+)*+"'
+"""The same options in the text of a plan of Spark Connect, which Spark stores as the description of a job."""
 FAST_COMPILER = "-XX:TieredStopAtLevel=1"
 STACK_SIZE = "-Xss4m"
 """With the default of 1 MB, stopping a stream that is busy in foreachBatch prints a StackOverflowError."""
@@ -283,6 +288,8 @@ def default_settings(master: str, log4j_file: Path, java_options: str) -> dict[s
     """Return the default settings. Only a local session is tuned for this machine."""
     shared = {
         "spark.ui.showConsoleProgress": "false",
+        "spark.redaction.regex": REDACTED,
+        "spark.redaction.string.regex": REDACTED_TEXT,
         JAVA_OPTIONS: f"{STACK_SIZE} -Dlog4j2.configurationFile=file:{log4j_file} {java_options}".strip(),
     }
     if not is_local(master):

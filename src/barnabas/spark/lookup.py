@@ -20,6 +20,7 @@ from barnabas.client.view import ClusterView, TopicView
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.model import ZERO_ID, TopicPartition
 from barnabas.retry import Backoff
+from barnabas.security.client_settings import parse_client_security
 from barnabas.spark.client_settings import (
     BOOTSTRAP,
     client_id,
@@ -176,13 +177,15 @@ class Lookup:
         raise AssertionError("the last attempt returns or raises")
 
 
-def connect(settings: Mapping[str, str]) -> Cluster:
+def connect(settings: Mapping[str, str], *, timeout_s: float | None = None) -> Cluster:
+    """Return a client with these settings. `timeout_s` is used instead of request.timeout.ms."""
     return Cluster(
         settings[BOOTSTRAP],
         client_id=client_id(settings),
-        timeout_s=integer_setting(settings, "request.timeout.ms", 30_000) / 1000,
+        timeout_s=timeout_s or integer_setting(settings, "request.timeout.ms", 30_000) / 1000,
         connect_timeout_s=integer_setting(settings, "socket.connection.setup.timeout.ms", 5_000)
         / 1000,
+        security=parse_client_security(settings),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
@@ -95,7 +95,7 @@ class TopicSelection:
 class ReadOptions:
     """Options of a source. `client` holds the Kafka settings without prefix; `rows_*` apply to one micro-batch."""
 
-    client: Mapping[str, str]
+    client: Mapping[str, str] = field(repr=False)
     selection: TopicSelection
     starting: Bound
     ending: Bound
@@ -117,7 +117,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    client: Mapping[str, str]
+    client: Mapping[str, str] = field(repr=False)
     topic: str | None
     acks: int
     compression: Compression

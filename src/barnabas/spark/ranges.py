@@ -11,6 +11,7 @@ from uuid import UUID
 
 from barnabas.errors import BarnabasError
 from barnabas.model import TopicPartition
+from barnabas.security.client_settings import PLAINTEXT, ClientSecurity, parse_client_security
 from barnabas.spark.client_settings import (
     BOOTSTRAP,
     client_id,
@@ -65,6 +66,7 @@ class FetchSettings:
     retry_backoff_ms_max: int
     fetch_wait_ms: int
     fetch_bytes: int
+    security: ClientSecurity = PLAINTEXT
 
 
 def parse_fetch_settings(
@@ -93,6 +95,7 @@ def parse_fetch_settings(
             number("fetch.max.bytes", 52_428_800),
             number("max.partition.fetch.bytes", DEFAULT_FETCH_BYTES),
         ),
+        security=parse_client_security(client),
     )
 
 

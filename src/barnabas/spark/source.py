@@ -37,16 +37,14 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from barnabas.client.blocking import now_ms, pause
-from barnabas.client.cluster import Cluster
 from barnabas.client.group_admin import GroupAdmin
 from barnabas.errors import ApiError, BarnabasError, ConfigError, ErrorCode
 from barnabas.model import TopicPartition
 from barnabas.spark.brief_errors import brief_errors
 from barnabas.spark.cache import digest
-from barnabas.spark.client_settings import BOOTSTRAP, client_id
 from barnabas.spark.fetching import read_range
 from barnabas.spark.filters import PushedFilters, parse_filters
-from barnabas.spark.lookup import Lookup
+from barnabas.spark.lookup import Lookup, connect
 from barnabas.spark.options import (
     TRANSACTIONAL_ID,
     ReadOptions,
@@ -74,6 +72,7 @@ from barnabas.spark.planning import (
 )
 from barnabas.spark.ranges import COLUMNS, DataLoss, OffsetRange, parse_fetch_settings
 from barnabas.spark.schema import check_sink_schema, selected_columns, source_schema
+from barnabas.spark.security_options import add_security_settings
 from barnabas.spark.topic_ids import TopicIds
 from barnabas.spark.worker_process import exempt_modules_from_gc
 from barnabas.spark.writer import BatchWriter, StreamWriter, check_topic_exists
@@ -104,19 +103,19 @@ class TopicSource(DataSource):  # type: ignore[misc]
     def schema(self) -> StructType:
         """Return the schema. Options of a stream or a batch are valid: Spark does not pass the kind of the query."""
         try:
-            options = parse_read(self.options, streaming=True)
+            options = parse_read(self.all_options(), streaming=True)
         except ConfigError:
-            options = parse_read(self.options, streaming=False)
+            options = parse_read(self.all_options(), streaming=False)
         return source_schema(include_headers=options.include_headers)
 
     @brief_errors
     def reader(self, schema: StructType) -> BatchReader:
-        options = parse_read(self.options, streaming=False)
+        options = parse_read(self.all_options(), streaming=False)
         return (FilteringReader if FILTERS_MODULE in sys.modules else BatchReader)(options, schema)
 
     @brief_errors
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
-        return StreamReader(parse_read(self.options, streaming=True), schema)
+        return StreamReader(parse_read(self.all_options(), streaming=True), schema)
 
     @brief_errors
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
@@ -136,9 +135,12 @@ class TopicSource(DataSource):  # type: ignore[misc]
             raise ConfigError(TRANSACTIONAL_ID, why)
         return StreamWriter(options, schema.fieldNames())
 
+    def all_options(self) -> dict[str, str]:
+        return add_security_settings(self.options)
+
     def sink_options(self, schema: StructType) -> WriteOptions:
         exempt_modules_from_gc()
-        options = parse_write(self.options)
+        options = parse_write(self.all_options())
         check_sink_schema(schema, options.topic)
         warn_once(options.warnings, sorted(self.options.items()))
         return options
@@ -374,11 +376,8 @@ class StreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvailable
         if group is None or done == self.published:
             return
         self.published = done
-        settings = self.options.client
         try:
-            with Cluster(
-                settings[BOOTSTRAP], client_id=client_id(settings), timeout_s=PUBLISH_TIMEOUT_S
-            ) as cluster:
+            with connect(self.options.client, timeout_s=PUBLISH_TIMEOUT_S) as cluster:
                 GroupAdmin(cluster).set_offsets(group, done)
         except ApiError as error:
             logger.warning("barnabas: offsets were not published to group %s: %s", group, error)

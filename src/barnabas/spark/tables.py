@@ -17,6 +17,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from barnabas.client.cluster import Cluster
+from barnabas.spark.client_settings import cluster_options
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -35,7 +38,7 @@ PLAIN_NAME = re.compile(r"\w+")
 def register_topics(
     spark: SparkSession,
     topics: Iterable[str],
-    bootstrap_servers: str,
+    cluster: Cluster,
     *,
     stream: bool = False,
     headers: bool = False,
@@ -48,7 +51,7 @@ def register_topics(
         reader = (
             (spark.readStream if stream else spark.read)
             .format("barnabas")
-            .option("kafka.bootstrap.servers", bootstrap_servers)
+            .options(**cluster_options(cluster))
             .option("subscribe", topic)
             .option("startingOffsets", starting)
             .option("includeHeaders", str(headers).lower())

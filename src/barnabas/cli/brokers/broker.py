@@ -92,16 +92,25 @@ async def open_broker_registry(settings: BrokerConfig) -> EmbeddedRegistry | Zoo
     """Return the ZooKeeper of zookeeper.connect, or open an embedded registry, which no other process can use."""
     if settings.zookeeper_connect is not None:
         # Imported here because a broker with an embedded registry does not need Kazoo.
+        from barnabas.cluster.zookeeper_client import build_security, read_settings
         from barnabas.world.registry.zookeeper import ZooKeeperRegistry
 
+        security = read_settings(settings.security)
         timeout_ms = settings.zookeeper_connection_timeout_ms
-        logger.info("connecting to ZooKeeper connect=%s", settings.zookeeper_connect)
+        logger.info(
+            "connecting to ZooKeeper connect=%s tls=%s user=%s set_acl=%s",
+            settings.zookeeper_connect,
+            "on" if security.tls else "off",
+            security.user.name if security.user else "none",
+            "on" if security.set_acl else "off",
+        )
         return ZooKeeperRegistry(
             settings.zookeeper_connect,
             connection_timeout_ms=(
                 settings.zookeeper_session_timeout_ms if timeout_ms is None else timeout_ms
             ),
             in_flight_max=settings.zookeeper_max_in_flight_requests,
+            security=build_security(security),
         )
     registry = EmbeddedRegistry(settings.registry_dir, SystemClock())
     await registry.open()

@@ -14,6 +14,7 @@ from typing import IO
 from barnabas.client.cluster import Cluster
 from barnabas.client.view import ClusterView
 from barnabas.errors import ApiError, ConfigError
+from barnabas.security.client_settings import PLAINTEXT, ClientSecurity
 
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
@@ -68,10 +69,12 @@ def failure_reason(log: Sequence[str]) -> str:
     return errors[-1] if errors else log[-1] if log else "its log is empty"
 
 
-def read_view(servers: str, timeout_s: float) -> ClusterView | None:
+def read_view(
+    servers: str, timeout_s: float, security: ClientSecurity = PLAINTEXT
+) -> ClusterView | None:
     """Return the metadata that one of these brokers reports, or None if none answers."""
     try:
-        with Cluster(servers, timeout_s=timeout_s) as cluster:
+        with Cluster(servers, timeout_s=timeout_s, security=security) as cluster:
             return cluster.refresh([])
     except (ApiError, ConfigError):  # ConfigError: no servers
         return None

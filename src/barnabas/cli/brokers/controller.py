@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from barnabas.cli.brokers.list import NO_CONTROLLER, address_fields
-from barnabas.cli.options import bootstrap_option, output_option, timeout_option, watch_option
+from barnabas.cli.connection import connect, connection_options
+from barnabas.cli.options import output_option, timeout_option, watch_option
 from barnabas.cli.terminal.output import OutputFormat, show_or_watch
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Consumer, FromEnd
@@ -34,14 +35,14 @@ def controller() -> None:
 
 @controller.command("show")
 @watch_option
-@bootstrap_option
+@connection_options
 @timeout_option
 @output_option
 def show_controller(
     watch: bool, bootstrap_servers: str, timeout_s: float, output: OutputFormat
 ) -> None:
     """Show the controller: its broker, its address and, if known, its epoch."""
-    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
+    with connect(bootstrap_servers, timeout_s=timeout_s) as cluster:
         show_or_watch(watch, output, lambda: controller_document(cluster), controller_text)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from barnabas.cli.registry.source import (
     REGISTRY_DIRECTORY,
     RegistrySource,
+    broker_files,
     open_source,
     zookeeper_connect,
 )
@@ -69,7 +70,8 @@ def absent_brokers_warning(
     if set(broker_ids) <= set(running):
         return None
     try:
-        with open_source(str(data), zookeeper) as registry:
+        files = broker_files(data)  # with the security settings of the connection to ZooKeeper
+        with open_source(str(data), zookeeper, str(files[0]) if files else None) as registry:
             count = count_offline_partitions(registry, running)
     except BarnabasError:
         count = 0  # not known; the brokers report the error themselves

@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from barnabas.cli.options import bootstrap_option, output_option, timeout_option, watch_option
+from barnabas.cli.connection import connect, connection_options
+from barnabas.cli.options import output_option, timeout_option, watch_option
 from barnabas.cli.terminal.colour import Style, paint
 from barnabas.cli.terminal.output import OutputFormat, format_table, show_or_watch
-from barnabas.client.cluster import Cluster
 from barnabas.client.view import BrokerView, ClusterView
 from barnabas.model import BrokerId
 
@@ -18,7 +18,7 @@ NO_CONTROLLER = "no controller now: topics cannot be created or deleted, and no 
 
 @click.command("list")
 @watch_option
-@bootstrap_option
+@connection_options
 @timeout_option
 @output_option
 def list_brokers(
@@ -28,7 +28,7 @@ def list_brokers(
 
     A broker that is down is listed as long as partitions are assigned to it.
     """
-    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
+    with connect(bootstrap_servers, timeout_s=timeout_s) as cluster:
         show_or_watch(watch, output, lambda: brokers_document(cluster.refresh(None)), broker_table)
 
 

@@ -19,6 +19,8 @@ from barnabas.cli.terminal.output import print_lines, up_line
 from barnabas.cli.terminal.shutdown import ShutdownSignals
 from barnabas.client.view import ClusterView
 from barnabas.cluster.node_settings import NodeBroker, derive_node_brokers
+from barnabas.cluster.peer_client import peer_client_security
+from barnabas.config.load import load_broker_config
 from barnabas.config.properties import parse_properties
 from barnabas.errors import ConfigError
 from barnabas.printable import printable
@@ -80,7 +82,8 @@ def node(
     derived, warnings = derive_node_brokers(properties, count, machine=socket.gethostname())
     for warning in [*warnings, *check_directories(derived)]:
         report_warning(warning, logs)
-    supervisor = NodeSupervisor(derived, config, overrides, logs)
+    security = peer_client_security(load_broker_config(properties)[0])
+    supervisor = NodeSupervisor(derived, config, overrides, logs, security)
     code = asyncio.run(run_node(supervisor, derived))
     if code:
         raise click.exceptions.Exit(code)

@@ -25,6 +25,8 @@ from barnabas.cli.brokers.broker_process import (
     start_broker_process,
 )
 from barnabas.cli.terminal.output import print_note
+from barnabas.cluster.local_security import LocalSecurity
+from barnabas.cluster.security_files import write_private
 from barnabas.cluster.settings import (
     FIRST_BROKER_ID,
     HOST,
@@ -34,9 +36,10 @@ from barnabas.cluster.settings import (
 )
 from barnabas.cluster.zookeeper_servers import ZooKeeperServers
 from barnabas.config.load import load_broker_config
+from barnabas.config.properties import properties_text
 from barnabas.errors import ApiError, ErrorCode, StorageError
 from barnabas.model import Endpoint
-from barnabas.printable import utf16_escapes
+from barnabas.security.client_settings import PLAINTEXT, ClientSecurity
 from barnabas.tasks import in_thread
 from barnabas.world.network import HeldPort
 from barnabas.world.watchdog import STUCK_EXIT_CODE
@@ -46,6 +49,7 @@ SESSION_SETTINGS = {
     "zookeeper.connection.timeout.ms": "18000",
 }
 """On one machine, a broker that was killed should soon count as failed. Kafka's default is 18 s."""
+CONNECTION_TIMEOUT_MS = 18_000
 READY_TIMEOUT_SECONDS = 60.0
 READY_CHECK_SECONDS = 0.05
 REPORT_INTERVAL_SECONDS = 1.0
@@ -67,10 +71,14 @@ class BrokerProcesses:
         brokers: int,
         port: int = 0,
         settings: Mapping[str, str] | None = None,
+        security: LocalSecurity | None = None,
     ) -> None:
-        """`zookeeper` is the connect string of an ensemble. If it is None, `start` also starts a ZooKeeper server."""
+        """`zookeeper` is the connect string of an ensemble. If it is None, `start` also starts a ZooKeeper server.
+        `security` secures the listeners of the brokers, not ZooKeeper.
+        """
         validate_settings(brokers, settings or {})
         self.data = data
+        self.security = security
         self.zookeeper = zookeeper
         self.servers = ZooKeeperServers(data / "zookeeper") if zookeeper is None else None
         self.port = port
@@ -95,6 +103,10 @@ class BrokerProcesses:
     def bootstrap_servers(self) -> str:
         return ",".join(f"{HOST}:{held.port}" for held in self.ports.values())
 
+    @property
+    def client_security(self) -> ClientSecurity:
+        return PLAINTEXT if self.security is None else self.security.client_security()
+
     def http_listener_of(self, broker_id: int) -> Endpoint | None:
         """Return the address of the broker's metrics, with the port that is held for it."""
         listener, held = self.http_listener, self.http_ports.get(broker_id)
@@ -111,7 +123,12 @@ class BrokerProcesses:
         registry = {"zookeeper.connect": self.zookeeper} if self.zookeeper else {}
         settings = {**SESSION_SETTINGS, **registry, **self.settings}
         return broker_properties(
-            self.data, broker_id, port, brokers=len(self.ids), settings=settings
+            self.data,
+            broker_id,
+            port,
+            brokers=len(self.ids),
+            settings=settings,
+            security=self.security,
         )
 
     def path(self, broker_id: int, kind: str) -> Path:
@@ -124,6 +141,9 @@ class BrokerProcesses:
             if self.servers is not None:
                 await in_thread(self.servers.start)
                 self.zookeeper = self.servers.connect_string
+            if self.security is not None:
+                await in_thread(self.security.write_files)
+                await self.create_users(self.security)
             for number, broker_id in enumerate(self.ids):
                 self.ports[broker_id] = HeldPort(HOST, self.port + number if self.port else 0)
                 if self.http_listener is not None:
@@ -140,13 +160,23 @@ class BrokerProcesses:
         if self.servers is not None:
             self.watchers.append(asyncio.create_task(self.watch_zookeeper(self.servers)))
 
+    async def create_users(self, security: LocalSecurity) -> None:
+        from barnabas.world.registry.zookeeper import ZooKeeperRegistry
+
+        assert self.zookeeper is not None
+        registry = ZooKeeperRegistry(self.zookeeper, connection_timeout_ms=CONNECTION_TIMEOUT_MS)
+        try:
+            await security.create_users(registry)
+        finally:
+            await registry.close()
+
     async def start_broker(self, broker_id: int) -> None:
         properties = self.properties(broker_id, self.ports[broker_id].port)
         listener = self.http_listener_of(broker_id)
         if listener is not None:
             properties[HTTP_LISTENER] = listener.address
         config = self.path(broker_id, "properties")
-        config.write_text(properties_text(properties), encoding="ascii")
+        write_private(config, properties_text(properties).encode("ascii"))  # it may have passwords
         with self.path(broker_id, "log").open("ab") as log:
             self.running[broker_id] = await start_broker_process(
                 [str(config)], log, death_signal=signal.SIGKILL
@@ -180,10 +210,11 @@ class BrokerProcesses:
 
     def is_ready(self) -> bool:
         servers = self.bootstrap_servers.split(",")
-        return all(shows_cluster(read_view(each, timeout_s=5.0), self.ids) for each in servers)
+        views = (read_view(each, 5.0, self.client_security) for each in servers)
+        return all(shows_cluster(view, self.ids) for view in views)
 
     def find_controller(self) -> int | None:
-        view = read_view(self.bootstrap_servers, timeout_s=2.0)
+        view = read_view(self.bootstrap_servers, 2.0, self.client_security)
         return None if view is None else view.controller
 
     def start_error(self, broker_id: int, code: int) -> ApiError:
@@ -295,13 +326,3 @@ async def terminate(processes: list[Process]) -> None:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-
-
-def properties_text(properties: Mapping[str, str]) -> str:
-    """Return the text of a Java properties file. Backslashes are doubled, non-ASCII characters escaped."""
-    return "".join(f"{key}={escape_property(value)}\n" for key, value in properties.items())
-
-
-def escape_property(value: str) -> str:
-    doubled = value.replace("\\", "\\\\")
-    return "".join(each if each < "\x7f" else utf16_escapes(each) for each in doubled)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import socket
 from asyncio.subprocess import PIPE, Process
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
@@ -37,6 +38,7 @@ from barnabas.cluster.node_settings import NodeBroker
 from barnabas.errors import AddressInUse, reason
 from barnabas.model import WILDCARD_HOSTS, BrokerId, Endpoint
 from barnabas.retry import Backoff
+from barnabas.security.client_settings import PLAINTEXT, ClientSecurity
 from barnabas.world.network import HeldPort
 
 logger = logging.getLogger("barnabas.node")
@@ -73,8 +75,8 @@ class SupervisedBroker:
     ) -> None:
         self.id = broker.id
         self.logs = logs
-        self.server = local_address(broker.listeners[0])
-        """`host:port` of the first listener, as this machine reaches it."""
+        self.server = local_address(broker.checked_endpoint)
+        """`host:port` of the listener between brokers, as this machine reaches it."""
         every = [*overrides, *(f"{key}={value}" for key, value in broker.overrides.items())]
         overridden = (f"--override={each}" for each in every)
         self.arguments = [str(config), *overridden, *logs.arguments]
@@ -166,8 +168,13 @@ class NodeSupervisor:
         config: Path,
         overrides: Sequence[str],
         logs: LogOptions = TEXT_LOG,
+        security: ClientSecurity = PLAINTEXT,
     ) -> None:
-        """Reserve the ports of all brokers; port 0 gets its port here. Raises AddressInUse."""
+        """Reserve the ports of all brokers; port 0 gets its port here. `security` is for checks of the brokers.
+
+        Raises AddressInUse.
+        """
+        self.security = security
         self.ports: list[HeldPort] = []
         try:
             reserved = [self.reserve_ports(each) for each in brokers]
@@ -194,7 +201,7 @@ class NodeSupervisor:
 
     async def wait_for_view(self, server: str) -> ClusterView:
         while True:
-            view = await asyncio.to_thread(read_view, server, VIEW_TIMEOUT_S)
+            view = await asyncio.to_thread(read_view, server, VIEW_TIMEOUT_S, self.security)
             if view is not None and shows_cluster(view, self.brokers):
                 return view
             await asyncio.sleep(READY_CHECK_S)
@@ -209,7 +216,7 @@ class NodeSupervisor:
             broker.stopping.set()  # no restart from now on
         running = [broker_id for broker_id, each in self.brokers.items() if each.is_running]
         servers = [self.brokers[each].server for each in running[:VIEW_SERVERS_MAX]]
-        view = await asyncio.to_thread(read_view, ",".join(servers), VIEW_TIMEOUT_S)
+        view = await asyncio.to_thread(read_view, ",".join(servers), VIEW_TIMEOUT_S, self.security)
         now = asyncio.get_running_loop().time
         began = now()
         for wave in stop_waves(running, self.brokers, view):
@@ -290,5 +297,8 @@ def local_address(endpoint: Endpoint) -> str:
     >>> local_address(Endpoint(listener="PLAINTEXT", host="", port=9092))
     'localhost:9092'
     """
-    is_wildcard = endpoint.host in WILDCARD_HOSTS
-    return replace(endpoint, host="localhost").address if is_wildcard else endpoint.address
+    if endpoint.host not in WILDCARD_HOSTS:
+        return endpoint.address
+    # A certificate names the host that brokers advertise.
+    host = socket.getfqdn() if endpoint.protocol.has_tls else "localhost"
+    return replace(endpoint, host=host).address

@@ -16,7 +16,8 @@ from barnabas.cli.brokers.broker_activity import (
     counters_from_metrics,
 )
 from barnabas.cli.brokers.list import NO_CONTROLLER
-from barnabas.cli.options import bootstrap_option, output_option, timeout_option
+from barnabas.cli.connection import connect, connection_options
+from barnabas.cli.options import output_option, timeout_option
 from barnabas.cli.terminal.output import OutputFormat, format_table, show_or_watch, wrap
 from barnabas.client.cluster import Cluster
 from barnabas.client.config_admin import ConfigAdmin, ConfigResource
@@ -36,7 +37,7 @@ UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 @click.command("top")
 @click.option("-1", "--once", is_flag=True, help="Measure one second, print it once and exit.")
-@bootstrap_option
+@connection_options
 @timeout_option
 @output_option
 def top(once: bool, bootstrap_servers: str, timeout_s: float, output: OutputFormat) -> None:
@@ -46,7 +47,7 @@ def top(once: bool, bootstrap_servers: str, timeout_s: float, output: OutputForm
     which needs the setting barnabas.http.listener; `barnabas up` sets it. Without it, only records per second,
     leaders and under-replicated partitions are shown.
     """
-    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
+    with connect(bootstrap_servers, timeout_s=timeout_s) as cluster:
         meter = Meter(cluster)
         meter.read()
         time.sleep(FIRST_INTERVAL_S)

@@ -17,7 +17,18 @@ import click
 
 from barnabas.cli.brokers import interpreter
 from barnabas.cli.brokers.data_directory import absent_brokers_warning, check_registry
-from barnabas.cli.brokers.user_command import ReadyNotice, check_command, run_with_servers
+from barnabas.cli.brokers.secure import (
+    client_config,
+    secure_data,
+    security_lines,
+    write_client_files,
+)
+from barnabas.cli.brokers.user_command import (
+    ReadyNotice,
+    check_command,
+    run_with_variables,
+    server_variables,
+)
 from barnabas.cli.options import SERVERS_VARIABLE, parse_overrides
 from barnabas.cli.registry.source import DEFAULT_DATA_DIRECTORY
 from barnabas.cli.terminal.log import log_to_stderr
@@ -27,6 +38,8 @@ from barnabas.cluster.in_process import InProcessCluster
 from barnabas.cluster.settings import LOOPBACK_HTTP, TEST_SETTINGS
 from barnabas.errors import ConfigError, ErrorCode, StorageError
 from barnabas.printable import printable
+from barnabas.security.client_settings import PLAINTEXT
+from barnabas.security.client_sources import CONFIG_VARIABLE
 from barnabas.tasks import in_thread
 from barnabas.world.directory_lock import hold_lock
 from barnabas.world.network import raise_descriptor_limit
@@ -86,6 +99,11 @@ OPTION_LENGTH_MAX = 50  # a longer option starts a new line of the banner
     help="Also start a ZooKeeper server; each broker then runs in its own process.",
 )
 @click.option(
+    "--secure",
+    is_flag=True,
+    help="TLS, logins with SCRAM and ACLs; creates certificates and a user at the first start.",
+)
+@click.option(
     "--write-env",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -108,6 +126,7 @@ def up(
     overrides: tuple[str, ...],
     zookeeper: str | None,
     with_zookeeper: bool,
+    secure: bool,
     write_env: Path | None,
     ready_fd: int | None,
     verbose: bool,
@@ -142,6 +161,7 @@ def up(
     with temporary_directory() if ephemeral else nullcontext(data) as directory:
         directory = (directory or Path(DEFAULT_DATA_DIRECTORY)).absolute()
         check_registry(directory, with_zookeeper=bool(zookeeper or with_zookeeper))
+        security = secure_data(directory, is_secure=secure)
         cluster: RunnableCluster
         if ephemeral:
             settings = {**TEST_SETTINGS, **settings}
@@ -149,7 +169,12 @@ def up(
             from barnabas.cli.brokers.processes import BrokerProcesses
 
             cluster = BrokerProcesses(
-                directory, zookeeper, brokers=brokers, port=port, settings=settings
+                directory,
+                zookeeper,
+                brokers=brokers,
+                port=port,
+                settings=settings,
+                security=security,
             )
         else:
             in_process = InProcessCluster(
@@ -158,6 +183,7 @@ def up(
                 port=port,
                 settings=settings,
                 ends_process=not ephemeral,  # the directory would stay
+                security=security,
             )
             cluster = InThisProcess(in_process)
         # The directory is locked before any file in it is used: another process may use it.
@@ -179,6 +205,7 @@ class InThisProcess:
 
     def __init__(self, cluster: InProcessCluster) -> None:
         self.cluster = cluster
+        self.security = cluster.security
         self.data = cluster.data
         self.warnings = cluster.warnings
         self.ids: Collection[int] = cluster.brokers.keys()
@@ -230,18 +257,22 @@ async def run_cluster(
     failure: StorageError | None = None
     try:
         servers = cluster.bootstrap_servers
+        variables = server_variables(servers)
+        if cluster.security is not None:
+            await in_thread(write_client_files, cluster.security, servers)
+            variables |= {CONFIG_VARIABLE: str(client_config(cluster.security))}
         if topics:
-            await asyncio.to_thread(create_missing_topics, servers, topics)
+            await asyncio.to_thread(create_missing_topics, cluster, topics)
         absent = await asyncio.to_thread(
             absent_brokers_warning, cluster.data, cluster.ids, cluster.zookeeper
         )
         if absent:
             print_note(f"warning: {absent}")
-        with notice.published(servers):
+        with notice.published(servers, variables):
             if command and shutdown.requested.is_set():
                 code = shutdown.exit_code
             elif command:
-                code = await run_with_servers(command, servers)
+                code = await run_with_variables(command, variables)
             else:
                 topic = topics[0].name if topics else "greetings"
                 print_lines(*cluster_banner(cluster, topic, is_kept=is_kept).split("\n"))
@@ -263,12 +294,13 @@ async def wait_for_end(shutdown: ShutdownSignals, cluster: RunnableCluster) -> S
     return cluster.failure
 
 
-def create_missing_topics(servers: str, topics: Sequence[NewTopic]) -> None:
+def create_missing_topics(cluster: RunnableCluster, topics: Sequence[NewTopic]) -> None:
     from barnabas.cli.topics.lookup import explain_rejected_name
     from barnabas.client.admin import Admin
     from barnabas.client.cluster import Cluster as Client
 
-    with Client(servers) as client:
+    security = PLAINTEXT if cluster.security is None else cluster.security.client_security()
+    with Client(cluster.bootstrap_servers, security=security) as client:
         for outcome in Admin(client).create_topics(topics):
             if outcome.error and outcome.error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise explain_rejected_name(outcome.error, outcome.name)
@@ -279,9 +311,19 @@ def cluster_banner(cluster: RunnableCluster, topic: str, *, is_kept: bool = True
     addresses = cluster.bootstrap_servers.split(",")
     servers = ",".join(addresses[:BOOTSTRAP_ADDRESSES])
     title = f"Barnabas is up: {plural(len(addresses), 'broker')}"
+    if cluster.security is None:
+        body = plain_lines(cluster, servers, topic)
+    else:
+        body = "\n".join(map(printable, security_lines(cluster.security, servers, topic))) + "\n"
     return f"""\
 {up_line(title, cluster.bootstrap_servers, printable(str(cluster.data)))}
+{body}{metrics_lines(cluster.http_addresses)}
+Ctrl-C stops it; the data {"stays" if is_kept else "is removed"}."""
 
+
+def plain_lines(cluster: RunnableCluster, servers: str, topic: str) -> str:
+    """Return the lines to paste for each client of a cluster without security."""
+    return f"""
   kcat      echo hello | kcat -P -b {servers} -t {topic}
             kcat -C -b {servers} -t {topic} -e
 
@@ -299,8 +341,7 @@ def cluster_banner(cluster: RunnableCluster, topic: str, *, is_kept: bool = True
   Barnabas  barnabas topics list -b {servers}
             barnabas brokers list -b {servers}
             barnabas registry ls /brokers/topics {break_if_long(printable(cluster.registry_option))}
-{metrics_lines(cluster.http_addresses)}
-Ctrl-C stops it; the data {"stays" if is_kept else "is removed"}."""
+"""
 
 
 def metrics_lines(addresses: Sequence[str]) -> str:

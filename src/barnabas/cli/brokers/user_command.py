@@ -19,6 +19,7 @@ from typing import NamedTuple
 from barnabas.cli.brokers.broker_process import signal_with_parent
 from barnabas.cli.options import SERVERS_VARIABLE
 from barnabas.errors import ConfigError, reason
+from barnabas.security.client_sources import CONFIG_VARIABLE
 
 SIGNALS = tuple(
     getattr(signal, name)
@@ -56,16 +57,16 @@ class ReadyNotice(NamedTuple):
         assert self.env_file is not None
         with env_file_errors(self.env_file), suppress(FileNotFoundError):
             for line in self.env_file.read_text(errors="replace").splitlines():
-                if line.partition("=")[0] not in server_variables(""):
+                if line.partition("=")[0] not in {*server_variables(""), CONFIG_VARIABLE}:
                     why = f"{self.env_file} exists and has other contents; choose another file"
                     raise ConfigError("--write-env", why)
             self.env_file.unlink()
 
     @contextmanager
-    def published(self, servers: str) -> Iterator[None]:
-        """Announce the address. Remove the file at the end of the `with` block."""
+    def published(self, servers: str, variables: Mapping[str, str]) -> Iterator[None]:
+        """Announce the address and the variables. Remove the file at the end of the `with` block."""
         if self.env_file is not None:
-            write_env_file(self.env_file, server_variables(servers))
+            write_env_file(self.env_file, variables)
         if self.descriptor is not None:
             with suppress(OSError):  # the reader is gone
                 os.write(self.descriptor, f"{servers}\n".encode())
@@ -100,15 +101,15 @@ def check_command(command: Sequence[str]) -> None:
         raise ConfigError("COMMAND", f"'{command[0]}' is not a program that can be run")
 
 
-async def run_with_servers(command: Sequence[str], servers: str) -> int:
-    """Run the command with the address of the cluster in its environment. Returns its exit code, 128+N after signal N.
+async def run_with_variables(command: Sequence[str], variables: Mapping[str, str]) -> int:
+    """Run the command with these variables in its environment. Returns its exit code, 128+N after signal N.
 
     Signals are forwarded to it. If this process is killed, the command gets SIGTERM. Call it in the main thread.
     """
     try:
         process = await asyncio.create_subprocess_exec(
             *command,
-            env={**os.environ, **server_variables(servers)},
+            env={**os.environ, **variables},
             preexec_fn=signal_with_parent(os.getpid(), signal.SIGTERM),
         )
     except OSError as error:

@@ -2,11 +2,13 @@
 
 --topic orders   --broker 1   --brokers   --broker-logger 1
 --client-id app   --user alice   --user alice --client-id app   --ip 10.0.0.7   --default-user, …
+
+`barnabas quotas` has only the options of the second line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from shlex import quote
 from typing import Any
@@ -38,8 +40,10 @@ CHOICES = (
 
 complete_brokers = complete_names(lambda cluster: map(str, sorted(cluster.refresh([]).brokers)))
 
+QUOTA_CHOICES = "choose --user NAME, --client-id ID, both, or --ip ADDRESS, or the default of one"
+
 broker_id = click.IntRange(min=0)
-ENTITY_OPTIONS = (
+RESOURCE_SELECTORS = (
     click.option("--topic", metavar="NAME", shell_complete=complete_topics, help="Settings of a topic."),
     click.option(
         "--broker", type=broker_id, metavar="ID", shell_complete=complete_brokers, help="Settings of one broker."
@@ -52,6 +56,8 @@ ENTITY_OPTIONS = (
         shell_complete=complete_brokers,
         help="Log levels of a broker.",
     ),
+)  # fmt: skip
+QUOTA_SELECTORS = (
     click.option("--client-id", metavar="ID", help="Quotas of a client id; can be combined with a user."),
     click.option("--user", metavar="NAME", help="Quotas of a user."),
     click.option("--ip", metavar="ADDRESS", help="Connection quota of an IP address."),
@@ -61,27 +67,61 @@ ENTITY_OPTIONS = (
 )  # fmt: skip
 
 
-def entity_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that select an entity. The command gets it as `entity`."""
+Command = Callable[..., None]
 
+
+def entity_options(command: Command) -> Command:
+    """Add the options that select an entity. The command gets it as `entity`."""
+    names = (*RESOURCE_OPTIONS, *QUOTA_OPTIONS)
+    return add_selectors(command, names, (*RESOURCE_SELECTORS, *QUOTA_SELECTORS), select_entity)
+
+
+def quota_options(command: Command) -> Command:
+    """Add the options that select an entity with quotas. The command gets it as `entity`."""
+
+    def select(options: Mapping[str, Any]) -> Entity:
+        return select_entity(options, "quotas", QUOTA_CHOICES)
+
+    return add_selectors(command, QUOTA_OPTIONS, QUOTA_SELECTORS, select)
+
+
+def quota_filter_options(command: Command) -> Command:
+    """Like `quota_options`, but the options are not required. Without them, `entity` is None."""
+
+    def select(options: Mapping[str, Any]) -> Entity | None:
+        is_used = any(value is not None and value is not False for value in options.values())
+        return select_entity(options, "quotas", QUOTA_CHOICES) if is_used else None
+
+    return add_selectors(command, QUOTA_OPTIONS, QUOTA_SELECTORS, select)
+
+
+def add_selectors(
+    command: Command,
+    names: Iterable[str],
+    selectors: Sequence[Callable[[Command], Command]],
+    select: Callable[[Mapping[str, Any]], Entity | None],
+) -> Command:
     @wraps(command)
     def run(*arguments: Any, **options: Any) -> None:
-        chosen = {name: options.pop(name) for name in (*RESOURCE_OPTIONS, *QUOTA_OPTIONS)}
-        command(*arguments, entity=select_entity(chosen), **options)
+        chosen = {name: options.pop(name) for name in names}
+        command(*arguments, entity=select(chosen), **options)
 
-    for add_option in reversed(ENTITY_OPTIONS):
-        run = add_option(run)
-    return run
+    decorated: Command = run
+    for add_option in reversed(selectors):
+        decorated = add_option(decorated)
+    return decorated
 
 
-def select_entity(options: Mapping[str, Any]) -> Entity:
+def select_entity(
+    options: Mapping[str, Any], group: str = "configs", choices: str = CHOICES
+) -> Entity:
     """Return the entity that the options select. Raises ConfigError if they select none, or several."""
     used = [name for name, value in options.items() if value is not None and value is not False]
     if not used:
-        raise ConfigError("configs", CHOICES)
+        raise ConfigError(group, choices)
     if len(used) > 1 and not is_user_and_client(used):
         first, second = (f"--{name.replace('_', '-')}" for name in used[:2])
-        raise ConfigError(first, f"cannot be combined with {second}; {CHOICES}")
+        raise ConfigError(first, f"cannot be combined with {second}; {choices}")
     for name in used:
         if isinstance(options[name], str) and not is_encodable(options[name]):
             raise ConfigError(

@@ -23,6 +23,7 @@ from barnabas.client.config_admin import ConfigResource, QuotaEntity
 from barnabas.config.broker import BROKER_SETTINGS, BROKER_SYNONYMS
 from barnabas.config.client_quotas import CLIENT_QUOTAS, IP_QUOTAS
 from barnabas.config.load import ALL_SETTINGS, find_setting
+from barnabas.config.security import SECURITY_SETTINGS
 from barnabas.config.setting import LIST, READ_ONLY, Setting
 from barnabas.config.topic import TOPIC_SETTINGS
 from barnabas.errors import ConfigError
@@ -100,21 +101,18 @@ def is_read_only(entity: Entity, name: str) -> bool:
 
 
 def effect_note(entity: Entity, names: Collection[str]) -> str | None:
-    """Return a note about settings and quotas that brokers store, but do not use; None if there are none."""
-    if isinstance(entity, QuotaEntity):
-        quotas = CLIENT_QUOTAS | IP_QUOTAS
-        unused = [name for name in names if name in quotas and not quotas[name].is_enforced]
-        return (
-            f"{', '.join(unused)}: stored, but not enforced by Barnabas brokers" if unused else None
-        )
-    unused = [
-        name
-        for name in names
-        if entity.type is ResourceType.BROKER and name not in BROKER_SETTINGS and find_setting(name)
-    ]
+    """Return a note about broker settings that brokers store, but do not use; None if there are none."""
+    if isinstance(entity, QuotaEntity) or entity.type is not ResourceType.BROKER:
+        return None
+    unused = [name for name in names if name not in BROKER_SETTINGS and is_unused(name)]
     return (
         f"{', '.join(unused)}: stored, but without effect on Barnabas brokers" if unused else None
     )
+
+
+def is_unused(name: str) -> bool:
+    declared = find_setting(name)
+    return declared is not None and declared.name not in SECURITY_SETTINGS
 
 
 def short_noun(entity: Entity) -> str:

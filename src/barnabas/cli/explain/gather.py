@@ -73,7 +73,7 @@ def gather_facts(
     wanted = (
         list(view.topics) if topics is None else [name for name in topics if name in view.topics]
     )
-    answers = probe_brokers(view, wanted_ends(view, wanted))
+    answers = probe_brokers(view, wanted_ends(view, wanted), cluster.connection_security)
     settings = controller_settings(view, answers)
     registry, registry_error, registry_name = gather_registry(
         place, settings, view, topics, answers

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from barnabas.client.admin import parse_describe_configs
 from barnabas.client.blocking import BlockingConnection
 from barnabas.client.core import build_topics
+from barnabas.client.login import ConnectionSecurity
 from barnabas.client.view import BrokerView, ClusterView
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.explain.facts import ControllerQueue, LogDirFacts, Probe
@@ -73,14 +74,17 @@ class BrokerAnswer(Struct, frozen=True):
 
 
 def probe_brokers(
-    view: ClusterView, replicas: Mapping[int, Sequence[TopicPartition]]
+    view: ClusterView,
+    replicas: Mapping[int, Sequence[TopicPartition]],
+    security: ConnectionSecurity,
 ) -> dict[int, BrokerAnswer]:
     """Ask all registered brokers. `replicas` are the replicas on each broker whose log end offsets are wanted."""
     brokers = list(view.brokers.values())
 
     def ask(broker: BrokerView) -> BrokerAnswer:
         is_controller = broker.id == view.controller
-        return probe_broker(broker, replicas.get(broker.id, ()), is_controller=is_controller)
+        wanted = replicas.get(broker.id, ())
+        return probe_broker(broker, wanted, security, is_controller=is_controller)
 
     with ThreadPoolExecutor(BROKERS_AT_ONCE) as threads:
         return {
@@ -90,11 +94,19 @@ def probe_brokers(
 
 
 def probe_broker(
-    broker: BrokerView, replicas: Iterable[TopicPartition], *, is_controller: bool
+    broker: BrokerView,
+    replicas: Iterable[TopicPartition],
+    security: ConnectionSecurity,
+    *,
+    is_controller: bool,
 ) -> BrokerAnswer:
     try:
         connection = BlockingConnection.open(
-            broker.host, broker.port, client_id=PROBE_CLIENT_ID, timeout_s=PROBE_TIMEOUT_S
+            broker.host,
+            broker.port,
+            client_id=PROBE_CLIENT_ID,
+            timeout_s=PROBE_TIMEOUT_S,
+            security=security,
         )
     except ApiError as error:
         is_refused = "refused" in error.message.lower()

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import click
 
+from barnabas.cli.connection import connect, connection_options
 from barnabas.cli.history.availability import report_no_events, require_history
 from barnabas.cli.history.event_output import (
     follow_option,
@@ -23,10 +24,9 @@ from barnabas.cli.history.event_output import (
 )
 from barnabas.cli.history.narrator import Narrator
 from barnabas.cli.history.timeline import TopicEvents
-from barnabas.cli.options import bootstrap_option, output_option, timeout_option
+from barnabas.cli.options import output_option, timeout_option
 from barnabas.cli.terminal.output import OutputFormat
 from barnabas.cli.topics.lookup import complete_topics
-from barnabas.client.cluster import Cluster
 from barnabas.printable import printable
 
 
@@ -40,7 +40,7 @@ from barnabas.printable import printable
     is_flag=True,
     help="Also show the requests to brokers and their responses; json and yaml always have them.",
 )
-@bootstrap_option
+@connection_options
 @timeout_option
 @output_option
 def history(
@@ -54,7 +54,7 @@ def history(
 ) -> None:
     """Show the history of topic NAME: transitions and elections, each with its cause. -v adds the requests."""
     start = parse_start(since)
-    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
+    with connect(bootstrap_servers, timeout_s=timeout_s) as cluster:
         require_history(cluster, name)
         show_history(
             cluster,

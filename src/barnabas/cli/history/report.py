@@ -13,12 +13,12 @@ from pathlib import Path
 
 import click
 
+from barnabas.cli.connection import connect, connection_options
 from barnabas.cli.explain.gather import gather_facts
 from barnabas.cli.explain.registry_facts import RegistryPlace
 from barnabas.cli.history.availability import require_history
 from barnabas.cli.history.report_text import report_text
 from barnabas.cli.options import (
-    bootstrap_option,
     output_option,
     servers_text,
     timeout_option,
@@ -45,6 +45,7 @@ from barnabas.history.words import Row
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import TopicPartition
 from barnabas.progress_line import progress_paused
+from barnabas.spark.client_settings import cluster_options
 from barnabas.spark.installation import NOT_INSTALLED
 
 IN_PROCESS_EVENTS_MAX = 1_000_000
@@ -77,7 +78,7 @@ def lifecycle() -> None:
     metavar="URL",
     help="Analyse the history on this Spark master, such as local[*]; default: without Spark, if it is not too large.",
 )
-@bootstrap_option
+@connection_options
 @timeout_option
 @output_option
 def report(
@@ -98,7 +99,7 @@ def report(
     """
     check_targets(target, html)
     now = datetime.fromtimestamp(now_ms() / 1000, UTC)
-    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
+    with connect(bootstrap_servers, timeout_s=timeout_s) as cluster:
         count = count_events(cluster)
         problems = current_problems(cluster, servers_text(bootstrap_servers))
         session_timeout_ms = session_timeout(cluster)
@@ -108,7 +109,7 @@ def report(
         else:
             if master is None:
                 print_note(f"the history has {count:,} events, so Spark analyses it")
-            tables, malformed = run_on_spark(master, bootstrap_servers, now, session_timeout_ms)
+            tables, malformed = run_on_spark(master, cluster, now, session_timeout_ms)
     if malformed:
         print_note(skipped_text(malformed))
     if not tables["elections"]:
@@ -199,17 +200,20 @@ def read_events(cluster: Cluster) -> tuple[dict[tuple[int, int], AnyEvent], int]
 
 
 def run_on_spark(
-    master: str | None, servers: str, now: datetime, session_timeout_ms: int | None
+    master: str | None, cluster: Cluster, now: datetime, session_timeout_ms: int | None
 ) -> tuple[dict[str, list[Row]], int]:
     """Return the tables, and the number of malformed records."""
-    with spark_session(master, servers, app_name="barnabas lifecycle report", short=True) as spark:
+    session = spark_session(
+        master, cluster.servers, app_name="barnabas lifecycle report", short=True
+    )
+    with session as spark:
         from barnabas.history.spark_analysis import analyse_on_spark
 
         with translate_errors([STATE_CHANGES]):
             records = (
                 spark.read.format("barnabas")
                 .schema("offset long, value binary")
-                .option("kafka.bootstrap.servers", servers)
+                .options(**cluster_options(cluster))
                 .option("subscribe", STATE_CHANGES)
                 .option("failOnDataLoss", "false")
                 .load()

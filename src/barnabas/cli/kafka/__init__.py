@@ -6,6 +6,7 @@
                                                   └─► configs_by_zookeeper.py
     kafka-leader-election              leader_election.py
     kafka-reassign-partitions   reassign_options.py  reassign.py ─► log_dir_moves.py
+    zookeeper-security-migration       security_migration.py
 
 Standard output is that of Kafka 3.9. With --zookeeper it is that of Kafka 2.8, the last kafka-topics with this option.
 """

@@ -17,6 +17,8 @@ from barnabas.cli.terminal.output import print_lines, print_note
 from barnabas.client.cluster import Cluster
 from barnabas.config.properties import parse_properties
 from barnabas.errors import BarnabasError, ConfigError
+from barnabas.security.client_settings import merge_settings, parse_client_security
+from barnabas.security.client_sources import read_environment
 
 OK, FAILED = 0, 1
 KAFKA_RELEASE = "3.9.0"
@@ -72,28 +74,22 @@ def print_hint(error: BarnabasError) -> None:
 def connect_client(
     options: ParsedOptions, *, config_option: str = "command-config", timeout_s: float = TIMEOUT_S
 ) -> Cluster:
-    """Return a client of --bootstrap-server. `config_option` names the file with its settings."""
+    """Return a client of --bootstrap-server. `config_option` names the file with its settings.
+
+    Most settings of the file tune retries and have no effect here. Security settings that it does not have come from
+    the environment.
+    """
     servers = options.value("bootstrap-server")
     assert servers is not None, "the commands check that it is given"
-    settings = read_client_settings(options.value(config_option))
+    settings = read_properties(options.value(config_option))
+    security = merge_settings([read_environment(), settings])
     return Cluster(
         servers,
         client_id=settings.get("client.id", CLIENT_ID),
         timeout_s=parse_milliseconds(settings, "default.api.timeout.ms", timeout_s),
         connect_timeout_s=parse_milliseconds(settings, "socket.connection.setup.timeout.ms", 10.0),
+        security=parse_client_security(security),
     )
-
-
-def read_client_settings(path: str | None) -> dict[str, str]:
-    """Return the settings of the file of client settings.
-
-    Most of them tune retries and have no effect here. A security protocol other than PLAINTEXT is an error.
-    """
-    settings = read_properties(path)
-    protocol = settings.get("security.protocol", "PLAINTEXT").strip()
-    if protocol != "PLAINTEXT":
-        raise ConfigError("security.protocol", f"{protocol} is not supported, only PLAINTEXT")
-    return settings
 
 
 def read_properties(path: str | None) -> dict[str, str]:

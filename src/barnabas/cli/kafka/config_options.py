@@ -58,7 +58,7 @@ OPTIONS = (
         "ZooKeeper of the cluster, to use instead of a broker; not for broker-loggers.",
         "host:port/chroot",
     ),
-    Option("zk-tls-config-file", "Rejected: only plain-text connections to ZooKeeper are supported.", "file"),
+    Option("zk-tls-config-file", "File with zookeeper.ssl.* settings, for TLS connections to ZooKeeper.", "file"),
     Option("describe", "Show settings."),
     Option("alter", "Change settings."),
     Option("all", "Also show settings that are not set explicitly."),
@@ -184,13 +184,9 @@ def check_connections(options: ParsedOptions) -> None:
         )
     if options.has("all") and options.has("zookeeper"):
         raise RequestRejected("--bootstrap-server must be specified for --all")
-    if options.has("zk-tls-config-file"):
-        if not options.has("zookeeper"):
-            raise RequestRejected(
-                "Only the --zookeeper option can be used with the --zk-tls-config-file option."
-            )
+    if options.has("zk-tls-config-file") and not options.has("zookeeper"):
         raise RequestRejected(
-            "--zk-tls-config-file: only plain-text connections to ZooKeeper are supported"
+            "Only the --zookeeper option can be used with the --zk-tls-config-file option."
         )
 
 

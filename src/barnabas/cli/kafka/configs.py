@@ -23,6 +23,7 @@ from barnabas.cli.kafka.failures import (
     exception_name,
 )
 from barnabas.cli.kafka.options import MULTIPLE_ARGUMENTS, ParsedOptions
+from barnabas.cli.kafka.scram_by_protocol import hide_passwords
 from barnabas.cli.kafka.topic_settings import INVALID_CONFIGURATION
 from barnabas.cli.terminal.output import print_lines, print_note
 from barnabas.errors import BarnabasError
@@ -54,7 +55,8 @@ def run_configs_and_report(options: ParsedOptions, arguments: Sequence[str]) -> 
         prints_name = isinstance(error, RequestRejected) and error.exception not in MESSAGE_ONLY
         if isinstance(error, CommandFailed) and not prints_name:
             raise
-        print_note(f"Error while executing config command with args '{' '.join(arguments)}'")
+        shown = " ".join(hide_passwords(arguments))
+        print_note(f"Error while executing config command with args '{shown}'")
         print_note(f"{exception_name(error)}: {error_message(error)}")
         print_hint(error)
         return FAILED

@@ -13,12 +13,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from barnabas.cli.configs.names import effect_note
 from barnabas.cli.kafka.config_options import (
     BROKERS,
     CLIENTS,
     DEFAULT_NAME,
-    IPS,
     TOPICS,
     USERS,
     Entities,
@@ -34,6 +32,7 @@ from barnabas.cli.kafka.entity_settings import (
 from barnabas.cli.kafka.failures import RequestRejected
 from barnabas.cli.kafka.options import ParsedOptions
 from barnabas.cli.kafka.quotas_by_protocol import scala_text
+from barnabas.cli.kafka.scram_by_protocol import is_scram, shown_value, stored_credentials
 from barnabas.cli.kafka.topics_by_zookeeper import ADMIN_OPERATION_EXCEPTION, apply_changes
 from barnabas.cli.kafka.znodes import (
     change_entity_settings,
@@ -42,8 +41,7 @@ from barnabas.cli.kafka.znodes import (
     registered_broker_ids,
     run_in_session,
 )
-from barnabas.cli.terminal.output import print_lines, print_note
-from barnabas.client.config_admin import QuotaEntity
+from barnabas.cli.terminal.output import print_lines
 from barnabas.metadata import znodes
 from barnabas.metadata.znodes import DEFAULT_ENTITY
 from barnabas.world.ports import RegistrySession
@@ -77,7 +75,8 @@ EntityPath = tuple[ZnodeEntity, ...]
 
 def run_configs_on_znodes(connect: str, options: ParsedOptions, entities: Entities) -> None:
     work = alter_znodes if options.has("alter") else describe_znodes
-    run_in_session(connect, lambda session: work(session, options, entities))
+    file = options.value("zk-tls-config-file")
+    run_in_session(connect, lambda session: work(session, options, entities), file)
 
 
 # ---- entities
@@ -150,7 +149,7 @@ async def describe_znodes(
     for entity in await expand_entity(session, selected):
         settings, _ = await read_entity_settings(session, path_text(entity))
         if settings or not describes_users:  # a user may have only quotas of clients
-            pairs = ",".join(f"{key}={value}" for key, value in settings.items())
+            pairs = ",".join(f"{key}={shown_value(key, text)}" for key, text in settings.items())
             print_lines(f"Configs for {entity_line(entity)} are {pairs}")
 
 
@@ -168,11 +167,13 @@ async def alter_znodes(
         raise RequestRejected(f"Topic '{name}' does not exist.", ADMIN_OPERATION_EXCEPTION)
     if kind == BROKERS:
         check_stopped(name, added, await registered_broker_ids(session))
+    if any(map(is_scram, added)):
+        if len(entity) > 1 or kind != USERS or name == DEFAULT_ENTITY:
+            raise RequestRejected("SCRAM credentials are settings of one user; name it")
+        added = stored_credentials(added)
     change = partial(changed_settings, options, kind, name, added)
     await change_entity_settings(session, path_text(entity), change)
     print_lines(f"Completed updating config for entity: {entity_line(entity)}.")
-    if kind in (USERS, CLIENTS, IPS) and (note := effect_note(QuotaEntity(), added)):
-        print_note(f"note: {note}")
 
 
 def changed_settings(

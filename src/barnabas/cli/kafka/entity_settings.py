@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from barnabas.cli.kafka.config_options import CLIENTS, IPS, USERS
+from barnabas.cli.kafka.config_options import IPS, USERS
 from barnabas.cli.kafka.failures import RequestRejected
-from barnabas.cli.kafka.quotas_by_protocol import SCRAM_MECHANISMS, scala_text
+from barnabas.cli.kafka.quotas_by_protocol import scala_text
+from barnabas.cli.kafka.scram_by_protocol import is_scram
 from barnabas.cli.kafka.topic_settings import CONFIG_EXCEPTION, parse_setting
 from barnabas.config.client_quotas import CLIENT_QUOTAS, IP_QUOTAS
 from barnabas.config.dynamic import is_per_broker
@@ -35,8 +36,8 @@ ALLOWED_WHILE_RUNNING = (
 def check_quotas(kind: str, quotas: Mapping[str, str]) -> None:
     """Check all quotas of an entity of type clients, users or ips. Raises RequestRejected."""
     known = IP_QUOTAS if kind == IPS else CLIENT_QUOTAS
-    if kind in (USERS, CLIENTS) and any(name in SCRAM_MECHANISMS for name in quotas):
-        raise RequestRejected("SCRAM credentials are not supported")
+    if kind == USERS:
+        quotas = {name: text for name, text in quotas.items() if not is_scram(name)}
     unknown = [name for name in quotas if name not in known]
     if unknown:
         raise RequestRejected(

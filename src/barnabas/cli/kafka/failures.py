@@ -14,7 +14,7 @@ from datetime import datetime
 
 from barnabas.cli.terminal.failure import HINTS, ErrorWithHint
 from barnabas.client.cluster import Unreachable
-from barnabas.errors import ApiError, BarnabasError, ErrorCode, RegistryUnreachable
+from barnabas.errors import ApiError, BarnabasError, ErrorCode, RegistryUnreachable, TlsFailed
 from barnabas.printable import printable
 
 ILLEGAL_ARGUMENT = "java.lang.IllegalArgumentException"
@@ -30,6 +30,7 @@ EXCEPTION_NAMES = {
     ErrorCode.INVALID_CONFIG: "InvalidConfigurationException",
     ErrorCode.REQUEST_TIMED_OUT: "TimeoutException",
     ErrorCode.NETWORK_EXCEPTION: "TimeoutException",
+    ErrorCode.SASL_AUTHENTICATION_FAILED: "SaslAuthenticationException",
 }
 # Messages of Kafka's client for codes without a message.
 DEFAULT_MESSAGES = {
@@ -81,6 +82,8 @@ def error_message(error: BarnabasError) -> str:
 
 def exception_name(error: BarnabasError) -> str:
     """Return the name of Kafka's exception, such as `org.apache.kafka.common.errors.TopicExistsException`."""
+    if isinstance(error, TlsFailed):
+        return f"{API_ERRORS}.SslAuthenticationException"
     if isinstance(error, ApiError):
         derived = error.code.name.title().replace("_", "") + "Exception"
         return f"{API_ERRORS}.{EXCEPTION_NAMES.get(error.code, derived)}"

@@ -36,7 +36,11 @@ class Option:
 
 COMMON_OPTIONS = (
     Option("bootstrap-server", "Bootstrap brokers, as host:port,host:port.", "brokers"),
-    Option("command-config", "File with client settings, such as client.id.", "file"),
+    Option(
+        "command-config",
+        "File with client settings, such as security.protocol and client.id.",
+        "file",
+    ),
     Option("force", "Accepted; has no effect."),
     Option("help", "Show this help."),
     Option("version", "Show the compatible Kafka release and the Barnabas release."),

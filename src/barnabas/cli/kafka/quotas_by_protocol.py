@@ -1,6 +1,6 @@
 """kafka-configs for users, clients and ips with --bootstrap-server: client quotas, with Kafka's output.
 
-SCRAM credentials, which kafka-configs also changes with --entity-type users, are not supported.
+scram_by_protocol.py has the SCRAM credentials, which kafka-configs also changes with --entity-type users.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from itertools import zip_longest
 
-from barnabas.cli.configs.names import effect_note
 from barnabas.cli.configs.reading import quota_filters
 from barnabas.cli.kafka.config_options import (
     CLIENTS,
+    DEFAULT_NAME,
     IPS,
     USERS,
     Entities,
@@ -22,14 +22,13 @@ from barnabas.cli.kafka.config_options import (
 )
 from barnabas.cli.kafka.failures import RequestRejected
 from barnabas.cli.kafka.options import ParsedOptions
-from barnabas.cli.terminal.failure import ErrorWithHint
-from barnabas.cli.terminal.output import print_lines, print_note
+from barnabas.cli.kafka.scram_by_protocol import alter_scram, describe_scram, is_scram
+from barnabas.cli.terminal.output import print_lines
 from barnabas.client import config_admin
 from barnabas.client.cluster import Cluster
 from barnabas.client.config_admin import ConfigAdmin, QuotaEntity, QuotaFilter
 from barnabas.config.client_quotas import CLIENT_QUOTAS, IP_QUOTAS
 from barnabas.config.setting import java_double, read_double
-from barnabas.errors import ApiError, ErrorCode
 from barnabas.wire.messages.describe_client_quotas import QuotaMatch
 
 FIELDS = {USERS: "user", CLIENTS: "client_id", IPS: "ip"}
@@ -39,6 +38,7 @@ SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
 class BrokerQuotas:
     def __init__(self, cluster: Cluster, options: ParsedOptions, entities: Entities) -> None:
+        self.cluster = cluster
         self.admin = ConfigAdmin(cluster)
         self.options = options
         self.entities = entities
@@ -53,12 +53,18 @@ class BrokerQuotas:
         found = self.admin.describe_client_quotas(build_filters(self.entities), strict=True)
         for entity, quotas in sorted(found.items(), key=lambda item: quota_entity_text(item[0])):
             print_lines(quota_line(entity, quotas))
+        if self.entities.types == (USERS,) and DEFAULT_NAME not in self.entities.names:
+            describe_scram(self.cluster, self.entities.names)
 
     def alter(self) -> None:
         added = settings_to_add(self.options)
         print_lines(*change_warnings(added))
         deleted = [name.strip() for name in self.options.values("delete-config")]
         check_quota_names(self.entities, list(added), deleted)
+        if any(map(is_scram, (*added, *deleted))):
+            alter_scram(self.cluster, self.entities.names[0], added, deleted)
+            print_lines(completed_line(self.entities.type, self.entities.names[0]))
+            return
         entity = build_entity(self.entities)
         before = self.admin.describe_client_quotas(quota_filters(entity), strict=True)
         settings_to_delete(self.options, list(before.get(entity, {})))
@@ -70,8 +76,6 @@ class BrokerQuotas:
         if error is not None:
             raise error
         print_lines(completed_line(self.entities.type, self.entities.names[0]))
-        if note := effect_note(entity, added):
-            print_note(f"note: {note}")
 
 
 def build_entity(entities: Entities) -> QuotaEntity:
@@ -110,12 +114,22 @@ def check_quota_names(entities: Entities, added: Sequence[str], deleted: Sequenc
         return
     for verb, names, collection in (("added", added, "Set"), ("deleted", deleted, "ArrayBuffer")):
         check_client_quota_names(entities, names, verb, collection)
-    scram = [name for name in (*added, *deleted) if name in SCRAM_MECHANISMS]
-    if scram:
-        raise ErrorWithHint(
-            ApiError(ErrorCode.UNSUPPORTED_VERSION),
-            f"{', '.join(scram)}: SCRAM credentials are not supported",
-            f"quotas of users are: {', '.join(CLIENT_QUOTAS)}",
+    check_scram(entities, (*added, *deleted))
+
+
+def check_scram(entities: Entities, names: Sequence[str]) -> None:
+    """Raise RequestRejected, with Kafka's message, if SCRAM credentials cannot be changed so."""
+    if not any(map(is_scram, names)):
+        return
+    if DEFAULT_NAME in entities.names:
+        raise RequestRejected(
+            "The use of --entity-default or --user-defaults is not allowed with User SCRAM"
+            " Credentials using --bootstrap-server."
+        )
+    if not all(map(is_scram, names)):
+        raise RequestRejected(
+            "Cannot alter both quota and SCRAM credential configs simultaneously for 'users' using"
+            " --bootstrap-server."
         )
 
 

@@ -27,13 +27,26 @@ SESSION_TIMEOUT_MS = 30_000
 CONNECTION_TIMEOUT_MS = 10_000
 
 
-def run_in_session(connect: str, work: Callable[[RegistrySession], Awaitable[T]]) -> T:
-    """Run `work` in a new session. A missing chroot is not created: it means that the connect string is wrong."""
+def run_in_session(
+    connect: str,
+    work: Callable[[RegistrySession], Awaitable[T]],
+    zookeeper_config: str | None = None,
+) -> T:
+    """Run `work` in a new session. A missing chroot is not created: it means that the connect string is wrong.
+
+    `zookeeper_config` is the path of a file with the security settings of the connection.
+    """
+    from barnabas.cli.registry.zookeeper_config import command_security
     from barnabas.world.registry.zookeeper import ZooKeeperRegistry
+
+    security = command_security(zookeeper_config)
 
     async def run() -> T:
         registry = ZooKeeperRegistry(
-            connect, connection_timeout_ms=CONNECTION_TIMEOUT_MS, create_chroot=False
+            connect,
+            connection_timeout_ms=CONNECTION_TIMEOUT_MS,
+            create_chroot=False,
+            security=security,
         )
         try:
             return await work(await registry.connect(SESSION_TIMEOUT_MS))

@@ -9,7 +9,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from barnabas.cli.options import bootstrap_option, master_option, timeout_option
+from barnabas.cli.connection import connection_options, find_security
+from barnabas.cli.options import master_option, timeout_option
 from barnabas.errors import ConfigError
 from barnabas.pipelines.dependencies import check_packages
 from barnabas.pipelines.project import find_spec, load_spec
@@ -26,7 +27,7 @@ remote_option = click.option(
 
 def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the argument SPEC, and the options for Spark and the cluster."""
-    for option in (timeout_option, bootstrap_option, remote_option, master_option, spec_argument):
+    for option in (timeout_option, connection_options, remote_option, master_option, spec_argument):
         command = option(command)
     return command
 
@@ -49,11 +50,13 @@ def run_options(
     loaded = load_spec(path)
     context = click.get_current_context()
     is_given = context.get_parameter_source("bootstrap_servers") is ParameterSource.COMMANDLINE
-    servers = loaded.configuration.get(BOOTSTRAP_SERVERS)
+    in_file = loaded.configuration.get(BOOTSTRAP_SERVERS)
+    servers = bootstrap_servers if is_given or in_file is None else in_file
     return RunOptions(
         spec_path=path,
         spec=loaded,
-        servers=bootstrap_servers if is_given or servers is None else servers,
+        servers=servers,
+        security=find_security(servers, context),
         log=log(loaded.name),
         master=master,
         remote=remote,

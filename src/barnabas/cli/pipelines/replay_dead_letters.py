@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from barnabas.cli.options import bootstrap_option, dry_run_option, output_option, timeout_option
+from barnabas.cli.connection import connect, connection_options
+from barnabas.cli.options import dry_run_option, output_option, timeout_option
 from barnabas.cli.terminal.output import OutputFormat, format_table, plural, show
 from barnabas.cli.topics.lookup import complete_topics, find_partitions
 from barnabas.client.cluster import Cluster
@@ -37,7 +38,7 @@ Offsets = dict[TopicPartition, int]
     "--from-beginning", is_flag=True, help="Also those that an earlier replay sent or left out."
 )
 @dry_run_option
-@bootstrap_option
+@connection_options
 @timeout_option
 @output_option
 def replay_dead_letters(
@@ -60,7 +61,7 @@ def replay_dead_letters(
     barnabas pipeline replay-dead-letters orders-dead --reason 'amount is positive'
     """
     pattern = parse_reason(reason)
-    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
+    with connect(bootstrap_servers, timeout_s=timeout_s) as cluster:
         partitions = find_partitions(cluster, topic, [])
         group = f"replay-{topic}"
         starts = find_starts(cluster, group, partitions, from_beginning=from_beginning)

@@ -60,6 +60,9 @@ current = "staging"
 bootstrap-servers = "kafka1:9092,kafka2:9092"
 ```
 
+With `--command-config FILE`, a profile also keeps the path of a file with Kafka's client settings, for clusters with
+TLS or logins ([security.md](security.md#connect-to-a-secured-cluster)).
+
 `BARNABAS_PROFILE=dev` selects another profile for one command or one shell. `barnabas profile show` shows the brokers
 that commands connect to, and what selects them.
 

@@ -7,19 +7,22 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from barnabas.cli.options import output_option, watch_option
+from barnabas.cli.registry.acls import secure, unsecure
+from barnabas.cli.registry.failures import RegistryUsageError, reported_errors
 from barnabas.cli.registry.source import (
     DEFAULT_DATA_DIRECTORY,
     RegistrySource,
     ZnodeChange,
     open_source,
 )
-from barnabas.cli.terminal.exit_codes import INTERRUPTED, WRONG_USAGE
+from barnabas.cli.registry.zookeeper_config import zookeeper_config_option
+from barnabas.cli.terminal.exit_codes import INTERRUPTED
 from barnabas.cli.terminal.output import (
     OutputFormat,
     print_lines,
@@ -28,8 +31,6 @@ from barnabas.cli.terminal.output import (
     to_json,
     write_out,
 )
-from barnabas.errors import BadPath, BarnabasError, ConfigError, NoNode
-from barnabas.printable import LINE_MAX, printable
 
 if TYPE_CHECKING:
     from barnabas.world.ports import ZnodeStat
@@ -48,6 +49,7 @@ def registry_options(command: Command) -> Command:
             show_default=True,
             help="Data directory of `barnabas up`.",
         ),
+        zookeeper_config_option,
         click.option(
             "--zookeeper",
             metavar="HOST:PORT,…",
@@ -67,6 +69,10 @@ def registry() -> None:
     """Inspect the registry: the znodes with the cluster metadata."""
 
 
+registry.add_command(secure)
+registry.add_command(unsecure)
+
+
 @registry.command()
 @registry_options
 @stat_option
@@ -75,6 +81,7 @@ def get(
     path: str,
     data: str,
     zookeeper: str | None,
+    zookeeper_config: str | None,
     output: OutputFormat,
     with_stat: bool,
     watch: bool,
@@ -85,7 +92,7 @@ def get(
 
     def load() -> dict[str, Any]:
         nonlocal ending
-        with open_registry(data, zookeeper) as source:
+        with open_registry(data, zookeeper, zookeeper_config) as source:
             content_bytes, stat = source.get(path)
         content = content_bytes.decode("utf-8", "backslashreplace")
         # Like zkCli, show null for a node without data.
@@ -112,6 +119,7 @@ def ls(
     path: str,
     data: str,
     zookeeper: str | None,
+    zookeeper_config: str | None,
     output: OutputFormat,
     with_stat: bool,
     recursive: bool,
@@ -121,13 +129,13 @@ def ls(
     ending = ""
 
     def load_all() -> list[str]:
-        with open_registry(data, zookeeper) as source:
+        with open_registry(data, zookeeper, zookeeper_config) as source:
             source.get(path)
             return list(walk_paths(source, path))
 
     def load() -> dict[str, Any]:
         nonlocal ending
-        with open_registry(data, zookeeper) as source:
+        with open_registry(data, zookeeper, zookeeper_config) as source:
             _, stat = source.get(path)
             children = source.children(path)
         ending = f"\n{stat_text(stat)}" if with_stat else ""
@@ -144,14 +152,19 @@ def ls(
 @registry_options
 @watch_option
 def show_stat(
-    path: str, data: str, zookeeper: str | None, output: OutputFormat, watch: bool
+    path: str,
+    data: str,
+    zookeeper: str | None,
+    zookeeper_config: str | None,
+    output: OutputFormat,
+    watch: bool,
 ) -> None:
     """Show the stat of a node: transactions, times, versions and sizes."""
     text = ""
 
     def load() -> dict[str, Any]:
         nonlocal text
-        with open_registry(data, zookeeper) as source:
+        with open_registry(data, zookeeper, zookeeper_config) as source:
             _, stat = source.get(path)
         text = stat_text(stat)
         return dict(stat_document(stat))
@@ -163,11 +176,16 @@ def show_stat(
 @registry_options
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="Stop after N changes.")
 def watch(
-    path: str, data: str, zookeeper: str | None, output: OutputFormat, count: int | None
+    path: str,
+    data: str,
+    zookeeper: str | None,
+    zookeeper_config: str | None,
+    output: OutputFormat,
+    count: int | None,
 ) -> None:
     """Watch a node and its descendants for changes, until Ctrl-C."""
     try:
-        with open_registry(data, zookeeper) as source:
+        with open_registry(data, zookeeper, zookeeper_config) as source:
             for number, change in enumerate(source.follow(path)):
                 if change is None:
                     print_note(f"Watching {path}; Ctrl-C stops.")
@@ -182,34 +200,16 @@ def watch(
 # ---- access
 
 
-class RegistryFailure(click.ClickException):
-    """Failure that is shown as one line, without the usage of the command."""
-
-    def show(self, file: IO[Any] | None = None) -> None:
-        print_note(f"error: {printable(self.message, LINE_MAX)}")
-
-
-class RegistryUsageError(RegistryFailure):
-    exit_code = WRONG_USAGE
-
-
 @contextmanager
-def open_registry(data: str, zookeeper: str | None) -> Iterator[RegistrySource]:
+def open_registry(
+    data: str, zookeeper: str | None, zookeeper_config: str | None
+) -> Iterator[RegistrySource]:
     """Open the registry in the data directory or in a ZooKeeper. Errors become one line on standard error."""
     origin = click.get_current_context().get_parameter_source("data")
     if zookeeper is not None and origin is ParameterSource.COMMANDLINE:
         raise RegistryUsageError("--data cannot be combined with --zookeeper")
-    try:
-        with open_source(data, zookeeper) as source:
-            yield source
-    except BadPath as error:
-        raise RegistryUsageError(str(error)) from error
-    except NoNode as error:
-        raise RegistryFailure(f"Node does not exist: {error.path}") from error
-    except ConfigError as error:
-        raise RegistryFailure(error.why) from error
-    except BarnabasError as error:
-        raise RegistryFailure(str(error)) from error
+    with reported_errors(), open_source(data, zookeeper, zookeeper_config) as source:
+        yield source
 
 
 def walk_paths(source: RegistrySource, path: str) -> Iterator[str]:

@@ -48,12 +48,21 @@ class RegistrySource(Protocol):
 
 
 @contextmanager
-def open_source(data: str, zookeeper: str | None) -> Iterator[RegistrySource]:
+def open_source(
+    data: str, zookeeper: str | None, zookeeper_config: str | None = None
+) -> Iterator[RegistrySource]:
+    """Open the registry in the data directory or in a ZooKeeper.
+
+    `zookeeper_config` is the path of a file with the security settings of the connection to ZooKeeper.
+    """
     if zookeeper is None:
         with closing(open_reader(data)) as reader:
             yield FilesSource(reader)
         return
-    with asyncio.Runner() as runner, closing(ZooKeeperSource(zookeeper, runner)) as source:
+    with (
+        asyncio.Runner() as runner,
+        closing(ZooKeeperSource(zookeeper, runner, config=zookeeper_config)) as source,
+    ):
         yield source
 
 
@@ -79,7 +88,7 @@ def zookeeper_connect(data: Path) -> str | None:
     """Return zookeeper.connect of the brokers of this data directory, or None if they used no ZooKeeper."""
     from barnabas.config.properties import parse_properties
 
-    for path in sorted(data.glob("broker-*.properties")):
+    for path in broker_files(data):
         try:
             properties = parse_properties(path.read_text(encoding="ascii"), str(path))
         except (OSError, ValueError, ConfigError):
@@ -87,6 +96,11 @@ def zookeeper_connect(data: Path) -> str | None:
         if connect := properties.get("zookeeper.connect"):
             return connect
     return None
+
+
+def broker_files(data: Path) -> list[Path]:
+    """Return the settings files of the brokers of this data directory. Only a cluster with a ZooKeeper has them."""
+    return sorted(data.glob("broker-*.properties"))
 
 
 class FilesSource:
@@ -126,16 +140,21 @@ class ZooKeeperSource:
         connect_string: str,
         runner: asyncio.Runner,
         *,
+        config: str | None = None,
         connection_timeout_ms: int = CONNECTION_TIMEOUT_MS,
     ) -> None:
         # Imported here because only this source needs Kazoo.
+        from barnabas.cli.registry.zookeeper_config import command_security
         from barnabas.world.registry.zookeeper import ZooKeeperRegistry
 
         self.runner = runner
         self.registry = ZooKeeperRegistry(
-            connect_string, connection_timeout_ms=connection_timeout_ms, create_chroot=False
+            connect_string,
+            connection_timeout_ms=connection_timeout_ms,
+            create_chroot=False,
+            security=command_security(config),
         )
-        self.session: RegistrySession = self.runner.run(self.registry.connect(SESSION_TIMEOUT_MS))
+        self.session = self.runner.run(self.registry.connect(SESSION_TIMEOUT_MS))
 
     def get(self, path: str) -> tuple[bytes, ZnodeStat]:
         return self.runner.run(self.session.get(path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -46,18 +47,31 @@ def profile() -> None:
 @click.option(
     "-b", "--bootstrap-servers", required=True, metavar="HOST:PORT,…", help="Bootstrap brokers."
 )
+@click.option(
+    "--command-config",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="FILE",
+    help="Kafka client settings for TLS and logins. The file itself is not copied.",
+)
 @click.option("--use", is_flag=True, help="Use the profile from now on. The first one always is.")
 @click.option("--replace", is_flag=True, help="Replace an existing profile.")
 @dry_run_option
 @output_option
 def create_profile(
-    name: str, bootstrap_servers: str, use: bool, replace: bool, dry_run: bool, output: OutputFormat
+    name: str,
+    bootstrap_servers: str,
+    command_config: Path | None,
+    use: bool,
+    replace: bool,
+    dry_run: bool,
+    output: OutputFormat,
 ) -> None:
     """Create profile NAME.
 
     Example: barnabas profile create staging -b kafka1:9092,kafka2:9092 --use
     """
     from barnabas.client.cluster import parse_addresses
+    from barnabas.security.client_sources import load_security
 
     check_profile_name(name)
     parse_addresses(bootstrap_servers)
@@ -65,10 +79,15 @@ def create_profile(
     if name in found.servers and not replace:
         raise ConfigError("NAME", f"profile {name} exists; to replace it, add --replace")
     current = name if use or not found.servers else found.current
-    save(Profiles({**found.servers, name: bootstrap_servers}, current), dry_run)
+    configs = {each: file for each, file in found.configs.items() if each != name}
+    if command_config is not None:
+        load_security(command_config)
+        configs[name] = str(command_config.absolute())
+    save(Profiles({**found.servers, name: bootstrap_servers}, current, configs), dry_run)
     document = {
         "profile": name,
         "bootstrap_servers": bootstrap_servers,
+        "command_config": configs.get(name),
         "current": current == name,
         "dry_run": dry_run,
     }
@@ -83,7 +102,7 @@ def use_profile(name: str, dry_run: bool, output: OutputFormat) -> None:
     """Use profile NAME in all commands from now on."""
     found = read_profiles(profiles_path())
     require_profile(name, found)
-    save(Profiles(found.servers, name), dry_run)
+    save(found._replace(current=name), dry_run)
     document = {
         "profile": name,
         "bootstrap_servers": found.servers[name],
@@ -103,7 +122,12 @@ def list_profiles(output: OutputFormat) -> None:
         "file": str(path),
         "current": found.current,
         "profiles": [
-            {"profile": name, "bootstrap_servers": servers, "current": name == found.current}
+            {
+                "profile": name,
+                "bootstrap_servers": servers,
+                "command_config": found.configs.get(name),
+                "current": name == found.current,
+            }
             for name, servers in sorted(found.servers.items())
         ],
     }
@@ -120,6 +144,7 @@ def show_profile(output: OutputFormat) -> None:
         "selected_by": None if found is None else found.source,
         "profile_servers": None if found is None else found.servers,
         "bootstrap_servers": default_servers(),
+        "command_config": None if found is None else found.command_config,
         "file": str(profiles_path()),
     }
     show(output, document, profile_text)
@@ -134,7 +159,8 @@ def delete_profile(name: str, dry_run: bool, output: OutputFormat) -> None:
     found = read_profiles(profiles_path())
     require_profile(name, found)
     left = {each: servers for each, servers in found.servers.items() if each != name}
-    save(Profiles(left, None if found.current == name else found.current), dry_run)
+    configs = {each: file for each, file in found.configs.items() if each != name}
+    save(Profiles(left, None if found.current == name else found.current, configs), dry_run)
     document = {
         "profile": name,
         "bootstrap_servers": found.servers[name],
@@ -166,10 +192,15 @@ def profile_table(document: dict[str, Any]) -> str:
     if not document["profiles"]:
         return "no profiles yet; create one with `barnabas profile create NAME -b HOST:PORT`"
     rows = [
-        ["*" if each["current"] else "", each["profile"], each["bootstrap_servers"]]
+        [
+            "*" if each["current"] else "",
+            each["profile"],
+            each["bootstrap_servers"],
+            each["command_config"] or "",
+        ]
         for each in document["profiles"]
     ]
-    return format_table(["", "profile", "bootstrap servers"], rows)
+    return format_table(["", "profile", "bootstrap servers", "client settings"], rows)
 
 
 def profile_text(document: dict[str, Any]) -> str:

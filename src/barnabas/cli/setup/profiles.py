@@ -5,6 +5,10 @@
     [profiles.dev]
     bootstrap-servers = "localhost:9092"
 
+    [profiles.prod]
+    bootstrap-servers = "kafka1:9093"
+    command-config = "/home/alice/prod.properties"
+
 The file is `barnabas/profiles.toml` in $XDG_CONFIG_HOME, which is ~/.config by default. $BARNABAS_PROFILE selects a
 profile for one process. An option comes before the environment, and the environment before the profile.
 """
@@ -21,14 +25,19 @@ from barnabas.errors import ConfigError
 
 PROFILE_VARIABLE = "BARNABAS_PROFILE"
 SERVERS_KEY = "bootstrap-servers"
+CONFIG_KEY = "command-config"
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Profiles(NamedTuple):
-    """The contents of the file: profile → bootstrap servers, and the name of the profile in use."""
+    """The contents of the file: profile → bootstrap servers, and the name of the profile in use.
+
+    `configs` are the files with the client settings of some profiles.
+    """
 
     servers: Mapping[str, str]
     current: str | None = None
+    configs: Mapping[str, str] = {}
 
 
 class ProfileInUse(NamedTuple):
@@ -37,6 +46,7 @@ class ProfileInUse(NamedTuple):
     name: str
     servers: str
     source: str
+    command_config: str | None = None
 
 
 def profiles_path(environment: Mapping[str, str] = os.environ) -> Path:
@@ -59,7 +69,7 @@ def profile_in_use(environment: Mapping[str, str] = os.environ) -> ProfileInUse 
     source = PROFILE_VARIABLE if chosen else str(path)
     if name not in found.servers:
         raise ConfigError(source, unknown_profile_text(name, found))
-    return ProfileInUse(name, found.servers[name], source)
+    return ProfileInUse(name, found.servers[name], source, found.configs.get(name))
 
 
 def unknown_profile_text(name: str, found: Profiles) -> str:
@@ -94,14 +104,19 @@ def parse_profiles(document: Mapping[str, Any], place: str) -> Profiles:
         raise reject("current", "is not the name of a profile")
     if not isinstance(tables, dict):
         raise reject("profiles", "is not a table; write [profiles.NAME]")
-    servers = {}
+    servers, configs = {}, {}
     for name, table in tables.items():
         if not isinstance(table, dict) or not isinstance(table.get(SERVERS_KEY), str):
             raise reject(f"profiles.{name}", f'needs {SERVERS_KEY} = "HOST:PORT"')
-        for key in table.keys() - {SERVERS_KEY}:
-            raise reject(f"profiles.{name}.{key}", f"unknown key; expected {SERVERS_KEY}")
+        for key in table.keys() - {SERVERS_KEY, CONFIG_KEY}:
+            expected = f"{SERVERS_KEY} or {CONFIG_KEY}"
+            raise reject(f"profiles.{name}.{key}", f"unknown key; expected {expected}")
         servers[name] = table[SERVERS_KEY]
-    return Profiles(servers, current)
+        if CONFIG_KEY in table:
+            if not isinstance(table[CONFIG_KEY], str):
+                raise reject(f"profiles.{name}.{CONFIG_KEY}", "is not the path of a file")
+            configs[name] = table[CONFIG_KEY]
+    return Profiles(servers, current, configs)
 
 
 def format_profiles(profiles: Profiles) -> str:
@@ -113,6 +128,8 @@ def format_profiles(profiles: Profiles) -> str:
         lines.append(f"current = {to_json(profiles.current)}")
     for name, servers in sorted(profiles.servers.items()):
         lines += ["", f"[profiles.{to_json(name)}]", f"{SERVERS_KEY} = {to_json(servers)}"]
+        if name in profiles.configs:
+            lines.append(f"{CONFIG_KEY} = {to_json(profiles.configs[name])}")
     return "\n".join(lines) + "\n"
 
 

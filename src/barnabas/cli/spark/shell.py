@@ -9,12 +9,12 @@ from typing import Any
 
 import click
 
-from barnabas.cli.options import bootstrap_option, master_option, timeout_option
+from barnabas.cli.connection import connect, connection_options
+from barnabas.cli.options import master_option, timeout_option
 from barnabas.cli.spark.failure import translate
 from barnabas.cli.spark.session import spark_session, translate_errors
 from barnabas.cli.terminal.failure import CommandError
 from barnabas.cli.terminal.output import plural, print_lines, print_note
-from barnabas.client.cluster import Cluster
 from barnabas.errors import ConfigError
 from barnabas.progress_line import progress_paused
 from barnabas.spark.class_archive import find_archive
@@ -33,7 +33,7 @@ TABLES_MAX = 100
     help="Only write a file of 180 MB to the cache that makes Spark start faster. Takes a minute, once.",
 )
 @master_option
-@bootstrap_option
+@connection_options
 @timeout_option
 def spark(
     command: str | None,
@@ -51,17 +51,17 @@ def spark(
     if prepare:
         prepare_spark()
         return
-    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
+    with connect(bootstrap_servers, timeout_s=timeout_s) as cluster:
         topics = sorted(cluster.refresh(None).topics)
     with spark_session(
         master, bootstrap_servers, app_name="barnabas spark", short=False
     ) as session:
         with translate_errors(topics):
-            register_topics(session, topics[:TABLES_MAX], bootstrap_servers)
+            register_topics(session, topics[:TABLES_MAX], cluster)
 
         def topic(name: str) -> Any:
             """Return a topic as a DataFrame, and create its table."""
-            register_topics(session, [name], bootstrap_servers)
+            register_topics(session, [name], cluster)
             return session.table(f"`{name}`")
 
         namespace = {

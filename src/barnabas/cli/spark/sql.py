@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from barnabas.cli.options import bootstrap_option, master_option, timeout_option
+from barnabas.cli.connection import connect, connection_options
+from barnabas.cli.options import master_option, timeout_option
 from barnabas.cli.spark.session import spark_session, translate_errors
 from barnabas.cli.spark.statement import check_is_query, check_same_query, claim, unclaim
 from barnabas.cli.terminal.formats import escape_content
@@ -31,7 +32,6 @@ from barnabas.cli.terminal.rows import (
     with_utc_offsets,
 )
 from barnabas.cli.terminal.signals import SignalRecorder
-from barnabas.client.cluster import Cluster
 from barnabas.errors import ConfigError
 from barnabas.progress_line import progress_paused
 from barnabas.spark.filters import FILTER_PUSHDOWN
@@ -85,7 +85,7 @@ class SqlOutput(StrEnum):
     "--to", "target", type=click.Path(path_type=Path), help="Directory for the files of -o parquet."
 )
 @master_option
-@bootstrap_option
+@connection_options
 @timeout_option
 def sql(
     query: str,
@@ -117,7 +117,7 @@ def sql(
         check_same_query(target / CHECKPOINT, query)
     if offset == "end" and not follow:
         raise ConfigError("--offset", "end needs --follow: a batch would have nothing to read")
-    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
+    with connect(bootstrap_servers, timeout_s=timeout_s) as cluster:
         topics = sorted(cluster.refresh(None).topics)
     if name := find_unquoted_topic(query, topics):
         raise ConfigError("SQL", f"dashes and dots need backquotes: write {quote_topic(name)}")
@@ -126,7 +126,7 @@ def sql(
         register_topics(
             spark,
             topics if lists_tables(query) else topics_in(query, topics),
-            bootstrap_servers,
+            cluster,
             stream=follow,
             headers="headers" in {name.lower() for name in names_in(query)},
             starting="latest" if offset == "end" else "earliest",

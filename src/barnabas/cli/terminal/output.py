@@ -164,6 +164,20 @@ def confirm(question: str, *, yes: bool, purpose: str, if_refused: str) -> None:
         raise click.exceptions.Exit(1)
 
 
+def answers_yes() -> bool:
+    """Read a line from standard input, and return whether it is `y`. For Kafka's commands, which print the question."""
+    return sys.stdin.readline().strip().lower() == "y"
+
+
+def prompt_password(question: str) -> str:
+    """Ask for a new password twice, without showing it. Raises ConfigError without a terminal."""
+    if not sys.stdin.isatty():
+        why = "cannot be asked for without a terminal; use --password-file or --generate"
+        raise ConfigError("password", why)
+    answer = click.prompt(printable(question), hide_input=True, confirmation_prompt=True, err=True)
+    return str(answer)
+
+
 # ---- tables ---------------------------------------------------------------------------------------------------
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
+from barnabas.cli.connection import connect, connection_options
 from barnabas.cli.options import (
-    bootstrap_option,
     dry_run_option,
     master_option,
     output_option,
@@ -18,7 +18,6 @@ from barnabas.cli.spark.job_session import job_session
 from barnabas.cli.terminal.output import OutputFormat, format_table, plural, show
 from barnabas.cli.topics.deletion import report_deletion
 from barnabas.cli.topics.lookup import complete_topics, find_topic
-from barnabas.client.cluster import Cluster
 from barnabas.jobs.archive import ArchiveRun, run_archive
 from barnabas.jobs.archive_directory import ArchiveDirectory, parse_directory
 
@@ -35,7 +34,7 @@ from barnabas.jobs.archive_directory import ArchiveDirectory, parse_directory
 @verify_option
 @dry_run_option
 @master_option
-@bootstrap_option
+@connection_options
 @timeout_option
 @output_option
 def archive_topic(
@@ -57,13 +56,12 @@ def archive_topic(
     barnabas topics restore /backup/orders --to orders-restored
     """
     archive = ArchiveDirectory(parse_directory("--to", target).absolute() / name)
-    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
+    with connect(bootstrap_servers, timeout_s=timeout_s) as cluster:
         found = find_topic(cluster, name)
-        with report_deletion(bootstrap_servers, name, found.id):
+        with report_deletion(cluster, name, found.id):
             run = run_archive(
                 job_session(master, bootstrap_servers, f"archive {name}"),
                 cluster,
-                bootstrap_servers,
                 name,
                 archive,
                 verify=verify,

@@ -17,21 +17,22 @@ CHECK_TIMEOUT_S = 5.0
 
 
 @contextmanager
-def report_deletion(servers: str, topic: str, topic_id: UUID) -> Iterator[None]:
+def report_deletion(cluster: Cluster, topic: str, topic_id: UUID) -> Iterator[None]:
     """Replace an error of the block if the topic does not exist any more, or has another id."""
     try:
         yield
     except BarnabasError:
-        if (deleted := find_deletion(servers, topic, topic_id)) is not None:
+        if (deleted := find_deletion(cluster, topic, topic_id)) is not None:
             raise deleted from None
         raise
 
 
-def find_deletion(servers: str, topic: str, topic_id: UUID) -> ApiError | None:
+def find_deletion(cluster: Cluster, topic: str, topic_id: UUID) -> ApiError | None:
     """Return the error if the topic was deleted, or deleted and created again. Returns None if that is unknown."""
     try:
-        with Cluster(servers, timeout_s=CHECK_TIMEOUT_S) as cluster:
-            view = cluster.refresh([topic])
+        # The client of the job may wait longer for brokers that do not respond.
+        with cluster.with_new_connections(timeout_s=CHECK_TIMEOUT_S) as other:
+            view = other.refresh([topic])
     except ApiError:
         return None
     found = view.topics.get(topic)
@@ -47,5 +48,5 @@ def find_deletion(servers: str, topic: str, topic_id: UUID) -> ApiError | None:
     return ErrorWithHint(
         ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ""),
         f"topic {topic!r} {what} while it was read",
-        f"`barnabas topics history {topic}{servers_text(servers)}` shows when and by whom",
+        f"`barnabas topics history {topic}{servers_text(cluster.servers)}` shows when and by whom",
     )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from barnabas.cli.connection import connect_with_file
 from barnabas.cli.options import (
     dry_run_option,
     master_option,
@@ -31,11 +33,28 @@ if TYPE_CHECKING:
 INTERVAL_S = 1.0
 RETRY_S = (1.0, 30.0)
 
+source_config_option = click.option(
+    "--from-config",
+    "source_config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Kafka client settings for TLS and logins at the source; default: the environment.",
+)
+target_config_option = click.option(
+    "--to-config",
+    "target_config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Kafka client settings for TLS and logins at the target; default: the environment.",
+)
+
 
 @click.command("mirror")
 @click.argument("pattern")
 @click.option("--from", "source", required=True, metavar="SERVERS", help="Cluster to read from.")
 @click.option("--to", "target", required=True, metavar="SERVERS", help="Cluster to write to.")
+@source_config_option
+@target_config_option
 @click.option("--prefix", default="", help="Text before the name of every mirrored topic.")
 @click.option("--continuous", is_flag=True, help="Follow the topics until interrupted.")
 @verify_option
@@ -47,6 +66,8 @@ def mirror_topics(
     pattern: str,
     source: str,
     target: str,
+    source_config: Path | None,
+    target_config: Path | None,
     prefix: str,
     continuous: bool,
     verify: bool,
@@ -65,14 +86,12 @@ def mirror_topics(
     barnabas topics mirror '.*' --from one:9092 --to two:9092 --continuous
     """
     with (
-        Cluster(source, timeout_s=timeout_s) as from_cluster,
-        Cluster(target, timeout_s=timeout_s) as to_cluster,
+        connect_with_file(source, source_config, timeout_s=timeout_s) as from_cluster,
+        connect_with_file(target, target_config, timeout_s=timeout_s) as to_cluster,
     ):
         mirror = Mirror(
             source=from_cluster,
-            source_servers=source,
             target=to_cluster,
-            target_servers=target,
             checkpoints=CheckpointStore(
                 to_cluster, check_clusters(from_cluster, to_cluster, prefix)
             ),
@@ -133,7 +152,7 @@ def mirror_existing(
 ) -> MirroredTopic:
     """Copy the next records of a topic. Raises ApiError if it is deleted meanwhile."""
     found = mirror.source.topic(topic)
-    with report_deletion(mirror.source_servers, topic, found.id), translate_errors([]):
+    with report_deletion(mirror.source, topic, found.id), translate_errors([]):
         return mirror_topic(spark, mirror, topic, verify=verify)
 
 

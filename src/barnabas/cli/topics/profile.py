@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from barnabas.cli.connection import connect, connection_options
 from barnabas.cli.options import (
-    bootstrap_option,
     master_option,
     output_option,
     timeout_option,
@@ -58,7 +58,7 @@ SHORT_JOB_OFFSETS = 1_000_000
     "--dry-run", is_flag=True, help="Show the offsets that would be read, without starting Spark."
 )
 @master_option
-@bootstrap_option
+@connection_options
 @timeout_option
 @output_option
 def profile_topic(
@@ -82,7 +82,7 @@ def profile_topic(
     """
     check_html(html)
     from_ms, to_ms = parse_bounds(from_time, to_time)
-    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
+    with connect(bootstrap_servers, timeout_s=timeout_s) as cluster:
         wanted = look_up_range(cluster, find_topic(cluster, name), from_ms=from_ms, to_ms=to_ms)
     if dry_run:
         show(output, range_document(wanted), range_text)
@@ -99,7 +99,7 @@ def profile_topic(
         from barnabas.jobs.profile_text import findings
         from barnabas.jobs.topic_profile import profile_document
 
-        found = read_profile(spark, bootstrap_servers, wanted)
+        found = read_profile(spark, cluster, wanted)
         with progress_paused():
             if html is not None:
                 write_profile_page(html, render_profile(found, bootstrap_servers, now_ms()))
@@ -109,26 +109,26 @@ def profile_topic(
                 print_note(f"written to {html}")
 
 
-def read_profile(spark: SparkSession, bootstrap_servers: str, wanted: TopicRange) -> TopicProfile:
+def read_profile(spark: SparkSession, cluster: Cluster, wanted: TopicRange) -> TopicProfile:
     """Run the job. Raises ApiError if the topic was deleted, or deleted and created again, while it was read.
 
     Raises CommandError if there are offsets, but no records.
     """
     from barnabas.jobs.profile import profile
 
-    place = (bootstrap_servers, wanted.topic, wanted.topic_id)
+    place = (cluster, wanted.topic, wanted.topic_id)
     with report_deletion(*place), translate_errors([wanted.topic]):
-        found = profile(spark, bootstrap_servers, wanted)
-    check_profile(found, bootstrap_servers, wanted)
+        found = profile(spark, cluster, wanted)
+    check_profile(found, cluster, wanted)
     return found
 
 
-def check_profile(found: TopicProfile, bootstrap_servers: str, wanted: TopicRange) -> None:
+def check_profile(found: TopicProfile, cluster: Cluster, wanted: TopicRange) -> None:
     """Raise an error if the topic is another one now, or if all its records were deleted while it was read.
 
     Records that are deleted meanwhile are left out of the figures, so the job succeeds.
     """
-    deleted = find_deletion(bootstrap_servers, wanted.topic, wanted.topic_id)
+    deleted = find_deletion(cluster, wanted.topic, wanted.topic_id)
     if deleted is not None:
         raise deleted
     if not found.records:

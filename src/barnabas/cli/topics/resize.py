@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from barnabas.batch.compression import Compression
+from barnabas.cli.connection import connect, connection_options
 from barnabas.cli.options import (
-    bootstrap_option,
     dry_run_option,
     master_option,
     output_option,
@@ -22,7 +22,6 @@ from barnabas.cli.topics.copy_options import copied_rows, copied_text, copy_opti
 from barnabas.cli.topics.create import parse_topic_configs
 from barnabas.cli.topics.deletion import report_deletion
 from barnabas.cli.topics.lookup import complete_topics, explain_rejected_name, find_topic
-from barnabas.client.cluster import Cluster
 from barnabas.errors import ApiError
 from barnabas.jobs.copy_topic import NewCopy
 from barnabas.jobs.errors import JobRefused
@@ -56,7 +55,7 @@ from barnabas.jobs.topic_state import count_offsets, look_up_state
 @verify_option
 @dry_run_option
 @master_option
-@bootstrap_option
+@connection_options
 @timeout_option
 @output_option
 def resize_topic(
@@ -85,7 +84,7 @@ def resize_topic(
 
     Example: barnabas topics resize orders --partitions 3 --to orders-3 --swap
     """
-    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
+    with connect(bootstrap_servers, timeout_s=timeout_s) as cluster:
         find_topic(cluster, name)
         source = look_up_state(cluster, name)
         new = NewCopy(
@@ -96,10 +95,10 @@ def resize_topic(
             compression=compression,
         )
         open_spark = job_session(master, bootstrap_servers, f"resize {name}")
-        place = (open_spark, cluster, bootstrap_servers, source, new)
+        place = (open_spark, cluster, source, new)
         swapped = None
         try:
-            with report_deletion(bootstrap_servers, name, source.id):
+            with report_deletion(cluster, name, source.id):
                 if swap:
                     report = partial(report_growth, name)
                     swapped = run_swap(*place, report, verify=verify, dry_run=dry_run)

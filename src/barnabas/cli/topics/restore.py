@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from barnabas.batch.compression import Compression
+from barnabas.cli.connection import connect, connection_options
 from barnabas.cli.options import (
-    bootstrap_option,
     dry_run_option,
     master_option,
     output_option,
@@ -21,7 +21,6 @@ from barnabas.cli.terminal.output import OutputFormat, plural, show
 from barnabas.cli.topics.copy_options import copied_rows, copied_text, copy_options
 from barnabas.cli.topics.create import parse_topic_configs
 from barnabas.cli.topics.lookup import complete_topics, explain_rejected_name
-from barnabas.client.cluster import Cluster
 from barnabas.errors import ApiError
 from barnabas.jobs.archive_directory import find_archive, parse_directory
 from barnabas.jobs.copy_topic import NewCopy
@@ -42,7 +41,7 @@ from barnabas.jobs.restore import RestoreRun, read_archive, run_restore
 @verify_option
 @dry_run_option
 @master_option
-@bootstrap_option
+@connection_options
 @timeout_option
 @output_option
 def restore_topic(
@@ -74,12 +73,11 @@ def restore_topic(
         replication_factor=replication_factor or -1,
         compression=compression,
     )
-    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
+    with connect(bootstrap_servers, timeout_s=timeout_s) as cluster:
         try:
             run = run_restore(
                 job_session(master, bootstrap_servers, f"restore {name}"),
                 cluster,
-                bootstrap_servers,
                 archive,
                 new,
                 verify=verify,

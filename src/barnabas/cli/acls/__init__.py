@@ -1,0 +1,1 @@
+"""`barnabas acls`: which principal may do what on which resource."""

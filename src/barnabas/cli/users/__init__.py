@@ -1,0 +1,1 @@
+"""`barnabas users`: users with SCRAM credentials."""
