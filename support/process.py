@@ -15,9 +15,18 @@ from typing import Protocol, TypeVar
 
 import barnabas
 from barnabas.java.process import find_fault
+from barnabas.security.client_settings import ALIASES, SETTINGS, environment_variable
+from barnabas.security.client_sources import CONFIG_VARIABLE
 
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(barnabas.__file__).parents[1])}
-"""A child imports the same `barnabas` as this process."""
+CLIENT_VARIABLES = frozenset(
+    {CONFIG_VARIABLE, *(environment_variable(name) for name in (*SETTINGS, *ALIASES))}
+)
+"""Variables with security settings of clients."""
+ENVIRONMENT = {
+    **{name: value for name, value in os.environ.items() if name not in CLIENT_VARIABLES},
+    "PYTHONPATH": str(Path(barnabas.__file__).parents[1]),
+}
+"""A child imports the same `barnabas` as this process, and has no security settings of clients."""
 START_SECONDS = 90.0
 STOP_SECONDS = 30.0
 POLL_SECONDS = 0.02

@@ -127,7 +127,7 @@ EXCEPTIONS = {
     (
         "world/registry/kazoo_thread.py",
         "BufferedSocket.send",
-        "except BlockingIOError",
+        "except (BlockingIOError, ssl.SSLWantWriteError)",
     ): "waits with poll() until the socket is writable",
     (
         "world/registry/zookeeper.py",

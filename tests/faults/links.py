@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
+from ssl import SSLContext
 from types import TracebackType
 from typing import Self
 
@@ -22,8 +23,9 @@ from barnabas.cluster.in_process import ClusterBroker
 from barnabas.cluster.real_world import real_world
 from barnabas.config import BrokerConfig
 from barnabas.world.loop_thread import LoopThread
-from barnabas.world.network import SocketNetwork, SocketStream
+from barnabas.world.network import SocketNetwork
 from barnabas.world.ports import Receiver, Registry, World
+from barnabas.world.socket_stream import SocketStream
 
 READ_BYTES = 64 * 1024
 
@@ -184,7 +186,11 @@ class WiredNetwork(SocketNetwork):
         self.source = source
 
     async def connect(
-        self, host: str, port: int, accept: Callable[[SocketStream], Receiver]
+        self,
+        host: str,
+        port: int,
+        accept: Callable[[SocketStream], Receiver],
+        tls: SSLContext | None = None,
     ) -> SocketStream:
         opening = self.links.thread.submit(self.links.port_of(self.source, host, port))
-        return await super().connect(host, await asyncio.wrap_future(opening), accept)
+        return await super().connect(host, await asyncio.wrap_future(opening), accept, tls)

@@ -139,12 +139,12 @@ def test_mirror_names_a_pattern_without_topics_and_an_equal_cluster(
 def test_profile_of_a_topic_that_was_replaced_is_an_error(servers: str) -> None:
     with Cluster(servers) as client:
         wanted = look_up_range(client, client.topic(TOPIC))
-    check_profile(sample_profile(), servers, wanted)
+    check_profile(sample_profile(), client, wanted)
     replaced = replace(wanted, topic_id=uuid4())
     with pytest.raises(ApiError, match="topic 'orders' was deleted and created again while it"):
-        check_profile(sample_profile(), servers, replaced)
+        check_profile(sample_profile(), client, replaced)
     with pytest.raises(CommandError, match=r"^topic 'orders' has no records$"):
-        check_profile(replace(sample_profile(), records=0), servers, wanted)
+        check_profile(replace(sample_profile(), records=0), client, wanted)
 
 
 def test_produce_ends_if_the_delimiter_does_not_occur(

@@ -161,8 +161,8 @@ def test_session_fixtures_may_use_shared_cluster(pytester: pytest.Pytester) -> N
 
 def test_wrong_markers_are_reported(pytester: pytest.Pytester) -> None:
     reasons = {
-        "3": "unknown argument 3; use brokers=N and settings={...}",
-        "broker=3": "unknown argument broker; use brokers=N and settings={...}",
+        "3": "unknown argument 3; use brokers, settings, security, users, acls",
+        "broker=3": "unknown argument broker; use brokers, settings, security, users, acls",
         "brokers=0": "brokers=0 is not a number of brokers; use 1 or more",
         "brokers='3'": "brokers='3' is not a number of brokers; use 1 or more",
         "settings={'log.dirs': ['a']}": "setting log.dirs is neither text, a number nor a boolean",

@@ -137,7 +137,10 @@ def test_fixtures_are_documented(pytester: pytest.Pytester) -> None:
     assert re.search(r"barnabas_topics .*\n +A function that creates topics for this test", shown)
     assert "_barnabas_pool" not in shown
     shown = pytester.runpytest_subprocess(*ARGUMENTS, "--markers").stdout.str()
-    assert "@pytest.mark.barnabas(brokers=N, settings={...}): the cluster of" in shown
+    assert (
+        "@pytest.mark.barnabas(brokers=N, settings={...}, security=..., users={...}, acls=...): "
+        in shown
+    )
 
 
 @pytest.mark.parametrize("test", ["test_sum[1-a b]", "test_" + "long" * 100, "test_ünïcode[漢字]"])

@@ -38,6 +38,8 @@ MORE_ARGUMENTS = {
     "configs reset": ["--topic", MISSING, "retention.ms"],
     "elect-leaders": ["--topic", MISSING, "--partition", "0"],
     "groups reset": ["--to-latest", "--topic", MISSING],
+    "quotas set": ["--user", MISSING],
+    "quotas unset": ["--user", MISSING, "--all"],
     "reassign plan": ["--drain", "97"],
     "reassign run": ["--drain", "97", "--yes"],
     "topics offsets": [MISSING],

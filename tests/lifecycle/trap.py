@@ -15,6 +15,7 @@ import struct
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from ssl import SSLContext
 from typing import TypeVar
 
 from barnabas.errors import NoNode
@@ -29,6 +30,7 @@ from barnabas.world.ports import (
     Receiver,
     Registry,
     RegistrySession,
+    ServerTls,
     SessionState,
     Stream,
     Watch,
@@ -212,11 +214,21 @@ class TrappedNetwork:
         return self.network.host_name()
 
     async def listen(
-        self, host: str, port: int, accept: Callable[[Stream], Receiver | None]
+        self,
+        host: str,
+        port: int,
+        accept: Callable[[Stream], Receiver | None],
+        tls: ServerTls | None = None,
     ) -> Listener:
-        return await self.network.listen(host, port, accept)
+        return await self.network.listen(host, port, accept, tls)
 
-    async def connect(self, host: str, port: int, accept: Callable[[Stream], Receiver]) -> Stream:
+    async def connect(
+        self,
+        host: str,
+        port: int,
+        accept: Callable[[Stream], Receiver],
+        tls: SSLContext | None = None,
+    ) -> Stream:
         wrapped: list[TrappedStream] = []
 
         def accept_wrapped(stream: Stream) -> Receiver:
@@ -224,7 +236,7 @@ class TrappedNetwork:
             wrapped.append(trapped)
             return RecordingReceiver(accept(trapped), trapped)
 
-        await self.network.connect(host, port, accept_wrapped)
+        await self.network.connect(host, port, accept_wrapped, tls)
         return wrapped[0]
 
 
@@ -239,6 +251,10 @@ class TrappedStream:
     @property
     def peer(self) -> tuple[str, int]:
         return self.stream.peer
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        return self.stream.peer_certificate
 
     def send(self, parts: Sequence[Part]) -> bool:
         (frame,) = parts if len(parts) == 1 else (b"",)

@@ -45,7 +45,6 @@ def archive(topics: Topics, topic: str, root: Path, **options: bool) -> ArchiveR
         return run_archive(
             lambda _: nullcontext(topics.spark),
             cluster,
-            topics.servers,
             topic,
             ArchiveDirectory(root / topic),
             **options,
@@ -168,10 +167,10 @@ def test_topic_deleted_during_the_copy_leaves_the_archive_as_it_was(
     with (
         topics.client() as cluster,
         pytest.raises(ErrorWithHint, match=f"topic '{topic}' was deleted while it was") as error,
-        report_deletion(topics.servers, topic, cluster.topic(topic).id),
+        report_deletion(cluster, topic, cluster.topic(topic).id),
         translate_errors([]),
     ):
-        run_archive(delete_first, cluster, topics.servers, topic, directory)
+        run_archive(delete_first, cluster, topic, directory)
     assert error.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert error.value.hint.startswith(f"`barnabas topics history {topic}")
     assert (directory.manifest(), file_names(tmp_path)) == (before, files)
@@ -204,9 +203,7 @@ def restore(topics: Topics, root: Path, name: str, **options: bool) -> RestoreRu
     manifest = read_archive(directory)
     new = NewCopy(name=name, partition_count=manifest.partition_count, settings=manifest.settings)
     with topics.client() as cluster:
-        return run_restore(
-            lambda _: nullcontext(topics.spark), cluster, topics.servers, directory, new, **options
-        )
+        return run_restore(lambda _: nullcontext(topics.spark), cluster, directory, new, **options)
 
 
 def contents(topics: Topics, topic: str) -> dict[int, list[tuple[Any, ...]]]:

@@ -31,7 +31,7 @@ def test_profile_needs_a_record(topics: Topics) -> None:
         wanted = look_up_range(cluster, cluster.topic(name))
     topics.delete_records({TopicPartition(name, 0): 2})
     with pytest.raises(CommandError, match=f"^topic '{name}' has no records$"):
-        read_profile(topics.spark, topics.servers, wanted)
+        read_profile(topics.spark, cluster, wanted)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.cli.spark.sql import SqlOutput, reads_once, run_stream
+from barnabas.client.cluster import Cluster
 from barnabas.errors import ConfigError
 from barnabas.spark.filters import FILTER_PUSHDOWN
 from barnabas.spark.tables import register_topics
@@ -106,7 +107,7 @@ def test_filters_of_several_queries_are_independent(topics: Topics, topic: str) 
 def test_only_a_topic_that_is_read_once_is_filtered(
     topics: Topics, topic: str, query: str, expected: bool
 ) -> None:
-    register_topics(topics.spark, [topic], topics.servers)
+    register_topics(topics.spark, [topic], Cluster(topics.servers))
     assert reads_once(topics.spark.sql(query.replace(" t ", f" `{topic}` "))) is expected
 
 

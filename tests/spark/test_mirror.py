@@ -39,7 +39,7 @@ def mirror(topics: Topics, other: Topics) -> Iterator[Mirror]:
         target = stack.enter_context(Cluster(other.servers))
         source_id = Admin(source).describe_cluster().cluster_id
         store = CheckpointStore(target, source_id)
-        yield Mirror(source, topics.servers, target, other.servers, store, prefix="copy.")
+        yield Mirror(source, target, store, prefix="copy.")
 
 
 def check_equal(topics: Topics, other: Topics, topic: str) -> None:
@@ -156,7 +156,7 @@ def test_second_run_at_the_same_time_is_refused(
     topics.write(topic, numbered(3))
     mirror.checkpoints.ensure_topic()
     target = f"copy.{topic}"
-    with MirrorLease(other.servers, target) as lease:
+    with MirrorLease(mirror.target, target) as lease:
         with pytest.raises(JobRefused, match=f"another run, process .* mirrors to topic {target}"):
             mirror_topic(topics.spark, mirror, topic)
         assert other.records(target) == {}
@@ -164,7 +164,7 @@ def test_second_run_at_the_same_time_is_refused(
         lease.ended.set()
         monkeypatch.setattr(mirror_lease, "EXPIRY_S", 0.5)
         assert mirror_topic(topics.spark, mirror, topic).records == 3
-        with MirrorLease(other.servers, target), pytest.raises(JobRefused, match="wait for its en"):
+        with MirrorLease(mirror.target, target), pytest.raises(JobRefused, match="wait for its en"):
             lease.check()
     check_equal(topics, other, topic)
     assert mirror_topic(topics.spark, mirror, topic).records == 0

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from barnabas.cli.main import cli
 from barnabas.cli.terminal.failure import CommandError, ErrorWithHint
 from barnabas.cli.topics.profile import read_profile
+from barnabas.client.cluster import Cluster
 from barnabas.client.producer import Producer
 from barnabas.errors import BarnabasError, ConfigError, ErrorCode
 from barnabas.jobs.profile import (
@@ -68,7 +69,7 @@ def range_of(topics: Topics, topic: str, **bounds: int) -> TopicRange:
 
 
 def profile_of(topics: Topics, topic: str) -> TopicProfile:
-    return read_profile(topics.spark, topics.servers, range_of(topics, topic))
+    return read_profile(topics.spark, Cluster(topics.servers), range_of(topics, topic))
 
 
 def test_profile_has_exact_figures(topics: Topics, topic: str) -> None:
@@ -142,7 +143,7 @@ def test_deleted_topic_is_reported(topics: Topics) -> None:
         with pytest.raises(
             ErrorWithHint, match=f"topic '{name}' {what} while it was read"
         ) as error:
-            read_profile(topics.spark, topics.servers, wanted)
+            read_profile(topics.spark, Cluster(topics.servers), wanted)
         assert error.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert error.value.hint.startswith(f"`barnabas topics history {name}")
 
@@ -152,7 +153,7 @@ def test_records_deleted_meanwhile_are_missing(topics: Topics) -> None:
     topics.write(name, ["a", "b", "c"])
     wanted = range_of(topics, name)
     topics.delete_records({TopicPartition(name, 0): 2})
-    assert read_profile(topics.spark, topics.servers, wanted).records == 1
+    assert read_profile(topics.spark, Cluster(topics.servers), wanted).records == 1
 
 
 def test_time_bounds_select_offsets(topics: Topics, topic: str) -> None:

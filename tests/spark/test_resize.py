@@ -34,9 +34,7 @@ def resize(topics: Topics, topic: str, partitions: int, new: str, **options: boo
     with topics.client() as cluster:
         source = look_up_state(cluster, topic)
         copy = NewCopy(name=new, partition_count=partitions, settings=source.settings)
-        return run_resize(
-            lambda _: nullcontext(topics.spark), cluster, topics.servers, source, copy, **options
-        )
+        return run_resize(lambda _: nullcontext(topics.spark), cluster, source, copy, **options)
 
 
 def write_keyed(
@@ -184,9 +182,7 @@ def swap(
     with topics.client() as cluster:
         source = look_up_state(cluster, topic)
         copy = NewCopy(name=new, partition_count=3, settings=source.settings)
-        return run_swap(
-            open_spark, cluster, topics.servers, source, copy, on_growth, dry_run=dry_run
-        )
+        return run_swap(open_spark, cluster, source, copy, on_growth, dry_run=dry_run)
 
 
 def join_group(cluster: Cluster, group: str, topic: str) -> GroupConsumer:

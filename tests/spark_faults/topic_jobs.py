@@ -98,28 +98,26 @@ def prepare(place: Place, spark: SparkSession) -> Values:
 
 def archive(spark: SparkSession, place: Place, number: int | str) -> None:
     with Cluster(place.servers) as cluster:
-        run_archive(given(spark), cluster, place.servers, SOURCE, place.archive(number))
+        run_archive(given(spark), cluster, SOURCE, place.archive(number))
 
 
 def restore(spark: SparkSession, place: Place, number: int) -> None:
     new = new_copy(f"restored-{number}", PARTITIONS)
     with Cluster(place.servers) as cluster:
-        run_restore(given(spark), cluster, place.servers, place.archive("source"), new)
+        run_restore(given(spark), cluster, place.archive("source"), new)
 
 
 def resize(spark: SparkSession, place: Place, number: int) -> None:
     new = new_copy(f"resized-{number}", RESIZED)
     with Cluster(place.servers) as cluster:
         source = look_up_state(cluster, SOURCE)
-        run_resize(given(spark), cluster, place.servers, source, new)
+        run_resize(given(spark), cluster, source, new)
 
 
 def mirror(spark: SparkSession, place: Place, number: int) -> None:
     with Cluster(place.servers) as source, Cluster(place.mirror_servers) as target:
         store = CheckpointStore(target, Admin(source).describe_cluster().cluster_id)
-        clusters = Mirror(
-            source, place.servers, target, place.mirror_servers, store, f"mirror-{number}-"
-        )
+        clusters = Mirror(source, target, store, f"mirror-{number}-")
         while mirror_topic(spark, clusters, SOURCE).lag:
             pass
 
@@ -127,7 +125,7 @@ def mirror(spark: SparkSession, place: Place, number: int) -> None:
 def write_profile(spark: SparkSession, place: Place, number: int) -> None:
     with Cluster(place.servers) as cluster:
         wanted = look_up_range(cluster, cluster.topic(SOURCE))
-    found = profile(spark, place.servers, wanted)
+    found = profile(spark, cluster, wanted)
     assert (found.records, found.keys.distinct) == (RECORDS, KEYS)
     assert found.missing_offsets == found.duplicates == 0
     place.page(number).parent.mkdir(exist_ok=True)

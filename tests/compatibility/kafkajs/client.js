@@ -5,7 +5,13 @@ const { readFileSync } = require('fs')
 const { Kafka, CompressionTypes, ConfigResourceTypes, logLevel } = require('kafkajs')
 
 const options = JSON.parse(readFileSync(0))
+// A token is sent as it is; other settings of a login are those of kafkajs.
+const login = options.token
+  ? { mechanism: 'oauthbearer', oauthBearerProvider: async () => ({ value: options.token }) }
+  : options.sasl
 const kafka = new Kafka({
+  sasl: login,
+  ssl: options.ca ? { ca: [options.ca] } : undefined,
   clientId: 'compatibility',
   brokers: [options.servers],
   logLevel: logLevel.NOTHING,
@@ -80,7 +86,34 @@ async function deleteRecords({ topic, offset }) {
   }
 }
 
-const commands = { produce, produceSlowly, administer, describeConfigs, deleteRecords }
+// Logs in with each of the given credentials and sends one record. Returns the error of each login, or null.
+async function produceWithLogins({ topic, logins }) {
+  const errors = []
+  for (const { servers, ca, sasl } of logins) {
+    const { token, ...credentials } = sasl
+    const login = token ? { ...credentials, oauthBearerProvider: async () => ({ value: token }) } : credentials
+    const secured = new Kafka({
+      brokers: [servers],
+      ssl: ca ? { ca: [readFileSync(ca)] } : false,
+      sasl: login,
+      logLevel: logLevel.NOTHING,
+      retry: { retries: 0 },
+    })
+    const producer = secured.producer()
+    try {
+      await producer.connect()
+      await producer.send({ topic, messages: [{ value: sasl.mechanism }] })
+      errors.push(null)
+    } catch (error) {
+      errors.push(`${error.type || error.name}: ${error.message}`)
+    } finally {
+      await producer.disconnect()
+    }
+  }
+  return errors
+}
+
+const commands = { produceWithLogins, produce, produceSlowly, administer, describeConfigs, deleteRecords }
 
 commands[options.command](options)
   .then(result => console.log(JSON.stringify({ result })))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import kafka, kafka_report, replicas, replicas_report
+from benchmarks import kafka, kafka_report, replicas, replicas_report, tls
 from benchmarks.kafka import Found
 from benchmarks.targets import ABSOLUTE, RATIO, find_target
 
@@ -107,6 +107,10 @@ def test_replicas_report_works_with_one_side_only() -> None:
 
 
 def test_full_comparison_has_every_load_of_the_targets() -> None:
-    names = kafka.step_names(kafka.FULL) + replicas.step_names(replicas.FULL)
-    assert len(names) == len(set(names)) == 1 + 48 + 4 + 4 + 1 + 3
+    names = [
+        *kafka.step_names(kafka.FULL),
+        *tls.step_names(tls.FULL),
+        *replicas.step_names(replicas.FULL),
+    ]
+    assert len(names) == len(set(names)) == 1 + 48 + 4 + 4 + 1 + 6 + 3
     assert {"frames/100/16k/1p", "varied-zstd/1k/128k/8p", "perf-test/100/16k/8p"} < set(names)

@@ -40,6 +40,8 @@ def _long_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 class MemoryStream:
     """Stream whose peer is the test. `is_writable` is False while the peer does not read."""
 
+    peer_certificate: bytes | None = None
+
     def __init__(self) -> None:
         self.peer = ("10.0.0.1", 1234)
         self.sent: list[Part] = []

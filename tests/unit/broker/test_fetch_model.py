@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -18,17 +17,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from barnabas.broker.connection import Connection
 from barnabas.broker.handlers import fetch
 from barnabas.broker.handlers.fetch import FetchResult
 from barnabas.errors import ErrorCode
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from tests.unit.replication.nodes import Node, Nodes
+from tests.unit.replication.nodes import Node, Nodes, create_connection
 
 PARTITIONS = 3
 HEADER = RequestHeader(1, 17, 0, None)
-CONNECTION = cast(Connection, SimpleNamespace(listener_name="PLAINTEXT", api=1))
 partitions = st.integers(0, PARTITIONS - 1)
 
 
@@ -126,7 +123,7 @@ class FetchModel(RuleBasedStateMachine):
         self.changed_partitions = set()
 
         async def ask() -> FetchResult | Awaitable[FetchResult]:
-            work = fetch.handle(self.node.context, request, HEADER, CONNECTION)
+            work = fetch.handle(self.node.context, request, HEADER, create_connection())
             appends = iter(between)
             try:
                 while True:

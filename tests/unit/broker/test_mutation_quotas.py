@@ -6,7 +6,6 @@ import pytest
 
 from barnabas.broker import mutation_quotas
 from barnabas.broker.mutation_quotas import (
-    ANONYMOUS,
     MutationQuotas,
     RateLimit,
     RegistryRates,
@@ -17,6 +16,7 @@ from barnabas.controller.mutation_quota import UNLIMITED_MUTATIONS
 from barnabas.metadata import znodes
 from barnabas.metadata.registry_client import RegistryClient
 
+ANONYMOUS = "ANONYMOUS"
 IN_ORDER = [
     "/config/users/ANONYMOUS/clients/app%201%7E",
     "/config/users/ANONYMOUS/clients/<default>",
@@ -98,27 +98,27 @@ async def test_invalid_znode_is_ignored(registry: RegistryClient) -> None:
 async def test_quota_without_registry_is_unlimited(registry: RegistryClient) -> None:
     quotas = MutationQuotas(RegistryRates(registry), BrokerConfig())
     await registry.close()
-    assert await quotas.open("app", is_strict=True) is UNLIMITED_MUTATIONS
+    assert await quotas.open(ANONYMOUS, "app", is_strict=True) is UNLIMITED_MUTATIONS
 
 
 async def test_requests_of_a_client_share_a_bucket(registry: RegistryClient) -> None:
     await store(registry, "/config/clients/<default>", "2")
     config = BrokerConfig(controller_quota_window_num=3, controller_quota_window_size_seconds=5)
     quotas = MutationQuotas(RegistryRates(registry), config)
-    first = await quotas.open("app", is_strict=True)
+    first = await quotas.open(ANONYMOUS, "app", is_strict=True)
     assert first.bucket is not None
     assert first.bucket.burst == 30
     assert first.charge(1000) is None
-    assert (await quotas.open("app", is_strict=True)).charge(1) is not None
-    assert (await quotas.open("other", is_strict=True)).charge(1) is None
+    assert (await quotas.open(ANONYMOUS, "app", is_strict=True)).charge(1) is not None
+    assert (await quotas.open(ANONYMOUS, "other", is_strict=True)).charge(1) is None
 
 
 async def test_changed_rate_keeps_the_tokens(registry: RegistryClient) -> None:
     await store(registry, "/config/users/<default>", "2")
     quotas = MutationQuotas(RegistryRates(registry), BrokerConfig())
-    (await quotas.open("app", is_strict=True)).charge(1000)
+    (await quotas.open(ANONYMOUS, "app", is_strict=True)).charge(1000)
     await store(registry, "/config/users/<default>", "200")
-    quota = await quotas.open("app", is_strict=True)
+    quota = await quotas.open(ANONYMOUS, "app", is_strict=True)
     error = quota.charge(1)
     assert error is not None
     assert 0 < quota.throttle_ms() < 5000
@@ -130,8 +130,25 @@ async def test_full_buckets_are_dropped_at_the_limit(
     monkeypatch.setattr(mutation_quotas, "BUCKETS_MAX", 3)
     await store(registry, "/config/clients/<default>", "1")
     quotas = MutationQuotas(RegistryRates(registry), BrokerConfig())
-    (await quotas.open("busy", is_strict=True)).charge(10_000)
+    (await quotas.open(ANONYMOUS, "busy", is_strict=True)).charge(10_000)
     for number in range(10):
-        await quotas.open(f"app-{number}", is_strict=True)
+        await quotas.open(ANONYMOUS, f"app-{number}", is_strict=True)
     assert len(quotas.buckets) <= 4
-    assert (await quotas.open("busy", is_strict=True)).charge(1) is not None
+    assert (await quotas.open(ANONYMOUS, "busy", is_strict=True)).charge(1) is not None
+
+
+async def test_users_have_their_own_buckets(registry: RegistryClient) -> None:
+    await store(registry, "/config/users/<default>", "2")
+    quotas = MutationQuotas(RegistryRates(registry), BrokerConfig())
+    (await quotas.open("alice", "app", is_strict=True)).charge(1000)
+    assert (await quotas.open("alice", "other", is_strict=True)).charge(1) is not None
+    assert (await quotas.open("bob", "app", is_strict=True)).charge(1) is None
+
+
+def test_relative_names_have_only_default_quotas() -> None:
+    paths = [path for path, _ in quota_places("..", ".")]
+    assert paths == [
+        "/config/users/<default>/clients/<default>",
+        "/config/users/<default>",
+        "/config/clients/<default>",
+    ]

@@ -36,6 +36,7 @@ def _release() -> Iterator[None]:
 
 def load(**settings: str) -> Policies:
     named = {name.replace("_", "."): value for name, value in settings.items()}
+    named["listeners"] = "PLAINTEXT://127.0.0.1:9092"
     config, warnings = load_broker_config(named)
     assert not warnings
     return load_policies(config, DaemonThreadCaller())
@@ -198,7 +199,8 @@ def test_empty_name_means_no_policy() -> None:
 
 
 def test_policy_settings_need_the_prefix() -> None:
-    config, warnings = load_broker_config({"barnabas.policy.max": "3"})
+    loopback = {"listeners": "PLAINTEXT://127.0.0.1:9092"}
+    config, warnings = load_broker_config({"barnabas.policy.max": "3", **loopback})
     assert config.properties["barnabas.policy.max"] == "3"
     assert not warnings
     with pytest.raises(ConfigError, match="no such broker setting"):

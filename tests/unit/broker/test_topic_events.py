@@ -18,6 +18,7 @@ from barnabas.errors import ApiError, ErrorCode
 from barnabas.history.requester import Requester, format_client_id
 from barnabas.metadata.cache import MetadataCache
 from barnabas.model import BrokerId
+from barnabas.security.principal import ANONYMOUS, Principal
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.metadata import MetadataRequestTopic
@@ -87,9 +88,9 @@ async def test_creation_event_of_find_coordinator_names_client_and_broker(
 ) -> None:
     controller = FakeController(monkeypatch)
     header = RequestHeader(ApiKey.FIND_COORDINATOR, 4, 0, "app")
-    connection = SimpleNamespace(stream=SimpleNamespace(peer=("::1", 5000)))
+    connection = SimpleNamespace(stream=SimpleNamespace(peer=("::1", 5000)), principal=ANONYMOUS)
     await find_coordinator.create_internal_topic(
-        controller.context, "__consumer_offsets", ["g"], header, cast(Any, connection)
+        controller.context, "__consumer_offsets", ["g"], header, cast(Any, connection), {}
     )
     (event,) = controller.events
     assert (event["request"], event["client"], event["host"]) == ("FindCoordinator", "app", "::1")
@@ -100,10 +101,10 @@ async def test_creation_event_of_metadata_for_internal_topic_names_metadata(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     controller = FakeController(monkeypatch)
-    options = metadata.ResponseOptions(12, "PLAINTEXT", False, False, False)
+    options = metadata.ResponseOptions(12, "PLAINTEXT", False, False, False, cast(Any, None))
     topics = (MetadataRequestTopic(name="__consumer_offsets"),)
     requester = Requester("app", "::1")
-    await metadata.create_unknown_topics(controller.context, topics, options, requester)
+    await metadata.create_unknown_topics(controller.context, topics, {}, options, requester)
     (event,) = controller.events
     assert event["request"] == "Metadata"
 
@@ -119,10 +120,26 @@ def test_creation_event_of_forwarded_request_names_it(
         0,
         format_client_id(Requester("app", "::1", via=2, request=request_name)),
     )
-    connection: Any = SimpleNamespace(stream=SimpleNamespace(peer=("::2", 5000)))
+    connection: Any = SimpleNamespace(
+        stream=SimpleNamespace(peer=("::2", 5000)), principal=ANONYMOUS
+    )
     topic = TopicSpec(name="__consumer_offsets", configs={})
     outcome = CreationOutcome(name=topic.name, replicas=((BrokerId(0),),))
-    requester = find_requester(header, connection)
+    requester = find_requester(header, connection, is_broker=True)
     record_creations(controller.context, [topic], [outcome], requester)
     (event,) = controller.events
     assert (event["request"], event["client"], event["host"]) == (request_name, "app", "::1")
+
+
+def test_requester_is_the_authenticated_user_and_only_a_broker_may_forward() -> None:
+    forwarded = format_client_id(Requester("app", "::1", via=2, request="Metadata"))
+    header = RequestHeader(ApiKey.CREATE_TOPICS, 7, 0, forwarded)
+    connection: Any = SimpleNamespace(
+        stream=SimpleNamespace(peer=("::2", 5000)), principal=Principal("alice")
+    )
+    direct = find_requester(header, connection)
+    assert direct == Requester(forwarded, "::2", user="alice")
+    assert direct.name == "User:alice"
+    assert find_requester(header, connection, is_broker=True) == Requester(
+        "app", "::1", 2, "Metadata"
+    )

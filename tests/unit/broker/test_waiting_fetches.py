@@ -7,14 +7,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from functools import partial
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 from msgspec.structs import replace
 
 from barnabas.broker.bounded_work import run_to_end
-from barnabas.broker.connection import Connection
 from barnabas.broker.fetch_reader import PartitionRead
 from barnabas.broker.fetch_sessions import FetchSession
 from barnabas.broker.handlers.fetch import PARTITIONS_PER_TURN, Fetch, FetchResult, handle
@@ -28,10 +25,9 @@ from barnabas.wire.messages.fetch import (
     FetchResponse,
     FetchTopic,
 )
-from tests.unit.replication.nodes import Node, Nodes, eventually
+from tests.unit.replication.nodes import Node, Nodes, create_connection, eventually
 
 HEADER = RequestHeader(1, 17, 0, None)
-CONNECTION = cast(Connection, SimpleNamespace(listener_name="PLAINTEXT"))
 
 
 @pytest.fixture
@@ -119,7 +115,9 @@ async def test_failure_of_waiting_fetch_closes_connection(
 async def test_fetch_interrupted_between_turns_closes_its_session(two_nodes: Nodes) -> None:
     """The client would continue the session without naming the missing partitions again."""
     context = two_nodes[1].context
-    opened = run_to_end(handle(context, fetch(two_nodes, 0, 0, 0, wait_ms=0), HEADER, CONNECTION))
+    opened = run_to_end(
+        handle(context, fetch(two_nodes, 0, 0, 0, wait_ms=0), HEADER, create_connection())
+    )
     assert isinstance(opened, FetchResult)
     (session,) = context.sessions.sessions.values()
     request = fetch(two_nodes, session.id, 1, 0)
@@ -128,7 +126,10 @@ async def test_fetch_interrupted_between_turns_closes_its_session(two_nodes: Nod
         topic.partitions[0]._replace(partition=index) for index in range(2 * PARTITIONS_PER_TURN)
     )
     work = handle(
-        context, replace(request, topics=(topic._replace(partitions=many),)), HEADER, CONNECTION
+        context,
+        replace(request, topics=(topic._replace(partitions=many),)),
+        HEADER,
+        create_connection(),
     )
     next(work)
     assert len(session.partitions) == PARTITIONS_PER_TURN

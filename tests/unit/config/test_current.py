@@ -52,6 +52,16 @@ def test_contradicting_settings_keep_the_configuration(caplog: pytest.LogCapture
     assert current.dynamic.merged == {"max.connections": "9"}
 
 
+def test_stored_map_does_not_change_the_protocol_of_a_listener(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    current = CurrentConfig(STATIC)
+    with caplog.at_level(logging.ERROR):
+        current.update_broker({"listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT"})
+    assert current.value == STATIC
+    assert "listener PLAINTEXT cannot change from PLAINTEXT to SASL_PLAINTEXT" in caplog.text
+
+
 def test_thousands_of_settings_are_ignored_quickly(caplog: pytest.LogCaptureFixture) -> None:
     current = CurrentConfig(STATIC)
     unknown = {f"unknown.setting.{number}": "1" for number in range(5000)}

@@ -153,6 +153,36 @@ def test_contradicting_settings_are_rejected(settings: dict[str, str]) -> None:
         check_change(STATIC, dynamic(), dynamic(settings))
 
 
+PROTOCOLS = "listener.security.protocol.map"
+TWO = {
+    "listeners": "PLAINTEXT://:9092,EXTRA://:9093",
+    PROTOCOLS: "PLAINTEXT:PLAINTEXT,EXTRA:SASL_PLAINTEXT",
+}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, {PROTOCOLS: "PLAINTEXT:SSL"}),
+        ({}, {PROTOCOLS: "OTHER:SSL"}),
+        ({}, {**TWO, PROTOCOLS: "PLAINTEXT:SASL_PLAINTEXT,EXTRA:SSL"}),
+        (TWO, {**TWO, PROTOCOLS: "PLAINTEXT:PLAINTEXT,EXTRA:PLAINTEXT"}),
+        (TWO, {"listeners": TWO["listeners"], PROTOCOLS: "PLAINTEXT:SSL,EXTRA:SASL_PLAINTEXT"}),
+    ],
+)
+def test_listener_cannot_get_another_protocol(
+    before: dict[str, str], after: dict[str, str]
+) -> None:
+    with pytest.raises(ConfigError, match=r"protocol\.map: listener .* cannot"):
+        check_change(STATIC, dynamic(before), dynamic(after))
+
+
+def test_listeners_are_added_and_removed_with_their_protocol() -> None:
+    check_change(STATIC, dynamic(), dynamic(TWO))
+    check_change(STATIC, dynamic(TWO), dynamic())
+    check_change(STATIC, dynamic(TWO), dynamic({PROTOCOLS: "PLAINTEXT:PLAINTEXT,EXTRA:SSL"}))
+
+
 def test_thousands_of_settings_are_rejected() -> None:
     prefixed = {f"listener.name.x{number}.max.connections": "1" for number in range(1000)}
     with pytest.raises(ConfigError, match="1000 are too many"):

@@ -11,6 +11,7 @@ from msgspec.structs import fields
 
 from barnabas.config import BROKER_SETTINGS, TOPIC_SETTINGS, BrokerConfig, TopicConfig
 from barnabas.config.broker import BROKER_SYNONYMS
+from barnabas.config.security import SECURITY_SETTINGS
 from barnabas.config.setting import ANY, Setting
 from barnabas.config.without_effect import WITHOUT_EFFECT
 
@@ -42,7 +43,7 @@ The new consumer protocol and the migration to it are enabled, as in Kafka 4.0.
 """
 OURS = {
     name: declared
-    for name, declared in (BROKER_SETTINGS | WITHOUT_EFFECT).items()
+    for name, declared in (BROKER_SETTINGS | SECURITY_SETTINGS | WITHOUT_EFFECT).items()
     if not name.startswith("barnabas.") and name not in SET_WHILE_RUNNING
 }
 
@@ -67,7 +68,9 @@ def test_topic_settings_match_kafka() -> None:
 
 
 def test_settings_with_and_without_effect_are_disjoint() -> None:
-    assert not BROKER_SETTINGS.keys() & WITHOUT_EFFECT.keys()
+    with_effect = [*BROKER_SETTINGS, *SECURITY_SETTINGS]
+    assert len(set(with_effect)) == len(with_effect)
+    assert not WITHOUT_EFFECT.keys() & set(with_effect)
 
 
 def test_broker_setting_attributes_match_kafka() -> None:
@@ -108,7 +111,9 @@ def test_config_field_has_name_and_default_of_setting(
     config: type[Struct], settings: dict[str, Setting]
 ) -> None:
     defaults = {field.name: field.default for field in fields(config)}
-    assert defaults.keys() - {"properties"} == {declared.field for declared in settings.values()}
+    assert defaults.keys() - {"properties", "security"} == {
+        declared.field for declared in settings.values()
+    }
     for declared in settings.values():
         if declared.field not in PARSED_FIELDS:
             assert defaults[declared.field] == declared.default

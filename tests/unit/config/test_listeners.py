@@ -92,14 +92,6 @@ def test_one_port_may_serve_ipv4_and_ipv6() -> None:
             "listeners: listener NOWHERE has no protocol in listener.security.protocol.map",
         ),
         (
-            {"listeners": "PLAINTEXT://:9092,SSL://:9093"},
-            "listeners: listener SSL uses SSL, but only PLAINTEXT is supported",
-        ),
-        (
-            {"listener.security.protocol.map": "PLAINTEXT:SASL_SSL"},
-            "listeners: listener PLAINTEXT uses SASL_SSL, but only PLAINTEXT is supported",
-        ),
-        (
             {"listener.security.protocol.map": "PLAINTEXT:QUIC"},
             "listener.security.protocol.map: 'QUIC' is not one of"
             " PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL",
@@ -140,3 +132,15 @@ def test_one_port_may_serve_ipv4_and_ipv6() -> None:
 )
 def test_invalid_listeners_are_rejected_in_one_line(properties: dict[str, str], error: str) -> None:
     assert error_of(properties) == error
+
+
+def test_listener_has_protocol_of_map() -> None:
+    config, _ = load_broker_config(
+        {
+            "listeners": "INSIDE://:9092,OUTSIDE://:9093",
+            "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:SASL_SSL",
+            "inter.broker.listener.name": "INSIDE",
+        }
+    )
+    assert [each.protocol.name for each in config.listeners] == ["PLAINTEXT", "SASL_SSL"]
+    assert config.protocol_of("outside").has_tls

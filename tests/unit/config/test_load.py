@@ -10,6 +10,9 @@ from barnabas.config.load import load_broker_config
 from barnabas.errors import ConfigError
 from barnabas.model import Endpoint
 
+LOOPBACK = {"listeners": "PLAINTEXT://127.0.0.1:9092"}
+"""A listener without a warning."""
+
 
 def load(**properties: str) -> BrokerConfig:
     config, _ = load_broker_config({k.replace("_", "."): v for k, v in properties.items()})
@@ -22,10 +25,10 @@ def error_of(properties: dict[str, str]) -> str:
     return str(refused.value)
 
 
-def test_empty_properties_give_kafka_defaults_without_warning() -> None:
-    config, warnings = load_broker_config({})
+def test_empty_properties_give_kafka_defaults_and_a_warning_about_the_open_listener() -> None:
+    config, (warning,) = load_broker_config({})
     assert config == BrokerConfig()
-    assert warnings == []
+    assert "without authentication: PLAINTEXT://:9092" in warning
     assert config.listeners == (Endpoint(listener="PLAINTEXT", host="", port=9092),)
     assert config.log_dirs == ("/tmp/kafka-logs",)
 
@@ -39,31 +42,41 @@ def test_overrides_take_precedence_over_file() -> None:
 def test_settings_without_effect_give_one_warning() -> None:
     _, warnings = load_broker_config(
         {
+            **LOOPBACK,
             "num.network.threads": "3",
             "listener.name.inside.ssl.keystore.password": "secret",
-            "listener.name.inside.plain.sasl.jaas.config": "secret",
+            "listener.name.inside.sasl.kerberos.kinit.cmd": "kinit",
             "super.users": "User:admin",
             "rsm.config.bucket": "b",
         }
     )
     assert warnings == [
-        "settings without effect: listener.name.inside.plain.sasl.jaas.config,"
-        " listener.name.inside.ssl.keystore.password, num.network.threads, rsm.config.bucket,"
-        " super.users"
+        "settings without effect: listener.name.inside.sasl.kerberos.kinit.cmd,"
+        " num.network.threads, rsm.config.bucket"
     ]
 
 
 def test_settings_without_effect_are_validated_and_warned_about() -> None:
-    settings = {"socket.listen.backlog.size": "4", "num.partitions": "2"}
+    settings = {**LOOPBACK, "socket.listen.backlog.size": "4", "num.partitions": "2"}
     _, warnings = load_broker_config(settings)
     assert warnings == ["settings without effect: socket.listen.backlog.size"]
     with pytest.raises(ConfigError, match="at least 1"):
         load_broker_config({"socket.listen.backlog.size": "0"})
 
 
-def test_authorizer_gives_its_own_warning() -> None:
-    _, warnings = load_broker_config({"authorizer.class.name": "some.Authorizer"})
-    assert warnings[1:] == ["authorizer.class.name is set, but every request is allowed"]
+def test_most_specific_security_setting_applies() -> None:
+    config, _ = load_broker_config(
+        {
+            "sasl.jaas.config": "all",
+            "listener.name.INSIDE.sasl.jaas.config": "inside",
+            "listener.name.inside.plain.sasl.jaas.config": "plain",
+        }
+    )
+    name = "sasl.jaas.config"
+    assert config.security_value(name, "INSIDE", "PLAIN") == "plain"
+    assert config.security_value(name, "Inside", "SCRAM-SHA-256") == "inside"
+    assert config.security_value(name, "OUTSIDE", "PLAIN") == "all"
+    assert config.security_value("ssl.client.auth", "OUTSIDE") == "none"
 
 
 def test_kraft_properties_start_a_broker_with_node_id() -> None:
@@ -72,7 +85,7 @@ def test_kraft_properties_start_a_broker_with_node_id() -> None:
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.voters": "1@localhost:9093",
-            "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+            "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
             "inter.broker.listener.name": "PLAINTEXT",
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
@@ -222,7 +235,7 @@ def test_importing_config_imports_no_slow_module() -> None:
 
 def test_custom_replica_selector_is_rejected_in_one_line() -> None:
     own = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-    config, warnings = load_broker_config({"replica.selector.class": own})
+    config, warnings = load_broker_config({**LOOPBACK, "replica.selector.class": own})
     assert config.replica_selector_class == own
     assert not warnings
     with pytest.raises(ConfigError) as refused:

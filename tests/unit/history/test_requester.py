@@ -15,6 +15,8 @@ from barnabas.history.requester import Requester, format_client_id, parse_reques
         Requester("a shop at home for dogs", "10.0.0.7", 2, "Metadata"),
         Requester("broker-7-create on Metadata for x at y", "10.0.0.7", 2, "FindCoordinator"),
         Requester("two\nlines", "fe80::1%eth0", 1_000_001, "Metadata"),
+        Requester("app", "10.0.0.7", 2, "Metadata", user="CN=a b,O=c at d as e"),
+        Requester("x at y as z", "10.0.0.7", 2, "Metadata", user="ANONYMOUS"),
     ],
 )
 def test_client_id_of_a_forwarded_request_names_the_requester(requester: Requester) -> None:

@@ -278,3 +278,16 @@ def test_text_is_not_escaped_to_ascii() -> None:
 def test_corrupt_znode_is_an_error_with_its_path(read: Callable[[], object]) -> None:
     with pytest.raises(RegistryError, match=r"RegistryError: /"):
         read()
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/config/users/alice", "/config/brokers/1", "/delegation_token/tokens/x", "/barnabas/secret"],
+)
+@pytest.mark.parametrize("data", [b'{"SCRAM-SHA-256":"salt=c2FsdA', b'["salt=c2FsdA"]'])
+def test_errors_do_not_quote_secrets(path: str, data: bytes) -> None:
+    with pytest.raises(RegistryError, match=f"{len(data)} bytes") as caught:
+        znodes.decode_json(path, data)
+    assert "c2FsdA" not in str(caught.value)
+    with pytest.raises(RegistryError, match="c2FsdA"):
+        znodes.decode_json("/config/topics/orders", data)

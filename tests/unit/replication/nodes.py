@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID, uuid4
 
 from msgspec.structs import replace
 
 from barnabas.batch.header import BatchHeader
-from barnabas.broker.byte_quotas import ByteQuotas
+from barnabas.broker.client_quotas import ClientQuotas
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.control_plane import ControlPlane
@@ -23,8 +24,10 @@ from barnabas.broker.handlers.update_metadata import handle as handle_update_met
 from barnabas.broker.lazy_groups import LazyGroups
 from barnabas.broker.lazy_transactions import LazyTransactions
 from barnabas.broker.listener import Listeners
+from barnabas.broker.memory_budget import MemoryBudget
 from barnabas.broker.request_metrics import RequestMetrics
 from barnabas.broker.router import Router
+from barnabas.broker.security.broker_security import BrokerSecurity
 from barnabas.config import BrokerConfig, TopicConfig
 from barnabas.config.current import CurrentConfig
 from barnabas.controller.events import AlterPartitionReceived
@@ -58,11 +61,25 @@ from barnabas.wire.messages.update_metadata import (
 )
 from barnabas.world.disk import RealDisk
 from barnabas.world.network import SocketNetwork
+from barnabas.world.ports import World
 from tests.unit.storage.builders import batch, open_log_manager
 
 NOW_MS = 1_700_000_000_000
 TOPIC = "orders"
 NO_CONNECTION = cast(Connection, None)
+
+
+def create_connection() -> Connection:
+    """Return a connection without a socket. A compiled handler accepts no other class."""
+    return Connection(
+        cast(Any, SimpleNamespace(peer=("127.0.0.1", 5000))),
+        listener_name="PLAINTEXT",
+        serve=lambda frame, connection: None,
+        on_closed=lambda connection: None,
+        memory=MemoryBudget(1 << 20),
+        frame_bytes_max=1 << 20,
+        metrics=RequestMetrics(),
+    )
 
 
 class FixedClock:
@@ -176,11 +193,12 @@ class Node:
             producer_ids=cast(Any, None),
             topics=cast(Any, self.topics),
             mutation_quotas=cast(Any, None),
-            byte_quotas=ByteQuotas(self.config, loop_ms),
+            client_quotas=ClientQuotas(self.config, loop_ms),
             features=cast(Any, None),
             lazy_groups=LazyGroups(self.replicas, Random(self.id)),
             lazy_transactions=LazyTransactions(self.replicas, self.network),
             metrics=RequestMetrics(),
+            security=self.build_security(),
         )
         self.router = Router(self.context)
         self.listeners = Listeners(
@@ -189,6 +207,16 @@ class Node:
         _, self.port = await self.listeners.listen("PLAINTEXT", "127.0.0.1", 0)
         self.listeners.open_to_clients()
         self.replicas.start()
+
+    def build_security(self) -> BrokerSecurity:
+        world = World(
+            clock=FixedClock(),
+            network=self.network,
+            disk=self.disk,
+            registry=cast(Any, None),
+            random=Random(self.id),
+        )
+        return BrokerSecurity(CurrentConfig(self.config), world, cast(Any, None))
 
     async def stop(self, *, clean: bool = False) -> None:
         await self.listeners.close()

@@ -141,7 +141,8 @@ def test_delays_use_spark_units(text: str, ms: int) -> None:
         ({"kafka.auto.offset.reset": "x"}, "kafka.auto.offset.reset: is not supported: Spark keeps the offsets"),
         ({"kafka.enable.auto.commit": "x"}, "kafka.enable.auto.commit: is not supported"),
         ({"kafka.key.deserializer": "x"}, "kafka.key.deserializer: is not supported"),
-        ({"kafka.security.protocol": "SSL"}, "kafka.security.protocol: SSL is not supported yet"),
+        ({"kafka.security.protocol": "TLS"}, "kafka.security.protocol: 'TLS' is not one of PLAINTEXT, SSL"),
+        ({"kafka.security.protocol": "SASL_SSL"}, "kafka.sasl.mechanism: is missing; set PLAIN"),
         ({"kafka.isolation.level": "X"}, "must be read_committed or read_uncommitted, not 'X'"),
         ({"kafka.metadata.max.age.ms": "2147483648"}, "must be between 0 and 2147483647, not 2147483648"),
     ],
@@ -195,13 +196,13 @@ def test_settings_without_effect_warn_once_each() -> None:
         **{
             "kafka.group.id": "g",
             "groupIdPrefix": "p",
-            "kafka.ssl.protocol": "x",
+            "kafka.ssl.provider": "x",
             "kafka.acks": "1",
         },
         maxOffsetsPerTrigger="5",
     )
     assert options.warnings == (
-        "kafka.acks, kafka.ssl.protocol have no effect here",
+        "kafka.acks, kafka.ssl.provider have no effect here",
         "groupIdPrefix and kafka.group.id have no effect: no consumer group is used",
         "maxOffsetsPerTrigger has no effect in a batch query",
     )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from barnabas.errors import ConfigError
 from barnabas.spark.installation import spark_home
 from barnabas.spark.launcher import (
     JAVA_OPTIONS,
+    REDACTED_TEXT,
     check_master,
     default_settings,
     environment,
@@ -54,8 +56,17 @@ def test_local_master_has_no_ui_and_small_shuffles() -> None:
 
 def test_remote_master_keeps_its_settings() -> None:
     settings = default_settings("spark://far:7077", Path("/log"), "-Dderby=/catalog")
-    assert set(settings) == {"spark.ui.showConsoleProgress", JAVA_OPTIONS}
+    redaction = {"spark.redaction.regex", "spark.redaction.string.regex"}
+    assert set(settings) == {"spark.ui.showConsoleProgress", *redaction, JAVA_OPTIONS}
     assert settings[JAVA_OPTIONS] == "-Xss4m -Dlog4j2.configurationFile=file:/log -Dderby=/catalog"
+
+
+def test_secret_options_in_text_of_a_plan_are_redacted() -> None:
+    shown = 'options { key: "subscribe"\n value: "orders" }'
+    for name in ("sasl.jaas.config", "sasl.password", "ssl.keystore.key", "ssl.key.pem"):
+        secret = f'options {{ key: "kafka.{name}"\n  value: "a \\"hunter2\\"; hunter2" }}'
+        redacted = re.sub(REDACTED_TEXT, "***", f"{secret} {shown}")
+        assert redacted == f"options {{ *** }} {shown}"
 
 
 @pytest.mark.parametrize(("master", "cores"), [("local", 1), ("local[2]", 2), ("local[4,3]", 4)])

@@ -20,6 +20,7 @@ from barnabas.wire.codec import Blob, Fixed, Message, NullableSince, Since, Unti
 CLASSES: list[type[Message]] = [cls for api in APIS.values() for cls in (api.request, api.response)]
 ALL = [(cls, version) for cls in CLASSES for version in cls.VERSIONS]
 BITS = {"b": 8, "h": 16, "i": 32, "q": 64}
+LONG_DURATIONS = ("retention_time_ms", "lifetime_ms", "period_ms")
 WORDS = ("", "orders", "a" * 126, "b" * 127, "c" * 128, "d" * 300, "naïve-☃", "x")
 
 
@@ -92,9 +93,9 @@ def random_number(random: Random, letter: str, name: str) -> float:
         return random.randint(0, 100)
     if name in ("log_append_time_ms", "timestamp"):
         return random.choice((-1, 0, 1, 1_700_000_000_123))
-    if name == "transaction_start_time_ms":
+    if name == "transaction_start_time_ms" or name.endswith("_timestamp_ms"):
         return random.choice((0, 1, 1_700_000_000_123))
-    if name == "retention_time_ms":
+    if letter == "q" and name.endswith(LONG_DURATIONS):
         return random.choice((0, 1, 604_800_000))
     bits = BITS[letter]
     low = 0 if name.endswith("_ms") else -(1 << bits - 1)

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from kafka.protocol import admin, consumer, metadata, producer
+from kafka.protocol import admin, consumer, metadata, producer, sasl
 from msgspec.structs import replace
 
 from barnabas.model import ZERO_ID
@@ -33,15 +33,17 @@ BETWEEN_BROKERS = {
 """Requests between brokers, which kafka-python does not have."""
 NEW_GROUP_PROTOCOL = {"ConsumerGroupHeartbeat", "ConsumerGroupDescribe"}
 """Requests of the new group protocol, which kafka-python does not have either."""
+DELEGATION_TOKENS = {f"{verb}DelegationToken" for verb in ("Create", "Renew", "Expire", "Describe")}
+"""kafka-python does not have these requests either."""
 CLIENTS = [
     (cls, version)
     for cls, version in ALL
-    if API_NAMES[cls.API_KEY] not in BETWEEN_BROKERS | NEW_GROUP_PROTOCOL
+    if API_NAMES[cls.API_KEY] not in BETWEEN_BROKERS | NEW_GROUP_PROTOCOL | DELEGATION_TOKENS
 ]
 
 
 def kafka_class(cls: type[Message]) -> Any:
-    for module in (admin, consumer, metadata, producer):
+    for module in (admin, consumer, metadata, producer, sasl):
         if hasattr(module, cls.__name__):
             return getattr(module, cls.__name__)
     raise AssertionError(cls)

@@ -48,6 +48,9 @@ def test_served_versions_match_kafka_3_9() -> None:
         "DescribeTransactions": 0,
         "ListTransactions": 1,
         "TxnOffsetCommit": 4,
+        "DescribeAcls": 3,
+        "CreateAcls": 3,
+        "DeleteAcls": 3,
         "DescribeConfigs": 4,
         "AlterReplicaLogDirs": 2,
         "DescribeLogDirs": 4,
@@ -70,6 +73,14 @@ def test_served_versions_match_kafka_3_9() -> None:
         "IncrementalAlterConfigs": 1,
         "DescribeClientQuotas": 1,
         "AlterClientQuotas": 1,
+        "SaslHandshake": 1,
+        "SaslAuthenticate": 2,
+        "DescribeUserScramCredentials": 0,
+        "AlterUserScramCredentials": 0,
+        "CreateDelegationToken": 3,
+        "RenewDelegationToken": 2,
+        "ExpireDelegationToken": 2,
+        "DescribeDelegationToken": 3,
     }
     assert all(api.versions[0] == 0 for api in APIS.values())
 

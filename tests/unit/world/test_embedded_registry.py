@@ -67,6 +67,27 @@ async def test_reopened_registry_is_unchanged(directory: str) -> None:
     await registry.close()
 
 
+def test_database_is_private_in_a_directory_that_others_can_read(tmp_path: Path) -> None:
+    Store(str(tmp_path / "new" / "registry")).close()
+    assert mode(tmp_path / "new" / "registry") == 0o700
+    directory = tmp_path / "open"
+    directory.mkdir()
+    directory.chmod(0o755)
+    for _ in range(2):
+        store = Store(str(directory))
+        files = list(directory.glob("registry.db*"))
+        assert {each.name for each in files} >= {"registry.db", "registry.db-wal"}
+        assert {mode(each) for each in files} == {0o600}
+        store.close()
+        # As an earlier version has left it.
+        (directory / "registry.db").chmod(0o644)
+    assert mode(directory) == 0o755
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
 async def test_ephemeral_nodes_of_dead_process_are_deleted_by_transaction(directory: str) -> None:
     await create_nodes(directory, "/live")
     store = Store(directory)

@@ -7,7 +7,8 @@ import socket
 import pytest
 
 from barnabas.errors import AddressInUse
-from barnabas.world.network import HeldPort, SocketListener, SocketNetwork, SocketStream
+from barnabas.world.network import HeldPort, SocketListener, SocketNetwork
+from barnabas.world.socket_stream import SocketStream
 
 HOST = "127.0.0.1"
 

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from barnabas.errors import AddressInUse
-from barnabas.world import network
+from barnabas.world import socket_stream
 from barnabas.world.disk import RealDisk
-from barnabas.world.network import SocketListener, SocketNetwork, SocketStream
+from barnabas.world.network import SocketListener, SocketNetwork
 from barnabas.world.ports import FileSlice, Part
+from barnabas.world.socket_stream import SocketStream
 
 DEADLINE = 30.0
 
@@ -138,8 +139,8 @@ async def test_page_residency_is_checked_again_after_a_while(
         checks.append(position)
         return True
 
-    monkeypatch.setattr(network, "RESIDENT_SECONDS", seconds)
-    monkeypatch.setattr(network, "is_resident", is_resident)
+    monkeypatch.setattr(socket_stream, "RESIDENT_SECONDS", seconds)
+    monkeypatch.setattr(socket_stream, "is_resident", is_resident)
     server.network.send_buffer_bytes = 64 * 1024
     content = random.Random(8).randbytes(3_000_000)
     (tmp_path / "log").write_bytes(content)

@@ -1,5 +1,6 @@
 import pytest
 from kazoo.exceptions import (
+    APIError,
     BadVersionError,
     ConnectionClosedError,
     NoAuthError,
@@ -13,6 +14,7 @@ from barnabas.errors import (
     BadVersion,
     ConfigError,
     MultiFailed,
+    NoAuth,
     NodeExists,
     RegistrySessionExpired,
 )
@@ -73,4 +75,5 @@ def test_failed_operation_is_found_among_rolled_back_ones() -> None:
 def test_kazoo_errors_are_translated() -> None:
     assert isinstance(to_registry_error(NodeExistsError(), "/a"), NodeExists)
     assert isinstance(to_registry_error(ConnectionClosedError(), "/a"), RegistrySessionExpired)
-    assert "NoAuthError" in str(to_registry_error(NoAuthError(), "/a"))
+    assert isinstance(to_registry_error(NoAuthError(), "/a"), NoAuth)
+    assert "APIError" in str(to_registry_error(APIError(), "/a"))

@@ -107,13 +107,9 @@ def test_completion_of_assignments_skips_read_only_settings_and_knows_values() -
 @pytest.mark.parametrize(
     ("entity", "names", "note"),
     [
-        (
-            CLIENT,
-            ["producer_byte_rate", "request_percentage"],
-            "request_percentage: stored, but",
-        ),
-        (CLIENT, ["controller_mutation_rate"], None),
-        (QuotaEntity(ip="::1"), ["connection_creation_rate"], "not enforced"),
+        (CLIENT, ["producer_byte_rate", "request_percentage"], None),
+        (QuotaEntity(ip="::1"), ["connection_creation_rate"], None),
+        (BROKER, ["listener.name.plaintext.max.connection.creation.rate"], None),
         (
             BROKER,
             ["num.io.threads", "max.connections"],

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.kafka.command import parse_milliseconds, read_client_settings
+from barnabas.cli.kafka.command import connect_client, parse_milliseconds, read_properties
+from barnabas.cli.kafka.options import ParsedOptions
 from barnabas.cli.main import run_command
 from barnabas.errors import ConfigError
+from barnabas.model import SecurityProtocol
 
 COMMANDS = ("kafka-topics", "kafka-configs", "kafka-leader-election")
 
@@ -70,14 +72,17 @@ def test_repeated_option_of_kafka_configs_is_one_line(
     assert capsys.readouterr().err == expected
 
 
-def test_client_file_is_read_and_unsupported_protocol_rejected(tmp_path: Path) -> None:
+def test_client_file_is_read_with_its_security_settings(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("client.id=me\ndefault.api.timeout.ms=1500\n")
-    settings = read_client_settings(str(file))
+    settings = read_properties(str(file))
     assert parse_milliseconds(settings, "default.api.timeout.ms", 60.0) == 1.5
     assert parse_milliseconds(settings, "request.timeout.ms", 60.0) == 60.0
     with pytest.raises(ConfigError, match="a whole number of milliseconds"):
         parse_milliseconds({"a": "x"}, "a", 1.0)
+    file.write_text("security.protocol=SSL\n")
+    options = ParsedOptions((("bootstrap-server", "a:1"), ("command-config", str(file))))
+    assert connect_client(options).security.protocol is SecurityProtocol.SSL
     file.write_text("security.protocol=SASL_SSL\n")
-    with pytest.raises(ConfigError, match="SASL_SSL is not supported"):
-        read_client_settings(str(file))
+    with pytest.raises(ConfigError, match=r"sasl\.mechanism: is missing; set PLAIN"):
+        connect_client(options)

@@ -91,11 +91,6 @@ def test_valid_command_lines_are_accepted(line: str, entities: Entities) -> None
             "Only the --zookeeper option can be used with the --zk-tls-config-file option.",
         ),
         (
-            f"{ZOOKEEPER} --describe --topic a --zk-tls-config-file f",
-            RequestRejected,
-            "--zk-tls-config-file: only plain-text connections to ZooKeeper are supported",
-        ),
-        (
             f"{BROKERS} --alter --entity-type users --entity-name a --entity-type clients --add-config a=1",
             RequestRejected,
             "An entity name must be specified for every entity type",

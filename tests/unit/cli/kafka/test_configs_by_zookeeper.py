@@ -20,6 +20,7 @@ from barnabas.cli.kafka.entity_settings import check_broker_settings, check_quot
 from barnabas.cli.kafka.failures import RequestRejected
 from barnabas.cli.kafka.options import parse_options
 from barnabas.metadata import znodes
+from barnabas.security.sasl.scram import parse_credential
 from barnabas.world.clock import SystemClock
 from barnabas.world.ports import RegistrySession
 from barnabas.world.registry.embedded import EmbeddedRegistry
@@ -132,7 +133,6 @@ def test_invalid_broker_settings_are_rejected(
             {"producer_byte_rate": "1.5"},
             "Invalid value 1.5 for configuration producer_byte_rate: Not a number of type LONG",
         ),
-        ("users", {"SCRAM-SHA-256": "x"}, "SCRAM credentials are not supported"),
         (
             "ips",
             {"connection_creation_rate": "-1"},
@@ -147,6 +147,31 @@ def test_invalid_quotas_are_rejected(kind: str, quotas: dict[str, str], message:
 
 
 # ---- znodes
+
+
+async def test_scram_credential_is_stored_and_not_shown(
+    session: RegistrySession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    user = "--entity-type users --entity-name alice"
+    line = "--add-config SCRAM-SHA-256=[iterations=8192,password=hunter2],producer_byte_rate=5"
+    await run(session, f"--alter {user} {line}")
+    stored = await settings(session, "users/alice")
+    assert stored["producer_byte_rate"] == "5"
+    assert parse_credential(stored["SCRAM-SHA-256"]).iterations == 8192
+    await run(session, f"--describe {user}")
+    shown = capsys.readouterr().out
+    expected = "SCRAM-SHA-256=iterations=8192"
+    assert f"Configs for user-principal 'alice' are {expected}" in shown
+    assert "stored_key" not in shown
+    await run(session, f"--alter {user} --add-config producer_byte_rate=6")
+    await run(session, f"--alter {user} --delete-config SCRAM-SHA-256")
+    assert await settings(session, "users/alice") == {"producer_byte_rate": "6"}
+
+
+@pytest.mark.parametrize("entity", ["--user-defaults", "--user a --client b", "--client b"])
+async def test_scram_credential_needs_one_user(session: RegistrySession, entity: str) -> None:
+    with pytest.raises(RequestRejected, match="SCRAM credentials are settings of one user"):
+        await run(session, f"--alter {entity} --add-config SCRAM-SHA-256=[password=x]")
 
 
 async def test_alter_writes_settings_and_notification(

@@ -11,7 +11,6 @@ from barnabas.cli.kafka.quotas_by_protocol import (
     parse_quota_value,
     quota_line,
 )
-from barnabas.cli.terminal.failure import ErrorWithHint
 from barnabas.client.config_admin import DEFAULT_NAME, QuotaEntity, QuotaFilter
 from barnabas.wire.messages.describe_client_quotas import QuotaMatch
 
@@ -80,9 +79,12 @@ def test_names_that_are_not_quotas_are_rejected_with_kafka_message(
     assert caught.value.message == message
 
 
-def test_scram_credentials_are_not_supported() -> None:
-    with pytest.raises(ErrorWithHint, match="SCRAM credentials are not supported"):
-        check_quota_names(USER, ["SCRAM-SHA-512"], [])
+def test_scram_credentials_are_those_of_one_user() -> None:
+    check_quota_names(USER, ["SCRAM-SHA-512"], ["SCRAM-SHA-256"])
+    with pytest.raises(RequestRejected, match="--user-defaults is not allowed with User SCRAM"):
+        check_quota_names(Entities(("users",), ("",)), ["SCRAM-SHA-512"], [])
+    with pytest.raises(RequestRejected, match="Cannot alter both quota and SCRAM"):
+        check_quota_names(USER, ["SCRAM-SHA-512"], ["producer_byte_rate"])
 
 
 def test_quota_names_are_accepted() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import click
 import pytest
 
-from barnabas.cli.options import bootstrap_option
+from barnabas.cli.connection import connection_options
 from barnabas.cli.reassign import execution
 from barnabas.cli.reassign.execution import PlanExecution, result_text
 from barnabas.cli.reassign.throttling import BrokerRates, ThrottleState
@@ -107,7 +107,7 @@ def in_command() -> Iterator[click.Context]:
     """The notes contain the option that names the brokers."""
 
     @click.command
-    @bootstrap_option
+    @connection_options
     def command(bootstrap_servers: str) -> None:
         """A command with brokers."""
 
