@@ -200,10 +200,11 @@ def compare_readers(quick: bool) -> None:
 def kafka(quick: bool, only: re.Pattern[str] | None) -> None:
     """Run the same loads on Barnabas and on Apache Kafka 3.9, in turns, and print ratios and targets."""
     # Imported here: they need Java, and jars that Maven downloads once.
-    from benchmarks import kafka, kafka_report, replicas
+    from benchmarks import kafka, kafka_report, replicas, tls
 
     brokers, clusters = (kafka.QUICK, replicas.QUICK) if quick else (kafka.FULL, replicas.FULL)
-    names = kafka.step_names(brokers) + replicas.step_names(clusters)
+    secured = tls.QUICK if quick else tls.FULL
+    names = kafka.step_names(brokers) + tls.step_names(secured) + replicas.step_names(clusters)
     chosen = [name for name in names if only is None or only.search(name)]
     if not chosen:
         raise click.UsageError(
@@ -214,6 +215,7 @@ def kafka(quick: bool, only: re.Pattern[str] | None) -> None:
     with require_kafka():
         for measure_part in (
             partial(kafka.measure, brokers, chosen),
+            partial(tls.measure_chosen, secured, chosen),
             partial(replicas.measure_chosen, clusters, chosen),
         ):
             # Saved after each part, so that a later failure does not lose it.

@@ -17,13 +17,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 from uuid import UUID
 
 import psutil
 
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
+from barnabas.client.login import PLAINTEXT_CONNECTIONS, ConnectionSecurity
 from support.command import COMMAND
 from support.process import ChildProcess
 
@@ -61,6 +62,26 @@ def recycle_pages(directory: Path, size_bytes: int) -> None:
     scratch.unlink()
 
 
+class MeasuredBroker(Protocol):
+    """A running broker under a load."""
+
+    address: tuple[str, int]
+    security: ConnectionSecurity
+    client_settings: dict[str, object]
+    """Settings of librdkafka for connections to it, besides the address."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+    def cpu_s(self) -> float: ...
+
+    def recycle_pages(self, size_bytes: int) -> None: ...
+
+    def create_topic(self, name: str, partitions: int) -> UUID: ...
+
+    def admin(self) -> contextlib.AbstractContextManager[Admin]: ...
+
+
 class BenchmarkBroker:
     """A context manager. `kill()` and `start()` measure a recovery. The directory is removed at the end."""
 
@@ -72,6 +93,8 @@ class BenchmarkBroker:
         self.directory = Path(tempfile.mkdtemp(prefix="barnabas-benchmark-"))
         self.process: ChildProcess | None = None
         self.address = ("", 0)
+        self.security = PLAINTEXT_CONNECTIONS
+        self.client_settings: dict[str, object] = {}
         self.start_s = 0.0
 
     @property

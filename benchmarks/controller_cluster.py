@@ -98,6 +98,10 @@ class Trio:
         self.alive.clear()
 
     @property
+    def client_settings(self) -> dict[str, object]:
+        return {}
+
+    @property
     def bootstrap_servers(self) -> str:
         return ",".join(f"127.0.0.1:{broker.port}" for broker in self.brokers.values())
 

@@ -26,6 +26,7 @@ from barnabas.batch.header import HEADER_SIZE
 from barnabas.batch.records import Record, build_batch, write_record
 from barnabas.client.blocking import BlockingConnection, now_ms
 from barnabas.client.core import raise_if
+from barnabas.client.login import ConnectionSecurity
 from barnabas.client.offsets import latest_offsets
 from barnabas.model import TopicPartition
 from barnabas.wire.codec import Message
@@ -36,7 +37,7 @@ from barnabas.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from benchmarks.broker import BenchmarkBroker
+from benchmarks.broker import MeasuredBroker
 from benchmarks.loads import MB, TOPIC, Cost, Load
 from benchmarks.payload import EventText
 
@@ -57,6 +58,7 @@ class Listening(Protocol):
     """A broker that can be reached."""
 
     address: tuple[str, int]
+    security: ConnectionSecurity
 
 
 class FrameDriver:
@@ -69,7 +71,9 @@ class FrameDriver:
         self.load = load
         self.numbers = range(load.partitions) if numbers is None else numbers
         self.topic_id = topic_id
-        self.connection = BlockingConnection.open(*broker.address, client_id="benchmark")
+        self.connection = BlockingConnection.open(
+            *broker.address, client_id="benchmark", security=broker.security
+        )
         self.records_per_batch, self.batches = build_batches(load)
         requests = [
             produce_request(number, batch) for batch in self.batches for number in self.numbers
@@ -171,7 +175,7 @@ def skip_response(stream: socket.socket, buffer: memoryview) -> int:
     return size
 
 
-def run_produce_and_fetch(broker: BenchmarkBroker, load: Load) -> tuple[Cost, Cost]:
+def run_produce_and_fetch(broker: MeasuredBroker, load: Load) -> tuple[Cost, Cost]:
     """Measure both directions of one load. The broker must not have the topic yet."""
     broker.recycle_pages(load.total_bytes)
     driver = FrameDriver(broker, broker.create_topic(TOPIC, load.partitions), load)
@@ -181,7 +185,7 @@ def run_produce_and_fetch(broker: BenchmarkBroker, load: Load) -> tuple[Cost, Co
         driver.close()
 
 
-def measure_produce(broker: BenchmarkBroker, driver: FrameDriver) -> Cost:
+def measure_produce(broker: MeasuredBroker, driver: FrameDriver) -> Cost:
     load = driver.load
     driver.produce(load.warm_up_batches)
     cpu_s, began = broker.cpu_s(), time.perf_counter()
@@ -194,7 +198,7 @@ def measure_produce(broker: BenchmarkBroker, driver: FrameDriver) -> Cost:
     return cost
 
 
-def measure_fetch(broker: BenchmarkBroker, driver: FrameDriver) -> Cost:
+def measure_fetch(broker: MeasuredBroker, driver: FrameDriver) -> Cost:
     load = driver.load
     frames, stored_bytes = driver.fetch_plan()
     driver.fetch(frames[: max(1, len(frames) // 20)])
@@ -210,7 +214,7 @@ def measure_fetch(broker: BenchmarkBroker, driver: FrameDriver) -> Cost:
     return Cost(data_bytes=round(stored_bytes * compression_ratio), wall_s=wall_s, cpu_s=cpu_s)
 
 
-def check_all_arrived(broker: BenchmarkBroker, driver: FrameDriver) -> None:
+def check_all_arrived(broker: MeasuredBroker, driver: FrameDriver) -> None:
     load = driver.load
     expected = driver.produced // load.partitions * driver.records_per_batch
     partitions = [TopicPartition(TOPIC, number) for number in range(load.partitions)]

@@ -8,7 +8,7 @@ from typing import Protocol
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as AssignedPartition
 
-from benchmarks.broker import BenchmarkBroker
+from benchmarks.broker import MeasuredBroker
 from benchmarks.loads import KB, MB, TOPIC, Cost, Load
 
 BATCH_BYTES_MAX = 1_000_000
@@ -18,7 +18,7 @@ QUEUE_BYTES = 64 * MB
 TIMEOUT_S = 60
 
 
-def run_produce_and_fetch(broker: BenchmarkBroker, load: Load) -> tuple[Cost, Cost]:
+def run_produce_and_fetch(broker: MeasuredBroker, load: Load) -> tuple[Cost, Cost]:
     """Measure both directions of one load. The broker must not have the topic yet."""
     broker.recycle_pages(load.total_bytes)
     broker.create_topic(TOPIC, load.partitions)
@@ -36,6 +36,11 @@ class Brokers(Protocol):
 
     @property
     def bootstrap_servers(self) -> str: ...
+
+    @property
+    def client_settings(self) -> dict[str, object]:
+        """Further settings of clients: those of TLS."""
+        ...
 
     def cpu_s(self) -> float: ...
 
@@ -58,7 +63,8 @@ def acknowledgement_delays(
 ) -> list[float]:
     """Return the seconds from the time each record was due until its delivery report, with a producer's defaults."""
     producer = Producer(
-        {"bootstrap.servers": broker.bootstrap_servers, "acks": acks, "error_cb": raise_error}
+        broker.client_settings
+        | {"bootstrap.servers": broker.bootstrap_servers, "acks": acks, "error_cb": raise_error}
     )
     delays: list[float] = []
     value = bytes(KB)
@@ -94,7 +100,8 @@ def commits_per_second(
 ) -> float:
     """Return the rate of one producer that commits transactions of `records` records, one after the other."""
     producer = Producer(
-        {
+        broker.client_settings
+        | {
             "bootstrap.servers": broker.bootstrap_servers,
             "transactional.id": "benchmark",
             "error_cb": raise_error,
@@ -117,7 +124,7 @@ def commits_per_second(
 
 
 def producer_settings(broker: Brokers, load: Load) -> dict[str, object]:
-    return {
+    return broker.client_settings | {
         "bootstrap.servers": broker.bootstrap_servers,
         "acks": 1,
         "batch.size": min(load.batch_bytes, BATCH_BYTES_MAX),
@@ -156,7 +163,8 @@ def measure_consume(broker: Brokers, load: Load) -> Cost:
     """Consume all records. Those of the producer's warm-up are the warm-up of the consumer."""
     warm_up, count = record_counts(load)
     consumer = Consumer(
-        {
+        broker.client_settings
+        | {
             "bootstrap.servers": broker.bootstrap_servers,
             "group.id": "benchmark",
             "enable.auto.commit": False,

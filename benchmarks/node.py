@@ -28,6 +28,7 @@ import psutil
 
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
+from barnabas.client.login import PLAINTEXT_CONNECTIONS, ConnectionSecurity
 from barnabas.client.offsets import latest_offsets
 from barnabas.client.view import ClusterView
 from barnabas.cluster.zookeeper_servers import ZooKeeperServers
@@ -89,6 +90,7 @@ class ListeningBroker:
     """The address of one broker of the node, for a client process."""
 
     address: tuple[str, int]
+    security: ConnectionSecurity = PLAINTEXT_CONNECTIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +135,7 @@ class BenchmarkNode:
         ):  # long lists of servers are wrapped
             line += self.process.read_line(START_TIMEOUT_S)
         servers = line.partition(") at ")[2].partition("data in ")[0]
+        self.client_settings: dict[str, object] = {}
         self.bootstrap_servers = servers.replace(" ", "").strip(",")
         supervisor = psutil.Process(self.process.pid)
         self.pids = [supervisor.pid, *(each.pid for each in supervisor.children())]

@@ -15,7 +15,7 @@ from itertools import product
 from types import ModuleType
 
 from benchmarks import broker_lifecycle, floor, frames, latency, librdkafka
-from benchmarks.broker import BenchmarkBroker
+from benchmarks.broker import BenchmarkBroker, MeasuredBroker
 from benchmarks.loads import GB, KB, MB, NO_CODEC, Cost, Load, format_size
 
 CLIENTS: dict[str, ModuleType] = {"frames": frames, "librdkafka": librdkafka}
@@ -111,7 +111,7 @@ def measure_throughput(way: str, load: Load) -> dict[str, float]:
         return produce_and_fetch(way, load, broker)
 
 
-def produce_and_fetch(way: str, load: Load, broker: BenchmarkBroker) -> dict[str, float]:
+def produce_and_fetch(way: str, load: Load, broker: MeasuredBroker) -> dict[str, float]:
     costs = CLIENTS[way].run_produce_and_fetch(broker, load)
     found: dict[str, float] = {}
     for direction, cost in zip(("produce", "fetch"), costs, strict=True):

@@ -56,6 +56,11 @@ RATIO: Targets = {
     r"(frames|varied)/produce/": {"mb_per_s": at_least(1.5), "cpu_s_per_gb": at_most(0.5)},
     r"(frames|varied)-\w+/produce/": {"mb_per_s": at_least(1.2), "cpu_s_per_gb": at_most(0.8)},
     r"(frames|varied)(-\w+)?/fetch/": {"mb_per_s": at_least(1.0), "cpu_s_per_gb": at_most(1.0)},
+    r"tls-frames/": {"mb_per_s": at_least(1.0), "cpu_s_per_gb": at_most(1.0)},
+    r"tls-librdkafka/": {
+        "mb_per_s": at_least(1.0, busy_cores_min=0.5),
+        "cpu_s_per_gb": at_most(1.0),
+    },
     r"(librdkafka|perf-test)/": {
         "mb_per_s": at_least(1.0, busy_cores_min=0.5),
         "cpu_s_per_gb": at_most(0.8),

@@ -94,8 +94,14 @@ class KafkaBroker:
         self.process = JavaProcess(name, command, directory=self.directory, log=log)
 
     def bound_port(self) -> int | None:
-        found = BOUND.search(self.running.log())
-        return int(found[1]) if found else None
+        """The wanted port, or the port that the system chose. There may be other listeners with fixed ports."""
+        ports = [int(found[1]) for found in BOUND.finditer(self.running.log())]
+        fixed = [int(port) for port in re.findall(r":(\d+)", self.settings["listeners"])]
+        if self.wanted_port:
+            ports = [port for port in ports if port == self.wanted_port]
+        elif 0 in fixed:
+            ports = [port for port in ports if port not in fixed]
+        return ports[0] if ports else None
 
     def start(self) -> Self:
         """Start a broker that is alone in its cluster. Afterwards it is ready, or it has been killed."""

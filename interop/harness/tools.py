@@ -32,6 +32,7 @@ MAIN_CLASSES = {
     "kafka-transactions": f"{TOOLS}.TransactionsCommand",
     "kafka-features": f"{TOOLS}.FeatureCommand",
     "kafka-cluster": f"{TOOLS}.ClusterTool",
+    "kafka-acls": "kafka.admin.AclCommand",
     "kafka-configs": "kafka.admin.ConfigCommand",
     "kafka-consumer-perf-test": f"{TOOLS}.ConsumerPerformance",
     "kafka-verifiable-consumer": f"{TOOLS}.VerifiableConsumer",
