@@ -31,6 +31,10 @@ from tests.security.logins import (
 
 NUMBERS = count()
 PASSWORDS = [each for each in MECHANISMS if each != OAUTHBEARER]
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed .*(socket|transport):ResourceWarning"),
+    pytest.mark.usefixtures("collect_leaked_sockets"),
+]
 
 
 @pytest.fixture(scope="module")

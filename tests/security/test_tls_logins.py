@@ -45,6 +45,10 @@ USER, PASSWORD = "alice", "correct horse"
 TLS, PLAINTEXT, EXPIRED, OTHER_HOST = "SASL_SSL", "SASL_PLAINTEXT", "EXPIRED", "OTHERHOST"
 LISTENERS = (TLS, PLAINTEXT, EXPIRED, OTHER_HOST)
 TOPIC = "logins"
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed .*(socket|transport):ResourceWarning"),
+    pytest.mark.usefixtures("collect_leaked_sockets"),
+]
 
 
 @pytest.fixture(scope="module")
