@@ -14,11 +14,11 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from importlib import import_module
 from typing import Any
 
+from barnabas.broker.plugins import create_plugin
 from barnabas.config import BrokerConfig
-from barnabas.errors import ApiError, ConfigError, ErrorCode, reason
+from barnabas.errors import ApiError, ErrorCode
 from barnabas.log_rate_limiter import LogRateLimiter
 from barnabas.policies import ConfigChange, PolicyViolation, TopicCreation
 from barnabas.world.ports import DirectCaller, ThreadCaller
@@ -150,7 +150,14 @@ def load_policies(config: BrokerConfig, caller: ThreadCaller | None = None) -> P
     ):
         runner = None
         if name:
-            policy = create_policy(setting, name, config.properties)
+            policy = create_plugin(
+                setting,
+                "policy",
+                config.properties,
+                name=name,
+                group=ENTRY_POINT_GROUP,
+                method="validate",
+            )
             runner = PolicyRunner(
                 setting,
                 policy,
@@ -159,36 +166,3 @@ def load_policies(config: BrokerConfig, caller: ThreadCaller | None = None) -> P
             )
         runners.append(runner)
     return Policies(*runners)
-
-
-def create_policy(setting: str, name: str, properties: Mapping[str, str]) -> Any:
-    try:
-        policy = find_policy_class(setting, name)()
-        configure = getattr(policy, "configure", None)
-        if configure is not None:
-            configure(dict(properties))
-    except ConfigError:
-        raise
-    except Exception as error:
-        raise ConfigError(setting, f"cannot create policy '{name}': {reason(error)}") from error
-    if not callable(getattr(policy, "validate", None)):
-        raise ConfigError(setting, f"policy '{name}' has no method validate")
-    return policy
-
-
-def find_policy_class(setting: str, name: str) -> Callable[[], Any]:
-    """Find a class by `module:Class`, or by the name of an entry point."""
-    module, colon, attribute = name.partition(":")
-    if colon:
-        found = getattr(import_module(module), attribute)
-    else:
-        from importlib.metadata import entry_points  # slow to import, and rarely needed
-
-        named = entry_points(group=ENTRY_POINT_GROUP, name=name)
-        if not named:
-            why = f"no entry point '{name}' in group {ENTRY_POINT_GROUP}; write module:Class for a class"
-            raise ConfigError(setting, why)
-        found = next(iter(named)).load()
-    if not isinstance(found, type):
-        raise ConfigError(setting, f"'{name}' is not a class")
-    return found

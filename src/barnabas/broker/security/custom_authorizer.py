@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import Any
 
 from barnabas.authorizers import AuthorizationRequest
-from barnabas.errors import ConfigError, reason
+from barnabas.broker.plugins import create_plugin
 from barnabas.log_rate_limiter import LogRateLimiter
 from barnabas.security.acl.decision import Action
 from barnabas.security.acl.model import Operation, ResourceType
@@ -79,37 +78,7 @@ class CustomAuthorizer:
 
 
 def create_authorizer(name: str, properties: Mapping[str, str]) -> Any:
-    """Create the object of a class. Raises ConfigError."""
-    try:
-        authorizer = find_authorizer_class(name)()
-        configure = getattr(authorizer, "configure", None)
-        if configure is not None:
-            configure(dict(properties))
-    except ConfigError:
-        raise
-    except Exception as error:
-        raise ConfigError(SETTING, f"cannot create '{name}': {reason(error)}") from error
-    if not callable(getattr(authorizer, "authorize", None)):
-        raise ConfigError(SETTING, f"'{name}' has no method authorize")
-    return authorizer
-
-
-def find_authorizer_class(name: str) -> Callable[[], Any]:
-    """Find a class by `module:Class`, or by the name of an entry point."""
-    module, colon, attribute = name.partition(":")
-    if colon:
-        found = getattr(import_module(module), attribute)
-    else:
-        from importlib.metadata import entry_points  # slow to import, and rarely needed
-
-        named = entry_points(group=ENTRY_POINT_GROUP, name=name)
-        if not named:
-            why = (
-                f"'{name}' is not supported; use kafka.security.authorizer.AclAuthorizer, module:Class "
-                f"for a Python class, or an entry point in the group {ENTRY_POINT_GROUP}"
-            )
-            raise ConfigError(SETTING, why)
-        found = next(iter(named)).load()
-    if not isinstance(found, type):
-        raise ConfigError(SETTING, f"'{name}' is not a class")
-    return found
+    """Create the object of a Python class. Raises ConfigError."""
+    return create_plugin(
+        SETTING, "authorizer", properties, name=name, group=ENTRY_POINT_GROUP, method="authorize"
+    )
