@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from barnabas.broker.connection import Connection, Serve
-from barnabas.broker.security.access import Access
-from barnabas.broker.security.audit import Audit
 from barnabas.broker.security.authorization import Authorization
 from barnabas.broker.security.listener_tls import BrokerTls
 from barnabas.broker.security.login_settings import check_logins
@@ -30,15 +28,9 @@ class BrokerSecurity:
         self.peers = PeerNetwork(world, config, static.inter_broker_listener, self.tls)
         self.control_plane = PeerNetwork(world, config, static.control_plane_listener, self.tls)
         self.authorization = Authorization(static, world, registry)
-        self.logins = Logins(config, world, registry, self.authorization.audit)
-
-    @property
-    def access(self) -> Access:
-        return self.authorization.access
-
-    @property
-    def audit(self) -> Audit:
-        return self.authorization.audit
+        self.access = self.authorization.access
+        self.audit = self.authorization.audit
+        self.logins = Logins(config, world, registry, self.audit)
 
     async def start(self) -> None:
         """Load what the first connections need. Raises ConfigError if a setting cannot be used."""
