@@ -448,7 +448,7 @@ def test_admin_manages_topics_configs_and_records(cluster: LocalCluster, client:
     admin.create_topic(
         "managed", num_partitions=2, replication_factor=2, configs={"retention.ms": 60_000}
     )
-    assert "managed" in admin.list_topics()
+    eventually(lambda: "managed" in admin.list_topics(), "the topic is listed")
     topic = admin.describe_topic("managed")
     assert (len(topic.partitions), topic.replication_factor) == (2, 2)
     admin.create_partitions("managed", 3)
