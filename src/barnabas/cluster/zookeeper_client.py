@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Mapping
 from pathlib import Path
 
+from barnabas.cluster.jaas_sections import read_text
 from barnabas.config.setting import Value
 from barnabas.errors import ConfigError
 from barnabas.security.digest_md5 import DigestMd5Client
@@ -26,9 +27,7 @@ NONCE_BYTES = 16
 
 def read_settings(values: Mapping[str, Value]) -> ZooKeeperSettings:
     """Read the settings of a process. `values` are those that are set. Raises ConfigError."""
-    return read_zookeeper_settings(
-        values, os.environ, lambda path: Path(path).read_text(encoding="utf-8", errors="replace")
-    )
+    return read_zookeeper_settings(values, os.environ, read_text)
 
 
 def build_security(settings: ZooKeeperSettings) -> ZooKeeperSecurity:

@@ -373,6 +373,8 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     """The properties as given, before parsing. They show which settings are set explicitly."""
     security: Mapping[str, Value] = {}
     """The settings of security.py that are set, also those with the prefix of a listener."""
+    jaas_sections: Mapping[str, str] = {}
+    """The sections of the JAAS file: their text by name. For listeners without a JAAS line in the properties."""
 
     def __repr__(self) -> str:
         """Leave out the properties: they may contain passwords."""

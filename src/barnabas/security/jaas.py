@@ -1,9 +1,9 @@
-"""JAAS lines: the value of `sasl.jaas.config`.
+"""JAAS lines: the value of `sasl.jaas.config`, and the login modules of a section in a JAAS file.
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="broker" password="…" user_alice="…";
 
-A line names one login module, a control flag and options, and ends with a semicolon. Values are words or quoted
-strings with Java's escapes. Errors never quote a value: it may be a password.
+A line names one login module, a control flag and options, and ends with a semicolon. A section has one or more lines.
+Values are words or quoted strings with Java's escapes. Errors never quote a value: it may be a password.
 """
 
 from __future__ import annotations
@@ -64,18 +64,46 @@ def parse_jaas(text: str, key: str = JAAS_CONFIG) -> JaasLine:
     >>> parse_jaas("org.example.Module required a=1 user_b='c';").options
     {'a': '1', 'user_b': 'c'}
     """
+    lines = parse_jaas_lines(text, key)
+    if len(lines) > 1:
+        raise ConfigError(key, "has more than one login module; exactly one is allowed")
+    return lines[0]
+
+
+def parse_jaas_lines(text: str, key: str) -> list[JaasLine]:
+    """Parse one or more JAAS lines. Raises ConfigError.
+
+    >>> [line.module for line in parse_jaas_lines("x.Y required a=1; x.Z optional;", "f")]
+    ['x.Y', 'x.Z']
+    """
     if len(text) > LENGTH_MAX:
         raise ConfigError(key, f"has {len(text)} characters; at most {LENGTH_MAX} are allowed")
-    tokens = split_tokens(text, key)
-    if len(tokens) < 3 or tokens[-1] != (";", True):
-        raise ConfigError(key, f"must be of the form: module flag name=value …; as in: {EXAMPLE}")
-    if tokens.count((";", True)) > 1:
-        raise ConfigError(key, "has more than one login module; exactly one is allowed")
-    (module, _), (flag, _), *rest = tokens[:-1]
+    lines = []
+    line: list[tuple[str, bool]] = []
+    for token in split_tokens(text, key):
+        if token == (";", True):
+            lines.append(parse_line(line, key))
+            line = []
+        else:
+            line.append(token)
+    if line or not lines:
+        raise form_error(key)
+    return lines
+
+
+def parse_line(tokens: list[tuple[str, bool]], key: str) -> JaasLine:
+    """Parse the tokens of a line before its semicolon."""
+    if len(tokens) < 2:
+        raise form_error(key)
+    (module, _), (flag, _), *rest = tokens
     if flag.lower() not in FLAGS:
         why = f"the control flag after the module must be one of {', '.join(FLAGS)}"
         raise ConfigError(key, f"{why}; as in: {EXAMPLE}")
     return JaasLine(module, parse_options(rest, key))
+
+
+def form_error(key: str) -> ConfigError:
+    return ConfigError(key, f"must be of the form: module flag name=value …; as in: {EXAMPLE}")
 
 
 def split_tokens(text: str, key: str) -> list[tuple[str, bool]]:

@@ -1,5 +1,9 @@
-"""JAAS files: named sections with a login module each.
+"""JAAS files: named sections with login modules.
 
+    KafkaServer {
+      org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="…";
+      org.apache.kafka.common.security.scram.ScramLoginModule required username="broker" password="…";
+    };
     Client {
       org.apache.zookeeper.server.auth.DigestLoginModule required username="kafka" password="…";
     };
@@ -12,14 +16,18 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from urllib.parse import unquote, urlsplit
 
-from barnabas.errors import ConfigError
-from barnabas.security.jaas import JaasLine, parse_jaas
+from barnabas.errors import ConfigError, reason
 
 JAVA_OPTIONS_VARIABLE = "KAFKA_OPTS"
 FILE_PROPERTY = "java.security.auth.login.config"
 FILE_CHARACTERS_MAX = 1 << 20
+SERVER_SECTION = "KafkaServer"
+"""Section of all listeners with SASL. The section of one listener is `<listener>.KafkaServer`, in lower case."""
+
+ReadText = Callable[[str], str]
 
 TOKEN = re.compile(
     r"""
@@ -47,20 +55,44 @@ def java_properties(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, _, value in options}
 
 
-def parse_section(text: str, section: str, path: str) -> JaasLine | None:
-    """Return the login module of a section, or None if there is no such section. Raises ConfigError.
+def jaas_path(options: Mapping[str, str]) -> str | None:
+    """Return the path of the JAAS file that Java's system properties name: a path or a `file:` URL.
 
-    `path` is the name of the file, for errors.
+    A second `=` makes Java ignore other files, which Barnabas does not have.
 
-    >>> parse_section("A { x.Y required a=1; }; B { x.Z required; };", "B", "f")
-    JaasLine('x.Z', [])
+    >>> jaas_path({FILE_PROPERTY: "=file:/etc/jaas.conf"})
+    '/etc/jaas.conf'
     """
-    body = split_sections(text, path).get(section)
-    return None if body is None else parse_jaas(body, f"{path}, section {section}")
+    text = options.get(FILE_PROPERTY, "").removeprefix("=")
+    return (unquote(urlsplit(text).path) if text.startswith("file:") else text) or None
+
+
+def read_sections(path: str, read_text: ReadText) -> dict[str, str]:
+    """Return the text of each section of a file. Raises ConfigError."""
+    try:
+        content = read_text(path)
+    except OSError as error:
+        why = f"cannot read {path}: {error.strerror or reason(error)}"
+        raise ConfigError(FILE_PROPERTY, why) from error
+    return split_sections(content, path)
+
+
+def server_section(sections: Mapping[str, str], listener: str) -> str | None:
+    """Return the name of the section for a listener: its own one, or that of all listeners. None if there is none.
+
+    >>> server_section({"KafkaServer": "", "external.KafkaServer": ""}, "EXTERNAL")
+    'external.KafkaServer'
+    """
+    names = (f"{listener.lower()}.{SERVER_SECTION}", SERVER_SECTION)
+    return next((name for name in names if name in sections), None)
 
 
 def split_sections(text: str, path: str) -> dict[str, str]:
-    """Return the text of each section."""
+    """Return the text of each section. `path` is the name of the file, for errors. Raises ConfigError.
+
+    >>> split_sections("A { x.Y required; }; B { };", "f")
+    {'A': ' x.Y required; ', 'B': ' '}
+    """
     if len(text) > FILE_CHARACTERS_MAX:
         raise ConfigError(path, f"has more than {FILE_CHARACTERS_MAX} characters")
     sections: dict[str, str] = {}

@@ -7,16 +7,16 @@ ACLs     zookeeper.set.acl=true; needs a login or a client certificate
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
 
 from barnabas.config.security import SECURITY_SETTINGS, find_value
 from barnabas.config.setting import Value
-from barnabas.errors import ConfigError, reason
+from barnabas.errors import ConfigError
 from barnabas.security.jaas import JaasLine, parse_jaas
-from barnabas.security.jaas_file import FILE_PROPERTY, java_properties, parse_section
+from barnabas.security.jaas_file import ReadText, jaas_path, java_properties, read_sections
 from barnabas.security.tls.settings import TlsSettings, read_tls_settings
 
 JAAS_CONFIG = "barnabas.zookeeper.sasl.jaas.config"
@@ -27,8 +27,6 @@ EXAMPLE = f'{DIGEST_MODULE} required username="…" password="…";'
 SECTION_PROPERTY = "zookeeper.sasl.clientconfig"
 SECTION = "Client"
 LOGIN_PROPERTY = "zookeeper.sasl.client"
-
-ReadText = Callable[[str], str]
 
 
 class ZooKeeperUser(Struct, frozen=True):
@@ -117,21 +115,19 @@ def tls_versions(protocol: Value) -> str:
 def read_user(
     values: Mapping[str, Value], environment: Mapping[str, str], read_text: ReadText
 ) -> ZooKeeperUser | None:
-    text = find_value(values, JAAS_CONFIG, None)
-    if text:
-        return to_user(parse_jaas(str(text), JAAS_CONFIG), JAAS_CONFIG)
+    line = find_value(values, JAAS_CONFIG, None)
+    if line:
+        return to_user(parse_jaas(str(line), JAAS_CONFIG), JAAS_CONFIG)
     options = java_properties(environment)
-    path = options.get(FILE_PROPERTY)
-    if not path or options.get(LOGIN_PROPERTY, "true").lower() == "false":
+    path = jaas_path(options)
+    if path is None or options.get(LOGIN_PROPERTY, "true").lower() == "false":
         return None
-    try:
-        content = read_text(path)
-    except OSError as error:
-        why = f"cannot read {path}: {error.strerror or reason(error)}"
-        raise ConfigError(FILE_PROPERTY, why) from error
     section = options.get(SECTION_PROPERTY, SECTION)
-    line = parse_section(content, section, path)
-    return None if line is None else to_user(line, f"{path}, section {section}")
+    text = read_sections(path, read_text).get(section)
+    if text is None:
+        return None
+    source = f"{path}, section {section}"
+    return to_user(parse_jaas(text, source), source)
 
 
 def to_user(line: JaasLine, source: str) -> ZooKeeperUser:

@@ -111,7 +111,7 @@ def test_config_field_has_name_and_default_of_setting(
     config: type[Struct], settings: dict[str, Setting]
 ) -> None:
     defaults = {field.name: field.default for field in fields(config)}
-    assert defaults.keys() - {"properties", "security"} == {
+    assert defaults.keys() - {"properties", "security", "jaas_sections"} == {
         declared.field for declared in settings.values()
     }
     for declared in settings.values():

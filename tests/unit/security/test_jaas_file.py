@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from barnabas.errors import ConfigError
-from barnabas.security.jaas_file import java_properties, parse_section
+from barnabas.security.jaas import JaasLine, parse_jaas, parse_jaas_lines
+from barnabas.security.jaas_file import (
+    FILE_PROPERTY,
+    jaas_path,
+    java_properties,
+    read_sections,
+    server_section,
+    split_sections,
+)
 
 FILE = """
 // brokers
@@ -21,6 +29,11 @@ Client {
   password="s3/cr\\"et";
 };
 """
+
+
+def parse_section(text: str, section: str, path: str) -> JaasLine | None:
+    found = split_sections(text, path).get(section)
+    return None if found is None else parse_jaas(found, f"{path}, section {section}")
 
 
 def test_section_is_found() -> None:
@@ -59,3 +72,41 @@ def test_java_options_are_read() -> None:
     assert java_properties({}) == {}
     with pytest.raises(ConfigError, match="KAFKA_OPTS"):
         java_properties({"KAFKA_OPTS": "-Da='"})
+
+
+def test_section_can_have_several_modules() -> None:
+    text = split_sections("KafkaServer { x.A required a=1; x.B required b='}'; };", "f")
+    lines = parse_jaas_lines(text["KafkaServer"], "f")
+    assert lines == [JaasLine("x.A", {"a": "1"}), JaasLine("x.B", {"b": "}"})]
+    with pytest.raises(ConfigError, match="must be of the form"):
+        parse_jaas_lines("x.A required; x.B required", "f")
+
+
+def test_section_of_a_listener_takes_precedence() -> None:
+    sections = {"KafkaServer": "", "inside.KafkaServer": "", "OUTSIDE.KafkaServer": ""}
+    assert server_section(sections, "INSIDE") == "inside.KafkaServer"
+    assert server_section(sections, "OUTSIDE") == "KafkaServer"
+    assert server_section({"Client": ""}, "INSIDE") is None
+
+
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        ("/etc/jaas.conf", "/etc/jaas.conf"),
+        ("=/etc/jaas.conf", "/etc/jaas.conf"),
+        ("file:/etc/a%20b.conf", "/etc/a b.conf"),
+        ("file:///etc/jaas.conf", "/etc/jaas.conf"),
+        ("", None),
+    ],
+)
+def test_path_is_that_of_the_java_property(value: str, path: str | None) -> None:
+    assert jaas_path({FILE_PROPERTY: value}) == path
+    assert jaas_path({}) is None
+
+
+def test_missing_file_is_an_error_with_its_name() -> None:
+    def fail(_: str) -> str:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    with pytest.raises(ConfigError, match=r"cannot read /etc/jaas.conf: No such file"):
+        read_sections("/etc/jaas.conf", fail)

@@ -13,7 +13,8 @@ from barnabas.config.security import candidate_names
 from barnabas.config.setting import Value
 from barnabas.errors import ConfigError
 from barnabas.security.bearer_token import require_packages
-from barnabas.security.jaas import JAAS_CONFIG, JaasLine, parse_jaas
+from barnabas.security.jaas import JAAS_CONFIG, JaasLine, parse_jaas, parse_jaas_lines
+from barnabas.security.jaas_file import server_section
 from barnabas.security.sasl.mechanism import (
     LOGIN_MODULES,
     MECHANISMS,
@@ -142,7 +143,10 @@ def read_mechanisms(config: BrokerConfig, listener: str) -> tuple[str, ...]:
 
 
 def find_jaas(config: BrokerConfig, listener: str, mechanism: str) -> JaasLine | None:
-    """Return the JAAS line of a mechanism. Raises ConfigError for an invalid line or one of another mechanism."""
+    """Return the JAAS line of a mechanism: that of the properties, or else of the JAAS file.
+
+    Raises ConfigError for an invalid line or one of another mechanism.
+    """
     names = list(candidate_names(JAAS_CONFIG, listener, mechanism))
     for name in names:
         text = config.security.get(name)
@@ -154,7 +158,11 @@ def find_jaas(config: BrokerConfig, listener: str, mechanism: str) -> JaasLine |
         if name == names[0]:
             why = f"names another login module; that of {mechanism} is {LOGIN_MODULES[mechanism]}"
             raise ConfigError(name, why)
-    return None
+    section = server_section(config.jaas_sections, listener)
+    if section is None:
+        return None
+    lines = parse_jaas_lines(config.jaas_sections[section], f"section {section} of the JAAS file")
+    return next((line for line in lines if line.module == LOGIN_MODULES[mechanism]), None)
 
 
 def jaas_name(listener: str, mechanism: str) -> str:

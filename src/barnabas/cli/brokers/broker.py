@@ -15,6 +15,7 @@ from barnabas.cli.brokers.broker_id import with_broker_id
 from barnabas.cli.options import parse_overrides, read_properties
 from barnabas.cli.terminal.log import LogOptions, log_options, report_warning, start_logging
 from barnabas.cli.terminal.shutdown import ShutdownSignals
+from barnabas.cluster.jaas_sections import with_jaas_sections
 from barnabas.cluster.real_world import close_world, real_world
 from barnabas.cluster.settings import with_absolute_log_dirs
 from barnabas.config import BrokerConfig
@@ -58,7 +59,7 @@ def broker(config: Path, overrides: tuple[str, ...], log_level: str, log_format:
     settings, warnings = load_broker_config(read_properties(config), parse_overrides(overrides))
     for warning in warnings:
         report_warning(warning, logs)
-    asyncio.run(run_broker(with_absolute_log_dirs(settings)))
+    asyncio.run(run_broker(with_jaas_sections(with_absolute_log_dirs(settings))))
 
 
 async def run_broker(settings: BrokerConfig) -> None:

@@ -18,6 +18,7 @@ from barnabas.cli.terminal.log import LogOptions, log_options, report_warning, s
 from barnabas.cli.terminal.output import print_lines, up_line
 from barnabas.cli.terminal.shutdown import ShutdownSignals
 from barnabas.client.view import ClusterView
+from barnabas.cluster.jaas_sections import with_jaas_sections
 from barnabas.cluster.node_settings import NodeBroker, derive_node_brokers
 from barnabas.cluster.peer_client import peer_client_security
 from barnabas.config.load import load_broker_config
@@ -82,7 +83,7 @@ def node(
     derived, warnings = derive_node_brokers(properties, count, machine=socket.gethostname())
     for warning in [*warnings, *check_directories(derived)]:
         report_warning(warning, logs)
-    security = peer_client_security(load_broker_config(properties)[0])
+    security = peer_client_security(with_jaas_sections(load_broker_config(properties)[0]))
     supervisor = NodeSupervisor(derived, config, overrides, logs, security)
     code = asyncio.run(run_node(supervisor, derived))
     if code:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import sys
 
 import pytest
+from msgspec.structs import replace
 
 from barnabas.broker.security.login_settings import check_logins, read_peer_login
 from barnabas.config import BrokerConfig
@@ -141,3 +142,51 @@ def test_every_mechanism_is_listed_in_the_error() -> None:
     with pytest.raises(ConfigError) as raised:
         check_logins(load())
     assert all(each in str(raised.value) for each in MECHANISMS)
+
+
+SECTION = f"""
+  com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true;
+  {PLAIN_MODULE} required username="file" password="f" user_file="f";
+  {SCRAM_MODULE} required username="scram" password="s";
+"""
+BETWEEN_BROKERS = {
+    "inter__broker__listener__name": "CLIENTS",
+    "sasl__enabled__mechanisms": "PLAIN,SCRAM-SHA-256",
+}
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "login"), [("PLAIN", ("file", "f")), ("SCRAM-SHA-256", ("scram", "s"))]
+)
+def test_section_of_the_jaas_file_has_the_lines_of_all_mechanisms(
+    mechanism: str, login: tuple[str, str]
+) -> None:
+    config = load(sasl__mechanism__inter__broker__protocol=mechanism, **BETWEEN_BROKERS)
+    config = replace(config, jaas_sections={"KafkaServer": SECTION})
+    assert check_logins(config)["CLIENTS"].plain_users == {"file": "f"}
+    peer = read_peer_login(config, "CLIENTS")
+    assert peer is not None
+    assert (peer.user, peer.password) == login
+
+
+def test_line_in_the_properties_takes_precedence_over_the_jaas_file() -> None:
+    config = load(sasl__enabled__mechanisms="PLAIN", sasl__jaas__config=USERS)
+    config = replace(config, jaas_sections={"clients.KafkaServer": SECTION})
+    assert check_logins(config)["CLIENTS"].plain_users == {"b": "p", "alice": "a"}
+
+
+def test_section_of_the_listener_hides_that_of_all_listeners() -> None:
+    sections = {"KafkaServer": SECTION, "clients.KafkaServer": f"{SCRAM_MODULE} required;"}
+    config = replace(load(sasl__enabled__mechanisms="PLAIN"), jaas_sections=sections)
+    with pytest.raises(ConfigError, match="PLAIN needs users"):
+        check_logins(config)
+
+
+def test_invalid_section_is_named_without_its_secrets() -> None:
+    config = replace(
+        load(sasl__enabled__mechanisms="PLAIN"),
+        jaas_sections={"KafkaServer": f"{PLAIN_MODULE} required user_a hidden;"},
+    )
+    with pytest.raises(ConfigError, match="section KafkaServer of the JAAS file") as raised:
+        check_logins(config)
+    assert "hidden" not in str(raised.value)
