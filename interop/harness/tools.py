@@ -32,6 +32,7 @@ MAIN_CLASSES = {
     "kafka-transactions": f"{TOOLS}.TransactionsCommand",
     "kafka-features": f"{TOOLS}.FeatureCommand",
     "kafka-cluster": f"{TOOLS}.ClusterTool",
+    "kafka-delegation-tokens": f"{TOOLS}.DelegationTokenCommand",
     "kafka-acls": "kafka.admin.AclCommand",
     "kafka-configs": "kafka.admin.ConfigCommand",
     "kafka-consumer-perf-test": f"{TOOLS}.ConsumerPerformance",

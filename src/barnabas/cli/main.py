@@ -58,6 +58,7 @@ COMMANDS = {
         "acls.commands:acls",
         "Add, list and remove permissions, and check which one decides.",
     ),
+    "tokens": ("tokens.commands:tokens", "Create, list, renew and expire delegation tokens."),
     "transactions": (
         "transactions.commands:transactions",
         "List, describe and abort transactions, and find hanging ones.",

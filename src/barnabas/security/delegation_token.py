@@ -71,10 +71,9 @@ def create_token(
     random: Random,
 ) -> DelegationToken:
     """Create a token. A lifetime of 0 or less is the largest one. `random` must be secure."""
-    raw = UUID(int=random.getrandbits(128), version=4).bytes
     max_ms = now_ms + (min(lifetime_ms, lifetimes.max_ms) if lifetime_ms > 0 else lifetimes.max_ms)
     return DelegationToken(
-        id=base64.urlsafe_b64encode(raw).decode().rstrip("="),
+        id=create_id(random),
         owner=owner,
         requester=requester,
         renewers=renewers,
@@ -82,6 +81,15 @@ def create_token(
         expires_ms=min(max_ms, now_ms + lifetimes.renewal_ms),
         max_ms=max_ms,
     )
+
+
+def create_id(random: Random) -> str:
+    """Return a random UUID in base64. It does not start with a dash: in commands it would look like an option."""
+    token_id = "-"
+    while token_id.startswith("-"):
+        raw = UUID(int=random.getrandbits(128), version=4).bytes
+        token_id = base64.urlsafe_b64encode(raw).decode().rstrip("=")
+    return token_id
 
 
 def check_renewer_count(count: int) -> None:

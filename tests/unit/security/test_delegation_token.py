@@ -65,3 +65,10 @@ def test_invalid_znode_is_refused(data: bytes) -> None:
 def test_invalid_notification_is_refused(data: bytes) -> None:
     with pytest.raises(RegistryError):
         model.decode_token_change("/t", data)
+
+
+def test_id_never_looks_like_an_option() -> None:
+    random = Random(1)
+    ids = [model.create_id(random) for _ in range(1000)]
+    assert len(set(ids)) == 1000
+    assert not any(each.startswith("-") for each in ids)

@@ -84,18 +84,18 @@ def operation_word(operation: Operation) -> str:
     return operation.name.lower().replace("_", "-")
 
 
-def parse_who(text: str) -> Principal:
-    """Parse the argument PRINCIPAL. `alice` is short for `User:alice`. Raises ConfigError.
+def parse_who(text: str, option: str = "PRINCIPAL") -> Principal:
+    """Parse the argument PRINCIPAL, or an option. `alice` is short for `User:alice`. Raises ConfigError.
 
     >>> str(parse_who("alice")), str(parse_who("User:CN=a,O=b"))
     ('User:alice', 'User:CN=a,O=b')
     """
     if not is_encodable(text):
-        raise ConfigError("PRINCIPAL", "is not UTF-8")
+        raise ConfigError(option, "is not UTF-8")
     try:
         return parse_principal(text) if ":" in text else parse_principal(f"User:{text}")
     except ValueError as error:
-        raise ConfigError("PRINCIPAL", str(error)) from None
+        raise ConfigError(option, str(error)) from None
 
 
 def parse_operations(texts: Iterable[str]) -> list[Operation]:

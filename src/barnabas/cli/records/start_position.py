@@ -51,6 +51,13 @@ def parse_time(text: str, now_ms: int, option: str = "--offset") -> int:
         raise ConfigError(option, f"{text!r} is not a time; try {TIME_EXAMPLES}") from None
 
 
+def parse_duration(option: str, text: str) -> int:
+    """Return the milliseconds of `90s` or `1h30m`. Raises ConfigError."""
+    if not DURATION.fullmatch(text):
+        raise ConfigError(option, f"{text!r} is not a duration; try 90s, 15m or 1h30m")
+    return duration_ms(text)
+
+
 def duration_ms(text: str) -> int:
     """Return the milliseconds of a text that matches DURATION."""
     return sum(int(count) * UNIT_MS[unit] for count, unit in DURATION_PART.findall(text))

@@ -34,6 +34,13 @@ HINTS = {
     ErrorCode.GROUP_MAX_SIZE_REACHED: "the brokers' group.max.size allows no more members",
     ErrorCode.INVALID_SESSION_TIMEOUT: "this command requests 45 s; see group.min.session.timeout.ms and "
     "group.max.session.timeout.ms of the brokers",
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "set delegation.token.secret.key in server.properties of every broker",
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "log in with a password, an OAuth token or a client certificate, "
+    "not with a delegation token",
+    ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH: "only the owner and the renewers of a token can renew and expire it",
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "your user needs CreateTokens on the owner: "
+    "`barnabas acls add … --operation create-tokens --user-principal OWNER`",
+    ErrorCode.DELEGATION_TOKEN_EXPIRED: "create a new token with `barnabas tokens create`",
     ErrorCode.UNSUPPORTED_VERSION: "the broker's release does not support this command",
 }
 

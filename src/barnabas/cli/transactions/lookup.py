@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from barnabas.cli.cluster_command import complete_names
-from barnabas.cli.records.start_position import DURATION, duration_ms
+from barnabas.cli.records.start_position import parse_duration
 from barnabas.cli.terminal.failure import ErrorWithHint, suggest_names
 from barnabas.client.transaction_admin import TransactionAdmin, TransactionView
-from barnabas.errors import ApiError, ConfigError, ErrorCode
+from barnabas.errors import ApiError, ErrorCode
 
 complete_transactional_ids = complete_names(
     lambda cluster: transactional_ids(TransactionAdmin(cluster))
@@ -50,8 +50,4 @@ def longer_than_option(default: str | None, about: str) -> Callable[..., Any]:
 
 
 def parse_longer_than(text: str | None) -> int | None:
-    if text is None:
-        return None
-    if not DURATION.fullmatch(text):
-        raise ConfigError("--longer-than", f"{text!r} is not a duration; try 90s, 15m or 1h30m")
-    return duration_ms(text)
+    return None if text is None else parse_duration("--longer-than", text)

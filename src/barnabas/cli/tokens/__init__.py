@@ -1,0 +1,1 @@
+"""`barnabas tokens`: delegation tokens."""
