@@ -68,11 +68,13 @@ ssl.allow.san.changes | boolean | false | any value
 sasl.enabled.mechanisms | list | GSSAPI | any value | per-broker
     SASL mechanisms that clients may use: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER
 sasl.mechanism.inter.broker.protocol | string | GSSAPI | any value | per-broker
-    SASL mechanism with which brokers log in at each other: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512
+    SASL mechanism with which brokers log in at each other: PLAIN, SCRAM-SHA-256, … or OAUTHBEARER
 sasl.jaas.config | password | null | any value | per-broker
     JAAS line: the users of PLAIN, and the user name and password of this broker at other brokers
 sasl.server.max.receive.size | int | 524288 | any value
     Maximum size of a request before the client has logged in
+sasl.oauthbearer.token.endpoint.url | string | null | any value
+    OAuth server that issues the tokens of this broker for other brokers, or file:// URL of a token
 sasl.oauthbearer.scope.claim.name | string | scope | any value
     Claim that contains the scope of a token
 sasl.oauthbearer.sub.claim.name | string | sub | any value

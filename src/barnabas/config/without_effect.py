@@ -215,8 +215,6 @@ sasl.kerberos.min.time.before.relogin | long | 60000 | any value | per-broker
     Minimum time between Kerberos logins
 sasl.kerberos.principal.to.local.rules | list | DEFAULT | any value | per-broker
     Rules that map a Kerberos principal to a user name
-sasl.oauthbearer.token.endpoint.url | string | null | any value
-    URL of the OAuth token endpoint
 principal.builder.class | class | \
 org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder | any value | per-broker
     Class that determines the principal of a client

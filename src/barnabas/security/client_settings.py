@@ -22,6 +22,13 @@ from barnabas.model import SecurityProtocol
 from barnabas.security.jaas import JAAS_CONFIG as JAAS
 from barnabas.security.jaas import JaasLine, parse_jaas
 from barnabas.security.sasl.mechanism import LOGIN_MODULES, MECHANISMS, OAUTHBEARER, PLAIN
+from barnabas.security.token_request import (
+    TOKEN_URL,
+    TokenRequest,
+    parse_extensions,
+    parse_token_request,
+    token_path,
+)
 
 PROTOCOL = "security.protocol"
 MECHANISM = "sasl.mechanism"
@@ -30,7 +37,6 @@ PASSWORD = "sasl.password"
 ENDPOINT_IDENTIFICATION = "ssl.endpoint.identification.algorithm"
 TOKEN = "sasl.oauthbearer.token"
 TOKEN_FILE = "sasl.oauthbearer.token.file"
-TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
 
 SETTINGS = {
     PROTOCOL: "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
@@ -56,7 +62,7 @@ SETTINGS = {
     PASSWORD: "Password, instead of a JAAS line",
     TOKEN: "Token for OAUTHBEARER",
     TOKEN_FILE: "File with the token for OAUTHBEARER, read at every login",
-    TOKEN_URL: "file: URL of the token for OAUTHBEARER, read at every login",
+    TOKEN_URL: "URL of the OAuth server that issues tokens for the JAAS line, or file: URL of a token",
 }
 """Supported settings, each with its meaning."""
 
@@ -88,7 +94,7 @@ TokenCallback = Callable[[], str]
 
 
 class Login(Struct, frozen=True):
-    """Credentials of a SASL login. For OAUTHBEARER, one of the three token fields is set; else user and password."""
+    """Credentials of a SASL login. For OAUTHBEARER, one of the four token fields is set; else user and password."""
 
     mechanism: str
     username: str = ""
@@ -99,6 +105,7 @@ class Login(Struct, frozen=True):
     """Extensions of OAUTHBEARER, as pairs of name and value."""
     token: str | None = None
     token_file: str | None = None
+    token_request: TokenRequest | None = None
     token_callback: TokenCallback | None = None
 
     def __repr__(self) -> str:
@@ -290,32 +297,21 @@ def parse_jaas_line(text: str, mechanism: str) -> JaasLine:
 def parse_token_login(
     settings: Mapping[str, str], line: JaasLine | None, callback: TokenCallback | None
 ) -> Login:
-    extensions = tuple(
-        (name.removeprefix("extension_"), value)
-        for name, value in ({} if line is None else line.options).items()
-        if name.startswith("extension_")
-    )
+    options = {} if line is None else line.options
     token, file = settings.get(TOKEN) or None, settings.get(TOKEN_FILE) or None
-    if file is None and settings.get(TOKEN_URL):
-        file = parse_token_url(settings[TOKEN_URL])
-    if callback is None and token is None and file is None:
-        why = f"is missing; set {TOKEN_FILE} to a file with the token, or {TOKEN} to the token"
+    url = settings.get(TOKEN_URL)
+    request = None
+    if url and callback is None and token is None and file is None:
+        file = token_path(url)
+        request = parse_token_request(url, options, JAAS) if file is None else None
+    if callback is None and token is None and file is None and request is None:
+        why = f"is missing; set {TOKEN_FILE} to a file with the token, or {TOKEN_URL} to an OAuth server"
         raise ConfigError(TOKEN_FILE, why)
     return Login(
         OAUTHBEARER,
-        extensions=extensions,
+        extensions=parse_extensions(options),
         token=token,
         token_file=file,
+        token_request=request,
         token_callback=callback,
     )
-
-
-def parse_token_url(text: str) -> str:
-    """Return the path of a file: URL."""
-    from urllib.parse import unquote, urlsplit
-
-    url = urlsplit(text)
-    if url.scheme != "file" or not url.path:
-        why = f"only a file: URL is supported; write the token to a file, or use {TOKEN_FILE}"
-        raise ConfigError(TOKEN_URL, why)
-    return unquote(url.path)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
     from barnabas.security.sasl.mechanism import SaslClient
+    from barnabas.security.token_request import TokenRequest
 
 CONFIG_VARIABLE = "BARNABAS_CLIENT_CONFIG"
 TOKEN_BYTES_MAX = 1 << 20
@@ -79,11 +80,16 @@ def read_settings_file(path: str | os.PathLike[str]) -> dict[str, str]:
 
 
 def read_token(login: Login) -> str:
-    """Return the token of a login with OAUTHBEARER. A file is read again at every login. Raises ConfigError."""
+    """Return the token of a login with OAUTHBEARER: a new one, if the settings name a file or an OAuth server.
+
+    Raises ConfigError, and SaslFailed if the server issues no token.
+    """
     if login.token_callback is not None:
         return login.token_callback()
     if login.token is not None:
         return login.token
+    if login.token_request is not None:
+        return request_token(login.token_request)
     assert login.token_file is not None, "checked by parse_client_security"
     try:
         with Path(login.token_file).open("rb") as file:
@@ -95,6 +101,24 @@ def read_token(login: Login) -> str:
     if not token.isprintable() or not token.isascii() or not token:
         raise ConfigError(TOKEN_FILE, f"{login.token_file} does not contain a token")
     return token
+
+
+def request_token(request: TokenRequest) -> str:
+    """Return a token of the OAuth server. Raises SaslFailed."""
+    from barnabas.security import token_request
+    from barnabas.world.download import UrlDownloader
+
+    try:
+        document = UrlDownloader().post(
+            request.url,
+            request.headers,
+            request.body,
+            timeout_s=token_request.REQUEST_SECONDS,
+            bytes_max=token_request.RESPONSE_BYTES_MAX,
+        )
+        return token_request.parse_token_response(document).token
+    except (ConnectionError, ValueError) as error:
+        raise mechanism.SaslFailed(f"the OAuth server issues no token: {error}") from error
 
 
 def create_sasl_client(login: Login) -> SaslClient:

@@ -12,7 +12,7 @@ AddressInUse or ConnectionError, or call `closed()` on the receiver of a stream.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
 from random import Random
 from ssl import SSLContext
@@ -421,11 +421,21 @@ class Downloader(Protocol):
     def get(self, url: str, *, timeout_s: float, bytes_max: int) -> bytes:
         """Return a document. Blocks: call it in a thread. Raises ConnectionError."""
 
+    def post(
+        self, url: str, headers: Mapping[str, str], body: bytes, *, timeout_s: float, bytes_max: int
+    ) -> bytes:
+        """Send a form and return the response. Blocks: call it in a thread. Raises ConnectionError."""
+
 
 class NoDownloader:
     """For a world without other servers."""
 
     def get(self, url: str, *, timeout_s: float, bytes_max: int) -> bytes:
+        raise ConnectionError("downloads are not available")
+
+    def post(
+        self, url: str, headers: Mapping[str, str], body: bytes, *, timeout_s: float, bytes_max: int
+    ) -> bytes:
         raise ConnectionError("downloads are not available")
 
 

@@ -13,7 +13,6 @@ from barnabas.security.client_settings import (
     SETTINGS,
     TOKEN,
     TOKEN_FILE,
-    TOKEN_URL,
     Login,
     environment_variable,
     merge_settings,
@@ -28,6 +27,7 @@ from barnabas.security.client_sources import (
     read_token,
 )
 from barnabas.security.tls.settings import TlsSettings
+from barnabas.security.token_request import TOKEN_URL, TokenRequest
 from barnabas.security.zookeeper import ZooKeeperUser
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -247,6 +247,14 @@ def test_extensions_of_a_token_come_from_jaas() -> None:
     assert login.extensions == (("logicalCluster", "lkc-1"),)
 
 
-def test_token_endpoint_must_be_a_file() -> None:
-    with pytest.raises(ConfigError, match="only a file: URL is supported"):
-        load_security(bearer_settings(**{"token.endpoint.url": "https://idp/token"}))
+def test_token_endpoint_needs_the_credentials_of_the_jaas_line() -> None:
+    url = {"token.endpoint.url": "https://idp/token"}
+    with pytest.raises(ConfigError, match="needs the options clientId and clientSecret"):
+        load_security(bearer_settings(**url))
+    line = f'{BEARER} required clientId="me" clientSecret="hidden" scope="all";'
+    security = load_security({**bearer_settings(**url), "sasl.jaas.config": line})
+    assert security.login is not None
+    assert security.login.token_request == TokenRequest("https://idp/token", "me", "hidden", "all")
+    assert "hidden" not in repr(security) + repr(security.login)
+    with pytest.raises(ConfigError, match="must begin with https://"):
+        load_security(bearer_settings(**{"token.endpoint.url": "idp/token"}))

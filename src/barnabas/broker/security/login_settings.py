@@ -20,9 +20,15 @@ from barnabas.security.sasl.mechanism import (
     MECHANISMS,
     OAUTHBEARER,
     PLAIN,
-    SCRAM_MECHANISMS,
 )
 from barnabas.security.sasl.plain import read_plain_users
+from barnabas.security.token_request import (
+    TOKEN_URL,
+    TokenRequest,
+    parse_extensions,
+    parse_token_request,
+    token_path,
+)
 
 logger = logging.getLogger("barnabas.security")
 
@@ -30,8 +36,6 @@ ENABLED = "sasl.enabled.mechanisms"
 INTER_BROKER = "sasl.mechanism.inter.broker.protocol"
 JWKS_URL = "sasl.oauthbearer.jwks.endpoint.url"
 JWKS_SCHEMES = ("file://", "https://", "http://")
-BETWEEN_BROKERS = (PLAIN, *SCRAM_MECHANISMS)
-"""Mechanisms with which a broker can log in at another one."""
 
 
 class BearerSettings:
@@ -93,12 +97,22 @@ class ListenerLogins:
 
 
 class PeerLogin:
-    """The login of this broker at other brokers."""
+    """The login of this broker at other brokers: with a user and a password, or with an OAuth token."""
 
-    def __init__(self, mechanism: str, user: str, password: str) -> None:
+    def __init__(
+        self,
+        mechanism: str,
+        user: str = "",
+        password: str = "",
+        token: TokenRequest | str | None = None,
+        extensions: tuple[tuple[str, str], ...] = (),
+    ) -> None:
         self.mechanism = mechanism
         self.user = user
         self.password = password
+        self.token = token
+        """The request for a token, or the file:// URL of one. None for other mechanisms."""
+        self.extensions = extensions
 
 
 def check_logins(config: BrokerConfig) -> dict[str, ListenerLogins]:
@@ -196,11 +210,13 @@ def read_peer_login(config: BrokerConfig, listener: str) -> PeerLogin | None:
     if not config.protocol_of(listener).has_sasl:
         return None
     mechanism = str(config.security_value(INTER_BROKER, listener))
-    if mechanism not in BETWEEN_BROKERS:
+    if mechanism not in MECHANISMS:
         why = f"{mechanism} is not supported between brokers"
-        raise ConfigError(INTER_BROKER, f"{why}; set it to one of {', '.join(BETWEEN_BROKERS)}")
+        raise ConfigError(INTER_BROKER, f"{why}; set it to one of {', '.join(MECHANISMS)}")
     line = find_jaas(config, listener, mechanism)
     options = {} if line is None else line.options
+    if mechanism == OAUTHBEARER:
+        return read_bearer_login(config, listener, options)
     user, password = options.get("username"), options.get("password")
     if not user or not password:
         example = f'{LOGIN_MODULES[mechanism]} required username="broker" password="…";'
@@ -211,11 +227,24 @@ def read_peer_login(config: BrokerConfig, listener: str) -> PeerLogin | None:
     return PeerLogin(mechanism, user, password)
 
 
+def read_bearer_login(config: BrokerConfig, listener: str, options: Mapping[str, str]) -> PeerLogin:
+    """`options` are those of the JAAS line."""
+    url = str(config.security_value(TOKEN_URL, listener, OAUTHBEARER) or "")
+    if not url:
+        why = "brokers need a token to log in at each other; set it to the URL of an OAuth server"
+        raise ConfigError(TOKEN_URL, f"{why}, or to the file:// URL of a token")
+    is_file = token_path(url) is not None
+    token = url if is_file else parse_token_request(url, options, jaas_name(listener, OAUTHBEARER))
+    return PeerLogin(OAUTHBEARER, token=token, extensions=parse_extensions(options))
+
+
 def check_peer_login(peer: PeerLogin, logins: ListenerLogins, listener: str) -> None:
     """Raise ConfigError if the other brokers, with the same settings, would refuse the login of this one."""
     if peer.mechanism not in logins.mechanisms:
         why = f"must contain {peer.mechanism}, the mechanism between brokers ({INTER_BROKER})"
         raise ConfigError(ENABLED, f"{why}, because brokers connect to listener {listener}")
+    if isinstance(peer.token, TokenRequest) and peer.token.url.startswith("http://"):
+        logger.warning("the client secret is sent without TLS url=%s; use https://", peer.token.url)
     if peer.mechanism == PLAIN and logins.plain_users.get(peer.user) != peer.password:
         why = f"user_{peer.user} must have the password of the broker, the value of the option password"
         raise ConfigError(jaas_name(listener, PLAIN), why)

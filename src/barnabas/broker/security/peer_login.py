@@ -6,10 +6,12 @@ import asyncio
 from random import Random
 
 from barnabas.broker.security.login_settings import PeerLogin
+from barnabas.broker.security.peer_tokens import PeerTokens
 from barnabas.client.connection import BrokerConnection
 from barnabas.errors import ErrorCode
 from barnabas.printable import printable
 from barnabas.security.sasl.mechanism import PLAIN, SaslClient, SaslFailed
+from barnabas.security.sasl.oauthbearer import BearerClient
 from barnabas.security.sasl.plain import PlainClient
 from barnabas.security.sasl.scram import ScramClient
 from barnabas.tasks import in_thread
@@ -25,23 +27,27 @@ RENEWAL_PART = 0.85
 """Part of the lifetime of a login after which this broker logs in again, as in Kafka's clients."""
 
 
-async def log_in(connection: BrokerConnection, peer: PeerLogin, random: Random) -> None:
+async def log_in(
+    connection: BrokerConnection, peer: PeerLogin, random: Random, tokens: PeerTokens
+) -> None:
     """Log in, and again before the login expires. Raises ConnectionError."""
-    lifetime_ms = await authenticate(connection, peer, random)
+    lifetime_ms = await authenticate(connection, peer, random, tokens)
     if not lifetime_ms:
         return
 
     async def renew() -> float:
-        return RENEWAL_PART * await authenticate(connection, peer, random) / 1000
+        return RENEWAL_PART * await authenticate(connection, peer, random, tokens) / 1000
 
     loop = asyncio.get_running_loop()
     connection.renew_login_at(loop.time() + RENEWAL_PART * lifetime_ms / 1000, renew)
 
 
-async def authenticate(connection: BrokerConnection, peer: PeerLogin, random: Random) -> int:
+async def authenticate(
+    connection: BrokerConnection, peer: PeerLogin, random: Random, tokens: PeerTokens
+) -> int:
     """Log in once. Returns the lifetime of the login in milliseconds; 0: it does not expire."""
     try:
-        client = create_client(peer, random)
+        client = await create_client(peer, random, tokens)
         await start(connection, peer.mechanism)
         message: bytes | None = client.start()
         response = SaslAuthenticateResponse()
@@ -79,17 +85,27 @@ async def start(connection: BrokerConnection, mechanism: str) -> None:
         raise ConnectionError(f"login at another broker failed: {name_of(response.error_code)}")
 
 
-def create_client(peer: PeerLogin, random: Random) -> SaslClient:
+async def create_client(peer: PeerLogin, random: Random, tokens: PeerTokens) -> SaslClient:
+    if peer.token is not None:
+        try:
+            token = await tokens.find(peer.token)
+        except ConnectionError as error:
+            raise ConnectionError(
+                f"no OAuth token for the login at another broker: {error}"
+            ) from error
+        return BearerClient(lambda: token, dict(peer.extensions))
     if peer.mechanism == PLAIN:
         return PlainClient(peer.user, peer.password)
     return ScramClient(peer.mechanism, peer.user, peer.password, random)
 
 
 def refused(code: int, peer: PeerLogin, message: str | None) -> ConnectionError:
-    return ConnectionError(
-        f"{name_of(code)}: the other broker refuses the login of user {peer.user}: "
-        f"{printable(message or '-', 200)}; check the JAAS line of mechanism {peer.mechanism}"
-    )
+    if peer.token is None:
+        who, hint = f"user {peer.user}", f"the JAAS line of mechanism {peer.mechanism}"
+    else:
+        who, hint = "this broker with its OAuth token", "the issuer, the audience and the clock"
+    why = f"{name_of(code)}: the other broker refuses the login of {who}"
+    return ConnectionError(f"{why}: {printable(message or '-', 200)}; check {hint}")
 
 
 def name_of(code: int) -> str:

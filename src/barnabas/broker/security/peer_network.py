@@ -8,6 +8,7 @@ from ssl import SSLContext
 from barnabas.broker.security.listener_tls import BrokerTls
 from barnabas.broker.security.login_settings import read_peer_login
 from barnabas.broker.security.peer_login import log_in
+from barnabas.broker.security.peer_tokens import PeerTokens
 from barnabas.client.connection import BrokerConnection
 from barnabas.config.current import CurrentConfig
 from barnabas.errors import ConfigError
@@ -24,6 +25,7 @@ class PeerNetwork:
         self.listener = listener
         """Name of the listener of the other brokers."""
         self.tls = tls
+        self.tokens = PeerTokens(world.downloader)
 
     def host_name(self) -> str:
         return self.network.host_name()
@@ -55,4 +57,4 @@ class PeerNetwork:
         except ConfigError as error:
             raise ConnectionError(f"cannot log in at another broker: {error}") from error
         if peer is not None:
-            await log_in(connection, peer, self.random)
+            await log_in(connection, peer, self.random, self.tokens)
