@@ -43,7 +43,11 @@ TIMEOUTS = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION)
 
 OPTIONS = (
     *(each for each in COMMON_OPTIONS if each.name in ("bootstrap-server", "help", "version")),
-    Option(CONFIG_OPTION, "File with client settings, such as client.id.", "file"),
+    Option(
+        CONFIG_OPTION,
+        "File with client settings, such as security.protocol and client.id.",
+        "file",
+    ),
     Option(
         "election-type",
         "preferred: the first replica of a partition, if another one leads. unclean: any live replica, if a partition"
