@@ -39,6 +39,8 @@ logger = logging.getLogger("barnabas.network")
 
 SWEEP_SECONDS = 5.0
 SWEEP_SECONDS_MIN = 0.1
+REFUSED_SECONDS = 0.001
+"""Time after which a connection is closed that is refused before its TLS handshake."""
 DEFAULT_BUFFERED_BYTES_MAX = 128 << 20  # queued.max.request.bytes=-1
 
 
@@ -94,7 +96,8 @@ class Listeners:
         return self.listening[name].socket.address
 
     async def open_all(self, wanted: Collection[Endpoint]) -> None:
-        """Open the listeners that do not have these addresses yet. Connections are not affected.
+        """Open the listeners that do not have these addresses yet. Connections are not affected, except those of a
+        listener that gets another security protocol: they are closed.
 
         Raises AddressInUse or ConfigError if one of them cannot be opened. Then all keep their former addresses.
         """
@@ -122,8 +125,15 @@ class Listeners:
             if isinstance(error, AddressInUse):
                 await self.reopen(closed)
             raise
-        self.replaced = [self.listening[name] for name in opened if name in self.listening]
+        replaced = [self.listening[name] for name in opened if name in self.listening]
         self.listening |= opened
+        for each in replaced:
+            name = each.endpoint.listener
+            if each.endpoint.protocol is opened[name].endpoint.protocol:
+                self.replaced.append(each)
+            else:
+                await each.socket.close()
+                self.close_connections(name, "the listener has another security protocol")
 
     async def reopen(self, closed: Iterable[Listening]) -> None:
         for each in closed:
@@ -152,9 +162,12 @@ class Listeners:
     async def close_listener(self, name: str) -> None:
         """Close a listener and its connections."""
         await self.listening.pop(name).socket.close()
+        self.close_connections(name, "the listener was removed")
+
+    def close_connections(self, listener_name: str, why: str) -> None:
         for connection in list(self.connections):
-            if connection.listener_name == name:
-                connection.stream.close("the listener was removed")
+            if connection.listener_name == listener_name:
+                connection.stream.close(why)
 
     def admit(self, listener_name: str, listener: Listener, host: str) -> float:
         """Return 0 to serve a new connection, or the time in seconds after which it is closed unserved."""
@@ -162,6 +175,12 @@ class Listeners:
         if held_s:
             self.log_refused(host, CONNECTION_RATE)
             return held_s
+        # Other connections are refused in `accept`.
+        if handshakes := listener.handshakes_of(host):
+            per_ip_max = self.per_ip_max(host)
+            if self.per_ip.get(host, 0) + handshakes >= per_ip_max:
+                self.log_refused(host, f"max.connections.per.ip={per_ip_max}")
+                return REFUSED_SECONDS
         pause_s = self.rates.pause_seconds(listener_name)
         if pause_s:
             listener.pause_accepting(pause_s)
@@ -174,7 +193,7 @@ class Listeners:
         if len(self.connections) >= self.config.max_connections:
             self.log_refused(host, f"max.connections={self.config.max_connections}")
             return None
-        per_ip_max = self.per_ip_overrides.get(host, self.config.max_connections_per_ip)
+        per_ip_max = self.per_ip_max(host)
         if count >= per_ip_max:
             self.log_refused(host, f"max.connections.per.ip={per_ip_max}")
             return None
@@ -201,6 +220,9 @@ class Listeners:
         self.accepted[listener_name] = self.accepted.get(listener_name, 0) + 1
         self.per_ip[host] = count + 1
         return connection
+
+    def per_ip_max(self, host: str) -> int:
+        return self.per_ip_overrides.get(host, self.config.max_connections_per_ip)
 
     def current_serve(self) -> Serve:
         return self.serve if self.opened.is_set() else self.serve_early

@@ -100,6 +100,9 @@ class SocketListener:
 
         stream.start_handshake(on_handshake)
 
+    def handshakes_of(self, host: str) -> int:
+        return self.network.handshakes.clients.get(host, 0)
+
     def pause_accepting(self, seconds: float) -> None:
         if self.resuming is not None:
             self.resuming.cancel()

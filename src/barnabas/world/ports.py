@@ -193,6 +193,9 @@ class Listener(Protocol):
     @property
     def address(self) -> tuple[str, int]: ...
 
+    def handshakes_of(self, host: str) -> int:
+        """Return the number of connections of a host whose TLS handshake is in progress."""
+
     def pause_accepting(self, seconds: float) -> None:
         """Accept no connection for this time. New connections wait in the backlog."""
 

@@ -53,6 +53,8 @@ class Handshakes:
 
     def __init__(self) -> None:
         self.in_progress: dict[TlsStream, None] = {}  # oldest first
+        self.clients: dict[str, int] = {}
+        """Number of handshakes in progress that a client at this address has begun."""
         self.ready: deque[TlsStream] = deque()
         """Streams that have received bytes."""
 
@@ -61,9 +63,19 @@ class Handshakes:
             oldest = next(iter(self.in_progress))
             oldest.close(f"more than {HANDSHAKES_MAX} handshakes are in progress")
         self.in_progress[stream] = None
+        if stream.server_name is None:
+            host = stream.peer[0]
+            self.clients[host] = self.clients.get(host, 0) + 1
 
     def remove(self, stream: TlsStream) -> None:
-        self.in_progress.pop(stream, None)
+        if stream not in self.in_progress:
+            return
+        del self.in_progress[stream]
+        if stream.server_name is None:
+            host = stream.peer[0]
+            self.clients[host] -= 1
+            if not self.clients[host]:
+                del self.clients[host]
 
     def enqueue(self, stream: TlsStream) -> None:
         if not self.ready:
