@@ -47,6 +47,8 @@ WINDOWS_S = 10
 """A rate is measured over at least 10 of the 11 windows."""
 BATCH = build_batch([Record(0, time.time_ns() // 1_000_000, None, bytes(900_000))])
 NUMBERS = count()
+ATTEMPTS = 5
+"""Each second of a stalled machine makes a throttle time one second shorter. The longest of several is compared."""
 
 
 class Client(RawConnection):
@@ -116,6 +118,13 @@ def produce(servers: str, client_id: str, batches: int = PARTITIONS, topic: str 
         return client.ask(request, ProduceResponse).throttle_time_ms
 
 
+class Served(NamedTuple):
+    """The number of connections before the first refused one, and the time until that is closed."""
+
+    count: int
+    seconds: float
+
+
 class Fetched(NamedTuple):
     throttle_ms: int
     size: int
@@ -139,7 +148,7 @@ def test_produce_has_the_same_throttle_time(pair: Pair) -> None:
     def throttle_time(servers: str) -> int:
         set_quota(servers, ALL_CLIENTS, producer_byte_rate=RATE)
         eventually(lambda: produce(servers, new_client_id()) > 0, "the quota applies")
-        return produce(servers, new_client_id())
+        return max(produce(servers, new_client_id()) for _ in range(ATTEMPTS))
 
     kafka, ours = pair.compare(throttle_time)
     expected = (PARTITIONS * len(BATCH) / RATE - WINDOWS_S) * 1000
@@ -175,7 +184,7 @@ def test_fetch_above_the_rate_gets_no_records_and_the_same_throttle_time(pair: P
         produce(servers, "loader", 1, SINGLE)
         set_quota(servers, ALL_CLIENTS, consumer_byte_rate=RATE)
         eventually(lambda: fetch_twice(servers)[1].throttle_ms > 0, "the quota applies")
-        return fetch_twice(servers)
+        return max((fetch_twice(servers) for _ in range(ATTEMPTS)), key=lambda each: each[1])
 
     kafka, ours = pair.compare(limited)
     assert kafka[0] == ours[0] == Fetched(0, len(BATCH))
@@ -228,22 +237,25 @@ def test_partitions_above_the_rate_are_rejected_alike(pair: Pair) -> None:
 
 
 def test_connections_above_the_rate_of_an_address_are_refused_alike(pair: Pair) -> None:
-    def count_served(servers: str, source: str) -> tuple[int, bool]:
-        """Return the number of connections before the first refused one, and whether it is closed soon."""
+    rate = 2
+
+    def count_served(servers: str, source: str) -> Served:
+        began = time.monotonic()
         for served in range(100):
             with Client(servers, "address", source) as client:
-                began = time.monotonic()
                 try:
                     client.ask(ApiVersionsRequest(), ApiVersionsResponse, 0)
                 except ConnectionError:
-                    return served, time.monotonic() - began < 30
-        return 100, False
+                    return Served(served, time.monotonic() - began)
+        return Served(100, time.monotonic() - began)
 
-    def measure(servers: str) -> tuple[int, bool]:
-        set_quota(servers, QuotaEntity(ip="<default>"), connection_creation_rate=2)
+    def measure(servers: str) -> Served:
+        set_quota(servers, QuotaEntity(ip="<default>"), connection_creation_rate=rate)
         set_quota(servers, QuotaEntity(ip="127.0.0.1"), connection_creation_rate=100_000)
-        eventually(lambda: count_served(servers, "127.0.0.2")[0] < 100, "the quota applies")
+        eventually(lambda: count_served(servers, "127.0.0.2").count < 100, "the quota applies")
         return count_served(servers, "127.0.0.3")
 
-    kafka, ours = pair.compare(measure)
-    assert kafka == ours == (2 * WINDOWS_S, True)
+    for found in pair.compare(measure):
+        first = rate * WINDOWS_S
+        assert first <= found.count <= first + rate * found.seconds
+        assert found.seconds < 60

@@ -9,7 +9,7 @@ from typing import Any
 from tests.compatibility.sample import Sample
 from tests.tools import KAFKAJS
 
-SECONDS = 60
+SECONDS = 120
 
 
 class KafkaJsError(Exception):

@@ -6,13 +6,15 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from random import SystemRandom
 from typing import Any
+from uuid import uuid4
 
 import jwt
+from confluent_kafka import Consumer, KafkaError, Message, Producer
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
 
 from barnabas import LocalCluster
@@ -56,6 +58,10 @@ SETTINGS = {
 }
 
 
+WAIT_S = 120.0
+"""Time that a client of another project gets on a busy machine."""
+
+
 class TokenIssuer:
     """Signs OAuth tokens, and publishes its key in a file."""
 
@@ -84,6 +90,48 @@ class TokenIssuer:
             name: value for name, value in {**standard, **claims}.items() if value is not None
         }
         return jwt.encode(wanted, self.key, algorithm="RS256", headers={"kid": self.key_id})
+
+
+def confluent_error(settings: Mapping[str, Any], codes: Collection[int], text: str) -> KafkaError:
+    """Return the error of a producer with one of these codes and this text. It must be reported within WAIT_S.
+
+    Other errors may be reported before it, for example if the machine stalls during a connection.
+    """
+    errors: list[KafkaError] = []
+    producer = Producer({**settings, "error_cb": errors.append, "log_level": 0})
+    producer.produce("any", b"x")
+
+    def find() -> KafkaError | None:
+        return next((each for each in errors if each.code() in codes and text in each.str()), None)
+
+    deadline = time.monotonic() + WAIT_S
+    while find() is None and time.monotonic() < deadline:
+        producer.poll(0.1)
+    producer.purge()
+    producer.flush(5)
+    found = find()
+    assert found is not None, errors
+    return found
+
+
+def first_message(settings: Mapping[str, Any], topic: str) -> Message:
+    """Return the first record of a topic. Errors of the consumer are in the message of a failure."""
+    group = {"group.id": uuid4().hex, "auto.offset.reset": "earliest"}
+    consumer = Consumer({**settings, **group})
+    consumer.subscribe([topic])
+    errors: list[KafkaError] = []
+    deadline = time.monotonic() + WAIT_S
+    try:
+        while time.monotonic() < deadline:
+            message = consumer.poll(1)
+            error = None if message is None else message.error()
+            if message is not None and error is None:
+                return message
+            if error is not None:
+                errors.append(error)
+    finally:
+        consumer.close()
+    raise AssertionError(f"no record within {WAIT_S} s; errors: {errors}")
 
 
 def kafka_python_failure(arguments: Mapping[str, Any], expected: str) -> str:

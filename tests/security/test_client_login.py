@@ -54,10 +54,10 @@ def test_python_api_logs_in_with_settings_of_every_source(
         producer.send("api", b"two").result()
     monkeypatch.setenv("BARNABAS_CLIENT_CONFIG", str(file))
     with Consumer(servers, "api", auto_offset_reset="earliest") as consumer:
-        values = [consumer.poll(10, max_records=1)[0].value for _ in range(2)]
+        values = [consumer.poll(60, max_records=1)[0].value for _ in range(2)]
     assert values == [b"one", b"two"]
     with GroupConsumer(servers, "api-group", ["api"], auto_offset_reset="earliest") as member:
-        assert member.poll(20)
+        assert member.poll(60)
     with Admin(servers) as admin:
         assert admin.list_groups()
 

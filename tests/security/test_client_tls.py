@@ -55,7 +55,7 @@ def test_records_of_many_tls_records_are_sent_and_read(
             producer.send("large", LARGE)
         producer.flush()
         consumer = client.consumer("large", auto_offset_reset="earliest")
-        records = [record for _ in range(4) for record in consumer.poll(20, max_records=1)]
+        records = [record for _ in range(4) for record in consumer.poll(60, max_records=1)]
     assert [record.value for record in records] == [LARGE] * 4
 
 

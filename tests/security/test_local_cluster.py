@@ -27,7 +27,7 @@ def test_brokers_and_clients_use_the_protocol(protocol: str) -> None:
             assert settings["security.protocol"] == protocol
             producer = Producer({**cluster.confluent_settings(user), "acks": "all"})
             producer.produce(topic, b"x")
-            assert producer.flush(30) == 0
+            assert producer.flush(60) == 0
         plain = Cluster(cluster.bootstrap_servers, timeout_s=2.0)
         with plain, pytest.raises(ApiError):
             plain.refresh([])
@@ -47,7 +47,7 @@ def test_users_need_permissions_with_acls() -> None:
         producer.produce(
             topic, b"x", on_delivery=lambda error, _: codes.append(error.code() if error else 0)
         )
-        producer.flush(30)
+        producer.flush(60)
         assert codes == [KafkaError.TOPIC_AUTHORIZATION_FAILED]
         assert topic in AdminClient(cluster.confluent_settings()).list_topics(timeout=60).topics
 
@@ -108,5 +108,5 @@ def test_passwords_are_not_shown(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.barnabas(security="SASL_SSL", users={"alice": "secret"})
 def test_marker_secures_cluster(barnabas_cluster: LocalCluster, barnabas_topic: str) -> None:
     producer = KafkaProducer(**barnabas_cluster.kafka_python_arguments("alice"))
-    producer.send(barnabas_topic, b"x").get(30)
+    producer.send(barnabas_topic, b"x").get(60)
     producer.close()

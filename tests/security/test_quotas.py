@@ -120,7 +120,7 @@ def test_kafka_python_consumer_is_slowed_down_to_the_rate_of_its_client_id(
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
     for _ in range(45):
         producer.produce(TOPIC, bytes(20_000))
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     set_quota(cluster, QuotaEntity(client_id="<default>"), consumer_byte_rate=RATE)
     wait_until_fetches_are_throttled(cluster)
     consumer = KafkaConsumer(
@@ -171,7 +171,7 @@ def test_fetch_response_is_cut_to_the_bytes_of_the_windows(cluster: LocalCluster
                 return 0
             return len(response.responses[0].partitions[0].records or b"")
 
-    assert fetched_bytes() > 100_000
+    eventually(lambda: fetched_bytes() > 100_000, "a response without a limit")
     set_quota(cluster, RAW, consumer_byte_rate=90_000)
     eventually(lambda: 0 < fetched_bytes() <= 90_000, "a cut response")
     eventually(lambda: fetched_bytes() == 0, "a response without records")

@@ -12,7 +12,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.abc import AbstractTokenProvider as AiokafkaTokens
 from aiokafka.errors import KafkaConnectionError
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import KafkaError, Producer
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.net.sasl.oauth import AbstractTokenProvider as KafkaPythonTokens
 
@@ -24,6 +24,8 @@ from tests.security.logins import (
     PASSWORD,
     USER,
     TokenIssuer,
+    confluent_error,
+    first_message,
     kafka_python_failure,
     sasl_cluster,
     sasl_servers,
@@ -86,29 +88,16 @@ def test_confluent_kafka_produces_and_consumes(
     settings = confluent_settings(cluster, mechanism, PASSWORD, issuer)
     producer = Producer(settings)
     producer.produce(topic, mechanism.encode())
-    assert producer.flush(30) == 0
-    consumer = Consumer({**settings, "group.id": topic, "auto.offset.reset": "earliest"})
-    consumer.subscribe([topic])
-    message = consumer.poll(30)
-    consumer.close()
-    assert message is not None
-    assert message.value() == mechanism.encode()
+    assert producer.flush(60) == 0
+    assert first_message(settings, topic).value() == mechanism.encode()
 
 
 @pytest.mark.parametrize("mechanism", PASSWORDS)
 def test_confluent_kafka_reports_wrong_password(
     cluster: LocalCluster, mechanism: str, issuer: TokenIssuer
 ) -> None:
-    errors: list[KafkaError] = []
     settings = confluent_settings(cluster, mechanism, "wrong", issuer)
-    producer = Producer({**settings, "error_cb": errors.append})
-    producer.produce("logins", b"x")
-    while not errors:
-        producer.poll(1)
-    producer.purge()
-    producer.flush(5)
-    assert errors[0].code() == KafkaError._AUTHENTICATION
-    assert "due to invalid credentials" in errors[0].str()
+    confluent_error(settings, {KafkaError._AUTHENTICATION}, "due to invalid credentials")
 
 
 # ---- kafka-python
@@ -145,7 +134,7 @@ def test_kafka_python_produces_and_consumes(
 ) -> None:
     settings = kafka_python_settings(cluster, mechanism, PASSWORD, issuer)
     producer = KafkaProducer(**settings)
-    producer.send(topic, mechanism.encode()).get(30)
+    producer.send(topic, mechanism.encode()).get(60)
     producer.close()
     consumer = KafkaConsumer(topic, **settings, auto_offset_reset="earliest")
     message = next(consumer)
@@ -197,7 +186,7 @@ def test_aiokafka_produces_and_consumes(
         async with AIOKafkaProducer(**settings) as producer:
             await producer.send_and_wait(topic, mechanism.encode())
         async with AIOKafkaConsumer(topic, **settings, auto_offset_reset="earliest") as consumer:
-            message = await asyncio.wait_for(consumer.getone(), 30)
+            message = await asyncio.wait_for(consumer.getone(), 60)
             value: bytes = message.value
             return value
 
@@ -231,6 +220,6 @@ def test_token_signed_with_new_key_is_accepted(
     try:
         producer = Producer(confluent_settings(cluster, OAUTHBEARER, "", rotated))
         producer.produce(topic, b"x")
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
     finally:
         issuer.publish()

@@ -19,6 +19,7 @@ from aiokafka.helpers import create_ssl_context
 
 from support.certificates import PASSWORD, CertificateFiles
 from support.waiting import eventually
+from tests.security.logins import WAIT_S
 from tests.security.tls_cluster import SecuredCluster, secured_cluster
 
 VALUES = [b"one", b"two" * 100_000, b"three"]
@@ -82,14 +83,14 @@ def exchange_confluent(
     producer = confluent_kafka.Producer(settings)
     for value in VALUES:
         producer.produce(topic, value)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     consumer = confluent_kafka.Consumer(
         {**settings, "group.id": topic, "auto.offset.reset": "earliest"}
     )
     consumer.subscribe([topic])
     found: list[bytes] = []
     while len(found) < len(VALUES):
-        message = consumer.poll(30)
+        message = consumer.poll(60)
         assert message is not None
         if message.error() is None:
             found.append(message.value())
@@ -110,7 +111,7 @@ def exchange_kafka_python(
     producer = kafka.KafkaProducer(**settings, max_request_size=2_000_000)
     for value in VALUES:
         producer.send(topic, value)
-    producer.flush(30)
+    producer.flush(60)
     producer.close()
     consumer = kafka.KafkaConsumer(
         topic, **settings, auto_offset_reset="earliest", consumer_timeout_ms=30_000
@@ -137,7 +138,7 @@ def exchange_aiokafka(
             for value in VALUES:
                 await producer.send_and_wait(topic, value)
         consumer = aiokafka.AIOKafkaConsumer(topic, **settings, auto_offset_reset="earliest")
-        async with consumer, asyncio.timeout(30):
+        async with consumer, asyncio.timeout(60):
             return [(await consumer.getone()).value for _ in VALUES]
 
     return asyncio.run(exchange())
@@ -176,7 +177,7 @@ def expect_failure(
         client.poll(0.05)
         return any(expected in line for line in log.lines) and is_reported()
 
-    eventually(is_logged, f"{expected!r} is logged")
+    eventually(is_logged, f"{expected!r} is logged", WAIT_S)
 
 
 def test_client_refuses_wrong_host_and_expired_and_unknown_authority(
@@ -253,7 +254,7 @@ def test_principal_is_the_subject_of_the_certificate(
     key = files.client if has_key else None
     eventually(lambda: not cluster.principals(listener), "earlier connections are closed")
     client = confluent_kafka.Producer(confluent_settings(cluster, files, listener, key))
-    client.list_topics(timeout=30)
+    client.list_topics(timeout=60)
     expected = {principal}
     eventually(lambda: cluster.principals(listener) == expected, f"the principal is {principal}")
 

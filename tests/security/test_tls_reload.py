@@ -78,7 +78,7 @@ def alter(cluster: SecuredCluster, name: str, value: str | None) -> None:
     entry = ConfigEntry(name, value, incremental_operation=operation)
     resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
     (future,) = admin.incremental_alter_configs([resource]).values()
-    future.result(30)
+    future.result(60)
 
 
 def test_new_file_is_used_for_new_connections_and_old_connections_stay(
@@ -93,11 +93,11 @@ def test_new_file_is_used_for_new_connections_and_old_connections_stay(
             "ssl.ca.location": str(files.ca),
         }
     )
-    client.list_topics(timeout=30)
+    client.list_topics(timeout=60)
     second = files.make(SUBJECT, hosts=LOCAL_HOSTS)
     replace(store, second.pem)
     expect_presented(cluster, second)
-    client.list_topics(timeout=30)
+    client.list_topics(timeout=60)
     replace(store, first.pem)
     expect_presented(cluster, first)
 

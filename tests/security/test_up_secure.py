@@ -101,7 +101,7 @@ def test_commands_use_the_printed_settings(cluster: SecureCluster) -> None:
 
 
 KAFKA_PYTHON = """
-producer.send("greetings", b"x").get(30)
+producer.send("greetings", b"x").get(60)
 producer.close()
 """
 AIOKAFKA = """

@@ -4,6 +4,8 @@
 const { readFileSync } = require('fs')
 const { Kafka, CompressionTypes, ConfigResourceTypes, logLevel } = require('kafkajs')
 
+// Time for a connection and for a login without retries, on a busy machine.
+const TIMEOUT_MS = 30000
 const options = JSON.parse(readFileSync(0))
 // A token is sent as it is; other settings of a login are those of kafkajs.
 const login = options.token
@@ -97,6 +99,8 @@ async function produceWithLogins({ topic, logins }) {
       ssl: ca ? { ca: [readFileSync(ca)] } : false,
       sasl: login,
       logLevel: logLevel.NOTHING,
+      connectionTimeout: TIMEOUT_MS,
+      authenticationTimeout: TIMEOUT_MS,
       retry: { retries: 0 },
     })
     const producer = secured.producer()
