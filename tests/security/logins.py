@@ -134,7 +134,19 @@ def first_message(settings: Mapping[str, Any], topic: str) -> Message:
     raise AssertionError(f"no record within {WAIT_S} s; errors: {errors}")
 
 
-def kafka_python_failure(arguments: Mapping[str, Any], expected: str) -> str:
+KAFKA_PYTHON = """
+import kafka, logging
+from kafka.net.sasl.oauth import AbstractTokenProvider
+class Token(AbstractTokenProvider):
+    def token(self):
+        return {token!r}
+logging.basicConfig(level=logging.ERROR)
+more = {{"sasl_oauth_token_provider": Token()}} if {token!r} else {{}}
+kafka.KafkaProducer(**{arguments!r}, **more, bootstrap_timeout_ms={timeout_ms})
+"""
+
+
+def kafka_python_failure(arguments: Mapping[str, Any], expected: str, token: str = "") -> str:
     """Return the log of a KafkaProducer that cannot connect. `expected` is a part of its reason.
 
     It runs in a process of its own: a client whose constructor fails leaves sockets open. It tries until its timeout.
@@ -142,10 +154,7 @@ def kafka_python_failure(arguments: Mapping[str, Any], expected: str) -> str:
     """
     log = ""
     for timeout_ms in (1000, 10_000, 60_000):
-        program = (
-            "import kafka, logging; logging.basicConfig(level=logging.ERROR);"
-            f"kafka.KafkaProducer(**{dict(arguments)!r}, bootstrap_timeout_ms={timeout_ms})"
-        )
+        program = KAFKA_PYTHON.format(arguments=dict(arguments), token=token, timeout_ms=timeout_ms)
         ended = subprocess.run(
             [sys.executable, "-c", program], capture_output=True, text=True, timeout=300
         )

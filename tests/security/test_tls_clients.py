@@ -6,6 +6,7 @@ import asyncio
 import logging
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -16,11 +17,21 @@ import kafka
 import kafka.errors
 import pytest
 from aiokafka.helpers import create_ssl_context
+from confluent_kafka.admin import AdminClient, NewTopic
 
+from barnabas.cluster.client_settings import (
+    ClientAccess,
+    aiokafka_arguments,
+    kafka_python_arguments,
+)
+from barnabas.model import SecurityProtocol
 from support.certificates import PASSWORD, CertificateFiles
 from support.waiting import eventually
-from tests.security.logins import WAIT_S
+from tests.compatibility import kafkajs_client
+from tests.compatibility.optional import require
+from tests.security.logins import WAIT_S, kafka_python_failure
 from tests.security.tls_cluster import SecuredCluster, secured_cluster
+from tests.tools import have_kafkajs
 
 VALUES = [b"one", b"two" * 100_000, b"three"]
 ALICE = "CN=alice,OU=orders,O=Shop"
@@ -217,6 +228,72 @@ def test_broker_refuses_clients_without_a_valid_certificate(
     with caplog.at_level(logging.WARNING, "barnabas.tls"):
         expect_failure(confluent_settings(cluster, files, "MUTUAL", path), expected, is_reported)
     assert "listener=MUTUAL peer=127.0.0.1" in caplog.text
+
+
+@contextmanager
+def expect_reason(
+    cluster: SecuredCluster, reason: str, caplog: pytest.LogCaptureFixture
+) -> Iterator[None]:
+    """Check that the broker logs the reason why it refuses a client on the listener MUTUAL."""
+    reset_log_limit(cluster, "MUTUAL")
+    with caplog.at_level(logging.WARNING, "barnabas.tls"):
+        yield
+        eventually(lambda: reason in caplog.text, "the broker logs the reason")
+
+
+def expired_access(cluster: SecuredCluster, files: CertificateFiles) -> ClientAccess:
+    return ClientAccess(
+        cluster.address("MUTUAL"),
+        SecurityProtocol.SSL,
+        ca=files.ca,
+        identity=files.expired_client,
+    )
+
+
+def test_kafka_python_with_expired_certificate_is_refused(
+    cluster: SecuredCluster, files: CertificateFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    arguments = kafka_python_arguments(expired_access(cluster, files))
+    expected = "ALERT_CERTIFICATE_EXPIRED"
+    with expect_reason(cluster, "certificate has expired", caplog):
+        assert expected in kafka_python_failure(arguments, expected)
+
+
+@pytest.mark.filterwarnings("ignore:unclosed .*(socket|transport):ResourceWarning")
+@pytest.mark.usefixtures("collect_leaked_sockets")
+def test_aiokafka_with_expired_certificate_is_refused(
+    cluster: SecuredCluster, files: CertificateFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client reports a closed connection only."""
+
+    async def run() -> None:
+        arguments: dict[str, Any] = aiokafka_arguments(expired_access(cluster, files))
+        producer = aiokafka.AIOKafkaProducer(**arguments)
+        with pytest.raises(aiokafka.errors.KafkaConnectionError):
+            await producer.start()
+        await producer.stop()
+
+    with expect_reason(cluster, "certificate has expired", caplog):
+        asyncio.run(run())
+
+
+def test_kafkajs_needs_valid_certificate(
+    cluster: SecuredCluster, files: CertificateFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    require(have_kafkajs(), "kafkajs")
+    topic, servers = uuid4().hex, cluster.address("PLAINTEXT")
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(60)
+    logins = [
+        {"servers": cluster.address("MUTUAL"), "ca": str(files.ca), "identity": str(identity)}
+        for identity in (files.client, files.expired_client)
+    ]
+    with expect_reason(cluster, "certificate has expired", caplog):
+        valid, expired = kafkajs_client.ask(
+            servers, "produceWithLogins", topic=topic, logins=logins
+        )
+    assert valid is None
+    assert "alert certificate expired" in expired
 
 
 def reset_log_limit(cluster: SecuredCluster, listener: str) -> None:

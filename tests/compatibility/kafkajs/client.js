@@ -88,15 +88,18 @@ async function deleteRecords({ topic, offset }) {
   }
 }
 
+// The file has the key and the certificate of the client.
+const certificate = file => (file ? { key: readFileSync(file), cert: readFileSync(file) } : {})
+
 // Logs in with each of the given credentials and sends one record. Returns the error of each login, or null.
 async function produceWithLogins({ topic, logins }) {
   const errors = []
-  for (const { servers, ca, sasl } of logins) {
-    const { token, ...credentials } = sasl
-    const login = token ? { ...credentials, oauthBearerProvider: async () => ({ value: token }) } : credentials
+  for (const { servers, ca, identity, sasl } of logins) {
+    const { token, ...credentials } = sasl || {}
+    const login = token ? { ...credentials, oauthBearerProvider: async () => ({ value: token }) } : sasl
     const secured = new Kafka({
       brokers: [servers],
-      ssl: ca ? { ca: [readFileSync(ca)] } : false,
+      ssl: ca ? { ca: [readFileSync(ca)], ...certificate(identity) } : false,
       sasl: login,
       logLevel: logLevel.NOTHING,
       connectionTimeout: TIMEOUT_MS,
@@ -106,7 +109,7 @@ async function produceWithLogins({ topic, logins }) {
     const producer = secured.producer()
     try {
       await producer.connect()
-      await producer.send({ topic, messages: [{ value: sasl.mechanism }] })
+      await producer.send({ topic, messages: [{ value: 'x' }] })
       errors.push(null)
     } catch (error) {
       errors.push(`${error.type || error.name}: ${error.message}`)

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 from barnabas.errors import BarnabasError
 from barnabas.security.principal import Principal
 from barnabas.security.sasl.mechanism import SaslFailed
-from barnabas.security.sasl.oauthbearer import ABORT, INVALID_TOKEN, parse_bearer
+from barnabas.security.sasl.oauthbearer import INVALID_TOKEN, parse_bearer
 from barnabas.security.sasl.plain import check_password, parse_plain
 from barnabas.security.sasl.scram import ScramCredential, ScramServer, parse_first
 
@@ -43,6 +43,9 @@ class Step(NamedTuple):
 
 
 class Exchange(Protocol):
+    failure: LoginFailed | None
+    """Why the client cannot log in. Set when the client has to confirm it before it gets the error."""
+
     async def receive(self, message: bytes) -> Step:
         """Raises LoginFailed."""
 
@@ -64,6 +67,7 @@ VerifyToken = Callable[[str], Awaitable[LoggedIn]]
 class PlainExchange:
     def __init__(self, users: Mapping[str, str]) -> None:
         self.users = users
+        self.failure: LoginFailed | None = None
 
     async def receive(self, message: bytes) -> Step:
         try:
@@ -83,6 +87,7 @@ class ScramExchange:
         self.server: ScramServer | None = None
         self.user = ""
         self.login: LoggedIn | None = None
+        self.failure: LoginFailed | None = None
 
     async def receive(self, message: bytes) -> Step:
         try:
@@ -110,7 +115,7 @@ class BearerExchange:
 
     async def receive(self, message: bytes) -> Step:
         if self.failure is not None:
-            raise self.failure if message == ABORT else LoginFailed("unexpected message")
+            raise self.failure
         try:
             found = parse_bearer(message)
         except SaslFailed as error:

@@ -181,7 +181,9 @@ class Login:
 
     def serve_authenticate(self, frame: memoryview, header: RequestHeader, at: int) -> ServeResult:
         if header.api_key != ApiKey.SASL_AUTHENTICATE:
-            return self.fail(unexpected_request(header))
+            assert self.exchange is not None
+            # Some clients ignore that their token was refused. The log has the reason of the refusal.
+            return self.fail(self.exchange.failure or unexpected_request(header))
         request = codec.decode(SaslAuthenticateRequest, header.api_version, frame, at)
         self.authenticate_version = header.api_version
         return self.authenticate(header, bytes(request.auth_bytes))
