@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -115,12 +116,16 @@ def test_java_tool_reports_wrong_credentials(
     assert "invalid credentials" in outcome.stdout + outcome.stderr
 
 
-def test_java_tool_reports_token_of_other_issuer(
-    tools: Tools, cluster: LocalCluster, issuer: TokenIssuer, tmp_path: Path
+@pytest.mark.parametrize("wrong", ["expired", "issuer"])
+def test_java_tool_reports_invalid_token(
+    tools: Tools, cluster: LocalCluster, issuer: TokenIssuer, tmp_path: Path, wrong: str
 ) -> None:
-    """Java itself refuses an expired token, so the token is refused for another reason here."""
-    token = issuer.token(scope="orders", iss="https://other.example")
+    now = int(time.time())
+    expired = {"iat": now - 3600, "exp": now - 60}
+    claims = expired if wrong == "expired" else {"iss": "https://other.example"}
+    token = issuer.token(scope="orders", **claims)
     settings = with_token(login_settings(cluster, TLS, OAUTHBEARER), token, tmp_path)
     outcome = list_topics(tools, settings, tmp_path)
     assert outcome.exit_code != 0
     assert REFUSED in outcome.stdout + outcome.stderr
+    assert "invalid credentials" in outcome.stdout + outcome.stderr
