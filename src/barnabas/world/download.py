@@ -62,7 +62,7 @@ def send(
         raise
     except (OSError, HTTPException, ValueError) as error:
         if isinstance(error, HTTPError):
-            error.close()
+            error.close()  # it is a response too, with an open connection
         # Without the rest of the URL, which may contain a password.
         raise ConnectionError(f"cannot read {parts.scheme}://{parts.hostname}: {error}") from error
 
