@@ -15,6 +15,13 @@ from uuid import uuid4
 
 import jwt
 from confluent_kafka import Consumer, KafkaError, Message, Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
 
 from barnabas import LocalCluster
@@ -172,6 +179,16 @@ def sasl_cluster(settings: Mapping[str, str] | None = None) -> Iterator[LocalClu
         for mechanism in SCRAM_MECHANISMS:
             set_password(cluster, USER, mechanism, PASSWORD)
         yield cluster
+
+
+def alter_broker(settings: Mapping[str, Any], name: str, value: str | None) -> None:
+    """Change a dynamic setting of broker 1. None removes it. `settings` are those of the client."""
+    operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
+    entry = ConfigEntry(name, value, incremental_operation=operation)
+    resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
+    admin = AdminClient(dict(settings))
+    (future,) = admin.incremental_alter_configs([resource]).values()
+    future.result(60)
 
 
 def sasl_servers(cluster: LocalCluster, listener: str = "CLIENTS") -> str:

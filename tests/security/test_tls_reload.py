@@ -9,18 +9,12 @@ from pathlib import Path
 
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
 
 from barnabas.broker.security import listener_tls
 from barnabas.security.tls.generate import Identity, make_certificate
 from support.certificates import LOCAL_HOSTS, CertificateFiles
 from support.waiting import eventually
+from tests.security.logins import alter_broker
 from tests.security.tls_cluster import SecuredCluster, secured_cluster
 
 SUBJECT = "CN=broker,O=Barnabas"
@@ -73,12 +67,7 @@ def replace(store: Path, content: bytes) -> None:
 
 def alter(cluster: SecuredCluster, name: str, value: str | None) -> None:
     """Change a dynamic setting of the broker. None removes it."""
-    admin = AdminClient({"bootstrap.servers": cluster.address("PLAINTEXT")})
-    operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
-    entry = ConfigEntry(name, value, incremental_operation=operation)
-    resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
-    (future,) = admin.incremental_alter_configs([resource]).values()
-    future.result(60)
+    alter_broker({"bootstrap.servers": cluster.address("PLAINTEXT")}, name, value)
 
 
 def test_new_file_is_used_for_new_connections_and_old_connections_stay(
