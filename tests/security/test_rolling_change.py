@@ -5,90 +5,25 @@ docs/security.md describes the steps. Producers run all the time. No record may 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Self
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer
 
-from barnabas.client.cluster import Cluster
 from barnabas.cluster.client_settings import kafka_settings, librdkafka_settings
 from barnabas.cluster.local_security import LocalSecurity
 from barnabas.config.properties import escape_property
-from barnabas.errors import ApiError
 from barnabas.security.client_settings import PLAINTEXT, ClientSecurity, parse_client_security
 from support.cluster import ClusterProcesses, MemberProcess
 from support.command import run
 from support.ports import free_port
-from support.waiting import eventually
-
-TOPIC = "orders"
-PARTITIONS, REPLICAS = 3, 3
-PAUSE_S = 0.005
-WAIT_S = 180.0
-AFTER_STEP = 50
-"""Records that must be delivered after each step."""
-SETTINGS = {
-    "barnabas.history.topic.enable": "false",
-    "auto.create.topics.enable": "false",
-    "offsets.topic.num.partitions": "1",
-    "min.insync.replicas": "2",
-    "zookeeper.session.timeout.ms": "6000",
-}
-
-
-class RunningProducer:
-    """An idempotent producer that sends numbered records in a thread until `stop`."""
-
-    def __init__(self, name: str, settings: Mapping[str, str]) -> None:
-        self.name = name
-        self.producer = Producer(
-            {**settings, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
-        )
-        self.sent = 0
-        self.delivered = 0
-        self.errors: list[KafkaError] = []
-        self.stopping = threading.Event()
-        self.thread = threading.Thread(target=self.run)
-
-    def __enter__(self) -> Self:
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def run(self) -> None:
-        while not self.stopping.wait(PAUSE_S):
-            self.producer.produce(
-                TOPIC,
-                f"{self.name}-{self.sent}".encode(),
-                partition=self.sent % PARTITIONS,
-                on_delivery=self.count,
-            )
-            self.sent += 1
-            self.producer.poll(0)
-
-    def count(self, error: KafkaError | None, _message: Message) -> None:
-        if error is None:
-            self.delivered += 1
-        else:
-            self.errors.append(error)
-
-    def wait_for_more(self) -> None:
-        wanted = self.sent + AFTER_STEP
-        eventually(
-            lambda: self.delivered >= wanted or bool(self.errors), "records are delivered", WAIT_S
-        )
-        assert self.errors == []
-
-    def stop(self) -> None:
-        if not self.stopping.is_set():
-            self.stopping.set()
-            self.thread.join()
-            assert self.producer.flush(60) == 0
+from tests.security.rolling_cluster import (
+    SETTINGS,
+    RunningProducer,
+    create_topic,
+    expect_all_delivered,
+    restart,
+)
 
 
 class RollingChange:
@@ -133,28 +68,9 @@ class RollingChange:
     def restart(
         self, broker: MemberProcess, settings: Mapping[str, str], security: ClientSecurity
     ) -> None:
-        """Restart one broker with new settings. Returns when all replicas are in sync again."""
-        assert broker.stop() == 0
-        broker.configure(settings)
-        broker.launch()
         is_plain = security is PLAINTEXT
         servers = self.cluster.bootstrap_servers if is_plain else self.secure_servers
-        eventually(
-            lambda: self.is_in_sync(servers, security), f"broker {broker.id} is in sync", WAIT_S
-        )
-
-    def is_in_sync(self, servers: str, security: ClientSecurity) -> bool:
-        for broker in self.cluster.brokers.values():
-            assert broker.is_running, broker.running.describe()
-        try:
-            with Cluster(servers, timeout_s=20.0, security=security) as client:
-                view = client.refresh([TOPIC])
-            partitions = view.topic(TOPIC).partitions
-        except ApiError:
-            return False
-        return len(view.brokers) == len(self.cluster.brokers) and all(
-            len(each.isr) == REPLICAS for each in partitions
-        )
+        restart(self.cluster, broker, settings, servers, security)
 
 
 @pytest.fixture
@@ -173,15 +89,6 @@ def create_user(servers: str, user: str, password_file: Path) -> None:
     assert ended.returncode == 0, ended.stderr
 
 
-def create_topic(servers: str) -> None:
-    from barnabas.client.admin import Admin, NewTopic
-
-    with Cluster(servers) as client:
-        topic = NewTopic(name=TOPIC, partitions=PARTITIONS, replication_factor=REPLICAS)
-        (outcome,) = Admin(client).create_topics([topic])
-        assert outcome.error is None
-
-
 def test_rolling_change_from_plaintext_to_sasl_ssl(change: RollingChange) -> None:
     secure = librdkafka_settings(change.security.access(change.secure_servers, "app"))
     plain = {"bootstrap.servers": change.cluster.bootstrap_servers}
@@ -196,40 +103,6 @@ def test_rolling_change_from_plaintext_to_sasl_ssl(change: RollingChange) -> Non
             old.stop()
             change.remove_listener()
             new.wait_for_more()
-    for producer in (old, new):
-        assert producer.errors == []
-        assert producer.delivered == producer.sent
-    values = read_all(secure, old.sent + new.sent)
-    assert sorted(values) == sorted(
-        f"{producer.name}-{number}" for producer in (old, new) for number in range(producer.sent)
-    )
+    expect_all_delivered(secure, old, new)
     for broker in change.cluster.brokers.values():
         assert "SASL_AUTHENTICATION_FAILED" not in broker.log()
-
-
-def read_all(settings: Mapping[str, str], count: int) -> list[str]:
-    """Return the values of all records of the topic: at least `count`, and those after them."""
-    consumer = Consumer(
-        {
-            **settings,
-            "group.id": "check",
-            "auto.offset.reset": "earliest",
-            "enable.partition.eof": True,
-        }
-    )
-    consumer.subscribe([TOPIC])
-    values: list[str] = []
-    ended: set[int] = set()
-    while len(ended) < PARTITIONS or len(values) < count:
-        message = consumer.poll(60)
-        assert message is not None, f"{len(values)} of {count} records"
-        error = message.error()
-        if error is not None:
-            assert error.code() == KafkaError._PARTITION_EOF, error
-            ended.add(message.partition() or 0)
-            continue
-        value = message.value()
-        assert value is not None
-        values.append(value.decode())
-    consumer.close()
-    return values
