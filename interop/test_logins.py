@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,6 +17,7 @@ from barnabas.model import SecurityProtocol
 from barnabas.security.sasl.mechanism import MECHANISMS, OAUTHBEARER, PLAIN, SCRAM_SHA_512
 from interop.harness.tools import TIMEOUT_S, Outcome, Tools
 from tests.security.logins import AUDIENCE, ISSUER, TokenIssuer, sasl_servers
+from tests.security.test_up_secure import SecureCluster
 
 USER, PASSWORD = "alice", "alice's secret"
 TOPIC = "orders"
@@ -42,6 +45,20 @@ def cluster(issuer: TokenIssuer) -> Iterator[LocalCluster]:
     with LocalCluster(security=TLS.name, users={USER: PASSWORD}, settings=settings) as running:
         running.create_topic(TOPIC)
         yield running
+
+
+def test_printed_lines_of_a_secure_cluster_work(tools: Tools, tmp_path: Path) -> None:
+    """The lines of `barnabas up --secure` for Kafka's tools. Those for Java read the same file."""
+    cluster = SecureCluster(tmp_path / "größe 1", "--topic=greetings")
+    try:
+        name, *arguments = shlex.split(cluster.block("Kafka's tools"))
+        outcome = tools.run(name.removesuffix(".sh"), *arguments)
+        java = cluster.block("Java")
+    finally:
+        cluster.stop()
+    assert outcome.exit_code == 0, outcome
+    assert "greetings" in outcome.lines
+    assert f"FileReader({json.dumps(arguments[-1])})" in java
 
 
 def login_settings(

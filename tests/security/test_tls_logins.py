@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,6 +39,7 @@ from tests.compatibility.optional import require
 from tests.security.logins import (
     AUDIENCE,
     ISSUER,
+    WAIT_S,
     TokenIssuer,
     confluent_error,
     first_message,
@@ -45,7 +47,7 @@ from tests.security.logins import (
     sasl_servers,
 )
 from tests.security.test_sasl_clients import OneAiokafkaToken, OneToken
-from tests.tools import have_kafkajs
+from tests.tools import have_kafkajs, have_kcat
 
 USER, PASSWORD = "alice", "correct horse"
 TLS, PLAINTEXT, EXPIRED, OTHER_HOST = "SASL_SSL", "SASL_PLAINTEXT", "EXPIRED", "OTHERHOST"
@@ -222,6 +224,24 @@ def test_aiokafka_is_refused(
     asyncio.run(run())
     expected = "SaslAuthenticationFailed" if case in IS_LOGIN else "CERTIFICATE_VERIFY_FAILED"
     assert expected in caplog.text
+
+
+# ---- kcat
+
+
+@pytest.mark.parametrize("listener", [TLS, PLAINTEXT])
+@pytest.mark.parametrize("mechanism", [each for each in MECHANISMS if each != OAUTHBEARER])
+def test_kcat_logs_in_with_and_without_tls(
+    cluster: LocalCluster, mechanism: str, listener: str
+) -> None:
+    """It often uses an old librdkafka."""
+    require(have_kcat(), "kcat")
+    settings = librdkafka_settings(access(cluster, mechanism, listener=listener))
+    options = [word for item in settings.items() for word in ("-X", "=".join(item))]
+    command = ["kcat", "-L", "-m", "60", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f'topic "{TOPIC}"' in done.stdout
 
 
 # ---- expired tokens

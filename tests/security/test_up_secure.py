@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from barnabas.cluster.client_settings import kafka_settings
 from barnabas.cluster.local_security import LocalSecurity
@@ -22,7 +23,7 @@ from barnabas.world.registry.zookeeper import ZooKeeperRegistry
 from support.command import COMMAND, run
 from support.process import ENVIRONMENT, ChildProcess
 from tests.compatibility.optional import require
-from tests.tools import KAFKAJS, have_kafkajs
+from tests.tools import KAFKAJS, have_kafkajs, have_kcat
 from tests.zookeeper import require_java
 
 START_S = 180.0
@@ -61,13 +62,12 @@ class SecureCluster:
         return textwrap.dedent("\n".join(lines))
 
     def run_barnabas(self, *arguments: str) -> str:
-        found = re.search(r"BARNABAS_CLIENT_CONFIG=(\S+)", self.block("Barnabas"))
-        servers = re.search(r"-b (\S+)", self.block("Barnabas"))
-        assert found
-        assert servers
+        """Run a command with the environment and the servers of the banner."""
+        export, command = map(shlex.split, self.block("Barnabas").splitlines())
+        name, _, value = export[1].partition("=")
         ended = subprocess.run(
-            [*COMMAND, *arguments, "-b", servers[1]],
-            env={**ENVIRONMENT, "BARNABAS_CLIENT_CONFIG": found[1]},
+            [*COMMAND, *arguments, *command[-2:]],
+            env={**ENVIRONMENT, name: value},
             capture_output=True,
             text=True,
             timeout=RUN_S,
@@ -84,7 +84,7 @@ class SecureCluster:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureCluster]:
     running = SecureCluster(
-        tmp_path_factory.mktemp("up") / "data", "--brokers=2", "--topic=greetings:1:2"
+        tmp_path_factory.mktemp("up") / "größe 1", "--brokers=2", "--topic=greetings:1:2"
     )
     yield running
     running.stop()
@@ -98,6 +98,26 @@ def test_files_are_private(cluster: SecureCluster) -> None:
 
 def test_commands_use_the_printed_settings(cluster: SecureCluster) -> None:
     assert "greetings" in cluster.run_barnabas("topics", "list")
+
+
+def test_printed_line_works_in_kcat(cluster: SecureCluster) -> None:
+    require(have_kcat(), "kcat")
+    command = [*shlex.split(cluster.block("kcat")), "-m", "60"]
+    found = subprocess.run(
+        command, timeout=RUN_S, check=False, capture_output=True, text=True, env=ENVIRONMENT
+    )
+    assert found.returncode == 0, found.stderr
+    assert 'topic "greetings" with 1 partitions' in found.stdout
+
+
+def test_file_of_kcat_works_in_confluent_kafka(cluster: SecureCluster) -> None:
+    """The file has lines NAME=VALUE, without escapes."""
+    *_, option, path = shlex.split(cluster.block("kcat"))
+    assert option == "-F"
+    settings = dict(line.split("=", 1) for line in Path(path).read_text().splitlines())
+    assert settings["security.protocol"] == "SASL_SSL"
+    assert settings["sasl.password"] == cluster.password
+    assert "greetings" in AdminClient(settings).list_topics(timeout=60).topics
 
 
 KAFKA_PYTHON = """

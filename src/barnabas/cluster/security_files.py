@@ -87,7 +87,14 @@ class SecurityFiles:
         certificate, key = read_if_present(self.ca), read_if_present(self.ca_key)
         return Identity(certificate, key) if certificate and key else None
 
+    def write_librdkafka_settings(self, path: Path, settings: Mapping[str, str]) -> None:
+        """Write a file for kcat, which knows no escapes."""
+        self.create_directory()
+        text = "".join(f"{name}={value}\n" for name, value in settings.items())
+        write_private(path, text.encode(errors="surrogateescape"))
+
     def write_settings(self, path: Path, settings: Mapping[str, str]) -> None:
+        """Write a properties file."""
         self.create_directory()
         write_private(path, properties_text(settings).encode("ascii"))
 

@@ -48,7 +48,9 @@ def librdkafka_config(security: LocalSecurity) -> Path:
 def write_client_files(security: LocalSecurity, servers: str) -> None:
     access = security.access(servers)
     security.files.write_settings(client_config(security), kafka_settings(access))
-    security.files.write_settings(librdkafka_config(security), librdkafka_settings(access))
+    security.files.write_librdkafka_settings(
+        librdkafka_config(security), librdkafka_settings(access)
+    )
 
 
 def security_lines(security: LocalSecurity, servers: str, topic: str) -> list[str]:

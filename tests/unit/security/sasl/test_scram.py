@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import hmac
 from random import Random
 
 import pytest
@@ -104,6 +105,30 @@ def test_changed_last_message_is_refused(change: object) -> None:
     assert proof is not None
     with pytest.raises(SaslFailed):
         server.finish(change(proof.decode()).encode())
+
+
+def test_repeated_nonce_of_the_client_is_accepted() -> None:
+    """librdkafka before 2.6.1 sends it."""
+    salt, name = b"salt", "sha256"
+    salted = scram.salt_password(SCRAM_SHA_256, "secret", salt, 4096)
+    credential = scram.credential_of(SCRAM_SHA_256, salted, salt, 4096)
+    server = ScramServer(SCRAM_SHA_256, parse_first(b"n,,n=alice,r=abc"), credential, Random(3))
+
+    def prove(nonce: str) -> bytes:
+        """Return a last message with this nonce and a valid proof."""
+        unproved = f"c=biws,r={nonce}"
+        signed = f"n=alice,r=abc,{server.challenge().decode()},{unproved}".encode()
+        key = hmac.digest(salted, b"Client Key", name)
+        signature = hmac.digest(credential.stored_key, signed, name)
+        proof = bytes(a ^ b for a, b in zip(key, signature, strict=True))
+        return f"{unproved},p={base64.b64encode(proof).decode()}".encode()
+
+    assert server.nonce.startswith("abc")
+    for nonce in (server.nonce, "abc" + server.nonce):
+        assert server.finish(prove(nonce)).startswith(b"v=")
+    for nonce in ("x" + server.nonce, "abcabc" + server.nonce, "abc", server.nonce[:-1]):
+        with pytest.raises(SaslFailed, match="wrong SCRAM nonce"):
+            server.finish(prove(nonce))
 
 
 @pytest.mark.parametrize(
