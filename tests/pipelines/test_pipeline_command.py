@@ -20,9 +20,12 @@ import pytest
 from barnabas import LocalCluster
 from barnabas.client.cluster import Cluster
 from barnabas.client.producer import Producer
+from barnabas.config.properties import properties_text
 from barnabas.pipelines.server_process import ServerProcess
+from barnabas.security.client_sources import load_security
 from barnabas.spark.run_state import list_runs, state_directory
 from tests.processes import assert_ended
+from tests.security.logins import sasl_servers
 
 HEAD = """from pyspark import pipelines as dp
 from pyspark.sql import functions as f
@@ -39,16 +42,23 @@ DEADLINE_S = 120
 
 
 class Shell:
-    """Runs commands in a directory, with state files of its own."""
+    """Runs commands in a directory, with state files of its own. `security` are client settings."""
 
-    def __init__(self, directory: Path, servers: str) -> None:
+    def __init__(
+        self, directory: Path, servers: str, security: dict[str, str] | None = None
+    ) -> None:
         self.directory = directory
         self.servers = servers
+        self.security = load_security(security or {})
         self.environment = {
             **os.environ,
             "BARNABAS_BOOTSTRAP_SERVERS": servers,
             "XDG_STATE_HOME": str(directory / "state"),
         }
+        if security is not None:
+            config = directory / "client.properties"
+            config.write_text(properties_text(security))
+            self.environment["BARNABAS_CLIENT_CONFIG"] = str(config)
 
     def start(
         self, *arguments: str, environment: dict[str, str] | None = None
@@ -79,7 +89,8 @@ class Shell:
         return name
 
     def produce(self, topic: str, *values: str) -> None:
-        with Cluster(self.servers) as cluster, Producer(cluster) as producer:
+        cluster = Cluster(self.servers, security=self.security)
+        with cluster, Producer(cluster) as producer:
             for value in values:
                 producer.send(topic, value.encode())
 
@@ -113,7 +124,12 @@ def wait_for_java(process: subprocess.Popen[str]) -> list[psutil.Process]:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(brokers=1, settings={"auto.create.topics.enable": "false"}) as running:
+    """One broker with a listener for each shell."""
+    settings = {
+        "auto.create.topics.enable": "false",
+        "listeners": "SASL_SSL://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+    }
+    with LocalCluster(brokers=1, security="SASL_SSL", settings=settings) as running:
         yield running
 
 
@@ -121,10 +137,19 @@ def cluster() -> Iterator[LocalCluster]:
 def shell(
     cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory, trained_spark: str
 ) -> Shell:
-    found = Shell(tmp_path_factory.mktemp("pipelines"), cluster.bootstrap_servers)
+    found = Shell(tmp_path_factory.mktemp("pipelines"), sasl_servers(cluster, "PLAINTEXT"))
     for topic in ("lines", "upper", "other"):
         assert found.run("topics", "create", topic)[0] == 0
     return found
+
+
+@pytest.fixture(scope="module")
+def secured_shell(
+    cluster: LocalCluster, shell: Shell, tmp_path_factory: pytest.TempPathFactory
+) -> Shell:
+    """A shell that logs in over TLS."""
+    directory = tmp_path_factory.mktemp("secured-pipelines")
+    return Shell(directory, cluster.bootstrap_servers, cluster.client_settings())
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +186,9 @@ def words_table(project: Path) -> list[str]:
     return sorted(words)
 
 
-def test_new_project_runs_continues_and_stops(shell: Shell) -> None:
+def test_new_project_runs_continues_and_stops(secured_shell: Shell, cluster: LocalCluster) -> None:
+    """The brokers need TLS and a login. The password is in no file but that of the settings."""
+    shell = secured_shell
     code, out, err = shell.run("pipeline", "init", "counts")
     assert code == 0, err
     assert "barnabas pipeline run counts" in out
@@ -216,6 +243,10 @@ def test_new_project_runs_continues_and_stops(shell: Shell) -> None:
     assert words_table(project) == words
     shown = ["TO", "BE", "OR", "NOT", "TO", "SLEEP", "PERCHANCE", "TO", "DREAM"]
     assert shell.consume("upper") == shown
+    assert cluster.security is not None
+    password = cluster.security.passwords["admin"].encode()
+    files = [path for path in shell.directory.rglob("*") if path.is_file()]
+    assert [path.name for path in files if password in path.read_bytes()] == ["client.properties"]
 
 
 def test_ended_command_leaves_no_process_and_no_state(shell: Shell) -> None:

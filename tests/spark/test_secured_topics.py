@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from barnabas import Admin, Producer
 from barnabas.jobs.topic_state import look_up_state, topic_records
+from support.certificates import CertificateFiles
 from tests.security.secured_cluster import (
     PASSWORDS,
     SecuredCluster,
@@ -28,8 +29,13 @@ RECORDS = 20
 
 
 @pytest.fixture(scope="module")
-def secured() -> Iterator[SecuredCluster]:
-    with secured_cluster() as running:
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
+    return CertificateFiles(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def secured(certificates: CertificateFiles) -> Iterator[SecuredCluster]:
+    with secured_cluster(certificates) as running:
         with Admin(running.servers(), security=ADMIN) as admin:
             admin.create_topic(TOPIC, num_partitions=2)
         with Producer(running.servers(), security=ADMIN) as producer:
@@ -38,9 +44,11 @@ def secured() -> Iterator[SecuredCluster]:
         yield running
 
 
-def kafka_options(secured: SecuredCluster, settings: dict[str, str]) -> dict[str, str]:
+def kafka_options(
+    secured: SecuredCluster, settings: dict[str, str], listener: str = "LOGIN"
+) -> dict[str, str]:
     named = {f"kafka.{name}": value for name, value in settings.items()}
-    return {"kafka.bootstrap.servers": secured.servers(), **named}
+    return {"kafka.bootstrap.servers": secured.servers(listener), **named}
 
 
 def reader(spark: SparkSession, options: dict[str, str]) -> DataFrameReader:
@@ -56,9 +64,16 @@ def explain(frame: DataFrame) -> str:
 
 
 def test_sink_source_and_stream_log_in(
-    spark: SparkSession, secured: SecuredCluster, tmp_path: Path
+    spark: SparkSession, secured: SecuredCluster, certificates: CertificateFiles, tmp_path: Path
 ) -> None:
-    options = kafka_options(secured, ADMIN)
+    """With TLS. The other tests have a listener without it."""
+    login = {
+        **ADMIN,
+        "security.protocol": "SASL_SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(certificates.ca),
+    }
+    options = kafka_options(secured, login, "SECURE")
     rows = spark.range(100).selectExpr("cast(id as string) as value")
     before = reader(spark, options).load().count()
     rows.write.format("barnabas").options(**options).option("topic", TOPIC).mode("append").save()
@@ -67,8 +82,8 @@ def test_sink_source_and_stream_log_in(
     assert PASSWORDS["admin"] not in explain(found)
 
     # The file has the secrets, so the options have none.
-    file = write_properties(tmp_path / "client.properties", ADMIN)
-    plain = {"kafka.bootstrap.servers": secured.servers(), "clientConfig": str(file)}
+    file = write_properties(tmp_path / "client.properties", login)
+    plain = {"kafka.bootstrap.servers": secured.servers("SECURE"), "clientConfig": str(file)}
     stream = spark.readStream.format("barnabas").options(**plain).option("subscribe", TOPIC)
     query = (
         stream.option("startingOffsets", "earliest")
