@@ -121,7 +121,7 @@ def produce(servers: str, client_id: str, batches: int = PARTITIONS, topic: str 
 class Served(NamedTuple):
     """The number of connections before the first refused one, and the time until that is closed."""
 
-    count: int
+    connections: int
     seconds: float
 
 
@@ -252,10 +252,12 @@ def test_connections_above_the_rate_of_an_address_are_refused_alike(pair: Pair) 
     def measure(servers: str) -> Served:
         set_quota(servers, QuotaEntity(ip="<default>"), connection_creation_rate=rate)
         set_quota(servers, QuotaEntity(ip="127.0.0.1"), connection_creation_rate=100_000)
-        eventually(lambda: count_served(servers, "127.0.0.2").count < 100, "the quota applies")
+        eventually(
+            lambda: count_served(servers, "127.0.0.2").connections < 100, "the quota applies"
+        )
         return count_served(servers, "127.0.0.3")
 
     for found in pair.compare(measure):
         first = rate * WINDOWS_S
-        assert first <= found.count <= first + rate * found.seconds
+        assert first <= found.connections <= first + rate * found.seconds
         assert found.seconds < 60
