@@ -1,4 +1,4 @@
-"""What no command-line tool does: Java clients of Kafka 3.9 and 4, and the new consumer protocol in librdkafka."""
+"""Java clients of Kafka 3.9 and 4, and the new consumer protocol in librdkafka."""
 
 from __future__ import annotations
 

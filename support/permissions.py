@@ -116,7 +116,7 @@ def cluster(operation: Operation) -> Grant:
 
 
 class Ids(NamedTuple):
-    """What requests need to know of a cluster."""
+    """Facts about a cluster that requests contain."""
 
     topic_id: UUID
     broker_id: int

@@ -11,7 +11,7 @@ An authorizer is created once, without arguments, when the broker starts. `confi
 `close()` when the broker stops, if the class has them.
 
 `authorize` is called on the broker's event loop, for each resource of each request. It must answer from memory within
-microseconds: while it runs, the broker serves nobody else. An authorizer that needs other services reads them in a
+microseconds: while it runs, the broker serves no other client. An authorizer that needs other services reads them in a
 thread of its own. An exception denies the request. Principals in super.users are allowed without a call.
 """
 

@@ -1,4 +1,4 @@
-"""What a controlled shutdown changes, while the broker still runs, on both registries.
+"""Changes of a controlled shutdown, while the broker still runs, on both registries.
 
 The tests send ControlledShutdown in the name of a broker that keeps running. So the effects of the request are visible
 apart from those of the broker's stop.

@@ -87,7 +87,7 @@ class Produce:
         self.verified: Verified | None = None
         """Results of the verification of its transactional batches. None if none is required."""
         self.verification: Verification | None = None
-        """That of the batch that is being appended."""
+        """Result for the batch that is being appended."""
 
     def append(self, name: str, index: int, records: Records | None) -> None:
         """Append the batch of one partition, and add its response. Raises LargeBatch before any change."""

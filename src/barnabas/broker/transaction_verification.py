@@ -4,7 +4,7 @@
     TransactionVerifier   asks the coordinator
     Verified              the results, which Produce uses for each batch
 
-Without this check, a batch that arrives after the end of its transaction would begin one that nobody ends.
+Without this check, a batch that arrives after the end of its transaction would begin one that never ends.
 """
 
 from __future__ import annotations

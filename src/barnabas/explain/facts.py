@@ -81,7 +81,7 @@ class ControllerQueue(StrEnum):
 
 
 class RegistryFacts(Struct, frozen=True, kw_only=True):
-    """What the registry says. Times are in milliseconds."""
+    """State in the registry. Times are in milliseconds."""
 
     name: str
     """`the registry in DIR`, or `the ZooKeeper at HOST:PORT`."""

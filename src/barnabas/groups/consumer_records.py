@@ -94,7 +94,7 @@ class SupportedProtocol(NamedTuple):
 
 
 class ClassicMetadata(NamedTuple):
-    """What the coordinator knows of a member that uses the classic protocol in a group of the new protocol."""
+    """State of a member that uses the classic protocol in a group of the new protocol."""
 
     session_timeout_ms: Int32
     supported_protocols: tuple[SupportedProtocol, ...]

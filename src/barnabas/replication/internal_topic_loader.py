@@ -37,7 +37,7 @@ REPAIR_RETRY_SECONDS = 1.0
 
 
 class LoadedRecords(Protocol):
-    """What is kept of the records of a log: the last value of each key."""
+    """The last value of each key in a log."""
 
     def add(self, record: Record, header: BatchHeader) -> None:
         """Add a record of the batch. Raises RemoteWireError if its key cannot be decoded."""

@@ -44,7 +44,7 @@ class FollowerSession(Protocol):
 
 
 class FollowerState:
-    """What the leader knows of one follower. Times are loop times in ms."""
+    """State of one follower, as its leader knows it. Times are loop times in ms."""
 
     __slots__ = (
         "broker_epoch",

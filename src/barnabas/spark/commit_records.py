@@ -268,7 +268,7 @@ ABORTED_CODES = frozenset({
     ErrorCode.INVALID_TXN_STATE,
 })  # fmt: skip
 """Answers to the commit of a recorded transaction that was aborted: its epoch or state has changed. Only a timeout does
-this, because nobody else ends a recorded transaction."""
+this: no other program ends a recorded transaction."""
 
 
 def outcome_of(code: ErrorCode) -> TransactionOutcome:
@@ -279,7 +279,7 @@ def outcome_of(code: ErrorCode) -> TransactionOutcome:
 
 
 class BatchOutcome(Enum):
-    """What follows from the outcomes of a recorded batch."""
+    """Outcome of a recorded batch, from those of its transactions."""
 
     DONE = auto()
     NOTHING_WRITTEN = auto()

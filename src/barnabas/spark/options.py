@@ -127,7 +127,7 @@ class WriteOptions:
     """Name of a batch job, which is written once. A stream has the id of its query instead."""
     batch_id: int = 0
     on_lost: str = "fail"
-    """What happens if transactions of a decided batch timed out: one of ON_LOST_CHOICES."""
+    """Reaction if transactions of a decided batch timed out: one of ON_LOST_CHOICES."""
     transaction_timeout_ms: int = 900_000
     warnings: tuple[str, ...] = ()
 

@@ -14,7 +14,7 @@ earlier one may still be truncated. No record at or after the first undecided tr
                        last stable offset                  high watermark    log end
 
 The first batch of a transaction needs a *verification*: the coordinator confirms that the transaction is ongoing and
-includes this partition. Otherwise a delayed batch would open a transaction that nobody ends. The log appends the batch
+includes this partition. Otherwise a delayed batch would open a transaction that never ends. The log appends the batch
 only if the verification is still the current one of its producer. Markers and batches of a transaction remove it, so
 that a confirmation of an earlier transaction is useless.
 

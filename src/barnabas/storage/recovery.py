@@ -227,7 +227,7 @@ def recover_segments(
         written=[],
     )
     if first > 0 and recovery_point <= base and state.producers.has_seen_markers():
-        # That segment was closed after the last flush. Without its transaction index, which may be lost, it would seem
+        # The segment was closed after the last flush. Without its transaction index, which may be lost, it would seem
         # to have no aborted transactions.
         state.written += aborted_transactions.restore_aborted(disk, directory, segments, first - 1)
     for at in range(first, len(segments)):

@@ -79,7 +79,7 @@ class TransactionCoordinator:
         self.partitions: dict[str, int] = {}
         """Partition of __transaction_state by transactional id."""
         self.completions: dict[str, asyncio.Event] = {}
-        """What requests wait for, by transactional id."""
+        """Set when a transaction is complete, by transactional id. Requests wait for it."""
         self.channels = MarkerChannels(
             broker_id=BrokerId(config.broker_id),
             network=network,

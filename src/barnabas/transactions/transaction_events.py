@@ -232,7 +232,7 @@ def verify_partitions(
     """Return NONE for each partition of the current transaction of this producer, else the error.
 
     Leaders ask this before they append the first batch of a transaction. Otherwise a delayed batch could open a
-    transaction that nobody ends.
+    transaction that never ends.
     """
     current = transaction.metadata
     rejection = reject_other_producer(current, producer)

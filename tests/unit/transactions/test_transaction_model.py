@@ -1,7 +1,7 @@
 """Random events of one transactional id, with failed appends and coordinator failovers.
 
-After each step: a transaction is either committed or aborted in all its partitions, a client that
-was told of a commit keeps it, and no two producers get the same epoch.
+After each step: a transaction is either committed or aborted in all its partitions, a client
+that got the answer to a commit keeps it, and no two producers get the same epoch.
 """
 
 from __future__ import annotations

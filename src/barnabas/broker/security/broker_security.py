@@ -61,7 +61,7 @@ class BrokerSecurity:
         """Return the principal of a new connection, before its login. `endpoint` is the one that was opened.
 
         Raises ValueError to refuse the connection: ssl.principal.mapping.rules do not match its certificate, or the
-        endpoint has SASL and nobody can log in.
+        endpoint has SASL and no client can log in.
         """
         if endpoint.protocol.has_sasl:
             self.logins.require_settings(endpoint.listener)

@@ -60,7 +60,7 @@ class ListenerTls:
         self.loaded = loaded
         self.rules = rules
         self.tried: tuple[TlsSettings, FileVersions] = (loaded.settings, loaded.versions)
-        """What was last loaded, or could not be loaded."""
+        """Settings and files of the last attempt to load them, also if it failed."""
         self.principals: dict[bytes, Principal] = {}
         self.failed_count = 0
         self.limiter = LogRateLimiter(LOG_SECONDS)

@@ -53,7 +53,7 @@ REAUTH_SECONDS_MIN = 1.0
 
 
 class LoginHost(Protocol):
-    """What a login needs from the broker."""
+    """Parts of the broker that a login uses."""
 
     def find_settings(self, listener: str) -> ListenerLogins:
         """Return the current settings of a listener."""

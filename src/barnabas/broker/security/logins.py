@@ -120,7 +120,7 @@ class Logins:
     # ---- connections
 
     def require_settings(self, listener: str) -> None:
-        """Raise ValueError if nobody can log in on a listener with SASL."""
+        """Raise ValueError if no client can log in on a listener with SASL."""
         if listener not in self.settings:
             raise ValueError(
                 f"listener {listener} has no usable settings of logins; "

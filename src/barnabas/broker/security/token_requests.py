@@ -1,4 +1,4 @@
-"""What the handlers of delegation tokens have in common."""
+"""Functions that all handlers of delegation tokens use."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def read_in_python(password: Path) -> str:
 def argument_lines(
     arguments: Mapping[str, str], secret: str, expression: str, form: str
 ) -> list[str]:
-    """Return one line per argument. That of the secret has an expression instead of its value."""
+    """Return one line per argument. The argument of the secret has an expression instead of its value."""
     return [
         form.format(name=name, value=expression if name == secret else json.dumps(value))
         for name, value in arguments.items()

@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class StoredGroup(NamedTuple):
-    """What the last records of __consumer_offsets say about the group."""
+    """State of the group in the last records of __consumer_offsets."""
 
     commit_ms: dict[TopicPartition, int]
     metadata: GroupMetadataValue | None = None

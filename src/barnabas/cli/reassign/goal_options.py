@@ -36,7 +36,7 @@ GOALS = "--balance, --brokers, --add-broker, --drain, --replication-factor or a 
 
 
 class Goal(Struct, frozen=True, kw_only=True):
-    """What a plan shall reach. Exactly one field is set, besides `topics` and `no_racks`."""
+    """Goal of a plan. Exactly one field is set, besides `topics` and `no_racks`."""
 
     file: str | None = None
     is_balance: bool = False
