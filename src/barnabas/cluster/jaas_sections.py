@@ -16,8 +16,11 @@ def with_jaas_sections(
     config: BrokerConfig, environment: Mapping[str, str] = os.environ
 ) -> BrokerConfig:
     """Return the config with the sections of the JAAS file, if there is one. Raises ConfigError."""
-    path = jaas_path(java_properties(environment))
-    return config if path is None else replace(config, jaas_sections=read_sections(path, read_text))
+    properties = java_properties(environment)
+    path = jaas_path(properties)
+    if path is None:
+        return config
+    return replace(config, jaas_sections=read_sections(path, read_text, properties))
 
 
 def read_text(path: str) -> str:

@@ -9,7 +9,8 @@
     };
 
 A Java program gets the path of its file with `-Djava.security.auth.login.config=…`. Kafka's scripts pass the options in
-the environment variable KAFKA_OPTS. jaas.py explains the content of a section.
+the environment variable KAFKA_OPTS. jaas.py explains the content of a section. As in Java, ${name} in a quoted value is
+replaced by the system property.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ SERVER_SECTION = "KafkaServer"
 """Section of all listeners with SASL. The section of one listener is `<listener>.KafkaServer`, in lower case."""
 
 ReadText = Callable[[str], str]
+PROPERTY = re.compile(r"\$\{([^{}]*)\}")
 
 TOKEN = re.compile(
     r"""
@@ -67,14 +69,14 @@ def jaas_path(options: Mapping[str, str]) -> str | None:
     return (unquote(urlsplit(text).path) if text.startswith("file:") else text) or None
 
 
-def read_sections(path: str, read_text: ReadText) -> dict[str, str]:
-    """Return the text of each section of a file. Raises ConfigError."""
+def read_sections(path: str, read_text: ReadText, properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the text of each section of a file. `properties` are Java's system properties. Raises ConfigError."""
     try:
         content = read_text(path)
     except OSError as error:
         why = f"cannot read {path}: {error.strerror or reason(error)}"
         raise ConfigError(FILE_PROPERTY, why) from error
-    return split_sections(content, path)
+    return split_sections(content, path, properties)
 
 
 def server_section(sections: Mapping[str, str], listener: str) -> str | None:
@@ -87,11 +89,11 @@ def server_section(sections: Mapping[str, str], listener: str) -> str | None:
     return next((name for name in names if name in sections), None)
 
 
-def split_sections(text: str, path: str) -> dict[str, str]:
+def split_sections(text: str, path: str, properties: Mapping[str, str]) -> dict[str, str]:
     """Return the text of each section. `path` is the name of the file, for errors. Raises ConfigError.
 
-    >>> split_sections("A { x.Y required; }; B { };", "f")
-    {'A': ' x.Y required; ', 'B': ' '}
+    >>> split_sections('A { x.Y required b="${c}"; }; B { };', "f", {"c": "d"})
+    {'A': ' x.Y required b="d"; ', 'B': ' '}
     """
     if len(text) > FILE_CHARACTERS_MAX:
         raise ConfigError(path, f"has more than {FILE_CHARACTERS_MAX} characters")
@@ -113,6 +115,8 @@ def split_sections(text: str, path: str) -> dict[str, str]:
         elif part == "}" and is_inside:
             sections.setdefault(name, inside)
             is_inside = False
+        elif found.lastgroup == "quoted" and is_inside:
+            inside += expand_properties(part, path, properties)
         elif is_inside:
             inside += part
         elif part != ";":
@@ -120,3 +124,19 @@ def split_sections(text: str, path: str) -> dict[str, str]:
     if is_inside:
         raise ConfigError(path, f"section {name} is not closed: add }};")
     return sections
+
+
+def expand_properties(quoted: str, path: str, properties: Mapping[str, str]) -> str:
+    """Replace each ${name} in a quoted value. Raises ConfigError for an unknown property: it may be a password."""
+    quote = quoted[0]
+
+    def value_of(found: re.Match[str]) -> str:
+        name = found[1]
+        value = properties.get(name)
+        if not value:
+            why = f"${{{name}}} is not set; add -D{name}=… to the environment variable {JAVA_OPTIONS_VARIABLE}"
+            raise ConfigError(path, why)
+        escaped = value.replace("\\", "\\\\").replace(quote, "\\" + quote)
+        return escaped.replace("\n", "\\n").replace("\r", "\\r")
+
+    return PROPERTY.sub(value_of, quoted)

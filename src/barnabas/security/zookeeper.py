@@ -123,7 +123,7 @@ def read_user(
     if path is None or options.get(LOGIN_PROPERTY, "true").lower() == "false":
         return None
     section = options.get(SECTION_PROPERTY, SECTION)
-    text = read_sections(path, read_text).get(section)
+    text = read_sections(path, read_text, options).get(section)
     if text is None:
         return None
     source = f"{path}, section {section}"

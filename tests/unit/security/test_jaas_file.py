@@ -15,6 +15,7 @@ from barnabas.security.jaas_file import (
     split_sections,
 )
 
+PROPERTIES = {"kafka.password": "a\\b\"c'd\ne", "empty": ""}
 FILE = """
 // brokers
 KafkaServer {
@@ -32,7 +33,7 @@ Client {
 
 
 def parse_section(text: str, section: str, path: str) -> JaasLine | None:
-    found = split_sections(text, path).get(section)
+    found = split_sections(text, path, PROPERTIES).get(section)
     return None if found is None else parse_jaas(found, f"{path}, section {section}")
 
 
@@ -66,6 +67,21 @@ def test_invalid_file_is_rejected_without_its_secrets(text: str, why: str) -> No
     assert "hidden" not in str(raised.value)
 
 
+@pytest.mark.parametrize("quote", ['"', "'"])
+def test_system_properties_are_inserted(quote: str) -> None:
+    text = f"A {{ x.Y required user_a={quote}<${{kafka.password}}>{quote}; }};"
+    line = parse_section(text, "A", "f")
+    assert line is not None
+    assert line.options == {"user_a": "<" + PROPERTIES["kafka.password"] + ">"}
+
+
+@pytest.mark.parametrize("name", ["unknown", "empty", ""])
+def test_unknown_system_property_is_an_error(name: str) -> None:
+    """Otherwise the text of the file, which more people may read, would be the password."""
+    with pytest.raises(ConfigError, match=r"is not set; add -D.*KAFKA_OPTS"):
+        parse_section(f'A {{ x.Y required user_a="${{{name}}}"; }};', "A", "f")
+
+
 def test_java_options_are_read() -> None:
     options = '-Da=1 -Xmx1g -Db="x y" -Dc'
     assert java_properties({"KAFKA_OPTS": options}) == {"a": "1", "b": "x y", "c": ""}
@@ -75,7 +91,7 @@ def test_java_options_are_read() -> None:
 
 
 def test_section_can_have_several_modules() -> None:
-    text = split_sections("KafkaServer { x.A required a=1; x.B required b='}'; };", "f")
+    text = split_sections("KafkaServer { x.A required a=1; x.B required b='}'; };", "f", {})
     lines = parse_jaas_lines(text["KafkaServer"], "f")
     assert lines == [JaasLine("x.A", {"a": "1"}), JaasLine("x.B", {"b": "}"})]
     with pytest.raises(ConfigError, match="must be of the form"):
@@ -109,4 +125,4 @@ def test_missing_file_is_an_error_with_its_name() -> None:
         raise FileNotFoundError(2, "No such file or directory")
 
     with pytest.raises(ConfigError, match=r"cannot read /etc/jaas.conf: No such file"):
-        read_sections("/etc/jaas.conf", fail)
+        read_sections("/etc/jaas.conf", fail, {})
