@@ -54,7 +54,7 @@ class Handshakes:
     def __init__(self) -> None:
         self.in_progress: dict[TlsStream, None] = {}  # oldest first
         self.clients: dict[str, int] = {}
-        """Number of handshakes in progress that a client at this address has begun."""
+        """Number of connections from an address whose handshake is in progress, or has failed and is not closed yet."""
         self.ready: deque[TlsStream] = deque()
         """Streams that have received bytes."""
 
@@ -66,12 +66,12 @@ class Handshakes:
         if stream.server_name is None:
             host = stream.peer[0]
             self.clients[host] = self.clients.get(host, 0) + 1
+            stream.is_counted = True
 
-    def remove(self, stream: TlsStream) -> None:
-        if stream not in self.in_progress:
-            return
-        del self.in_progress[stream]
-        if stream.server_name is None:
+    def stop_counting(self, stream: TlsStream) -> None:
+        """Forget the client of a stream that is established or closed."""
+        if stream.is_counted:
+            stream.is_counted = False
             host = stream.peer[0]
             self.clients[host] -= 1
             if not self.clients[host]:
@@ -113,6 +113,7 @@ class TlsStream(SocketStream):
         "failure",
         "has_more",
         "incoming",
+        "is_counted",
         "is_established",
         "on_handshake",
         "outgoing",
@@ -143,6 +144,7 @@ class TlsStream(SocketStream):
         self.encrypted = memoryview(b"")  # encrypted bytes that the socket did not accept yet
         self.has_more = False  # a call of `continue_reading` is scheduled
         self.is_established = False
+        self.is_counted = False  # in Handshakes.clients
         self.failure: str | None = None
         """Why the handshake failed."""
         self.on_handshake: OnHandshake | None = None
@@ -251,7 +253,9 @@ class TlsStream(SocketStream):
         if on_handshake is None:
             return
         self.cancel_timer()
-        self.owner.handshakes.remove(self)
+        self.owner.handshakes.in_progress.pop(self, None)
+        if failure is None:
+            self.owner.handshakes.stop_counting(self)
         on_handshake(failure)
 
     # ---- reading
@@ -455,6 +459,7 @@ class TlsStream(SocketStream):
         super().close(reason)
         self.cancel_timer()
         self.end_handshake(reason)
+        self.owner.handshakes.stop_counting(self)
 
     def cancel_timer(self) -> None:
         if self.timer is not None:

@@ -276,6 +276,27 @@ async def test_new_handshakes_replace_the_oldest(
         writer.close()
 
 
+async def test_connections_with_a_failed_handshake_are_counted_until_they_are_closed(
+    server: TlsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise one address could hold any number of them open, despite max.connections.per.ip."""
+    monkeypatch.setattr(tls_stream, "LINGER_SECONDS", 600.0)
+    assert server.listener is not None
+    writers = []
+    for _ in range(5):
+        _, writer = await asyncio.open_connection(*server.address)
+        writer.write(b"\x16\x03\x01\x00\x05hello")
+        writers.append(writer)
+        await server.failure()
+    assert server.listener.handshakes_of("127.0.0.1") == 5
+    for writer in writers:
+        writer.close()
+    async with asyncio.timeout(DEADLINE):
+        while server.network.streams:
+            await asyncio.sleep(0.01)
+    assert server.listener.handshakes_of("127.0.0.1") == 0
+
+
 async def test_random_bytes_close_only_their_connection(
     server: TlsServer, context: ssl.SSLContext
 ) -> None:
