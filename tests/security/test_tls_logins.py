@@ -31,6 +31,7 @@ from barnabas.cluster.client_settings import (
 )
 from barnabas.model import SecurityProtocol
 from barnabas.security.sasl.mechanism import MECHANISMS, OAUTHBEARER, PLAIN, SCRAM_SHA_512
+from barnabas.security.sasl.oauthbearer import INVALID_TOKEN, BearerClient
 from barnabas.security.tls.generate import make_certificate
 from support.certificates import LOCAL_HOSTS
 from support.waiting import eventually
@@ -40,6 +41,7 @@ from tests.security.logins import (
     AUDIENCE,
     ISSUER,
     WAIT_S,
+    SaslConnection,
     TokenIssuer,
     confluent_error,
     first_message,
@@ -296,6 +298,17 @@ def test_aiokafka_with_expired_token_is_refused(
 
     with expect_audited(caplog):
         asyncio.run(run())
+
+
+def test_client_that_disconnects_after_its_token_is_refused_is_audited(
+    cluster: LocalCluster, expired_token: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first response has the refusal. The client need not send another request."""
+    with expect_audited(caplog), SaslConnection(sasl_servers(cluster, PLAINTEXT)) as connection:
+        connection.shake_hands(OAUTHBEARER)
+        answer = connection.send_token(BearerClient(lambda: expired_token).start())
+        assert bytes(answer.auth_bytes) == INVALID_TOKEN
+        connection.close()
 
 
 def test_kafkajs_with_expired_token_is_refused(

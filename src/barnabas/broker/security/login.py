@@ -131,6 +131,11 @@ class Login:
     def is_again(self) -> bool:
         return self.earlier is not None
 
+    @property
+    def refusal(self) -> LoginFailed | None:
+        """Why the client cannot log in, if it knows but has not confirmed it yet."""
+        return None if self.exchange is None else self.exchange.failure
+
     def limit(self, memory: MemoryBudget, log_limiter: LogRateLimiter) -> None:
         """Use another memory budget, small frames and few log lines until the login is complete."""
         connection = self.connection
@@ -181,9 +186,7 @@ class Login:
 
     def serve_authenticate(self, frame: memoryview, header: RequestHeader, at: int) -> ServeResult:
         if header.api_key != ApiKey.SASL_AUTHENTICATE:
-            assert self.exchange is not None
-            # Some clients ignore that their token was refused. The log has the reason of the refusal.
-            return self.fail(self.exchange.failure or unexpected_request(header))
+            return self.fail(unexpected_request(header))
         request = codec.decode(SaslAuthenticateRequest, header.api_version, frame, at)
         self.authenticate_version = header.api_version
         return self.authenticate(header, bytes(request.auth_bytes))
@@ -252,7 +255,8 @@ class Login:
         """Wait, send the response and close the connection. The delay slows attempts to guess a password."""
         connection = self.connection
         connection.serve = ignore_frame
-        self.host.login_failed(self, failure)
+        # A client may ignore that its token was refused. The log has the reason of the refusal.
+        self.host.login_failed(self, self.refusal or failure)
         await asyncio.sleep(self.settings.failure_delay_s)
         if response:
             connection.stream.send(response)

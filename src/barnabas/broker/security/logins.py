@@ -136,7 +136,9 @@ class Logins:
 
     def forget(self, connection: Connection) -> None:
         """Called when a connection is closed."""
-        self.pending.pop(connection, None)
+        login = self.pending.pop(connection, None)
+        if login is not None and login.refusal is not None:
+            self.login_failed(login, login.refusal)
 
     async def close_late(self) -> None:
         """Run forever: close the connections that do not log in in time."""
@@ -147,7 +149,8 @@ class Logins:
             for connection, login in list(self.pending.items()):
                 if not login.is_late(now):
                     break
-                self.login_failed(login, LoginFailed(f"no login within {LOGIN_SECONDS_MAX:g} s"))
+                late = LoginFailed(f"no login within {LOGIN_SECONDS_MAX:g} s")
+                self.login_failed(login, login.refusal or late)
                 connection.stream.close("no login in time")
 
     # ---- LoginHost
