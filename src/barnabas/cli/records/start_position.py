@@ -16,7 +16,8 @@ from barnabas.client.consumer import Beginning, End, FromEnd, FromOffset, FromTi
 from barnabas.errors import ConfigError
 
 UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-DURATION = re.compile(r"(?:\d+(?:ms|[smhdw]))+")
+DURATION = re.compile(r"(?:\d{1,18}(?:ms|[smhdw]))+")
+DURATION_MS_MAX = 2**63 - 1
 DURATION_PART = re.compile(r"(\d+)(ms|[smhdw])")
 EXAMPLES = "beginning, end, 1234, -10, @1700000000000, @-1h or @2024-05-01T08:00"
 TIME_EXAMPLES = "-1h, 2024-05-01T08:00 or 1700000000000 (in ms)"
@@ -55,7 +56,12 @@ def parse_duration(option: str, text: str) -> int:
     """Return the milliseconds of `90s` or `1h30m`. Raises ConfigError."""
     if not DURATION.fullmatch(text):
         raise ConfigError(option, f"{text!r} is not a duration; try 90s, 15m or 1h30m")
-    return duration_ms(text)
+    duration = duration_ms(text)
+    if duration > DURATION_MS_MAX:
+        raise ConfigError(
+            option, f"{text!r} is too long; at most {DURATION_MS_MAX} ms are possible"
+        )
+    return duration
 
 
 def duration_ms(text: str) -> int:

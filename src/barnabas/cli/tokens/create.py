@@ -52,9 +52,8 @@ def create_token(
     lifetime_ms = parse_period("--max-lifetime", max_lifetime)
     admin = TokenAdmin(cluster)
     if dry_run:
-        admin.describe_tokens(
-            []
-        )  # fails if the cluster has no tokens, or if this user may not use them
+        # Fails if delegation tokens are disabled, or if this user may not use them.
+        admin.describe_tokens([])
         document: dict[str, Any] = {
             "owner": None if who is None else str(who),
             "renewers": [str(each) for each in others],
