@@ -10,11 +10,12 @@ from confluent_kafka import Producer
 
 from barnabas import ApiError, LocalCluster
 from barnabas.cli.main import run_command
-from barnabas.client.cluster import Cluster
+from barnabas.client.cluster import Cluster, Unreachable
 from barnabas.cluster.client_settings import jaas_line
 from barnabas.cluster.peer_client import peer_client_security
 from barnabas.config.properties import properties_text
-from barnabas.errors import ConfigError
+from barnabas.errors import ConfigError, ErrorCode
+from barnabas.security import client_sources
 from barnabas.security.client_sources import load_security
 from barnabas.security.sasl.mechanism import OAUTHBEARER
 from tests.security.logins import AUDIENCE, ISSUER, TokenIssuer
@@ -144,19 +145,58 @@ def test_command_requests_a_token_with_the_settings_of_kafka(
     assert "error" not in capsys.readouterr().err
 
 
-def test_wrong_secret_and_unreachable_server_are_named(
-    cluster: LocalCluster, server: TokenServer
-) -> None:
-    wrong = jaas_line(OAUTHBEARER, clientId="app", clientSecret="wr0ng")
-    for settings, why in (
-        ({TOKEN_URL: server.url, "sasl.jaas.config": wrong}, "HTTP Error 401"),
-        ({TOKEN_URL: "http://127.0.0.1:1/token?key=hidden"}, "cannot read http://127.0.0.1"),
+def client_error(cluster: LocalCluster, settings: dict[str, str]) -> ApiError:
+    security = load_security({**CLIENT, **settings})
+    with (
+        pytest.raises(ApiError) as raised,
+        Cluster(cluster.bootstrap_servers, security=security, timeout_s=30) as client,
     ):
-        security = load_security({**CLIENT, **settings})
-        with (
-            pytest.raises(ApiError, match=why) as raised,
-            Cluster(cluster.bootstrap_servers, security=security, timeout_s=30) as client,
-        ):
-            client.refresh([])
-        assert "wr0ng" not in str(raised.value)
-        assert "hidden" not in str(raised.value)
+        client.refresh([])
+    return raised.value
+
+
+def test_wrong_secret_is_a_refused_login(cluster: LocalCluster, server: TokenServer) -> None:
+    wrong = jaas_line(OAUTHBEARER, clientId="app", clientSecret="wr0ng")
+    error = client_error(cluster, {TOKEN_URL: server.url, "sasl.jaas.config": wrong})
+    assert error.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert "HTTP Error 401" in str(error)
+    assert "wr0ng" not in str(error)
+
+
+def test_unreachable_oauth_server_is_an_error_that_clients_retry(cluster: LocalCluster) -> None:
+    error = client_error(cluster, {TOKEN_URL: "http://127.0.0.1:1/token?key=hidden"})
+    assert isinstance(error, Unreachable)
+    assert "cannot read http://127.0.0.1" in str(error)
+    assert "hidden" not in str(error)
+
+
+def test_clients_of_a_process_share_a_token_and_survive_an_outage(
+    cluster: LocalCluster, issuer: TokenIssuer
+) -> None:
+    with token_server(issuer, {"app": "app-s3cret"}) as own:
+        security = load_security({**CLIENT, TOKEN_URL: own.url})
+        for _ in range(3):
+            with Cluster(cluster.bootstrap_servers, security=security) as client:
+                client.refresh([])
+        assert len(own.scopes) == 1
+    (cached,) = (
+        each for request, each in client_sources.cached_tokens.items() if request.url == own.url
+    )
+    cached.renew_at = 0.0  # a new token is due
+    with Cluster(cluster.bootstrap_servers, security=security) as client:
+        assert client.refresh([]).brokers
+
+
+def test_client_requests_another_token_after_a_refusal(
+    cluster: LocalCluster, issuer: TokenIssuer, tmp_path: Path
+) -> None:
+    untrusted = TokenIssuer(tmp_path / "other.json")
+    with token_server(untrusted, {"app": "app-s3cret"}) as own:
+        settings = {TOKEN_URL: own.url}
+        error = client_error(cluster, settings)
+        assert error.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+        own.issuer = issuer
+        with Cluster(
+            cluster.bootstrap_servers, security=load_security({**CLIENT, **settings})
+        ) as client:
+            assert client.refresh([]).brokers

@@ -69,7 +69,7 @@ def is_refusal(error: ApiError) -> bool:
 
 def log_in(connection: LoginConnection, login: Login, timeout_s: float) -> int:
     """Log in. Returns the milliseconds until the client must log in again, or 0. Raises ApiError and ConfigError."""
-    from barnabas.security.client_sources import create_sasl_client
+    from barnabas.security.client_sources import create_sasl_client, discard_token
 
     address = connection.address
     handshake = connection.exchange(
@@ -88,12 +88,17 @@ def log_in(connection: LoginConnection, login: Login, timeout_s: float) -> int:
                 timeout_s=timeout_s,
             )
             if answer.error_code:
+                discard_token(login)
                 raise login_error(address, login, answer)
             lifetime_ms = answer.session_lifetime_ms
             message = client.respond(bytes(answer.auth_bytes))
     except SaslFailed as error:
         why = f"login at {address} with {login.mechanism} failed: {error}"
         raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, why) from None
+    except ConnectionError as error:
+        raise ApiError(
+            ErrorCode.NETWORK_EXCEPTION, f"cannot log in at {address}: {error}"
+        ) from None
     return lifetime_ms
 
 

@@ -37,6 +37,7 @@ PASSWORD = "sasl.password"
 ENDPOINT_IDENTIFICATION = "ssl.endpoint.identification.algorithm"
 TOKEN = "sasl.oauthbearer.token"
 TOKEN_FILE = "sasl.oauthbearer.token.file"
+ENCODE_CREDENTIALS = "sasl.oauthbearer.header.urlencode"
 
 SETTINGS = {
     PROTOCOL: "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
@@ -63,6 +64,7 @@ SETTINGS = {
     TOKEN: "Token for OAUTHBEARER",
     TOKEN_FILE: "File with the token for OAUTHBEARER, read at every login",
     TOKEN_URL: "URL of the OAuth server that issues tokens for the JAAS line, or file: URL of a token",
+    ENCODE_CREDENTIALS: "true: send the client id and secret percent-encoded to the OAuth server",
 }
 """Supported settings, each with its meaning."""
 
@@ -303,7 +305,9 @@ def parse_token_login(
     request = None
     if url and callback is None and token is None and file is None:
         file = token_path(url)
-        request = parse_token_request(url, options, JAAS) if file is None else None
+        if file is None:
+            encodes = settings.get(ENCODE_CREDENTIALS, "").strip().lower() == "true"
+            request = parse_token_request(url, options, JAAS, encodes_credentials=encodes)
     if callback is None and token is None and file is None and request is None:
         why = f"is missing; set {TOKEN_FILE} to a file with the token, or {TOKEN_URL} to an OAuth server"
         raise ConfigError(TOKEN_FILE, why)

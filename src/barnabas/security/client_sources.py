@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Lock
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from barnabas.errors import ConfigError
@@ -29,6 +31,7 @@ from barnabas.security.sasl import mechanism
 if TYPE_CHECKING:
     from ssl import SSLContext
 
+    from barnabas.security.cached_token import CachedToken
     from barnabas.security.sasl.mechanism import SaslClient
     from barnabas.security.token_request import TokenRequest
 
@@ -39,6 +42,10 @@ PEM_FILES = {
     "ssl.key.location": "ssl.keystore.key",
 }
 """Settings of librdkafka that name a file → Kafka's settings with the content."""
+
+cached_tokens: dict[TokenRequest, CachedToken] = {}
+"""Tokens of OAuth servers. All clients of the process share them: a Spark task is a client of its own."""
+requesting = Lock()
 
 SecuritySource = Mapping[str, str] | str | os.PathLike[str] | ClientSecurity | None
 """Settings, the path of a properties file, or None for the environment."""
@@ -82,7 +89,7 @@ def read_settings_file(path: str | os.PathLike[str]) -> dict[str, str]:
 def read_token(login: Login) -> str:
     """Return the token of a login with OAUTHBEARER: a new one, if the settings name a file or an OAuth server.
 
-    Raises ConfigError, and SaslFailed if the server issues no token.
+    Raises ConfigError, SaslFailed if the server refuses to issue a token, and ConnectionError if it fails.
     """
     if login.token_callback is not None:
         return login.token_callback()
@@ -104,21 +111,43 @@ def read_token(login: Login) -> str:
 
 
 def request_token(request: TokenRequest) -> str:
-    """Return a token of the OAuth server. Raises SaslFailed."""
+    """Return a token of the OAuth server, or a former one. Raises SaslFailed and ConnectionError."""
     from barnabas.security import token_request
+    from barnabas.security.cached_token import CachedToken
     from barnabas.world.download import UrlDownloader
+    from barnabas.world.ports import DownloadRefused
 
-    try:
-        document = UrlDownloader().post(
-            request.url,
-            request.headers,
-            request.body,
-            timeout_s=token_request.REQUEST_SECONDS,
-            bytes_max=token_request.RESPONSE_BYTES_MAX,
-        )
-        return token_request.parse_token_response(document).token
-    except (ConnectionError, ValueError) as error:
-        raise mechanism.SaslFailed(f"the OAuth server issues no token: {error}") from error
+    with requesting:
+        cached = cached_tokens.setdefault(request, CachedToken())
+        token = cached.current(monotonic())
+        if token is not None:
+            return token
+        requested_at = monotonic()
+        try:
+            document = UrlDownloader().post(
+                request.url,
+                request.headers,
+                request.body,
+                timeout_s=token_request.REQUEST_SECONDS,
+                bytes_max=token_request.RESPONSE_BYTES_MAX,
+            )
+            issued = token_request.parse_token_response(document)
+        except (ConnectionError, ValueError) as error:
+            token = cached.request_failed(monotonic())
+            if token is not None:
+                return token
+            why = f"the OAuth server issues no token: {error}"
+            if isinstance(error, DownloadRefused | ValueError):
+                raise mechanism.SaslFailed(why) from error
+            raise ConnectionError(why) from error
+        cached.store(issued, requested_at)
+        return issued.token
+
+
+def discard_token(login: Login) -> None:
+    """Request another token for the next login: a broker has refused the current one."""
+    if login.token_request is not None:
+        cached_tokens.pop(login.token_request, None)
 
 
 def create_sasl_client(login: Login) -> SaslClient:

@@ -418,6 +418,10 @@ class DirectCaller:
         return future
 
 
+class DownloadRefused(ConnectionError):
+    """A server has refused a request. It would refuse the same request again."""
+
+
 class Downloader(Protocol):
     """Reads documents of other servers, such as the keys that verify tokens."""
 
@@ -427,7 +431,7 @@ class Downloader(Protocol):
     def post(
         self, url: str, headers: Mapping[str, str], body: bytes, *, timeout_s: float, bytes_max: int
     ) -> bytes:
-        """Send a form and return the response. Blocks: call it in a thread. Raises ConnectionError."""
+        """Send a form and return the response. Raises ConnectionError, such as DownloadRefused. Blocks like `get`."""
 
 
 class NoDownloader:

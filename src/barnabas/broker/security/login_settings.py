@@ -28,6 +28,7 @@ from barnabas.security.token_request import (
     parse_extensions,
     parse_token_request,
     token_path,
+    web_server,
 )
 
 logger = logging.getLogger("barnabas.security")
@@ -200,9 +201,10 @@ def check_jwks_url(config: BrokerConfig, listener: str) -> None:
         why = "OAUTHBEARER needs the keys that verify tokens; tokens without a signature are not accepted"
         raise ConfigError(JWKS_URL, f"{why}; set it to an https:// or file:// URL")
     if not str(url).startswith(JWKS_SCHEMES):
-        raise ConfigError(JWKS_URL, f"{url} must begin with one of {', '.join(JWKS_SCHEMES)}")
+        raise ConfigError(JWKS_URL, f"must begin with one of {', '.join(JWKS_SCHEMES)}")
     if str(url).startswith("http://"):
-        logger.warning("keys of OAuth tokens are read without TLS url=%s; use https://", url)
+        server = web_server(str(url))
+        logger.warning("keys of OAuth tokens are read without TLS server=%s; use https://", server)
 
 
 def read_peer_login(config: BrokerConfig, listener: str) -> PeerLogin | None:
@@ -244,7 +246,8 @@ def check_peer_login(peer: PeerLogin, logins: ListenerLogins, listener: str) -> 
         why = f"must contain {peer.mechanism}, the mechanism between brokers ({INTER_BROKER})"
         raise ConfigError(ENABLED, f"{why}, because brokers connect to listener {listener}")
     if isinstance(peer.token, TokenRequest) and peer.token.url.startswith("http://"):
-        logger.warning("the client secret is sent without TLS url=%s; use https://", peer.token.url)
+        server = web_server(peer.token.url)
+        logger.warning("the client secret is sent without TLS server=%s; use https://", server)
     if peer.mechanism == PLAIN and logins.plain_users.get(peer.user) != peer.password:
         why = f"user_{peer.user} must have the password of the broker, the value of the option password"
         raise ConfigError(jaas_name(listener, PLAIN), why)

@@ -61,6 +61,8 @@ async def authenticate(
                 is_login=True,
             )
             if response.error_code:
+                if isinstance(client, BearerClient):
+                    tokens.discard(client.find_token())
                 raise refused(response.error_code, peer, response.error_message)
             # SCRAM computes a hash in many iterations.
             message = await in_thread(client.respond, bytes(response.auth_bytes))

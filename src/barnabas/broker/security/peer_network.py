@@ -6,10 +6,11 @@ from collections.abc import Callable
 from ssl import SSLContext
 
 from barnabas.broker.security.listener_tls import BrokerTls
-from barnabas.broker.security.login_settings import read_peer_login
+from barnabas.broker.security.login_settings import PeerLogin, read_peer_login
 from barnabas.broker.security.peer_login import log_in
 from barnabas.broker.security.peer_tokens import PeerTokens
 from barnabas.client.connection import BrokerConnection
+from barnabas.config import BrokerConfig
 from barnabas.config.current import CurrentConfig
 from barnabas.errors import ConfigError
 from barnabas.world.ports import Listener, Receiver, ServerTls, Stream, World
@@ -26,6 +27,9 @@ class PeerNetwork:
         """Name of the listener of the other brokers."""
         self.tls = tls
         self.tokens = PeerTokens(world.downloader)
+        self.peer: PeerLogin | None = None
+        self.peer_config: BrokerConfig | None = None
+        """The config that `peer` was read from. A JAAS file can be large, so it is not read for every connection."""
 
     def host_name(self) -> str:
         return self.network.host_name()
@@ -52,9 +56,12 @@ class PeerNetwork:
 
     async def log_in(self, connection: BrokerConnection) -> None:
         """Authenticate a new connection. Raises ConnectionError if the other broker refuses."""
-        try:
-            peer = read_peer_login(self.config.value, self.listener)
-        except ConfigError as error:
-            raise ConnectionError(f"cannot log in at another broker: {error}") from error
-        if peer is not None:
-            await log_in(connection, peer, self.random, self.tokens)
+        config = self.config.value
+        if config is not self.peer_config:
+            try:
+                self.peer = read_peer_login(config, self.listener)
+            except ConfigError as error:
+                raise ConnectionError(f"cannot log in at another broker: {error}") from error
+            self.peer_config = config
+        if self.peer is not None:
+            await log_in(connection, self.peer, self.random, self.tokens)

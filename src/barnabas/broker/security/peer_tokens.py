@@ -1,13 +1,16 @@
 """OAuth tokens with which this broker logs in at others: requested from an OAuth server, or read from a file.
 
-A requested token is used for new logins during the first half of its lifetime. So the connections of a broker share a
-token, and a login with it does not expire at once. A file is read for each login: another program renews it.
+The connections of a broker share a requested token (security/cached_token.py). A file is read for each login: another
+program renews it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 
+from barnabas.errors import reason
+from barnabas.security.cached_token import CachedToken
 from barnabas.security.token_request import (
     REQUEST_SECONDS,
     RESPONSE_BYTES_MAX,
@@ -15,10 +18,9 @@ from barnabas.security.token_request import (
     TokenRequest,
     parse_token_response,
 )
-from barnabas.tasks import in_thread
 from barnabas.world.ports import Downloader
 
-USED_PART = 0.5
+logger = logging.getLogger("barnabas.security")
 
 
 class PeerTokens:
@@ -27,23 +29,37 @@ class PeerTokens:
     def __init__(self, downloader: Downloader) -> None:
         self.downloader = downloader
         self.request: TokenRequest | None = None
-        """The request that `token` is the response to."""
-        self.token = ""
-        self.used_until = 0.0
+        """The request that `cached` is for."""
+        self.cached = CachedToken()
         self.requesting = asyncio.Lock()
 
     async def find(self, source: TokenRequest | str) -> str:
         """Return a token for a login. `source` is a request, or the file:// URL of a token. Raises ConnectionError."""
         if isinstance(source, str):
-            return (await in_thread(self.read, source)).strip()
+            return (await asyncio.to_thread(self.read, source)).strip()
         loop = asyncio.get_running_loop()
         async with self.requesting:
-            if source != self.request or loop.time() >= self.used_until:
-                started_at = loop.time()
-                issued = await in_thread(self.send, source)
-                self.request, self.token = source, issued.token
-                self.used_until = started_at + USED_PART * issued.lifetime_s
-            return self.token
+            if source != self.request:
+                self.request, self.cached = source, CachedToken()
+            token = self.cached.current(loop.time())
+            if token is not None:
+                return token
+            requested_at = loop.time()
+            try:
+                # If this is cancelled, the thread ends after REQUEST_SECONDS, and its result is ignored.
+                issued = await asyncio.to_thread(self.send, source)
+            except ConnectionError as error:
+                token = self.cached.request_failed(loop.time())
+                if token is None:
+                    raise
+                logger.warning("no new OAuth token, using the former one error=%s", reason(error))
+                return token
+            self.cached.store(issued, requested_at)
+            return issued.token
+
+    def discard(self, token: str) -> None:
+        """Request another token for the next login: a broker has refused this one."""
+        self.cached.discard(token)
 
     def read(self, url: str) -> str:
         data = self.downloader.get(url, timeout_s=REQUEST_SECONDS, bytes_max=RESPONSE_BYTES_MAX)
