@@ -27,8 +27,8 @@ SETTINGS = {
     "controlled.shutdown.retry.backoff.ms": "500",
     # Leaders stay after a stop: automatic rebalancing would take minutes.
     "auto.leader.rebalance.enable": "false",
-    # Brokers check every half of this time for followers that lag. A check during the few milliseconds in which a restarted
-    # follower is in sync but not at the end would remove it once more.
+    # Brokers look for followers that lag twice in this time. A restarted follower joins the ISR a few milliseconds
+    # before it is at the end of the log. If a broker looked just then, it would remove the follower again.
     "replica.lag.time.max.ms": "600000",
     # For consumers with a rack id; at first no broker has a rack.
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
