@@ -40,12 +40,16 @@ def secured() -> Iterator[SecuredCluster]:
 
 
 class Commands:
-    """Runs commands as the user admin."""
+    """Runs commands as one user."""
 
     def __init__(
-        self, secured: SecuredCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+        self,
+        secured: SecuredCluster,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+        user: str = "admin",
     ) -> None:
-        self.file = write_properties(tmp_path / "admin.properties", plain_login("admin"))
+        self.file = write_properties(tmp_path / f"{user}.properties", plain_login(user))
         self.servers = secured.servers()
         self.capsys = capsys
 
@@ -72,6 +76,12 @@ def commands(
     secured: SecuredCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> Commands:
     return Commands(secured, tmp_path, capsys)
+
+
+@pytest.fixture
+def alice(secured: SecuredCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Commands:
+    """Commands of a user without permissions."""
+    return Commands(secured, tmp_path, capsys, "alice")
 
 
 def can_log_in(cluster: Cluster) -> bool:
@@ -135,6 +145,50 @@ def test_unusable_passwords_are_refused(commands: Commands, tmp_path: Path) -> N
     assert "cannot be asked for without a terminal" in commands.run(
         "users", "create", "dan", code=2
     )
+
+
+def test_sources_of_passwords_are_checked(commands: Commands, tmp_path: Path) -> None:
+    file = tmp_path / "missing"
+    both = commands.run("users", "create", "x", "--generate", "--password-file", str(file), code=2)
+    assert "--generate: cannot be combined with --password-file" in both
+    missing = commands.run("users", "create", "x", "--password-file", str(file), code=2)
+    assert f"--password-file: cannot read {file}: No such file" in missing
+
+
+def test_missing_mechanism_is_not_deleted(commands: Commands) -> None:
+    commands.run("users", "create", "una", "--generate")
+    words = ["users", "delete", "una", "--yes", "--mechanism", "SCRAM-SHA-256"]
+    why = "user una has no password for SCRAM-SHA-256, only for SCRAM-SHA-512"
+    eventually(lambda: why in commands.run(*words, code=2), "the new user is known")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["users", "list"],
+        ["users", "create", "x", "--generate"],
+        ["acls", "list"],
+        ["acls", "add", "x", "--topic", "t", "--operation", "read"],
+        ["tokens", "create", "--owner", "User:x"],
+    ],
+)
+def test_user_without_permission_is_refused(alice: Commands, words: list[str]) -> None:
+    assert "AUTHORIZATION_FAILED" in alice.run(*words, code=1)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["kafka-acls", "--list"],
+        ["kafka-acls", "--add", "--allow-principal", "User:x", "--topic", "t"],
+        [
+            *("kafka-configs", "--entity-type", "users", "--entity-name", "x", "--alter"),
+            *("--add-config", "SCRAM-SHA-256=[password=hunter2]"),
+        ],
+    ],
+)
+def test_kafkas_commands_report_missing_permissions(alice: Commands, words: list[str]) -> None:
+    assert "AuthorizationException" in alice.kafka(*words, code=1)
 
 
 def test_password_is_typed_twice_and_not_shown(secured: SecuredCluster, commands: Commands) -> None:
@@ -214,6 +268,11 @@ def test_acls_are_added_listed_checked_and_removed(
             ["add", "alice", "--group", "g", "--operation", "write"],
             "write does not exist for a group",
         ),
+        (
+            ["add", "alice", "--delegation-token", "d", "--consumer"],
+            "no operations on a delegation",
+        ),
+        (["add", "alice", "--topic", "", "--operation", "read"], "has at least one character"),
         (["add", ":", "--group", "g", "--operation", "read"], "is not of the form User:name"),
         (["remove"], "name a principal, or a resource"),
         (["check", "alice", "read", "--topic", "a", "--topic", "b"], "name exactly one resource"),
@@ -272,6 +331,30 @@ def test_kafka_acls_adds_the_permissions_of_roles(
             ["--add", "--allow-principal", "User:a", "--group", "g", "--operation", "Write"],
             "ResourceType GROUP only supports operations",
         ),
+        (["--list", "--authorizer", "a"], "--authorizer is not supported; use --bootstrap-server"),
+        (["--list", "--bootstrap-controller", "a:1"], "is for clusters without ZooKeeper"),
+        (["--remove", "--principal", "User:a", "--topic", "t"], "only available if --list is set"),
+        (["--add", "--idempotent", "--topic", "t"], "only available if --producer is set"),
+        (["--add", "--consumer", "--topic", "t"], "you must specify a --topic and a --group"),
+        (
+            [
+                "--add",
+                "--allow-principal",
+                "User:a",
+                "--topic",
+                "t",
+                "--resource-pattern-type",
+                "x",
+            ],
+            "Cannot parse argument 'x' of option resource-pattern-type",
+        ),
+        (
+            [
+                *("--add", "--allow-principal", "User:a", "--topic", "t"),
+                "--resource-pattern-type=any",
+            ],
+            "A '--resource-pattern-type' value of 'ANY' is not valid when adding acls.",
+        ),
         (["--list", "--principal", "zoe"], "expected a string in format principalType"),
     ],
 )
@@ -305,6 +388,11 @@ def test_kafka_configs_sets_and_deletes_scram_credentials(
             "SCRAM-SHA-256=[iterations=100,password=hunter2]",
             "Iterations 100 is less than the minimum",
         ),
+        (
+            "SCRAM-SHA-256=[iterations=99999,password=hunter2]",
+            "Iterations 99999 is greater than the maximum 16384",
+        ),
+        ("SCRAM-SHA-256=[password=hunter2\0]", "Invalid credential property SCRAM-SHA-256"),
         ("SCRAM-SHA-256=[pass=hunter2]", "Invalid credential property SCRAM-SHA-256"),
         (
             "SCRAM-SHA-256=[password=hunter2],producer_byte_rate=1",

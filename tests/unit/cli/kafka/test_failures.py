@@ -25,6 +25,9 @@ AT = datetime(2026, 11, 15, 11, 36, 47, 887_123, tzinfo=UTC)
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "UnknownTopicOrPartitionException"),
         (ErrorCode.REQUEST_TIMED_OUT, "TimeoutException"),
         (ErrorCode.POLICY_VIOLATION, "PolicyViolationException"),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "TopicAuthorizationException"),
+        (ErrorCode.NON_EMPTY_GROUP, "GroupNotEmptyException"),
+        (ErrorCode.KAFKA_STORAGE_ERROR, "KafkaStorageException"),
     ],
 )
 def test_error_code_maps_to_kafka_exception_name(code: ErrorCode, name: str) -> None:

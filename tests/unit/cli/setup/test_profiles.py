@@ -55,6 +55,10 @@ def test_written_file_is_read_back() -> None:
         ("other = 1", "other: unknown key"),
         ("[profiles.dev]", "profiles.dev: needs bootstrap-servers"),
         ('[profiles.dev]\nbootstrap-servers="a:1"\nx=1', "profiles.dev.x: unknown key"),
+        (
+            '[profiles.dev]\nbootstrap-servers="a:1"\ncommand-config=1',
+            "profiles.dev.command-config: is not the path of a file",
+        ),
         ("= broken", "cannot be read"),
     ],
 )
