@@ -113,6 +113,11 @@ def test_renewer_may_expire_the_token_of_another_user(commands: Commands) -> Non
     ("words", "why"),
     [
         (("create", "--max-lifetime", "long"), "--max-lifetime: 'long' is not a duration"),
+        (
+            ("create", "--max-lifetime", "99999999999999999d"),
+            "is too long; at most 9223372036854775807 ms",
+        ),
+        (("create", "--max-lifetime", "9" * 5000 + "d"), "--max-lifetime: '999"),
         (("create", "--max-lifetime", "0s"), "--max-lifetime: must be more than 0"),
         (("create", "--renewer", "User:"), "--renewer: 'User:' is not of the form User:name"),
         (("expire", "x", "--period", "-1"), "--period: '-1' is not a duration"),
