@@ -21,13 +21,18 @@ FIRST_HALF = tuple(
         "data_directories",
         "dump_log",
         "group_tools",
+        "java_clients",
+        "java_exactly_once",
+        "java_frameworks",
         "kafka_commands",
         "reassign_command",
         "tools",
         "tools_three_brokers",
+        "transactional_data",
+        "transactions_tool",
     )
 )
-"""Tests of files and of command-line tools, which take about half of the time."""
+"""Tests of files, command-line tools and Java programs, which take about half of the time."""
 
 
 def main(arguments: list[str]) -> None:
