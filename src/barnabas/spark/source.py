@@ -74,7 +74,7 @@ from barnabas.spark.ranges import COLUMNS, DataLoss, OffsetRange, parse_fetch_se
 from barnabas.spark.schema import check_sink_schema, selected_columns, source_schema
 from barnabas.spark.security_options import add_security_settings
 from barnabas.spark.topic_ids import TopicIds
-from barnabas.spark.worker_process import exempt_modules_from_gc
+from barnabas.spark.worker_process import TaskObject, exempt_modules_from_gc
 from barnabas.spark.writer import BatchWriter, StreamWriter, check_topic_exists
 
 logger = logging.getLogger("barnabas.spark")
@@ -171,7 +171,7 @@ def warn_once(warnings: Sequence[str], options: object) -> None:
 # ---- tasks ------------------------------------------------------------------------------------------------------
 
 
-class TopicReader:
+class TopicReader(TaskObject):
     """Base of the batch and the stream reader: reads a range as Arrow batches in the schema that Spark expects."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:

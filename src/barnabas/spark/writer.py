@@ -64,7 +64,7 @@ from barnabas.spark.task_transactions import (
     reusable_transactional_id,
     transaction_identity,
 )
-from barnabas.spark.worker_process import exempt_modules_from_gc
+from barnabas.spark.worker_process import TaskObject, exempt_modules_from_gc
 
 logger = logging.getLogger("barnabas.spark")
 
@@ -101,7 +101,7 @@ class TaskCommit(WriterCommitMessage):  # type: ignore[misc]
     """The open transaction of the task. None if it wrote nothing, or without exactlyOnce."""
 
 
-class TopicWriter:
+class TopicWriter(TaskObject):
     """Base of the batch and the stream writer: writes the rows of one task."""
 
     def __init__(self, options: WriteOptions, columns: Sequence[str]) -> None:
