@@ -13,8 +13,7 @@ Arrow function in the Python workers; JSON is parsed by Spark itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
@@ -45,10 +44,12 @@ from barnabas.formats.schema_registry import (
     RegisteredSchema,
     shared_registry,
 )
+from barnabas.spark.worker_process import TaskObject
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
+Codec = TypeVar("Codec")
 AvroText = tuple[str, tuple[tuple[str, str], ...]]
 """Text of an Avro schema, and the (name, text) pairs of its references."""
 CORRUPT = "_corrupt_record"
@@ -84,7 +85,7 @@ def from_avro(
         found = registered(registry, subject, version, AVRO)
         reader = (found.text, found.references)
     arrow_type = avro_schema(*reader).arrow_type
-    make = partial(avro_decoder, reader, registry)
+    make = CodecFactory(avro_decoder, reader, registry)
     return decoding_column("from_avro", column, make, arrow_type, mode)
 
 
@@ -111,7 +112,7 @@ def to_avro(
         found = registered(registry, subject, version, AVRO)
         text, schema_id = (found.text, found.references), found.id
         avro_encoder(text, schema_id)
-    return encoding_column("to_avro", column, partial(avro_encoder, text, schema_id))
+    return encoding_column("to_avro", column, CodecFactory(avro_encoder, text, schema_id))
 
 
 def avro_decoder(reader: AvroText, registry: str | None) -> AvroDecoder:
@@ -150,7 +151,7 @@ def from_protobuf(
     else:
         descriptor_set = registered_descriptors(registered(registry, subject, version, PROTOBUF))
     reader = protobuf_schema(descriptor_set, message)
-    make = partial(protobuf_decoder, reader, registry)
+    make = CodecFactory(protobuf_decoder, reader, registry)
     return decoding_column("from_protobuf", column, make, reader.arrow_type, mode)
 
 
@@ -177,7 +178,7 @@ def to_protobuf(
     else:
         found = registered(registry, subject, version, PROTOBUF)
         writer, schema_id = protobuf_schema(registered_descriptors(found), message), found.id
-    return encoding_column("to_protobuf", column, partial(protobuf_encoder, writer, schema_id))
+    return encoding_column("to_protobuf", column, CodecFactory(protobuf_encoder, writer, schema_id))
 
 
 def protobuf_decoder(schema: ProtobufSchema, registry: str | None) -> ProtobufDecoder:
@@ -319,6 +320,17 @@ def finder(registry: str | None) -> Callable[[int], RegisteredSchema] | None:
 
 def as_column(column: Column | str) -> Column:
     return F.col(column) if isinstance(column, str) else column
+
+
+class CodecFactory(TaskObject, Generic[Codec]):
+    """Makes the codec of a column in a worker."""
+
+    def __init__(self, make: Callable[..., Codec], *arguments: object) -> None:
+        self.make = make
+        self.arguments = arguments
+
+    def __call__(self) -> Codec:
+        return self.make(*self.arguments)
 
 
 def decoding_column(

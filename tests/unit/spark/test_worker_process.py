@@ -15,6 +15,7 @@ from importlib.machinery import ModuleSpec
 
 import pytest
 
+from barnabas.spark.formats import CodecFactory
 from barnabas.spark.options import parse_read, parse_write
 from barnabas.spark.schema import source_schema
 from barnabas.spark.source import BatchReader
@@ -57,7 +58,7 @@ def test_only_imports_in_workers_exempt_objects(main: str, expected: str) -> Non
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has TCP_QUICKACK")
-@pytest.mark.parametrize("kind", ["reader", "writer"])
+@pytest.mark.parametrize("kind", ["reader", "writer", "codec"])
 def test_worker_acknowledges_command_when_it_unpickles(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,6 +81,8 @@ def task_object(kind: str) -> TaskObject:
     if kind == "reader":
         options = parse_read({**servers, "subscribe": "t"}, streaming=False)
         return BatchReader(options, source_schema(include_headers=False))
+    if kind == "codec":
+        return CodecFactory(str)
     return BatchWriter(parse_write({**servers, "topic": "t"}), ["value"])
 
 
