@@ -4,8 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-# Targets that `make test` runs at the same time. Each keeps less than one core busy: tests often wait.
-JOBS ?= 3
+# Targets that `make test` runs at the same time. Each keeps about half a core busy: tests often wait.
+JOBS ?= 4
 # Tests that kill processes.
 FAILURES := tests/lifecycle tests/faults tests/groups tests/explain
 SPARK := tests/spark
@@ -17,7 +17,7 @@ SPARK_FAILURES := tests/spark_faults
 COMPILED := $(sort $(dir $(shell grep -o '"src/barnabas/[^"]*\.py"' pyproject.toml | tr -d '"')))
 BOTH     := $(wildcard $(COMPILED:src/barnabas/%/=tests/unit/%))
 
-.PHONY: demo test faults interop check compile wheel lint unit interpreted failures features spark programs spark_failures bench bench-kafka docs release format clean
+.PHONY: demo test faults interop check compile wheel lint unit interpreted failures features integration spark programs spark_failures bench bench-kafka docs release format clean
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Barnabas needs Python 3.11 or newer; this is " + sys.version.split()[0] + " (choose another with PYTHON=…)" if sys.version_info < (3, 11) else 0)'
@@ -34,7 +34,7 @@ demo: compile               ## create, use and delete a topic on three brokers, 
 test: compile               ## all tests: unit tests, real clients, killed processes, malformed frames
 	@$(BIN)/python -m compileall -q src tests
 	$(BIN)/python -m tests.tools
-	@$(MAKE) --no-print-directory -o compile -j$(JOBS) lint spark features failures spark_failures programs unit interpreted
+	@$(MAKE) --no-print-directory -o compile -j$(JOBS) lint spark features integration failures spark_failures programs unit interpreted
 
 faults: compile             ## fault tests for over an hour: kill brokers and cut connections under load; 20 kills of each kind for Spark streams, topic jobs and examples
 	BARNABAS_FAULT_SECONDS=180 $(BIN)/pytest -s tests/faults/test_chaos.py tests/faults/test_rolling_restart.py tests/faults/test_exactly_once.py tests/groups/test_churn.py
@@ -64,7 +64,10 @@ failures: compile
 	$(BIN)/pytest $(FAILURES)
 
 features: compile
-	$(BIN)/pytest tests $(addprefix --ignore=,tests/unit tests/architecture $(FAILURES) $(SPARK) $(PROGRAMS) $(SPARK_FAILURES))
+	$(BIN)/pytest tests $(addprefix --ignore=,tests/unit tests/architecture tests/integration $(FAILURES) $(SPARK) $(PROGRAMS) $(SPARK_FAILURES))
+
+integration: compile
+	$(BIN)/pytest tests/integration
 
 spark: compile
 	@$(BIN)/python -m barnabas.spark.training || true  # writes the class-data archive; Spark then starts faster
