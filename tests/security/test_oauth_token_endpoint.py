@@ -1,4 +1,4 @@
-"""Tokens of an OAuth server: brokers log in at each other with them, and the Python client and commands at brokers."""
+"""Tokens of an OAuth server: brokers log in to each other with them, and the Python client and commands at brokers."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_brokers_read_their_token_from_a_file(issuer: TokenIssuer, tmp_path: Pat
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({TOKEN_URL: ""}, "brokers need a token to log in at each other"),
+        ({TOKEN_URL: ""}, "brokers need a token to log in to each other"),
         ({TOKEN_URL: "ftp://127.0.0.1/token"}, "must begin with https://"),
         ({"sasl.jaas.config": jaas_line(OAUTHBEARER, clientId="x")}, "needs the options clientId"),
     ],

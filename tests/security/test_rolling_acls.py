@@ -39,7 +39,7 @@ AUTHORIZER = {
 
 
 class SecuredProcesses:
-    """Brokers that log in at each other, without an authorizer."""
+    """Brokers that log in to each other, without an authorizer."""
 
     def __init__(self, cluster: ClusterProcesses, security: LocalSecurity, directory: Path) -> None:
         self.cluster = cluster

@@ -1,4 +1,4 @@
-"""Brokers that log in at each other: PLAIN and SCRAM, with logins that expire, and on a separate control plane."""
+"""Brokers that log in to each other: PLAIN and SCRAM, with logins that expire, and on a separate control plane."""
 
 from __future__ import annotations
 

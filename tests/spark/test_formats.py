@@ -327,8 +327,9 @@ def test_expect_works_with_the_columns_that_exist(topics: Topics) -> None:
 def test_snippets_of_the_documentation_run(topics: Topics, registry: RegistryServer) -> None:
     orders = schema_of({"name": "user", "type": "string"}, AMOUNT)
     registry.store.register("orders-value", {"schema": orders})
-    for topic in ("orders", "orders-dead"):
+    for topic in ("orders", "payments", "payments-dead"):
         topics.create(topic, mark=False)
+    topics.write("payments", ['{"user": "ann", "amount": 5}', "{"])
     page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
     snippets = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert len(snippets) == 4
@@ -337,7 +338,8 @@ def test_snippets_of_the_documentation_run(topics: Topics, registry: RegistrySer
     code = code.replace("http://localhost:8081", registry.url)
     names: dict[str, Any] = {"spark": topics.spark}
     exec(compile(code, "docs/formats.md", "exec"), names)
-    ((letter,),) = topics.records("orders-dead").values()
+    ((letter,),) = topics.records("payments-dead").values()
     assert letter.value == b"{"
-    assert [row.order.user for row in names["good"].collect()] == ["ann"]
+    assert dict(letter.headers)["__connect.errors.topic"] == b"payments"
+    assert [row.payment.user for row in names["good"].collect()] == ["ann"]
     assert registry.store.subjects["totals-value"]

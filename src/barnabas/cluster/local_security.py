@@ -3,7 +3,7 @@
     SASL_SSL, SASL_PLAINTEXT    users log in with passwords (SCRAM, and PLAIN in tests)
     SSL                         users log in with certificates: CN=alice is User:alice
 
-The brokers log in at each other as the user `broker`. Together with the administrator it is a super user.
+The brokers log in to each other as the user `broker`. Together with the administrator it is a super user.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from barnabas.config.broker import BROKER_SETTINGS, BROKER_SYNONYMS
 from barnabas.config.security import SECURITY_SETTINGS
-from barnabas.config.setting import ANY, CLUSTER_WIDE, PER_BROKER, READ_ONLY, Setting
+from barnabas.config.setting import ANY, CLUSTER_WIDE, PASSWORD, PER_BROKER, READ_ONLY, Setting
 from barnabas.config.topic import TOPIC_SETTINGS
 from barnabas.config.without_effect import WITHOUT_EFFECT
 
@@ -65,12 +65,12 @@ The column *Change* of the next table has the form of the change:
 
 - `cluster`: for all brokers, or for one broker.
 - `broker`: for one broker only.
-- `restart`: in the file, followed by a restart. A change at run time is rejected.
+- `restart`: in the file, followed by a restart. A change at run time is rejected. All passwords are such settings.
 
-Numbers of threads and fetchers may at most double or halve in one change. Passwords are rejected: they
-belong in the file. Settings without effect can be changed where Kafka allows it; the change has no
-effect. New `listeners` are opened at once, and the listeners that are no longer named are closed with
-their connections. Log levels are changed per logger of one broker, until that broker restarts.
+Numbers of threads and fetchers may at most double or halve in one change. Settings without effect can be
+changed where Kafka allows it; the change has no effect. New `listeners` are opened at once, and the
+listeners that are no longer named are closed with their connections. Log levels are changed per logger of
+one broker, until that broker restarts.
 """
 
 TOPIC = """
@@ -117,12 +117,12 @@ CHANGE = {CLUSTER_WIDE: "cluster", PER_BROKER: "broker", READ_ONLY: "restart"}
 
 def configuration_page() -> str:
     heads = ("Name", "Type", "Default", "Allowed", "Description")
-    broker = ((*columns(each), CHANGE[each.update]) for each in documented(BROKER_SETTINGS))
+    broker = ((*columns(each), change(each)) for each in documented(BROKER_SETTINGS))
     topic = ((*columns(each), synonyms(each)) for each in documented(TOPIC_SETTINGS))
     without = (columns(each) for each in documented(WITHOUT_EFFECT))
     parts = [HEAD, CHANGES, BROKER, markdown_table((*heads, "Change"), broker)]
     parts += [TOPIC, markdown_table((*heads, "Broker setting"), topic)]
-    security = ((*columns(each), CHANGE[each.update]) for each in documented(SECURITY_SETTINGS))
+    security = ((*columns(each), change(each)) for each in documented(SECURITY_SETTINGS))
     parts += [SECURITY, markdown_table((*heads, "Change"), security)]
     parts += [MEMORY, WITHOUT, markdown_table((*heads[:-1], "Description in Kafka"), without)]
     return "".join(parts)
@@ -134,6 +134,11 @@ def documented(settings: dict[str, Setting]) -> list[Setting]:
 
 def synonyms(declared: Setting) -> str:
     return ", ".join(f"`{each.name}`" for each in BROKER_SYNONYMS.get(declared.name, ())) or "—"
+
+
+def change(declared: Setting) -> str:
+    """Return the form of a change at run time. Passwords are not stored in the registry."""
+    return CHANGE[READ_ONLY if declared.kind is PASSWORD else declared.update]
 
 
 def columns(declared: Setting) -> tuple[str, ...]:

@@ -68,7 +68,7 @@ ssl.allow.san.changes | boolean | false | any value
 sasl.enabled.mechanisms | list | GSSAPI | any value | per-broker
     SASL mechanisms that clients may use: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER
 sasl.mechanism.inter.broker.protocol | string | GSSAPI | any value | per-broker
-    SASL mechanism with which brokers log in at each other: PLAIN, SCRAM-SHA-256, … or OAUTHBEARER
+    SASL mechanism with which brokers log in to each other: PLAIN, SCRAM-SHA-256, … or OAUTHBEARER
 sasl.jaas.config | password | null | any value | per-broker
     JAAS line: the users of PLAIN, and the user name and password of this broker at other brokers
 sasl.server.max.receive.size | int | 524288 | any value

@@ -166,7 +166,7 @@ async def store_scram_credential(
 ) -> None:
     """Set or, with None, remove a credential without a broker. Running brokers learn of it by a notification.
 
-    Brokers that log in at each other with SCRAM need their credential before the first one starts. The paths in /config
+    Brokers that log in to each other with SCRAM need their credential before the first one starts. The paths in /config
     must exist: `registration.create_persistent_paths`. Raises RegistryError.
     """
     entity = znodes.sanitise(user)

@@ -224,7 +224,7 @@ def read_peer_login(config: BrokerConfig, listener: str) -> PeerLogin | None:
         example = f'{LOGIN_MODULES[mechanism]} required username="broker" password="…";'
         raise ConfigError(
             jaas_name(listener, mechanism),
-            f"brokers need a user name and a password to log in at each other, as in: {example}",
+            f"brokers need a user name and a password to log in to each other, as in: {example}",
         )
     return PeerLogin(mechanism, user, password)
 
@@ -233,7 +233,7 @@ def read_bearer_login(config: BrokerConfig, listener: str, options: Mapping[str,
     """`options` are those of the JAAS line."""
     url = str(config.security_value(TOKEN_URL, listener, OAUTHBEARER) or "")
     if not url:
-        why = "brokers need a token to log in at each other; set it to the URL of an OAuth server"
+        why = "brokers need a token to log in to each other; set it to the URL of an OAuth server"
         raise ConfigError(TOKEN_URL, f"{why}, or to the file:// URL of a token")
     is_file = token_path(url) is not None
     token = url if is_file else parse_token_request(url, options, jaas_name(listener, OAUTHBEARER))
