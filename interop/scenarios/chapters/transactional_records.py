@@ -10,6 +10,7 @@ from interop.scenarios.requests import (
     ask,
     batch,
     create,
+    delete,
     delete_records,
     epoch_end,
     fetch,
@@ -245,6 +246,15 @@ HANGING: tuple[Step, ...] = (
     *seen("hanging: aborted", STUCK),
 )
 
+
+# The transactions of both producers are prepared, and their markers rejected. A restarted Kafka completes them only if
+# it loads them before it knows these topics. So both brokers restart without the topics.
+DELETED = ask("prepared: delete the topics", delete(MARKED, STUCK))
+COMPLETED = tuple(
+    in_state(f"restarted: the topic of {producer.name} is deleted", producer.name, "CompleteCommit")
+    for producer in (H, S)
+)
+
 R = Producer(name="tx-r", since="open: a producer")
 AFTER = R.after("restarted: init of the open transaction")
 OPEN: Partitions = {PLAIN: (0,)}
@@ -265,11 +275,12 @@ AFTER_RESTART: tuple[Step, ...] = (
     ask("restarted: write the first again", write(R, PLAIN, 0, b"r1")),
     *ended("restarted: commit the open transaction", R, commit=True),
     *seen("restarted: committed", PLAIN),
-    *(read_committed(f"restarted: {topic}", topic, 0) for topic in (TOPIC, MARKED)),
+    read_committed(f"restarted: {TOPIC}", TOPIC, 0),
     *(
         ask(f"restarted: producers of {topic}", describe_producers({topic: (0,)}))
-        for topic in (TOPIC, MIXED, MARKED)
+        for topic in (TOPIC, MIXED)
     ),
+    *COMPLETED,
     ask("restarted: describe", describe_transactions(P.name, Q.name, R.name)),
     started("restarted: init of the open transaction", init(R.name)),
     ask("restarted: add", add(AFTER, OPEN), 3),
@@ -281,8 +292,8 @@ AFTER_RESTART: tuple[Step, ...] = (
 def files(when: str) -> tuple[Step, ...]:
     return tuple(
         Step(name=f"txn files {when}: {topic}", action=ListPartition(topic=topic))
-        for topic in (TOPIC, MIXED, MARKED, PLAIN)
+        for topic in (TOPIC, MIXED, PLAIN)
     )
 
 
-STEPS = (*PRODUCE, *INTERLEAVED, *MARKERS, *HANGING, *UNFINISHED)
+STEPS = (*PRODUCE, *INTERLEAVED, *MARKERS, *HANGING, DELETED, *UNFINISHED)
