@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from barnabas.batch.compression import Compression
 from barnabas.batch.header import TRANSACTIONAL
 from barnabas.batch.records import seal_batch, varint
-from barnabas.client.partitioner import MASK, MULTIPLIER, SEED, murmur2
+from barnabas.client.partitioner import MULTIPLIER, SEED, murmur2
 
 VARINT_BYTES_MAX = 5
 """Sizes and offset deltas are 32-bit integers."""
@@ -32,6 +32,7 @@ NO_HEADERS = b"\0"
 LARGE = pa.large_binary()
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
+Unsigned = np.ndarray[Any, np.dtype[np.integer[Any]]]
 
 
 class Columns(NamedTuple):
@@ -150,24 +151,30 @@ class Varints:
         self, columns: Sequence[Integers], *, zeros: int = 0, suffix: Varints | None = None
     ) -> None:
         count = len(columns[0])
-        matrices = [np.zeros((count, zeros), np.uint8)]
-        masks = [np.ones((count, zeros), bool)]
-        for column in columns:
-            raw = ((column << 1) ^ (column >> 63)).view(np.uint64)
-            places = np.arange(bytes_of_varint(int(raw.max(initial=0))), dtype=np.uint64)
-            rest = raw[:, None] >> (7 * places)
-            # The first byte is always written, and each further one until the rest is zero.
-            used = (rest > 0) | (places == 0)
-            more = np.zeros_like(used)
-            more[:, :-1] = used[:, 1:]
-            matrices.append((rest & 0x7F).astype(np.uint8) | (more * np.uint8(0x80)))
-            masks.append(used)
+        raws = [zigzag(column) for column in columns]
+        widths = [bytes_of_varint(int(raw.max(initial=0))) for raw in raws]
+        end = zeros + sum(widths)
+        width = end if suffix is None else end + suffix.matrix.shape[1]
+        self.matrix: np.ndarray[Any, np.dtype[np.uint8]] = np.zeros((count, width), np.uint8)
+        self.mask: np.ndarray[Any, np.dtype[np.bool_]] = np.ones((count, width), bool)
+        """Which bytes of the matrix belong to the row."""
+        self.sizes: Integers = np.full(count, zeros + len(columns))
         if suffix is not None:
-            matrices.append(suffix.matrix)
-            masks.append(suffix.mask)
-        self.matrix: np.ndarray[Any, np.dtype[np.uint8]] = np.hstack(matrices)
-        self.mask: np.ndarray[Any, np.dtype[np.bool_]] = np.hstack(masks)
-        self.sizes: Integers = self.mask.sum(axis=1)
+            self.matrix[:, end:], self.mask[:, end:] = suffix.matrix, suffix.mask
+            self.sizes += suffix.sizes
+        at = zeros
+        for raw, bytes_max in zip(raws, widths, strict=True):
+            rest: Unsigned = raw
+            for place in range(bytes_max):
+                self.matrix[:, at] = rest & 0x7F
+                # The first byte is always written, and each further one until the rest is zero.
+                if place > 0:
+                    used = rest > 0
+                    self.mask[:, at] = used
+                    self.matrix[:, at - 1] |= used * np.uint8(0x80)
+                    self.sizes += used
+                rest = rest >> 7
+                at += 1
 
     def column(self) -> pa.LargeBinaryArray:
         offsets = np.zeros(len(self.sizes) + 1, np.int64)
@@ -176,6 +183,12 @@ class Varints:
         return pa.LargeBinaryArray.from_buffers(
             LARGE, len(self.sizes), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
         )
+
+
+def zigzag(column: Integers) -> Unsigned:
+    """Return unsigned numbers, of 32 bits if all of them fit."""
+    raw = ((column << 1) ^ (column >> 63)).view(np.uint64)
+    return raw if int(raw.max(initial=0)) >> 32 else raw.astype(np.uint32)
 
 
 def bytes_of_varint(value: int) -> int:
@@ -222,35 +235,41 @@ def header_tail(headers: Sequence[dict[str, Any] | None] | None) -> bytes:
 def partitions_of_keys(keys: pa.Array, partition_count: int) -> Integers:
     """Return the partition of each key, by Kafka's default partitioner; -1 for null."""
     hashes = murmur2_hashes(keys)
-    partitions = (hashes & 0x7FFF_FFFF) % partition_count
+    partitions = ((hashes & 0x7FFF_FFFF) % partition_count).astype(np.int64)
     if keys.null_count:
         partitions = np.where(np.asarray(keys.is_null()), -1, partitions)
     return partitions
 
 
-def murmur2_hashes(keys: pa.Array) -> Integers:
+def murmur2_hashes(keys: pa.Array) -> Unsigned:
     """Return the murmur2 hash of every key. Each loop hashes one 4-byte word of all keys. Undefined for null."""
     keys = keys.cast(LARGE)
     offsets = np.frombuffer(keys.buffers()[1], np.int64)[keys.offset : keys.offset + len(keys) + 1]
     data = np.frombuffer(keys.buffers()[2] or b"", np.uint8)
     starts, lengths = offsets[:-1], np.diff(offsets)
-    state = (SEED ^ lengths) & MASK
+    multiplier = np.uint32(MULTIPLIER)  # numpy drops the bits of a product above 32
+    state: Unsigned = (SEED ^ lengths).astype(np.uint32)
     word_counts = np.minimum(lengths, VECTOR_KEY_BYTES_MAX) // 4
     for word in range(int(word_counts.max(initial=0))):
         rows = np.nonzero(word_counts > word)[0]
-        at = starts[rows] + 4 * word
-        read = sum(data[at + byte].astype(np.int64) << (8 * byte) for byte in range(4))
-        mixed = read * MULTIPLIER & MASK
-        mixed = (mixed ^ mixed >> 24) * MULTIPLIER & MASK
-        state[rows] = (state[rows] * MULTIPLIER & MASK) ^ mixed
+        mixed = little_endian(data, starts[rows] + 4 * word, 4) * multiplier
+        mixed = (mixed ^ mixed >> 24) * multiplier
+        state[rows] = state[rows] * multiplier ^ mixed
     tails = lengths % 4
     for size in (1, 2, 3):
         rows = np.nonzero(tails == size)[0]
-        at = starts[rows] + lengths[rows] - size
-        rest = sum(data[at + byte].astype(np.int64) << (8 * byte) for byte in range(size))
-        state[rows] = (state[rows] ^ rest) * MULTIPLIER & MASK
-    state = (state ^ state >> 13) * MULTIPLIER & MASK
+        rest = little_endian(data, starts[rows] + lengths[rows] - size, size)
+        state[rows] = (state[rows] ^ rest) * multiplier
+    state = (state ^ state >> 13) * multiplier
     state = state ^ state >> 15
     for row in np.nonzero(lengths > VECTOR_KEY_BYTES_MAX)[0]:
         state[row] = murmur2(bytes(data[starts[row] : starts[row] + lengths[row]]))
     return state
+
+
+def little_endian(data: np.ndarray[Any, np.dtype[np.uint8]], at: Integers, size: int) -> Unsigned:
+    """Return the integers of `size` bytes at these positions."""
+    found: Unsigned = data[at].astype(np.uint32)
+    for byte in range(1, size):
+        found |= data[at + byte].astype(np.uint32) << (8 * byte)
+    return found
