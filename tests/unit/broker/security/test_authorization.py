@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -176,6 +178,30 @@ def test_any_resource_is_denied_without_method() -> None:
     key = "h", Operation.WRITE, ResourceType.TOPIC
     assert not custom.allows_any("User:a", *key)
     assert custom.allows_any("User:root", *key)
+
+
+def test_authorizer_of_the_documentation_decides() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "security.md").read_text()
+    found = re.search(
+        r"^```python\n(# my_package/access.py\n.*?)^```$", page, re.MULTILINE | re.DOTALL
+    )
+    assert found is not None
+    names: dict[str, Any] = {}
+    exec(compile(found[1], "docs/security.md", "exec"), names)
+    authorizer = names["TeamAuthorizer"]()
+    authorizer.configure({"barnabas.policy.public": "open-"})
+    custom = CustomAuthorizer(authorizer, frozenset(), lambda: 0.0)
+
+    def may(operation: Operation, topic: str) -> bool:
+        return custom.allows(Action("User:shop", "h", operation, ResourceType.TOPIC, topic))
+
+    assert may(Operation.WRITE, "shop-orders")
+    assert may(Operation.READ, "open-prices")
+    assert not may(Operation.WRITE, "open-prices")
+    assert not may(Operation.READ, "bank-orders")
+    assert custom.allows_any("User:shop", "h", Operation.WRITE, ResourceType.TOPIC)
+    assert not custom.allows_any("User:shop", "h", Operation.READ, ResourceType.TOPIC)
+    custom.close()
 
 
 def test_slow_authorizer_is_reported(caplog: pytest.LogCaptureFixture) -> None:
