@@ -25,6 +25,7 @@ T = TypeVar("T")
 TURN_SECONDS = 0.005
 BUSY_FIRST_TURN_SECONDS = 0.0005
 """Length of the first turn of a request while other requests run in the background."""
+RELEASED_AT_ONCE = 1000
 LARGE_AT_ONCE = 2
 """Maximum number of large requests in a lane at a time. Decoding one may take 50 times its size in memory."""
 
@@ -74,6 +75,18 @@ def call_in_thread_if_large(size: int, work: Callable[..., T], *arguments: Any) 
         return work(*arguments)
     result: T = yield partial(work, *arguments)
     return result
+
+
+def release(items: list[Any]) -> Work[None]:
+    """Release the items and everything in them, piece by piece. Python frees a message with a million items at once,
+    which takes tens of milliseconds. The caller must not keep another reference to the items."""
+    while items:
+        released = items[-RELEASED_AT_ONCE:]
+        del items[-RELEASED_AT_ONCE:]
+        for item in released:
+            if isinstance(item, tuple):
+                items.extend(item)
+        yield None
 
 
 async def run_in_turns(work: Work[T]) -> T:

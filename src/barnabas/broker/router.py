@@ -24,8 +24,18 @@ from itertools import islice
 from struct import Struct
 from typing import Any, NamedTuple
 
-from barnabas.broker.bounded_work import NOT_STARTED, Background, RequestLane, TurnResult, Work
-from barnabas.broker.broker_requests import BROKER_REQUESTS, WITHOUT_QUOTA
+from msgspec.structs import astuple
+
+from barnabas.broker.bounded_work import (
+    NOT_STARTED,
+    Background,
+    RequestLane,
+    TurnResult,
+    Work,
+    release,
+    run_in_turns,
+)
+from barnabas.broker.broker_requests import BROKER_REQUESTS, CONTROLLER_REQUESTS, WITHOUT_QUOTA
 from barnabas.broker.connection import (
     CloseConnection,
     Connection,
@@ -324,7 +334,12 @@ class Router:
             response = route.handle(self.context, request, header, connection)
             if isinstance(response, Generator):
                 response = await self.background.finish(response, NOT_STARTED)
-        return await self.await_response(route, header, response, connection)
+        encoded = await self.await_response(route, header, response, connection)
+        if header.api_key in CONTROLLER_REQUESTS:
+            items = list(astuple(request))
+            del request
+            await run_in_turns(release(items))
+        return encoded
 
     def find_lane(self, header: RequestHeader) -> RequestLane:
         is_of_broker = header.api_key == FETCH or header.api_key in BROKER_REQUESTS

@@ -10,9 +10,11 @@ import pytest
 
 from barnabas.broker.bounded_work import (
     NOT_STARTED,
+    RELEASED_AT_ONCE,
     TURN_SECONDS,
     Background,
     Work,
+    release,
     run_in_turns,
     run_to_end,
     run_turn,
@@ -131,3 +133,23 @@ async def test_cancellation_closes_handler() -> None:
 async def test_run_to_end_and_run_in_turns_return_result() -> None:
     assert run_to_end(count_to(5, [])) == "done"
     assert await run_in_turns(count_to(5, [])) == "done"
+
+
+def test_message_is_released_piece_by_piece() -> None:
+    class Item:
+        alive = 0
+
+        def __init__(self) -> None:
+            Item.alive += 1
+
+        def __del__(self) -> None:
+            Item.alive -= 1
+
+    number = 5 * RELEASED_AT_ONCE
+    held = [("topic", tuple((index, Item()) for index in range(number))), 1]
+    alive = [Item.alive]
+    for _ in release(held):
+        alive.append(Item.alive)
+    assert alive[0] == number
+    assert Item.alive == 0
+    assert all(before - after <= RELEASED_AT_ONCE for before, after in pairwise(alive))
