@@ -334,13 +334,19 @@ class TlsStream(SocketStream):
         return True
 
     def decrypt(self, buffer: memoryview) -> int | None:
-        """Fill the buffer with received bytes. Return their number, 0 if there are none, None at the end."""
+        """Fill the buffer with received bytes. Return their number, 0 if there are none, None at the end.
+
+        Some clients send each part of a record as its own TLS record, so the loop must be short: it does not check
+        what is left, but ends with SSLWantReadError.
+        """
         tls = self.tls
         assert tls is not None
-        size = 0
+        if not self.has_received():
+            return 0
+        size, capacity = 0, len(buffer)
         try:
-            while size < len(buffer) and (self.incoming.pending or tls.pending()):
-                count = tls.read(len(buffer) - size, buffer[size:])
+            while size < capacity:
+                count = tls.read(capacity - size, buffer[size:])
                 if not count:
                     return size or None
                 size += count  # type: ignore[operator]
