@@ -192,6 +192,14 @@ def run_command(arguments: Sequence[str] | None) -> int:
         from barnabas.cli.terminal.exit_codes import report_failure
 
         return report_failure(error)
+    except ModuleNotFoundError as error:
+        from barnabas.cli.terminal.exit_codes import report_failure
+        from barnabas.spark.installation import explain_missing
+
+        explained = explain_missing(error)
+        if explained is None:
+            raise
+        return report_failure(explained)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,16 @@ NOT_INSTALLED = (
 )
 
 
+PACKAGES = frozenset({"pyspark", "py4j", "pyarrow", "numpy"})
+"""Packages of the extra `spark` that are imported on use."""
+
+
+def explain_missing(error: ModuleNotFoundError) -> ConfigError | None:
+    """Return a ConfigError if a package of Spark is not installed. None for another module."""
+    package = (error.name or "").partition(".")[0]
+    return ConfigError(package, NOT_INSTALLED) if package in PACKAGES else None
+
+
 def spark_home() -> Path:
     """The directory with Spark's jars: SPARK_HOME if set, else the installed package pyspark."""
     if home := os.environ.get("SPARK_HOME"):

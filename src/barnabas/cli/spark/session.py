@@ -23,7 +23,6 @@ from barnabas.cli.terminal.signals import (
     raise_at_once,
     raise_on_signals,
 )
-from barnabas.errors import ConfigError
 from barnabas.progress_line import stop_progress
 
 if TYPE_CHECKING:
@@ -38,26 +37,22 @@ def spark_session(
     # py4j logs every interrupted call to the root logger before it raises; this keeps it off the terminal.
     logging.getLogger().addHandler(logging.NullHandler())
     from barnabas.spark.class_archive import find_archive
-    from barnabas.spark.installation import NOT_INSTALLED
     from barnabas.spark.launcher import session
 
     with tempfile.TemporaryDirectory(
         prefix="barnabas-warehouse-", ignore_cleanup_errors=True
     ) as warehouse:
-        try:
-            if master is None and sys.stderr.isatty() and not find_archive().exists:
-                print_note("Spark starts; `barnabas spark --prepare` makes later starts faster")
-            with defer_signals(), translate_errors([]):
-                spark = session(
-                    master,
-                    app_name=app_name,
-                    bootstrap_servers=bootstrap_servers,
-                    # Otherwise `create table` would leave a warehouse in the current directory.
-                    config={"spark.sql.warehouse.dir": warehouse},
-                    short=short,
-                )
-        except ModuleNotFoundError as error:
-            raise ConfigError(error.name or "pyspark", NOT_INSTALLED) from None
+        if master is None and sys.stderr.isatty() and not find_archive().exists:
+            print_note("Spark starts; `barnabas spark --prepare` makes later starts faster")
+        with defer_signals(), translate_errors([]):
+            spark = session(
+                master,
+                app_name=app_name,
+                bootstrap_servers=bootstrap_servers,
+                # Otherwise `create table` would leave a warehouse in the current directory.
+                config={"spark.sql.warehouse.dir": warehouse},
+                short=short,
+            )
         raise_on_signals()
         silence_lost_connections(spark)
         try:

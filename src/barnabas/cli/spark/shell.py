@@ -15,10 +15,8 @@ from barnabas.cli.spark.failure import translate
 from barnabas.cli.spark.session import spark_session, translate_errors
 from barnabas.cli.terminal.failure import CommandError
 from barnabas.cli.terminal.output import plural, print_lines, print_note
-from barnabas.errors import ConfigError
 from barnabas.progress_line import progress_paused
 from barnabas.spark.class_archive import find_archive
-from barnabas.spark.installation import NOT_INSTALLED
 from barnabas.spark.tables import register_topics
 
 TABLES_MAX = 100
@@ -79,10 +77,8 @@ def spark(
 
 def prepare_spark() -> None:
     """Build the class-data archive. Raises NoJava, NoSpark and ConfigError."""
-    try:
-        from barnabas.spark.training import train
-    except ModuleNotFoundError as error:
-        raise ConfigError(error.name or "pyspark", NOT_INSTALLED) from None
+    from barnabas.spark.training import train
+
     archive = find_archive()
     if not archive.exists:
         print_note(f"writing {archive.path} ...")

@@ -34,7 +34,6 @@ from barnabas.cli.terminal.rows import (
 from barnabas.cli.terminal.signals import SignalRecorder
 from barnabas.errors import ConfigError
 from barnabas.progress_line import progress_paused
-from barnabas.spark.filters import FILTER_PUSHDOWN
 from barnabas.spark.tables import (
     find_unquoted_topic,
     names_in,
@@ -137,6 +136,8 @@ def sql(
             run_stream(rows, form, target, query)
             return
         if reads_once(rows):
+            from barnabas.spark.filters import FILTER_PUSHDOWN
+
             spark.conf.set(FILTER_PUSHDOWN, "true")
             rows = spark.sql(query)
         run_batch(rows, form, target)

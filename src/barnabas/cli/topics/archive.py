@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,8 +18,10 @@ from barnabas.cli.spark.job_session import job_session
 from barnabas.cli.terminal.output import OutputFormat, format_table, plural, show
 from barnabas.cli.topics.deletion import report_deletion
 from barnabas.cli.topics.lookup import complete_topics, find_topic
-from barnabas.jobs.archive import ArchiveRun, run_archive
 from barnabas.jobs.archive_directory import ArchiveDirectory, parse_directory
+
+if TYPE_CHECKING:
+    from barnabas.jobs.archive import ArchiveRun
 
 
 @click.command("archive")
@@ -55,6 +57,8 @@ def archive_topic(
     barnabas topics archive orders --to /backup
     barnabas topics restore /backup/orders --to orders-restored
     """
+    from barnabas.jobs.archive import run_archive
+
     archive = ArchiveDirectory(parse_directory("--to", target).absolute() / name)
     with connect(bootstrap_servers, timeout_s=timeout_s) as cluster:
         found = find_topic(cluster, name)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from barnabas.batch.compression import Compression
 from barnabas.cli.terminal.output import format_table, plural
-from barnabas.jobs.copy_topic import CopiedPartition
+
+if TYPE_CHECKING:
+    from barnabas.jobs.copy_topic import CopiedPartition
 
 CODECS = {codec.name.lower(): codec for codec in Compression}
 

@@ -22,13 +22,14 @@ from barnabas.cli.topics.deletion import report_deletion
 from barnabas.client.admin import Admin
 from barnabas.client.cluster import Cluster
 from barnabas.errors import ApiError, ConfigError
-from barnabas.jobs.mirror import Mirror, MirroredTopic, matching_topics, mirror_topic
 from barnabas.jobs.mirror_checkpoints import CheckpointStore
 from barnabas.retry import Backoff
 from barnabas.spark.error_text import QueryFailed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from barnabas.jobs.mirror import Mirror, MirroredTopic
 
 INTERVAL_S = 1.0
 RETRY_S = (1.0, 30.0)
@@ -85,6 +86,8 @@ def mirror_topics(
     barnabas topics mirror 'orders.*' --from one:9092 --to two:9092
     barnabas topics mirror '.*' --from one:9092 --to two:9092 --continuous
     """
+    from barnabas.jobs.mirror import Mirror
+
     with (
         connect_with_file(source, source_config, timeout_s=timeout_s) as from_cluster,
         connect_with_file(target, target_config, timeout_s=timeout_s) as to_cluster,
@@ -124,6 +127,8 @@ def check_clusters(source: Cluster, target: Cluster, prefix: str) -> str:
 
 
 def find_topics(mirror: Mirror, pattern: str) -> list[str]:
+    from barnabas.jobs.mirror import matching_topics
+
     found = [each.name for each in Admin(mirror.source).list_topics() if not each.is_internal]
     return matching_topics(found, pattern)
 
@@ -151,6 +156,8 @@ def mirror_existing(
     spark: SparkSession, mirror: Mirror, topic: str, *, verify: bool
 ) -> MirroredTopic:
     """Copy the next records of a topic. Raises ApiError if it is deleted meanwhile."""
+    from barnabas.jobs.mirror import mirror_topic
+
     found = mirror.source.topic(topic)
     with report_deletion(mirror.source, topic, found.id), translate_errors([]):
         return mirror_topic(spark, mirror, topic, verify=verify)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,12 +23,13 @@ from barnabas.cli.topics.create import parse_topic_configs
 from barnabas.cli.topics.deletion import report_deletion
 from barnabas.cli.topics.lookup import complete_topics, explain_rejected_name, find_topic
 from barnabas.errors import ApiError
-from barnabas.jobs.copy_topic import NewCopy
 from barnabas.jobs.errors import JobRefused
-from barnabas.jobs.moved_groups import ACTIVE, KEPT
-from barnabas.jobs.resize import ResizeRun, run_resize
-from barnabas.jobs.swap import SwapRun, run_swap
 from barnabas.jobs.topic_state import count_offsets, look_up_state
+
+if TYPE_CHECKING:
+    from barnabas.jobs.copy_topic import NewCopy
+    from barnabas.jobs.resize import ResizeRun
+    from barnabas.jobs.swap import SwapRun
 
 
 @click.command("resize")
@@ -84,6 +85,10 @@ def resize_topic(
 
     Example: barnabas topics resize orders --partitions 3 --to orders-3 --swap
     """
+    from barnabas.jobs.copy_topic import NewCopy
+    from barnabas.jobs.resize import run_resize
+    from barnabas.jobs.swap import run_swap
+
     with connect(bootstrap_servers, timeout_s=timeout_s) as cluster:
         find_topic(cluster, name)
         source = look_up_state(cluster, name)
@@ -123,6 +128,8 @@ def report_growth(name: str, offsets: int) -> None:
 
 def raise_if_incomplete(name: str, run: SwapRun) -> None:
     """Raise JobRefused if a later run has something left to do."""
+    from barnabas.jobs.moved_groups import ACTIVE
+
     active = [each.group for each in run.groups if each.status == ACTIVE]
     if run.uncopied:
         why = f"topic {name} has {plural(run.uncopied, 'offset')} that were not copied: it is still written to"
@@ -155,6 +162,8 @@ def swap_document(run: SwapRun) -> dict[str, Any]:
 
 
 def swap_text(document: dict[str, Any]) -> str:
+    from barnabas.jobs.moved_groups import KEPT
+
     name, topic, groups = document["source"], document["topic"], document["groups"]
     lines = [resize_text(document)]
     if groups:

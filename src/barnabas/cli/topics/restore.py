@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,8 +23,9 @@ from barnabas.cli.topics.create import parse_topic_configs
 from barnabas.cli.topics.lookup import complete_topics, explain_rejected_name
 from barnabas.errors import ApiError
 from barnabas.jobs.archive_directory import find_archive, parse_directory
-from barnabas.jobs.copy_topic import NewCopy
-from barnabas.jobs.restore import RestoreRun, read_archive, run_restore
+
+if TYPE_CHECKING:
+    from barnabas.jobs.restore import RestoreRun
 
 
 @click.command("restore")
@@ -64,6 +65,9 @@ def restore_topic(
 
     Example: barnabas topics restore /backup/orders --to orders-restored
     """
+    from barnabas.jobs.copy_topic import NewCopy
+    from barnabas.jobs.restore import read_archive, run_restore
+
     archive = find_archive(parse_directory("DIR", directory).absolute())
     manifest = read_archive(archive)
     new = NewCopy(
