@@ -177,7 +177,7 @@ def produce_crowded_batch(tally: Tally, _: Entities) -> None:
 
 def unread_answers(tally: Tally, entities: Entities) -> None:
     """Large answers to clients that do not read them."""
-    request = filled_request(entities, "OffsetFetch", 8, ("groups",), 6000)
+    request = filled_request(entities, "DescribeGroups", 5, ("groups",), 1140)
     with ExitStack() as stack:
         lazy = [stack.enter_context(tally.connect()) for _ in range(UNREAD)]
         for connection in lazy:

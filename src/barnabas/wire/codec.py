@@ -122,6 +122,8 @@ class Message(Protocol):
 M = TypeVar("M", bound=Message)
 
 VERSION = struct.Struct(">h")
+ELEMENT_BYTES = 1024
+"""Bytes whose encoding takes about as long as that of an element."""
 
 # ---- encode and decode ----------------------------------------------------------------------------------------
 
@@ -181,12 +183,15 @@ def write_struct(value: Any, version: int, flexible: bool, append: Append) -> No
 
 
 def has_more_elements(value: Any, limit: int) -> bool:
-    """Return whether the arrays of a message hold more than `limit` elements in total. Stops counting at the limit."""
+    """Return whether a message holds more than `limit` elements in total. Stops counting at the limit."""
     return count_elements(value, limit) > limit
 
 
 def count_elements(value: Any, limit: int) -> int:
-    """Return the number of elements, or any number above `limit` if there are more."""
+    """Return the number of elements in the arrays of a message, or any number above `limit` if there are more.
+
+    ELEMENT_BYTES bytes count as an element.
+    """
     fields = (
         value
         if isinstance(value, tuple)
@@ -203,6 +208,8 @@ def count_elements(value: Any, limit: int) -> int:
                     count += count_elements(element, limit - count)
                     if count > limit:
                         return count
+        elif type(field) is bytes:
+            count += len(field) // ELEMENT_BYTES
     return count
 
 

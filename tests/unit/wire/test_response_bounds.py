@@ -7,6 +7,11 @@ from barnabas.wire import codec
 from barnabas.wire.codec import MessageTooLarge, has_more_elements
 from barnabas.wire.fast import ManyPartitions, decode_produce, decode_small_produce
 from barnabas.wire.fast.produce import PARTITIONS_MAX, SMALL_PARTITIONS_MAX
+from barnabas.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsResponse,
+)
 from barnabas.wire.messages.heartbeat import HeartbeatResponse
 from barnabas.wire.messages.offset_fetch import (
     OffsetFetchResponse,
@@ -53,6 +58,14 @@ def test_elements_of_all_levels_are_counted(
     groups: int, partitions: int, most: int, expected: bool
 ) -> None:
     assert has_more_elements(response(groups, partitions), most) is expected
+
+
+@pytest.mark.parametrize(("size", "expected"), [(96 << 10, False), (98 << 10, True)])
+def test_bytes_count_as_elements(size: int, expected: bool) -> None:
+    """Two groups, each with a member, are four elements."""
+    member = DescribedGroupMember("member", member_metadata=bytes(size // 2))
+    group = DescribedGroup(0, "group", members=(member,))
+    assert has_more_elements(DescribeGroupsResponse(groups=(group, group)), 100) is expected
 
 
 def test_messages_without_arrays_have_no_elements() -> None:
