@@ -17,7 +17,7 @@ SPARK_FAILURES := tests/spark_faults
 COMPILED := $(sort $(dir $(shell grep -o '"src/barnabas/[^"]*\.py"' pyproject.toml | tr -d '"')))
 BOTH     := $(wildcard $(COMPILED:src/barnabas/%/=tests/unit/%))
 
-.PHONY: demo test faults interop check compile wheel lint unit interpreted failures features integration spark programs spark_failures bench bench-kafka docs release format clean
+.PHONY: demo test faults interop check compile wheel prepared lint unit interpreted failures features integration spark programs spark_failures bench bench-kafka docs release format clean
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Barnabas needs Python 3.11 or newer; this is " + sys.version.split()[0] + " (choose another with PYTHON=…)" if sys.version_info < (3, 11) else 0)'
@@ -31,10 +31,9 @@ compile: $(READY)           ## compile modules with mypyc, if their sources have
 demo: compile               ## create, use and delete a topic on three brokers, kill the controller, and check that no record is lost
 	@$(BIN)/python -m demo
 
-test: compile               ## all tests: unit tests, real clients, killed processes, malformed frames
-	@$(BIN)/python -m compileall -q src tests
-	$(BIN)/python -m tests.tools
-	@$(MAKE) --no-print-directory -o compile -j$(JOBS) lint spark features integration failures spark_failures programs unit interpreted
+test: $(READY)              ## all tests: unit tests, real clients, killed processes, malformed frames
+	@$(MAKE) --no-print-directory -j2 prepared lint
+	@$(MAKE) --no-print-directory -o compile -j$(JOBS) spark features integration failures spark_failures programs unit interpreted
 
 faults: compile             ## fault tests for over an hour: kill brokers and cut connections under load; 20 kills of each kind for Spark streams, topic jobs and examples
 	BARNABAS_FAULT_SECONDS=180 $(BIN)/pytest -s tests/faults/test_chaos.py tests/faults/test_rolling_restart.py tests/faults/test_exactly_once.py tests/groups/test_churn.py
@@ -46,6 +45,11 @@ interop: compile            ## comparison with Apache Kafka, which Maven downloa
 
 check: compile              ## check format, lint and types, run unit and architecture tests; about a minute
 	@$(MAKE) --no-print-directory -o compile -j2 lint unit
+
+# What the tests need. Compiling and lint keep a core each busy.
+prepared: compile
+	@$(BIN)/python -m compileall -q src tests
+	$(BIN)/python -m tests.tools
 
 # `make test` starts these targets in its own order: long ones first, so that no core is idle at the end.
 lint: $(READY)

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -74,6 +75,14 @@ class Build(NamedTuple):
 def clean_environment() -> dict[str, str]:
     ours = ("BARNABAS_PURE", "BARNABAS_COMPILE", "CC", "PYTHONPATH")
     return {key: value for key, value in os.environ.items() if key not in ours}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def mypy_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """All builds share what mypy knows of the standard library."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MYPY_CACHE_DIR", str(tmp_path_factory.mktemp("mypy")))
+        yield
 
 
 @pytest.fixture
