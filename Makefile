@@ -26,7 +26,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $(READY)
 
 compile: $(READY)           ## compile modules with mypyc, if their sources have changed; without a C compiler they run interpreted
-	@$(BIN)/python setup.py --quiet compile
+	@MYPY_CACHE_DIR=build/mypy $(BIN)/python setup.py --quiet compile
 
 demo: compile               ## create, use and delete a topic on three brokers, kill the controller, and check that no record is lost
 	@$(BIN)/python -m demo
