@@ -197,6 +197,7 @@ def test_broker_log_is_attached_to_failed_tests_only(pytester: pytest.Pytester) 
             pass
 
         def test_failure_without_cluster():
+            logging.getLogger("barnabas.broker").info("work in the background")
             assert False
 
         def test_warnings_still_reach_other_handlers(barnabas_cluster, caplog):

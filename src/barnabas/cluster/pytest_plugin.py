@@ -331,8 +331,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> None:
-    """Attach the log of the brokers to the report of a failed test."""
-    if call.excinfo is not None and LOG in item.config.stash:
+    """Attach the log of the brokers to the report of a failed test, if one of its fixtures needs a cluster.
+
+    The shared cluster also works during other tests: it deletes topics in the background.
+    """
+    uses_cluster = "_barnabas_log" in getattr(item, "fixturenames", ())
+    if call.excinfo is not None and uses_cluster and LOG in item.config.stash:
         lines = item.config.stash[LOG].take_lines()
         if lines:
             item.add_report_section(call.when, "broker log", lines)
