@@ -73,6 +73,7 @@ def count(cluster: WatchedCluster, run: Run) -> list[tuple[Kind, str]]:
         operation.finish(cluster, run)
         labels = cluster.brokers.labels(controller)
         operation.recover(cluster, run)
+    cluster.wait_until_agreed()  # the last UpdateMetadata follows the last write
     epochs = cluster.check_states(run.topic, len(run.assignment))
     assert scenario.in_takeover or set(epochs) == operation.undisturbed_epochs, epochs
     return labels
