@@ -10,6 +10,8 @@ from pyspark.errors import PySparkException
 
 from barnabas.batch.compression import Compression
 from barnabas.client.blocking import now_ms
+from barnabas.client.transaction_admin import TransactionAdmin
+from barnabas.model import TopicPartition
 from tests.spark.topics import Topics, numbered, values_of
 
 
@@ -135,6 +137,29 @@ def test_stream_write_resumes_from_checkpoint(topics: Topics, checkpoint: str) -
     copy()
     expected = [value.upper() for value in numbered(20) + numbered(5, "w")]
     assert values_of(topics.reader(subscribe=target).load()) == sorted(expected)
+
+
+def test_tasks_of_many_micro_batches_share_producer_ids(topics: Topics, checkpoint: str) -> None:
+    source, target = topics.create(), topics.create()
+    topics.write(source, numbered(10))
+    query = (
+        topics.stream(subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=1)
+        .load()
+        .select("value")
+        .writeStream.format("barnabas")
+        .option("kafka.bootstrap.servers", topics.servers)
+        .option("topic", target)
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(120)
+    assert len(query.recentProgress) >= 10
+    with topics.client() as cluster:
+        partition = TopicPartition(target, 0)
+        producers = TransactionAdmin(cluster).describe_producers([partition])[partition]
+    # Each of the four Python workers may have one.
+    assert len(producers) <= 4
 
 
 def test_complete_mode_writes_whole_result(topics: Topics, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -13,6 +14,8 @@ from barnabas import LocalCluster
 from barnabas.client.group_admin import GroupAdmin
 from barnabas.model import TopicPartition
 from barnabas.spark.launcher import register_source
+from barnabas.spark.run_state import list_runs
+from barnabas.spark.stream_reports import report_streams
 from support.ports import free_port
 from support.waiting import eventually
 from tests.spark.followed_stream import follow, wait_until
@@ -191,6 +194,30 @@ def test_longer_recreated_topic_is_detected_after_restart(
         read_available(topics, target, checkpoint, **options)
         everything = numbered(9, "new") + numbered(3)
         assert values_of(topics.spark.read.parquet(str(target))) == everything
+
+
+def test_running_and_failed_streams_are_reported(
+    topics: Topics, tmp_path: Path, checkpoint: str
+) -> None:
+    topic = topics.create()
+    topics.write(topic, numbered(3))
+    report_streams(topics.spark, tmp_path / "streams")
+
+    def reported() -> dict[str, Any]:
+        (run,) = list_runs(tmp_path / "streams")
+        found: dict[str, Any]
+        (found,) = run["streams"]
+        return found
+
+    with follow(topics, checkpoint, subscribe=topic) as stream:
+        stream.wait_for(3)
+        eventually(lambda: reported().get("lag") == 0, "the progress is reported")
+        name = reported()["name"]
+        assert (name, reported()["state"], reported()["batch"]) == (stream.table, "running", 0)
+        topics.delete(topic)
+        stream.failure()
+        eventually(lambda: reported()["state"] == "failed", "the failure is reported")
+        assert topic in reported()["error"]
 
 
 def test_stream_survives_broker_restart(topics: Topics, tmp_path: Path, checkpoint: str) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from random import Random
 from typing import Self, TypeVar
 
+from msgspec.structs import replace
+
 from barnabas.client.blocking import (
     CONNECT_TIMEOUT_S,
     REQUEST_TIMEOUT_S,
@@ -188,6 +190,10 @@ class Cluster:
                 if error.code is not ErrorCode.NETWORK_EXCEPTION:
                     raise
                 failed_brokers[connection.address] = error
+
+    def forget_topics(self) -> None:
+        """Make the next call of `topic` fetch the metadata of the topic."""
+        self.view = replace(self.view, topics={})
 
     def topic(self, name: str) -> TopicView:
         """Return a topic from the known metadata, or fetch its metadata. Raises ApiError like `fetch_topic`."""

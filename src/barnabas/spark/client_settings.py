@@ -30,6 +30,12 @@ PRODUCER_SETTINGS = frozenset({
     "enable.idempotence", "max.request.size", "buffer.memory", "batch.size", "socket.connection.setup.timeout.ms",
 })  # fmt: skip
 
+TIMEOUT_SETTINGS = (
+    "request.timeout.ms",
+    "delivery.timeout.ms",
+    "socket.connection.setup.timeout.ms",
+)
+
 IGNORED_SETTINGS = frozenset({
     "allow.auto.create.topics", "auto.commit.interval.ms", "auto.include.jmx.reporter",
     "bootstrap.controllers", "client.dns.lookup", "client.rack", "compression.gzip.level", "compression.lz4.level",
@@ -90,6 +96,8 @@ def parse_client_settings(options: Mapping[str, str]) -> dict[str, str]:
         parse_addresses(settings[BOOTSTRAP], default_port="")
     except ConfigError as error:
         raise ConfigError(PREFIX + BOOTSTRAP, error.why) from None
+    for name in TIMEOUT_SETTINGS:
+        integer_setting(settings, name, 1)
     return settings
 
 

@@ -13,9 +13,7 @@ Python workers outlive their tasks and keep connections and metadata, so a task 
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
 
 import pyarrow as pa
 
@@ -29,6 +27,7 @@ from barnabas.errors import ApiError, ErrorCode, RemoteWireError
 from barnabas.model import ZERO_ID
 from barnabas.retry import Backoff
 from barnabas.spark.arrow_records import decode_batches
+from barnabas.spark.kept_clients import borrow_cluster
 from barnabas.spark.ranges import DataLoss, FetchSettings, OffsetRange
 from barnabas.wire.messages.fetch import (
     FetchPartition,
@@ -65,7 +64,7 @@ def read_range(
     """Yield all records of the range, in order. Raises DataLoss if some are lost, ApiError if fetching fails."""
     if wanted.start >= wanted.end:
         return
-    with borrow_cluster(settings) as cluster:
+    with borrow_cluster(settings.client) as cluster:
         fetcher = RangeFetcher(cluster, wanted, settings)
         try:
             yield from fetcher.batches()
@@ -120,8 +119,9 @@ class RangeFetcher:
             self.send_fetch(self.position)
         assert self.in_flight is not None
         connection, correlation_id = self.in_flight
-        timeout_s = self.settings.request_timeout_ms / 1000
-        response = connection.receive(correlation_id, FetchResponse, timeout_s=timeout_s)
+        response = connection.receive(
+            correlation_id, FetchResponse, timeout_s=self.cluster.timeout_s
+        )
         self.in_flight = None
         raise_if(response.error_code, str(self.wanted))
         for topic in response.responses:
@@ -159,7 +159,7 @@ class RangeFetcher:
             request,
             FetchResponse,
             max_version=None if by_id else FETCH_BY_NAME_VERSION,
-            timeout_s=self.settings.request_timeout_ms / 1000,
+            timeout_s=self.cluster.timeout_s,
         )
         self.in_flight = connection, correlation_id
 
@@ -309,37 +309,3 @@ def next_position(view: memoryview, position: int, end: int) -> int:
             return end
         position = max(position, header.next_offset)
     return position
-
-
-# ---- clients kept between tasks -------------------------------------------------------------------------------
-
-ClusterKey = tuple[int, str, str, frozenset[tuple[str, str]]]
-"""Process, servers, client id and security settings."""
-
-idle_clusters: dict[ClusterKey, list[Cluster]] = {}
-
-
-@contextmanager
-def borrow_cluster(settings: FetchSettings) -> Iterator[Cluster]:
-    """Yield a client that no other task uses. Clients are kept per process, because a fork must not share sockets."""
-    security = frozenset(settings.security.settings.items())
-    key = (os.getpid(), settings.bootstrap_servers, settings.client_id, security)
-    idle = idle_clusters.setdefault(key, [])
-    try:
-        cluster = idle.pop()
-    except IndexError:
-        cluster = Cluster(
-            settings.bootstrap_servers, client_id=settings.client_id, security=settings.security
-        )
-    cluster.timeout_s = settings.request_timeout_ms / 1000
-    cluster.connect_timeout_s = min(settings.connect_timeout_ms, settings.request_timeout_ms) / 1000
-    try:
-        yield cluster
-    finally:
-        idle.append(cluster)
-
-
-def close_idle_clusters() -> None:
-    for idle in idle_clusters.values():
-        while idle:
-            idle.pop().close()

@@ -35,6 +35,7 @@ from barnabas.spark.class_archive import GC_OPTION, class_archive
 from barnabas.spark.connect import SCHEME, connect_session
 from barnabas.spark.installation import spark_home
 from barnabas.spark.progress import show_progress
+from barnabas.spark.run_state import state_directory
 from barnabas.spark.shipping import missing_modules, package_zip
 from barnabas.spark.start_scripts import launcher_home, worker_python
 
@@ -202,7 +203,7 @@ def prepare_session(
     if reports:
         from barnabas.spark.stream_reports import report_streams
 
-        report_streams(spark)
+        report_streams(spark, state_directory("streams"))
     if progress:
         show_progress(spark)
 

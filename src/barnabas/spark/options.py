@@ -74,10 +74,7 @@ COMMON_MISTAKES = {
 }
 
 LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-NUMERIC_PRODUCER_SETTINGS = (
-    "request.timeout.ms", "delivery.timeout.ms", "max.request.size", "buffer.memory", "batch.size",
-    "socket.connection.setup.timeout.ms",
-)  # fmt: skip
+SIZE_SETTINGS = ("max.request.size", "buffer.memory", "batch.size")
 Default = TypeVar("Default", int, None)
 UNITS_MS = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}  # fmt: skip
 
@@ -180,7 +177,7 @@ def parse_write(options: Mapping[str, str]) -> WriteOptions:
         topic = topic.strip()
         check_topic("topic", topic)
     acks = parse_acks(settings)
-    for name in NUMERIC_PRODUCER_SETTINGS:
+    for name in SIZE_SETTINGS:
         integer_setting(settings, name, 1)
     idempotent = parse_idempotence(settings, acks)
     exactly_once = parse_exactly_once(given, acks, idempotent)

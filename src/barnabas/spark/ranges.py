@@ -6,18 +6,12 @@ Data loss means that the cluster no longer has offsets that a batch should read.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from barnabas.errors import BarnabasError
 from barnabas.model import TopicPartition
-from barnabas.security.client_settings import PLAINTEXT, ClientSecurity, parse_client_security
-from barnabas.spark.client_settings import (
-    BOOTSTRAP,
-    client_id,
-    integer_setting,
-    reads_committed,
-)
+from barnabas.spark.client_settings import integer_setting, reads_committed
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 """The columns of Spark's Kafka source, in the same order."""
@@ -52,21 +46,18 @@ class OffsetRange:
 class FetchSettings:
     """Client settings of a read task, and the columns to build."""
 
-    bootstrap_servers: str
-    client_id: str
+    client: Mapping[str, str] = field(repr=False)
+    """Kafka consumer settings, without the prefix `kafka.`."""
     columns: tuple[str, ...]
     fail_on_data_loss: bool
     reads_committed: bool
     checks_crcs: bool
-    request_timeout_ms: int
-    connect_timeout_ms: int
     deadline_ms: int
     """How long a task retries without progress before it fails."""
     retry_backoff_ms: int
     retry_backoff_ms_max: int
     fetch_wait_ms: int
     fetch_bytes: int
-    security: ClientSecurity = PLAINTEXT
 
 
 def parse_fetch_settings(
@@ -78,14 +69,11 @@ def parse_fetch_settings(
         return integer_setting(client, name, default, least=least)
 
     return FetchSettings(
-        bootstrap_servers=client[BOOTSTRAP],
-        client_id=client_id(client),
+        client=client,
         columns=columns,
         fail_on_data_loss=fail_on_data_loss,
         reads_committed=reads_committed(client),
         checks_crcs=client.get("check.crcs", "true").lower() != "false",
-        request_timeout_ms=number("request.timeout.ms", 30_000),
-        connect_timeout_ms=number("socket.connection.setup.timeout.ms", 10_000),
         deadline_ms=number("default.api.timeout.ms", 60_000),
         retry_backoff_ms=number("retry.backoff.ms", 100, least=0),
         retry_backoff_ms_max=number("retry.backoff.max.ms", 1_000, least=0),
@@ -95,7 +83,6 @@ def parse_fetch_settings(
             number("fetch.max.bytes", 52_428_800),
             number("max.partition.fetch.bytes", DEFAULT_FETCH_BYTES),
         ),
-        security=parse_client_security(client),
     )
 
 

@@ -15,32 +15,37 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.streaming import StreamingQueryListener
-
 from barnabas.errors import ConfigError
 from barnabas.spark.error_text import brief_text
 from barnabas.spark.progress import lag
-from barnabas.spark.run_state import RunState, state_directory
+from barnabas.spark.run_state import RunState
 
 if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.listener import (
-        QueryIdleEvent,
-        QueryProgressEvent,
-        QueryStartedEvent,
-        QueryTerminatedEvent,
-    )
 
 
-def report_streams(spark: SparkSession) -> None:
-    """Report the streams of the session until the process ends. Without a writable directory, nothing is reported."""
-    reports = StreamReports(spark.sparkContext.master, state_directory("streams"))
-    spark.streams.addListener(reports)
+def report_streams(spark: SparkSession, directory: Path) -> None:
+    """Report the streams of the session until the process ends. If `directory` is not writable, nothing is reported.
+
+    Spark calls the reports without PySpark's StreamingQueryListener. That one fetches each field of a progress with
+    several calls to Java, which takes half a core for ten micro-batches per second.
+    """
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    reports = StreamReports(spark.sparkContext.master, directory)
+    ensure_callback_server_started(spark.sparkContext._gateway)
+    java: Any = spark.sparkContext._jvm
+    listener = java.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(reports)
+    spark.streams._jsqm.addListener(listener)
     atexit.register(reports.close)
 
 
-class StreamReports(StreamingQueryListener):  # type: ignore[misc]
-    """Spark calls the methods with capital letters, in a thread of their own."""
+class StreamReports:
+    """Spark calls the methods with capital letters, in a thread of their own, with the events of all streams."""
+
+    class Java:
+        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
 
     def __init__(self, master: str, directory: Path) -> None:
         self.master = master
@@ -49,24 +54,26 @@ class StreamReports(StreamingQueryListener):  # type: ignore[misc]
         self.state: RunState | None = None
         self.lock = threading.Lock()
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
-        self.update(
-            str(event.id), name=event.name or str(event.id)[:8], state="running", error=None
-        )
+    def onQueryStarted(self, event: JavaObject) -> None:  # noqa: N802
+        started = json.loads(event.json())
+        name = started["name"] or started["id"][:8]
+        self.update(started["id"], name=name, state="running", error=None)
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        self.update(str(event.progress.id), **progress_fields(json.loads(event.progress.json)))
+    def onQueryProgress(self, event: JavaObject) -> None:  # noqa: N802
+        progress = json.loads(event.json())["progress"]
+        self.update(progress["id"], **progress_fields(progress))
 
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        self.update(str(event.id), rows_per_second=0.0)
+    def onQueryIdle(self, event: JavaObject) -> None:  # noqa: N802
+        self.update(json.loads(event.json())["id"], rows_per_second=0.0)
 
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        if event.exception is None:
+    def onQueryTerminated(self, event: JavaObject) -> None:  # noqa: N802
+        ended = json.loads(event.json())
+        if ended["exception"] is None:
             with self.lock:
-                self.streams.pop(str(event.id), None)
+                self.streams.pop(ended["id"], None)
             self.save()
         else:
-            self.update(str(event.id), state="failed", error=brief_text(event.exception))
+            self.update(ended["id"], state="failed", error=brief_text(ended["exception"]))
 
     def update(self, query_id: str, **fields: Any) -> None:
         with self.lock:

@@ -41,6 +41,7 @@ from barnabas.spark.batch_commit import BatchCommit
 from barnabas.spark.brief_errors import brief_errors
 from barnabas.spark.client_settings import integer_setting
 from barnabas.spark.commit_records import SinkKind, TaskTransaction
+from barnabas.spark.kept_clients import borrow_cluster, kept_producers
 from barnabas.spark.lookup import (
     RETRY_S,
     connect,
@@ -115,14 +116,10 @@ class TopicWriter(TaskObject):
         task = current_task()
         if self.options.exactly_once:
             return self.write_in_transaction(iterator, task)
-        with connect(delivery_settings(self.options.client)) as cluster:
-            producer = Producer(
-                cluster,
-                acks=self.options.acks,
-                compression=self.options.compression,
-                idempotent=self.options.idempotent,
-            )
-            self.send_rows(Sink(cluster, self.options, producer), iterator)
+        with kept_producers.borrow(
+            self.options.client, lambda: new_producer(self.options)
+        ) as producer:
+            self.send_rows(Sink(self.options, producer), iterator)
             producer_id, epoch = producer.identity or (-1, -1)
             return TaskCommit(
                 producer_id=producer_id,
@@ -154,11 +151,11 @@ class TopicWriter(TaskObject):
         ranges: tuple[WrittenRange, ...] = ()
         if first is not None:
             transactional_id = self.take_transactional_id(task)
-            with connect(delivery_settings(self.options.client)) as cluster:
+            with borrow_cluster(delivery_settings(self.options.client)) as cluster:
                 wait_until_reachable(cluster)
                 transaction = open_transaction(cluster, transactional_id, self.options)
                 with aborted_on_error(transaction):
-                    sink = Sink(cluster, self.options, transaction)
+                    sink = Sink(self.options, transaction)
                     self.send_rows(sink, chain([first], batches))
                     ranges = written_ranges(transaction.flush())
                 identity = transaction_identity(transaction)
@@ -187,7 +184,7 @@ class TopicWriter(TaskObject):
     ) -> None:
         """Commit or abort the transactions of a batch, in the driver."""
         own = [each.transaction for each in messages if each is not None and each.transaction]
-        with connect(self.options.client) as cluster:
+        with borrow_cluster(self.options.client) as cluster:
             try:
                 wait_until_reachable(cluster)
                 commit = BatchCommit(
@@ -278,10 +275,12 @@ class StreamWriter(TopicWriter, DataSourceStreamArrowWriter):  # type: ignore[mi
 class Sink:
     """Buffers rows and sends them, one batch per partition at a time."""
 
-    def __init__(self, cluster: Cluster, options: WriteOptions, producer: Producer) -> None:
-        self.cluster = cluster
+    def __init__(self, options: WriteOptions, producer: Producer) -> None:
         self.options = options
         self.producer = producer
+        self.cluster = producer.cluster
+        # A task sees new partitions, and that a topic is gone.
+        self.cluster.forget_topics()
         self.random = Random()
         self.batch_bytes = min(
             integer_setting(options.client, "batch.size", BATCH_BYTES),
@@ -474,6 +473,15 @@ def current_task() -> SparkTask:
     )
 
 
+def new_producer(options: WriteOptions) -> Producer:
+    return Producer(
+        connect(delivery_settings(options.client)),
+        acks=options.acks,
+        compression=options.compression,
+        idempotent=options.idempotent,
+    )
+
+
 def delivery_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """Set request.timeout.ms to delivery.timeout.ms: the client retries a call until its request timeout."""
     found = dict(settings)
@@ -484,7 +492,8 @@ def delivery_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 def check_topic_exists(options: WriteOptions, topic: str) -> None:
     """Raise ConfigError before the job if the topic does not exist."""
-    with connect(options.client) as cluster:
+    with borrow_cluster(options.client) as cluster:
+        cluster.forget_topics()
         try:
             cluster.topic(topic)
         except ApiError as error:

@@ -12,7 +12,8 @@ from barnabas.batch.records import Record, build_batch
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.model import ZERO_ID
 from barnabas.spark import fetching
-from barnabas.spark.fetching import close_idle_clusters, read_range
+from barnabas.spark.fetching import read_range
+from barnabas.spark.kept_clients import kept_clusters
 from barnabas.spark.ranges import DataLoss, OffsetRange, parse_fetch_settings
 from barnabas.wire.messages.fetch import (
     FetchableTopicResponse,
@@ -107,7 +108,7 @@ def broker(log: ScriptedLog) -> Iterator[ScriptedBroker]:
     broker.answers[MetadataRequest] = metadata
     with broker:
         yield broker
-        close_idle_clusters()
+        kept_clusters.close_idle()
 
 
 def offsets(
@@ -313,8 +314,8 @@ def test_settings_reach_the_request(broker: ScriptedBroker) -> None:
 
 @pytest.mark.parametrize("value", ["many", "-1", "0", "99999999999"])
 def test_invalid_number_names_the_setting(value: str) -> None:
-    settings = {"bootstrap.servers": "x:1", "request.timeout.ms": value}
-    with pytest.raises(ConfigError, match=r"kafka\.request\.timeout\.ms"):
+    settings = {"bootstrap.servers": "x:1", "fetch.max.bytes": value}
+    with pytest.raises(ConfigError, match=r"kafka\.fetch\.max\.bytes"):
         parse_fetch_settings(settings, ("offset",))
 
 
@@ -338,4 +339,4 @@ def test_unreachable_cluster_is_retried_until_deadline() -> None:
     offset_range = OffsetRange(topic="orders", partition=0, start=1, end=2, topic_id=ID)
     with pytest.raises(ApiError, match=r"orders-0 \[1, 2\) at 1: no broker reached: 127.0.0.1:1"):
         list(read_range(offset_range, settings))
-    close_idle_clusters()
+    kept_clusters.close_idle()

@@ -119,6 +119,7 @@ def test_delays_use_spark_units(text: str, ms: int) -> None:
         ({"kafka.bootstrap.servers": "a:b"}, "kafka.bootstrap.servers: 'a:b' is not an address"),
         ({"kafka.bootstrap.servers": "a:1,b"}, "kafka.bootstrap.servers: 'b' is not an address; write host:port"),
         ({"kafka.bootstrap.servers": "[::1]"}, "kafka.bootstrap.servers: '[::1]' is not an address; write host:port"),
+        ({"kafka.request.timeout.ms": "0"}, "kafka.request.timeout.ms: must be between 1 and 2147483647, not 0"),
         ({"publishOffsetsToGroup": " "}, "publishOffsetsToGroup: is empty; set the name of a consumer group"),
         ({"startingOffsets": "latest"}, "startingOffsets: a batch that starts at latest reads nothing; use"),
         ({"endingOffsets": "earliest"}, "endingOffsets: a batch that ends at earliest reads nothing; use"),

@@ -20,23 +20,25 @@ PROGRESS = {
 }
 
 
-def event(number: int, **fields: object) -> Any:
-    return SimpleNamespace(id=f"id-{number}-and-more", name=None, **fields)
+def stream_id(number: int) -> str:
+    return f"id-{number}-and-more"
 
 
-def progress(number: int) -> Any:
-    return SimpleNamespace(progress=event(number, json=json.dumps(PROGRESS)))
+def event(**fields: object) -> Any:
+    """Return a stand-in for Spark's event, which Java turns into JSON."""
+    return SimpleNamespace(json=lambda: json.dumps(fields))
 
 
 def test_streams_are_reported_until_they_stop(tmp_path: Path) -> None:
     reports = StreamReports("local[2]", tmp_path)
     assert not list(tmp_path.iterdir())
     for number in (1, 2, 3):
-        reports.onQueryStarted(event(number))
-    reports.onQueryProgress(progress(1))
-    reports.onQueryTerminated(event(2, exception=None))
-    reports.onQueryTerminated(event(3, exception="x.y.SomeException: no rows\n\tat x.Y(Y.java:1)"))
-    reports.onQueryIdle(event(1))
+        reports.onQueryStarted(event(id=stream_id(number), name=None))
+    reports.onQueryProgress(event(progress={"id": stream_id(1), **PROGRESS}))
+    reports.onQueryTerminated(event(id=stream_id(2), exception=None))
+    error = "x.y.SomeException: no rows\n\tat x.Y(Y.java:1)"
+    reports.onQueryTerminated(event(id=stream_id(3), exception=error))
+    reports.onQueryIdle(event(id=stream_id(1)))
     (run,) = list_runs(tmp_path)
     first, last = run["streams"]
     assert run["pid"] == os.getpid()
