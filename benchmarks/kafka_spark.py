@@ -27,7 +27,7 @@ FORMATS = {OURS: "barnabas", KAFKA: "kafka"}
 PART = "part"
 WRITTEN_SHARE = 5
 """Writes and copies use a fifth of the rows, because every round leaves another topic."""
-LATENCY_PARTITIONS = (PARTITIONS, 12)
+LATENCY_PARTITIONS = (PARTITIONS, 4, 12)
 """With many partitions, most micro-batches have records of a few of them."""
 PACE_S = 0.02
 WARM_UP_RECORDS = 200
