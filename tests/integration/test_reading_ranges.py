@@ -14,7 +14,8 @@ from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.client.producer import Producer
 from barnabas.model import TopicPartition
-from barnabas.spark.fetching import close_idle_clusters, read_range
+from barnabas.spark.fetching import read_range
+from barnabas.spark.kept_clients import kept_clusters
 from barnabas.spark.ranges import DataLoss, OffsetRange, parse_fetch_settings
 from support.broker import BrokerProcess
 
@@ -30,7 +31,7 @@ def servers() -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def close_connections() -> Iterator[None]:
     yield
-    close_idle_clusters()
+    kept_clusters.close_idle()
 
 
 def fill(

@@ -28,7 +28,7 @@ def test_sink_task_waits_for_broker(tmp_path: Path) -> None:
             connect(delivery_settings(options.client)) as cluster,
             ThreadPoolExecutor(1) as pool,
         ):
-            found = pool.submit(Sink(cluster, options, Producer(cluster)).topic, TOPIC)
+            found = pool.submit(Sink(options, Producer(cluster)).topic, TOPIC)
             with pytest.raises(TimeoutError):
                 found.result(1.5)
             broker.start()
@@ -46,6 +46,6 @@ def test_sink_task_waits_no_longer_than_delivery_timeout(tmp_path: Path) -> None
         }
     )
     with connect(delivery_settings(options.client)) as cluster:
-        sink = Sink(cluster, options, Producer(cluster))
+        sink = Sink(options, Producer(cluster))
         with pytest.raises(ConfigError, match="no broker reached"):
             sink.topic(TOPIC)
