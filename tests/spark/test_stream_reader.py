@@ -280,7 +280,7 @@ def test_sink_task_returns_producer_and_ranges(local_topics: Topics) -> None:
     assert message.producer_epoch >= 0
     again = run_sink_task(local_topics, {"value": ["c"]}, topic=topic)
     assert again.ranges == (WrittenRange(topic=topic, partition=0, base_offset=2, count=1),)
-    assert again.producer_id != message.producer_id
+    assert again.producer_id == message.producer_id
 
 
 def test_many_rows_without_keys_use_all_partitions(local_topics: Topics) -> None:
