@@ -27,9 +27,9 @@ from barnabas.retry import Backoff
 from barnabas.storage.checkpoints import encode_offsets
 from barnabas.storage.epochs import UNDEFINED
 from barnabas.storage.files import parent
-from barnabas.storage.future_logs import follow_offsets, has_future_name
+from barnabas.storage.future_logs import can_replace, follow_offsets, has_future_name
 from barnabas.storage.log import Log
-from barnabas.storage.log_manager import CHECKPOINTED, LogManager, can_replace
+from barnabas.storage.log_manager import CHECKPOINTED, LogManager
 from barnabas.tasks import Tasks, in_thread
 from barnabas.world.ports import Clock, Disk, FileSlice
 

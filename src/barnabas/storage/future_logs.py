@@ -3,19 +3,27 @@
     <source>/orders-0/                      the current log
     <target>/orders-0.<32 hex>-future/      the future log
 
-    copy (replication/log_dir_moves.py) ─► rename the future log to orders-0 ─► rename the current log to *-delete
+    copy (replication/log_dir_moves.py) ─► mark the current log ─► rename the future log to orders-0
+                                        ─► rename the current log to *-delete
 
 The first rename is on disk before the second one begins, so a crash never leaves the broker without the records. After
-a crash between the two, both directories are named orders-0, and the next start keeps the newer one (`is_newer`).
+a crash between the two, both directories are named orders-0. The next start uses the newer one (`is_newer`), and
+deletes the other one if it has the mark.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from barnabas.errors import StorageError
 from barnabas.model import TopicPartition
 from barnabas.storage.epochs import LeaderEpochs
+from barnabas.storage.files import parent
 from barnabas.storage.log import Log
 
 FUTURE = "-future"
+REPLACED = "replaced"
+"""The mark: an empty file in the directory of a log that its future log replaces now."""
 HEX_DIGITS = 32
 NAME_MAX = 255
 SUFFIX_LENGTH = len(".") + HEX_DIGITS + len(FUTURE)
@@ -41,13 +49,33 @@ def parse_future_name(name: str) -> TopicPartition | None:
     return TopicPartition(topic, int(index))
 
 
+def mark_replaced(log: Log) -> None:
+    """Mark a log, if possible: a full or failing disk does not prevent the move away from it."""
+    with suppress(StorageError):
+        log.disk.replace_bytes(f"{log.directory}/{REPLACED}", b"", sync=False)
+
+
+def is_replaced(log: Log) -> bool:
+    return log.disk.exists(f"{log.directory}/{REPLACED}")
+
+
 def is_newer(log: Log, other: Log) -> bool:
     """Return whether `log` replaced `other` in a move, or may have.
 
     Only the newer log is written after a move. So it has a later leader epoch, or more records of the same epoch. If
-    they have neither, both have the same records.
+    they have neither, both have the same records, and the older one has the mark.
     """
-    return (log.epochs.latest, log.log_end_offset) > (other.epochs.latest, other.log_end_offset)
+    return (log.epochs.latest, log.log_end_offset, is_replaced(other)) > (
+        other.epochs.latest,
+        other.log_end_offset,
+        is_replaced(log),
+    )
+
+
+def can_replace(future: Log, log: Log) -> bool:
+    """Return whether a future log found at the start belongs to the same topic and is in another directory."""
+    is_same_topic = None in (future.topic_id, log.topic_id) or future.topic_id == log.topic_id
+    return is_same_topic and parent(future.directory) != parent(log.directory)
 
 
 def relocate(log: Log, directory: str) -> None:

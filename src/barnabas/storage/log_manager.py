@@ -35,8 +35,11 @@ from barnabas.storage.files import parent
 from barnabas.storage.future_logs import (
     FUTURE,
     NAME_MAX,
+    can_replace,
     future_name,
     is_newer,
+    is_replaced,
+    mark_replaced,
     parse_future_name,
     relocate,
     take_over,
@@ -242,12 +245,17 @@ class LogManager:
                 now_ms=now_ms,
                 producer_expiration_ms=self.producer_expiration_ms,
             )
-            self.add_loaded(partition, log, is_future=is_future)
+            self.add_loaded(partition, log, now_ms, is_future=is_future)
         count = len(self.logs_in(directory))
         logger.info("loaded log directory path=%s logs=%d clean=%s", directory, count, clean)
 
-    def add_loaded(self, partition: TopicPartition, log: Log, *, is_future: bool) -> None:
-        """Add a log that was found on disk. Of two logs of one partition the newer one is used."""
+    def add_loaded(
+        self, partition: TopicPartition, log: Log, now_ms: int, *, is_future: bool
+    ) -> None:
+        """Add a log that was found on disk. Of two logs of one partition the newer one is used.
+
+        The older one is deleted if a move replaced it. Otherwise somebody copied it here, so it is only renamed.
+        """
         logs = self.futures if is_future else self.logs
         other = logs.get(partition)
         if other is not None:
@@ -257,10 +265,14 @@ class LogManager:
                 raise StorageError(log.directory, f"a log of {partition} is also in {path}")
             log, extra = (log, other) if is_newer(log, other) else (other, log)
             logger.warning(
-                "two logs of one partition, a move was interrupted partition=%s used=%s other=%s",
+                "two logs of one partition, using the newer one partition=%s used=%s other=%s",
                 *(partition, log.directory, extra.directory),
             )
-            self.rename_directory(partition, extra, DELETE if is_future else STRAY)
+            if is_future or is_replaced(extra):
+                path = self.rename_directory(partition, extra, DELETE)
+                self.pending_removals.append((now_ms, path))
+            else:
+                self.rename_directory(partition, extra, STRAY)
         self.add_log(partition, log, logs)
 
     def add_log(
@@ -393,6 +405,7 @@ class LogManager:
             for name in (checkpoints.LOG_START, checkpoints.CLEANED_TO):
                 if CHECKPOINTED[name](future) is not None:
                     self.checkpoint(name, (target,), sync=True)
+            mark_replaced(log)
             relocate(future, f"{target}/{partition}")
             self.disk.sync_now([], [target])
         del self.futures[partition]
@@ -582,9 +595,3 @@ def filter_directory(
 
 def sizes_in(directory: str, logs: Mapping[TopicPartition, Log]) -> dict[TopicPartition, int]:
     return {tp: log.size_bytes for tp, log in filter_directory(directory, logs)}
-
-
-def can_replace(future: Log, log: Log) -> bool:
-    """Return whether a future log found at the start belongs to the same topic and is in another directory."""
-    is_same_topic = None in (future.topic_id, log.topic_id) or future.topic_id == log.topic_id
-    return is_same_topic and parent(future.directory) != parent(log.directory)

@@ -11,6 +11,7 @@ from barnabas.errors import StorageError
 from barnabas.model import TopicPartition
 from barnabas.storage.checkpoints import CLEANED_TO, LOG_START, RECOVERY_POINT, read_offsets
 from barnabas.storage.future_logs import (
+    REPLACED,
     future_name,
     has_future_name,
     is_newer,
@@ -309,18 +310,47 @@ def test_power_loss_after_replacement_keeps_flushed_records(
         assert contents(again.logs[ORDERS]) == expected
 
 
-def test_crash_between_renames_keeps_newer_log(disk: ForgetfulDisk) -> None:
+def crash_between_renames(
+    disk: ForgetfulDisk, records: tuple[bytes, ...]
+) -> dict[int, bytes | None]:
+    """Leave two logs, of which the newer one is in B and has these `records` more. Return its contents."""
     manager, log, _ = begin_swap(disk)
     manager.replace_with_future(ORDERS, NOW_MS)
-    append(manager.logs[ORDERS], b"after")
+    for record in records:
+        append(manager.logs[ORDERS], record)
     expected = contents(manager.logs[ORDERS])
     manager.release()
     disk.rename(log.directory, f"{A}/orders-0")
+    return expected
+
+
+@pytest.mark.parametrize("records", [(), (b"after",)])
+def test_move_is_completed_after_crash_between_renames(
+    disk: ForgetfulDisk, records: tuple[bytes, ...]
+) -> None:
+    expected = crash_between_renames(disk, records)
     again = start_manager(disk)
     assert again.offline == {}
     assert again.logs[ORDERS].directory == f"{B}/orders-0"
     assert contents(again.logs[ORDERS]) == expected
+    (name,) = directories(disk, A)
+    assert name.endswith("-delete")
+    assert list(again.pop_due_removals(NOW_MS)) == [f"{A}/{name}"]
+
+
+def test_copied_log_becomes_stray(disk: ForgetfulDisk) -> None:
+    expected = crash_between_renames(disk, (b"after",))
+    disk.remove(f"{A}/orders-0/{REPLACED}")
+    again = start_manager(disk)
+    assert contents(again.logs[ORDERS]) == expected
     assert [name[-6:] for name in directories(disk, A)] == ["-stray"]
+
+
+def test_move_without_mark_succeeds(disk: ForgetfulDisk) -> None:
+    manager, _, future = begin_swap(disk)
+    disk.fails = f"{A}/orders-0/{REPLACED}"
+    manager.replace_with_future(ORDERS, NOW_MS)
+    assert manager.logs == {ORDERS: future}
 
 
 def test_logs_of_two_topics_take_directory_offline(disk: ForgetfulDisk) -> None:
