@@ -41,7 +41,7 @@ from barnabas.spark.batch_commit import BatchCommit
 from barnabas.spark.brief_errors import brief_errors
 from barnabas.spark.client_settings import integer_setting
 from barnabas.spark.commit_records import SinkKind, TaskTransaction
-from barnabas.spark.kept_clients import borrow_cluster, kept_producers
+from barnabas.spark.kept_clients import kept_producers
 from barnabas.spark.lookup import (
     RETRY_S,
     connect,
@@ -151,7 +151,7 @@ class TopicWriter(TaskObject):
         ranges: tuple[WrittenRange, ...] = ()
         if first is not None:
             transactional_id = self.take_transactional_id(task)
-            with borrow_cluster(delivery_settings(self.options.client)) as cluster:
+            with connect(delivery_settings(self.options.client)) as cluster:
                 wait_until_reachable(cluster)
                 transaction = open_transaction(cluster, transactional_id, self.options)
                 with aborted_on_error(transaction):
@@ -184,7 +184,7 @@ class TopicWriter(TaskObject):
     ) -> None:
         """Commit or abort the transactions of a batch, in the driver."""
         own = [each.transaction for each in messages if each is not None and each.transaction]
-        with borrow_cluster(self.options.client) as cluster:
+        with connect(self.options.client) as cluster:
             try:
                 wait_until_reachable(cluster)
                 commit = BatchCommit(
@@ -492,8 +492,7 @@ def delivery_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 def check_topic_exists(options: WriteOptions, topic: str) -> None:
     """Raise ConfigError before the job if the topic does not exist."""
-    with borrow_cluster(options.client) as cluster:
-        cluster.forget_topics()
+    with connect(options.client) as cluster:
         try:
             cluster.topic(topic)
         except ApiError as error:
