@@ -254,7 +254,7 @@ class LogManager:
     ) -> None:
         """Add a log that was found on disk. Of two logs of one partition the newer one is used.
 
-        The older one is deleted if a move replaced it. Otherwise somebody copied it here, so it is only renamed.
+        The older log is deleted if a move replaced it. Otherwise an operator copied it, and it is renamed to *-stray.
         """
         logs = self.futures if is_future else self.logs
         other = logs.get(partition)
