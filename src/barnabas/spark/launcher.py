@@ -188,6 +188,7 @@ def prepare_session(
     context = spark.sparkContext
     if context.applicationId in PREPARED_APPLICATIONS:
         return
+    hide_lost_connections(context)
     try:
         # Local workers with the Python of this process find the package themselves.
         uses_own_python = uses_own_python or context.pythonExec == sys.executable
@@ -206,6 +207,23 @@ def prepare_session(
         report_streams(spark, state_directory("streams"))
     if progress:
         show_progress(spark)
+
+
+def hide_lost_connections(context: SparkContext) -> None:
+    """Keep PySpark's server for accumulators from printing a traceback when Java closes its connection.
+
+    Nothing is lost: Java opens a new connection for the next values.
+    """
+    server = getattr(context, "_accumulatorServer", None)
+    if server is None:
+        return
+    report = server.handle_error
+
+    def report_other_errors(*request: Any) -> None:
+        if not isinstance(sys.exception(), EOFError | ConnectionError):
+            report(*request)
+
+    server.handle_error = report_other_errors
 
 
 def session_in_spark_submit(

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +18,7 @@ from barnabas.spark.launcher import (
     check_master,
     default_settings,
     environment,
+    hide_lost_connections,
     local_cores,
     write_log4j_file,
 )
@@ -109,3 +112,27 @@ def test_missing_pyspark_names_both_ways_to_install(
         spark_home()
     assert "pip install '.[spark]' in a checkout" in str(refused.value)
     assert "pip install 'barnabas[spark]'" in str(refused.value)
+
+
+def test_only_lost_connections_of_accumulator_server_are_hidden(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from pyspark.accumulators import _start_update_server
+
+    server = _start_update_server("token", False)
+    hide_lost_connections(SimpleNamespace(_accumulatorServer=server))
+
+    def connect_once(token: bytes) -> str:
+        """Send no values and close the connection. Return what the server prints, once it is free for the next one."""
+        no_values = bytes(4)
+        for sent in (token, b"token"):
+            with socket.create_connection(server.server_address) as connection:
+                connection.sendall(sent + no_values)
+                connection.recv(1)
+        return capsys.readouterr().err
+
+    try:
+        assert connect_once(b"token") == ""
+        assert "ValueError: The value of the provided token" in connect_once(b"wrong")
+    finally:
+        server.shutdown()

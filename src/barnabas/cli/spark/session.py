@@ -54,7 +54,6 @@ def spark_session(
                 short=short,
             )
         raise_on_signals()
-        silence_lost_connections(spark)
         try:
             yield spark
         except BaseException:
@@ -72,13 +71,6 @@ def stop_spark(spark: SparkSession) -> None:
     """Stop Spark without PySpark's server for accumulators: its end takes a second, and it ends with this process."""
     spark.sparkContext._accumulatorServer = None
     spark.stop()
-
-
-def silence_lost_connections(spark: SparkSession) -> None:
-    """Keep PySpark's server for accumulators from printing a traceback when the JVM ends before this process."""
-    server = getattr(spark.sparkContext, "_accumulatorServer", None)
-    if server is not None:
-        server.handle_error = lambda *_: None
 
 
 @contextmanager
