@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -12,6 +13,7 @@ from barnabas import LocalCluster
 from barnabas.cli.main import cli
 from barnabas.client.admin import Admin, NewPartitions
 from barnabas.client.cluster import Cluster
+from barnabas.client.config_admin import ConfigAdmin, ConfigChange, ConfigResource
 from barnabas.client.producer import Producer
 from barnabas.jobs import mirror as mirror_module
 from barnabas.jobs import mirror_lease
@@ -19,8 +21,9 @@ from barnabas.jobs.errors import CopyDiffers, JobRefused
 from barnabas.jobs.mirror import Mirror, mirror_topic
 from barnabas.jobs.mirror_checkpoints import CheckpointStore
 from barnabas.jobs.mirror_lease import MirrorLease
-from barnabas.jobs.topic_state import topic_settings
+from barnabas.jobs.topic_state import find_state, topic_settings
 from barnabas.model import TopicPartition
+from barnabas.wire.messages.describe_configs import ResourceType
 from tests.spark.topics import Topics, numbered
 
 
@@ -134,19 +137,73 @@ def test_target_that_is_no_mirror_is_refused(topics: Topics, other: Topics, mirr
     assert [each.value for each in other.records(f"copy.{topic}")[0]] == [b"own"]
 
 
-def test_command_lists_topics_and_rejects_bad_input(topics: Topics, other: Topics) -> None:
-    topic = topics.create("planets")
+def test_deleted_topics_are_mirrored_again(topics: Topics, other: Topics, mirror: Mirror) -> None:
+    topic = topics.create()
+    target = f"copy.{topic}"
+    topics.write(topic, numbered(5))
+    mirror_topic(topics.spark, mirror, topic)
+    other.delete(target)
+    assert mirror_topic(topics.spark, mirror, topic).records == 5
+    check_equal(topics, other, topic)
 
-    def run(*arguments: str) -> str:
-        result = CliRunner().invoke(cli, ["topics", "mirror", "--from", topics.servers, *arguments])
-        return result.stdout + str(result.exception or "")
+    topics.recreate(topic)
+    topics.write(topic, numbered(3, "w"))
+    with pytest.raises(JobRefused, match="created again in the source") as refused:
+        mirror_topic(topics.spark, mirror, topic)
+    assert f"delete topic {target}" in str(refused.value)
+    other.delete(target)
+    assert mirror_topic(topics.spark, mirror, topic).records == 3
+    check_equal(topics, other, topic)
 
-    assert f"copy-{topic}" in run(
-        "planets-.*", "--to", other.servers, "--prefix", "copy-", "--dry-run"
-    )
-    assert "no topic" in run("zzz", "--to", other.servers)
-    assert "PATTERN: '[' is not a regular expression" in run("[", "--to", other.servers)
-    assert "--to: is the same cluster as --from" in run(topic, "--to", topics.servers)
+
+def run_command(topics: Topics, other: Topics, *arguments: str) -> str:
+    servers = ["--from", topics.servers, "--to", other.servers, "--prefix", "copy."]
+    result = CliRunner().invoke(cli, ["topics", "mirror", *servers, *arguments])
+    return result.stdout + str(result.exception or "")
+
+
+def test_dry_run_shows_offsets_and_changes(topics: Topics, other: Topics, mirror: Mirror) -> None:
+    topic = topics.create("planets", partitions=2)
+    topics.write(topic, numbered(7), partition=0)
+
+    def plan() -> list[str]:
+        found = run_command(topics, other, topic, "--dry-run", "-o", "json")
+        (planned,) = json.loads(found)["topics"]
+        return [
+            planned[name] for name in ("offsets", "lost", "exists", "new_partitions", "settings")
+        ]
+
+    assert plan() == [7, 0, False, 0, []]
+    assert find_state(mirror.target, f"copy.{topic}") is None
+    mirror_topic(topics.spark, mirror, topic)
+    assert plan() == [0, 0, True, 0, []]
+
+    topics.write(topic, numbered(4, "w"), partition=0)
+    topics.delete_records({TopicPartition(topic, 0): 9})
+    Admin(mirror.source).create_partitions([NewPartitions(name=topic, count=3)])
+    topics.write(topic, numbered(5, "x"), partition=2)
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    changes = [ConfigChange("segment.bytes", "3000000")]
+    ConfigAdmin(mirror.source).incremental_alter_configs({resource: changes})
+    assert plan() == [7, 2, True, 1, ["segment.bytes"]]
+    text = run_command(topics, other, topic, "--dry-run")
+    assert "would copy 7 offsets of 1 topic" in text
+    assert "1 new partition; changed settings: segment.bytes" in text
+    state = find_state(mirror.target, f"copy.{topic}")
+    assert state is not None and state.partition_count == 2
+
+    other.create(f"copy.{topic}-2", mark=False)
+    other.write(f"copy.{topic}-2", ["own"])
+    topics.create(f"{topic}-2", mark=False)
+    assert "is not a mirror" in run_command(topics, other, f"{topic}-2", "--dry-run")
+
+
+def test_command_rejects_bad_input(topics: Topics, other: Topics) -> None:
+    topic = topics.create()
+    assert "no topic" in run_command(topics, other, "zzz")
+    assert "PATTERN: '[' is not a regular expression" in run_command(topics, other, "[")
+    same = run_command(topics, topics, topic, "--prefix", "")
+    assert "--to: is the same cluster as --from" in same
 
 
 def test_second_run_at_the_same_time_is_refused(

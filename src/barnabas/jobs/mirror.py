@@ -11,6 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from msgspec import structs
 
 from barnabas.client.admin import Admin, NewPartitions, NewTopic, TopicOutcome
 from barnabas.client.cluster import Cluster
@@ -21,7 +24,7 @@ from barnabas.jobs.errors import CopyDiffers, JobRefused
 from barnabas.jobs.mirror_checkpoints import CHECKPOINT_TOPIC, Checkpoint, CheckpointStore
 from barnabas.jobs.mirror_lease import MirrorLease
 from barnabas.jobs.ordered_copy import CopyTarget, copy_rows, new_identity
-from barnabas.jobs.topic_state import TopicState, look_up_state, topic_records
+from barnabas.jobs.topic_state import TopicState, find_state, look_up_state, topic_records
 from barnabas.jobs.verification import compare_records, require_equal, value_of_partition
 from barnabas.spark.planning import LogSpan
 from barnabas.wire.messages.describe_configs import ResourceType
@@ -30,6 +33,7 @@ from barnabas.wire.messages.incremental_alter_configs import ConfigOperation
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+NO_ID = UUID(int=0)
 OFFSETS_MAX = 1_000_000
 """Offsets of one partition that are copied before the next checkpoint."""
 
@@ -65,6 +69,21 @@ class MirroredTopic(NamedTuple):
     lost: int
 
 
+class PlannedTopic(NamedTuple):
+    """What a run would do with one topic: offsets to copy and offsets that are lost, and the changes of the target.
+
+    `settings` are the names of settings that would change."""
+
+    topic: str
+    target: str
+    exists: bool
+    partitions: int
+    new_partitions: int
+    settings: list[str]
+    offsets: int
+    lost: int
+
+
 # ---- pure -------------------------------------------------------------------------------------------------------
 
 
@@ -97,6 +116,13 @@ def setting_changes(found: Mapping[str, str], wanted: Mapping[str, str]) -> list
     ]
 
 
+def checkpoints_of(target: TopicState, stored: Mapping[int, Checkpoint]) -> dict[int, Checkpoint]:
+    """Return the checkpoints of this target topic, without those of a deleted topic of the same name."""
+    return {
+        partition: each for partition, each in stored.items() if each.target_id in (target.id, None)
+    }
+
+
 def new_checkpoints(
     source: TopicState, target: TopicState, known: Mapping[int, Checkpoint]
 ) -> dict[int, Checkpoint]:
@@ -118,7 +144,10 @@ def new_checkpoints(
             why = f"topic {target.name} exists in the target cluster and is not a mirror of {source.name}"
             raise JobRefused(f"{why}; delete it, or set --prefix")
         added[partition] = Checkpoint(
-            topic_id=source.id, source_offset=span.earliest, target_offset=0
+            topic_id=source.id,
+            source_offset=span.earliest,
+            target_offset=0,
+            target_id=target.id,
         )
     return added
 
@@ -151,7 +180,47 @@ def plan_range(
     return MirrorRange(start, end, checkpoint.target_offset, lost)
 
 
+def plan_ranges(
+    source: TopicState, target: TopicState, known: Mapping[int, Checkpoint]
+) -> dict[int, MirrorRange]:
+    """Return the next range of each partition that has one. Raises JobRefused."""
+    found = {
+        number: plan_range(
+            f"{source.name}-{number}", span, known[number], target.spans[number].latest
+        )
+        for number, span in enumerate(source.spans)
+    }
+    return {number: each for number, each in found.items() if each is not None}
+
+
 # ---- one topic --------------------------------------------------------------------------------------------------
+
+
+def plan_topic(mirror: Mirror, topic: str) -> PlannedTopic:
+    """Return what `mirror_topic` would do. Changes nothing. Raises ApiError and JobRefused."""
+    source = look_up_state(mirror.source, topic)
+    name = mirror.prefix + topic
+    wanted = mirrored_settings(source.settings)
+    found = find_state(mirror.target, name)
+    if found is None:
+        create_topic(mirror.target, name, source.partition_count, wanted, validate_only=True)
+        target = TopicState(name=name, id=NO_ID, settings=wanted, spans=())
+    else:
+        target = found
+    missing = max(0, source.partition_count - target.partition_count)
+    target = structs.replace(target, spans=(*target.spans, *[LogSpan(0, 0)] * missing))
+    known = checkpoints_of(target, mirror.checkpoints.load(topic, name))
+    ranges = plan_ranges(source, target, known | new_checkpoints(source, target, known))
+    return PlannedTopic(
+        topic=topic,
+        target=name,
+        exists=found is not None,
+        partitions=source.partition_count,
+        new_partitions=missing if found is not None else 0,
+        settings=[each.name for each in setting_changes(target.settings, wanted)],
+        offsets=sum(source.spans[number].latest - each.start for number, each in ranges.items()),
+        lost=sum(each.lost for each in ranges.values()),
+    )
 
 
 def mirror_topic(
@@ -163,7 +232,7 @@ def mirror_topic(
     """
     source = look_up_state(mirror.source, topic)
     target = prepare_target(mirror, source)
-    known = mirror.checkpoints.load(topic, target.name)
+    known = checkpoints_of(target, mirror.checkpoints.load(topic, target.name))
     if is_complete(source, known):
         new_checkpoints(source, target, known)
         return mirrored_topic(source, target, 0, {})
@@ -178,23 +247,21 @@ def mirror_with_lease(
     # Another run may have copied records before this one got the lease.
     source = look_up_state(mirror.source, topic)
     target = look_up_state(mirror.target, lease.target)
-    known = mirror.checkpoints.load(topic, target.name)
+    known = checkpoints_of(target, mirror.checkpoints.load(topic, target.name))
     added = new_checkpoints(source, target, known)
     mirror.checkpoints.save(topic, target.name, added)
     known |= added
-    ranges = {}
-    for partition, span in enumerate(source.spans):
-        end = target.spans[partition].latest
-        found = plan_range(f"{topic}-{partition}", span, known[partition], end)
-        if found is not None:
-            ranges[partition] = found
+    ranges = plan_ranges(source, target, known)
     records = 0
     if ranges:
         ends = copy_ranges(spark, mirror, source, target, ranges, lease, verify=verify)
         records = sum(end - ranges[number].target_start for number, end in ends.items())
         done = {
             partition: Checkpoint(
-                topic_id=source.id, source_offset=each.end, target_offset=ends[partition]
+                topic_id=source.id,
+                source_offset=each.end,
+                target_offset=ends[partition],
+                target_id=target.id,
             )
             for partition, each in ranges.items()
         }
@@ -304,9 +371,16 @@ def prepare_target(mirror: Mirror, source: TopicState) -> TopicState:
     return look_up_state(mirror.target, name)
 
 
-def create_topic(cluster: Cluster, name: str, partitions: int, settings: Mapping[str, str]) -> None:
+def create_topic(
+    cluster: Cluster,
+    name: str,
+    partitions: int,
+    settings: Mapping[str, str],
+    *,
+    validate_only: bool = False,
+) -> None:
     new = NewTopic(name=name, partitions=partitions, replication_factor=-1, configs=settings)
-    raise_if_failed(Admin(cluster).create_topics([new]))
+    raise_if_failed(Admin(cluster).create_topics([new], validate_only=validate_only))
 
 
 def raise_if_failed(outcomes: Sequence[TopicOutcome]) -> None:

@@ -29,6 +29,8 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
     """Id of the source topic."""
     source_offset: int
     target_offset: int
+    target_id: UUID | None = None
+    """Id of the target topic. Earlier versions stored none."""
 
 
 class CheckpointKey(Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from barnabas.jobs.errors import JobRefused
 from barnabas.jobs.mirror import (
     OFFSETS_MAX,
     MirrorRange,
+    checkpoints_of,
     matching_topics,
     mirrored_settings,
     new_checkpoints,
@@ -23,8 +24,12 @@ from barnabas.wire.messages.incremental_alter_configs import ConfigOperation
 ONE, TWO = UUID(int=1), UUID(int=2)
 
 
-def checkpoint(source: int, target: int, topic_id: UUID = ONE) -> Checkpoint:
-    return Checkpoint(topic_id=topic_id, source_offset=source, target_offset=target)
+def checkpoint(
+    source: int, target: int, topic_id: UUID = ONE, target_id: UUID | None = ONE
+) -> Checkpoint:
+    return Checkpoint(
+        topic_id=topic_id, source_offset=source, target_offset=target, target_id=target_id
+    )
 
 
 def state(*spans: tuple[int, int], name: str = "t", topic_id: UUID = ONE) -> TopicState:
@@ -69,6 +74,12 @@ def test_new_partitions_start_at_first_record() -> None:
     found = new_checkpoints(state((3, 9), (0, 4)), state((0, 6), (0, 0)), {0: checkpoint(9, 6)})
     assert found == {1: checkpoint(0, 0)}
     assert new_checkpoints(state((3, 9)), state((0, 0)), {}) == {0: checkpoint(3, 0)}
+
+
+def test_checkpoints_of_deleted_target_are_ignored() -> None:
+    known = {0: checkpoint(9, 9), 1: checkpoint(9, 9, target_id=None)}
+    assert checkpoints_of(state((0, 9), (0, 9)), known) == known
+    assert checkpoints_of(state((0, 0), (0, 0), topic_id=TWO), known) == {1: known[1]}
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def mirror_topics(
     barnabas topics mirror 'orders.*' --from one:9092 --to two:9092
     barnabas topics mirror '.*' --from one:9092 --to two:9092 --continuous
     """
-    from barnabas.jobs.mirror import Mirror
+    from barnabas.jobs.mirror import Mirror, plan_topic
 
     with (
         connect_with_file(source, source_config, timeout_s=timeout_s) as from_cluster,
@@ -105,8 +105,8 @@ def mirror_topics(
             hint = "`barnabas topics list` shows all topics"
             raise ConfigError("PATTERN", f"no topic of {source} matches {pattern!r}; {hint}")
         if dry_run:
-            document = {"topics": [{"topic": each, "target": prefix + each} for each in topics]}
-            show(output, {**document, "dry_run": True}, mirror_text)
+            plans = [plan_topic(mirror, topic)._asdict() for topic in topics]
+            show(output, {"topics": plans, "dry_run": True}, plan_text)
             return
         session = spark_session(master, source, app_name=f"mirror {pattern}", short=not continuous)
         with session as spark, translate_errors([]):
@@ -192,10 +192,28 @@ def document_of(topics: list[MirroredTopic]) -> dict[str, Any]:
 
 def mirror_text(document: dict[str, Any]) -> str:
     topics = document["topics"]
-    if document["dry_run"]:
-        rows = [[each["topic"], each["target"]] for each in topics]
-        return f"would mirror {plural(len(topics), 'topic')}\n{format_table(['topic', 'target'], rows)}"
     records = sum(each["records"] for each in topics)
     names = ["topic", "target", "partitions", "records", "lag", "lost"]
     table = format_table(names, [[each[name] for name in names] for each in topics])
     return f"copied {plural(records, 'record')} of {plural(len(topics), 'topic')}\n{table}"
+
+
+def plan_text(document: dict[str, Any]) -> str:
+    topics = document["topics"]
+    offsets = sum(each["offsets"] for each in topics)
+    names = ["topic", "target", "partitions", "offsets", "lost"]
+    rows = [[*(each[name] for name in names), changes_text(each)] for each in topics]
+    table = format_table([*names, "target topic"], rows)
+    return f"would copy {plural(offsets, 'offset')} of {plural(len(topics), 'topic')}\n{table}"
+
+
+def changes_text(plan: dict[str, Any]) -> str:
+    """What would happen to the target topic."""
+    if not plan["exists"]:
+        return "would be created"
+    changes = []
+    if plan["new_partitions"]:
+        changes.append(f"{plural(plan['new_partitions'], 'new partition')}")
+    if plan["settings"]:
+        changes.append("changed settings: " + ", ".join(plan["settings"]))
+    return "; ".join(changes) or "stays as it is"
