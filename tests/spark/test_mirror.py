@@ -188,7 +188,7 @@ def test_dry_run_shows_offsets_and_changes(topics: Topics, other: Topics, mirror
     assert plan() == [7, 2, True, 1, ["segment.bytes"]]
     text = run_command(topics, other, topic, "--dry-run")
     assert "would copy 7 offsets of 1 topic" in text
-    assert "1 new partition; changed settings: segment.bytes" in text
+    assert "1 new partition; settings segment.bytes" in text
     state = find_state(mirror.target, f"copy.{topic}")
     assert state is not None and state.partition_count == 2
 

@@ -203,17 +203,17 @@ def plan_text(document: dict[str, Any]) -> str:
     offsets = sum(each["offsets"] for each in topics)
     names = ["topic", "target", "partitions", "offsets", "lost"]
     rows = [[*(each[name] for name in names), changes_text(each)] for each in topics]
-    table = format_table([*names, "target topic"], rows)
+    table = format_table([*names, "target changes"], rows)
     return f"would copy {plural(offsets, 'offset')} of {plural(len(topics), 'topic')}\n{table}"
 
 
 def changes_text(plan: dict[str, Any]) -> str:
-    """What would happen to the target topic."""
+    """The changes of the target topic, apart from its records."""
     if not plan["exists"]:
-        return "would be created"
+        return "new topic"
     changes = []
     if plan["new_partitions"]:
         changes.append(f"{plural(plan['new_partitions'], 'new partition')}")
     if plan["settings"]:
-        changes.append("changed settings: " + ", ".join(plan["settings"]))
-    return "; ".join(changes) or "stays as it is"
+        changes.append("settings " + ", ".join(plan["settings"]))
+    return "; ".join(changes) or "none"
