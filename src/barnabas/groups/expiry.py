@@ -1,6 +1,6 @@
 """Deletion of committed offsets that expired or whose topic was deleted, and of empty groups without offsets.
 
-    group without members           all offsets, offsets.retention.minutes after the last member left
+    empty group, classic protocol   all offsets, offsets.retention.minutes after the last member left
     group that never had members    each offset, offsets.retention.minutes after its commit
     stable group of consumers       each offset of an unsubscribed topic, offsets.retention.minutes after its commit
     group of the new protocol       each offset of an unsubscribed topic, offsets.retention.minutes after its commit

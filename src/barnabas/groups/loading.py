@@ -50,8 +50,8 @@ class LatestRecords:
 
     def __init__(self) -> None:
         self.latest: dict[bytes, tuple[bytes, int]] = {}
-        self.in_transactions: dict[int, list[tuple[bytes, bytes | None, int]]] = {}
-        """Records of open transactions, by producer id."""
+        self.in_transactions: dict[int, dict[bytes, tuple[bytes | None, int]]] = {}
+        """Last value of each key in open transactions, by producer id."""
 
     def add(self, record: Record, header: BatchHeader) -> None:
         """Add a record of the batch. Raises RemoteWireError if the key is missing or invalid."""
@@ -61,10 +61,14 @@ class LatestRecords:
         if header.is_control:
             self.end_transaction(header.producer_id, is_committed=is_commit_marker(key))
         elif header.is_transactional:
-            change = (key, record.value, header.base_offset)
-            self.in_transactions.setdefault(header.producer_id, []).append(change)
+            changes = self.in_transactions.setdefault(header.producer_id, {})
+            changes[key] = (record.value, header.base_offset)
         else:
             self.put(key, record.value, header.base_offset)
+            if record.value is None:
+                # Deleting an offset discards its commits in open transactions too.
+                for changes in self.in_transactions.values():
+                    changes.pop(key, None)
 
     def put(self, key: bytes, value: bytes | None, log_offset: int) -> None:
         """Set the value of a key, or remove it if `value` is None (tombstone)."""
@@ -74,9 +78,10 @@ class LatestRecords:
             self.latest[key] = (value, log_offset)
 
     def end_transaction(self, producer_id: int, *, is_committed: bool) -> None:
-        for change in self.in_transactions.pop(producer_id, ()):
-            if is_committed:
-                self.put(*change)
+        changes = self.in_transactions.pop(producer_id, {})
+        if is_committed:
+            for key, (value, log_offset) in changes.items():
+                self.put(key, value, log_offset)
 
 
 class DecodedGroups:
@@ -172,7 +177,7 @@ class GroupLoader(InternalTopicLoader[LatestRecords]):
             except RemoteWireError as error:
                 self.log_skipped(partition, log_offset, error)
         for producer_id, changes in found.in_transactions.items():
-            for key, new_value, log_offset in changes:
+            for key, (new_value, log_offset) in changes.items():
                 await turns.yield_if_due()
                 try:
                     groups.add_in_transaction(producer_id, key, new_value, log_offset)

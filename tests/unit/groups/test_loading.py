@@ -163,6 +163,19 @@ async def test_transactional_offsets_count_if_committed(loading: LoadingBroker) 
     assert coordinator.offsets() == {("orders", 0): 2, ("orders", 1): 1, ("orders", 2): 1}
 
 
+async def test_deleting_offset_discards_commits_of_open_transactions(
+    loading: LoadingBroker,
+) -> None:
+    loading.append(commit(1, partition=2))
+    append_in_transaction(loading, 7, commit(2), commit(2, partition=1), commit(2, partition=2))
+    append_in_transaction(loading, 8, commit(3, partition=1))
+    loading.append(offset_tombstone("app", "orders", 0), offset_tombstone("app", "orders", 1))
+    append_marker(loading, 7, COMMIT)
+    coordinator = await loading.load()
+    assert coordinator.offsets() == {("orders", 2): 2}
+    assert not coordinator.groups["app"].offsets.pending
+
+
 def append_in_transaction(loading: LoadingBroker, producer: int, *written: KeyValue) -> None:
     loading.append(
         *written, producer_id=producer, producer_epoch=0, base_sequence=0, is_transactional=True
