@@ -127,13 +127,15 @@ def test_foreign_records_in_target_are_found(topics: Topics, other: Topics, mirr
 
 
 def test_target_that_is_no_mirror_is_refused(topics: Topics, other: Topics, mirror: Mirror) -> None:
-    topic = topics.create()
+    topic = topics.create(partitions=2, retention_ms="1000")
     topics.write(topic, numbered(5))
     other.create(f"copy.{topic}", mark=False)
     with Producer(mirror.target) as producer:
         producer.send(f"copy.{topic}", b"own")
     with pytest.raises(JobRefused, match="exists in the target cluster and is not a mirror"):
         mirror_topic(topics.spark, mirror, topic)
+    state = find_state(mirror.target, f"copy.{topic}")
+    assert state is not None and (state.partition_count, state.settings) == (1, {})
     assert [each.value for each in other.records(f"copy.{topic}")[0]] == [b"own"]
 
 
@@ -196,6 +198,13 @@ def test_dry_run_shows_offsets_and_changes(topics: Topics, other: Topics, mirror
     other.write(f"copy.{topic}-2", ["own"])
     topics.create(f"{topic}-2", mark=False)
     assert "is not a mirror" in run_command(topics, other, f"{topic}-2", "--dry-run")
+
+
+def test_mirrors_in_the_same_cluster_are_not_mirrored(topics: Topics) -> None:
+    topic = topics.create("moons")
+    topics.create(f"copy.{topic}", mark=False)
+    found = run_command(topics, topics, f".*{topic}", "--dry-run", "-o", "json")
+    assert [each["topic"] for each in json.loads(found)["topics"]] == [topic]
 
 
 def test_command_rejects_bad_input(topics: Topics, other: Topics) -> None:

@@ -39,12 +39,13 @@ OFFSETS_MAX = 1_000_000
 
 
 class Mirror(NamedTuple):
-    """The clusters of a mirror. Topics of the target begin with `prefix`."""
+    """The clusters of a mirror. Topics of the target begin with `prefix`, and no others do if there is one cluster."""
 
     source: Cluster
     target: Cluster
     checkpoints: CheckpointStore
     prefix: str = ""
+    is_in_one_cluster: bool = False
 
 
 class MirrorRange(NamedTuple):
@@ -230,6 +231,7 @@ def mirror_topic(
 
     Raises ApiError, JobRefused (also if another run copies the topic), OtherWriter and CopyDiffers.
     """
+    plan_topic(mirror, topic)  # a topic that is refused must stay as it is
     source = look_up_state(mirror.source, topic)
     target = prepare_target(mirror, source)
     known = checkpoints_of(target, mirror.checkpoints.load(topic, target.name))

@@ -92,13 +92,13 @@ def mirror_topics(
         connect_with_file(source, source_config, timeout_s=timeout_s) as from_cluster,
         connect_with_file(target, target_config, timeout_s=timeout_s) as to_cluster,
     ):
+        source_id, target_id = cluster_ids(from_cluster, to_cluster, prefix)
         mirror = Mirror(
             source=from_cluster,
             target=to_cluster,
-            checkpoints=CheckpointStore(
-                to_cluster, check_clusters(from_cluster, to_cluster, prefix)
-            ),
+            checkpoints=CheckpointStore(to_cluster, source_id),
             prefix=prefix,
+            is_in_one_cluster=source_id == target_id,
         )
         topics = find_topics(mirror, pattern)
         if not topics and not continuous:
@@ -118,18 +118,21 @@ def mirror_topics(
                 )
 
 
-def check_clusters(source: Cluster, target: Cluster, prefix: str) -> str:
-    """Return the id of the source. Raises ConfigError if both clusters are the same and the names would be too."""
-    source_id = Admin(source).describe_cluster().cluster_id
-    if source_id == Admin(target).describe_cluster().cluster_id and not prefix:
+def cluster_ids(source: Cluster, target: Cluster, prefix: str) -> tuple[str, str]:
+    """Return the ids of both clusters. Raises ConfigError if they are the same and the names would be too."""
+    source_id, target_id = (Admin(each).describe_cluster().cluster_id for each in (source, target))
+    if source_id == target_id and not prefix:
         raise ConfigError("--to", "is the same cluster as --from; name another, or set --prefix")
-    return source_id
+    return source_id, target_id
 
 
 def find_topics(mirror: Mirror, pattern: str) -> list[str]:
     from barnabas.jobs.mirror import matching_topics
 
     found = [each.name for each in Admin(mirror.source).list_topics() if not each.is_internal]
+    if mirror.is_in_one_cluster:
+        # Otherwise each run would mirror the mirrors of the last one.
+        found = [name for name in found if not name.startswith(mirror.prefix)]
     return matching_topics(found, pattern)
 
 
