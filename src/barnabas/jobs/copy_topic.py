@@ -59,6 +59,8 @@ class NewCopy(Struct, frozen=True, kw_only=True):
     settings: Mapping[str, str]
     replication_factor: int = -1
     compression: Compression = Compression.NONE
+    chosen: Mapping[str, str] = {}
+    """Those of the settings that the user named. An existing topic must have them."""
 
 
 class SourceRows(NamedTuple):
@@ -91,9 +93,13 @@ def settings_during_copy(final: Mapping[str, str]) -> dict[str, str]:
     return {**kept, **COPY_SETTINGS}
 
 
-def final_changes(final: Mapping[str, str]) -> list[ConfigChange]:
+def has_copy_settings(found: TopicState) -> bool:
+    """Return whether a job created the topic, and has not completed it."""
+    return COPY_SETTINGS.items() <= found.settings.items()
+
+
+def final_changes(during: Mapping[str, str], final: Mapping[str, str]) -> list[ConfigChange]:
     """Return the changes from the settings during a copy to the final ones."""
-    during = settings_during_copy(final)
     changed = {name: value for name, value in final.items() if during.get(name) != value}
     return [
         *(ConfigChange(name, value) for name, value in sorted(changed.items())),
@@ -121,6 +127,14 @@ def check_target(found: TopicState, new: NewCopy, starts: Mapping[int, int]) -> 
             f"topic {new.name} has message.timestamp.type=LogAppendTime, which replaces timestamps"
         )
         raise JobRefused(f"{why}; {hint}")
+    differing = [
+        f"{name}={value}"
+        for name, value in sorted(new.chosen.items())
+        if found.settings.get(name) != value
+    ]
+    if differing and not has_copy_settings(found):
+        why = f"topic {new.name} exists, and does not have {', '.join(differing)}"
+        raise JobRefused(f"{why}; set this with `barnabas configs alter`, or {hint}")
     for number, span in enumerate(found.spans):
         if span.latest < starts.get(number, 0):
             why = f"{new.name}-{number} ends at offset {span.latest}: it lost copied records"
@@ -171,9 +185,10 @@ def create_target(cluster: Cluster, new: NewCopy, *, validate_only: bool = False
 
 def set_final_settings(cluster: Cluster, new: NewCopy, found: TopicState | None) -> None:
     """Set the final settings. A topic that the job found with settings of its own (`found`) keeps them."""
-    if found is not None and found.settings != settings_during_copy(new.settings):
+    if found is not None and not has_copy_settings(found):
         return
-    changes = final_changes(new.settings)
+    during = settings_during_copy(new.settings) if found is None else found.settings
+    changes = final_changes(during, new.settings)
     if not changes:
         return
     resource = ConfigResource(ResourceType.TOPIC, new.name)

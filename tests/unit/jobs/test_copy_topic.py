@@ -5,6 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from barnabas.client.config_admin import ConfigChange
 from barnabas.jobs.copy_topic import (
@@ -15,6 +16,7 @@ from barnabas.jobs.copy_topic import (
     check_end,
     check_target,
     final_changes,
+    has_copy_settings,
     require_prefix,
     settings_during_copy,
 )
@@ -43,14 +45,14 @@ def test_topic_keeps_all_records_during_the_copy() -> None:
 
 
 def test_final_settings_replace_those_of_the_copy() -> None:
-    changes = final_changes(FINAL)
+    changes = final_changes(settings_during_copy(FINAL), FINAL)
     deleted = {each.name for each in changes if each.operation is ConfigOperation.DELETE}
     assert deleted == COPY_SETTINGS.keys() - FINAL.keys()
     assert [each for each in changes if each.name not in deleted] == [
         ConfigChange("message.timestamp.before.max.ms", "10"),
         ConfigChange("retention.ms", "1000"),
     ]
-    assert final_changes(COPY_SETTINGS) == []
+    assert final_changes(COPY_SETTINGS, COPY_SETTINGS) == []
 
 
 @pytest.mark.parametrize(
@@ -64,6 +66,26 @@ def test_final_settings_replace_those_of_the_copy() -> None:
 def test_unsuitable_topic_is_refused(found: TopicState, why: str) -> None:
     with pytest.raises(JobRefused, match=why):
         check_target(found, NewCopy(name="copy", partition_count=2, settings={}), {})
+
+
+def test_existing_topic_needs_the_chosen_settings() -> None:
+    new = NewCopy(name="copy", partition_count=1, settings=FINAL, chosen={"retention.ms": "1000"})
+    check_target(state((0, 0), retention_ms="1000"), new, {})
+    with pytest.raises(
+        JobRefused, match=r"topic copy exists, and does not have retention\.ms=1000"
+    ):
+        check_target(state((0, 0)), new, {})
+    # The job created this topic, and will set them at its end.
+    created = state((0, 5))
+    check_target(replace(created, settings=settings_during_copy(FINAL)), new, {})
+
+
+def test_job_completes_its_topic_although_final_settings_have_changed() -> None:
+    during = settings_during_copy({"segment.ms": "5"})
+    assert has_copy_settings(replace(state(), settings=during))
+    assert not has_copy_settings(state(retention_ms="-1"))
+    changes = final_changes(during, {"segment.ms": "6", "retention.ms": "7"})
+    assert {each.name for each in changes} == {*COPY_SETTINGS, "segment.ms"}
 
 
 def test_topic_that_is_no_prefix_is_refused() -> None:

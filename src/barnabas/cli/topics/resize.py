@@ -92,12 +92,14 @@ def resize_topic(
     with connect(bootstrap_servers, timeout_s=timeout_s) as cluster:
         find_topic(cluster, name)
         source = look_up_state(cluster, name)
+        chosen = parse_topic_configs(configs)
         new = NewCopy(
             name=new_name,
             partition_count=partitions,
-            settings={**source.settings, **parse_topic_configs(configs)},
+            settings={**source.settings, **chosen},
             replication_factor=replication_factor or source.replication_factor,
             compression=compression,
+            chosen=chosen,
         )
         open_spark = job_session(master, bootstrap_servers, f"resize {name}")
         place = (open_spark, cluster, source, new)

@@ -70,12 +70,14 @@ def restore_topic(
 
     archive = find_archive(parse_directory("DIR", directory).absolute())
     manifest = read_archive(archive)
+    chosen = parse_topic_configs(configs)
     new = NewCopy(
         name=name,
         partition_count=manifest.partition_count,
-        settings={**manifest.settings, **parse_topic_configs(configs)},
+        settings={**manifest.settings, **chosen},
         replication_factor=replication_factor or -1,
         compression=compression,
+        chosen=chosen,
     )
     with connect(bootstrap_servers, timeout_s=timeout_s) as cluster:
         try:
