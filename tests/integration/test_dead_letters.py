@@ -16,6 +16,7 @@ from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Beginning, ConsumedRecord, Consumer
 from barnabas.client.producer import Producer
+from barnabas.client.transactional_producer import TransactionalProducer
 from barnabas.model import TopicPartition
 
 DEAD = "orders-dead"
@@ -40,6 +41,31 @@ def bury(cluster: Cluster, value: str, reason: str, topic: str | None = "orders"
         headers.append(("__connect.errors.topic", topic.encode()))
     with Producer(cluster) as producer:
         producer.send(DEAD, value.encode(), key=b"k", headers=headers)
+
+
+def test_only_letters_of_committed_transactions_are_replayed(cluster: Cluster) -> None:
+    producer = TransactionalProducer(cluster, "letters")
+    headers = [
+        ("__connect.errors.topic", b"others"),
+        ("__connect.errors.exception.message", b"old"),
+    ]
+    for is_commit in (False, True, False):
+        producer.begin()
+        producer.send(DEAD, str(is_commit).encode(), key=b"k", headers=headers)
+        producer.flush()
+        if is_commit:
+            producer.commit()
+        else:
+            producer.abort()
+    producer.begin()
+    producer.send(DEAD, b"open", key=b"k", headers=headers)
+    producer.flush()
+    expected = [{"topic": "others", "reason": "old", "records": 1}]
+    assert replay(cluster)["replayed"] == expected
+    assert [record.value for record in records(cluster, "others", 1)] == [b"True"]
+    producer.commit()
+    assert replay(cluster)["replayed"] == expected
+    assert [record.value for record in records(cluster, "others", 2)] == [b"True", b"open"]
 
 
 def replay(cluster: Cluster, *arguments: str) -> dict[str, Any]:
@@ -84,6 +110,14 @@ def test_dead_letters_are_replayed_once(cluster: Cluster) -> None:
     assert [each["records"] for each in found["replayed"]] == [2]
 
 
+def test_letter_of_the_dead_letter_topic_itself_is_refused(cluster: Cluster) -> None:
+    bury(cluster, "a", "old", DEAD)
+    host, port = cluster.bootstrap[0]
+    command = ["pipeline", "replay-dead-letters", DEAD, "-b", f"{host}:{port}"]
+    result = CliRunner().invoke(cli, command)
+    assert "offset 0: came from this topic itself; --to NAME" in str(result.exception)
+
+
 def test_record_without_source_needs_a_target(cluster: Cluster) -> None:
     bury(cluster, "a", "", topic=None)
     host, port = cluster.bootstrap[0]
@@ -93,7 +127,7 @@ def test_record_without_source_needs_a_target(cluster: Cluster) -> None:
         result = CliRunner().invoke(cli, command)
         return str(result.exception)
 
-    assert "has no header __connect.errors.topic; name the topic with --to" in rejection(DEAD)
+    assert "has no header __connect.errors.topic; --to NAME sends all" in rejection(DEAD)
     assert "--to: is the topic of the dead letters" in rejection(DEAD, "--to", DEAD)
     assert "there is no topic 'orders-ded'" in rejection("orders-ded")
     assert "--reason: '(' is not a regular expression" in rejection(DEAD, "--reason", "(")

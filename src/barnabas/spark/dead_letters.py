@@ -51,7 +51,7 @@ def parse_dead_letter(record: ConsumedRecord) -> DeadLetter:
     topic = added.get(SOURCE_HEADERS["topic"])
     if not topic:
         where = f"{record.topic}-{record.partition}, offset {record.offset}"
-        why = f"has no header {SOURCE_HEADERS['topic']}; name the topic with --to"
+        why = f"has no header {SOURCE_HEADERS['topic']}; --to NAME sends all letters to one topic"
         raise NotADeadLetter(f"{where}: {why}")
     return DeadLetter(
         topic=topic,

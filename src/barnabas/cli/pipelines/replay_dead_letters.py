@@ -20,7 +20,12 @@ from barnabas.client.offsets import earliest_offsets, latest_offsets
 from barnabas.client.producer import Producer
 from barnabas.errors import ConfigError
 from barnabas.model import TopicPartition
-from barnabas.spark.dead_letters import SOURCE_HEADERS, DeadLetter, parse_dead_letter
+from barnabas.spark.dead_letters import (
+    SOURCE_HEADERS,
+    DeadLetter,
+    NotADeadLetter,
+    parse_dead_letter,
+)
 
 COMMIT_INTERVAL = 10_000
 """Records after which the progress is committed. If the command is killed, these are sent again."""
@@ -61,11 +66,13 @@ def replay_dead_letters(
     barnabas pipeline replay-dead-letters orders-dead --reason 'amount is positive'
     """
     pattern = parse_reason(reason)
+    if target == topic:
+        raise ConfigError("--to", "is the topic of the dead letters; name another")
     with connect(bootstrap_servers, timeout_s=timeout_s) as cluster:
         partitions = find_partitions(cluster, topic, [])
         group = f"replay-{topic}"
         starts = find_starts(cluster, group, partitions, from_beginning=from_beginning)
-        ends = latest_offsets(cluster, partitions)
+        ends = latest_offsets(cluster, partitions, committed=True)
         sent: Counter[tuple[str, str]] = Counter()
         left_out = 0
         with Producer(cluster, acks=-1) as producer:
@@ -76,7 +83,9 @@ def replay_dead_letters(
                     left_out += 1
                     continue
                 if letter.topic == topic:
-                    raise ConfigError("--to", "is the topic of the dead letters; name another")
+                    place = f"{topic}-{record.partition}, offset {record.offset}"
+                    hint = "--to NAME sends all letters to another topic"
+                    raise NotADeadLetter(f"{place}: came from this topic itself; {hint}")
                 sent[letter.topic, letter.reason] += 1
                 if not dry_run:
                     producer.send(
@@ -126,11 +135,11 @@ def find_starts(
 def read(
     cluster: Cluster, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> Iterator[ConsumedRecord]:
-    """Yield the records before `ends`. A replayed record may be rejected again, and come after them."""
+    """Yield the committed records before `ends`. A replayed record may be rejected again, and come after them."""
     unread = {each: FromOffset(start) for each, start in starts.items() if start < ends[each]}
     if not unread:
         return
-    consumer = Consumer(cluster, unread)
+    consumer = Consumer(cluster, unread, is_committed_only=True)
     while any(consumer.positions[each] < ends[each] for each in unread):
         for record in consumer.poll(1.0):
             if record.offset < ends[TopicPartition(record.topic, record.partition)]:
