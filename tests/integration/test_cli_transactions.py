@@ -288,6 +288,7 @@ def test_wrong_arguments_are_explained(
         (["--transactional-id", ""], "at least one character"),
         (["--transactional-id", "caf\udce9"], "at least one character"),
         (["--transactional-id", "a", "--transaction-timeout", "0"], "is not in the range"),
+        (["--transaction-timeout", "5"], "needs --transactional-id"),
         (["--transactional-id", "a", "--acks", "1"], "cannot be combined with --acks 1"),
     ],
 )

@@ -39,6 +39,7 @@ from barnabas.progress_line import ProgressLine
 CHUNK_BYTES = 256 << 10
 RECORD_BYTES_MAX = 64 << 20
 BAR_WIDTH = 30
+TRANSACTION_TIMEOUT_S = 60.0
 MAX_TIMEOUT_S = (2**31 - 1) / 1000
 ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 
@@ -95,10 +96,8 @@ EncodeRecord = Callable[[bytes | None, bytes | None], KeyAndValue]
     "--transaction-timeout",
     "transaction_timeout_s",
     type=click.FloatRange(min=0.001, max=MAX_TIMEOUT_S),
-    default=60.0,
-    show_default=True,
     metavar="SECONDS",
-    help="The cluster aborts a transaction that is open for this time.",
+    help=f"The cluster aborts a transaction that is open for this time; default: {TRANSACTION_TIMEOUT_S:g}.",
 )
 @content_options
 @dry_run_option
@@ -116,7 +115,7 @@ def produce(
     compression: str,
     acks: str,
     transactional_id: str | None,
-    transaction_timeout_s: float,
+    transaction_timeout_s: float | None,
     dry_run: bool,
     output: OutputFormat,
     **formats: Any,
@@ -127,12 +126,7 @@ def produce(
     """
     if key is not None and key_delimiter is not None:
         raise ConfigError("--key", "cannot be combined with --key-delimiter")
-    if transactional_id is not None and (
-        not transactional_id or not is_encodable(transactional_id)
-    ):
-        raise ConfigError("--transactional-id", "is not a name of at least one character")
-    if transactional_id is not None and ACKS[acks] != ACKS["all"]:
-        raise ConfigError("--transactional-id", f"cannot be combined with --acks {acks}")
+    check_transaction(transactional_id, transaction_timeout_s, acks)
     delimiter_bytes = unescape_bytes(delimiter)
     if not delimiter_bytes:
         raise ConfigError("--delimiter", "cannot be empty")
@@ -151,7 +145,7 @@ def produce(
         producer = transaction = TransactionalProducer(
             cluster,
             transactional_id,
-            timeout_ms=round(transaction_timeout_s * 1000),
+            timeout_ms=round((transaction_timeout_s or TRANSACTION_TIMEOUT_S) * 1000),
             compression=codec,
         )
         transaction.begin()
@@ -193,6 +187,19 @@ RESULTS = {
     ProducerPhase.FENCED: "the cluster has aborted the transaction",
 }
 """The result of a transaction that is not open any more."""
+
+
+def check_transaction(
+    transactional_id: str | None, transaction_timeout_s: float | None, acks: str
+) -> None:
+    if transactional_id is not None and (
+        not transactional_id or not is_encodable(transactional_id)
+    ):
+        raise ConfigError("--transactional-id", "is not a name of at least one character")
+    if transactional_id is None and transaction_timeout_s is not None:
+        raise ConfigError("--transaction-timeout", "needs --transactional-id")
+    if transactional_id is not None and ACKS[acks] != ACKS["all"]:
+        raise ConfigError("--transactional-id", f"cannot be combined with --acks {acks}")
 
 
 def abort(producer: TransactionalProducer) -> str:

@@ -100,6 +100,7 @@ def abort_by_id(
         confirm(question, yes=yes, purpose="to abort", if_refused="nothing was aborted")
         admin.abort_transaction(view)
     document = transaction_document(view, now_ms())
+    del document["state"]  # it was the state before
     return {**document, "aborted": not dry_run, "dry_run": dry_run}
 
 
