@@ -16,7 +16,7 @@ from numpy.lib.stride_tricks import as_strided
 from barnabas.batch.compression import DECOMPRESSED_BYTES_MAX, Compression, decompress
 from barnabas.batch.header import HEADER_SIZE, BatchHeader, batch_headers, crc_is_valid
 from barnabas.client.aborted_filter import AbortedFilter
-from barnabas.errors import RemoteWireError
+from barnabas.errors import ConfigError, RemoteWireError
 from barnabas.model import TopicPartition
 from barnabas.spark.ranges import COLUMNS
 from barnabas.spark.record_layout import (
@@ -43,6 +43,8 @@ TYPES = {
 }
 assert tuple(TYPES) == COLUMNS
 
+MILLISECONDS_MAX = np.iinfo(np.int64).max // 1000
+"""Spark's timestamps are microseconds in 64 bits."""
 DECODE_BYTES_MAX = 32 << 20
 """Batches are decoded together up to about this uncompressed size."""
 
@@ -164,7 +166,9 @@ def build_record_batch(
             "topic": lambda: pa.repeat(pa.scalar(topic, pa.string()), count),
             "partition": lambda: build_array("partition", np.full(count, partition, np.int32)),
             "offset": lambda: build_array("offset", offsets),
-            "timestamp": lambda: build_array("timestamp", times * 1000),
+            "timestamp": lambda: build_array(
+                "timestamp", microseconds(times, offsets, f"{topic}-{partition}")
+            ),
             "timestampType": lambda: build_array("timestampType", time_types.astype(np.int32)),
             "headers": lambda: build_headers(octets, data, layout),
         }
@@ -210,6 +214,16 @@ def timestamps_ms(layout: RecordLayout, batches: Sequence[Batch], counts: Sequen
         return timestamps
     appended = per_record([int(h.is_log_append_time) for h in headers], counts) == 1
     return np.where(appended, per_record([h.max_timestamp for h in headers], counts), timestamps)
+
+
+def microseconds(times_ms: Int64s, offsets: Int64s, partition: str) -> Int64s:
+    """Return Spark's timestamps. Raises ConfigError for one that is out of their range, such as nanoseconds."""
+    if times_ms.max() > MILLISECONDS_MAX or times_ms.min() < -MILLISECONDS_MAX:
+        first = np.flatnonzero((times_ms > MILLISECONDS_MAX) | (times_ms < -MILLISECONDS_MAX))[0]
+        why = f"is {times_ms[first]} ms at offset {offsets[first]} of {partition}, too large for Spark"
+        hint = "read the topic without this column: .schema('key binary, value binary')"
+        raise ConfigError("column timestamp", f"{why}; {hint}")
+    return times_ms * 1000
 
 
 def build_array(column: str, values: np.ndarray[Any, Any]) -> pa.Array:

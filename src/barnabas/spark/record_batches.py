@@ -22,6 +22,7 @@ from barnabas.batch.compression import Compression
 from barnabas.batch.header import TRANSACTIONAL
 from barnabas.batch.records import seal_batch, varint
 from barnabas.client.partitioner import MULTIPLIER, SEED, murmur2
+from barnabas.errors import ConfigError
 
 VARINT_BYTES_MAX = 5
 """Sizes and offset deltas are 32-bit integers."""
@@ -222,7 +223,7 @@ def header_tail(headers: Sequence[dict[str, Any] | None] | None) -> bytes:
     parts = [varint(len(headers))]
     for header in headers:
         if header is None or header["key"] is None:
-            raise ValueError("a header has no key; remove it or give it one")
+            raise ConfigError("column headers", "a header has no key; remove it or give it one")
         name, value = header["key"].encode(), header["value"]
         parts += (varint(len(name)), name)
         parts += (b"\1",) if value is None else (varint(len(value)), value)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from barnabas.batch.compression import Compression
 from barnabas.batch.header import CRC, CRC_START, HEADER_SIZE, batch_headers, stamp_log_append_time
 from barnabas.batch.records import Record, TimestampType, build_batch, records
-from barnabas.errors import RemoteWireError
+from barnabas.errors import ConfigError, RemoteWireError
 from barnabas.spark.arrow_records import arrow_schema, decode_batches
 from barnabas.spark.ranges import COLUMNS
 from barnabas.wire.messages.fetch import AbortedTransaction
@@ -335,3 +335,12 @@ def test_schema_matches_spark() -> None:
             ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
         ])
     )  # fmt: skip
+
+
+def test_timestamp_out_of_sparks_range_is_reported() -> None:
+    """Producers that send nanoseconds in place of milliseconds are a common mistake."""
+    nanoseconds = NOW * 1_000_000
+    data = build_batch([Record(7, NOW, None, b"a", ()), Record(8, nanoseconds, None, b"b", ())])
+    with pytest.raises(ConfigError, match=f"{nanoseconds} ms at offset 8 of orders-3, too large"):
+        decode(data)
+    assert decode(data, columns=["value"])[0] == [{"value": b"a"}, {"value": b"b"}]

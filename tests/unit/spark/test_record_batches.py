@@ -10,6 +10,7 @@ from barnabas.batch.compression import Compression
 from barnabas.batch.header import BatchHeader, crc_is_valid
 from barnabas.batch.records import Record, records
 from barnabas.client.partitioner import murmur2, partition_of_key
+from barnabas.errors import ConfigError
 from barnabas.spark.record_batches import (
     Columns,
     encode_records,
@@ -105,7 +106,7 @@ def test_records_without_key_column_have_null_keys() -> None:
 
 
 def test_header_without_name_is_rejected() -> None:
-    with pytest.raises(ValueError, match="a header has no key"):
+    with pytest.raises(ConfigError, match="column headers: a header has no key"):
         header_tails(pa.array([[{"key": None, "value": b"x"}]], HEADERS))
 
 
