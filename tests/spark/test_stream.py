@@ -196,6 +196,28 @@ def test_longer_recreated_topic_is_detected_after_restart(
         assert values_of(topics.spark.read.parquet(str(target))) == everything
 
 
+@pytest.mark.parametrize(("records", "limit"), [(3, 100), (8, 3)])
+def test_recreated_topic_is_read_although_first_end_is_the_old_one(
+    topics: Topics, tmp_path: Path, checkpoint: str, records: int, limit: int
+) -> None:
+    topic = topics.create()
+    topics.write(topic, numbered(3))
+    target = tmp_path / "out"
+    options = {
+        "subscribe": topic,
+        "topicIdsLocation": f"{checkpoint}/topic-ids",
+        "failOnDataLoss": False,
+        "maxOffsetsPerTrigger": limit,
+    }
+    read_available(topics, target, checkpoint, **options)
+    topics.recreate(topic)
+    topics.write(topic, numbered(records, "new"))
+    for _ in range(2):
+        read_available(topics, target, checkpoint, **options)
+        everything = numbered(records, "new") + numbered(3)
+        assert values_of(topics.spark.read.parquet(str(target))) == everything
+
+
 def test_running_and_failed_streams_are_reported(
     topics: Topics, tmp_path: Path, checkpoint: str
 ) -> None:

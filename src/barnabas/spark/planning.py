@@ -243,6 +243,19 @@ def limit_rows(start: Offsets, latest: Offsets, rows_max: int) -> dict[TopicPart
     return ends
 
 
+def distinct_ends(begin: Offsets, ends: Offsets, starts: Offsets) -> Offsets:
+    """Return `ends`, or one offset less if they equal `begin` although there are records from `starts` on.
+
+    This happens if a topic was recreated. Spark plans no batch for ends that are equal to the last ones.
+    """
+    if ends != begin:
+        return ends
+    for partition, end in ends.items():
+        if starts[partition] < end:
+            return {**ends, partition: end - 1}
+    return ends
+
+
 def should_trigger(new: int, rows_min: int, waited_ms: float, wait_ms_max: int) -> bool:
     """Apply minOffsetsPerTrigger and maxTriggerDelay: whether a batch may start now."""
     return new >= rows_min or waited_ms >= wait_ms_max

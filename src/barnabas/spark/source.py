@@ -59,6 +59,7 @@ from barnabas.spark.planning import (
     check_covers,
     clamp,
     count_new,
+    distinct_ends,
     find_losses,
     limit_rows,
     narrow_offsets,
@@ -190,12 +191,15 @@ class TopicReader(TaskObject):
         # Spark passes one partition without a value if the batch is empty.
         if partition.value is None:
             return
-        for batch in read_range(partition.value, self.settings):
-            if batch.schema.equals(self.arrow_schema):
-                yield batch
-            else:
-                arrays = [batch.column(name) for name in self.columns]
-                yield pa.RecordBatch.from_arrays(arrays, schema=self.arrow_schema)
+        try:
+            for batch in read_range(partition.value, self.settings):
+                if batch.schema.equals(self.arrow_schema):
+                    yield batch
+                else:
+                    arrays = [batch.column(name) for name in self.columns]
+                    yield pa.RecordBatch.from_arrays(arrays, schema=self.arrow_schema)
+        except DataLoss as loss:
+            raise with_hint(loss) from None
 
     def input_partitions(self, ranges: list[OffsetRange]) -> list[InputPartition]:
         options = self.options
@@ -336,15 +340,13 @@ class StreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvailable
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         begin = parse_offsets(start)
         self.publish(begin)
-        latest = self.poll(begin)
-        if isinstance(limit, ReadAllAvailable):
-            return offsets_to_json(latest)
-        starts = self.effective_starts(begin, latest)
-        if self.must_wait(count_new(starts, latest)):
+        ends: Offsets = self.poll(begin)
+        starts = self.effective_starts(begin, ends)
+        if not isinstance(limit, ReadAllAvailable) and self.must_wait(count_new(starts, ends)):
             return start
         if isinstance(limit, ReadMaxRows):
-            return offsets_to_json(limit_rows(starts, latest, limit.max_rows))
-        return offsets_to_json(latest)
+            ends = limit_rows(starts, ends, limit.max_rows)
+        return offsets_to_json(distinct_ends(begin, ends, starts))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         return offsets_to_json(self.polled) or None

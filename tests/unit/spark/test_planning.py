@@ -20,6 +20,7 @@ from barnabas.spark.planning import (
     check_covers,
     clamp,
     count_new,
+    distinct_ends,
     find_losses,
     limit_rows,
     offsets_to_json,
@@ -115,6 +116,14 @@ def test_small_partition_is_not_starved() -> None:
 def test_backlog_below_limit_is_read_completely() -> None:
     assert limit_rows({A0: 5}, {A0: 9}, 100) == {A0: 9}
     assert limit_rows({A0: 5}, {A0: 5}, 1) == {A0: 5}
+
+
+def test_ends_differ_from_begin_while_records_are_left() -> None:
+    assert distinct_ends({A0: 2}, {A0: 2}, {A0: 2}) == {A0: 2}
+    assert distinct_ends({A0: 2}, {A0: 3}, {A0: 0}) == {A0: 3}
+    # The topic was recreated, and its new end is that of the old topic.
+    assert distinct_ends({A0: 2}, {A0: 2}, {A0: 0}) == {A0: 1}
+    assert distinct_ends({A0: 1, A1: 3}, {A0: 1, A1: 3}, {A0: 1, A1: 0}) == {A0: 1, A1: 2}
 
 
 @given(
