@@ -340,6 +340,7 @@ class StreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvailable
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         begin = parse_offsets(start)
         self.publish(begin)
+        self.topic_ids.forget_before(begin)
         ends: Offsets = self.poll(begin)
         starts = self.effective_starts(begin, ends)
         if not isinstance(limit, ReadAllAvailable) and self.must_wait(count_new(starts, ends)):
