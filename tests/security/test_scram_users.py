@@ -87,6 +87,13 @@ def upsertion(user: str, mechanism: int = 1, iterations: int = 4096) -> ScramCre
     return ScramCredentialUpsertion(user, mechanism, iterations, b"salt", b"salted")
 
 
+def test_describe_refuses_too_many_users(cluster: LocalCluster) -> None:
+    found = describe(cluster, *(str(number) for number in range(10_001)))
+    assert found.error_code == ErrorCode.INVALID_REQUEST
+    assert "10001 users in one request; the limit is 10000" in (found.error_message or "")
+    assert len(describe(cluster, *(str(number) for number in range(10_000))).results) == 10_000
+
+
 def test_invalid_changes_are_refused_per_user(cluster: LocalCluster) -> None:
     request = AlterUserScramCredentialsRequest(
         upsertions=(

@@ -19,7 +19,12 @@ def handle(
     context: BrokerContext, request: DeleteGroupsRequest, _: RequestHeader, connection: Connection
 ) -> Work[DeleteGroupsResponse]:
     results = []
-    for group_id in dict.fromkeys(request.groups_names):
+    seen: set[str] = set()
+    for group_id in request.groups_names:
+        yield None
+        if group_id in seen:
+            continue
+        seen.add(group_id)
         try:
             if not context.security.access.allows_group(connection, Operation.DELETE, group_id):
                 raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -28,5 +33,4 @@ def handle(
             results.append(DeletableGroupResult(group_id, error.code))
         else:
             results.append(DeletableGroupResult(group_id))
-        yield None
     return DeleteGroupsResponse(results=tuple(results))

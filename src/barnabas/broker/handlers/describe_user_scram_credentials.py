@@ -22,6 +22,8 @@ from barnabas.wire.messages.describe_user_scram_credentials import (
     ScramCredentialInfo,
 )
 
+USERS_MAX = 10_000
+"""Users in one request. Without names, it returns all users."""
 TYPES = {SCRAM_SHA_256: ScramType.SCRAM_SHA_256, SCRAM_SHA_512: ScramType.SCRAM_SHA_512}
 
 
@@ -33,6 +35,9 @@ async def handle(
 ) -> DescribeUserScramCredentialsResponse:
     try:
         context.security.access.require_cluster(connection, Operation.DESCRIBE)
+        if request.users and len(request.users) > USERS_MAX:
+            why = f"{len(request.users)} users in one request; the limit is {USERS_MAX}"
+            raise ApiError(ErrorCode.INVALID_REQUEST, why)
         if not request.users:
             users = await read_all_users(context.registry)
             results = [describe(user, users[user]) for user in sorted(users)]
