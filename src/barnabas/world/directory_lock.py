@@ -19,8 +19,9 @@ from barnabas.errors import DirectoryLocked, StorageError
 from barnabas.retry import Backoff
 
 LOCK_FILE = ".lock"
-LOCK_TRIES = 5
-LOCK_PAUSE_S = 0.01
+PROBE_TRIES = 500
+PROBE_PAUSE_S = 0.01
+"""`is_locked` in another process holds a shared lock for a moment, longer if that process has to wait for a core."""
 
 
 def acquire_lock(directory: str, what: str) -> int:
@@ -33,18 +34,19 @@ def acquire_lock(directory: str, what: str) -> int:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise StorageError(path, f"cannot be opened: {error.strerror}") from error
-    backoff = Backoff(LOCK_PAUSE_S, LOCK_PAUSE_S, random=Random(os.getpid()))
-    for _ in range(LOCK_TRIES):
+    backoff = Backoff(PROBE_PAUSE_S, PROBE_PAUSE_S, random=Random(os.getpid()))
+    for _ in range(PROBE_TRIES):
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-            return descriptor
+            if try_lock(descriptor, fcntl.LOCK_EX):
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+                return descriptor
+            if not try_lock(descriptor, fcntl.LOCK_SH):
+                break
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
         except OSError as error:
-            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-                os.close(descriptor)
-                raise StorageError(path, f"cannot be locked: {error.strerror}") from error
-        # Retry, because `is_locked` in another process takes the lock for a moment.
+            os.close(descriptor)
+            raise StorageError(path, f"cannot be locked: {error.strerror}") from error
         time.sleep(backoff.next_s())
     holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
     os.close(descriptor)
@@ -53,6 +55,17 @@ def acquire_lock(directory: str, what: str) -> int:
         f"another process{f' (pid {holder})' if holder else ''} has {what} open; "
         "stop it first, or use another directory (--data)",
     )
+
+
+def try_lock(descriptor: int, kind: int) -> bool:
+    """Return False if another process has a lock that excludes this one."""
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+            raise
+        return False
+    return True
 
 
 def release_lock(descriptor: int) -> None:
@@ -66,12 +79,11 @@ def is_locked(directory: str) -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return not try_lock(descriptor, fcntl.LOCK_SH)
     except OSError:
         return True
     finally:
         os.close(descriptor)
-    return False
 
 
 @contextmanager
