@@ -26,3 +26,19 @@ def has_ended(process: psutil.Process) -> bool:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
+
+
+def is_java(process: psutil.Process) -> bool:
+    """Also works for a process that ends during the call, for example a start script."""
+    try:
+        return "java" in process.name()
+    except psutil.NoSuchProcess:
+        return False
+
+
+def command_line(process: psutil.Process) -> list[str]:
+    """Return the command line, or an empty list if the process has ended."""
+    try:
+        return list(process.cmdline())
+    except psutil.NoSuchProcess:
+        return []

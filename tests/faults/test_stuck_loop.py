@@ -24,6 +24,7 @@ from support.cluster import ClusterProcesses
 from support.command import COMMAND
 from support.process import ENVIRONMENT, STOP_SECONDS
 from support.waiting import eventually
+from tests.processes import command_line
 
 TOPIC = "letters"
 SESSION_S = 5.0
@@ -130,7 +131,7 @@ def up(tmp_path: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 def child(process: subprocess.Popen[str], broker_id: int) -> psutil.Process | None:
     for found in psutil.Process(process.pid).children():
-        if found.cmdline()[-1:] and found.cmdline()[-1].endswith(f"broker-{broker_id}.properties"):
+        if "".join(command_line(found)[-1:]).endswith(f"broker-{broker_id}.properties"):
             return found
     return None
 
@@ -163,7 +164,7 @@ def test_up_can_be_stopped_while_restart_waits(tmp_path: Path, chroot: str) -> N
         eventually(lambda: "restarting it in 1 s" in errors.read_text(), "restart announced", 60)
         process.send_signal(signal.SIGTERM)
         assert process.wait(STOP_SECONDS) == 0
-        assert not any("broker" in each.cmdline() for each in own_processes(tmp_path))
+        assert not any("broker" in command_line(each) for each in own_processes(tmp_path))
 
 
 def own_processes(tmp_path: Path) -> list[psutil.Process]:

@@ -21,7 +21,7 @@ from barnabas.model import TopicPartition
 from support.command import COMMAND, run
 from support.process import ChildProcess
 from support.waiting import eventually
-from tests.processes import assert_ended
+from tests.processes import assert_ended, command_line
 
 START_S = 60.0
 SETTINGS = {
@@ -72,7 +72,7 @@ class Node:
         (found,) = (
             child
             for child in psutil.Process(self.process.pid).children()
-            if f"--override=broker.id={broker_id}" in child.cmdline()
+            if f"--override=broker.id={broker_id}" in command_line(child)
         )
         return found
 

@@ -21,7 +21,7 @@ from barnabas.client.producer import Producer
 from support.command import COMMAND, run
 from support.process import ENVIRONMENT, STOP_SECONDS
 from support.waiting import eventually
-from tests.processes import assert_ended
+from tests.processes import assert_ended, command_line, is_java
 from tests.zookeeper import require_java
 
 
@@ -51,9 +51,9 @@ class Up:
         brokers = [
             child
             for child in psutil.Process(self.process.pid).children()
-            if "barnabas.cli.main" in child.cmdline()
+            if "barnabas.cli.main" in command_line(child)
         ]
-        return sorted(brokers, key=lambda child: child.cmdline()[-1])
+        return sorted(brokers, key=lambda child: command_line(child)[-1:])
 
 
 @contextmanager
@@ -85,7 +85,7 @@ def kill_zookeeper(running: Up) -> None:
     (node,) = (
         process
         for process in psutil.Process(running.process.pid).children(recursive=True)
-        if process.name() == "java"
+        if is_java(process)
     )
     node.kill()
 

@@ -16,7 +16,7 @@ from support.command import COMMAND, run
 from support.process import ENVIRONMENT
 from support.python_process import run as run_python
 from support.waiting import eventually
-from tests.processes import assert_ended
+from tests.processes import assert_ended, is_java
 from tests.zookeeper import require_java
 
 UP = re.compile(r"ZooKeeper is up: (1 node|3 nodes) at (\S+?)(?:, data in (\S+))?\n")
@@ -75,7 +75,7 @@ def test_node_ends_with_command(command: "subprocess.Popen[str]") -> None:
 def test_command_ends_with_its_node(command: "subprocess.Popen[str]") -> None:
     connect_string(command)
     everyone = psutil.Process(command.pid).children(recursive=True)
-    (node,) = (process for process in everyone if process.name() == "java")
+    (node,) = (process for process in everyone if is_java(process))
     node.kill()
     assert_ended(everyone, 10)
     assert command.wait(timeout=30) == 1

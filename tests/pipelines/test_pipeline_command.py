@@ -24,7 +24,7 @@ from barnabas.config.properties import properties_text
 from barnabas.pipelines.server_process import ServerProcess
 from barnabas.security.client_sources import load_security
 from barnabas.spark.run_state import list_runs, state_directory
-from tests.processes import assert_ended
+from tests.processes import assert_ended, is_java
 from tests.security.logins import sasl_servers
 
 HEAD = """from pyspark import pipelines as dp
@@ -116,9 +116,7 @@ def descendants(process: subprocess.Popen[str]) -> list[psutil.Process]:
 
 def wait_for_java(process: subprocess.Popen[str]) -> list[psutil.Process]:
     """Wait until the command has a JVM. Returns all its processes."""
-    wait_until(
-        lambda: any("java" in child.name() for child in descendants(process)), "a JVM to start"
-    )
+    wait_until(lambda: any(is_java(child) for child in descendants(process)), "a JVM to start")
     return descendants(process)
 
 
@@ -166,7 +164,7 @@ def remote(shell: Shell) -> Iterator[str]:
     server = ServerProcess(arguments, shell.directory / "server.log")
     yield server.wait_ready()
     java = descendants(server.process)
-    assert any("java" in child.name() for child in java)
+    assert any(is_java(child) for child in java)
     server.stop()
     assert_ended(java)
 
@@ -228,7 +226,7 @@ def test_new_project_runs_continues_and_stops(secured_shell: Shell, cluster: Loc
         shell.produce("lines", "perchance to dream")
         wait_until(lambda: len(words_table(project)) == 9, "a run for the new record")
         processes = descendants(running)
-        assert any("java" in process.name() for process in processes)
+        assert any(is_java(process) for process in processes)
         code, out, err = shell.run("pipeline", "stop", "counts", "--dry-run", "-o", "json")
         would = {"pipeline": "counts", "pid": running.pid, "dry_run": True}
         assert (code, json.loads(out)) == (0, would), err
@@ -357,8 +355,8 @@ def test_changed_source_needs_full_refresh(shell: Shell, remote: str) -> None:
     shell.project("moved", flow.format("spark.readStream.table('other').select('value_text')"))
     code, out, err = shell.run("pipeline", "run", "moved", "--remote", remote)
     assert (code, out) == (2, "")
-    assert "its checkpoint cannot be continued" in err
-    assert "--full-refresh moved" in err
+    assert "offsets of lines-0 are gone" in err
+    assert "undo the change, or compute the table again: --full-refresh moved" in err
     code, out, err = shell.run(
         "pipeline", "run", "moved", "--remote", remote, "--full-refresh", "moved"
     )

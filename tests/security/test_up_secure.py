@@ -23,6 +23,7 @@ from barnabas.world.registry.zookeeper import ZooKeeperRegistry
 from support.command import COMMAND, run
 from support.process import ENVIRONMENT, ChildProcess
 from tests.compatibility.optional import require
+from tests.processes import command_line
 from tests.tools import KAFKAJS, have_kafkajs, have_kcat
 from tests.zookeeper import require_java
 
@@ -168,7 +169,7 @@ def test_printed_lines_work_in_kafkajs(cluster: SecureCluster) -> None:
 def test_password_is_not_in_process_list(cluster: SecureCluster) -> None:
     process = psutil.Process(cluster.process.pid)
     for each in [process, *process.children(recursive=True)]:
-        assert cluster.password not in " ".join(each.cmdline())
+        assert cluster.password not in " ".join(command_line(each))
 
 
 def test_later_start_keeps_password_and_does_not_print_it(tmp_path: Path) -> None:

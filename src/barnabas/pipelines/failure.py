@@ -30,11 +30,10 @@ CHECKPOINT_MISMATCH = (
         re.compile(r"STATE_STORE_\w*SCHEMA|STATE_SCHEMA|state schema|STREAMING_STATEFUL_OPERATOR\w*", re.IGNORECASE),
         "has other stateful operators than before (an aggregation, join or deduplication)",
     ),
-    (
-        re.compile(r"partitions? .* (?:is|are) gone|DataLoss|was deleted and created again"),
-        "has offsets of other topics than before in its checkpoint, or their records were deleted",
-    ),
 )  # fmt: skip
+LOST_RECORDS = re.compile(
+    r"offsets(?: \d+ to \d+)? of \S+ are gone: .+?(?=; set failOnDataLoss|$)", re.MULTILINE
+)
 WRAPPERS = re.compile(
     r"Query \[id = [^\]]*\] terminated with exception: "
     r"|Job aborted due to stage failure: Task .*?\(TID \d+\) \([^)]*\): "
@@ -120,6 +119,11 @@ def flow_error(
             "the workers of Spark cannot import barnabas; there, run: pip install 'barnabas[spark]'"
         )
         return PipelineFailed(f"{where}: {why}")
+    target = graph.flows[name].target if name in graph.flows else name
+    if lost := LOST_RECORDS.search(text):
+        is_change = lost[0].endswith("does not select it any more")
+        hint = way_out(target, graph) if is_change else way_out_of_loss(target, graph)
+        return ConfigError(where, f"{lost[0]}; {hint}")
     if cause := python_cause(text):
         if is_checkpoint_mismatch(str(cause)) is None:
             if isinstance(cause, ConfigError):
@@ -127,7 +131,6 @@ def flow_error(
             return PipelineFailed(f"{where}: {cause}")
         text = str(cause)
     if reason := is_checkpoint_mismatch(text):
-        target = graph.flows[name].target if name in graph.flows else name
         return ConfigError(
             where, f"{reason}, so its checkpoint cannot be continued; {way_out(target, graph)}"
         )
@@ -141,7 +144,18 @@ def is_checkpoint_mismatch(text: str) -> str | None:
 
 
 def way_out(target: str, graph: PipelineGraph) -> str:
-    output = graph.outputs.get(short_name(target))
-    if output is not None and output.kind == "sink":
+    if is_sink(target, graph):
         return "undo the change, or rename the flow: it then reads all records again"
     return f"undo the change, or compute the table again: --full-refresh {short_name(target)}"
+
+
+def way_out_of_loss(target: str, graph: PipelineGraph) -> str:
+    """Return how to continue with the remaining records, if a topic has lost some."""
+    if is_sink(target, graph):
+        return "rename the flow: it then reads all remaining records again"
+    return f"to compute the table from the remaining records: --full-refresh {short_name(target)}"
+
+
+def is_sink(target: str, graph: PipelineGraph) -> bool:
+    output = graph.outputs.get(short_name(target))
+    return output is not None and output.kind == "sink"

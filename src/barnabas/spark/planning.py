@@ -269,7 +269,7 @@ def find_losses(start: Offsets, end: Offsets, earliest: Offsets) -> list[DataLos
     found = []
     for partition, begin in sorted(start.items()):
         if partition not in end:
-            why = "the partition or its topic was deleted"
+            why = "the topic was deleted, or the query does not select it any more"
             found.append(DataLoss(*partition, begin, begin, why))
         elif end[partition] < begin:
             why = f"the log ends at {end[partition]} now; the topic was created again or truncated"

@@ -75,3 +75,21 @@ def test_changed_source_names_way_out(graph: PipelineGraph, flow: str, way_out: 
     assert isinstance(error, ConfigError)
     assert "reads another number of sources than before" in str(error)
     assert way_out in str(error)
+
+
+@pytest.mark.parametrize(
+    ("flow", "way_out"),
+    [("t", "from the remaining records: --full-refresh t"), ("to_s", "rename the flow")],
+)
+def test_lost_records_are_named_with_way_out(graph: PipelineGraph, flow: str, way_out: str) -> None:
+    loss = "offsets 0 to 9 of orders-0 are gone: the log ends at 3 now; the topic was truncated"
+    text = f"""{QUERY}[PYTHON_DATA_SOURCE_ERROR] Traceback (most recent call last):
+barnabas.spark.ranges.DataLoss: {loss}; set failOnDataLoss to false to continue with the remaining records
+ SQLSTATE: 38000
+=== Streaming Query ===
+Identifier: {flow} [id = 1, runId = 2]
+"""
+    _, error = explain_run_failure(text, graph, [])
+    assert isinstance(error, ConfigError)
+    assert str(error).startswith(f"{graph.location_of(flow)}: flow {flow}: {loss}; ")
+    assert way_out in str(error)

@@ -150,7 +150,7 @@ def test_batch_starts_with_enough_records_or_after_delay() -> None:
 def test_losses_are_reported() -> None:
     found = find_losses({A0: 5, A1: 9}, {A1: 3, B0: 7}, {B0: 2})
     assert [str(loss) for loss in found] == [
-        "offsets of a-0 are gone: the partition or its topic was deleted",
+        "offsets of a-0 are gone: the topic was deleted, or the query does not select it any more",
         "offsets 3 to 8 of a-1 are gone: the log ends at 3 now; the topic was created again or truncated",
         "offsets 0 to 1 of b-0 are gone: they were deleted before this query found the new partition",
     ]
