@@ -15,6 +15,7 @@ from barnabas.cli.main import cli
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Beginning, ConsumedRecord, Consumer
+from barnabas.client.offsets import latest_offsets
 from barnabas.client.producer import Producer
 from barnabas.client.transactional_producer import TransactionalProducer
 from barnabas.model import TopicPartition
@@ -116,6 +117,20 @@ def test_letter_of_the_dead_letter_topic_itself_is_refused(cluster: Cluster) -> 
     command = ["pipeline", "replay-dead-letters", DEAD, "-b", f"{host}:{port}"]
     result = CliRunner().invoke(cli, command)
     assert "offset 0: came from this topic itself; --to NAME" in str(result.exception)
+
+
+def test_nothing_is_sent_if_a_topic_is_missing(cluster: Cluster) -> None:
+    bury(cluster, "a", "old")
+    bury(cluster, "b", "old", "removed")
+    host, port = cluster.bootstrap[0]
+    for arguments in ([], ["--dry-run"], ["--to", "removed"]):
+        command = ["pipeline", "replay-dead-letters", DEAD, "-b", f"{host}:{port}", *arguments]
+        result = CliRunner().invoke(cli, command)
+        assert "there is no topic 'removed'" in str(result.exception)
+    assert replay(cluster, "--to", "others")["replayed"][0]["records"] == 2
+    assert [each.value for each in records(cluster, "others", 2)] == [b"a", b"b"]
+    partitions = [TopicPartition("orders", number) for number in range(TOPICS["orders"])]
+    assert not any(latest_offsets(cluster, partitions).values())
 
 
 def test_record_without_source_needs_a_target(cluster: Cluster) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from barnabas.cli.connection import connect, connection_options
 from barnabas.cli.options import dry_run_option, output_option, timeout_option
 from barnabas.cli.terminal.output import OutputFormat, format_table, plural, show
-from barnabas.cli.topics.lookup import complete_topics, find_partitions
+from barnabas.cli.topics.lookup import complete_topics, find_partitions, find_topic
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import ConsumedRecord, Consumer, FromOffset
 from barnabas.client.group_admin import GroupAdmin
@@ -31,6 +31,23 @@ COMMIT_INTERVAL = 10_000
 """Records after which the progress is committed. If the command is killed, these are sent again."""
 
 Offsets = dict[TopicPartition, int]
+
+
+class Replay(NamedTuple):
+    """The letters to replay: those from `starts` to `ends` whose reason matches `pattern`."""
+
+    topic: str
+    target: str | None
+    pattern: re.Pattern[str] | None
+    starts: Offsets
+    ends: Mapping[TopicPartition, int]
+
+
+class LetterCounts(NamedTuple):
+    """Letters by original topic and reason, and the number of those with other reasons."""
+
+    sent: Counter[tuple[str, str]]
+    left_out: int
 
 
 @click.command("replay-dead-letters")
@@ -73,40 +90,20 @@ def replay_dead_letters(
         group = f"replay-{topic}"
         starts = find_starts(cluster, group, partitions, from_beginning=from_beginning)
         ends = latest_offsets(cluster, partitions, committed=True)
-        sent: Counter[tuple[str, str]] = Counter()
-        left_out = 0
-        with Producer(cluster, acks=-1) as producer:
-            for number, record in enumerate(read(cluster, starts, ends), 1):
-                letter = original(record, target)
-                starts[TopicPartition(topic, record.partition)] = record.offset + 1
-                if pattern is not None and not pattern.search(letter.reason):
-                    left_out += 1
-                    continue
-                if letter.topic == topic:
-                    place = f"{topic}-{record.partition}, offset {record.offset}"
-                    hint = "--to NAME sends all letters to another topic"
-                    raise NotADeadLetter(f"{place}: came from this topic itself; {hint}")
-                sent[letter.topic, letter.reason] += 1
-                if not dry_run:
-                    producer.send(
-                        letter.topic,
-                        letter.value,
-                        key=letter.key,
-                        headers=letter.headers,
-                        timestamp=letter.timestamp,
-                    )
-                if number % COMMIT_INTERVAL == 0 and not dry_run:
-                    producer.flush()
-                    GroupAdmin(cluster).set_offsets(group, starts)
+        plan = Replay(topic, target, pattern, starts, ends)
+        # Check all letters first: a replay that stops halfway would send letters again.
+        counts = count_letters(cluster, plan)
+        for name in sorted({name for name, _ in counts.sent}):
+            find_topic(cluster, name)
         if not dry_run:
-            GroupAdmin(cluster).set_offsets(group, ends)
+            send_letters(cluster, plan, group)
     document = {
         "topic": topic,
         "dry_run": dry_run,
-        "left_out": left_out,
+        "left_out": counts.left_out,
         "replayed": [
             {"topic": name, "reason": why, "records": count}
-            for (name, why), count in sorted(sent.items())
+            for (name, why), count in sorted(counts.sent.items())
         ],
     }
     show(output, document, replay_text)
@@ -132,26 +129,72 @@ def find_starts(
     }
 
 
-def read(
-    cluster: Cluster, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
-) -> Iterator[ConsumedRecord]:
-    """Yield the committed records before `ends`. A replayed record may be rejected again, and come after them."""
-    unread = {each: FromOffset(start) for each, start in starts.items() if start < ends[each]}
+def count_letters(cluster: Cluster, replay: Replay) -> LetterCounts:
+    """Count the letters. Raises NotADeadLetter for the first record that cannot be replayed."""
+    sent: Counter[tuple[str, str]] = Counter()
+    left_out = 0
+    for _, letter in read_letters(cluster, replay):
+        if letter is None:
+            left_out += 1
+        else:
+            sent[letter.topic, letter.reason] += 1
+    return LetterCounts(sent, left_out)
+
+
+def send_letters(cluster: Cluster, replay: Replay, group: str) -> None:
+    """Send the letters, and commit the progress to `group`."""
+    done = dict(replay.starts)
+    with Producer(cluster, acks=-1) as producer:
+        for number, (record, letter) in enumerate(read_letters(cluster, replay), 1):
+            done[TopicPartition(replay.topic, record.partition)] = record.offset + 1
+            if letter is not None:
+                producer.send(
+                    letter.topic,
+                    letter.value,
+                    key=letter.key,
+                    headers=letter.headers,
+                    timestamp=letter.timestamp,
+                )
+            if number % COMMIT_INTERVAL == 0:
+                producer.flush()
+                GroupAdmin(cluster).set_offsets(group, done)
+    GroupAdmin(cluster).set_offsets(group, replay.ends)
+
+
+def read_letters(
+    cluster: Cluster, replay: Replay
+) -> Iterator[tuple[ConsumedRecord, DeadLetter | None]]:
+    """Yield the committed records and their letters, or None for those with other reasons. Raises NotADeadLetter.
+
+    A replayed record may be rejected again, and come after `ends`.
+    """
+    ends = replay.ends
+    unread = {each: FromOffset(at) for each, at in replay.starts.items() if at < ends[each]}
     if not unread:
         return
     consumer = Consumer(cluster, unread, is_committed_only=True)
     while any(consumer.positions[each] < ends[each] for each in unread):
         for record in consumer.poll(1.0):
             if record.offset < ends[TopicPartition(record.topic, record.partition)]:
-                yield record
+                yield record, chosen_letter(record, replay)
 
 
-def original(record: ConsumedRecord, target: str | None) -> DeadLetter:
-    """Return the original record. With `target`, a record without the headers of a dead letter is accepted."""
-    if target is None:
-        return parse_dead_letter(record)
-    named = (*record.headers, (SOURCE_HEADERS["topic"], target.encode()))
-    return parse_dead_letter(record._replace(headers=named))
+def chosen_letter(record: ConsumedRecord, replay: Replay) -> DeadLetter | None:
+    """Return the original record, or None if its reason does not match. Raises NotADeadLetter.
+
+    With `--to`, a record without the headers of a dead letter is accepted.
+    """
+    if replay.target is not None:
+        named = (*record.headers, (SOURCE_HEADERS["topic"], replay.target.encode()))
+        record = record._replace(headers=named)
+    letter = parse_dead_letter(record)
+    if replay.pattern is not None and not replay.pattern.search(letter.reason):
+        return None
+    if letter.topic == replay.topic:
+        place = f"{record.topic}-{record.partition}, offset {record.offset}"
+        hint = "--to NAME sends all letters to another topic"
+        raise NotADeadLetter(f"{place}: came from this topic itself; {hint}")
+    return letter
 
 
 def replay_text(document: dict[str, Any]) -> str:
