@@ -17,7 +17,7 @@ from barnabas.jobs.archive_directory import ArchiveDirectory, remove_staging, re
 from barnabas.jobs.manifest import (
     ArchivedFile,
     Manifest,
-    empty_manifest,
+    begun_manifest,
     extend_manifest,
     file_order,
     plan_archive,
@@ -114,7 +114,7 @@ def add_files(
             verify_staged(spark, cluster, state, spans, staging, files)
         with report_disk_errors(archive.path):
             if manifest is None:
-                archive.write_manifest(empty_manifest(state))
+                archive.write_manifest(begun_manifest(state))
             files = archive.publish(staging, files)
             archive.write_manifest(extend_manifest(manifest, state, files))
     finally:

@@ -48,7 +48,10 @@ class ArchivedPartition(Struct, frozen=True, kw_only=True):
 
 
 class Manifest(Struct, frozen=True, kw_only=True):
-    """The content of an archive. `settings` are those that were set on the topic at the last run."""
+    """The content of an archive. `settings` are those that were set on the topic at the last run.
+
+    `partitions` is empty until the first run is complete.
+    """
 
     version: int = VERSION
     topic: str
@@ -102,7 +105,7 @@ def plan_archive(state: TopicState, manifest: Manifest | None) -> dict[int, LogS
     """
     if manifest is not None:
         check_same_topic(state, manifest)
-    if manifest is None or not manifest.files:
+    if manifest is None or not manifest.partitions:
         return {number: span for number, span in enumerate(state.spans) if span[0] < span[1]}
     archived = {each.partition: each.end for each in manifest.partitions}
     spans = {}
@@ -137,7 +140,7 @@ def check_same_topic(state: TopicState, manifest: Manifest) -> None:
 
 
 def empty_manifest(state: TopicState) -> Manifest:
-    """Return the manifest of a new archive. A run writes it before its first file."""
+    """Return the manifest of an archive without records."""
     return Manifest(
         topic=state.name,
         topic_id=state.id,
@@ -151,11 +154,16 @@ def empty_manifest(state: TopicState) -> Manifest:
     )
 
 
+def begun_manifest(state: TopicState) -> Manifest:
+    """Return the manifest that the first run writes before its first file."""
+    return replace(empty_manifest(state), partition_count=0, partitions=())
+
+
 def extend_manifest(
     manifest: Manifest | None, state: TopicState, files: Iterable[ArchivedFile]
 ) -> Manifest:
     """Return the manifest after a run that added all records of `state` that the archive lacked."""
-    old = manifest if manifest is not None and manifest.files else empty_manifest(state)
+    old = manifest if manifest is not None and manifest.partitions else empty_manifest(state)
     starts = dict.fromkeys(range(state.partition_count), 0)
     starts |= {each.partition: each.start for each in old.partitions}
     return replace(

@@ -41,10 +41,14 @@ class RestoreRun(NamedTuple):
 
 
 def read_archive(archive: ArchiveDirectory) -> Manifest:
-    """Return the manifest of an archive. Raises JobRefused if there is none."""
+    """Return the manifest of an archive. Raises JobRefused if there is none, or if its first run is not complete."""
     manifest = archive.manifest()
     if manifest is None:
         raise JobRefused(f"{archive.path} has no archive ({NAME}); name another directory")
+    if not manifest.partitions:
+        why = f"the first run of the archive {archive.path} is not complete"
+        command = f"barnabas topics archive {manifest.topic} --to {archive.path.parent}"
+        raise JobRefused(f"{why}; run `{command}` again")
     return manifest
 
 

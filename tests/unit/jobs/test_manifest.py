@@ -14,8 +14,8 @@ from barnabas.jobs.manifest import (
     ArchivedPartition,
     Manifest,
     archived_path,
+    begun_manifest,
     decode_manifest,
-    empty_manifest,
     encode_manifest,
     extend_manifest,
     has_gaps,
@@ -92,12 +92,19 @@ def test_second_run_archives_only_new_offsets_and_new_partitions() -> None:
     assert found == {1: LogSpan(3, 8), 2: LogSpan(0, 2)}
 
 
-def test_archive_without_records_begins_at_the_current_start() -> None:
-    """A killed first run leaves an empty manifest. Retention may have removed records since."""
-    empty = empty_manifest(state((0, 5)))
-    assert plan_archive(state((3, 9)), empty) == {0: LogSpan(3, 9)}
-    (partition,) = extend_manifest(empty, state((3, 9)), [file(0, 3, 8)]).partitions
+def test_first_run_after_a_killed_one_begins_at_the_current_start() -> None:
+    """Retention may have removed records since."""
+    begun = decode_manifest(encode_manifest(begun_manifest(state((0, 5)))), "path")
+    assert plan_archive(state((3, 9)), begun) == {0: LogSpan(3, 9)}
+    (partition,) = extend_manifest(begun, state((3, 9)), [file(0, 3, 8)]).partitions
     assert (partition.start, partition.end) == (3, 9)
+
+
+def test_records_lost_after_a_run_without_records_are_refused() -> None:
+    empty = extend_manifest(None, state((0, 0)), ())
+    assert plan_archive(state((0, 4)), empty) == {0: LogSpan(0, 4)}
+    with pytest.raises(JobRefused, match="orders-0 lost the offsets 0 to 2 since the last run"):
+        plan_archive(state((3, 9)), empty)
 
 
 @pytest.mark.parametrize(
