@@ -200,6 +200,18 @@ def test_dry_run_shows_offsets_and_changes(topics: Topics, other: Topics, mirror
     assert "is not a mirror" in run_command(topics, other, f"{topic}-2", "--dry-run")
 
 
+def test_refused_topic_does_not_stop_the_others(topics: Topics, other: Topics) -> None:
+    names = [topics.create(f"comets{number}") for number in range(3)]
+    for name in names:
+        topics.write(name, numbered(2))
+    other.create(f"copy.{names[0]}", mark=False)
+    other.write(f"copy.{names[0]}", ["own"])
+    pattern = f"({'|'.join(names)})"
+    planned = run_command(topics, other, pattern, "--dry-run")
+    assert "would copy 4 offsets of 2 topics" in planned
+    assert f"topic copy.{names[0]} exists in the target cluster and is not a mirror" in planned
+
+
 def test_mirrors_in_the_same_cluster_are_not_mirrored(topics: Topics) -> None:
     topic = topics.create("moons")
     topics.create(f"copy.{topic}", mark=False)
@@ -225,7 +237,7 @@ def test_second_run_at_the_same_time_is_refused(
     with MirrorLease(mirror.target, target) as lease:
         with pytest.raises(JobRefused, match=f"another run, process .* mirrors to topic {target}"):
             mirror_topic(topics.spark, mirror, topic)
-        assert other.records(target) == {}
+        assert find_state(mirror.target, target) is None
         # A run that was killed does not renew its lease, so the next run takes it.
         lease.ended.set()
         monkeypatch.setattr(mirror_lease, "EXPIRY_S", 0.5)

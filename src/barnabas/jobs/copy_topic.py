@@ -19,7 +19,13 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.config_admin import ConfigAdmin, ConfigChange, ConfigResource
 from barnabas.jobs.errors import CopyDiffers, JobRefused
 from barnabas.jobs.ordered_copy import CopyTarget, copy_partitions, copy_rows, new_identity
-from barnabas.jobs.topic_state import TopicState, find_state, look_up_state, topic_records
+from barnabas.jobs.topic_state import (
+    TopicState,
+    find_state,
+    look_up_state,
+    topic_records,
+    topic_settings,
+)
 from barnabas.jobs.verification import (
     ROW,
     Comparison,
@@ -98,14 +104,14 @@ def has_copy_settings(found: TopicState) -> bool:
     return COPY_SETTINGS.items() <= found.settings.items()
 
 
-def final_changes(during: Mapping[str, str], final: Mapping[str, str]) -> list[ConfigChange]:
-    """Return the changes from the settings during a copy to the final ones."""
-    changed = {name: value for name, value in final.items() if during.get(name) != value}
+def setting_changes(found: Mapping[str, str], wanted: Mapping[str, str]) -> list[ConfigChange]:
+    """Return the changes of a topic that has the settings `found`, so that it has those of `wanted`."""
+    changed = {name: value for name, value in wanted.items() if found.get(name) != value}
     return [
         *(ConfigChange(name, value) for name, value in sorted(changed.items())),
         *(
             ConfigChange(name, None, ConfigOperation.DELETE)
-            for name in sorted(during.keys() - final.keys())
+            for name in sorted(found.keys() - wanted.keys())
         ),
     ]
 
@@ -118,6 +124,19 @@ def check_partition_count(found: TopicState, new: NewCopy) -> None:
         raise JobRefused(f"{why} {new.partition_count}; {hint}")
 
 
+def check_chosen(found: TopicState, new: NewCopy) -> None:
+    """Raise JobRefused if an existing topic does not have the settings that the user named."""
+    hint = f"delete topic {new.name}, or choose another name"
+    differing = [
+        f"{name}={value}"
+        for name, value in sorted(new.chosen.items())
+        if found.settings.get(name) != value
+    ]
+    if differing and not has_copy_settings(found):
+        why = f"topic {new.name} exists, and does not have {', '.join(differing)}"
+        raise JobRefused(f"{why}; set this with `barnabas configs alter`, or {hint}")
+
+
 def check_target(found: TopicState, new: NewCopy, starts: Mapping[int, int]) -> None:
     """Raise JobRefused if the job cannot write to an existing topic from these offsets on (default: 0)."""
     check_partition_count(found, new)
@@ -127,14 +146,7 @@ def check_target(found: TopicState, new: NewCopy, starts: Mapping[int, int]) -> 
             f"topic {new.name} has message.timestamp.type=LogAppendTime, which replaces timestamps"
         )
         raise JobRefused(f"{why}; {hint}")
-    differing = [
-        f"{name}={value}"
-        for name, value in sorted(new.chosen.items())
-        if found.settings.get(name) != value
-    ]
-    if differing and not has_copy_settings(found):
-        why = f"topic {new.name} exists, and does not have {', '.join(differing)}"
-        raise JobRefused(f"{why}; set this with `barnabas configs alter`, or {hint}")
+    check_chosen(found, new)
     for number, span in enumerate(found.spans):
         if span.latest < starts.get(number, 0):
             why = f"{new.name}-{number} ends at offset {span.latest}: it lost copied records"
@@ -185,13 +197,16 @@ def create_target(cluster: Cluster, new: NewCopy, *, validate_only: bool = False
 
 def set_final_settings(cluster: Cluster, new: NewCopy, found: TopicState | None) -> None:
     """Set the final settings. A topic that the job found with settings of its own (`found`) keeps them."""
-    if found is not None and not has_copy_settings(found):
-        return
-    during = settings_during_copy(new.settings) if found is None else found.settings
-    changes = final_changes(during, new.settings)
+    if found is None or has_copy_settings(found):
+        change_settings(cluster, new.name, new.settings)
+
+
+def change_settings(cluster: Cluster, topic: str, wanted: Mapping[str, str]) -> None:
+    """Change the settings of a topic to these. Raises ApiError."""
+    changes = setting_changes(topic_settings(cluster, topic), wanted)
     if not changes:
         return
-    resource = ConfigResource(ResourceType.TOPIC, new.name)
+    resource = ConfigResource(ResourceType.TOPIC, topic)
     results = ConfigAdmin(cluster).incremental_alter_configs({resource: changes})
     if (error := results[resource]) is not None:
         raise error

@@ -11,29 +11,30 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
-from uuid import UUID
 
 from msgspec import structs
 
 from barnabas.client.admin import Admin, NewPartitions, NewTopic, TopicOutcome
 from barnabas.client.cluster import Cluster
-from barnabas.client.config_admin import ConfigAdmin, ConfigChange, ConfigResource
-from barnabas.errors import ApiError, ConfigError, ErrorCode
-from barnabas.jobs.copy_topic import TIMESTAMP_LIMITS, batch_bytes
+from barnabas.errors import ConfigError, ErrorCode
+from barnabas.jobs.copy_topic import (
+    TIMESTAMP_LIMITS,
+    batch_bytes,
+    change_settings,
+    setting_changes,
+)
 from barnabas.jobs.errors import CopyDiffers, JobRefused
 from barnabas.jobs.mirror_checkpoints import CHECKPOINT_TOPIC, Checkpoint, CheckpointStore
 from barnabas.jobs.mirror_lease import MirrorLease
 from barnabas.jobs.ordered_copy import CopyTarget, copy_rows, new_identity
 from barnabas.jobs.topic_state import TopicState, find_state, look_up_state, topic_records
 from barnabas.jobs.verification import compare_records, require_equal, value_of_partition
+from barnabas.model import ZERO_ID
 from barnabas.spark.planning import LogSpan
-from barnabas.wire.messages.describe_configs import ResourceType
-from barnabas.wire.messages.incremental_alter_configs import ConfigOperation
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-NO_ID = UUID(int=0)
 OFFSETS_MAX = 1_000_000
 """Offsets of one partition that are copied before the next checkpoint."""
 
@@ -103,22 +104,19 @@ def mirrored_settings(source: Mapping[str, str]) -> dict[str, str]:
     return {**kept, "message.timestamp.type": "CreateTime"}
 
 
-def setting_changes(found: Mapping[str, str], wanted: Mapping[str, str]) -> list[ConfigChange]:
-    return [
-        *(
-            ConfigChange(name, value)
-            for name, value in sorted(wanted.items())
-            if found.get(name) != value
-        ),
-        *(
-            ConfigChange(name, None, ConfigOperation.DELETE)
-            for name in sorted(found.keys() - wanted.keys())
-        ),
-    ]
+def planned_target(name: str, source: TopicState, found: TopicState | None) -> TopicState:
+    """Return the target as it will be when its partitions follow the source. `found` is the target as it is now."""
+    target = found or TopicState(name=name, id=ZERO_ID, settings={}, spans=())
+    missing = max(0, source.partition_count - target.partition_count)
+    return structs.replace(target, spans=(*target.spans, *[LogSpan(0, 0)] * missing))
 
 
-def checkpoints_of(target: TopicState, stored: Mapping[int, Checkpoint]) -> dict[int, Checkpoint]:
+def checkpoints_of(
+    target: TopicState | None, stored: Mapping[int, Checkpoint]
+) -> dict[int, Checkpoint]:
     """Return the checkpoints of this target topic, without those of a deleted topic of the same name."""
+    if target is None:
+        return {}
     return {
         partition: each for partition, each in stored.items() if each.target_id in (target.id, None)
     }
@@ -158,10 +156,14 @@ def recreated(source: str, target: str) -> JobRefused:
     return JobRefused(f"{why}; delete topic {target} in the target cluster to mirror the new one")
 
 
-def is_complete(source: TopicState, known: Mapping[int, Checkpoint]) -> bool:
-    """Return whether all records are copied, as far as the checkpoints say."""
-    return all(
-        partition in known and known[partition].source_offset >= span.latest
+def is_current(source: TopicState, target: TopicState, known: Mapping[int, Checkpoint]) -> bool:
+    """Return whether there is nothing to copy or to change, as far as the checkpoints say."""
+    return target.settings == mirrored_settings(source.settings) and all(
+        (checkpoint := known.get(partition)) is not None
+        and checkpoint.topic_id == source.id
+        and checkpoint.source_offset >= span.latest
+        and partition < target.partition_count
+        and checkpoint.target_offset <= target.spans[partition].latest
         for partition, span in enumerate(source.spans)
     )
 
@@ -197,28 +199,46 @@ def plan_ranges(
 # ---- one topic --------------------------------------------------------------------------------------------------
 
 
+class TopicPair(NamedTuple):
+    """A topic, its mirror as it is now (None if it does not exist) and as it will be, and the known checkpoints."""
+
+    source: TopicState
+    found: TopicState | None
+    target: TopicState
+    known: dict[int, Checkpoint]
+
+    def plan(self) -> dict[int, MirrorRange]:
+        """Return the next ranges. Raises JobRefused if the topic cannot be mirrored."""
+        added = new_checkpoints(self.source, self.target, self.known)
+        return plan_ranges(self.source, self.target, self.known | added)
+
+
+def look_up_pair(mirror: Mirror, topic: str) -> TopicPair:
+    """Look up a topic and its mirror. Raises ApiError, and JobRefused for unreadable checkpoints."""
+    name = mirror.prefix + topic
+    # The checkpoints come first. Another run may copy records meanwhile, and the topics have at least those.
+    stored = mirror.checkpoints.load(topic, name)
+    source, found = look_up_state(mirror.source, topic), find_state(mirror.target, name)
+    target = planned_target(name, source, found)
+    return TopicPair(source, found, target, checkpoints_of(found, stored))
+
+
 def plan_topic(mirror: Mirror, topic: str) -> PlannedTopic:
     """Return what `mirror_topic` would do. Changes nothing. Raises ApiError and JobRefused."""
-    source = look_up_state(mirror.source, topic)
-    name = mirror.prefix + topic
+    pair = look_up_pair(mirror, topic)
+    source, found = pair.source, pair.found
     wanted = mirrored_settings(source.settings)
-    found = find_state(mirror.target, name)
     if found is None:
-        create_topic(mirror.target, name, source.partition_count, wanted, validate_only=True)
-        target = TopicState(name=name, id=NO_ID, settings=wanted, spans=())
-    else:
-        target = found
-    missing = max(0, source.partition_count - target.partition_count)
-    target = structs.replace(target, spans=(*target.spans, *[LogSpan(0, 0)] * missing))
-    known = checkpoints_of(target, mirror.checkpoints.load(topic, name))
-    ranges = plan_ranges(source, target, known | new_checkpoints(source, target, known))
+        name, count = pair.target.name, source.partition_count
+        create_topic(mirror.target, name, count, wanted, validate_only=True)
+    ranges = pair.plan()
     return PlannedTopic(
         topic=topic,
-        target=name,
+        target=pair.target.name,
         exists=found is not None,
         partitions=source.partition_count,
-        new_partitions=missing if found is not None else 0,
-        settings=[each.name for each in setting_changes(target.settings, wanted)],
+        new_partitions=pair.target.partition_count - found.partition_count if found else 0,
+        settings=[each.name for each in setting_changes(found.settings, wanted)] if found else [],
         offsets=sum(source.spans[number].latest - each.start for number, each in ranges.items()),
         lost=sum(each.lost for each in ranges.values()),
     )
@@ -231,15 +251,11 @@ def mirror_topic(
 
     Raises ApiError, JobRefused (also if another run copies the topic), OtherWriter and CopyDiffers.
     """
-    plan_topic(mirror, topic)  # a topic that is refused must stay as it is
-    source = look_up_state(mirror.source, topic)
-    target = prepare_target(mirror, source)
-    known = checkpoints_of(target, mirror.checkpoints.load(topic, target.name))
-    if is_complete(source, known):
-        new_checkpoints(source, target, known)
-        return mirrored_topic(source, target, 0, {})
+    pair = look_up_pair(mirror, topic)
+    if pair.found is not None and is_current(pair.source, pair.found, pair.known):
+        return mirrored_topic(pair.source, pair.target, 0, {})
     mirror.checkpoints.ensure_topic()
-    with MirrorLease(mirror.target, target.name) as lease:
+    with MirrorLease(mirror.target, pair.target.name) as lease:
         return mirror_with_lease(spark, mirror, topic, lease, verify=verify)
 
 
@@ -247,13 +263,14 @@ def mirror_with_lease(
     spark: SparkSession, mirror: Mirror, topic: str, lease: MirrorLease, *, verify: bool
 ) -> MirroredTopic:
     # Another run may have copied records before this one got the lease.
-    source = look_up_state(mirror.source, topic)
+    pair = look_up_pair(mirror, topic)
+    pair.plan()  # A topic that is refused must stay as it is.
+    source, known = pair.source, pair.known
+    prepare_target(mirror, source, pair.found)
     target = look_up_state(mirror.target, lease.target)
-    known = checkpoints_of(target, mirror.checkpoints.load(topic, target.name))
     added = new_checkpoints(source, target, known)
     mirror.checkpoints.save(topic, target.name, added)
-    known |= added
-    ranges = plan_ranges(source, target, known)
+    ranges = plan_ranges(source, target, known | added)
     records = 0
     if ranges:
         ends = copy_ranges(spark, mirror, source, target, ranges, lease, verify=verify)
@@ -351,26 +368,18 @@ def copied_rows(
 # ---- the target topic -------------------------------------------------------------------------------------------
 
 
-def prepare_target(mirror: Mirror, source: TopicState) -> TopicState:
+def prepare_target(mirror: Mirror, source: TopicState, found: TopicState | None) -> None:
     """Create or update the target topic, so that its partitions and settings are those of the source."""
     name = mirror.prefix + source.name
     wanted = mirrored_settings(source.settings)
-    try:
-        found = look_up_state(mirror.target, name)
-    except ApiError as error:
-        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise
+    if found is None:
         create_topic(mirror.target, name, source.partition_count, wanted)
-        return look_up_state(mirror.target, name)
+        return
     if found.partition_count < source.partition_count:
         new = NewPartitions(name=name, count=source.partition_count)
         raise_if_failed(Admin(mirror.target).create_partitions([new]))
-    if changes := setting_changes(found.settings, wanted):
-        resource = ConfigResource(ResourceType.TOPIC, name)
-        results = ConfigAdmin(mirror.target).incremental_alter_configs({resource: changes})
-        if (failure := results[resource]) is not None:
-            raise failure
-    return look_up_state(mirror.target, name)
+    if found.settings != wanted:
+        change_settings(mirror.target, name, wanted)
 
 
 def create_topic(

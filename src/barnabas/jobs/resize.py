@@ -12,6 +12,7 @@ from barnabas.jobs.copy_topic import (
     NewCopy,
     SourceRows,
     all_partitions,
+    check_chosen,
     check_partition_count,
     check_target,
     copy_to_topic,
@@ -82,6 +83,7 @@ def plan_copy(cluster: Cluster, source: TopicState, new: NewCopy) -> PlannedCopy
         create_target(cluster, new, validate_only=True)
     else:
         check_partition_count(found, new)
+        check_chosen(found, new)
         if any(span.latest for span in found.spans):
             saved = load_pass(cluster, new.name, source)
         if saved is None or not saved.is_empty:

@@ -15,9 +15,9 @@ from barnabas.jobs.copy_topic import (
     all_partitions,
     check_end,
     check_target,
-    final_changes,
     has_copy_settings,
     require_prefix,
+    setting_changes,
     settings_during_copy,
 )
 from barnabas.jobs.errors import CopyDiffers, JobRefused
@@ -45,14 +45,14 @@ def test_topic_keeps_all_records_during_the_copy() -> None:
 
 
 def test_final_settings_replace_those_of_the_copy() -> None:
-    changes = final_changes(settings_during_copy(FINAL), FINAL)
+    changes = setting_changes(settings_during_copy(FINAL), FINAL)
     deleted = {each.name for each in changes if each.operation is ConfigOperation.DELETE}
     assert deleted == COPY_SETTINGS.keys() - FINAL.keys()
     assert [each for each in changes if each.name not in deleted] == [
         ConfigChange("message.timestamp.before.max.ms", "10"),
         ConfigChange("retention.ms", "1000"),
     ]
-    assert final_changes(COPY_SETTINGS, COPY_SETTINGS) == []
+    assert setting_changes(COPY_SETTINGS, COPY_SETTINGS) == []
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_job_completes_its_topic_although_final_settings_have_changed() -> None:
     during = settings_during_copy({"segment.ms": "5"})
     assert has_copy_settings(replace(state(), settings=during))
     assert not has_copy_settings(state(retention_ms="-1"))
-    changes = final_changes(during, {"segment.ms": "6", "retention.ms": "7"})
+    changes = setting_changes(during, {"segment.ms": "6", "retention.ms": "7"})
     assert {each.name for each in changes} == {*COPY_SETTINGS, "segment.ms"}
 
 

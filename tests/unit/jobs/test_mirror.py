@@ -3,18 +3,21 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from barnabas.errors import ConfigError
+from barnabas.jobs.copy_topic import setting_changes
 from barnabas.jobs.errors import JobRefused
 from barnabas.jobs.mirror import (
     OFFSETS_MAX,
     MirrorRange,
     checkpoints_of,
+    is_current,
     matching_topics,
     mirrored_settings,
     new_checkpoints,
     plan_range,
-    setting_changes,
+    planned_target,
 )
 from barnabas.jobs.mirror_checkpoints import CHECKPOINT_TOPIC, Checkpoint
 from barnabas.jobs.topic_state import TopicState
@@ -80,6 +83,25 @@ def test_checkpoints_of_deleted_target_are_ignored() -> None:
     known = {0: checkpoint(9, 9), 1: checkpoint(9, 9, target_id=None)}
     assert checkpoints_of(state((0, 9), (0, 9)), known) == known
     assert checkpoints_of(state((0, 0), (0, 0), topic_id=TWO), known) == {1: known[1]}
+    assert checkpoints_of(None, known) == {}
+
+
+@pytest.mark.parametrize(
+    ("target_end", "known", "settings", "expected"),
+    [
+        (9, {0: checkpoint(9, 9)}, {}, True),
+        (9, {}, {}, False),
+        (8, {0: checkpoint(8, 8)}, {}, False),
+        (8, {0: checkpoint(9, 9)}, {}, False),
+        (9, {0: checkpoint(9, 9, TWO)}, {}, False),
+        (9, {0: checkpoint(9, 9)}, {"segment.bytes": "1"}, False),
+    ],
+)
+def test_current_mirror_needs_no_run(
+    target_end: int, known: dict[int, Checkpoint], settings: dict[str, str], expected: bool
+) -> None:
+    target = replace(state((0, target_end)), settings={**mirrored_settings({}), **settings})
+    assert is_current(state((0, 9)), target, known) is expected
 
 
 @pytest.mark.parametrize(
@@ -111,3 +133,12 @@ def test_settings_follow_except_those_of_timestamps() -> None:
         ("retention.ms", "5", ConfigOperation.SET),
         ("segment.bytes", None, ConfigOperation.DELETE),
     ]
+
+
+def test_planned_target_has_the_partitions_of_the_source() -> None:
+    source = state((3, 9), (0, 4))
+    created = planned_target("m.t", source, None)
+    assert (created.name, created.spans) == ("m.t", (LogSpan(0, 0), LogSpan(0, 0)))
+    grown = planned_target("t", source, state((0, 6)))
+    assert (grown.id, grown.spans) == (ONE, (LogSpan(0, 6), LogSpan(0, 0)))
+    assert planned_target("t", state((0, 1)), state((0, 6), (0, 2))).partition_count == 2

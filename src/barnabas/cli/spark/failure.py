@@ -25,22 +25,29 @@ SQL_ERROR_PREFIXES = (
     "INVALID",
     "STREAMING_OUTPUT_MODE",
 )
+NO_OPTION = re.compile(r"; set failOnDataLoss to false to .*")
 
 
-JAVA_ENDED = (
-    "the JVM of Spark ended during the command: it was killed, or the machine ran out of memory"
-)
+class SparkEnded(QueryFailed):
+    """The JVM of Spark has ended."""
+
+    def __init__(self) -> None:
+        why = "it was killed, or the machine ran out of memory"
+        super().__init__(f"the JVM of Spark ended during the command: {why}")
 
 
 def translate(error: Exception, topics: Iterable[str]) -> BarnabasError:
     """Return the failure as an error that the command line can show. `topics` are suggested for an unknown table."""
     text = str(error).strip()
     if has_java_ended(error, text):
-        return QueryFailed(JAVA_ENDED)
+        return SparkEnded()
     condition = error_condition(error, text)
     if condition.startswith("TABLE_OR_VIEW_NOT_FOUND"):
         return unknown_table_error(text, topics)
     if cause := python_cause(text):
+        # Commands have no such option.
+        if type(cause) is QueryFailed and NO_OPTION.search(str(cause)):
+            return QueryFailed(NO_OPTION.sub("; run the command again", str(cause)))
         return cause
     lines = message_lines(java_cause(text))
     if condition.startswith(SQL_ERROR_PREFIXES):

@@ -19,12 +19,12 @@ from barnabas.cli.spark.session import spark_session, translate_errors
 from barnabas.cli.terminal.output import OutputFormat, format_table, plural, print_note, show
 from barnabas.cli.terminal.signals import SignalRecorder
 from barnabas.cli.topics.deletion import report_deletion
+from barnabas.cli.topics.mirror_rounds import FailedTopics, Round, for_each_topic
 from barnabas.client.admin import Admin
 from barnabas.client.cluster import Cluster
 from barnabas.errors import ApiError, ConfigError
 from barnabas.jobs.mirror_checkpoints import CheckpointStore
 from barnabas.retry import Backoff
-from barnabas.spark.error_text import QueryFailed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -105,17 +105,23 @@ def mirror_topics(
             hint = "`barnabas topics list` shows all topics"
             raise ConfigError("PATTERN", f"no topic of {source} matches {pattern!r}; {hint}")
         if dry_run:
-            plans = [plan_topic(mirror, topic)._asdict() for topic in topics]
-            show(output, {"topics": plans, "dry_run": True}, plan_text)
+            planned = for_each_topic(topics, lambda topic: plan_topic(mirror, topic))
+            if planned.done:
+                document = {"topics": [each._asdict() for each in planned.done], "dry_run": True}
+                show(output, document, plan_text)
+            planned.raise_failure()
             return
         session = spark_session(master, source, app_name=f"mirror {pattern}", short=not continuous)
         with session as spark, translate_errors([]):
             if continuous:
                 follow(spark, mirror, pattern, verify=verify, output=output)
-            else:
-                show(
-                    output, document_of(copy_all(spark, mirror, topics, verify=verify)), mirror_text
-                )
+                return
+            copied = for_each_topic(
+                topics, lambda topic: copy_to_end(spark, mirror, topic, verify=verify)
+            )
+            if copied.done:
+                show(output, document_of(copied.done), mirror_text)
+            copied.raise_failure()
 
 
 def cluster_ids(source: Cluster, target: Cluster, prefix: str) -> tuple[str, str]:
@@ -136,23 +142,16 @@ def find_topics(mirror: Mirror, pattern: str) -> list[str]:
     return matching_topics(found, pattern)
 
 
-def copy_all(
-    spark: SparkSession, mirror: Mirror, topics: list[str], *, verify: bool
-) -> list[MirroredTopic]:
-    """Copy each topic up to its end at the first look."""
-    done = []
-    for topic in topics:
-        result = mirror_existing(spark, mirror, topic, verify=verify)
-        left = result.lag
-        while left > 0:
-            more = mirror_existing(spark, mirror, topic, verify=verify)
-            copied = more.records + more.lost
-            left = left - copied if copied else 0
-            result = more._replace(
-                records=result.records + more.records, lost=result.lost + more.lost
-            )
-        done.append(result)
-    return done
+def copy_to_end(spark: SparkSession, mirror: Mirror, topic: str, *, verify: bool) -> MirroredTopic:
+    """Copy a topic up to its end at the first look."""
+    result = mirror_existing(spark, mirror, topic, verify=verify)
+    left = result.lag
+    while left > 0:
+        more = mirror_existing(spark, mirror, topic, verify=verify)
+        copied = more.records + more.lost
+        left = left - copied if copied else 0
+        result = more._replace(records=result.records + more.records, lost=result.lost + more.lost)
+    return result
 
 
 def mirror_existing(
@@ -172,21 +171,35 @@ def follow(
     """Copy new records until a signal arrives. Failures of the network and of tasks are retried."""
     signals = SignalRecorder()
     backoff = Backoff(*RETRY_S, random=mirror.source.random)
+    failed = FailedTopics()
     while not signals.wait(INTERVAL_S):
-        try:
-            topics = find_topics(mirror, pattern)
-            done = [mirror_existing(spark, mirror, topic, verify=verify) for topic in topics]
-        except (ApiError, QueryFailed) as error:
-            if isinstance(error, ApiError) and not error.code.retriable:
-                raise
-            print_note(f"{error}; retrying")
-            signals.wait(backoff.next_s())
-            continue
-        backoff.reset()
-        changed = [each for each in done if each.records or each.lost]
+        copied = copy_round(spark, mirror, pattern, failed, verify=verify)
+        for note in failed.update(copied):
+            print_note(note)
+        changed = [each for each in copied.done if each.records or each.lost]
         if changed:
             show(output, document_of(changed), mirror_text)
+        if copied.error is None:
+            backoff.reset()
+        elif isinstance(copied.error, ApiError) and copied.error.code.retriable:
+            print_note(f"{copied.error}; retrying")
+            signals.wait(backoff.next_s())
+        else:
+            raise copied.error
     signals.raise_if_received()
+
+
+def copy_round(
+    spark: SparkSession, mirror: Mirror, pattern: str, failed: FailedTopics, *, verify: bool
+) -> Round[MirroredTopic]:
+    """Copy the next records of all topics that are not paused."""
+    try:
+        topics = failed.without_paused(find_topics(mirror, pattern))
+    except ApiError as error:
+        return Round([], {}, error)
+    return for_each_topic(
+        topics, lambda topic: mirror_existing(spark, mirror, topic, verify=verify)
+    )
 
 
 def document_of(topics: list[MirroredTopic]) -> dict[str, Any]:
