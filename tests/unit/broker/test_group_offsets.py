@@ -246,3 +246,14 @@ async def test_commit_is_rejected_if_group_changed_between_turns(
     assert isinstance(answer, OffsetCommitResponse)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert not context.groups.groups[GROUP].offsets.pending
+
+
+def test_group_that_is_requested_twice_is_answered_once(coordinator: Coordinator) -> None:
+    group = OffsetFetchRequestGroup(GROUP, topics=None)
+    header = RequestHeader(ApiKey.OFFSET_FETCH, 9, 0, None)
+    request = OffsetFetchRequest(groups=(group, group))
+    answer = run_to_end(
+        offset_fetch.handle(coordinator.node.context, request, header, NO_CONNECTION)
+    )
+    assert isinstance(answer, OffsetFetchResponse)
+    assert [each.group_id for each in answer.groups] == [GROUP]

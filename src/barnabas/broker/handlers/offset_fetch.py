@@ -108,18 +108,17 @@ def is_unstable(context: BrokerContext, fetched: FetchedGroup, connection: Conne
 def fetch_offsets(
     context: BrokerContext, request: OffsetFetchRequest, version: int, connection: Connection
 ) -> Work[OffsetFetchResponse]:
+    # A group that is requested again gets no second response: a small request could ask for a huge one.
     found: dict[FetchedGroup, OffsetFetchResponseGroup] = {}
-    requested = []
     for each in requested_groups(request, version):
-        requested.append(each)
         if each not in found:
             found[each] = yield from fetch_allowed_offsets(
                 context, each, connection, require_stable=request.require_stable
             )
         yield None
     if version >= MANY_GROUPS_SINCE:
-        return OffsetFetchResponse(groups=tuple(found[each] for each in requested))
-    only = found[requested[0]]
+        return OffsetFetchResponse(groups=tuple(found.values()))
+    (only,) = found.values()
     if only.error_code and version < ERROR_OF_GROUP_SINCE:
         error = ErrorCode(only.error_code)
         return OffsetFetchResponse(topics=without_offsets(request.topics or (), error))
