@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import structs
 
 from barnabas.client.admin import Admin, NewPartitions, NewTopic, TopicOutcome
+from barnabas.client.blocking import Deadline, pause
 from barnabas.client.cluster import Cluster
 from barnabas.errors import ConfigError, ErrorCode
 from barnabas.jobs.copy_topic import (
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 
 OFFSETS_MAX = 1_000_000
 """Offsets of one partition that are copied before the next checkpoint."""
+
+
+PARTITIONS_PAUSE_S = 0.05
 
 
 class Mirror(NamedTuple):
@@ -266,8 +270,7 @@ def mirror_with_lease(
     pair = look_up_pair(mirror, topic)
     pair.plan()  # A topic that is refused must stay as it is.
     source, known = pair.source, pair.known
-    prepare_target(mirror, source, pair.found)
-    target = look_up_state(mirror.target, lease.target)
+    target = prepare_target(mirror, source, pair.found)
     added = new_checkpoints(source, target, known)
     mirror.checkpoints.save(topic, target.name, added)
     ranges = plan_ranges(source, target, known | added)
@@ -368,18 +371,30 @@ def copied_rows(
 # ---- the target topic -------------------------------------------------------------------------------------------
 
 
-def prepare_target(mirror: Mirror, source: TopicState, found: TopicState | None) -> None:
+def prepare_target(mirror: Mirror, source: TopicState, found: TopicState | None) -> TopicState:
     """Create or update the target topic, so that its partitions and settings are those of the source."""
     name = mirror.prefix + source.name
     wanted = mirrored_settings(source.settings)
     if found is None:
         create_topic(mirror.target, name, source.partition_count, wanted)
-        return
-    if found.partition_count < source.partition_count:
-        new = NewPartitions(name=name, count=source.partition_count)
-        raise_if_failed(Admin(mirror.target).create_partitions([new]))
-    if found.settings != wanted:
-        change_settings(mirror.target, name, wanted)
+    else:
+        if found.partition_count < source.partition_count:
+            new = NewPartitions(name=name, count=source.partition_count)
+            raise_if_failed(Admin(mirror.target).create_partitions([new]))
+        if found.settings != wanted:
+            change_settings(mirror.target, name, wanted)
+    return await_partitions(mirror.target, name, source.partition_count)
+
+
+def await_partitions(cluster: Cluster, name: str, count: int) -> TopicState:
+    """Return a topic as soon as it has its new partitions: a broker may learn of them later than the controller."""
+    deadline = Deadline(cluster.timeout_s)
+    while not deadline.passed:
+        found = find_state(cluster, name)
+        if found is not None and found.partition_count >= count:
+            return found
+        pause(PARTITIONS_PAUSE_S)
+    raise JobRefused(f"topic {name} does not have {count} partitions yet; run the command again")
 
 
 def create_topic(
