@@ -299,6 +299,17 @@ def test_killed_coordinator_delays_commit(
         cluster.restore()
 
 
+def test_commit_survives_restart_of_all_brokers(world: World, cluster: LocalCluster) -> None:
+    own = world.task("a")
+    for broker in cluster.brokers:
+        world.cluster.connection(broker)
+    for broker in cluster.brokers:
+        cluster.kill(broker)
+    cluster.restore()
+    world.driver(0, own).commit()
+    assert world.values() == ["a"]
+
+
 def test_decided_batch_is_committed_after_a_coordinator_was_unavailable(
     world: World, cluster: LocalCluster
 ) -> None:

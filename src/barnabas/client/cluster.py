@@ -223,11 +223,13 @@ class Cluster:
 
     def ask(self, broker: BrokerId, request: Message, response: type[R]) -> R:
         """Send a request to one broker, with retries."""
-        if broker not in self.view.brokers:
-            self.refresh([])
-        return self.retry(
-            lambda: self.connection(broker).exchange(request, response, timeout_s=self.timeout_s)
-        )
+
+        def attempt() -> R:
+            if broker not in self.view.brokers:
+                self.refresh([])
+            return self.connection(broker).exchange(request, response, timeout_s=self.timeout_s)
+
+        return self.retry(attempt)
 
     def ask_controller(
         self,

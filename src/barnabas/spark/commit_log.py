@@ -118,9 +118,10 @@ class CommitLog:
 
 def ensure_commit_topic(cluster: Cluster) -> None:
     """Create the topic if it does not exist. Raises ApiError."""
-    if COMMIT_TOPIC in cluster.refresh([COMMIT_TOPIC]).topics:
+    view = cluster.retry(lambda: cluster.refresh([COMMIT_TOPIC]), refresh=False)
+    if COMMIT_TOPIC in view.topics:
         return
-    replicas = min(LOG_REPLICAS_MAX, len(cluster.view.brokers))
+    replicas = min(LOG_REPLICAS_MAX, len(view.brokers))
     topic = NewTopic(
         name=COMMIT_TOPIC,
         partitions=1,
