@@ -18,9 +18,11 @@ from barnabas.client.consumer import Beginning, ConsumedRecord, Consumer
 from barnabas.client.offsets import latest_offsets
 from barnabas.client.producer import Producer
 from barnabas.client.transactional_producer import TransactionalProducer
+from barnabas.groups.records import read_offset
 from barnabas.model import TopicPartition
 
 DEAD = "orders-dead"
+OFFSETS_TOPIC = "__consumer_offsets"
 TOPICS = {"orders": 2, "others": 1, DEAD: 2}
 
 
@@ -109,6 +111,19 @@ def test_dead_letters_are_replayed_once(cluster: Cluster) -> None:
     assert (found["replayed"], found["left_out"]) == ([], 1)
     found = replay(cluster, "--reason", "young", "--from-beginning", "--to", "others")
     assert [each["records"] for each in found["replayed"]] == [2]
+
+
+def test_progress_of_replays_does_not_expire(cluster: Cluster) -> None:
+    bury(cluster, "a", "old")
+    replay(cluster)
+    offsets = cluster.topic(OFFSETS_TOPIC).partitions
+    places = [TopicPartition(OFFSETS_TOPIC, each.partition) for each in offsets]
+    stored = Consumer(cluster, dict.fromkeys(places, Beginning())).records(stop_at_end=True)
+    values = [read_offset(record.value) for record in stored if record.value]
+    assert len(values) == TOPICS[DEAD]
+    years = 365 * 86_400_000
+    assert all(each.expire_timestamp > each.commit_timestamp + 50 * years for each in values)
+    assert replay(cluster)["replayed"] == []
 
 
 def test_letter_of_the_dead_letter_topic_itself_is_refused(cluster: Cluster) -> None:

@@ -10,10 +10,12 @@ import pytest
 from click.testing import CliRunner
 
 from barnabas import LocalCluster
+from barnabas.batch.compression import Compression
 from barnabas.cli.main import cli
 from barnabas.client.admin import Admin, NewPartitions
 from barnabas.client.cluster import Cluster
 from barnabas.client.config_admin import ConfigAdmin, ConfigChange, ConfigResource
+from barnabas.client.log_dir_admin import LogDirAdmin
 from barnabas.client.producer import Producer
 from barnabas.jobs import mirror as mirror_module
 from barnabas.jobs import mirror_lease
@@ -76,6 +78,18 @@ def test_mirror_follows_records_partitions_and_settings(
     topics.write(topic, numbered(3, "x"), partition=0)
     assert mirror_topic(topics.spark, mirror, topic).records == 12
     check_equal(topics, other, topic)
+
+
+def test_mirrored_batches_are_compressed(topics: Topics, other: Topics, mirror: Mirror) -> None:
+    topic = topics.create()
+    topics.write(topic, ["x" * 1000] * 500)
+    mirror_topic(topics.spark, mirror._replace(compression=Compression.ZSTD), topic)
+    check_equal(topics, other, topic)
+    described = LogDirAdmin(mirror.target).describe_log_dirs(
+        partitions=[TopicPartition(f"copy.{topic}", 0)]
+    )
+    ((found,),) = described.values()
+    assert 0 < found.logs[0].size_bytes < 50_000
 
 
 def test_interrupted_run_is_continued(topics: Topics, other: Topics, mirror: Mirror) -> None:

@@ -10,6 +10,7 @@ from barnabas.client.core import error_of, raise_if
 from barnabas.client.group_assignors import flatten
 from barnabas.client.group_coordinator import ask_coordinator, find_coordinator
 from barnabas.client.group_offsets import (
+    RETENTION_VERSION,
     SINGLE_GROUP_VERSION,
     GroupOffset,
     commit_codes,
@@ -186,15 +187,29 @@ class GroupAdmin:
         return parse_committed_offsets(response, group_id)
 
     def set_offsets(
-        self, group_id: str, offsets: Mapping[TopicPartition, int], *, metadata: str = ""
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        metadata: str = "",
+        retention_ms: int | None = None,
     ) -> None:
-        """Set offsets of a group without members. Raises ApiError for the first partition that was rejected."""
+        """Set offsets of a group without members. Raises ApiError for the first partition that was rejected.
+
+        They expire after `retention_ms`. None means `offsets.retention.minutes` of the brokers.
+        """
         response = ask_coordinator(
             self.cluster,
             group_id,
-            offset_commit_request(group_id, offsets, metadata=metadata),
+            offset_commit_request(
+                group_id,
+                offsets,
+                metadata=metadata,
+                retention_ms=-1 if retention_ms is None else retention_ms,
+            ),
             OffsetCommitResponse,
             codes=commit_codes,
+            max_version=None if retention_ms is None else RETENTION_VERSION,
         )
         raise_commit_error(response)
 

@@ -22,6 +22,8 @@ from barnabas.wire.messages.offset_fetch import (
 
 SINGLE_GROUP_VERSION = 7
 """The last version of OffsetFetch with a single group."""
+RETENTION_VERSION = 4
+"""The last version of OffsetCommit in which the client chooses how long the broker keeps the offsets."""
 
 
 class GroupOffset(NamedTuple):
@@ -69,8 +71,12 @@ def offset_commit_request(
     generation: int = -1,
     member_id: str = "",
     metadata: str = "",
+    retention_ms: int = -1,
 ) -> OffsetCommitRequest:
-    """Build an OffsetCommit. Without a member id, the broker accepts it only if the group has no members."""
+    """Build an OffsetCommit. Without a member id, the broker accepts it only if the group has no members.
+
+    A `retention_ms` other than -1 needs RETENTION_VERSION.
+    """
     partitions = {
         each: OffsetCommitRequestPartition(each.partition, offset, committed_metadata=metadata)
         for each, offset in sorted(offsets.items())
@@ -79,6 +85,7 @@ def offset_commit_request(
         group_id=group_id,
         generation_id_or_member_epoch=generation,
         member_id=member_id,
+        retention_time_ms=retention_ms,
         topics=build_topics(OffsetCommitRequestTopic, partitions),
     )
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
+from barnabas.batch.compression import Compression
 from barnabas.client.admin import Admin, NewPartitions, NewTopic, TopicOutcome
 from barnabas.client.blocking import Deadline, pause
 from barnabas.client.cluster import Cluster
@@ -51,6 +52,7 @@ class Mirror(NamedTuple):
     checkpoints: CheckpointStore
     prefix: str = ""
     is_in_one_cluster: bool = False
+    compression: Compression = Compression.NONE
 
 
 class MirrorRange(NamedTuple):
@@ -165,7 +167,7 @@ def is_current(source: TopicState, target: TopicState, known: Mapping[int, Check
     return target.settings == mirrored_settings(source.settings) and all(
         (checkpoint := known.get(partition)) is not None
         and checkpoint.topic_id == source.id
-        and checkpoint.source_offset >= span.latest
+        and checkpoint.source_offset == span.latest
         and partition < target.partition_count
         and checkpoint.target_offset <= target.spans[partition].latest
         for partition, span in enumerate(source.spans)
@@ -176,11 +178,15 @@ def plan_range(
     name: str, span: LogSpan, checkpoint: Checkpoint, target_end: int
 ) -> MirrorRange | None:
     """Return the next range of a partition, or None if there is nothing to copy. Raises JobRefused."""
+    hint = "delete the topic in the target cluster to mirror it again"
+    if span.latest < checkpoint.source_offset:
+        why = f"{name} ends at offset {span.latest} in the source, but records up to {checkpoint.source_offset}"
+        raise JobRefused(f"{why} were mirrored: the log was truncated; {hint}")
     start = max(checkpoint.source_offset, span.earliest)
     lost = start - checkpoint.source_offset
     if lost and target_end > checkpoint.target_offset:
         why = f"{name}: the source has deleted records that an interrupted run may have copied"
-        raise JobRefused(f"{why}; delete the topic in the target cluster to mirror it again")
+        raise JobRefused(f"{why}; {hint}")
     if span.latest <= start and not lost:
         return None
     end = min(span.latest, start + OFFSETS_MAX)
@@ -334,6 +340,7 @@ def copy_ranges(
         partition_count=target.partition_count,
         identity=new_identity(mirror.target),
         batch_bytes=batch_bytes(mirror.target, target.name),
+        compression=mirror.compression,
         timeout_s=mirror.target.timeout_s,
         starts=starts,
     )

@@ -88,10 +88,14 @@ class PushedFilters:
         )
 
     def least_timestamp(self) -> int | None:
-        """Return the lower bound of timestamps in milliseconds, rounded down, or None."""
+        """Return the lower bound of timestamps in milliseconds, rounded down, or None.
+
+        A bound below 0 is left out: brokers cannot look it up, and would skip records without timestamp (-1).
+        """
         bounds = [each.least for each in self.conditions if each.column == "timestamp"]
         found = [(each - EPOCH) // timedelta(milliseconds=1) for each in bounds if each is not None]
-        return max(0, *found) if found else None
+        bound = max(found, default=-1)
+        return bound if bound >= 0 else None
 
 
 TYPES_OF_COLUMNS: dict[str, type] = {

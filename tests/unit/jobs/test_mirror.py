@@ -73,6 +73,13 @@ def test_records_deleted_after_interrupted_run_are_refused() -> None:
         plan_range("t-0", LogSpan(8, 10), checkpoint(4, 4), 6)
 
 
+def test_truncated_source_is_refused() -> None:
+    with pytest.raises(
+        JobRefused, match="t-0 ends at offset 9 in the source, but records up to 10 were"
+    ):
+        plan_range("t-0", LogSpan(0, 9), checkpoint(10, 10), 10)
+
+
 def test_new_partitions_start_at_first_record() -> None:
     found = new_checkpoints(state((3, 9), (0, 4)), state((0, 6), (0, 0)), {0: checkpoint(9, 6)})
     assert found == {1: checkpoint(0, 0)}
@@ -92,6 +99,7 @@ def test_checkpoints_of_deleted_target_are_ignored() -> None:
         (9, {0: checkpoint(9, 9)}, {}, True),
         (9, {}, {}, False),
         (8, {0: checkpoint(8, 8)}, {}, False),
+        (10, {0: checkpoint(10, 10)}, {}, False),
         (8, {0: checkpoint(9, 9)}, {}, False),
         (9, {0: checkpoint(9, 9, TWO)}, {}, False),
         (9, {0: checkpoint(9, 9)}, {"segment.bytes": "1"}, False),

@@ -29,6 +29,8 @@ from barnabas.spark.dead_letters import (
 
 COMMIT_INTERVAL = 10_000
 """Records after which the progress is committed. If the command is killed, these are sent again."""
+PROGRESS_RETENTION_MS = 100 * 365 * 86_400_000
+"""If the progress expired after `offsets.retention.minutes`, the next replay would send all dead letters again."""
 
 Offsets = dict[TopicPartition, int]
 
@@ -157,8 +159,12 @@ def send_letters(cluster: Cluster, replay: Replay, group: str) -> None:
                 )
             if number % COMMIT_INTERVAL == 0:
                 producer.flush()
-                GroupAdmin(cluster).set_offsets(group, done)
-    GroupAdmin(cluster).set_offsets(group, replay.ends)
+                commit_progress(cluster, group, done)
+    commit_progress(cluster, group, replay.ends)
+
+
+def commit_progress(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    GroupAdmin(cluster).set_offsets(group, offsets, retention_ms=PROGRESS_RETENTION_MS)
 
 
 def read_letters(

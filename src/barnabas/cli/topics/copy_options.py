@@ -16,17 +16,20 @@ if TYPE_CHECKING:
 CODECS = {codec.name.lower(): codec for codec in Compression}
 
 
+compression_option = click.option(
+    "--compression",
+    type=click.Choice(list(CODECS)),
+    default="none",
+    show_default=True,
+    callback=lambda _context, _parameter, value: CODECS[value],
+    help="Compression of the copied records.",
+)
+
+
 def copy_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add --replication-factor, --config and --compression."""
     for option in (
-        click.option(
-            "--compression",
-            type=click.Choice(list(CODECS)),
-            default="none",
-            show_default=True,
-            callback=lambda _context, _parameter, value: CODECS[value],
-            help="Compression of the copied records.",
-        ),
+        compression_option,
         click.option(
             "--config",
             "configs",

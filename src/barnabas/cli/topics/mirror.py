@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from barnabas.batch.compression import Compression
 from barnabas.cli.connection import connect_with_file
 from barnabas.cli.options import (
     dry_run_option,
@@ -18,6 +19,7 @@ from barnabas.cli.options import (
 from barnabas.cli.spark.session import spark_session, translate_errors
 from barnabas.cli.terminal.output import OutputFormat, format_table, plural, print_note, show
 from barnabas.cli.terminal.signals import SignalRecorder
+from barnabas.cli.topics.copy_options import compression_option
 from barnabas.cli.topics.deletion import report_deletion
 from barnabas.cli.topics.mirror_rounds import FailedTopics, Round, for_each_topic
 from barnabas.client.admin import Admin
@@ -58,6 +60,7 @@ target_config_option = click.option(
 @target_config_option
 @click.option("--prefix", default="", help="Text before the name of every mirrored topic.")
 @click.option("--continuous", is_flag=True, help="Follow the topics until interrupted.")
+@compression_option
 @verify_option
 @dry_run_option
 @master_option
@@ -71,6 +74,7 @@ def mirror_topics(
     target_config: Path | None,
     prefix: str,
     continuous: bool,
+    compression: Compression,
     verify: bool,
     dry_run: bool,
     master: str | None,
@@ -99,6 +103,7 @@ def mirror_topics(
             checkpoints=CheckpointStore(to_cluster, source_id),
             prefix=prefix,
             is_in_one_cluster=source_id == target_id,
+            compression=compression,
         )
         topics = find_topics(mirror, pattern)
         if not topics and not continuous:
