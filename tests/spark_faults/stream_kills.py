@@ -188,6 +188,9 @@ class Run:
         return name, self.chance.choice(at_work[name])
 
     def kill_broker(self) -> None:
+        if self.is_fresh:
+            # A stream that cannot reach the broker when it starts fails at once.
+            self.wait_for_progress()
         time.sleep(self.chance.uniform(0.0, 0.5))
         self.broker.kill()
         time.sleep(self.chance.uniform(0.0, 1.5))

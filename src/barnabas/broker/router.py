@@ -301,7 +301,7 @@ class Router:
                 # The batches are in their logs and wait for replicas.
                 return PendingResponse(response, partial(frame_response, route, header))
             if isinstance(response, Coroutine):
-                response = asyncio.shield(self.run(response, connection))
+                response = self.run(response, connection)
             return self.await_response(route, header, response, connection)
         if connection.meter is not None:
             response = self.throttle(header, response, connection)
@@ -363,7 +363,9 @@ class Router:
         if isinstance(response, Coroutine):
             if header.api_key == PRODUCE:
                 return PendingResponse(response, partial(frame_response, route, header))
-            response = asyncio.shield(self.run(response, connection))
+            response = self.run(response, connection)
+        if isinstance(response, asyncio.Task):
+            response = asyncio.shield(response)
         if isinstance(response, asyncio.Future):
             loop = asyncio.get_running_loop()
             began = loop.time()
