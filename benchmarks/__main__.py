@@ -191,6 +191,16 @@ def compare_readers(quick: bool) -> None:
 
 
 @cli.command()
+@click.option("--quick", is_flag=True, help="Fewer records, one round.")
+def jobs(quick: bool) -> None:
+    """Run the topic jobs archive, restore, resize and profile, and a query that filters by offset."""
+    from benchmarks import jobs  # imported here: it needs the `spark` extra
+
+    for line in jobs.table(jobs.measure(jobs.QUICK if quick else jobs.FULL)):
+        click.echo(line)
+
+
+@cli.command()
 @click.option("--quick", is_flag=True, help="Fewer and shorter runs.")
 @click.option(
     "--only",

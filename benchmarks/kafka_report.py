@@ -20,6 +20,8 @@ UNITS = {
     "commits_per_s": "commits/s",
     "p50_ms": "p50 ms",
     "p99_ms": "p99 ms",
+    "latestOffset_ms": "latestOffset ms",
+    "commitOffsets_ms": "commitOffsets ms",
     "cpu_s_per_gb": "CPU-s/GB",
     BUSY: "cores busy",
     "s": "s",

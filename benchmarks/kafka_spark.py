@@ -29,6 +29,8 @@ WRITTEN_SHARE = 5
 """Writes and copies use a fifth of the rows, because every round leaves another topic."""
 LATENCY_PARTITIONS = (PARTITIONS, 4, 12)
 """With many partitions, most micro-batches have records of a few of them."""
+PHASES = ("latestOffset", "commitOffsets")
+"""Phases of a micro-batch that the source influences. A median is over up to the last 100 batches."""
 PACE_S = 0.02
 WARM_UP_RECORDS = 200
 numbers = count()
@@ -133,6 +135,7 @@ class Comparison:
                 query = self.start_copy(side, source, target).start()
                 try:
                     seconds = self.send_and_receive(source, target, partitions, records)
+                    batches = [each for each in query.recentProgress if each["numInputRows"]]
                 finally:
                     query.stop()
             hundredths = statistics.quantiles(seconds, n=100)
@@ -141,6 +144,9 @@ class Comparison:
                 f"{prefix}/p50_ms": hundredths[49] * 1e3,
                 f"{prefix}/p99_ms": hundredths[98] * 1e3,
             }
+            for phase in PHASES:
+                times = [float(batch["durationMs"][phase]) for batch in batches]
+                values[f"{prefix}/{phase}_ms"] = statistics.median(times)
             add_values(self.found, side, values)
 
     def send_and_receive(

@@ -75,7 +75,12 @@ RATIO: Targets = {
     r"spark/count/": {"rows_per_s": at_least(2.5)},
     r"spark/write/": {"rows_per_s": at_least(2.0)},
     r"spark/(parquet|copy)/": {"rows_per_s": at_least(1.5)},
-    r"spark/latency/": {"p50_ms": at_most(0.8), "p99_ms": at_most(0.7)},
+    r"spark/latency/": {
+        "p50_ms": at_most(0.8),
+        "p99_ms": at_most(0.7),
+        "latestOffset_ms": at_most(1.0),
+        "commitOffsets_ms": at_most(1.0),
+    },
 }
 """Targets for Barnabas ÷ Kafka."""
 

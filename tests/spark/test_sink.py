@@ -6,7 +6,7 @@ from pathlib import Path
 
 import confluent_kafka
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 
 from barnabas.batch.compression import Compression
 from barnabas.client.blocking import now_ms
@@ -137,6 +137,25 @@ def test_stream_write_resumes_from_checkpoint(topics: Topics, checkpoint: str) -
     copy()
     expected = [value.upper() for value in numbered(20) + numbered(5, "w")]
     assert values_of(topics.reader(subscribe=target).load()) == sorted(expected)
+
+
+def test_update_mode_ends_the_query_with_the_reason(topics: Topics, checkpoint: str) -> None:
+    source, target = topics.create(), topics.create()
+    query = (
+        topics.stream(subscribe=source)
+        .load()
+        .groupBy("key")
+        .count()
+        .selectExpr("key", "cast(count as string) value")
+        .writeStream.format("barnabas")
+        .option("kafka.bootstrap.servers", topics.servers)
+        .option("topic", target)
+        .option("checkpointLocation", checkpoint)
+        .outputMode("update")
+        .start()
+    )
+    with pytest.raises(StreamingQueryException, match="barnabas does not support Update mode"):
+        query.awaitTermination(60)
 
 
 def test_tasks_of_many_micro_batches_share_producer_ids(topics: Topics, checkpoint: str) -> None:

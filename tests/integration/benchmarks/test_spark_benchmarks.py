@@ -7,7 +7,7 @@ import time
 import pytest
 
 from barnabas.batch.header import batch_headers
-from benchmarks import spark, spark_decode
+from benchmarks import jobs, spark, spark_decode
 
 
 @pytest.mark.parametrize("shape", spark_decode.SHAPES[-5:-3], ids=str)
@@ -36,3 +36,9 @@ def test_measurement_is_one_line_with_spread() -> None:
     _, line = spark.table([measured])
     assert "2,000,000  1,000,000–3,000,000" in line
     assert "25%" in line
+
+
+def test_job_is_one_line_with_its_rate() -> None:
+    timing = jobs.Timing("archive", "≥300,000 records/s", 1_000_000, [2.0, 4.0, 3.0])
+    _, line = jobs.table([timing])
+    assert "3.00   2.00–4.00       333,333  ≥300,000 records/s" in line
