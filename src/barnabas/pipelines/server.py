@@ -2,7 +2,8 @@
 
 Standard input brings one line of JSON with the arguments, and its end ends the server: the command that started it has
 ended, perhaps by SIGKILL. Standard output gets one line of JSON: the port, or the error. All other output goes to
-standard error. The JVM ends with this process, because PySpark's JVM reads a pipe from it.
+standard error. The JVM ends with this process, because PySpark's JVM reads a pipe from it. This process ends with the
+JVM, so that the command starts a new one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -40,6 +42,7 @@ def serve() -> None:
     except BarnabasError as error:
         answer(answers, {"error": str(error)})
         sys.exit(1)
+    end_with_java(spark)
     answer(answers, {"port": port})
     sys.stdin.read()
     stop_server(spark)
@@ -86,10 +89,26 @@ def connect_port(spark: SparkSession) -> int:
     return int(service.localPort())
 
 
+def java_process(spark: SparkSession) -> subprocess.Popen[bytes] | None:
+    return getattr(type(spark.sparkContext)._gateway, "proc", None)
+
+
+def end_with_java(spark: SparkSession) -> None:
+    """End this process when the JVM ends."""
+    process = java_process(spark)
+    if process is None:
+        return
+
+    def wait() -> None:
+        process.wait()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 def stop_server(spark: SparkSession) -> None:
     """Stop Spark, and wait until the JVM has ended."""
-    gateway = type(spark.sparkContext)._gateway
-    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    process = java_process(spark)
     with suppress(Exception):
         spark.stop()
     if process is None or process.stdin is None:
