@@ -111,9 +111,7 @@ def flow_error(
     where = f"flow {name}" if location is None else f"{location}: flow {name}"
     if missing := MISSING_TABLE.search(text):
         table = missing["name"].replace("`.`", ".").strip("`")
-        short = short_name(table)
-        hint = missing_topic_hint(short, {*topics, *graph.outputs} - {name})
-        return ConfigError(where, f"there is no table or topic {short}; {hint}")
+        return ConfigError(where, explain_missing_table(short_name(table), name, graph, topics))
     if NO_PACKAGE.search(text):
         why = (
             "the workers of Spark cannot import barnabas; there, run: pip install 'barnabas[spark]'"
@@ -136,6 +134,21 @@ def flow_error(
         )
     message = first_line(text)
     return ConfigError(where, message) if is_definition else PipelineFailed(f"{where}: {message}")
+
+
+def explain_missing_table(
+    table: str, flow: str, graph: PipelineGraph, topics: Iterable[str]
+) -> str:
+    """Return the reason and the next step if Spark cannot find a table. All names but the topics are short names."""
+    if (output := graph.outputs.get(table)) is not None:
+        return f"it cannot read {table}, because {output.location} defines it as a {output.kind}"
+    known = {*topics, *graph.outputs} - {flow}
+    if same := [topic for topic in sorted(known) if topic.lower() == table]:
+        return (
+            f"{same[0]} is a topic, but its place in the SQL is not supported; name it after FROM or JOIN, "
+            "without catalog and database"
+        )
+    return f"there is no table or topic {table}; {missing_topic_hint(table, known)}"
 
 
 def is_checkpoint_mismatch(text: str) -> str | None:

@@ -7,31 +7,37 @@ so that topics can become views and two flows into one table are found.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from barnabas.pipelines.graph import FlowDefinition, OutputDefinition, OutputKind, short_name
+from barnabas.spark.tables import STRING_OR_COMMENT
 
-IGNORED = re.compile(r"'(?:[^'\\]|\\.)*'|--[^\n]*|/\*.*?\*/", re.DOTALL)
+IGNORED = re.compile(rf"(?P<name>`[^`]*`)|{STRING_OR_COMMENT}", re.DOTALL)
 NAME = r"(?P<{}>(?:`[^`]+`|[\w]+)(?:\.(?:`[^`]+`|[\w]+))*)"
 CREATE = re.compile(
-    r"\bcreate\s+(?:or\s+refresh\s+)?(?P<kind>streaming\s+table|materialized\s+view|temporary\s+view)\s+"
+    r"\bcreate\s+(?:or\s+(?:refresh|replace)\s+)?"
+    r"(?P<kind>streaming\s+table|materialized\s+view|(?:temp(?:orary)?\s+)?view)\s+"
     rf"(?:if\s+not\s+exists\s+)?{NAME.format('name')}(?P<rest>[^;]*)",
     re.IGNORECASE,
 )
 FLOW = re.compile(
-    rf"\bcreate\s+flow\s+{NAME.format('name')}\s+as\s+(?:insert\s+into|auto\s+cdc\s+into)\s+(?:table\s+)?"
-    rf"{NAME.format('target')}",
+    rf"\bcreate\s+flow\s+{NAME.format('name')}\s+(?:comment\s+)?as\s+"
+    rf"(?:insert\s+into|auto\s+cdc\s+into)\s+(?:table\s+)?{NAME.format('target')}",
     re.IGNORECASE,
 )
+"""The comment itself is a string, so it is blank."""
 USING = re.compile(r"\busing\s+(\w+)", re.IGNORECASE)
-QUERY = re.compile(r"\bas\b\s*(?:\(\s*)?(?:select|with|from|values)\b", re.IGNORECASE)
-STREAM_READ = re.compile(rf"\bstream\b\s*\(?\s*{NAME.format('name')}", re.IGNORECASE)
-TABLE_READ = re.compile(rf"\b(?:from|join)\s+(?!stream\b){NAME.format('name')}", re.IGNORECASE)
+QUERY = re.compile(
+    r"\bas\b\s*(?:\(\s*)?(?:select|with|from|values)\b|\bflow\s+auto\s+cdc\b", re.IGNORECASE
+)
+TOKEN = re.compile(rf"{NAME.format('name')}|\|>|[(),;]")
+QUERY_STARTS = ("select", "with", "values")
+TABLES_END = ("by", "view", "window", "|>", *QUERY_STARTS)
+"""After these words, a comma separates columns. VIEW is from LATERAL VIEW, BY from GROUP BY and ORDER BY."""
 KINDS = {
     "streaming": OutputKind.TABLE,
     "materialized": OutputKind.MATERIALIZED_VIEW,
-    "temporary": OutputKind.VIEW,
 }
 
 
@@ -46,14 +52,14 @@ class SqlDefinitions:
 
 def find_definitions(sql: str, file: str) -> SqlDefinitions:
     """Find the definitions and reads in a file or a query. `file` begins the locations."""
-    text = IGNORED.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), sql)
+    text = IGNORED.sub(lambda found: found["name"] or re.sub(r"[^\n]", " ", found[0]), sql)
 
     def location(found: re.Match[str]) -> str:
         return f"{file}:{text.count(chr(10), 0, found.start()) + 1}"
 
     outputs, flows = [], []
     for found in CREATE.finditer(text):
-        kind = KINDS[found["kind"].split()[0].lower()]
+        kind = KINDS.get(found["kind"].split()[0].lower(), OutputKind.VIEW)
         format_name = USING.search(found["rest"])
         outputs.append(
             OutputDefinition(
@@ -71,18 +77,43 @@ def find_definitions(sql: str, file: str) -> SqlDefinitions:
         FlowDefinition(name=found["name"], target=found["target"], location=location(found))
         for found in FLOW.finditer(text)
     )
+    reads: dict[bool, dict[str, str]] = {True: {}, False: {}}
+    for name, is_stream in find_reads(text):
+        reads[is_stream].setdefault(short_name(name["name"]), location(name))
     return SqlDefinitions(
         outputs=tuple(outputs),
         flows=tuple(flows),
-        stream_reads=first_locations(STREAM_READ.finditer(text), location),
-        table_reads=first_locations(TABLE_READ.finditer(text), location),
+        stream_reads=reads[True],
+        table_reads=reads[False],
     )
 
 
-def first_locations(
-    matches: Iterator[re.Match[str]], location: Callable[[re.Match[str]], str]
-) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for match in matches:
-        found.setdefault(short_name(match["name"]), location(match))
-    return found
+def find_reads(text: str) -> Iterator[tuple[re.Match[str], bool]]:
+    """Yield the names after FROM and JOIN, and after commas between tables, and whether they follow STREAM.
+
+    Some of them are names of functions and common table expressions.
+    """
+    is_expected = is_stream = are_tables = False
+    outside: list[bool] = []
+    """`are_tables` for the text around each open parenthesis."""
+    previous = ""
+    for found in TOKEN.finditer(text):
+        token = found[0].lower()
+        if token == "(":
+            outside.append(are_tables)
+            are_tables = False
+        elif token == ")":
+            are_tables = outside.pop() if outside else False
+            is_expected = False
+        elif token == ",":
+            is_expected, is_stream = are_tables, False
+        elif token == "join" or (token == "from" and previous != "distinct"):
+            is_expected, is_stream, are_tables = True, False, True
+        elif is_expected and token == "stream":
+            is_stream = True
+        elif is_expected and found["name"] and token not in ("lateral", *QUERY_STARTS):
+            yield found, is_stream
+            is_expected = False
+        elif token == ";" or token in TABLES_END:
+            is_expected = are_tables = False
+        previous = token

@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 TEXT = "make_valid_utf8(cast(value as string))"
 COLUMNS = ("*", f"{TEXT} as value_text", "try_parse_json(cast(value as string)) as value_json")
 
-# Strings and comments contain no table names. Text in backquotes is one name. Words may begin with a digit.
+STRING_OR_COMMENT = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|--[^\n]*|/\*.*?\*/"""
+"""Text of SQL that contains no names. Needs re.DOTALL."""
+# Text in backquotes is one name. Words may begin with a digit.
 TOKEN = re.compile(
-    r"""  '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" | --[^\n]* | /\*.*?\*/
-        | `(?P<quoted>(?:[^`]|``)+)` | (?P<word>\w+) """,
-    re.VERBOSE | re.DOTALL,
+    rf"{STRING_OR_COMMENT}|`(?P<quoted>(?:[^`]|``)+)`|(?P<word>\w+)",
+    re.DOTALL,
 )
 PLAIN_NAME = re.compile(r"\w+")
 

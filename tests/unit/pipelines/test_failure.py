@@ -48,6 +48,26 @@ def test_missing_table_suggests_topic(graph: PipelineGraph) -> None:
     assert str(found[1]) == expected
 
 
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        ("users", "Users is a topic, but its place in the SQL is not supported; name it after FROM or JOIN"),
+        ("s", "it cannot read s, because a.py:9 defines it as a sink"),
+        ("t", "it cannot read t, because a.py:3 defines it as a table"),
+    ],
+)  # fmt: skip
+def test_hint_for_missing_table_never_names_that_table(
+    graph: PipelineGraph, table: str, expected: str
+) -> None:
+    event = (
+        "Failed to resolve flow: 'spark_catalog.default.t'.\nError: [TABLE_OR_VIEW_NOT_FOUND] "
+        f"The table or view `spark_catalog`.`default`.`{table}` cannot be found."
+    )
+    found = explain_flow_failure(event, graph, ["Users", "t"])
+    assert found is not None
+    assert str(found[1]).startswith(f"a.py:3: flow t: {expected}")
+
+
 def test_upstream_failures_and_other_events_are_ignored(graph: PipelineGraph) -> None:
     upstream = "Failed to resolve flow due to upstream failure: 't'.\nError: x"
     assert explain_flow_failure(upstream, graph, []) is None

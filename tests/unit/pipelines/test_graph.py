@@ -112,3 +112,70 @@ def test_sql_definitions_have_file_and_line() -> None:
     ]
     assert found.stream_reads == {"web-orders": "x.sql:3", "orders": "x.sql:5"}
     assert found.table_reads == {"a": "x.sql:6", "users": "x.sql:6"}
+
+
+def find_reads(query: str) -> tuple[set[str], set[str]]:
+    """Return the names that a query reads as a stream and as a table."""
+    found = find_definitions(f"CREATE MATERIALIZED VIEW m AS {query};", "x.sql")
+    return set(found.stream_reads), set(found.table_reads)
+
+
+@pytest.mark.parametrize("comment", ["", "COMMENT 'one' ", 'COMMENT "it\'s; one" '])
+def test_two_sql_flows_into_file_table_are_refused(comment: str) -> None:
+    flow = "CREATE FLOW {} " + comment + "AS INSERT INTO t BY NAME SELECT * FROM STREAM orders;\n"
+    found = find_definitions(flow.format("a") + flow.format("b"), "x.sql")
+    assert [(flow.name, flow.target, flow.location) for flow in found.flows] == [
+        ("a", "t", "x.sql:1"),
+        ("b", "t", "x.sql:2"),
+    ]
+    graph = graph_of()
+    for each in found.flows:
+        graph.add_flow(each)
+    with pytest.raises(ConfigError, match="the parquet table t has 2 flows"):
+        check_flows(graph)
+
+
+def test_sql_table_with_change_flow_has_flow() -> None:
+    sql = "CREATE STREAMING TABLE t FLOW AUTO CDC FROM STREAM users KEYS (id) SEQUENCE BY at;"
+    found = find_definitions(sql, "x.sql")
+    assert [(flow.name, flow.target) for flow in found.flows] == [("t", "t")]
+    assert set(found.stream_reads) == {"users"}
+
+
+@pytest.mark.parametrize(
+    ("query", "streams", "tables"),
+    [
+        ("SELECT * FROM orders o, users AS u", set(), {"orders", "users"}),
+        ("SELECT * FROM (orders), `web-users`, shop.items", set(), {"orders", "web-users", "shop.items"}),
+        ("SELECT * FROM a JOIN b ON f(a.x, y) = b.x, c WHERE a.x IN (1, d)", set(), {"a", "b", "c"}),
+        ("SELECT * FROM STREAM orders o, STREAM(`web-users`) u, users", {"orders", "web-users"}, {"users"}),
+        ("SELECT * FROM (SELECT a, b FROM orders) x, users", set(), {"orders", "users"}),
+        ("WITH x AS (SELECT a, b FROM orders), y AS (SELECT 1) SELECT a, c FROM users", set(), {"orders", "users"}),
+        ("SELECT a, b FROM orders GROUP BY a, c ORDER BY a, d", set(), {"orders"}),
+        ("FROM orders SELECT a, b", set(), {"orders"}),
+        ("FROM orders |> EXTEND 1 AS a, 2 AS b", set(), {"orders"}),
+        ("SELECT a IS DISTINCT FROM b, c FROM orders", set(), {"orders"}),
+        ("SELECT * FROM orders LATERAL VIEW explode(a) t AS b, c", set(), {"orders"}),
+    ],
+)  # fmt: skip
+def test_sql_reads_every_table_of_from(query: str, streams: set[str], tables: set[str]) -> None:
+    assert find_reads(query) == (streams, tables)
+
+
+def test_sql_strings_and_comments_may_have_apostrophes() -> None:
+    sql = """-- it's a comment
+CREATE STREAMING TABLE a COMMENT "it's" AS SELECT * FROM STREAM `it's`; /* it's */
+CREATE STREAMING TABLE b COMMENT 'say "it' AS SELECT "from x" FROM STREAM orders;
+"""
+    found = find_definitions(sql, "x.sql")
+    assert [output.location for output in found.outputs] == ["x.sql:2", "x.sql:3"]
+    assert (set(found.stream_reads), found.table_reads) == ({"it's", "orders"}, {})
+
+
+@pytest.mark.parametrize(
+    "kind", ["TEMPORARY VIEW", "TEMP VIEW", "OR REPLACE TEMPORARY VIEW", "OR REPLACE TEMP VIEW", "VIEW"]
+)  # fmt: skip
+def test_sql_views_are_found(kind: str) -> None:
+    found = find_definitions(f"CREATE {kind} v AS SELECT * FROM orders;", "x.sql")
+    assert [(output.name, output.kind) for output in found.outputs] == [("v", OutputKind.VIEW)]
+    assert [(flow.name, flow.target) for flow in found.flows] == [("v", "v")]
