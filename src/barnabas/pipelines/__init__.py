@@ -2,6 +2,7 @@
 
 spec.py, project.py       the pipeline file; a new project, and the files of a project
 sql_statements.py         outputs, flows and topics in SQL files                       (pure)
+names.py                  names without the catalog and database of the pipeline       (pure)
 graph.py                  the outputs and flows of a pipeline, and checks of them      (pure)
 registry.py, client.py    define the graph in a Spark Connect server, and run it
 server.py, server_process.py   the Connect server: a process of its own, with its JVM

@@ -122,6 +122,7 @@ class PipelineClient:
             self.client_options,
             directory,
             storage,
+            namespace=spec.namespace,
             may_send_secrets=self.may_send_secrets,
         )
         for file in source_files(spec, directory):

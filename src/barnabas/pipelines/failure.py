@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import PurePath
 
 from barnabas.errors import BarnabasError, ConfigError
-from barnabas.pipelines.graph import PipelineGraph, missing_topic_hint, short_name
+from barnabas.pipelines.graph import PipelineGraph, missing_topic_hint
 from barnabas.spark.error_text import LABEL, message_lines, python_cause
 
 FLOW_FAILURE = re.compile(
@@ -107,11 +107,11 @@ def flow_error(
     flow: str, text: str, graph: PipelineGraph, topics: Iterable[str], *, is_definition: bool
 ) -> BarnabasError:
     location = graph.location_of(flow)
-    name = short_name(flow)
+    name = graph.short_name(flow)
     where = f"flow {name}" if location is None else f"{location}: flow {name}"
     if missing := MISSING_TABLE.search(text):
-        table = missing["name"].replace("`.`", ".").strip("`")
-        return ConfigError(where, explain_missing_table(short_name(table), name, graph, topics))
+        table = graph.short_name(missing["name"])
+        return ConfigError(where, explain_missing_table(table, name, graph, topics))
     if NO_PACKAGE.search(text):
         why = (
             "the workers of Spark cannot import barnabas; there, run: pip install 'barnabas[spark]'"
@@ -159,16 +159,17 @@ def is_checkpoint_mismatch(text: str) -> str | None:
 def way_out(target: str, graph: PipelineGraph) -> str:
     if is_sink(target, graph):
         return "undo the change, or rename the flow: it then reads all records again"
-    return f"undo the change, or compute the table again: --full-refresh {short_name(target)}"
+    return f"undo the change, or compute the table again: --full-refresh {graph.short_name(target)}"
 
 
 def way_out_of_loss(target: str, graph: PipelineGraph) -> str:
     """Return how to continue with the remaining records, if a topic has lost some."""
     if is_sink(target, graph):
         return "rename the flow: it then reads all remaining records again"
-    return f"to compute the table from the remaining records: --full-refresh {short_name(target)}"
+    table = graph.short_name(target)
+    return f"to compute the table from the remaining records: --full-refresh {table}"
 
 
 def is_sink(target: str, graph: PipelineGraph) -> bool:
-    output = graph.outputs.get(short_name(target))
+    output = graph.outputs.get(graph.short_name(target))
     return output is not None and output.kind == "sink"

@@ -8,11 +8,11 @@ from difflib import get_close_matches
 from enum import StrEnum
 
 from barnabas.errors import ConfigError
+from barnabas.pipelines.names import DEFAULT_NAMESPACE, Namespace, name_parts
 
 FILE_FORMATS = frozenset({"parquet", "orc", "json", "csv", "text", "avro", "xml"})
 """Formats of Spark's file sink. Its log of batches has room for one query."""
 DEFAULT_FORMAT = "parquet"
-CATALOG_PREFIX = "spark_catalog.default."
 
 
 class OutputKind(StrEnum):
@@ -42,8 +42,9 @@ class FlowDefinition:
 
 @dataclass(slots=True)
 class PipelineGraph:
-    """Everything that the files of a pipeline define. Names are short names (see `short_name`)."""
+    """Everything that the files of a pipeline define. Names are short names in the namespace."""
 
+    namespace: Namespace = DEFAULT_NAMESPACE
     outputs: dict[str, OutputDefinition] = field(default_factory=dict)
     flows: dict[str, FlowDefinition] = field(default_factory=dict)
     stream_reads: dict[str, str] = field(default_factory=dict)
@@ -58,29 +59,22 @@ class PipelineGraph:
     """Whether Python code reads anything but topics and tables."""
 
     def add_output(self, output: OutputDefinition) -> None:
-        self.outputs[short_name(output.name)] = output
+        self.outputs[self.short_name(output.name)] = output
 
     def add_flow(self, flow: FlowDefinition) -> None:
-        self.flows[short_name(flow.name)] = flow
+        self.flows[self.short_name(flow.name)] = flow
 
     def flows_into(self, name: str) -> list[FlowDefinition]:
-        return [flow for flow in self.flows.values() if short_name(flow.target) == name]
+        return [flow for flow in self.flows.values() if self.short_name(flow.target) == name]
 
     def location_of(self, name: str) -> str | None:
         """Return the location of a flow or an output."""
-        short = short_name(name)
+        short = self.short_name(name)
         found = self.flows.get(short) or self.outputs.get(short)
         return None if found is None else found.location
 
-
-def short_name(name: str) -> str:
-    """Return a name without backquotes, in lower case, and without the default catalog and database.
-
-    >>> short_name("spark_catalog.default.`web-orders`")
-    'web-orders'
-    """
-    plain = name.replace("`", "").lower()
-    return plain.removeprefix(CATALOG_PREFIX).removeprefix("default.")
+    def short_name(self, name: str) -> str:
+        return self.namespace.short_name(name)
 
 
 def check_flows(graph: PipelineGraph) -> None:
@@ -118,7 +112,7 @@ def check_full_refresh(graph: PipelineGraph, names: Iterable[str]) -> None:
         if output.kind in (OutputKind.TABLE, OutputKind.MATERIALIZED_VIEW)
     }
     for name in names:
-        short = short_name(name)
+        short = graph.short_name(name)
         if short in tables:
             continue
         if short in graph.outputs and graph.outputs[short].kind is OutputKind.SINK:
@@ -136,14 +130,16 @@ def check_earlier_flows(
 
     `earlier` maps tables to the flows that have checkpoints. `refreshed` are the tables of --full-refresh.
     """
-    exempt = {short_name(name) for name in refreshed}
+    exempt = {graph.short_name(name) for name in refreshed}
     for name, output in graph.outputs.items():
         is_file_table = (output.format or DEFAULT_FORMAT).lower() in FILE_FORMATS
         if output.kind is not OutputKind.TABLE or name in exempt or not is_file_table:
             continue
-        flows = {short_name(flow.name): flow for flow in graph.flows_into(name)}
-        others = sorted({short_name(flow) for flow in earlier.get(name, ())} - flows.keys())
-        new = [flow for flow in flows if flow not in {*map(short_name, earlier.get(name, ()))}]
+        # Spark names a checkpoint after the last part of the flow's name.
+        flows = {name_parts(flow.name)[-1]: flow for flow in graph.flows_into(name)}
+        written = {flow.lower() for flow in earlier.get(name, ())}
+        others = sorted(written - flows.keys())
+        new = [flow for flow in flows if flow not in written]
         if others and new:
             raise ConfigError(
                 flows[new[0]].location,

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from barnabas.errors import BarnabasError
-from barnabas.pipelines.graph import short_name
+from barnabas.pipelines.names import DEFAULT_NAMESPACE, Namespace
 from barnabas.spark.progress import lag
 
 FLOW_EVENT = re.compile(r"Flow '?(?P<flow>[^' ]+)'? (?:is|has) (?P<state>[A-Z]+)")
@@ -33,6 +33,7 @@ class FlowProgress:
 class RunProgress:
     flows: dict[str, FlowProgress] = field(default_factory=dict)
     state: str = "STARTING"
+    namespace: Namespace = DEFAULT_NAMESPACE
 
     def apply_event(self, message: str) -> FlowProgress | None:
         """Apply an event of the pipeline. Returns the flow whose state changed, if any."""
@@ -79,7 +80,7 @@ class RunProgress:
         return None if is_known else found
 
     def flow(self, name: str) -> FlowProgress:
-        short = short_name(name)
+        short = self.namespace.short_name(name)
         return self.flows.setdefault(short, FlowProgress(short))
 
     def begin_run(self) -> None:

@@ -36,9 +36,9 @@ from barnabas.pipelines.graph import (
     OutputKind,
     PipelineGraph,
     plan_topic_views,
-    short_name,
     topics_by_name,
 )
+from barnabas.pipelines.names import DEFAULT_NAMESPACE, Namespace
 from barnabas.pipelines.sql_statements import find_definitions
 from barnabas.pipelines.storage import topic_ids_directory
 from barnabas.pipelines.topic_options import SERVERS_OPTION, added_options, check_secrets
@@ -77,6 +77,7 @@ class TopicRegistry(SparkConnectGraphElementRegistry):  # type: ignore[misc]
         directory: PurePath,
         storage: Path | None = None,
         *,
+        namespace: Namespace = DEFAULT_NAMESPACE,
         may_send_secrets: bool = True,
     ) -> None:
         """`client_options` are the options for topics of the cluster: its servers and its security settings.
@@ -92,7 +93,7 @@ class TopicRegistry(SparkConnectGraphElementRegistry):  # type: ignore[misc]
         self.directory = directory
         self.storage = storage
         self.may_send_secrets = may_send_secrets
-        self.graph = PipelineGraph()
+        self.graph = PipelineGraph(namespace=namespace)
         self.pending: list[tuple[Flow, Any]] = []
 
     # ---- called by the pipeline files ------------------------------------------------------------------------------
@@ -131,18 +132,18 @@ class TopicRegistry(SparkConnectGraphElementRegistry):  # type: ignore[misc]
             if isinstance(message, pb2.Read):
                 self.add_read(message, location)
             elif isinstance(message, pb2.SQL):
-                found = find_definitions(message.query, location)
+                found = find_definitions(message.query, location, self.graph.namespace)
                 merge(self.graph.sql_stream_reads, dict.fromkeys(found.stream_reads, location))
                 merge(self.graph.sql_table_reads, dict.fromkeys(found.table_reads, location))
         self.pending.append((flow, relation))
 
     def register_auto_cdc_flow(self, flow: AutoCdcFlow) -> None:
         location = self.add_flow(flow.name or flow.target, flow.target, flow.source_code_location)
-        merge(self.graph.stream_reads, {short_name(flow.source): location})
+        merge(self.graph.stream_reads, {self.graph.short_name(flow.source): location})
         super().register_auto_cdc_flow(flow)
 
     def register_sql(self, sql_text: str, file_path: Path) -> None:
-        found = find_definitions(sql_text, str(file_path))
+        found = find_definitions(sql_text, str(file_path), self.graph.namespace)
         for output in found.outputs:
             self.graph.add_output(output)
         for flow in found.flows:
@@ -166,7 +167,7 @@ class TopicRegistry(SparkConnectGraphElementRegistry):  # type: ignore[misc]
         for flow, relation in self.pending:
             for message in list(messages_in(relation)):
                 if isinstance(message, pb2.Relation) and message.read.HasField("named_table"):
-                    name = short_name(message.read.named_table.unparsed_identifier)
+                    name = self.graph.short_name(message.read.named_table.unparsed_identifier)
                     if name in known:
                         is_streaming = message.read.is_streaming
                         topic_ids = self.topic_ids(flow) if is_streaming else None
@@ -185,10 +186,10 @@ class TopicRegistry(SparkConnectGraphElementRegistry):  # type: ignore[misc]
 
     def topic_ids(self, flow: Flow) -> Path | None:
         """Return where a flow stores the ids of its topics. Several flows can read a view, so it stores none."""
-        output = self.graph.outputs.get(short_name(flow.target))
+        output = self.graph.outputs.get(self.graph.short_name(flow.target))
         if self.storage is None or output is None or output.kind is OutputKind.VIEW:
             return None
-        return topic_ids_directory(self.storage, flow.target, flow.name)
+        return topic_ids_directory(self.storage, flow.target, flow.name, self.graph.namespace)
 
     def topic_frame(self, topic: str, *, streaming: bool, topic_ids: Path | None = None) -> Any:
         options = self.added_options({}, f"topic {topic}")
@@ -230,7 +231,7 @@ class TopicRegistry(SparkConnectGraphElementRegistry):  # type: ignore[misc]
         """Record a read of a table. A read of a topic by its options gets the brokers, if it has none."""
         if read.HasField("named_table"):
             reads = self.graph.stream_reads if read.is_streaming else self.graph.table_reads
-            merge(reads, {short_name(read.named_table.unparsed_identifier): location})
+            merge(reads, {self.graph.short_name(read.named_table.unparsed_identifier): location})
             return
         source = read.data_source
         if source.format != SOURCE:

@@ -186,7 +186,7 @@ class PipelineSession:
             self.check(defined.graph, topics, full_refresh)
             self.ends = self.end_offsets()
             if storage is not None:
-                forget_topic_ids(storage, full_refresh)
+                forget_topic_ids(storage, full_refresh, options.spec.namespace)
             failures: dict[str, BarnabasError] = {}
             try:
                 events = client.run(
@@ -229,9 +229,9 @@ class PipelineSession:
         check_flows(graph)
         check_sink_topics(graph, topics)
         check_full_refresh(graph, full_refresh)
-        storage, spec = self.options.local_storage, self.options.spec
+        storage = self.options.local_storage
         if storage is not None:
-            earlier = flows_with_checkpoints(storage, spec.catalog, spec.database)
+            earlier = flows_with_checkpoints(storage, graph.namespace)
             check_earlier_flows(graph, earlier, full_refresh)
 
     def on_report(self, report: Mapping[str, Any]) -> None:

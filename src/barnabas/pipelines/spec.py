@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from barnabas.errors import ConfigError
+from barnabas.pipelines.names import DEFAULT_NAMESPACE, Namespace
 
 FIELDS = ("name", "storage", "catalog", "database", "schema", "configuration", "libraries")
 DEFAULT_LIBRARIES = ("transformations/**",)
@@ -36,6 +37,11 @@ class PipelineSpec:
     database: str | None
     configuration: Mapping[str, str]
     libraries: tuple[str, ...]
+
+    @property
+    def namespace(self) -> Namespace:
+        default = DEFAULT_NAMESPACE
+        return Namespace(self.catalog or default.catalog, self.database or default.database)
 
 
 def parse_spec(text: str, file: str) -> PipelineSpec:

@@ -1,7 +1,7 @@
 """Outputs, flows and reads in the SQL files of a pipeline. Pure.
 
 Spark parses the SQL itself. This module only looks for the statements of pipelines and for names after FROM and JOIN,
-so that topics can become views and two flows into one table are found.
+so that topics can become views and two flows into one table are found. It ignores USE.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from barnabas.pipelines.graph import FlowDefinition, OutputDefinition, OutputKind, short_name
+from barnabas.pipelines.graph import FlowDefinition, OutputDefinition, OutputKind
+from barnabas.pipelines.names import DEFAULT_NAMESPACE, Namespace
 from barnabas.spark.tables import STRING_OR_COMMENT
 
 IGNORED = re.compile(rf"(?P<name>`[^`]*`)|{STRING_OR_COMMENT}", re.DOTALL)
@@ -50,7 +51,9 @@ class SqlDefinitions:
     table_reads: dict[str, str]
 
 
-def find_definitions(sql: str, file: str) -> SqlDefinitions:
+def find_definitions(
+    sql: str, file: str, namespace: Namespace = DEFAULT_NAMESPACE
+) -> SqlDefinitions:
     """Find the definitions and reads in a file or a query. `file` begins the locations."""
     text = IGNORED.sub(lambda found: found["name"] or re.sub(r"[^\n]", " ", found[0]), sql)
 
@@ -79,7 +82,7 @@ def find_definitions(sql: str, file: str) -> SqlDefinitions:
     )
     reads: dict[bool, dict[str, str]] = {True: {}, False: {}}
     for name, is_stream in find_reads(text):
-        reads[is_stream].setdefault(short_name(name["name"]), location(name))
+        reads[is_stream].setdefault(namespace.short_name(name["name"]), location(name))
     return SqlDefinitions(
         outputs=tuple(outputs),
         flows=tuple(flows),

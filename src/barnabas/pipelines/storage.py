@@ -17,7 +17,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from barnabas.errors import ConfigError
-from barnabas.pipelines.graph import short_name
+from barnabas.pipelines.names import DEFAULT_NAMESPACE, Namespace
 from barnabas.spark.cache import write_if_missing
 
 OWNER_FILE = "pipeline.json"
@@ -45,28 +45,29 @@ def claim_storage(directory: Path, name: str) -> None:
 
 
 def flows_with_checkpoints(
-    directory: Path, catalog: str | None, database: str | None
+    directory: Path, namespace: Namespace = DEFAULT_NAMESPACE
 ) -> dict[str, list[str]]:
-    """Return the tables that have checkpoints, and the flows that wrote them."""
-    root = (
-        directory / CHECKPOINTS_DIRECTORY / (catalog or "spark_catalog") / (database or "default")
-    )
-    if not root.is_dir():
-        return {}
-    return {
-        table.name.lower(): sorted(flow.name for flow in table.iterdir() if flow.is_dir())
-        for table in sorted(root.iterdir())
-        if table.is_dir()
-    }
+    """Return the short names of the tables that have checkpoints, and the flows that wrote them."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((directory / CHECKPOINTS_DIRECTORY).glob("*/*/*/*/")):
+        *table, flow = path.parts[-4:]
+        found.setdefault(namespace.short_name(".".join(table)), []).append(flow)
+    return found
 
 
-def topic_ids_directory(storage: Path, target: str, flow: str | None = None) -> Path:
+def topic_ids_directory(
+    storage: Path, target: str, flow: str | None = None, namespace: Namespace = DEFAULT_NAMESPACE
+) -> Path:
     """Return the directory for the ids of the topics that a flow reads, or that all flows of a table read."""
     names = [target] if flow is None else [target, flow]
-    return storage.joinpath(TOPIC_IDS_DIRECTORY, *(quote(short_name(name), "") for name in names))
+    return storage.joinpath(
+        TOPIC_IDS_DIRECTORY, *(quote(namespace.short_name(name), "") for name in names)
+    )
 
 
-def forget_topic_ids(storage: Path, tables: Iterable[str]) -> None:
+def forget_topic_ids(
+    storage: Path, tables: Iterable[str], namespace: Namespace = DEFAULT_NAMESPACE
+) -> None:
     """Remove the ids for tables that are computed again from the topics that exist now."""
     for table in tables:
-        shutil.rmtree(topic_ids_directory(storage, table), ignore_errors=True)
+        shutil.rmtree(topic_ids_directory(storage, table, namespace=namespace), ignore_errors=True)

@@ -12,6 +12,7 @@ from barnabas.pipelines.failure import (
     explain_run_failure,
 )
 from barnabas.pipelines.graph import FlowDefinition, OutputDefinition, OutputKind, PipelineGraph
+from barnabas.pipelines.names import Namespace
 
 FAILED = "Flow 'spark_catalog.default.t' has FAILED.\nError: "
 QUERY = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: "
@@ -66,6 +67,14 @@ def test_hint_for_missing_table_never_names_that_table(
     found = explain_flow_failure(event, graph, ["Users", "t"])
     assert found is not None
     assert str(found[1]).startswith(f"a.py:3: flow t: {expected}")
+
+
+def test_error_of_flow_in_database_of_pipeline_has_its_line(graph: PipelineGraph) -> None:
+    graph.namespace = Namespace(database="shop")
+    event = "Flow 'spark_catalog.shop.t' has FAILED.\nError: no space left"
+    found = explain_flow_failure(event, graph, [])
+    assert found is not None
+    assert str(found[1]) == "a.py:3: flow t: no space left"
 
 
 def test_upstream_failures_and_other_events_are_ignored(graph: PipelineGraph) -> None:

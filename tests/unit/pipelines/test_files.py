@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.errors import ConfigError
+from barnabas.pipelines.names import Namespace
 from barnabas.pipelines.project import create_project, find_spec, load_spec, source_files
 from barnabas.pipelines.storage import (
     claim_storage,
@@ -57,8 +58,13 @@ def test_storage_of_other_pipeline_is_refused(tmp_path: Path) -> None:
 
 def test_checkpoints_name_their_flows(tmp_path: Path) -> None:
     (tmp_path / "_checkpoints/spark_catalog/default/words/to_words/0").mkdir(parents=True)
-    assert flows_with_checkpoints(tmp_path, None, None) == {"words": ["to_words"]}
-    assert flows_with_checkpoints(tmp_path, None, "other") == {}
+    (tmp_path / "_checkpoints/spark_catalog/shop/Eu.Words/to_words/0").mkdir(parents=True)
+    (tmp_path / "_checkpoints/sink/to_sink/0").mkdir(parents=True)
+    found = {"words": ["to_words"], "shop.eu.words": ["to_words"]}
+    assert flows_with_checkpoints(tmp_path) == found
+    other = {"default.words": ["to_words"], "eu.words": ["to_words"]}
+    assert flows_with_checkpoints(tmp_path, Namespace(database="shop")) == other
+    assert flows_with_checkpoints(tmp_path / "missing") == {}
 
 
 def test_full_refresh_forgets_the_topics_of_a_table(tmp_path: Path) -> None:

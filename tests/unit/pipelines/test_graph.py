@@ -15,6 +15,7 @@ from barnabas.pipelines.graph import (
     plan_topic_views,
     topics_by_name,
 )
+from barnabas.pipelines.names import Namespace
 from barnabas.pipelines.sql_statements import find_definitions
 
 
@@ -64,6 +65,42 @@ def test_renamed_flow_into_file_table_is_refused() -> None:
     check_earlier_flows(graph, {"t": ["old"]}, ["t"])
     check_earlier_flows(graph, {"t": ["new"]}, [])
     check_earlier_flows(graph, {}, [])
+
+
+@pytest.mark.parametrize("target", ["t", "shop.T", "spark_catalog.`shop`.t"])
+def test_two_flows_into_one_table_are_refused_for_every_spelling_of_it(target: str) -> None:
+    graph = PipelineGraph(namespace=Namespace(database="shop"))
+    graph.add_output(OutputDefinition(name="shop.t", kind=OutputKind.TABLE, location="a.py:1"))
+    graph.add_flow(FlowDefinition(name="a", target="t", location="a.py:2"))
+    graph.add_flow(FlowDefinition(name="b", target=target, location="a.py:3"))
+    with pytest.raises(ConfigError, match="the parquet table t has 2 flows"):
+        check_flows(graph)
+
+
+def test_tables_of_two_databases_are_two_tables() -> None:
+    graph = graph_of("a")
+    graph.add_output(OutputDefinition(name="shop.t", kind=OutputKind.TABLE, location="b.py:1"))
+    graph.add_flow(FlowDefinition(name="b", target="shop.t", location="b.py:2"))
+    check_flows(graph)
+
+
+def test_renamed_flow_into_table_of_other_database_is_refused() -> None:
+    graph = PipelineGraph()
+    graph.add_output(OutputDefinition(name="shop.t", kind=OutputKind.TABLE, location="a.py:1"))
+    graph.add_flow(FlowDefinition(name="Shop.New", target="shop.t", location="a.py:2"))
+    with pytest.raises(ConfigError, match=r"shop\.t was written by the flow old, and new cannot"):
+        check_earlier_flows(graph, {"shop.t": ["old"]}, [])
+    check_earlier_flows(graph, {"shop.t": ["New"]}, [])
+    check_earlier_flows(graph, {"shop.t": ["old"]}, ["spark_catalog.shop.t"])
+
+
+def test_dots_in_backquotes_do_not_separate_parts_of_name() -> None:
+    shop = Namespace(database="shop")
+    assert shop.short_name("`shop.orders`") == "shop.orders"
+    assert shop.short_name("`Shop`.`eu.orders`") == "eu.orders"
+    assert shop.short_name("spark_catalog.shop.eu.orders") == "eu.orders"
+    assert shop.short_name("lake.shop.orders") == "lake.shop.orders"
+    assert Namespace("Lake", "Shop").short_name("lake.shop.orders") == "orders"
 
 
 def test_table_of_pipeline_hides_topic_of_same_name() -> None:

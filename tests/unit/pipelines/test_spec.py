@@ -23,6 +23,12 @@ def test_schema_is_another_name_for_database() -> None:
     assert parse_spec(MINIMAL + "schema: sales\n", "p.yml").database == "sales"
 
 
+def test_names_are_short_in_catalog_and_database_of_file() -> None:
+    assert parse_spec(MINIMAL, "p.yml").namespace.short_name("spark_catalog.default.t") == "t"
+    spec = parse_spec(MINIMAL + "catalog: Lake\ndatabase: shop\n", "p.yml")
+    assert spec.namespace.short_name("lake.shop.t") == "t"
+
+
 def test_numbers_and_booleans_of_configuration_become_text() -> None:
     text = MINIMAL + "configuration:\n  a: 8\n  b: true\n  c: x\n"
     assert parse_spec(text, "p.yml").configuration == {"a": "8", "b": "true", "c": "x"}

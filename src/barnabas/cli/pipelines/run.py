@@ -90,7 +90,7 @@ def run_with_display(
         "spark": chosen.remote or chosen.master or "local",
         "log": str(state.log),
     }
-    progress = RunProgress()
+    progress = RunProgress(namespace=chosen.spec.namespace)
     display = Display(output, progress, state, about)
     session = PipelineSession(chosen, display, progress)
     stop = StopSignals()
