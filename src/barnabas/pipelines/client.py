@@ -76,10 +76,12 @@ class PipelineClient:
         """`client_options` are the options for topics of the cluster.
 
         `has_source`: the server shares the data source with all its sessions. `may_send_secrets`: the connection is
-        encrypted, or does not leave this machine.
+        encrypted, or does not leave this machine. Raises PySparkException if there is no such server.
         """
         # PySpark's functions then build expressions for Connect, not for a JVM in this process.
         os.environ[CONNECT_MODE] = "1"
+        # The error follows.
+        warnings.filterwarnings("ignore", module=r"pyspark\.sql\.connect\.client\.retries")
         self.client_options = client_options
         self.may_send_secrets = may_send_secrets
         # The builder would send requests before the retries are limited.
@@ -89,6 +91,16 @@ class PipelineClient:
         # PySpark's exit handler sends a request to a server that may have ended.
         atexit.unregister(self.spark.client._on_exit)
         SparkSession._set_default_and_active_session(self.spark)
+        try:
+            self.prepare_session(on_report, has_source=has_source)
+        except PySparkException:
+            self.spark.release_session_on_close = False  # there is none
+            self.close()
+            raise
+
+    def prepare_session(
+        self, on_report: Callable[[Mapping[str, Any]], None], *, has_source: bool
+    ) -> None:
         self.spark.conf.set("spark.sql.connect.serverStacktrace.enabled", "false")
         # The stream of the listener breaks when the server ends.
         warnings.filterwarnings("ignore", module=r"pyspark\.sql\.connect\.streaming\.query")

@@ -40,6 +40,9 @@ WRAPPERS = re.compile(
     r"|^(?:[\w$]+\.)+[\w$]*(?:Exception|Error): "
 )
 """Texts around the cause of a failed stream. The ids in them differ at every attempt."""
+GRPC_ERROR = re.compile(
+    r'<\w+ of RPC that terminated with:\s+status = StatusCode\.(?P<code>\w+)\s+details = "(?P<details>.*)"'
+)
 QUERY_DETAILS = "=== Streaming Query ==="
 QUERY_NAME = re.compile(r"Identifier: (?P<flow>\S+) \[id = ")
 NO_PACKAGE = re.compile(r"No module named '(?:pyspark_)?barnabas")
@@ -51,7 +54,9 @@ class PipelineFailed(BarnabasError):
 
 
 def first_line(text: str) -> str:
-    """Return the first line of an error of Spark, without its label and the query plan."""
+    """Return the first line of an error of Spark or gRPC, without its label and the query plan."""
+    if rpc := GRPC_ERROR.match(text):
+        return rpc["details"] or rpc["code"]
     found = message_lines(text.partition(QUERY_DETAILS)[0].strip())[0].strip()
     while (shorter := WRAPPERS.sub("", found, count=1)) != found:
         found = LABEL.sub("", shorter)

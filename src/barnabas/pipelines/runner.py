@@ -20,7 +20,7 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.offsets import latest_offsets
 from barnabas.errors import BarnabasError, ConfigError
 from barnabas.model import TopicPartition
-from barnabas.pipelines.failure import explain_flow_failure, explain_run_failure
+from barnabas.pipelines.failure import explain_flow_failure, explain_run_failure, first_line
 from barnabas.pipelines.graph import (
     PipelineGraph,
     check_earlier_flows,
@@ -35,7 +35,7 @@ from barnabas.pipelines.storage import claim_storage, flows_with_checkpoints, fo
 from barnabas.retry import Backoff
 from barnabas.security.client_settings import PLAINTEXT, ClientSecurity
 from barnabas.spark.client_settings import cluster_options
-from barnabas.spark.connect import check_remote, uses_tls
+from barnabas.spark.connect import REMOTE_HINT, RemoteUnreachable, check_remote, uses_tls
 from barnabas.spark.installation import spark_home
 
 if TYPE_CHECKING:
@@ -123,6 +123,8 @@ class PipelineSession:
             check_connect(spark_home())
             self.server = ServerProcess(self.server_arguments(), options.log)
         # Imported while the server starts: gRPC and pandas take a second.
+        from pyspark.errors import PySparkException
+
         from barnabas.pipelines.client import PipelineClient
 
         if self.server is not None:
@@ -131,13 +133,23 @@ class PipelineSession:
             assert options.remote is not None
             check_remote(options.remote, "--remote")
             address = options.remote
-        self.client = PipelineClient(
-            address,
-            cluster_options(options.connect()),
-            self.on_report,
-            has_source=self.server is not None,
-            may_send_secrets=options.remote is None or uses_tls(options.remote),
-        )
+        try:
+            self.client = PipelineClient(
+                address,
+                cluster_options(options.connect()),
+                self.on_report,
+                has_source=self.server is not None,
+                may_send_secrets=options.remote is None or uses_tls(options.remote),
+            )
+        except PySparkException as error:
+            why = first_line(str(error))
+            if options.remote is not None:
+                raise RemoteUnreachable(
+                    f"--remote: no session on a Spark Connect server ({why}); {REMOTE_HINT}, and the token"
+                ) from None
+            raise ServerFailed(
+                f"no session on the Spark Connect server ({why}); its output is in {options.log}"
+            ) from None
 
     def server_arguments(self) -> dict[str, Any]:
         options = self.options
@@ -336,7 +348,8 @@ def run_pipeline(
                     raise
                 if isinstance(error, ConfigError) and not has_succeeded:
                     raise
-                if session.server is not None and session.server.has_ended:
+                # After a restart, a remote server does not know the session of this client.
+                if session.server is None or session.server.has_ended:
                     session.close()
                 on_restart(error, backoff.delay_s)
                 if stop.wait(backoff.next_s()):

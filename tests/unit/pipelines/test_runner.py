@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.connect.session import SparkSession
 
 from barnabas.errors import BarnabasError, ConfigError
 from barnabas.pipelines.failure import PipelineFailed
 from barnabas.pipelines.progress import FlowProgress
 from barnabas.pipelines.runner import PipelineSession, RunOptions, run_pipeline
 from barnabas.pipelines.spec import parse_spec
+from barnabas.spark.connect import RemoteUnreachable
 
 OPTIONS = RunOptions(
     spec_path=Path("/p/spark-pipeline.yml"),
@@ -34,14 +40,18 @@ class Observed:
 class Script(PipelineSession):
     """A session whose runs have these results, without Spark."""
 
-    def __init__(self, *results: BarnabasError | None) -> None:
-        super().__init__(OPTIONS, Observed())
+    def __init__(self, *results: BarnabasError | None, full_refresh: tuple[str, ...] = ()) -> None:
+        super().__init__(replace(OPTIONS, full_refresh=full_refresh), Observed())
         self.results = list(results)
+        self.starts = 0
+        self.refreshes: list[tuple[str, ...]] = []
 
     def start(self) -> None:
+        self.starts += 1
         self.client = Closable()  # type: ignore[assignment]
 
     def run(self, full_refresh: tuple[str, ...]) -> None:
+        self.refreshes.append(full_refresh)
         result = self.results.pop(0)
         if result is not None:
             raise result
@@ -49,6 +59,13 @@ class Script(PipelineSession):
 
 class Closable:
     def close(self) -> None:
+        pass
+
+
+class RunningServer:
+    has_ended = False
+
+    def stop(self) -> None:
         pass
 
 
@@ -89,3 +106,53 @@ def test_wrong_file_ends_the_first_run_and_is_retried_later() -> None:
     with pytest.raises(ConfigError, match="there is no topic orders"):
         follow(Script(BROKEN, WRONG, None))
     assert follow(Script(None, WRONG, None)) == [(str(WRONG), 1)]
+
+
+def test_remote_server_gets_new_client_after_failure() -> None:
+    script = Script(None, BROKEN, BROKEN, None)
+    follow(script)
+    assert script.starts == 3
+
+
+def test_own_server_keeps_its_client_after_failure() -> None:
+    script = Script(None, BROKEN, BROKEN, None)
+    script.server = RunningServer()  # type: ignore[assignment]
+    follow(script)
+    assert script.starts == 1
+
+
+@pytest.fixture
+def hanging_up() -> Iterator[int]:
+    """The port of a server that closes all connections."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    listener.accept()[0].close()
+                except OSError:
+                    return
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+@pytest.mark.filterwarnings("error")
+def test_remote_that_is_no_connect_server_is_reported(
+    hanging_up: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")  # restores the environment
+    monkeypatch.setattr("barnabas.pipelines.client.RETRIES_MAX", 0)
+    remote = f"sc://127.0.0.1:{hanging_up}/;token=hidden"
+    session = PipelineSession(replace(OPTIONS, remote=remote), Observed())
+    with pytest.raises(RemoteUnreachable) as caught:
+        session.start()
+    assert str(caught.value).startswith("--remote: no session on a Spark Connect server (failed to")
+    assert str(caught.value).endswith("that a Spark Connect server runs there, and the token")
+    assert "hidden" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert session.client is None
+    assert SparkSession.getActiveSession() is None
