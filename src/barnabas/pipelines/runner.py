@@ -336,7 +336,7 @@ def run_pipeline(
                     if not stop.is_requested:
                         call = BackgroundCall(lambda names=refresh: session.run(names))  # type: ignore[misc]
                         wait_for(call, session, stop, tick)
-                full_refresh = ()
+                        full_refresh = ()  # not again if the second run fails
                 has_succeeded = True
                 backoff.reset()
                 if not continuous or stop.is_requested:

@@ -108,6 +108,12 @@ def test_wrong_file_ends_the_first_run_and_is_retried_later() -> None:
     assert follow(Script(None, WRONG, None)) == [(str(WRONG), 1)]
 
 
+def test_full_refresh_is_not_repeated_after_it_succeeded() -> None:
+    script = Script(BROKEN, None, BROKEN, None, None, full_refresh=("t",))
+    follow(script)
+    assert script.refreshes == [("t",), ("t",), (), (), ()]
+
+
 def test_remote_server_gets_new_client_after_failure() -> None:
     script = Script(None, BROKEN, BROKEN, None)
     follow(script)
