@@ -31,7 +31,12 @@ from barnabas.pipelines.graph import (
 from barnabas.pipelines.progress import FlowProgress, RunProgress
 from barnabas.pipelines.server_process import ServerFailed, ServerProcess, check_connect
 from barnabas.pipelines.spec import PipelineSpec, storage_path, storage_uri
-from barnabas.pipelines.storage import claim_storage, flows_with_checkpoints, forget_topic_ids
+from barnabas.pipelines.storage import (
+    check_owner,
+    claim_storage,
+    flows_with_checkpoints,
+    forget_topic_ids,
+)
 from barnabas.retry import Backoff
 from barnabas.security.client_settings import PLAINTEXT, ClientSecurity
 from barnabas.spark.client_settings import cluster_options
@@ -168,9 +173,11 @@ class PipelineSession:
         }
 
     def claim_storage(self) -> None:
-        """Raise ConfigError if another pipeline owns the storage."""
-        if self.options.local_storage is not None:
-            claim_storage(self.options.local_storage, self.options.spec.name)
+        """Raise ConfigError if another pipeline owns the storage. A dry run does not claim it."""
+        options = self.options
+        if options.local_storage is not None:
+            claim = check_owner if options.dry else claim_storage
+            claim(options.local_storage, options.spec.name)
 
     def close(self) -> None:
         if self.client is not None:

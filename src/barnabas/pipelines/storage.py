@@ -27,13 +27,22 @@ TOPIC_IDS_DIRECTORY = "topic-ids"
 
 def claim_storage(directory: Path, name: str) -> None:
     """Write the name of the pipeline into its storage. Raises ConfigError if another pipeline owns the directory."""
+    try:
+        # spark-pipelines, which may have written the checkpoints, does not record the owner.
+        if not (directory / CHECKPOINTS_DIRECTORY).exists():
+            write_if_missing(directory / OWNER_FILE, json.dumps({"name": name}).encode())
+    except OSError as error:
+        raise ConfigError("storage", f"{directory}: {error.strerror}") from None
+    check_owner(directory, name)
+
+
+def check_owner(directory: Path, name: str) -> None:
+    """Raise ConfigError if another pipeline owns the directory."""
     path = directory / OWNER_FILE
     try:
-        if not path.exists() and (directory / CHECKPOINTS_DIRECTORY).exists():
-            return  # written by spark-pipelines, which does not record the owner
-        owner = json.loads(
-            write_if_missing(path, json.dumps({"name": name}).encode()).read_bytes()
-        ).get("name")
+        owner = json.loads(path.read_bytes()).get("name")
+    except FileNotFoundError:
+        return
     except OSError as error:
         raise ConfigError("storage", f"{directory}: {error.strerror}") from None
     except (ValueError, AttributeError):

@@ -6,11 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from barnabas.cli.main import cli
 from barnabas.errors import ConfigError
 from barnabas.pipelines.names import Namespace
 from barnabas.pipelines.project import create_project, find_spec, load_spec, source_files
 from barnabas.pipelines.storage import (
+    check_owner,
     claim_storage,
     flows_with_checkpoints,
     forget_topic_ids,
@@ -54,6 +57,34 @@ def test_storage_of_other_pipeline_is_refused(tmp_path: Path) -> None:
     claim_storage(tmp_path / "storage", "a")
     with pytest.raises(ConfigError, match="belongs to the pipeline a; choose another"):
         claim_storage(tmp_path / "storage", "b")
+
+
+def test_storage_of_spark_pipelines_is_not_claimed(tmp_path: Path) -> None:
+    (tmp_path / "_checkpoints").mkdir()
+    claim_storage(tmp_path, "a")
+    claim_storage(tmp_path, "b")
+    assert [path.name for path in tmp_path.iterdir()] == ["_checkpoints"]
+
+
+def test_unusable_storage_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "pipeline.json").write_text("[]")
+    with pytest.raises(ConfigError, match=r"pipeline\.json is corrupt; delete it"):
+        claim_storage(tmp_path, "a")
+    with pytest.raises(ConfigError, match=r"storage: .*pipeline\.json: Not a directory"):
+        check_owner(tmp_path / "pipeline.json", "a")
+
+
+@pytest.mark.parametrize("command", [["dry-run"], ["run", "--dry-run"], ["run"]])
+def test_commands_refuse_storage_of_other_pipeline(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    create_project(tmp_path, "orders", "lines")
+    project = tmp_path / "orders"
+    claim_storage(project / "storage", "payments")
+    done = CliRunner().invoke(cli, ["pipeline", *command, str(project), "-b", "127.0.0.1:1"])
+    assert isinstance(done.exception, ConfigError)
+    assert "belongs to the pipeline payments" in str(done.exception)
 
 
 def test_checkpoints_name_their_flows(tmp_path: Path) -> None:

@@ -64,9 +64,10 @@ class Closable:
 
 class RunningServer:
     has_ended = False
+    is_stopped = False
 
     def stop(self) -> None:
-        pass
+        self.is_stopped = True
 
 
 class StopAtEnd:
@@ -125,6 +126,16 @@ def test_own_server_keeps_its_client_after_failure() -> None:
     script.server = RunningServer()  # type: ignore[assignment]
     follow(script)
     assert script.starts == 1
+
+
+def test_dry_run_does_not_claim_storage(tmp_path: Path) -> None:
+    options = replace(OPTIONS, spec_path=tmp_path / "spark-pipeline.yml")
+    PipelineSession(replace(options, dry=True), Observed()).claim_storage()
+    assert list(tmp_path.iterdir()) == []
+    PipelineSession(options, Observed()).claim_storage()
+    other = replace(options, dry=True, spec=parse_spec("name: other\nstorage: s", "f"))
+    with pytest.raises(ConfigError, match="belongs to the pipeline p"):
+        PipelineSession(other, Observed()).claim_storage()
 
 
 @pytest.fixture

@@ -42,6 +42,7 @@ def validate_pipeline(spec: Path, output: OutputFormat, **options: Any) -> None:
     ) as logs:
         chosen = run_options(spec, log=lambda name: Path(logs) / f"{name}.log", dry=True, **options)
         session = PipelineSession(chosen, SilentObserver())
+        session.claim_storage()
         stop = StopSignals()
         session.topics()
         with suppress(Stopped):

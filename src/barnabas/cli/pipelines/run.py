@@ -93,9 +93,9 @@ def run_with_display(
     progress = RunProgress(namespace=chosen.spec.namespace)
     display = Display(output, progress, state, about)
     session = PipelineSession(chosen, display, progress)
-    stop = StopSignals()
     # These fail at once, before Spark starts: another pipeline owns the storage, or the cluster is away.
     session.claim_storage()
+    stop = StopSignals()
     session.topics()
     display.save()
     try:
