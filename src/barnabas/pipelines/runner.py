@@ -356,7 +356,8 @@ def run_pipeline(
                 if isinstance(error, ConfigError) and not has_succeeded:
                     raise
                 # After a restart, a remote server does not know the session of this client.
-                if session.server is None or session.server.has_ended:
+                own = session.server
+                if own is None or own.has_ended or session.client is None:
                     session.close()
                 on_restart(error, backoff.delay_s)
                 if stop.wait(backoff.next_s()):

@@ -128,6 +128,21 @@ def test_own_server_keeps_its_client_after_failure() -> None:
     assert script.starts == 1
 
 
+def test_own_server_without_client_is_stopped_before_restart() -> None:
+    class FailedStart(Script):
+        def start(self) -> None:
+            if self.starts == 0:
+                self.starts, self.server = 1, server  # type: ignore[assignment]
+                raise BROKEN
+            assert server.is_stopped
+            super().start()
+
+    server = RunningServer()
+    script = FailedStart(None)
+    follow(script)
+    assert (script.starts, server.is_stopped) == (2, True)
+
+
 def test_dry_run_does_not_claim_storage(tmp_path: Path) -> None:
     options = replace(OPTIONS, spec_path=tmp_path / "spark-pipeline.yml")
     PipelineSession(replace(options, dry=True), Observed()).claim_storage()
