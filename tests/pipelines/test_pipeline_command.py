@@ -315,6 +315,15 @@ def test_dry_run_reports_errors_with_file_and_line(shell: Shell, remote: str) ->
         assert err.count("\n") == 1, (name, err)
 
 
+def test_wrong_token_is_reported(shell: Shell, remote: str) -> None:
+    shell.project("token", HEAD + SINK)
+    code, out, err = shell.run("pipeline", "dry-run", "token", "--remote", f"{remote}x")
+    assert (code, out) == (1, ""), err
+    assert err.startswith("error: --remote: no session on a Spark Connect server (")
+    assert err.count("\n") == 1, err
+    assert remote.rpartition("=")[2] not in err
+
+
 def test_program_reads_topics_through_connect_server(shell: Shell, remote: str) -> None:
     program = f"""
 import barnabas.spark

@@ -14,6 +14,7 @@ from pathlib import PurePath
 from barnabas.errors import BarnabasError, ConfigError
 from barnabas.pipelines.graph import PipelineGraph, missing_topic_hint
 from barnabas.spark.error_text import LABEL, message_lines, python_cause
+from barnabas.spark.tables import quote_topic
 
 FLOW_FAILURE = re.compile(
     r"(?:Failed to resolve flow(?P<upstream> due to upstream failure)?: '(?P<unresolved>[^']+)'"
@@ -149,10 +150,8 @@ def explain_missing_table(
         return f"it cannot read {table}, because {output.location} defines it as a {output.kind}"
     known = {*topics, *graph.outputs} - {flow}
     if same := [topic for topic in sorted(known) if topic.lower() == table]:
-        return (
-            f"{same[0]} is a topic, but its place in the SQL is not supported; name it after FROM or JOIN, "
-            "without catalog and database"
-        )
+        why = f"{same[0]} is a topic, but the SQL does not read it in a supported way"
+        return f"{why}; after FROM or JOIN, write {quote_topic(same[0])}"
     return f"there is no table or topic {table}; {missing_topic_hint(table, known)}"
 
 

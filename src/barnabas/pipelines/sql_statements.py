@@ -32,7 +32,8 @@ USING = re.compile(r"\busing\s+(\w+)", re.IGNORECASE)
 QUERY = re.compile(
     r"\bas\b\s*(?:\(\s*)?(?:select|with|from|values)\b|\bflow\s+auto\s+cdc\b", re.IGNORECASE
 )
-TOKEN = re.compile(rf"{NAME.format('name')}|\|>|[(),;]")
+TOKEN = re.compile(rf":\s*\w+|{NAME.format('name')}|\|>|[(),;]")
+"""The first kind is a field of a variant, such as value_json:from, or a parameter."""
 QUERY_STARTS = ("select", "with", "values")
 TABLES_END = ("by", "view", "window", "|>", *QUERY_STARTS)
 """After these words, a comma separates columns. VIEW is from LATERAL VIEW, BY from GROUP BY and ORDER BY."""

@@ -192,6 +192,8 @@ def test_sql_table_with_change_flow_has_flow() -> None:
         ("FROM orders SELECT a, b", set(), {"orders"}),
         ("FROM orders |> EXTEND 1 AS a, 2 AS b", set(), {"orders"}),
         ("SELECT a IS DISTINCT FROM b, c FROM orders", set(), {"orders"}),
+        ("SELECT value_json:from::string, orders FROM STREAM orders", {"orders"}, set()),
+        ("SELECT * FROM orders o, LATERAL explode(o.a) t(b, c), users", set(), {"orders", "explode", "users"}),
         ("SELECT * FROM orders LATERAL VIEW explode(a) t AS b, c", set(), {"orders"}),
     ],
 )  # fmt: skip
