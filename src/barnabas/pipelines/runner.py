@@ -40,7 +40,7 @@ from barnabas.pipelines.storage import (
 from barnabas.retry import Backoff
 from barnabas.security.client_settings import PLAINTEXT, ClientSecurity
 from barnabas.spark.client_settings import cluster_options
-from barnabas.spark.connect import REMOTE_HINT, RemoteUnreachable, check_remote, uses_tls
+from barnabas.spark.connect import RemoteUnreachable, check_remote, uses_tls
 from barnabas.spark.installation import spark_home
 
 if TYPE_CHECKING:
@@ -150,7 +150,8 @@ class PipelineSession:
             why = first_line(str(error))
             if options.remote is not None:
                 raise RemoteUnreachable(
-                    f"--remote: no session on a Spark Connect server ({why}); {REMOTE_HINT}, and the token"
+                    f"--remote: no session on a Spark Connect server ({why}); "
+                    "check the address and the token, and that a Spark Connect server runs there"
                 ) from None
             raise ServerFailed(
                 f"no session on the Spark Connect server ({why}); its output is in {options.log}"

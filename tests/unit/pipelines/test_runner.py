@@ -183,7 +183,9 @@ def test_remote_that_is_no_connect_server_is_reported(
     with pytest.raises(RemoteUnreachable) as caught:
         session.start()
     assert str(caught.value).startswith("--remote: no session on a Spark Connect server (failed to")
-    assert str(caught.value).endswith("that a Spark Connect server runs there, and the token")
+    assert str(caught.value).endswith(
+        "; check the address and the token, and that a Spark Connect server runs there"
+    )
     assert "hidden" not in str(caught.value)
     assert "\n" not in str(caught.value)
     assert session.client is None
