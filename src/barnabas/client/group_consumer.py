@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Self
+from typing import Self, TypeVar
 
 from barnabas.client.blocking import Deadline, pause
 from barnabas.client.cluster import BACKOFF_S_MIN, Cluster
@@ -73,6 +73,8 @@ REBALANCE_ERRORS = frozenset(
     }
 )
 """Errors of a commit during a rebalance. Another member may own the partitions already; it rereads their records."""
+
+T = TypeVar("T")
 
 PartitionsCallback = Callable[[list[TopicPartition]], None]
 
@@ -379,8 +381,8 @@ class GroupConsumer:
     def committed_or_start(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """Return the committed offset of each partition, or its start position if it has none."""
-        committed = self.fetch_committed(partitions)
+        """Return the committed offset of each partition, or its start position if it has none. Retries."""
+        committed = self.retry_coordinator(lambda: self.fetch_committed(partitions))
         missing = [each for each in partitions if each not in committed]
         return {**committed, **self.start_offsets(missing)}
 
@@ -392,16 +394,20 @@ class GroupConsumer:
         wanted = dict(self.to_commit if offsets is None else offsets)
         if not wanted:
             return
+        self.retry_coordinator(lambda: self.commit_once(wanted))
 
-        def attempt() -> None:
+    def retry_coordinator(self, ask: Callable[[], T]) -> T:
+        """Call `ask` until it succeeds. Raises ApiError as `Cluster.retry` does."""
+
+        def attempt() -> T:
             try:
-                self.commit_once(wanted)
+                return ask()
             except ApiError as error:
                 if error.code.retriable:
                     self.disconnect()  # the next attempt looks up the coordinator
                 raise
 
-        self.cluster.retry(attempt, refresh=False)
+        return self.cluster.retry(attempt, refresh=False)
 
     def commit_once(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit these offsets without retries."""

@@ -377,6 +377,27 @@ def test_commit_is_retried_but_not_during_rebalance() -> None:
         assert broker.committed == {partition: 4}
 
 
+def test_lookup_of_committed_offsets_follows_moved_coordinator() -> None:
+    partition = TopicPartition("orders", 0)
+    with (
+        SingleMemberGroup(1) as broker,
+        Cluster(broker.address, timeout_s=20) as cluster,
+        GroupConsumer(cluster, "g", ["orders"], start=Beginning(), commit_s=None) as consumer,
+    ):
+        poll_until(consumer, lambda records: len(records) == 10)
+        codes = [ErrorCode.NOT_COORDINATOR, ErrorCode.UNSTABLE_OFFSET_COMMIT]
+
+        def fail_first(request: OffsetFetchRequest) -> OffsetFetchResponse:
+            if not codes:
+                return broker.fetch_offsets(request)
+            return OffsetFetchResponse(error_code=codes.pop(0))
+
+        before = len(broker.received(FindCoordinatorRequest))
+        broker.answers[OffsetFetchRequest] = fail_first
+        assert consumer.committed_or_start([partition]) == {partition: 0}
+        assert len(broker.received(FindCoordinatorRequest)) == before + 2
+
+
 def test_consumer_follows_moved_coordinator() -> None:
     with (
         SingleMemberGroup(1) as broker,
