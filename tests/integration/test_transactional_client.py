@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -15,8 +15,12 @@ from barnabas import (
     ErrorCode,
     GroupConsumer,
     LocalCluster,
+    Producer,
     TopicPartition,
 )
+from barnabas.client.transaction_admin import TransactionAdmin
+from barnabas.client.transactional_producer import TransactionalProducer
+from barnabas.client.transactions import GroupSender, TransactionLink
 from support.waiting import eventually
 
 SETTINGS = {
@@ -186,6 +190,168 @@ def test_failed_transaction_can_only_be_aborted(client: Client) -> None:
     with producer.transaction():
         producer.send("small", "fits")
     eventually(lambda: committed(client, "small") == [b"fits"], "the producer works again")
+
+
+def test_next_transaction_works_after_partition_could_not_be_added(
+    cluster: LocalCluster, client: Client
+) -> None:
+    for name in ("first", "deleted"):
+        client.admin().create_topic(name, num_partitions=1)
+    producer = client.producer(transactional_id="rejected-partitions")
+    assert producer._connection._cluster.topic("deleted").partitions, "the metadata is cached"
+    cluster.delete_topics(["deleted"])
+    for number in range(2):  # at first the coordinator has no transaction, then a committed one
+        with pytest.raises(ApiError, match="UNKNOWN_TOPIC_OR_PARTITION"), producer.transaction():
+            producer.send("deleted", "dropped", partition=0)
+        with producer.transaction():
+            producer.send("first", str(number))
+    eventually(lambda: committed(client, "first") == [b"0", b"1"], "both are committed")
+
+
+def test_next_transaction_works_after_group_could_not_be_added(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.admin().create_topic("second", num_partitions=1)
+    producer = client.producer(transactional_id="rejected-groups")
+    producer.begin_transaction()
+    with monkeypatch.context() as patch:
+        lose_request(patch, internals(producer).link, "add_group")
+        with pytest.raises(ApiError, match="lost"):
+            internals(producer).send_offsets(GroupSender("g"), {TopicPartition("second", 0): 0})
+    producer.abort_transaction()
+    with producer.transaction():
+        producer.send("second", "kept")
+    eventually(lambda: committed(client, "second") == [b"kept"], "the producer works again")
+
+
+def test_abort_ends_transaction_whose_first_response_was_lost(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.admin().create_topic("unanswered", num_partitions=1)
+    producer = client.producer(transactional_id="unanswered-1")
+    with monkeypatch.context() as patch:
+        lose_response(patch, internals(producer).link, "add_partitions")
+        producer.begin_transaction()
+        with pytest.raises(ApiError, match="lost"):
+            producer.send("unanswered", "dropped").result()
+    assert describe_state(client, "unanswered-1") == "Ongoing"
+    producer.abort_transaction()
+    assert describe_state(client, "unanswered-1") == "Empty", "aborted, and then initialized"
+    with producer.transaction():
+        producer.send("unanswered", "kept")
+    eventually(lambda: committed(client, "unanswered") == [b"kept"], "the producer works again")
+
+
+def test_abort_can_be_repeated_after_new_epoch_was_lost(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.admin().create_topic("repeated", num_partitions=1)
+    producer = client.producer(transactional_id="repeated-1")
+    producer.begin_transaction()
+    producer.send("repeated", "dropped").result()
+    internals(producer).fail(ApiError(ErrorCode.NETWORK_EXCEPTION))
+    with monkeypatch.context() as patch:
+        lose_response(patch, internals(producer).link, "init")
+        with pytest.raises(ApiError, match="lost"):
+            producer.abort_transaction()
+    producer.abort_transaction()
+    with producer.transaction():
+        producer.send("repeated", "kept")
+    eventually(lambda: committed(client, "repeated") == [b"kept"], "the producer works again")
+
+
+def test_next_transaction_begins_after_abort_of_one_that_could_not_be_aborted(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.admin().create_topic("unended", num_partitions=1)
+    producer = client.producer(transactional_id="unended-1")
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(ZeroDivisionError),
+        producer.transaction(),
+    ):
+        producer.send("unended", "dropped").result()
+        lose_request(patch, internals(producer).link, "end")
+        raise ZeroDivisionError
+    assert describe_state(client, "unended-1") == "Ongoing"
+    with producer.transaction():
+        producer.send("unended", "kept")
+    eventually(lambda: committed(client, "unended") == [b"kept"], "only the second")
+
+
+def test_commit_with_unknown_result_can_be_aborted(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.admin().create_topic("unknown", num_partitions=1)
+    producer = client.producer(transactional_id="unknown-1")
+    with monkeypatch.context() as patch:
+        lose_request(patch, internals(producer).link, "end")
+        with pytest.raises(ApiError, match="lost"), producer.transaction():
+            producer.send("unknown", "aborted")
+    with pytest.raises(ApiError, match="result of the last commit is unknown; repeat it, or abort"):
+        producer.begin_transaction()
+    producer.abort_transaction()
+    with monkeypatch.context() as patch:
+        lose_request(patch, internals(producer).link, "end")
+        with pytest.raises(ApiError, match="lost"), producer.transaction():
+            producer.send("unknown", "repeated")
+    producer.commit_transaction()
+    eventually(lambda: committed(client, "unknown") == [b"repeated"], "the second is committed")
+
+
+@pytest.mark.parametrize("is_abort_answered", [True, False])
+def test_abort_reports_commit_that_took_effect(
+    client: Client, monkeypatch: pytest.MonkeyPatch, is_abort_answered: bool
+) -> None:
+    name = f"effective-{is_abort_answered}"
+    client.admin().create_topic(name, num_partitions=1)
+    producer = client.producer(transactional_id=name)
+    with monkeypatch.context() as patch:
+        lose_response(patch, internals(producer).link, "end")
+        with pytest.raises(ApiError, match="lost"), producer.transaction():
+            producer.send(name, "first")
+    if not is_abort_answered:
+        with monkeypatch.context() as patch:
+            lose_response(patch, internals(producer).link, "init")
+            with pytest.raises(ApiError, match="lost"):
+                producer.abort_transaction()
+    with pytest.raises(ApiError, match="commit has taken effect") as caught, producer.transaction():
+        raise AssertionError("the block must not run: the caller sends the first record again")
+    assert caught.value.code is ErrorCode.INVALID_TXN_STATE
+    with producer.transaction():
+        producer.send(name, "second")
+    eventually(lambda: committed(client, name) == [b"first", b"second"], "both are committed")
+
+
+def internals(producer: Producer) -> TransactionalProducer:
+    assert isinstance(producer._producer, TransactionalProducer)
+    return producer._producer
+
+
+def lose_response(patch: pytest.MonkeyPatch, link: TransactionLink, method: str) -> None:
+    """Let requests of the link succeed at the coordinator, but fail at the client."""
+    request = getattr(link, method)
+
+    def fail(*arguments: Any, **settings: Any) -> None:
+        identity = link.identity
+        request(*arguments, **settings)
+        link.identity = identity
+        raise ApiError(ErrorCode.NETWORK_EXCEPTION, "the response was lost")
+
+    patch.setattr(link, method, fail)
+
+
+def lose_request(patch: pytest.MonkeyPatch, link: TransactionLink, method: str) -> None:
+    """Let requests of the link fail before they are sent."""
+
+    def fail(*arguments: Any, **settings: Any) -> None:
+        raise ApiError(ErrorCode.NETWORK_EXCEPTION, "the request was lost")
+
+    patch.setattr(link, method, fail)
+
+
+def describe_state(client: Client, transactional_id: str) -> str:
+    return TransactionAdmin(client._cluster).describe_transaction(transactional_id).state
 
 
 def test_wrong_use_names_the_next_step(client: Client) -> None:

@@ -203,8 +203,13 @@ class Producer(ConnectionUser):
     def transaction(self) -> Iterator[Self]:
         """Send the records of a `with` block in one transaction. An exception in the block aborts it.
 
-        Raises ApiError if the commit fails. Then the transaction is aborted, except if the result is unknown.
+        Raises ApiError if the commit fails. Then the transaction is aborted. If the cluster did not answer, its result
+        is unknown. In this case the next call of `transaction` aborts it before it begins another one, so the result
+        is known in the block. It raises ApiError INVALID_TXN_STATE instead if the commit has taken effect after all:
+        do not send these records again.
         """
+        if self._transactional().needs_abort:
+            self.abort_transaction()
         self.begin_transaction()
         try:
             yield self
@@ -242,8 +247,8 @@ class Producer(ConnectionUser):
     def commit_transaction(self) -> None:
         """Flush, and commit the transaction. Consumers with isolation_level="read_committed" get its records then.
 
-        Raises ApiError. If it is retriable, the result is unknown: call this again, or create a new producer with the
-        same transactional id, which waits for the result. Otherwise abort the transaction.
+        Raises ApiError. If it is retriable, the result is unknown: call this again, or `abort_transaction`, which
+        raises INVALID_TXN_STATE if the commit has taken effect. After any other error, abort the transaction.
         """
         producer = self._transactional()
         if not producer.is_ending:
@@ -256,6 +261,9 @@ class Producer(ConnectionUser):
 
     def abort_transaction(self) -> None:
         """Abort the transaction. Records that are still in the buffer are dropped.
+
+        Raises ApiError. If it is retriable, call this again. INVALID_TXN_STATE can mean that a commit with an unknown
+        result has taken effect; the next transaction can begin then.
 
         A consumer whose offsets were sent continues after the records of the transaction. To read them again, call
         its `seek_to_committed`.

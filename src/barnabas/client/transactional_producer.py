@@ -13,8 +13,9 @@
                                         └── fenced ──► FENCED ◄┘
 
 A FAILED transaction can only be aborted. A FENCED producer can only be closed. If the response to a commit is lost for
-longer than the timeout of the cluster, the transaction is ENDING: its result is unknown until `commit` is repeated, or
-until another producer takes over the transactional id.
+longer than the timeout of the cluster, the transaction is ENDING: its result is unknown until `commit` is repeated or
+`abort` is called, or until another producer takes over the transactional id. `abort` then raises an error if the commit
+has taken effect.
 """
 
 from __future__ import annotations
@@ -75,6 +76,8 @@ class TransactionalProducer(Producer):
         """Partitions of the transaction."""
         self.groups: set[str] = set()
         """Groups whose offsets are part of the transaction."""
+        self.is_commit_sent = False
+        """Whether the coordinator may have committed the transaction."""
         self.identity = self.link.init()
 
     @property
@@ -86,6 +89,11 @@ class TransactionalProducer(Producer):
     def is_ending(self) -> bool:
         """Whether the result of the last commit is unknown."""
         return self.phase is ProducerPhase.ENDING
+
+    @property
+    def needs_abort(self) -> bool:
+        """Whether the last transaction failed, or its result is unknown."""
+        return self.phase in (ProducerPhase.FAILED, ProducerPhase.ENDING)
 
     def begin(self) -> None:
         """Begin a transaction. The coordinator learns of it with the first record."""
@@ -108,7 +116,7 @@ class TransactionalProducer(Producer):
     def send_batches(self, batches: Mapping[TopicPartition, PendingBatch]) -> None:
         added = sorted(each for each in batches if each not in self.partitions)
         if added:
-            # Before the request: if its response is lost, the transaction may have begun.
+            # Before the request: if that fails, the transaction may have begun, or not. `abort` handles both.
             self.partitions.update(added)
             self.link.add_partitions(added)
         super().send_batches(batches)
@@ -139,6 +147,7 @@ class TransactionalProducer(Producer):
             self.send_buffers()
         if self.partitions or self.groups:
             self.phase = ProducerPhase.ENDING
+            self.is_commit_sent = True
             try:
                 self.link.end(is_commit=True)
             except ApiError as error:
@@ -148,29 +157,54 @@ class TransactionalProducer(Producer):
         self.reset(ProducerPhase.READY)
 
     def abort(self) -> None:
-        """Drop the buffered records and abort the transaction."""
-        if not self.is_open:
+        """Drop the buffered records and abort the transaction. If this raises a retriable error, call it again.
+
+        Raises ApiError INVALID_TXN_STATE if an earlier commit has taken effect, whose result was unknown. Another
+        transaction may begin then.
+        """
+        if not self.is_open and not self.is_ending:
             self.require(ProducerPhase.OPEN, "there is no transaction to abort")
         self.buffers.clear()
         self.buffered_bytes = 0
-        is_failed = self.phase is ProducerPhase.FAILED
+        needs_new_epoch = self.needs_abort
         try:
             if self.partitions or self.groups:
-                self.link.end(is_commit=False)
-            if is_failed:
-                # It is unknown which sequence numbers the brokers have seen. With a new epoch they start at 0.
+                self.end_with_abort()
+                self.partitions.clear()
+                self.groups.clear()
+            if needs_new_epoch:
+                # It is unknown which sequence numbers the brokers have seen. With a new epoch they start at 0. It also
+                # fences late requests of this transaction.
                 self.identity = self.link.init()
                 self.sequences.clear()
         except BaseException as error:
             self.fail(error)
             raise
+        is_committed = self.is_commit_sent
         self.reset(ProducerPhase.READY)
+        if is_committed:
+            why = (
+                "cannot abort: the commit has taken effect after all; do not send its records again"
+            )
+            raise ApiError(ErrorCode.INVALID_TXN_STATE, why)
+
+    def end_with_abort(self) -> None:
+        """Abort the transaction if it is open at the coordinator. After a commit, `is_commit_sent` remains set."""
+        try:
+            self.link.end(is_commit=False)
+        except ApiError as error:
+            # No transaction is open: it was committed, or the first partition or group could not be added.
+            if not self.needs_abort or error.code is not ErrorCode.INVALID_TXN_STATE:
+                raise
+        else:
+            self.is_commit_sent = False
 
     def reset(self, phase: ProducerPhase) -> None:
         self.phase = phase
         self.failure = None
         self.partitions.clear()
         self.groups.clear()
+        self.is_commit_sent = False
 
     def fail(self, error: BaseException) -> None:
         """Note that the transaction has failed. If the producer is fenced, all later calls fail."""
@@ -198,9 +232,7 @@ class TransactionalProducer(Producer):
                 why = f"the transaction has failed ({self.failure or 'interrupted'}); abort it"
             case ProducerPhase.ENDING:
                 code = ErrorCode.INVALID_TXN_STATE
-                why = (
-                    "the result of the last commit is unknown; repeat it, or create a new producer"
-                )
+                why = "the result of the last commit is unknown; repeat it, or abort it"
             case _:
                 code = ErrorCode.INVALID_TXN_STATE
         raise ApiError(code, why)

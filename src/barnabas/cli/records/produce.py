@@ -211,7 +211,8 @@ def abort(producer: TransactionalProducer) -> str:
         producer.abort()
     except ApiError:
         timeout_s = producer.link.timeout_ms / 1000
-        return f"the transaction could not be aborted; the cluster does so after {timeout_s:g} s"
+        why = f"the transaction could not be aborted; the cluster does so after {timeout_s:g} s"
+        return RESULTS.get(producer.phase, why)
     return "the transaction was aborted: read_committed consumers get none of its records"
 
 
