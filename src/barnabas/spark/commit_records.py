@@ -107,8 +107,9 @@ def task_id_prefix(scope: str) -> str:
 class TransactionalIds:
     """The transactional ids of one process. No other process uses them, so none of its tasks can be fenced by another.
 
-    An id of batch N is used again for batch N + 2 at the earliest. The log has a record of batch N + 1 by then. So a
-    second driver that repeats batch N does not ask for the outcome of a transaction whose epoch is outdated.
+    An id of batch N is used again for batch N + 2 at the earliest. The log has a record of batch N + 1 by then, unless
+    that had no task. So a second driver that repeats batch N does not ask for the outcome of a transaction whose epoch
+    is outdated.
     """
 
     def __init__(self, process_name: str) -> None:
