@@ -49,7 +49,11 @@ STATE_STYLES = {
     multiple=True,
     help="Only that of this producer id; repeatable.",
 )
-@longer_than_option(None, "Only transactions that began longer ago, as in 90s or 15m.")
+@longer_than_option(
+    None,
+    "Only transactional ids whose last transaction began longer ago, as in 90s or 15m. It may have ended: add --state "
+    "ongoing for open ones.",
+)
 @watch_option
 @cluster_command
 def list_transactions(
