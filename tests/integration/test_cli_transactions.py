@@ -89,6 +89,14 @@ class Transactions:
         producer.flush()
         return producer
 
+    def initialize(self, number: int) -> TransactionalProducer | None:
+        """Return a producer with a transactional id of this number, or None if broker 2 does not coordinate it."""
+        producer = TransactionalProducer(self.cluster, f"awaited-{number}")
+        (listed,) = self.document("list", "--producer-id", str(producer.link.identity[0]))[
+            "transactions"
+        ]
+        return producer if listed["coordinator"] == 2 else None
+
     def stable_end(self, partition: TopicPartition) -> int:
         return latest_offsets(self.cluster, [partition], committed=True)[partition]
 
@@ -210,6 +218,36 @@ def test_transaction_of_a_coordinator_is_not_hanging(transactions: Transactions)
     assert "it belongs to 'healthy-1', which is Ongoing" in refused
     assert "barnabas transactions abort healthy-1" in refused
     producer.abort()
+
+
+def test_transaction_of_missing_coordinator_is_not_hanging() -> None:
+    settings = {**SETTINGS, "transaction.state.log.replication.factor": 1}
+    with (
+        LocalCluster(brokers=2, settings=settings) as running,
+        Cluster(running.bootstrap_servers, timeout_s=15) as cluster,
+    ):
+        live = Transactions(running.bootstrap_servers, cluster)
+        topic = NewTopic(name="awaited", assignment=[[1]])
+        assert Admin(cluster).create_topics([topic])[0].error is None
+        producer = next(each for each in map(live.initialize, range(100)) if each is not None)
+        producer.begin()
+        producer.send("awaited", b"open", timestamp=1_000)
+        producer.flush()
+        running.kill(2)
+        short = ("--timeout", "2")
+        find = ("transactions", "find-hanging", "--longer-than", "0ms", *short)
+        unknown = "COORDINATOR_NOT_AVAILABLE: it is unknown which transactions hang"
+        eventually(lambda: unknown in live.run(*find).stderr, "the partition has no leader")
+        refused = live.refused(*find)
+        assert "has no leader" in refused
+        assert "`barnabas topics explain __transaction_state` shows why\n" in refused
+        abort = ("transactions", "abort", "--partition", "awaited-0", "--start-offset", "0", *short)
+        assert "; --force skips this check\n" in live.refused(*abort, "-y")
+        assert "would abort" in live.ok(*abort, "--force", "--dry-run")
+        assert "topic awaited: healthy" in live.run("topics", "explain", "awaited").stdout
+        running.restore()
+        eventually(lambda: live.run(*find).returncode == 0, "the coordinator is back")
+        assert "no hanging transactions" in live.ok(*find)
 
 
 def test_produce_writes_one_transaction(transactions: Transactions, tmp_path: Path) -> None:

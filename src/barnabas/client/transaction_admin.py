@@ -16,7 +16,7 @@ from barnabas.client.core import build_topics, error_of, negotiate_version, rais
 from barnabas.client.group_coordinator import ask_coordinator, find_coordinator
 from barnabas.client.transactions import TransactionLink
 from barnabas.errors import ApiError, ErrorCode
-from barnabas.model import TopicPartition
+from barnabas.model import BrokerId, TopicPartition
 from barnabas.wire.messages.describe_producers import (
     DescribedProducer,
     DescribeProducersRequest,
@@ -39,6 +39,8 @@ from barnabas.wire.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
+TRANSACTION_STATE = "__transaction_state"
+"""Topic whose leaders are the coordinators."""
 ONGOING_STATE = "Ongoing"
 NO_TRANSACTION = -1
 """Start offset of a producer without an open transaction."""
@@ -191,7 +193,40 @@ class TransactionAdmin:
         )
 
     def known_transactions(self, producer_ids: Collection[int]) -> dict[int, TransactionView]:
-        """Return the transactions of these producers, as their coordinators know them, by producer id."""
+        """Return the transactions of these producers, as their coordinators know them, by producer id.
+
+        Raises ApiError COORDINATOR_NOT_AVAILABLE if a coordinator is missing: its transactions would seem to hang.
+        """
+
+        def attempt() -> dict[int, TransactionView]:
+            coordinators = self.coordinators()
+            known = self.available_transactions(producer_ids)
+            if self.coordinators() != coordinators:
+                why = f"partitions of {TRANSACTION_STATE} have got other leaders meanwhile"
+                raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
+            return known
+
+        return self.cluster.retry(attempt, refresh=False) if producer_ids else {}
+
+    def coordinators(self) -> dict[int, tuple[BrokerId, int]]:
+        """Return the leader of each partition of __transaction_state, and its epoch. Empty if there is no such topic.
+
+        Raises ApiError COORDINATOR_NOT_AVAILABLE if a partition has no leader.
+        """
+        try:
+            partitions = self.cluster.fetch_topic(TRANSACTION_STATE).partitions
+            for each in partitions:
+                self.cluster.view.leader(TopicPartition(TRANSACTION_STATE, each.partition))
+        except ApiError as error:
+            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                return {}
+            if error.code is ErrorCode.LEADER_NOT_AVAILABLE:
+                raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from None
+            raise
+        return {each.partition: (each.leader, each.leader_epoch) for each in partitions}
+
+    def available_transactions(self, producer_ids: Collection[int]) -> dict[int, TransactionView]:
+        """Return `known_transactions` without those of partitions that have no leader."""
         if not producer_ids:
             return {}
         views = {}

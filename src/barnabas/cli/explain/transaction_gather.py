@@ -7,7 +7,12 @@ from collections.abc import Collection, Iterable, Mapping
 from barnabas.cli.explain.probe import PROBE_TIMEOUT_S
 from barnabas.client.cluster import Cluster
 from barnabas.client.offsets import latest_offsets
-from barnabas.client.transaction_admin import OpenTransaction, TransactionAdmin, TransactionView
+from barnabas.client.transaction_admin import (
+    OpenTransaction,
+    TransactionAdmin,
+    TransactionView,
+    is_hanging,
+)
 from barnabas.client.view import ClusterView
 from barnabas.errors import ApiError
 from barnabas.explain.facts import OpenTransactionFacts
@@ -38,7 +43,13 @@ def gather_open_transactions(
                 return {}
             admin = TransactionAdmin(own)
             opened = admin.open_transactions(held_back)
-            known = admin.known_transactions({each.producer_id for each in opened})
+            producer_ids = {each.producer_id for each in opened}
+            try:
+                known = admin.known_transactions(producer_ids)
+            except ApiError:
+                # A coordinator is missing, so it is unknown whether its transactions hang.
+                known = admin.available_transactions(producer_ids)
+                opened = [each for each in opened if not is_hanging(each, known)]
     except ApiError:
         return {}
     found: dict[TopicPartition, OpenTransactionFacts] = {}
@@ -52,7 +63,7 @@ def open_facts(
     opened: OpenTransaction, end: int, known: Mapping[int, TransactionView]
 ) -> OpenTransactionFacts:
     view = known.get(opened.producer_id)
-    is_known = view is not None and opened.partition in view.partitions
+    is_known = not is_hanging(opened, known)
     return OpenTransactionFacts(
         start_offset=opened.start_offset,
         waiting=max(0, end - opened.start_offset),

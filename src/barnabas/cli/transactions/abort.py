@@ -19,7 +19,11 @@ from barnabas.cli.terminal.output import OutputFormat, confirm, plural, show
 from barnabas.cli.topics.lookup import find_partitions
 from barnabas.cli.transactions.describe import transaction_document
 from barnabas.cli.transactions.find_hanging import hanging_document
-from barnabas.cli.transactions.lookup import complete_transactional_ids, find_transaction
+from barnabas.cli.transactions.lookup import (
+    complete_transactional_ids,
+    find_transaction,
+    missing_coordinator,
+)
 from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
 from barnabas.client.transaction_admin import (
@@ -145,8 +149,11 @@ def find_open_transaction(
 
 
 def require_hanging(admin: TransactionAdmin, transaction: OpenTransaction) -> None:
-    """Raise an error if a coordinator still has the transaction: it would end it in all partitions."""
-    known = admin.known_transactions({transaction.producer_id})
+    """Raise an error if a coordinator may still have the transaction: it would end it in all partitions."""
+    try:
+        known = admin.known_transactions({transaction.producer_id})
+    except ApiError as error:
+        raise missing_coordinator(error, "; --force skips this check") from None
     if is_hanging(transaction, known):
         return
     view = known[transaction.producer_id]

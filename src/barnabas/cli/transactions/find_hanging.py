@@ -12,7 +12,7 @@ from barnabas.cli.cluster_command import cluster_command, servers_hint
 from barnabas.cli.options import watch_option
 from barnabas.cli.terminal.output import OutputFormat, format_table, plural, show_or_watch
 from barnabas.cli.topics.lookup import complete_topics, find_partitions
-from barnabas.cli.transactions.lookup import longer_than_option
+from barnabas.cli.transactions.lookup import longer_than_option, missing_coordinator
 from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
 from barnabas.client.transaction_admin import OpenTransaction, TransactionAdmin
@@ -52,7 +52,10 @@ def find_hanging_transactions(
     def load() -> dict[str, Any]:
         partitions = led_partitions(cluster, topics)
         now = now_ms()
-        found = admin.find_hanging(partitions, before_ms=now - longer_than_ms)
+        try:
+            found = admin.find_hanging(partitions, before_ms=now - longer_than_ms)
+        except ApiError as error:
+            raise missing_coordinator(error) from None
         return {
             "partitions_searched": len(partitions),
             "hanging": [hanging_document(each, now) for each in found],

@@ -36,6 +36,16 @@ def find_transaction(admin: TransactionAdmin, transactional_id: str) -> Transact
         raise ErrorWithHint(error, message, hint) from None
 
 
+def missing_coordinator(error: ApiError, next_step: str = "") -> ApiError:
+    """Return the error, with an explanation if a coordinator is missing that may have the transaction."""
+    if error.code is not ErrorCode.COORDINATOR_NOT_AVAILABLE:
+        return error
+    message = f"it is unknown which transactions hang: {error.message}"
+    return ErrorWithHint(
+        error, message, f"`barnabas topics explain __transaction_state` shows why{next_step}"
+    )
+
+
 def longer_than_option(default: str | None, about: str) -> Callable[..., Any]:
     """Add --longer-than, a duration such as 90s or 15m. The command gets milliseconds, or None."""
     return click.option(
