@@ -107,6 +107,36 @@ def test_replanned_batch_reads_same_records(
     assert again.read(start, end) == first.read(start, end)
 
 
+def test_latest_is_looked_up_once(local_topics: Topics, query: Callable[..., Query]) -> None:
+    topic = local_topics.create()
+    local_topics.write(topic, numbered(3))
+    one = query(subscribe=topic, startingOffsets="latest")
+    start = one.begin()
+    local_topics.write(topic, numbered(2, "new"))
+    end = one.reader.latestOffset(start, ALL)
+    local_topics.write(topic, numbered(4, "later"))
+    # Spark asks again to plan the first batch.
+    assert one.begin() == start
+    assert one.read(start, end) == numbered(2, "new")
+
+
+def test_unfinished_first_batch_from_latest_is_not_repeated(
+    local_topics: Topics, query: Callable[..., Query]
+) -> None:
+    topic = local_topics.create()
+    killed = query(subscribe=topic, startingOffsets="latest")
+    start = killed.begin()
+    local_topics.write(topic, numbered(2))
+    end = killed.reader.latestOffset(start, ALL)
+    local_topics.write(topic, numbered(4, "later"))
+    again = query(subscribe=topic, startingOffsets=json.dumps({topic: {"0": -1}}))
+    with pytest.raises(ConfigError, match="startingOffsets: an earlier run ended in its first"):
+        again.read(again.begin(), end)
+    tolerant = query(subscribe=topic, startingOffsets="latest", failOnDataLoss="false")
+    assert tolerant.read(tolerant.begin(), end) == []
+    assert tolerant.next_batch(end) == numbered(4, "later")
+
+
 def test_available_now_ends_at_initial_end_offsets(
     local_topics: Topics, query: Callable[..., Query]
 ) -> None:

@@ -122,6 +122,17 @@ class LogSpan(NamedTuple):
     latest: int
 
 
+def is_at_end(bound: Bound) -> bool:
+    """Return whether a part of the bound is the end of a log at the time of the look-up."""
+    match bound:
+        case EarliestOrLatest(offset=offset):
+            return offset == LATEST
+        case AtOffsets(offsets=offsets):
+            return LATEST in offsets.values()
+        case _:
+            return False
+
+
 def check_covers(bound: Bound, partitions: Iterable[TopicPartition]) -> None:
     """Raise ConfigError if the bound names partitions, but not exactly the `partitions` that are read."""
     match bound:

@@ -61,6 +61,7 @@ from barnabas.spark.planning import (
     count_new,
     distinct_ends,
     find_losses,
+    is_at_end,
     limit_rows,
     narrow_offsets,
     offsets_to_json,
@@ -291,6 +292,9 @@ class StreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvailable
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         super().__init__(options, schema)
         self.lookup_in_use: Lookup | None = None
+        self.initial: dict[TopicPartition, int] | None = None
+        """Start offsets of the query. None if the checkpoint has a finished batch."""
+        self.has_polled = False
         self.topic_ids = TopicIds(options.topic_ids_location)
         self.has_loaded_ids = False
         self.recreated: dict[TopicPartition, int] = {}
@@ -318,12 +322,14 @@ class StreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvailable
 
     @brief_errors
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        spans = self.lookup.spans(self.lookup.partitions(strict=True))
-        starts = self.look_up_bound(self.options.starting, self.lookup, spans)
-        # A new query ignores the ids that another query may have stored in the directory.
-        self.has_loaded_ids = True
-        self.record_new_topics()
-        return offsets_to_json(starts)
+        # Spark calls this again to plan the first batch. Other offsets than before would lose records.
+        if self.initial is None:
+            spans = self.lookup.spans(self.lookup.partitions(strict=True))
+            self.initial = self.look_up_bound(self.options.starting, self.lookup, spans)
+            # A new query ignores the ids that another query may have stored in the directory.
+            self.has_loaded_ids = True
+            self.record_new_topics()
+        return offsets_to_json(self.initial)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self.is_available_now = True
@@ -359,6 +365,8 @@ class StreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvailable
             # This is the first call: Spark repeats a batch that an earlier run of the query planned.
             self.lookup.refresh_topics(strict=False)
             self.check_topic_ids(begin, finish)
+        if self.initial is not None and not self.has_polled:
+            self.check_repeated_first_batch()
         starts = self.effective_starts(begin, finish)
         self.report(self.find_losses(begin, finish, starts))
         self.recreated = {}
@@ -385,8 +393,23 @@ class StreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvailable
         except ApiError as error:
             logger.warning("barnabas: offsets were not published to group %s: %s", group, error)
 
+    def check_repeated_first_batch(self) -> None:
+        """Report that the start of the first batch is unknown: Spark does not store the result of `initialOffset`.
+
+        Called if an earlier run of the query planned its first batch, and did not finish it.
+        """
+        starting = self.options.starting
+        if not is_at_end(starting):
+            return
+        why = "an earlier run ended in its first batch, and latest was another offset then"
+        if self.options.fail_on_data_loss:
+            hint = "use a new checkpointLocation, or set failOnDataLoss to false to skip the records in between"
+            raise ConfigError(starting.option, f"{why}; {hint}")
+        logger.warning("barnabas: %s: %s; the records in between are skipped", starting.option, why)
+
     def poll(self, begin: Offsets) -> dict[TopicPartition, int]:
         """Return the end offsets, or `target` once it is known. Pauses if the last poll found no new records."""
+        self.has_polled = True
         if self.target is not None:
             return self.target
         if self.is_idle and not self.is_available_now:
