@@ -17,7 +17,7 @@ from barnabas.client.transaction_states import (
     list_open_transactions,
 )
 from barnabas.errors import ApiError, ErrorCode
-from barnabas.model import TopicPartition
+from barnabas.model import BrokerId, TopicPartition
 from barnabas.spark.batch_commit import BatchCommit
 from barnabas.spark.commit_log import CommitLog
 from barnabas.spark.commit_records import (
@@ -302,7 +302,7 @@ def test_killed_coordinator_delays_commit(
 def test_commit_survives_restart_of_all_brokers(world: World, cluster: LocalCluster) -> None:
     own = world.task("a")
     for broker in cluster.brokers:
-        world.cluster.connection(broker)
+        world.cluster.connection(BrokerId(broker))
     for broker in cluster.brokers:
         cluster.kill(broker)
     cluster.restore()

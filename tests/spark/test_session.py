@@ -151,10 +151,11 @@ def test_errors_are_reported_before_spark_starts(
     assert says in done.stderr
 
 
-def test_sql_follow_runs_until_interrupted(servers: str) -> None:
-    query = (
-        "select offset, value_json:user::string user from `web-orders` where value_text like '%u1%'"
-    )
+def test_sql_follow_ends_quietly_while_it_is_busy(servers: str) -> None:
+    query = "select offset, value_json:user::string user from `busy-orders` where value_text like '%u1%'"
+    with Cluster(servers) as client:
+        Admin(client).create_topics([NewTopic(name="busy-orders", partitions=2)])
+    write_users(servers, ["u1", "u2"] * 30)
     process = subprocess.Popen(
         [*COMMAND, "sql", "--follow", "-o", "json", query],
         stdout=subprocess.PIPE,
@@ -163,20 +164,36 @@ def test_sql_follow_runs_until_interrupted(servers: str) -> None:
     )
     alarm = threading.Timer(TIMEOUT_S, process.kill)
     alarm.start()
+    has_ended = threading.Event()
+
+    def write_until_end() -> None:
+        while not has_ended.wait(0.02):
+            write_users(servers, ["u1 again"] * 20)
+
+    writer = threading.Thread(target=write_until_end)
     try:
         assert process.stdout is not None
         rows = [json.loads(process.stdout.readline()) for _ in range(30)]
         assert {row["user"] for row in rows} == {"u1"}
-        with Cluster(servers) as client, Producer(client) as producer:
-            producer.send("web-orders", b'{"user": "u1 again"}')
-        assert json.loads(process.stdout.readline())["user"] == "u1 again"
-        process.send_signal(2)
+        writer.start()
+        rows = [json.loads(process.stdout.readline()) for _ in range(500)]
+        assert {row["user"] for row in rows} == {"u1 again"}
+        process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=TIMEOUT_S)
     finally:
+        has_ended.set()
         alarm.cancel()
         process.kill()
         process.communicate()
+        if writer.ident is not None:
+            writer.join()
     assert (process.returncode, errors.strip()) == (130, b"")
+
+
+def write_users(servers: str, users: list[str]) -> None:
+    with Cluster(servers) as client, Producer(client) as producer:
+        for user in users:
+            producer.send("busy-orders", json.dumps({"user": user}).encode())
 
 
 def test_double_interrupt_during_start_leaves_no_jvm(servers: str) -> None:

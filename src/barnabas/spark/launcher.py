@@ -56,8 +56,9 @@ REDACTED = f"(?i){SECRET_NAMES}"
 REDACTED_TEXT = rf'(?i)key: "[^"]*(?:{SECRET_NAMES})[^"]*"\s+value: "[^"\\]*+(?:\\.[^"\\]*+)*+"'
 """The same options in the text of a plan of Spark Connect, which Spark stores as the description of a job."""
 FAST_COMPILER = "-XX:TieredStopAtLevel=1"
-STACK_SIZE = "-Xss4m"
-"""With the default of 1 MB, stopping a stream that is busy in foreachBatch prints a StackOverflowError."""
+STACK_SIZE = "-Xss16m"
+"""Spark matches the text of an exception with a regular expression that takes 500 bytes of stack for each character.
+When a stream that is busy in foreachBatch is stopped, this text has about 9,000."""
 DATA_SOURCES = "org.apache.spark.sql.execution.datasources"
 CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing"
 STREAM_VARIABLES = (

@@ -53,7 +53,7 @@ def test_local_master_has_no_ui_and_small_shuffles() -> None:
     assert settings["spark.sql.shuffle.partitions"] == "3"
     assert (
         settings[JAVA_OPTIONS]
-        == "-XX:+UseSerialGC -Xss4m -Dlog4j2.configurationFile=file:/log -Xarchive"
+        == "-XX:+UseSerialGC -Xss16m -Dlog4j2.configurationFile=file:/log -Xarchive"
     )
 
 
@@ -61,7 +61,7 @@ def test_remote_master_keeps_its_settings() -> None:
     settings = default_settings("spark://far:7077", Path("/log"), "-Dderby=/catalog")
     redaction = {"spark.redaction.regex", "spark.redaction.string.regex"}
     assert set(settings) == {"spark.ui.showConsoleProgress", *redaction, JAVA_OPTIONS}
-    assert settings[JAVA_OPTIONS] == "-Xss4m -Dlog4j2.configurationFile=file:/log -Dderby=/catalog"
+    assert settings[JAVA_OPTIONS] == "-Xss16m -Dlog4j2.configurationFile=file:/log -Dderby=/catalog"
 
 
 def test_secret_options_in_text_of_a_plan_are_redacted() -> None:
