@@ -1,6 +1,7 @@
 """Topic jobs: whole commands with the start of Spark and the verification, and a query that filters by offset.
 
-Each command runs once in each round, on the same topics. Rates are records per second of the whole command.
+Each command runs once in each round, on the same topics. Rates are records per second of the whole command. Archive and
+restore of a few records show how much of it is the start.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from benchmarks.spark import MASTER
 from support.command import COMMAND
 from support.process import ENVIRONMENT
 
-COPIED_TOPIC, PROFILED_TOPIC, FILTERED_TOPIC = "events", "many", "filtered"
+TINY_TOPIC, COPIED_TOPIC, PROFILED_TOPIC, FILTERED_TOPIC = "few", "events", "many", "filtered"
 PARTITIONS = 8
 RESIZED_PARTITIONS = 5
 VALUE_BYTES = 100
@@ -59,6 +60,7 @@ class Timing:
 def measure(extent: Extent) -> list[Timing]:
     with BenchmarkBroker() as broker:
         counts = {
+            TINY_TOPIC: PARTITIONS,
             COPIED_TOPIC: extent.copied,
             PROFILED_TOPIC: extent.profiled,
             FILTERED_TOPIC: extent.filtered,
@@ -68,23 +70,31 @@ def measure(extent: Extent) -> list[Timing]:
 
 
 def measure_commands(broker: BenchmarkBroker, extent: Extent) -> Iterator[Timing]:
-    rate = f"≥{ARCHIVE_RATE_MIN:,} records/s"
-    archive = Timing("archive, 8 partitions", rate, extent.copied)
-    restore = Timing("restore, 8 partitions", rate, extent.copied)
+    rate = f"≥{ARCHIVE_RATE_MIN:,} records/s without the start"
+    copies = {
+        TINY_TOPIC: (Timing("archive, 8 records", ""), Timing("restore, 8 records", "")),
+        COPIED_TOPIC: (
+            Timing("archive, 8 partitions", rate, extent.copied),
+            Timing("restore, 8 partitions", rate, extent.copied),
+        ),
+    }
     resize = Timing(f"resize, 8 to {RESIZED_PARTITIONS} partitions", "", extent.copied)
     profile = Timing("profile", f"≤{PROFILE_S_MAX} s for 10,000,000 records", extent.profiled)
     for turn in range(extent.rounds):
-        restored, resized = f"restored-{turn}", f"resized-{turn}"
-        with tempfile.TemporaryDirectory(prefix="barnabas-jobs-benchmark-") as name:
-            target = str(Path(name))
-            run(broker, archive, "archive", COPIED_TOPIC, "--to", target)
-            run(broker, restore, "restore", str(Path(target, COPIED_TOPIC)), "--to", restored)
+        for topic, (archive, restore) in copies.items():
+            copy = f"{topic}-restored-{turn}"
+            with tempfile.TemporaryDirectory(prefix="barnabas-jobs-benchmark-") as target:
+                run(broker, archive, "archive", topic, "--to", target)
+                run(broker, restore, "restore", str(Path(target, topic)), "--to", copy)
+            broker.delete_topic(copy)
+        resized = f"{COPIED_TOPIC}-resized-{turn}"
         count = str(RESIZED_PARTITIONS)
         run(broker, resize, "resize", COPIED_TOPIC, "--partitions", count, "--to", resized)
-        run(broker, profile, "profile", PROFILED_TOPIC)
-        broker.delete_topic(restored)
         broker.delete_topic(resized)
-    yield from (archive, restore, resize, profile)
+        run(broker, profile, "profile", PROFILED_TOPIC)
+    for timings in copies.values():
+        yield from timings
+    yield from (resize, profile)
 
 
 def run(broker: BenchmarkBroker, timing: Timing, *arguments: str) -> None:
