@@ -37,6 +37,11 @@ SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 EXACT, DEFAULT, ANY = QuotaMatch
 CHANGED = "changed"
 
+LARGE = batch(b"x" * 1000)
+# A broker that has not yet applied the new limit must not write the batch, so the crc is wrong.
+# The size is checked first.
+LARGE_AND_CORRUPT = LARGE[:-1] + bytes([LARGE[-1] ^ 1])
+
 Change = tuple[str, int, str | None]
 Entity = tuple[tuple[str, str | None], ...]
 
@@ -275,7 +280,7 @@ STEPS: tuple[Step, ...] = (
     Step(
         name="settings: a large batch is rejected now",
         action=Await(
-            request=produce(CHANGED, batch(b"x" * 1000)),
+            request=produce(CHANGED, LARGE_AND_CORRUPT),
             path=f"responses.{CHANGED}.partition_responses.0.error_code",
             value="MESSAGE_TOO_LARGE",
         ),
@@ -287,7 +292,7 @@ STEPS: tuple[Step, ...] = (
     Step(
         name="settings: a large batch is accepted again",
         action=Await(
-            request=produce(CHANGED, batch(b"x" * 1000)),
+            request=produce(CHANGED, LARGE),
             path=f"responses.{CHANGED}.partition_responses.0.error_code",
             value="NONE",
         ),

@@ -45,6 +45,7 @@ TOPICS = (
     new_topic("small", configs={"max.message.bytes": "200"}),
     new_topic("segments", configs={"segment.bytes": "14", "max.message.bytes": "1000"}),
     new_topic("zipped", configs={"compression.type": "gzip"}),
+    new_topic("zipped-small", configs={"compression.type": "gzip", "max.message.bytes": "500"}),
     new_topic("plain", configs={"compression.type": "uncompressed"}),
     new_topic("old"),
     new_topic("codecs"),
@@ -205,6 +206,7 @@ PRODUCE: tuple[Step, ...] = (
     ),
     ask("produce: what was unpacked", fetch("plain", {0: 0}), 12),
     ask("produce: plain to a topic that packs", produce("zipped", batch(b"x" * 300))),
+    ask("produce: too large until it is packed", produce("zipped-small", batch(b"x" * 1000))),
     *(
         ask(
             f"produce: zstd, version {version}",

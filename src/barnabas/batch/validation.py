@@ -188,6 +188,8 @@ class BatchValidator:
         header = read_produced_header(batch, produce_version)
         if if_small and self.is_large(batch, header):
             raise LargeBatch
+        if header.size > self.config.max_message_bytes:
+            raise too_large_error(header.size, self.config)
         check_header(batch, header, produce_version)
         if not self.keeps_codec:
             batch, header = recompression.recompress_for_topic(batch, header, self.config)

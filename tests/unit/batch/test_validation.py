@@ -61,6 +61,15 @@ def test_record_count_must_match(codec: Compression, count: int) -> None:
     assert code_of(body_of(count)[:-1], count, codec) is ErrorCode.INVALID_RECORD
 
 
+def test_size_is_checked_first_and_before_compression() -> None:
+    zipped = BatchValidator(TopicConfig(max_message_bytes=500, compression_type="gzip"))
+    large = batch_of(body_of(1, b"x" * 1000), 1)
+    for batch in (large, memoryview(bytes(large[:-1]) + b"?")):
+        with pytest.raises(ApiError) as raised:
+            zipped.validate(batch, NOW)
+        assert raised.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
 @pytest.mark.parametrize("codec", COMPRESSED)
 def test_undecompressible_body_is_rejected(codec: Compression) -> None:
     whole = compress(codec, body_of(3))
