@@ -134,13 +134,14 @@ def test_prepare_writes_class_data_archive(trained_spark: str) -> None:
         (["select 1", "-o", "parquet"], 2, "--to: required"),
         (["select 1", "--offset", "end"], 2, "--follow"),
         (["select 1", "-b", "127.0.0.1:1"], 1, "no broker answers"),
+        (["select 1", "--master", "sc://{broker}"], 1, "no Spark Connect server answers at"),
     ],
 )
 def test_errors_are_reported_before_spark_starts(
     servers: str, arguments: list[str], code: int, says: str
 ) -> None:
     done = subprocess.run(
-        [*COMMAND, "sql", *arguments],
+        [*COMMAND, "sql", *(each.format(broker=servers) for each in arguments)],
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
@@ -149,6 +150,8 @@ def test_errors_are_reported_before_spark_starts(
     )
     assert done.returncode == code
     assert says in done.stderr
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr
 
 
 def test_sql_follow_ends_quietly_while_it_is_busy(servers: str) -> None:

@@ -149,10 +149,8 @@ class PipelineSession:
         except PySparkException as error:
             why = first_line(str(error))
             if options.remote is not None:
-                raise RemoteUnreachable(
-                    f"--remote: no session on a Spark Connect server ({why}); "
-                    "check the address and the token, and that a Spark Connect server runs there"
-                ) from None
+                problem = "no session on the Spark Connect server"
+                raise RemoteUnreachable("--remote", problem, why) from None
             raise ServerFailed(
                 f"no session on the Spark Connect server ({why}); its output is in {options.log}"
             ) from None

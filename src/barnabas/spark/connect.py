@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import re
 import socket
+import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from barnabas.errors import BarnabasError, ConfigError
+from barnabas.spark.error_text import message_lines
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -15,17 +19,27 @@ if TYPE_CHECKING:
 SCHEME = "sc://"
 CONNECT_PORT = 15002
 REACH_S = 5.0
-REMOTE_HINT = "check the address, and that a Spark Connect server runs there"
+HANDSHAKE_S = 8.0
+"""Time limit for TLS and the first frame of HTTP/2. Spark sends it at once, even if it is slow to open a session."""
+ANSWER_S = 60.0
+REMOTE_HINT = (
+    "check the address and its options (use_ssl, token), and that a Spark Connect server runs there"
+)
+CONNECTION_FAILED = re.compile(r"failed to connect to all addresses; last error: \w+: (?:\S+: )?")
+"""Start of gRPC's text for a failed connection, with the address."""
 
 
 class RemoteUnreachable(BarnabasError):
     """No Spark Connect server answers at the address."""
 
+    def __init__(self, option: str, problem: str, why: str) -> None:
+        super().__init__(f"{option}: {problem} ({why}); {REMOTE_HINT}")
+
 
 def check_remote(remote: str, option: str) -> None:
-    """Raise ConfigError for an invalid address, and RemoteUnreachable if nothing listens there.
+    """Raise ConfigError for an invalid address, and RemoteUnreachable if no Spark Connect server answers there.
 
-    PySpark would retry for ten minutes.
+    PySpark would retry for ten minutes. Raises ImportError if packages of Spark Connect are missing.
     """
     address = urlsplit(remote)
     try:
@@ -38,9 +52,38 @@ def check_remote(remote: str, option: str) -> None:
         socket.create_connection((host, port), REACH_S).close()
     except OSError as error:
         why = error.strerror or str(error)
-        raise RemoteUnreachable(
-            f"{option}: no Spark Connect server reached at {host}:{port} ({why}); {REMOTE_HINT}"
-        ) from None
+        problem = f"no Spark Connect server reached at {host}:{port}"
+        raise RemoteUnreachable(option, problem, why) from None
+    check_answer(remote, option)
+
+
+def check_answer(remote: str, option: str) -> None:
+    """Send one request over a connection of its own, without retries. The session keeps PySpark's retries."""
+    # Without it, gRPC logs failed TLS handshakes. It has no effect if the program has used gRPC before.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    import grpc
+    import pyspark.sql.connect.proto as pb2
+    from pyspark.errors import PySparkValueError
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+    from pyspark.sql.connect.proto.base_pb2_grpc import SparkConnectServiceStub
+
+    # gRPC also uses this setting, which is 20 s by default, as the time limit of a handshake.
+    limits = [("grpc.min_reconnect_backoff_ms", int(HANDSHAKE_S * 1000))]
+    try:
+        builder = DefaultChannelBuilder(remote, limits)
+    except PySparkValueError as error:
+        raise ConfigError(option, message_lines(str(error))[0]) from None
+    # Spark answers this at once: there is no such session. Most other requests would open one.
+    request = pb2.ReleaseSessionRequest(session_id=str(uuid.uuid4()), client_type=builder.userAgent)
+    with builder.toChannel() as channel:
+        try:
+            SparkConnectServiceStub(channel).ReleaseSession(
+                request, timeout=ANSWER_S, metadata=builder.metadata()
+            )
+        except grpc.RpcError as error:
+            why = CONNECTION_FAILED.sub("", error.details() or error.code().name)
+            problem = f"no Spark Connect server answers at {builder.endpoint}"
+            raise RemoteUnreachable(option, problem, f"gRPC: {why}") from None
 
 
 def uses_tls(remote: str) -> bool:
@@ -58,12 +101,12 @@ def connect_session(remote: str, app_name: str, settings: Mapping[str, str]) -> 
 
     Raises ConfigError and RemoteUnreachable.
     """
-    check_remote(remote, "master")
     from pyspark.sql import SparkSession
 
     from pyspark_barnabas import DefaultSource
 
     try:
+        check_remote(remote, "master")
         builder = SparkSession.builder.remote(remote).appName(app_name).config(map=dict(settings))
         spark = builder.getOrCreate()
     except ImportError as error:

@@ -117,7 +117,7 @@ def session(
     for a remote master. `archive=False` does not use the class-data archive. `short` is for jobs of a few
     seconds: Java uses only its fast compiler, and Spark does not search for other Python data sources.
 
-    Raises ConfigError (also if the running session has another master), NoJava and NoSpark.
+    Raises ConfigError (also if the running session has another master), NoJava, NoSpark and RemoteUnreachable.
     """
     from pyspark.sql import SparkSession
 

@@ -17,7 +17,7 @@ from barnabas.pipelines.failure import PipelineFailed
 from barnabas.pipelines.progress import FlowProgress
 from barnabas.pipelines.runner import PipelineSession, RunOptions, run_pipeline
 from barnabas.pipelines.spec import parse_spec
-from barnabas.spark.connect import RemoteUnreachable
+from barnabas.spark.connect import REMOTE_HINT, RemoteUnreachable
 
 OPTIONS = RunOptions(
     spec_path=Path("/p/spark-pipeline.yml"),
@@ -172,20 +172,28 @@ def hanging_up() -> Iterator[int]:
         thread.join()
 
 
+def test_remote_that_is_no_connect_server_is_reported(hanging_up: int) -> None:
+    session = PipelineSession(replace(OPTIONS, remote=f"sc://127.0.0.1:{hanging_up}"), Observed())
+    with pytest.raises(RemoteUnreachable, match=r"^--remote: no Spark Connect server answers at"):
+        session.start()
+    assert session.client is None
+
+
 @pytest.mark.filterwarnings("error")
-def test_remote_that_is_no_connect_server_is_reported(
+def test_remote_that_ends_after_the_check_is_reported(
     hanging_up: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")  # restores the environment
+    monkeypatch.setattr("barnabas.pipelines.runner.check_remote", lambda *_: None)
     monkeypatch.setattr("barnabas.pipelines.client.RETRIES_MAX", 0)
     remote = f"sc://127.0.0.1:{hanging_up}/;token=hidden"
     session = PipelineSession(replace(OPTIONS, remote=remote), Observed())
     with pytest.raises(RemoteUnreachable) as caught:
         session.start()
-    assert str(caught.value).startswith("--remote: no session on a Spark Connect server (failed to")
-    assert str(caught.value).endswith(
-        "; check the address and the token, and that a Spark Connect server runs there"
+    assert str(caught.value).startswith(
+        "--remote: no session on the Spark Connect server (failed to"
     )
+    assert str(caught.value).endswith(f"; {REMOTE_HINT}")
     assert "hidden" not in str(caught.value)
     assert "\n" not in str(caught.value)
     assert session.client is None
