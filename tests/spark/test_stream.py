@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -11,7 +15,9 @@ import pytest
 from pyspark.sql.streaming import StreamingQuery
 
 from barnabas import LocalCluster
+from barnabas.client.blocking import Deadline
 from barnabas.client.group_admin import GroupAdmin
+from barnabas.client.producer import Producer
 from barnabas.model import TopicPartition
 from barnabas.spark.launcher import register_source
 from barnabas.spark.run_state import list_runs
@@ -92,6 +98,60 @@ def test_stream_from_end_finds_new_topics_and_partitions(topics: Topics, checkpo
         assert stream.wait_for(3) == ["after", "new-0", "new-1"]
         progress = stream.query.lastProgress
         assert progress is not None
+
+
+def test_streams_from_end_deliver_each_record_once_while_producer_writes(
+    topics: Topics, tmp_path: Path
+) -> None:
+    """Spark asks twice where a new stream starts. Different answers lose records, or fail the stream."""
+    topic = topics.create(partitions=2)
+    with steady_writes(topics, topic):
+        for number in range(3):
+            checkpoint = str(tmp_path / f"checkpoint-{number}")
+            # The default of startingOffsets is latest.
+            with follow(topics, checkpoint, subscribe=topic, startingOffsets=None) as stream:
+                wait_for_batch(stream.query, 2)
+                rows = topics.spark.table(stream.table).select("partition", "offset").collect()
+            for partition in range(2):
+                offsets = sorted(row.offset for row in rows if row.partition == partition)
+                assert offsets and offsets[0] > 0
+                assert offsets == list(range(offsets[0], offsets[0] + len(offsets)))
+
+
+@contextmanager
+def steady_writes(topics: Topics, topic: str) -> Iterator[None]:
+    """Write about 1,000 records per second to the two partitions, for a minute at most."""
+    has_ended = threading.Event()
+    deadline = Deadline(60)
+
+    def write() -> None:
+        with topics.client() as cluster, Producer(cluster) as producer:
+            while not has_ended.wait(0.01) and not deadline.passed:
+                for number in range(10):
+                    producer.send(topic, b"v", partition=number % 2)
+                producer.flush()
+
+    with ThreadPoolExecutor() as threads:
+        writer = threads.submit(write)
+        try:
+            eventually(lambda: bool(topics.records(topic)), "the first records are written")
+            yield
+        finally:
+            has_ended.set()
+    writer.result()
+
+
+def wait_for_batch(query: StreamingQuery, batch_id: int) -> None:
+    """Wait until Spark reports the batch. Raises the failure of the query."""
+
+    def is_reported() -> bool:
+        failure = query.exception()
+        if failure is not None:
+            raise failure
+        progress = query.lastProgress
+        return progress is not None and progress.batchId >= batch_id
+
+    eventually(is_reported, f"batch {batch_id} of the query", 60)
 
 
 def test_batch_waits_for_min_offsets(topics: Topics, checkpoint: str) -> None:
