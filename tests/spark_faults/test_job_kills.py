@@ -1,4 +1,4 @@
-"""Topic jobs survive SIGKILL of their driver: archive, restore, resize, mirror and profile are killed and repeated.
+"""Topic jobs survive SIGKILL of their driver: all jobs of topic_jobs.py are killed and repeated.
 
 All jobs run at the same time in one driver, so that each kill hits each of them at another moment.
 
@@ -28,6 +28,8 @@ from tests.spark_faults.job_driver import Settings
 from tests.spark_faults.topic_jobs import (
     ARCHIVE_STAGES,
     GROUP_SETTINGS,
+    GROWING,
+    GROWTH,
     JOBS,
     RECORDS,
     Place,
@@ -41,6 +43,15 @@ AIM_SECONDS = 10.0 if ROUNDS <= 3 else 60.0
 SPREADS_S = (1.0, 3.0, 12.0)
 """The kill comes at most this long after the chosen moment. The longest is about the time that all jobs take."""
 END_SECONDS = 60.0
+RECORD_BYTES = 110
+COPIED_TOPICS = {
+    "restore": "restored-{}-",
+    "resize": "resized-{}-",
+    "swap": "swapped-{}-",
+    "mirror": "mirror-{}-",
+    "follow": f"live-{GROWING}-",
+}
+"""The first part of the name of a partition that a job writes, for the number of its target."""
 
 
 @pytest.mark.timeout(300 + 60 * ROUNDS)
@@ -56,7 +67,10 @@ def test_killed_jobs_complete_when_repeated(tmp_path: Path, spark: SparkSession)
             directory=tmp_path,
         )
         expected = prepare(place, spark)
-        logs = {"mirror": target.log_dir, "restore": source.log_dir, "resize": source.log_dir}
+        logs = {
+            job: (target if job in ("mirror", "follow") else source).log_dir
+            for job in COPIED_TOPICS
+        }
         victims = [*Victim] * ROUNDS
         chance.shuffle(victims)
         last = run_and_kill(place, logs, victims[:ROUNDS], chance)
@@ -116,15 +130,19 @@ def moments(
         directory = place.archive(place.first_open("archive")).path
         return f"archive {pattern}", lambda: any(directory.glob(pattern))
 
-    def has_bytes(job: str, prefix: str, bytes_min: int) -> tuple[str, Callable[[], bool]]:
-        pattern = f"{prefix}-{place.first_open(job)}-*/*.log"
-        log_dir = logs[job]
-        return f"{job} {bytes_min} bytes", lambda: size(log_dir, pattern) >= bytes_min
+    def grows(job: str, bytes_min: int) -> tuple[str, Callable[[], bool]]:
+        pattern = COPIED_TOPICS[job].format(place.first_open(job)) + "*/*.log"
+        before = max(0, size(logs[job], pattern))
+        return f"{job} {bytes_min} bytes", lambda: size(logs[job], pattern) >= before + bytes_min
 
-    bytes_min = chance.choice([0, 1, RECORDS * 30, RECORDS * 100])
-    prefixes = {"restore": "restored", "resize": "resized", "mirror": "mirror"}
     archive = exists(chance.choice(ARCHIVE_STAGES))
-    return [archive, *(has_bytes(job, prefix, bytes_min) for job, prefix in prefixes.items())]
+    part = chance.choice([0.0, 0.001, 0.3, 0.9])
+    growing = {"swap": 2 * GROWTH, "follow": GROWTH}
+    records = {job: growing.get(job, RECORDS) for job in COPIED_TOPICS}
+    return [
+        archive,
+        *(grows(job, int(part * each * RECORD_BYTES)) for job, each in records.items()),
+    ]
 
 
 def size(log_dir: Path, pattern: str) -> int:

@@ -1,56 +1,73 @@
 """The topic jobs under kills: archive, restore, resize, mirror and profile of one source topic.
 
-A job is run with one new target after another. Target N of a killed job is repeated until it is complete. All jobs
-write the same source, so the result of each target is known.
+A job is run with one new target after another. Target N of a killed job is repeated until it is complete. These jobs
+read the same source, so the result of each target is known.
+
+Two jobs have sources that grow while they are copied: `swap` moves a topic and its group with `resize --swap`, and
+`follow` runs the rounds of `mirror --continuous`, each time with more partitions.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from barnabas.cli.topics.mirror import copy_round
+from barnabas.cli.topics.mirror_rounds import FailedTopics
 from barnabas.cli.topics.profile import write_profile_page
-from barnabas.client.admin import Admin, NewTopic
+from barnabas.client.admin import Admin, NewPartitions, NewTopic
 from barnabas.client.cluster import Cluster
-from barnabas.client.consumer import Beginning, Consumer
 from barnabas.client.group_admin import GroupAdmin
-from barnabas.client.offsets import latest_offsets
 from barnabas.client.partitioner import partition_of_key
-from barnabas.client.producer import Producer
+from barnabas.errors import ErrorCode
 from barnabas.jobs.archive import run_archive
 from barnabas.jobs.archive_directory import ArchiveDirectory, check_file
+from barnabas.jobs.copy_pass import state_groups
 from barnabas.jobs.copy_topic import NewCopy
 from barnabas.jobs.mirror import Mirror, mirror_topic
 from barnabas.jobs.mirror_checkpoints import CHECKPOINT_TOPIC, CheckpointStore
+from barnabas.jobs.moved_groups import MOVED
 from barnabas.jobs.profile import profile
 from barnabas.jobs.profile_page import render_profile
 from barnabas.jobs.resize import run_resize
 from barnabas.jobs.restore import run_restore
 from barnabas.jobs.session import OpenSpark
+from barnabas.jobs.swap import run_swap
 from barnabas.jobs.topic_range import look_up_range
 from barnabas.jobs.topic_state import look_up_state, topic_settings
 from barnabas.model import TopicPartition
+from tests.spark_faults.topic_rows import (
+    KEYS,
+    Row,
+    Rows,
+    archived_rows,
+    count_rows,
+    read_rows,
+    write_rows,
+)
 
 SOURCE = "shipments"
 PARTITIONS, RESIZED = 4, 3
-RECORDS, KEYS = 12_000, 1000
-VALUE = b"x" * 100
+RECORDS = 12_000
+GROWING = "parcels"
+PARTITIONS_MAX = 8
+GROWTH = 1500
+"""Records that are added to a growing source while a target is copied."""
+GROW_EVERY_S = 0.1
+CONSUMED = 100
+"""Records of each partition that the group of a swap has consumed."""
 FINAL_SETTINGS = {"retention.ms": "-1"}
 """Settings of restored and resized topics when the copy is complete."""
 GROUP_SETTINGS = {"offsets.topic.replication.factor": "1", "offsets.topic.num.partitions": "1"}
 """Settings of the broker with the source, which stores groups."""
 ARCHIVE_STAGES = ("_lock", "_staging-*", "_staging-*/date=*", "_staging-*/*.part", "date=*")
 """Files that show how far an archive run is."""
-
-Values = dict[int, list[bytes]]
-"""The end of each value after VALUE, by partition and in order."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,16 +96,13 @@ class Place:
         return number
 
 
-def prepare(place: Place, spark: SparkSession) -> Values:
+def prepare(place: Place, spark: SparkSession) -> Rows:
     """Create the source and the archive that is restored. Returns the content of the source."""
     with Cluster(place.servers) as cluster:
-        (created,) = Admin(cluster).create_topics([NewTopic(name=SOURCE, partitions=PARTITIONS)])
-        assert created.error is None
-        with Producer(cluster) as producer:
-            for number in range(RECORDS):
-                producer.send(SOURCE, VALUE + b"%d" % number, key=b"%d" % (number % KEYS))
+        ensure_topic(cluster, SOURCE)
+    write_rows(place.servers, SOURCE, range(RECORDS))
     archive(spark, place, "source")
-    expected = read_values(place.servers, SOURCE, PARTITIONS)
+    expected = read_rows(place.servers, SOURCE)
     assert sum(map(len, expected.values())) == RECORDS
     return expected
 
@@ -122,6 +136,55 @@ def mirror(spark: SparkSession, place: Place, number: int) -> None:
             pass
 
 
+def swap(spark: SparkSession, place: Place, number: int) -> None:
+    """Each target has a source of its own, which grows during the copy, and a group that has consumed a part of it."""
+    name = f"swap-{number}"
+    new = new_copy(f"swapped-{number}", RESIZED)
+    with Cluster(place.servers) as cluster:
+        ensure_topic(cluster, name)
+        if count_rows(cluster, name) < GROWTH:
+            write_rows(place.servers, name, range(count_rows(cluster, name), GROWTH))
+        consumed = {TopicPartition(name, each): CONSUMED for each in range(PARTITIONS)}
+        GroupAdmin(cluster).set_offsets(swap_group(number), consumed)
+        source = look_up_state(cluster, name)
+        with growing(place.servers, name, 2 * GROWTH):
+            run_swap(given(spark), cluster, source, new, ignore_growth)
+        # The source may have grown once more after the last pass.
+        run = run_swap(given(spark), cluster, source, new, ignore_growth)
+    assert not run.uncopied
+    assert [(each.group, each.status) for each in run.groups] == [(swap_group(number), MOVED)]
+
+
+def swap_group(number: int) -> str:
+    return f"readers-{number}"
+
+
+def ignore_growth(_offsets: int) -> None:
+    pass
+
+
+def follow(spark: SparkSession, place: Place, number: int) -> None:
+    """All targets are states of one mirror, whose source grows."""
+    with Cluster(place.servers) as source, Cluster(place.mirror_servers) as target:
+        ensure_topic(source, GROWING)
+        count = min(PARTITIONS + number, PARTITIONS_MAX)
+        Admin(source).create_partitions([NewPartitions(name=GROWING, count=count)])
+        store = CheckpointStore(target, Admin(source).describe_cluster().cluster_id)
+        clusters = Mirror(source, target, store, "live-")
+        with growing(place.servers, GROWING, (number + 1) * GROWTH) as is_growing:
+            while is_growing():
+                mirror_once(spark, clusters)
+        while mirror_once(spark, clusters):
+            pass
+
+
+def mirror_once(spark: SparkSession, clusters: Mirror) -> int:
+    """Run a round of a continuous mirror. Returns how many records are left."""
+    done = copy_round(spark, clusters, GROWING, FailedTopics(), verify=True)
+    done.raise_failure()
+    return sum(each.lag for each in done.done)
+
+
 def write_profile(spark: SparkSession, place: Place, number: int) -> None:
     with Cluster(place.servers) as cluster:
         wanted = look_up_range(cluster, cluster.topic(SOURCE))
@@ -130,6 +193,23 @@ def write_profile(spark: SparkSession, place: Place, number: int) -> None:
     assert found.missing_offsets == found.duplicates == 0
     place.page(number).parent.mkdir(exist_ok=True)
     write_profile_page(place.page(number), render_profile(found, place.servers, 0))
+
+
+@contextmanager
+def growing(servers: str, topic: str, end: int) -> Iterator[Callable[[], bool]]:
+    """Write records to a topic in a thread until it has `end` of them. Yields whether it still grows."""
+    with Cluster(servers) as cluster, ThreadPoolExecutor(1) as executor:
+        first = count_rows(cluster, topic)
+        rows = range(first, end)
+        writing = executor.submit(write_rows, servers, topic, rows, chunk_every_s=GROW_EVERY_S)
+        yield lambda: not writing.done()
+        writing.result()
+
+
+def ensure_topic(cluster: Cluster, name: str) -> None:
+    (created,) = Admin(cluster).create_topics([NewTopic(name=name, partitions=PARTITIONS)])
+    if created.error is not None and created.error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+        raise created.error
 
 
 def given(spark: SparkSession) -> OpenSpark:
@@ -146,7 +226,7 @@ def new_copy(name: str, partitions: int) -> NewCopy:
 # ---- check ------------------------------------------------------------------------------------------------------
 
 
-def check_archive(place: Place, number: int, expected: Values) -> None:
+def check_archive(place: Place, number: int, expected: Rows) -> None:
     directory = place.archive(number)
     manifest = directory.manifest()
     assert manifest is not None
@@ -160,33 +240,66 @@ def check_archive(place: Place, number: int, expected: Values) -> None:
     assert not list(
         filter(None, (check_file(str(directory.path), each) for each in manifest.files))
     )
-    assert archived_values(directory.path) == expected
+    assert archived_rows(directory.path) == expected
 
 
-def check_restored(place: Place, number: int, expected: Values) -> None:
-    assert read_values(place.servers, f"restored-{number}", PARTITIONS) == expected
+def check_restored(place: Place, number: int, expected: Rows) -> None:
+    assert read_rows(place.servers, f"restored-{number}") == expected
     assert settings_of(place.servers, f"restored-{number}") == FINAL_SETTINGS
 
 
-def check_resized(place: Place, number: int, expected: Values) -> None:
-    found = read_values(place.servers, f"resized-{number}", RESIZED)
-    source_order = {value: at for values in expected.values() for at, value in enumerate(values)}
-    for partition, values in found.items():
-        by_key: dict[int, list[int]] = {}
-        for value in values:
-            by_key.setdefault(int(value) % KEYS, []).append(source_order[value])
-        assert all(positions == sorted(positions) for positions in by_key.values())
-        assert all(partition_of_key(b"%d" % key, RESIZED) == partition for key in by_key)
-    copied = Counter(value for values in found.values() for value in values)
-    assert copied == Counter(value for values in expected.values() for value in values)
-    assert settings_of(place.servers, f"resized-{number}") == FINAL_SETTINGS
+def check_resized(place: Place, number: int, expected: Rows) -> None:
+    check_copy(place, f"resized-{number}", expected)
 
 
-def check_mirrored(place: Place, number: int, expected: Values) -> None:
-    assert read_values(place.mirror_servers, f"mirror-{number}-{SOURCE}", PARTITIONS) == expected
+def check_copy(place: Place, name: str, expected: Rows) -> Rows:
+    """Check a copy with RESIZED partitions. Returns its rows."""
+    found = read_rows(place.servers, name)
+    assert found.keys() == set(range(RESIZED))
+    for partition, rows in found.items():
+        assert all(partition_of_key(row.key or b"", RESIZED) == partition for row in rows)
+    assert by_key(found) == by_key(expected)
+    assert settings_of(place.servers, name) == FINAL_SETTINGS
+    return found
 
 
-def check_page(place: Place, number: int, expected: Values) -> None:
+def by_key(rows: Rows) -> dict[bytes | None, list[Row]]:
+    """The rows of each key in order. A key is in one partition."""
+    found: dict[bytes | None, list[Row]] = {}
+    for partition in rows.values():
+        for row in partition:
+            found.setdefault(row.key, []).append(row)
+    return found
+
+
+def check_swapped(place: Place, number: int, _: Rows) -> None:
+    source = read_rows(place.servers, f"swap-{number}")
+    copy = check_copy(place, f"swapped-{number}", source)
+    consumed = {row for rows in source.values() for row in rows[:CONSUMED]}
+    with Cluster(place.servers) as cluster:
+        offsets = GroupAdmin(cluster).committed_offsets(swap_group(number))
+    for partition, rows in copy.items():
+        position = offsets[TopicPartition(f"swapped-{number}", partition)].offset
+        assert consumed.issuperset(rows[:position]), "the group skips records"
+        assert position == len(rows) or rows[position] not in consumed
+
+
+def check_followed(place: Place, number: int, _: Rows) -> None:
+    """Check the mirror once, with its last target."""
+    if not place.done_file("follow", number + 1).exists():
+        source, copy = (
+            read_rows(place.servers, GROWING),
+            read_rows(place.mirror_servers, f"live-{GROWING}"),
+        )
+        assert sum(map(len, source.values())) >= (number + 1) * GROWTH
+        assert copy == source
+
+
+def check_mirrored(place: Place, number: int, expected: Rows) -> None:
+    assert read_rows(place.mirror_servers, f"mirror-{number}-{SOURCE}") == expected
+
+
+def check_page(place: Place, number: int, expected: Rows) -> None:
     page = place.page(number).read_text()
     assert page.startswith("<!DOCTYPE html>")
     assert page.rstrip().endswith("</html>")
@@ -194,23 +307,43 @@ def check_page(place: Place, number: int, expected: Values) -> None:
 
 class Job(NamedTuple):
     run: Callable[[SparkSession, Place, int], None]
-    check: Callable[[Place, int, Values], None]
+    check: Callable[[Place, int, Rows], None]
 
 
 JOBS = {
     "archive": Job(archive, check_archive),
     "restore": Job(restore, check_restored),
     "resize": Job(resize, check_resized),
+    "swap": Job(swap, check_swapped),
     "mirror": Job(mirror, check_mirrored),
+    "follow": Job(follow, check_followed),
     "profile": Job(write_profile, check_page),
 }
 
 
-def expected_topics(targets: Mapping[str, int]) -> tuple[set[str], set[str]]:
-    """Return all topics of both clusters, if each job has this many targets."""
+class Expected(NamedTuple):
+    """All topics of both clusters, and all groups of the first."""
+
+    source: set[str]
+    mirror: set[str]
+    groups: set[str]
+
+
+def expected_names(targets: Mapping[str, int]) -> Expected:
+    """Return what is there if each job has this many targets."""
+    swaps = range(targets["swap"])
     source = {SOURCE, *numbered("restored-", targets["restore"], "")}
     source |= set(numbered("resized-", targets["resize"], ""))
-    return source, {CHECKPOINT_TOPIC, *numbered("mirror-", targets["mirror"], f"-{SOURCE}")}
+    source |= {f"{name}-{number}" for name in ("swap", "swapped") for number in swaps}
+    mirror = {CHECKPOINT_TOPIC, *numbered("mirror-", targets["mirror"], f"-{SOURCE}")}
+    if targets["follow"]:
+        source |= {GROWING}
+        mirror |= {f"live-{GROWING}"}
+    # The state of a swap stays, so that a later run can continue it.
+    groups = {
+        name for each in swaps for name in (swap_group(each), *state_groups(f"swapped-{each}"))
+    }
+    return Expected(source, mirror, groups)
 
 
 def numbered(before: str, count: int, after: str) -> Iterator[str]:
@@ -218,7 +351,7 @@ def numbered(before: str, count: int, after: str) -> Iterator[str]:
 
 
 def check_results(
-    place: Place, expected: Values, other_topics: Collection[str] = frozenset()
+    place: Place, expected: Rows, other_topics: Collection[str] = frozenset()
 ) -> None:
     """Check all targets, and that nothing else is there, except other topics beside the source."""
     targets = {name: place.first_open(name) for name in JOBS}
@@ -227,43 +360,17 @@ def check_results(
             job.check(place, number, expected)
     pages = {path.name for path in (place.directory / "pages").iterdir()}
     assert pages == {place.page(number).name for number in range(targets["profile"])}
-    source, mirror = expected_topics(targets)
-    for servers, wanted in (
-        (place.servers, source.union(other_topics)),
-        (place.mirror_servers, mirror),
-    ):
-        with Cluster(servers) as cluster:
-            found = {name for name in cluster.refresh(None).topics if not name.startswith("__")}
-            groups = [each.group_id for each in GroupAdmin(cluster).list_groups()]
-        assert found == wanted
-        assert not groups, "offsets of a resize are left"
+    names = expected_names(targets)
+    with Cluster(place.servers) as cluster:
+        assert topic_names(cluster) == names.source.union(other_topics)
+        assert {each.group_id for each in GroupAdmin(cluster).list_groups()} == names.groups
+    with Cluster(place.mirror_servers) as cluster:
+        assert topic_names(cluster) == names.mirror
+        assert not GroupAdmin(cluster).list_groups()
 
 
-# ---- topics and files -------------------------------------------------------------------------------------------
-
-
-def read_values(servers: str, topic: str, partitions: int) -> Values:
-    places = [TopicPartition(topic, number) for number in range(partitions)]
-    found: Values = {number: [] for number in range(partitions)}
-    with Cluster(servers) as cluster:
-        left = sum(latest_offsets(cluster, places).values())
-        consumer = Consumer(cluster, dict.fromkeys(places, Beginning()))
-        while left:
-            for record in consumer.poll(1.0):
-                found[record.partition].append((record.value or b"")[len(VALUE) :])
-                left -= 1
-    return found
-
-
-def archived_values(root: Path) -> Values:
-    found: dict[int, list[tuple[int, bytes]]] = {number: [] for number in range(PARTITIONS)}
-    for path in root.rglob("*.parquet"):
-        table = pq.ParquetFile(path).read(["offset", "value"]).to_pydict()
-        rows = zip(table["offset"], table["value"], strict=True)
-        found[int(path.parent.name.partition("=")[2])] += rows
-    return {
-        number: [value[len(VALUE) :] for _, value in sorted(rows)] for number, rows in found.items()
-    }
+def topic_names(cluster: Cluster) -> set[str]:
+    return {name for name in cluster.refresh(None).topics if not name.startswith("__")}
 
 
 def settings_of(servers: str, topic: str) -> dict[str, str]:
