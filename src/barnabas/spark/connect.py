@@ -22,6 +22,10 @@ REACH_S = 5.0
 HANDSHAKE_S = 8.0
 """Time limit for TLS and the first frame of HTTP/2. Spark sends it at once, even if it is slow to open a session."""
 ANSWER_S = 60.0
+NO_SERVER = frozenset(
+    {"UNAVAILABLE", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "UNAUTHENTICATED", "PERMISSION_DENIED"}
+)
+"""gRPC's codes for a peer that is no Spark Connect server, or does not accept the token."""
 REMOTE_HINT = (
     "check the address and its options (use_ssl, token), and that a Spark Connect server runs there"
 )
@@ -81,9 +85,11 @@ def check_answer(remote: str, option: str) -> None:
                 request, timeout=ANSWER_S, metadata=builder.metadata()
             )
         except grpc.RpcError as error:
-            why = CONNECTION_FAILED.sub("", error.details() or error.code().name)
-            problem = f"no Spark Connect server answers at {builder.endpoint}"
-            raise RemoteUnreachable(option, problem, f"gRPC: {why}") from None
+            # Any other error is from a server of Spark Connect, and that of the session says more.
+            if error.code().name in NO_SERVER:
+                why = CONNECTION_FAILED.sub("", error.details() or error.code().name)
+                problem = f"no Spark Connect server answers at {builder.endpoint}"
+                raise RemoteUnreachable(option, problem, f"gRPC: {why}") from None
 
 
 def uses_tls(remote: str) -> bool:

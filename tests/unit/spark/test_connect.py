@@ -25,6 +25,8 @@ from barnabas.spark import connect
 from barnabas.spark.connect import RemoteUnreachable, check_remote
 
 HTTP = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
+PYSPARK_RETRIES_S = 60
+"""PySpark would retry for ten minutes."""
 OPTIONS = ["", "/;use_ssl=true", "/;token=hidden"]
 
 
@@ -72,15 +74,18 @@ def hang_up(connection: socket.socket) -> None:
 
 
 class ConnectService(base_pb2_grpc.SparkConnectServiceServicer):  # type: ignore[misc]
-    """Knows no session. Answers after `delay_s`."""
+    """Knows no session. Answers after `delay_s`, with an error if there is one."""
 
-    def __init__(self, delay_s: float = 0.0) -> None:
+    def __init__(self, delay_s: float = 0.0, error: grpc.StatusCode | None = None) -> None:
         self.delay_s = delay_s
+        self.error = error
         self.released: list[str] = []
 
     def ReleaseSession(self, request: Any, context: Any) -> Any:  # noqa: N802 - Spark's name
         time.sleep(self.delay_s)
         self.released.append(request.session_id)
+        if self.error is not None:
+            context.abort(self.error, "rejected")
         return pb2.ReleaseSessionResponse(session_id=request.session_id)
 
 
@@ -101,7 +106,7 @@ def problem(remote: str) -> str:
     started = time.monotonic()
     with pytest.raises(RemoteUnreachable) as caught:
         check_remote(remote, "master")
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < PYSPARK_RETRIES_S
     text = str(caught.value)
     assert text.endswith(connect.REMOTE_HINT)
     assert "\n" not in text
@@ -146,8 +151,19 @@ def test_answer_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "(gRPC: Deadline Exceeded); check" in problem(f"sc://{address}")
 
 
-def test_slow_server_is_accepted(short_handshake: None) -> None:
-    with grpc_server(ConnectService(3 * connect.HANDSHAKE_S)) as address:
+def test_slow_server_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connect, "HANDSHAKE_S", 2)
+    with grpc_server(ConnectService(4)) as address:
+        check_remote(f"sc://{address}", "master")
+
+
+def test_rejected_token_is_reported() -> None:
+    with grpc_server(ConnectService(error=grpc.StatusCode.UNAUTHENTICATED)) as address:
+        assert "(gRPC: rejected); check" in problem(f"sc://{address}")
+
+
+def test_other_errors_of_a_server_are_left_to_the_session() -> None:
+    with grpc_server(ConnectService(error=grpc.StatusCode.NOT_FOUND)) as address:
         check_remote(f"sc://{address}", "master")
 
 
@@ -189,7 +205,7 @@ def test_session_fails_soon_and_logs_nothing(
             [sys.executable, "-c", PROGRAM, f"sc://{address}{options}"],
             capture_output=True,
             text=True,
-            timeout=60,  # PySpark would retry for ten minutes
+            timeout=PYSPARK_RETRIES_S,
             check=False,
             env=environment,
         )
