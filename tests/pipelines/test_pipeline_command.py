@@ -343,6 +343,35 @@ print([policy.max_retries for policy in spark.client.get_retry_policies()])
     assert retries == str([DefaultPolicy().max_retries])
 
 
+def test_commands_use_connect_server_as_master(
+    cluster: LocalCluster, shell: Shell, remote: str, tmp_path: Path
+) -> None:
+    cluster.create_topic("numbers", partitions=1)
+    shell.produce("numbers", "1", "2", "3")
+
+    def run(*command: str) -> str:
+        code, out, err = shell.run(*command, "--master", remote)
+        assert (code, err) == (0, ""), command
+        return out
+
+    query = "select value_text from numbers where offset > 0"
+    assert run("sql", "-o", "json", query).splitlines() == [
+        '{"value_text": "2"}',
+        '{"value_text": "3"}',
+    ]
+    assert json.loads(run("topics", "profile", "numbers", "-o", "json"))["records"] == 3
+    run("topics", "archive", "numbers", "--to", str(tmp_path))
+    run("topics", "restore", f"{tmp_path}/numbers", "--to", "numbers-again")
+    assert shell.consume("numbers-again") == ["1", "2", "3"]
+    assert run("spark", "-c", "print(topic('numbers').count())") == "3\n"
+    code, out, err = shell.run("sql", "select count(*) from number", "--master", remote)
+    assert (code, out) == (1, "")
+    assert err.splitlines()[0] == "error: UNKNOWN_TOPIC_OR_PARTITION: there is no topic 'number'"
+    code, out, err = shell.run("sql", "-F", "select * from numbers", "--master", remote)
+    assert (code, out) == (2, "")
+    assert "--follow: a Spark Connect server cannot print a stream here" in err
+
+
 def test_dry_run_of_sql_and_python_lists_flows(shell: Shell, remote: str) -> None:
     shell.project("mixed", HEAD + SINK)
     sql = "CREATE STREAMING TABLE t AS SELECT value_text FROM STREAM lines;\n"

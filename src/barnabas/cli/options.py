@@ -68,7 +68,9 @@ watch_option = click.option(
     "-w", "--watch", is_flag=True, help="Refresh every two seconds, until interrupted."
 )
 master_option = click.option(
-    "--master", metavar="URL", help="Spark master; default: all cores of this machine."
+    "--master",
+    metavar="URL",
+    help="Spark master, or sc://HOST:PORT; default: all cores of this machine.",
 )
 verify_option = click.option(
     "--verify/--no-verify",

@@ -20,6 +20,7 @@ from barnabas.jobs.range_summary import (
     RangeSummary,
     summarize_task,
 )
+from barnabas.jobs.session import default_parallelism
 from barnabas.jobs.topic_profile import (
     KEY_TEXT_MAX,
     TOP_KEYS,
@@ -43,7 +44,7 @@ def profile(spark: SparkSession, cluster: Cluster, wanted: TopicRange) -> TopicP
     """Read the range twice and return its profile."""
     from pyspark.sql import Observation, functions
 
-    tasks = max(spark.sparkContext.defaultParallelism, wanted.offsets // RECORDS_PER_TASK)
+    tasks = max(default_parallelism(spark), wanted.offsets // RECORDS_PER_TASK)
     span = Observation()
     ms = functions.expr("if(timestamp < timestamp_millis(0), null, unix_millis(timestamp))")
     records = load_range(spark, cluster, wanted, KEY_COLUMNS).observe(

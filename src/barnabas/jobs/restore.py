@@ -24,7 +24,7 @@ from barnabas.jobs.copy_topic import (
 from barnabas.jobs.errors import JobRefused
 from barnabas.jobs.manifest import NAME, ArchivedFile, Manifest, has_gaps
 from barnabas.jobs.parquet_files import merge_files
-from barnabas.jobs.session import OpenSpark
+from barnabas.jobs.session import OpenSpark, default_parallelism
 from barnabas.jobs.verification import value_of_partition
 
 if TYPE_CHECKING:
@@ -86,9 +86,18 @@ def check_files(
     if not files:
         return
     root = str(archive.path)
-    slices = min(len(files), 4 * spark.sparkContext.defaultParallelism)
-    checks = spark.sparkContext.parallelize(files, slices).map(lambda file: check_file(root, file))
-    raise_if_damaged(checks.collect())
+
+    def check(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in batches:
+            numbers = batch.column("id").to_pylist()
+            problems = [check_file(root, files[number]) for number in numbers]
+            yield pa.RecordBatch.from_pydict({"problem": pa.array(problems, pa.string())})
+
+    slices = min(len(files), 4 * default_parallelism(spark))
+    checks = spark.range(0, len(files), 1, slices).mapInArrow(check, "problem string")
+    raise_if_damaged([problem for (problem,) in checks.collect()])
 
 
 def archive_source(

@@ -15,6 +15,7 @@ from msgspec import Struct
 from barnabas.client.cluster import Cluster
 from barnabas.client.offsets import earliest_offsets, latest_offsets, list_offsets, offset_values
 from barnabas.client.view import TopicView
+from barnabas.jobs.session import default_parallelism
 from barnabas.model import TopicPartition
 from barnabas.spark.client_settings import cluster_options
 
@@ -69,7 +70,7 @@ def look_up_range(
 
 def load_range(spark: SparkSession, cluster: Cluster, wanted: TopicRange, schema: str) -> DataFrame:
     """Return the records of the range. Records that are deleted meanwhile are missing; Spark logs a warning."""
-    tasks = TASKS_PER_CORE * spark.sparkContext.defaultParallelism
+    tasks = TASKS_PER_CORE * default_parallelism(spark)
     return (
         spark.read.format("barnabas")
         .schema(schema)

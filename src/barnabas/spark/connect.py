@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 from barnabas.errors import BarnabasError, ConfigError
 from barnabas.spark.error_text import message_lines
+from barnabas.spark.progress import show_remote_progress
+from barnabas.spark.query_log import silence_query_logger
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,7 +53,8 @@ def check_remote(remote: str, option: str) -> None:
     except ValueError:
         host, port = None, 0
     if address.scheme != "sc" or not host:
-        raise ConfigError(option, f"{remote!r} is not an address; write sc://host:port")
+        shown = remote.partition(";")[0]  # a token may follow
+        raise ConfigError(option, f"{shown!r} is not an address; write sc://host:port")
     try:
         socket.create_connection((host, port), REACH_S).close()
     except OSError as error:
@@ -102,7 +105,19 @@ def uses_tls(remote: str) -> bool:
     return {name: value for name, _, value in pairs}.get("use_ssl", "").lower() == "true"
 
 
-def connect_session(remote: str, app_name: str, settings: Mapping[str, str]) -> SparkSession:
+def is_remote(master: str | None) -> bool:
+    """Return whether the master is the address of a Spark Connect server."""
+    return master is not None and master.startswith(SCHEME)
+
+
+def uses_connect(spark: SparkSession) -> bool:
+    """Return whether the session is on a Spark Connect server. Then this process has no JVM and no SparkContext."""
+    return not hasattr(spark, "sparkContext")
+
+
+def connect_session(
+    remote: str, app_name: str, settings: Mapping[str, str], *, progress: bool
+) -> SparkSession:
     """Return a session on a Spark Connect server, with the data source. The server's Python needs barnabas[spark].
 
     Raises ConfigError and RemoteUnreachable.
@@ -120,5 +135,9 @@ def connect_session(remote: str, app_name: str, settings: Mapping[str, str]) -> 
             f"needs the packages of Spark Connect ({error}); run: pip install 'barnabas[pipelines]'"
         )
         raise ConfigError("master", why) from None
+    silence_query_logger()
+    spark.conf.set("spark.sql.connect.serverStacktrace.enabled", "false")
     spark.dataSource.register(DefaultSource)
+    if progress:
+        show_remote_progress(spark)
     return spark

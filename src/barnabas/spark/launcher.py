@@ -32,9 +32,10 @@ from barnabas.java.find import Java, find_java
 from barnabas.spark.cache import cache_directory, digest, write_if_missing
 from barnabas.spark.catalog import catalog_java_options, catalog_settings, lock_catalog
 from barnabas.spark.class_archive import GC_OPTION, class_archive
-from barnabas.spark.connect import SCHEME, connect_session
+from barnabas.spark.connect import connect_session, is_remote
 from barnabas.spark.installation import spark_home
 from barnabas.spark.progress import show_progress
+from barnabas.spark.query_log import silence_query_logger
 from barnabas.spark.run_state import state_directory
 from barnabas.spark.shipping import missing_modules, package_zip
 from barnabas.spark.start_scripts import launcher_home, worker_python
@@ -110,7 +111,8 @@ def session(
 ) -> SparkSession:
     """Start Spark, or return the running session, to which only `config` is applied.
 
-    For a Spark Connect server (`sc://host:port`), only the first four arguments are used (connect.py).
+    For a Spark Connect server (`sc://host:port`), only `app_name`, `bootstrap_servers`, `config` and `progress` are
+    used (connect.py).
 
     `bootstrap_servers` is stored in the setting spark.barnabas.bootstrap.servers. `catalog` is a directory for tables
     that outlive the session. `python` is the Python of the workers; by default that of this process, or PYSPARK_PYTHON
@@ -121,9 +123,10 @@ def session(
     """
     from pyspark.sql import SparkSession
 
-    if master is not None and master.startswith(SCHEME):
+    if master is not None and is_remote(master):
         servers = {} if bootstrap_servers is None else {BOOTSTRAP_SERVERS: bootstrap_servers}
-        return connect_session(master, app_name, {**servers, **(config or {})})
+        settings = {**servers, **(config or {})}
+        return connect_session(master, app_name, settings, progress=progress)
     running = SparkSession.getActiveSession() or session_of_other_thread()
     if running is not None:
         spark = reuse_session(running, master, config)
@@ -350,14 +353,6 @@ def local_cores(master: str) -> int:
 def write_log4j_file(cache: Path) -> Path:
     name = f"log4j2-{digest(LOG4J_CONFIG)}.properties"
     return write_if_missing(cache / name, LOG4J_CONFIG.encode())
-
-
-def silence_query_logger() -> None:
-    """Disable the PySpark loggers that print every query error as JSON before the exception is raised."""
-    from pyspark.logger import PySparkLogger
-
-    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        PySparkLogger.getLogger(name).setLevel("CRITICAL")
 
 
 @contextmanager

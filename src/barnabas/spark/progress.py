@@ -53,6 +53,26 @@ def watch_session(spark: SparkSession, progress_line: ProgressLine) -> None:
     progress_line.erase()
 
 
+def show_remote_progress(spark: SparkSession) -> None:
+    """Show the progress of the queries on a Spark Connect server, which reports it. Does nothing without a terminal."""
+    line = shared_line()
+    if line is None:
+        return
+    began = time.monotonic()
+
+    def report(stages: Iterable[Any] | None, done: bool, **_: object) -> None:
+        nonlocal began
+        if done or stages is None:
+            began = time.monotonic()
+            line.show("")
+            return
+        counts = [(stage.num_completed_tasks, stage.num_tasks) for stage in stages]
+        completed, total = (sum(each) for each in zip((0, 0), *counts, strict=True))
+        line.show(job_text(completed, total, time.monotonic() - began))
+
+    spark.registerProgressHandler(report)
+
+
 def jobs_line(spark: SparkSession, began: float | None) -> tuple[float | None, str]:
     """Return when the running jobs began, and the text to show for them."""
     tracker = spark.sparkContext.statusTracker()

@@ -1,11 +1,16 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.sql.connect.shell.progress import ProgressHandler, StageInfo
 
-from barnabas.spark.progress import job_text, lag, stream_text
+from barnabas.progress_line import ERASE, ProgressLine
+from barnabas.spark import progress as progress_module
+from barnabas.spark.progress import job_text, lag, show_remote_progress, stream_text
 
 
 @pytest.mark.parametrize(("done", "total"), [(0, 4), (3, 4), (4, 4), (0, 0)])
@@ -49,3 +54,16 @@ def test_lag_accepts_mappings_and_is_never_negative() -> None:
     sources = [{"endOffset": {"a": {"0": 9}}, "latestOffset": {"a": {"0": 3}}}]
     assert lag(sources) == 0
     assert lag([]) is None
+
+
+def test_remote_queries_are_shown_until_they_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = StringIO()
+    monkeypatch.setattr(progress_module, "shared_line", lambda: ProgressLine(terminal))
+    handlers: list[ProgressHandler] = []
+    show_remote_progress(SimpleNamespace(registerProgressHandler=handlers.append))
+    (handler,) = handlers
+    stages = [StageInfo(0, 4, 1, 0, False), StageInfo(1, 6, 2, 0, False)]
+    handler(stages=stages, inflight_tasks=2, operation_id="q", done=False)
+    assert "  3/10 tasks  0 s" in terminal.getvalue()
+    handler(stages=None, inflight_tasks=0, operation_id="q", done=True)
+    assert terminal.getvalue().endswith(ERASE)

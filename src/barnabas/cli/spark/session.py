@@ -24,6 +24,7 @@ from barnabas.cli.terminal.signals import (
     raise_on_signals,
 )
 from barnabas.progress_line import stop_progress
+from barnabas.spark.connect import is_remote, uses_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +51,7 @@ def spark_session(
                 app_name=app_name,
                 bootstrap_servers=bootstrap_servers,
                 # Otherwise `create table` would leave a warehouse in the current directory.
-                config={"spark.sql.warehouse.dir": warehouse},
+                config={} if is_remote(master) else {"spark.sql.warehouse.dir": warehouse},
                 short=short,
             )
         raise_on_signals()
@@ -69,7 +70,8 @@ def spark_session(
 
 def stop_spark(spark: SparkSession) -> None:
     """Stop Spark without PySpark's server for accumulators: its end takes a second, and it ends with this process."""
-    spark.sparkContext._accumulatorServer = None
+    if not uses_connect(spark):
+        spark.sparkContext._accumulatorServer = None
     spark.stop()
 
 

@@ -17,6 +17,7 @@ from barnabas.cli.terminal.failure import CommandError
 from barnabas.cli.terminal.output import plural, print_lines, print_note
 from barnabas.progress_line import progress_paused
 from barnabas.spark.class_archive import find_archive
+from barnabas.spark.connect import uses_connect
 from barnabas.spark.tables import register_topics
 
 TABLES_MAX = 100
@@ -65,9 +66,10 @@ def spark(
         namespace = {
             "__name__": "__main__",
             "spark": session,
-            "sc": session.sparkContext,
             "topic": topic,
         }
+        if not uses_connect(session):
+            namespace["sc"] = session.sparkContext
         if command is not None:
             run_code(command, namespace, topics)
             return
@@ -131,7 +133,7 @@ class Prompt(code.InteractiveConsole):
 
     def __init__(self, namespace: dict[str, Any]) -> None:
         super().__init__(namespace)
-        self.context = namespace["sc"]
+        self.session = namespace["spark"]
 
     def raw_input(self, prompt: str = "") -> str:
         with progress_paused():
@@ -144,5 +146,11 @@ class Prompt(code.InteractiveConsole):
                 super().showtraceback()
                 return
             with suppress(Exception):
-                self.context.cancelAllJobs()
+                self.cancel_jobs()
             self.write("KeyboardInterrupt\n")
+
+    def cancel_jobs(self) -> None:
+        if uses_connect(self.session):
+            self.session.interruptAll()
+        else:
+            self.session.sparkContext.cancelAllJobs()

@@ -9,9 +9,10 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from enum import StrEnum
 from functools import partial
+from io import StringIO
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,7 @@ from barnabas.cli.terminal.rows import (
 from barnabas.cli.terminal.signals import SignalRecorder
 from barnabas.errors import ConfigError
 from barnabas.progress_line import progress_paused
+from barnabas.spark.connect import is_remote
 from barnabas.spark.tables import (
     find_unquoted_topic,
     names_in,
@@ -116,6 +118,9 @@ def sql(
         check_same_query(target / CHECKPOINT, query)
     if offset == "end" and not follow:
         raise ConfigError("--offset", "end needs --follow: a batch would have nothing to read")
+    if follow and target is None and is_remote(master):
+        why = "a Spark Connect server cannot print a stream here"
+        raise ConfigError("--follow", f"{why}; write it to files with -o parquet --to DIR")
     with connect(bootstrap_servers, timeout_s=timeout_s) as cluster:
         topics = sorted(cluster.refresh(None).topics)
     if name := find_unquoted_topic(query, topics):
@@ -154,7 +159,10 @@ def check_output_directory(form: SqlOutput, target: Path | None, *, follow: bool
 
 def reads_once(rows: DataFrame) -> bool:
     """Return whether the query reads one topic once. Only then do pushed filters give the right rows (filters.py)."""
-    return str(rows._jdf.queryExecution().optimizedPlan()).count(SCAN) == 1
+    with redirect_stdout(StringIO()) as printed:
+        rows.explain("extended")
+    _, _, optimized = printed.getvalue().partition("== Optimized Logical Plan ==")
+    return optimized.partition("== Physical Plan ==")[0].count(SCAN) == 1
 
 
 def lists_tables(query: str) -> bool:
