@@ -38,7 +38,7 @@ from barnabas.jobs.profile_page import render_profile
 from barnabas.jobs.resize import run_resize
 from barnabas.jobs.restore import run_restore
 from barnabas.jobs.session import OpenSpark
-from barnabas.jobs.swap import run_swap
+from barnabas.jobs.swap import SwapRun, run_swap
 from barnabas.jobs.topic_range import look_up_range
 from barnabas.jobs.topic_state import look_up_state, topic_settings
 from barnabas.model import TopicPartition
@@ -146,21 +146,21 @@ def swap(spark: SparkSession, place: Place, number: int) -> None:
             write_rows(place.servers, name, range(count_rows(cluster, name), GROWTH))
         consumed = {TopicPartition(name, each): CONSUMED for each in range(PARTITIONS)}
         GroupAdmin(cluster).set_offsets(swap_group(number), consumed)
-        source = look_up_state(cluster, name)
+
+        def run() -> SwapRun:
+            source = look_up_state(cluster, name)
+            return run_swap(given(spark), cluster, source, new, lambda _offsets: None)
+
         with growing(place.servers, name, 2 * GROWTH):
-            run_swap(given(spark), cluster, source, new, ignore_growth)
+            run()
         # The source may have grown once more after the last pass.
-        run = run_swap(given(spark), cluster, source, new, ignore_growth)
-    assert not run.uncopied
-    assert [(each.group, each.status) for each in run.groups] == [(swap_group(number), MOVED)]
+        last = run()
+    assert not last.uncopied
+    assert [(each.group, each.status) for each in last.groups] == [(swap_group(number), MOVED)]
 
 
 def swap_group(number: int) -> str:
     return f"readers-{number}"
-
-
-def ignore_growth(_offsets: int) -> None:
-    pass
 
 
 def follow(spark: SparkSession, place: Place, number: int) -> None:
