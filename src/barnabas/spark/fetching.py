@@ -28,7 +28,7 @@ from barnabas.model import ZERO_ID
 from barnabas.retry import Backoff
 from barnabas.spark.arrow_records import decode_batches
 from barnabas.spark.kept_clients import borrow_cluster
-from barnabas.spark.ranges import DataLoss, FetchSettings, OffsetRange
+from barnabas.spark.ranges import DELETED_TOPIC, DataLoss, FetchSettings, OffsetRange
 from barnabas.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -271,7 +271,7 @@ class RangeFetcher:
         view = self.cluster.refresh([self.wanted.topic])
         error = view.errors.get(self.wanted.topic)
         if error is not None and error.code in TOPIC_UNKNOWN and self.is_unknown_too_long():
-            raise self.loss(self.wanted.end, "the topic was deleted")
+            raise self.loss(self.wanted.end, DELETED_TOPIC)
         found = view.topic(self.wanted.topic)
         if self.topic_id is None:
             self.topic_id = found.id

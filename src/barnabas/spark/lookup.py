@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TypeVar
 from uuid import UUID
@@ -76,6 +76,14 @@ class Lookup:
         """Return the id of a topic, or None if it is unknown. Brokers before Kafka 2.8 report no ids."""
         known = self.topics.get(topic)
         return None if known is None or known.id == ZERO_ID else known.id
+
+    def deleted_topics(self, earlier: Iterable[str]) -> set[str]:
+        """Return the topics of `earlier` that the query selects and that do not exist."""
+        return {
+            name
+            for name in earlier
+            if name not in self.topics and is_selected(name, self.selection)
+        }
 
     def has_partition(self, partition: TopicPartition) -> bool:
         known = self.topics.get(partition.topic)
@@ -214,13 +222,19 @@ def select_topics(selection: TopicSelection, view: ClusterView) -> dict[str, Top
     names = topic_names(selection)
     if names is not None:
         return {name: view.topics[name] for name in names if name in view.topics}
-    # The pattern may match anywhere in the name, as in Spark's Kafka source.
-    pattern = re.compile(selection.pattern or "")
     return {
         name: topic
         for name, topic in sorted(view.topics.items())
-        if not topic.is_internal and name != COMMIT_TOPIC and pattern.search(name)
+        if not topic.is_internal and name != COMMIT_TOPIC and is_selected(name, selection)
     }
+
+
+def is_selected(topic: str, selection: TopicSelection) -> bool:
+    names = topic_names(selection)
+    if names is not None:
+        return topic in names
+    # The pattern may match anywhere in the name, as in Spark's Kafka source.
+    return re.search(selection.pattern or "", topic) is not None
 
 
 def selection_option(selection: TopicSelection) -> str:

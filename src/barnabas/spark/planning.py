@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from uuid import UUID
 
 from barnabas.errors import ConfigError
 from barnabas.model import TopicPartition
-from barnabas.spark.ranges import DataLoss, OffsetRange
+from barnabas.spark.ranges import DELETED_TOPIC, DataLoss, OffsetRange
 
 EARLIEST = -2
 LATEST = -1
@@ -272,15 +272,22 @@ def should_trigger(new: int, rows_min: int, waited_ms: float, wait_ms_max: int) 
     return new >= rows_min or waited_ms >= wait_ms_max
 
 
-def find_losses(start: Offsets, end: Offsets, earliest: Offsets) -> list[DataLoss]:
+def find_losses(
+    start: Offsets, end: Offsets, earliest: Offsets, deleted: Container[str] = ()
+) -> list[DataLoss]:
     """Return the offsets that a micro-batch from `start` to `end` can no longer read.
 
     Partitions that are not in `start` are new and should be read from offset 0. Offsets before `earliest` are lost.
+    `deleted` are topics that the query selects and that do not exist.
     """
     found = []
     for partition, begin in sorted(start.items()):
         if partition not in end:
-            why = "the topic was deleted, or the query does not select it any more"
+            why = (
+                DELETED_TOPIC
+                if partition.topic in deleted
+                else "the topic was deleted, or the query does not select it any more"
+            )
             found.append(DataLoss(*partition, begin, begin, why))
         elif end[partition] < begin:
             why = f"the log ends at {end[partition]} now; the topic was created again or truncated"

@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from barnabas.errors import BarnabasError
+from barnabas.errors import BarnabasError, ErrorCode
 from barnabas.model import TopicPartition
 from barnabas.spark.client_settings import integer_setting, reads_committed
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 """The columns of Spark's Kafka source, in the same order."""
+DELETED_TOPIC = f"the topic was deleted ({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name})"
+"""Reason of a data loss."""
 DEFAULT_FETCH_BYTES = 4 << 20
 """Larger than Kafka's default of 1 MiB, which makes bulk reads slow."""
 

@@ -485,7 +485,9 @@ class StreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvailable
         remaining = {
             partition: at for partition, at in begin.items() if self.recreated.get(partition) != at
         }
-        return find_losses(remaining, end, starts)
+        missing = {partition.topic for partition in remaining if partition not in end}
+        deleted = self.lookup.deleted_topics(missing)
+        return find_losses(remaining, end, starts, deleted)
 
     def must_wait(self, new: int) -> bool:
         """Return whether minOffsetsPerTrigger delays a batch with `new` offsets."""

@@ -156,6 +156,14 @@ def test_losses_are_reported() -> None:
     ]
 
 
+def test_loss_of_deleted_topic_has_error_name_of_kafka() -> None:
+    (deleted,) = find_losses({A0: 5}, {}, {}, {"a"})
+    assert (
+        str(deleted)
+        == "offsets of a-0 are gone: the topic was deleted (UNKNOWN_TOPIC_OR_PARTITION)"
+    )
+
+
 def test_new_partition_read_from_start_is_no_loss() -> None:
     assert find_losses({A0: 5}, {A0: 5, A1: 9}, {A1: 0}) == []
 
