@@ -83,6 +83,9 @@ class Display:
             self.restarts += 1
             self.failures = 0
             self.last_error = str(error)
+            # Nothing calls `tick` during the pause.
+            self.progress.state = "FAILED"
+            self.save()
             if self.output is OutputFormat.JSON:
                 document = {"event": "restart", "error": str(error), "pause_s": round(pause_s, 1)}
                 print_lines(to_json(document))

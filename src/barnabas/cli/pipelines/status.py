@@ -29,11 +29,15 @@ def status_text(runs: list[dict[str, Any]]) -> str:
     rows = []
     for run in runs:
         head = [run.get(key) for key in ("name", "pid", "mode", "state", "runs")]
+        flows = run.get("flows", [])
         rows += [
             [
                 *head,
                 *(flow.get(key) for key in ("flow", "rows_per_second", "lag", "batch", "error")),
             ]
-            for flow in run.get("flows", [])
-        ] or [[*head, None, None, None, None, run.get("error")]]
+            for flow in flows
+        ]
+        # The last run may have failed before its flows started, and the next one resets their errors.
+        if not flows or (run.get("error") and not any(flow.get("error") for flow in flows)):
+            rows.append([*head, None, None, None, None, run.get("error")])
     return format_table(STATUS_COLUMNS, rows, null="-")
