@@ -12,13 +12,21 @@ from collections.abc import Iterable
 from pathlib import PurePath
 
 from barnabas.errors import BarnabasError, ConfigError
-from barnabas.pipelines.graph import PipelineGraph, missing_topic_hint
+from barnabas.pipelines.graph import (
+    UNKNOWN_TOPIC,
+    OutputKind,
+    PipelineGraph,
+    create_command,
+    missing_topic_hint,
+)
 from barnabas.spark.error_text import LABEL, message_lines, python_cause
+from barnabas.spark.ranges import DELETED_TOPIC
 from barnabas.spark.tables import quote_topic
 
 FLOW_FAILURE = re.compile(
     r"(?:Failed to resolve flow(?P<upstream> due to upstream failure)?: '(?P<unresolved>[^']+)'"
-    r"|Flow '?(?P<failed>[^' ]+)'? has FAILED)[^\n]*\n+(?:Error: )?(?P<error>.*)",
+    r"|Flow '?(?P<failed>[^' ]+)'? (?:has FAILED|had streaming sources added or removed))"
+    r"[^\n]*\n+(?:Error: )?(?P<error>.*)",
     re.DOTALL,
 )
 MISSING_TABLE = re.compile(r"table or view (?P<name>.+?) cannot be found")
@@ -33,7 +41,8 @@ CHECKPOINT_MISMATCH = (
     ),
 )  # fmt: skip
 LOST_RECORDS = re.compile(
-    r"offsets(?: \d+ to \d+)? of \S+ are gone: .+?(?=; set failOnDataLoss|$)", re.MULTILINE
+    r"offsets(?: \d+ to \d+)? of (?P<topic>\S+)-\d+ are gone: .+?(?=; set failOnDataLoss|$)",
+    re.MULTILINE,
 )
 WRAPPERS = re.compile(
     r"Query \[id = [^\]]*\] terminated with exception: "
@@ -117,6 +126,10 @@ def flow_error(
     where = f"flow {name}" if location is None else f"{location}: flow {name}"
     if missing := MISSING_TABLE.search(text):
         table = graph.short_name(missing["name"])
+        deleted = next((each for each in graph.deleted_topics if each.lower() == table), None)
+        if deleted is not None and table not in graph.outputs:
+            why = f"the topic {deleted} was deleted ({UNKNOWN_TOPIC})"
+            return ConfigError(where, f"{why}; {way_out_of_deletion(deleted, name, graph)}")
         return ConfigError(where, explain_missing_table(table, name, graph, topics))
     if NO_PACKAGE.search(text):
         why = (
@@ -125,8 +138,12 @@ def flow_error(
         return PipelineFailed(f"{where}: {why}")
     target = graph.flows[name].target if name in graph.flows else name
     if lost := LOST_RECORDS.search(text):
-        is_change = lost[0].endswith("does not select it any more")
-        hint = way_out(target, graph) if is_change else way_out_of_loss(target, graph)
+        if lost[0].endswith(DELETED_TOPIC):
+            hint = way_out_of_deletion(lost["topic"], name, graph)
+        elif lost[0].endswith("does not select it any more"):
+            hint = way_out(target, graph)
+        else:
+            hint = way_out_of_loss(target, graph)
         return ConfigError(where, f"{lost[0]}; {hint}")
     if cause := python_cause(text):
         if is_checkpoint_mismatch(str(cause)) is None:
@@ -174,6 +191,20 @@ def way_out_of_loss(target: str, graph: PipelineGraph) -> str:
     return f"to compute the table from the remaining records: --full-refresh {table}"
 
 
+def way_out_of_deletion(topic: str, flow: str, graph: PipelineGraph) -> str:
+    """Return how to continue if a flow reads a deleted topic. The offsets in its checkpoint do not fit a new one."""
+    create = f"create it: {create_command(topic)}"
+    target = graph.short_name(graph.flows[flow].target if flow in graph.flows else flow)
+    output = graph.outputs.get(target)
+    if output is None or output.kind is OutputKind.MATERIALIZED_VIEW:
+        return create
+    if output.kind is OutputKind.SINK:
+        return f"{create}, and rename the flow: it then reads the new topic from its first record"
+    tables = "the tables that read it" if output.kind is OutputKind.VIEW else "the table"
+    names = "TABLE" if output.kind is OutputKind.VIEW else target
+    return f"{create}, and compute {tables} again: --full-refresh {names}"
+
+
 def is_sink(target: str, graph: PipelineGraph) -> bool:
     output = graph.outputs.get(graph.short_name(target))
-    return output is not None and output.kind == "sink"
+    return output is not None and output.kind is OutputKind.SINK

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import StrEnum
 
-from barnabas.errors import ConfigError
+from barnabas.errors import ConfigError, ErrorCode
 from barnabas.pipelines.names import DEFAULT_NAMESPACE, Namespace, name_parts
 
 FILE_FORMATS = frozenset({"parquet", "orc", "json", "csv", "text", "avro", "xml"})
 """Formats of Spark's file sink. Its log of batches has room for one query."""
 DEFAULT_FORMAT = "parquet"
+UNKNOWN_TOPIC = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name
 
 
 class OutputKind(StrEnum):
@@ -55,6 +56,8 @@ class PipelineGraph:
     sql_table_reads: dict[str, str] = field(default_factory=dict)
     topics_read: set[str] = field(default_factory=set)
     """Topics that the flows read, once they are known."""
+    deleted_topics: set[str] = field(default_factory=set)
+    """Topics that an earlier run used, and that do not exist any more."""
     has_other_sources: bool = False
     """Whether Python code reads anything but topics and tables."""
 
@@ -98,10 +101,15 @@ def check_sink_topics(graph: PipelineGraph, topics: Iterable[str]) -> None:
     """Raise ConfigError if a sink writes to a topic that does not exist."""
     known = set(topics)
     for output in graph.outputs.values():
-        if output.topic is not None and output.topic not in known:
-            hint = missing_topic_hint(output.topic, known)
-            why = f"sink {output.name}: there is no topic {output.topic}; {hint}"
-            raise ConfigError(output.location, why)
+        if output.topic is None or output.topic in known:
+            continue
+        why = f"there is no topic {output.topic}; {missing_topic_hint(output.topic, known)}"
+        if output.topic in graph.deleted_topics:
+            why = (
+                f"the topic {output.topic} was deleted ({UNKNOWN_TOPIC}); create it, and the sink continues with new "
+                f"records: {create_command(output.topic)}"
+            )
+        raise ConfigError(output.location, f"sink {output.name}: {why}")
 
 
 def check_full_refresh(graph: PipelineGraph, names: Iterable[str]) -> None:
@@ -153,7 +161,11 @@ def missing_topic_hint(name: str, topics: Iterable[str]) -> str:
     near = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     if near:
         return f"did you mean {by_lower[near[0]]}?"
-    return f"create it: barnabas topics create {name}"
+    return f"create it: {create_command(name)}"
+
+
+def create_command(topic: str) -> str:
+    return f"barnabas topics create {topic}"
 
 
 def topics_by_name(graph: PipelineGraph, topics: Iterable[str]) -> dict[str, str]:
@@ -169,6 +181,12 @@ def topics_by_name(graph: PipelineGraph, topics: Iterable[str]) -> dict[str, str
     return {
         name: by_lower[name] for name in sorted(named - graph.outputs.keys()) if name in by_lower
     }
+
+
+def topics_used(graph: PipelineGraph) -> set[str]:
+    """Return the topics that the flows read, and those of the sinks."""
+    sinks = {output.topic for output in graph.outputs.values() if output.topic is not None}
+    return graph.topics_read | sinks
 
 
 def plan_topic_views(graph: PipelineGraph, topics: Mapping[str, str]) -> dict[str, bool]:

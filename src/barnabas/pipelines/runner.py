@@ -27,6 +27,7 @@ from barnabas.pipelines.graph import (
     check_flows,
     check_full_refresh,
     check_sink_topics,
+    topics_used,
 )
 from barnabas.pipelines.progress import FlowProgress, RunProgress
 from barnabas.pipelines.server_process import ServerFailed, ServerProcess, check_connect
@@ -36,6 +37,7 @@ from barnabas.pipelines.storage import (
     claim_storage,
     flows_with_checkpoints,
     forget_topic_ids,
+    topics_with_ids,
 )
 from barnabas.retry import Backoff
 from barnabas.security.client_settings import PLAINTEXT, ClientSecurity
@@ -118,6 +120,8 @@ class PipelineSession:
     """The graph of the last run."""
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     """End offsets of the topics before the last run. Records that arrived during the run start the next one."""
+    used_topics: set[str] = field(default_factory=set)
+    """Topics that the runs have read or written."""
     server: ServerProcess | None = None
     client: PipelineClient | None = None
 
@@ -201,7 +205,9 @@ class PipelineSession:
             storage = options.local_storage if is_own else None
             defined = client.define(options.spec, options.directory, topics, storage)
             self.graph = defined.graph
+            self.graph.deleted_topics = self.earlier_topics(storage) - set(topics)
             self.check(defined.graph, topics, full_refresh)
+            self.used_topics |= topics_used(self.graph)
             self.ends = self.end_offsets()
             if storage is not None:
                 forget_topic_ids(storage, full_refresh, options.spec.namespace)
@@ -239,6 +245,7 @@ class PipelineSession:
             self.observer.run_changed("FAILED")
             raise
         except Exception as error:  # noqa: BLE001 - the connection to the server failed
+            self.progress.state = "FAILED"
             raise run_error(error) from None
         self.progress.state = "COMPLETED"
         self.observer.run_changed("COMPLETED")
@@ -256,6 +263,10 @@ class PipelineSession:
         self.observer.flow_changed(self.progress.apply_report(report))
 
     # ---- topics ----------------------------------------------------------------------------------------------------
+
+    def earlier_topics(self, storage: Path | None) -> set[str]:
+        """Return the topics that earlier runs used: those of this session, and those whose ids are in `storage`."""
+        return self.used_topics | (set() if storage is None else topics_with_ids(storage))
 
     def topics(self) -> list[str]:
         with self.options.connect() as cluster:

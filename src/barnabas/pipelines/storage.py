@@ -64,6 +64,11 @@ def flows_with_checkpoints(
     return found
 
 
+def topics_with_ids(directory: Path) -> set[str]:
+    """Return the topics that flows have read in earlier runs, as far as their ids are stored."""
+    return {path.stem for path in (directory / TOPIC_IDS_DIRECTORY).rglob("*.json")}
+
+
 def topic_ids_directory(
     storage: Path, target: str, flow: str | None = None, namespace: Namespace = DEFAULT_NAMESPACE
 ) -> Path:

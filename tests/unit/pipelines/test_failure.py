@@ -79,6 +79,49 @@ def test_error_of_flow_in_database_of_pipeline_has_its_line(graph: PipelineGraph
     assert str(found[1]) == "a.py:3: flow t: no space left"
 
 
+@pytest.mark.parametrize(
+    ("flow", "way_out"),
+    [
+        ("t", ", and compute the table again: --full-refresh t"),
+        ("to_s", ", and rename the flow: it then reads the new topic from its first record"),
+        ("m", ""),
+        ("v", ", and compute the tables that read it again: --full-refresh TABLE"),
+    ],
+)
+def test_deleted_topic_is_named_with_way_out(graph: PipelineGraph, flow: str, way_out: str) -> None:
+    for name, kind in (("m", OutputKind.MATERIALIZED_VIEW), ("v", OutputKind.VIEW)):
+        graph.add_output(OutputDefinition(name=name, kind=kind, location="a.py:3"))
+        graph.add_flow(FlowDefinition(name=name, target=name, location="a.py:3"))
+    graph.deleted_topics = {"Orders"}
+    deleted = "was deleted (UNKNOWN_TOPIC_OR_PARTITION)"
+    unresolved = (
+        f"Failed to resolve flow: '{flow}'.\n"
+        "Error: [TABLE_OR_VIEW_NOT_FOUND] The table or view `orders` cannot be found."
+    )
+    found = explain_flow_failure(unresolved, graph, ["Orders2"])
+    assert found is not None
+    where = f"{graph.location_of(flow)}: flow {flow}"
+    way_out = f"create it: barnabas topics create Orders{way_out}"
+    assert str(found[1]) == f"{where}: the topic Orders {deleted}; {way_out}"
+    loss = f"offsets of Orders-0 are gone: the topic {deleted}"
+    failed = f"Flow {flow} has FAILED.\nError: {loss}; set failOnDataLoss to false to continue"
+    found = explain_flow_failure(failed, graph, ["Orders2"])
+    assert found is not None
+    assert str(found[1]) == f"{where}: {loss}; {way_out}"
+
+
+def test_event_of_changed_sources_is_a_failure(graph: PipelineGraph) -> None:
+    event = (
+        "Flow 'spark_catalog.default.t' had streaming sources added or removed. It will not be retried. Please perform "
+        f"a full refresh to rebuild it against the current sources.\nError: {QUERY}assertion failed: There are [1] "
+        "sources in the checkpoint offsets and now there are [2] sources requested by the query. Cannot continue."
+    )
+    found = explain_flow_failure(event, graph, [])
+    assert found is not None
+    assert "reads another number of sources than before" in str(found[1])
+    assert "--full-refresh t" in str(found[1])
+
+
 def test_upstream_failures_and_other_events_are_ignored(graph: PipelineGraph) -> None:
     upstream = "Failed to resolve flow due to upstream failure: 't'.\nError: x"
     assert explain_flow_failure(upstream, graph, []) is None

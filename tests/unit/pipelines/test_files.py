@@ -18,6 +18,7 @@ from barnabas.pipelines.storage import (
     flows_with_checkpoints,
     forget_topic_ids,
     topic_ids_directory,
+    topics_with_ids,
 )
 from barnabas.spark.run_state import RunState, is_running, list_runs, state_directory
 
@@ -96,6 +97,15 @@ def test_checkpoints_name_their_flows(tmp_path: Path) -> None:
     other = {"default.words": ["to_words"], "eu.words": ["to_words"]}
     assert flows_with_checkpoints(tmp_path, Namespace(database="shop")) == other
     assert flows_with_checkpoints(tmp_path / "missing") == {}
+
+
+def test_stored_ids_name_the_topics_of_earlier_runs(tmp_path: Path) -> None:
+    assert topics_with_ids(tmp_path) == set()
+    flow = topic_ids_directory(tmp_path, "words", "words")
+    for path in (flow / "eu.orders.json", flow / "1" / "users.json"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}")
+    assert topics_with_ids(tmp_path) == {"eu.orders", "users"}
 
 
 def test_full_refresh_forgets_the_topics_of_a_table(tmp_path: Path) -> None:

@@ -50,6 +50,15 @@ def test_sink_to_unknown_topic_is_refused() -> None:
     check_sink_topics(graph, ["ordres"])
 
 
+def test_sink_to_deleted_topic_is_refused() -> None:
+    graph = graph_of("a", kind=OutputKind.SINK, topic="orders")
+    graph.deleted_topics = {"orders"}
+    deleted = r"the topic orders was deleted \(UNKNOWN_TOPIC_OR_PARTITION\); .*: barnabas topics create orders"
+    with pytest.raises(ConfigError, match=deleted):
+        check_sink_topics(graph, ["orders2"])
+    check_sink_topics(graph, ["orders"])
+
+
 def test_full_refresh_needs_table() -> None:
     check_full_refresh(graph_of(), ["t"])
     with pytest.raises(ConfigError, match="there is no table tt; did you mean t"):
