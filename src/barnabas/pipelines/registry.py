@@ -165,6 +165,7 @@ class TopicRegistry(SparkConnectGraphElementRegistry):  # type: ignore[misc]
             self.register_view(topic, streaming=streaming)
         self.graph.topics_read.update(known.values())
         for flow, relation in self.pending:
+            self.add_topic_ids(flow, relation)
             for message in list(messages_in(relation)):
                 if isinstance(message, pb2.Relation) and message.read.HasField("named_table"):
                     name = self.graph.short_name(message.read.named_table.unparsed_identifier)
@@ -183,6 +184,27 @@ class TopicRegistry(SparkConnectGraphElementRegistry):  # type: ignore[misc]
                 raise ConfigError(location, why) from None
         self.pending = []
         return self.graph
+
+    def add_topic_ids(self, flow: Flow, relation: Any) -> None:
+        """Set topicIdsLocation for the streams that a flow reads with `format("barnabas")`, unless the flow sets it.
+
+        Two streams of the same topic must not share a directory, so each gets its own.
+        """
+        directory = self.topic_ids(flow)
+        if directory is None:
+            return
+        sources = [
+            message.data_source
+            for message in messages_in(relation)
+            if isinstance(message, pb2.Read)
+            and message.is_streaming
+            and message.data_source.format == SOURCE
+        ]
+        for number, source in enumerate(sources):
+            if TOPIC_IDS_LOCATION.lower() not in map(str.lower, source.options):
+                source.options[TOPIC_IDS_LOCATION] = str(
+                    directory / str(number) if number else directory
+                )
 
     def topic_ids(self, flow: Flow) -> Path | None:
         """Return where a flow stores the ids of its topics. Several flows can read a view, so it stores none."""
