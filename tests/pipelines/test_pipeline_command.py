@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -22,11 +22,9 @@ from barnabas import LocalCluster
 from barnabas.client.cluster import Cluster
 from barnabas.client.producer import Producer
 from barnabas.config.properties import properties_text
-from barnabas.pipelines.server_process import ServerProcess
 from barnabas.security.client_sources import load_security
 from barnabas.spark.run_state import list_runs, state_directory
 from tests.processes import assert_ended, is_java
-from tests.security.logins import sasl_servers
 
 HEAD = """from pyspark import pipelines as dp
 from pyspark.sql import functions as f
@@ -122,27 +120,6 @@ def wait_for_java(process: subprocess.Popen[str]) -> list[psutil.Process]:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    """One broker with a listener for each shell."""
-    settings = {
-        "auto.create.topics.enable": "false",
-        "listeners": "SASL_SSL://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
-    }
-    with LocalCluster(brokers=1, security="SASL_SSL", settings=settings) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def shell(
-    cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory, trained_spark: str
-) -> Shell:
-    found = Shell(tmp_path_factory.mktemp("pipelines"), sasl_servers(cluster, "PLAINTEXT"))
-    for topic in ("lines", "upper", "other"):
-        assert found.run("topics", "create", topic)[0] == 0
-    return found
-
-
-@pytest.fixture(scope="module")
 def secured_shell(
     cluster: LocalCluster, shell: Shell, tmp_path_factory: pytest.TempPathFactory
 ) -> Shell:
@@ -151,38 +128,24 @@ def secured_shell(
     return Shell(directory, cluster.bootstrap_servers, cluster.client_settings())
 
 
-@pytest.fixture(scope="module")
-def remote(shell: Shell) -> Iterator[str]:
-    """A Connect server that several commands use, with --remote."""
-    arguments = {
-        "master": "local[2]",
-        "app_name": "tests",
-        "bootstrap_servers": shell.servers,
-        "catalog": str(shell.directory / "catalog"),
-        "config": {},
-        "short": True,
-    }
-    server = ServerProcess(arguments, shell.directory / "server.log")
-    yield server.wait_ready()
-    java = descendants(server.process)
-    assert any(is_java(child) for child in java)
-    server.stop()
-    assert_ended(java)
-
-
 def words_table(project: Path) -> list[str]:
-    """Return the words in the files that Spark has committed."""
-    table = project / "storage" / "catalog" / "warehouse" / "words"
+    return table_values(project / "storage" / "catalog", "words", "word")
+
+
+def table_values(catalog: Path, name: str, column: str) -> list[Any]:
+    """Return the sorted values of a column in the files that Spark has committed."""
+    table = catalog / "warehouse" / name
     entries = [
         json.loads(line)
         for log in (table / "_spark_metadata").glob("[0-9]*")
         for line in log.read_text().splitlines()[1:]
     ]
-    words: list[str] = []
+    values: list[Any] = []
     for entry in entries:
         rows = pyarrow.parquet.read_table(unquote(urlsplit(entry["path"]).path))
-        words += rows.column("word").to_pylist()
-    return sorted(words)
+        if column in rows.column_names:
+            values += rows.column(column).to_pylist()
+    return sorted(values)
 
 
 def test_new_project_runs_continues_and_stops(secured_shell: Shell, cluster: LocalCluster) -> None:
@@ -388,24 +351,6 @@ def test_dry_run_of_sql_and_python_lists_flows(shell: Shell, remote: str) -> Non
     assert code == 0, err
     assert [flow["flow"] for flow in json.loads(out)["flows"]] == ["to_upper", "t"]
     assert not (shell.directory / "mixed" / "storage").exists()
-
-
-def test_changed_source_needs_full_refresh(shell: Shell, remote: str) -> None:
-    flow = HEAD + "@dp.table\ndef moved():\n    return {}\n"
-    shell.produce("other", "x")
-    shell.project("moved", flow.format("spark.readStream.table('lines').select('value_text')"))
-    code, _, err = shell.run("pipeline", "run", "moved", "--remote", remote)
-    assert code == 0, err
-    shell.project("moved", flow.format("spark.readStream.table('other').select('value_text')"))
-    code, out, err = shell.run("pipeline", "run", "moved", "--remote", remote)
-    assert (code, out) == (2, "")
-    assert "offsets of lines-0 are gone" in err
-    assert "undo the change, or compute the table again: --full-refresh moved" in err
-    code, out, err = shell.run(
-        "pipeline", "run", "moved", "--remote", remote, "--full-refresh", "moved"
-    )
-    assert code == 0, err
-    assert "moved: completed, 1 row" in out
 
 
 def test_wrong_environment_is_reported_before_spark_starts(shell: Shell) -> None:
