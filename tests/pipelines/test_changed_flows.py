@@ -1,9 +1,11 @@
-"""Flows that are changed between two runs: some can continue their checkpoints, others say why not, and what to do."""
+"""Flows that are changed between two runs: some continue, the others report the reason and the next step."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
+
+import pytest
 
 from tests.pipelines.test_pipeline_command import HEAD, Shell, table_values
 
@@ -52,11 +54,9 @@ AFTER = {
     "moved": '"added"',
     "sink_flow": "to_unique",
 }
-SETTINGS = {
-    # Spark runs a failed flow three times, with pauses. The error is the same each time.
-    "spark.sql.pipelines.maxFlowRetryAttempts": "0",
-    "spark.sql.shuffle.partitions": "1",
-}
+ONE_PARTITION = "  spark.sql.shuffle.partitions: 1\n"
+NO_RETRIES = "  spark.sql.pipelines.maxFlowRetryAttempts: 0\n"
+"""Spark runs a failed flow three times, with pauses. The errors of these flows are the same each time."""
 STATE = "has other stateful operators than before (an aggregation, join or deduplication)"
 SOURCES = "reads another number of sources than before"
 
@@ -82,6 +82,7 @@ ERRORS = {
 }
 
 
+@pytest.mark.timeout(600)
 def test_changed_flows_continue_or_name_the_way_out(shell: Shell, remote: str) -> None:
     run = ("pipeline", "run", "changed", "--remote", remote)
     for topic in ("changed", "added", "unique"):
@@ -95,7 +96,7 @@ def test_changed_flows_continue_or_name_the_way_out(shell: Shell, remote: str) -
     assert sum(first["counted"]) == 4
     assert sorted(shell.consume("unique")) == ["a", "long", "skip"]
 
-    define(shell, AFTER)
+    define(shell, AFTER, NO_RETRIES)
     shell.produce("changed", "a", "b", "longer")
     shell.produce("added", "o")
     code, out, err = shell.run(*run, "-o", "json")
@@ -124,10 +125,10 @@ def test_changed_flows_continue_or_name_the_way_out(shell: Shell, remote: str) -
     assert filtered(shell) == ["a", "a", "a", "b", "long"]
 
 
-def define(shell: Shell, parts: dict[str, str]) -> None:
+def define(shell: Shell, parts: dict[str, str], settings: str = "") -> None:
     shell.project("changed", HEAD + FLOWS.format(**parts))
     with (shell.directory / "changed" / "spark-pipeline.yml").open("a") as spec:
-        spec.writelines(f"  {name}: {value}\n" for name, value in SETTINGS.items())
+        spec.write(ONE_PARTITION + settings)
 
 
 def refresh(*names: str) -> list[str]:

@@ -6,6 +6,8 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from barnabas import LocalCluster
 from tests.pipelines.test_pipeline_command import (
     DEADLINE_S,
@@ -22,7 +24,9 @@ FLOWS = (
     + """
 @dp.table
 def by_name():
-    return spark.readStream.table("orders").select("value_text")
+    # For the watermark, Spark needs the columns of the topic when the flow is defined.
+    orders = spark.readStream.table("orders").withWatermark("timestamp", "0 seconds")
+    return orders.select("value_text")
 
 @dp.table
 def by_options():
@@ -43,7 +47,7 @@ NO_SOURCE = (
     "create it: barnabas topics create orders, and compute the table again: --full-refresh by_name"
 )
 NO_OTHER_SOURCE = (
-    f"transformations/flows.py:14: flow by_options: offsets of users-0 are gone: the topic {DELETED}; "
+    f"transformations/flows.py:16: flow by_options: offsets of users-0 are gone: the topic {DELETED}; "
     "create it: barnabas topics create users, and compute the table again: --full-refresh by_options"
 )
 
@@ -55,6 +59,7 @@ def recreated(line: int, flow: str, topic: str) -> str:
     )
 
 
+@pytest.mark.timeout(600)
 def test_deleted_topics_are_reported_until_tables_are_computed_again(
     tmp_path: Path, trained_spark: str
 ) -> None:
@@ -65,8 +70,9 @@ def test_deleted_topics_are_reported_until_tables_are_computed_again(
         for topic in ("lines", "orders", "users"):
             shell.produce(topic, "old")
         project = tmp_path / shell.project("shop", FLOWS)
-        with (project / "spark-pipeline.yml").open("a") as spec:
-            spec.write(NO_RETRIES)
+        spec = project / "spark-pipeline.yml"
+        spec_with_retries = spec.read_text()
+        spec.write_text(spec_with_retries + NO_RETRIES)
         running = shell.start("pipeline", "run", "shop", "--continuous")
         try:
             wait_until(lambda: any(run["runs"] for run in shell.runs()), "the first run")
@@ -90,7 +96,7 @@ def test_deleted_topics_are_reported_until_tables_are_computed_again(
             for topic in ("orders", "users"):
                 cluster.create_topic(topic)
                 shell.produce(topic, "first", "second")
-            expected = {recreated(10, "by_name", "orders"), recreated(14, "by_options", "users")}
+            expected = {recreated(10, "by_name", "orders"), recreated(16, "by_options", "users")}
             wait_until(lambda: expected <= errors(shell), "the errors of both flows")
             assert values(project) == {"by_name": ["old"], "by_options": ["old"]}
             stop(shell, running)
@@ -101,6 +107,7 @@ def test_deleted_topics_are_reported_until_tables_are_computed_again(
             assert f"error: {error}\nstarting again in " in err
         assert_brief(out + err)
 
+        spec.write_text(spec_with_retries)
         refresh = ("--full-refresh", "by_name", "--full-refresh", "by_options")
         code, out, err = shell.run("pipeline", "run", "shop", *refresh)
         assert code == 0, err

@@ -15,7 +15,6 @@ import pytest
 from pyspark.sql.streaming import StreamingQuery
 
 from barnabas import LocalCluster
-from barnabas.client.blocking import Deadline
 from barnabas.client.group_admin import GroupAdmin
 from barnabas.client.producer import Producer
 from barnabas.model import TopicPartition
@@ -120,13 +119,12 @@ def test_streams_from_end_deliver_each_record_once_while_producer_writes(
 
 @contextmanager
 def steady_writes(topics: Topics, topic: str) -> Iterator[None]:
-    """Write about 1,000 records per second to the two partitions, for a minute at most."""
+    """Write about 1,000 records per second to the two partitions."""
     has_ended = threading.Event()
-    deadline = Deadline(60)
 
     def write() -> None:
         with topics.client() as cluster, Producer(cluster) as producer:
-            while not has_ended.wait(0.01) and not deadline.passed:
+            while not has_ended.wait(0.01):
                 for number in range(10):
                     producer.send(topic, b"v", partition=number % 2)
                 producer.flush()

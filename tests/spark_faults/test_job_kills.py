@@ -39,7 +39,7 @@ from tests.spark_faults.topic_jobs import (
 
 ROUNDS = int(os.environ.get("BARNABAS_FAULT_ROUNDS") or 3)
 AIM_SECONDS = 10.0 if ROUNDS <= 3 else 60.0
-"""If the chosen moment has not come by then, it is not waited for. `make test` has no time for the late ones."""
+"""The kill waits no longer for the chosen moment. `make test` has no time for the late ones."""
 SPREADS_S = (1.0, 3.0, 12.0)
 """The kill comes at most this long after the chosen moment. The longest is about the time that all jobs take."""
 END_SECONDS = 60.0

@@ -330,7 +330,7 @@ class Expected(NamedTuple):
 
 
 def expected_names(targets: Mapping[str, int]) -> Expected:
-    """Return what is there if each job has this many targets."""
+    """Return the topics and groups that exist after this many targets of each job."""
     swaps = range(targets["swap"])
     source = {SOURCE, *numbered("restored-", targets["restore"], "")}
     source |= set(numbered("resized-", targets["resize"], ""))

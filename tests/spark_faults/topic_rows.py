@@ -1,4 +1,4 @@
-"""The records of the topics and archives under test, whole: number, key, headers and timestamp."""
+"""Complete records of the topics and archives under test: number, key, headers and timestamp."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
+from barnabas.client.blocking import Deadline
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Beginning, Consumer
 from barnabas.client.offsets import latest_offsets
@@ -19,6 +20,7 @@ from barnabas.model import TopicPartition
 KEYS = 1000
 VALUE = b"x" * 100
 CHUNK = 100
+READ_S = 60.0
 DAY_BEFORE_MS = int((datetime.now(UTC) - timedelta(days=1)).timestamp() * 1000)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -67,7 +69,9 @@ def read_rows(servers: str, topic: str) -> Rows:
         found: Rows = {each.partition: [] for each in places}
         left = count_rows(cluster, topic)
         consumer = Consumer(cluster, dict.fromkeys(places, Beginning()))
+        deadline = Deadline(READ_S)
         while left:
+            assert not deadline.passed, f"{left} records of {topic} are missing"
             for record in consumer.poll(1.0):
                 row = row_of(record.value, record.key, record.headers, record.timestamp)
                 found[record.partition].append(row)

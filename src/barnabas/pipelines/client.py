@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,11 +111,17 @@ class PipelineClient:
         self.spark.streams.addListener(ProgressListener(on_report))
 
     def define(
-        self, spec: PipelineSpec, directory: Path, topics: Iterable[str], storage: Path | None
+        self,
+        spec: PipelineSpec,
+        directory: Path,
+        topics: Collection[str],
+        earlier_topics: Collection[str],
+        storage: Path | None,
     ) -> DefinedGraph:
         """Load the files of the pipeline. Raises ConfigError with file and line.
 
-        Flows store the ids of their topics in `storage`, if it is not None.
+        `earlier_topics` are those that earlier runs used. Flows store the ids of their topics in `storage`, if it is
+        not None.
         """
         settings = {
             key: value
@@ -143,7 +149,7 @@ class PipelineClient:
                     self.load(file, registry)
             except Exception as error:  # noqa: BLE001 - whatever the file raises
                 raise definition_error(error, directory, file) from None
-        return DefinedGraph(id=graph_id, graph=registry.finish(topics))
+        return DefinedGraph(id=graph_id, graph=registry.finish(topics, earlier_topics))
 
     def load(self, file: Path, registry: TopicRegistry) -> None:
         if file.suffix == ".sql":

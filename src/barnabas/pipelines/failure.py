@@ -169,7 +169,8 @@ def explain_missing_table(
     if same := [topic for topic in sorted(known) if topic.lower() == table]:
         why = f"{same[0]} is a topic, but the SQL does not read it in a supported way"
         return f"{why}; after FROM or JOIN, write {quote_topic(same[0])}"
-    return f"there is no table or topic {table}; {missing_topic_hint(table, known)}"
+    hint = missing_topic_hint(table, known)
+    return f"there is no table or topic {table} ({UNKNOWN_TOPIC}); {hint}"
 
 
 def is_checkpoint_mismatch(text: str) -> str | None:

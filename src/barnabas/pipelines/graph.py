@@ -103,7 +103,8 @@ def check_sink_topics(graph: PipelineGraph, topics: Iterable[str]) -> None:
     for output in graph.outputs.values():
         if output.topic is None or output.topic in known:
             continue
-        why = f"there is no topic {output.topic}; {missing_topic_hint(output.topic, known)}"
+        hint = missing_topic_hint(output.topic, known)
+        why = f"there is no topic {output.topic} ({UNKNOWN_TOPIC}); {hint}"
         if output.topic in graph.deleted_topics:
             why = (
                 f"the topic {output.topic} was deleted ({UNKNOWN_TOPIC}); create it, and the sink continues with new "

@@ -6,7 +6,7 @@ it is known which of the names that they read are topics.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
@@ -29,7 +29,7 @@ from pyspark.pipelines.spark_connect_graph_element_registry import (
 )
 
 from barnabas.errors import ConfigError
-from barnabas.pipelines.failure import first_line
+from barnabas.pipelines.failure import flow_error
 from barnabas.pipelines.graph import (
     FlowDefinition,
     OutputDefinition,
@@ -154,12 +154,15 @@ class TopicRegistry(SparkConnectGraphElementRegistry):  # type: ignore[misc]
 
     # ---- after all files -------------------------------------------------------------------------------------------
 
-    def finish(self, topics: Iterable[str]) -> PipelineGraph:
+    def finish(self, topics: Collection[str], earlier_topics: Collection[str]) -> PipelineGraph:
         """Replace the reads of topics by the source, and send the flows. Returns the graph.
+
+        `earlier_topics` are those that earlier runs used.
 
         SQL is sent as text, so the topics that it reads become views. Python code gets no views: Spark cannot resolve
         them before the run, but operators such as withWatermark need the columns when the flow is defined.
         """
+        self.graph.deleted_topics = set(earlier_topics).difference(topics)
         known = topics_by_name(self.graph, topics)
         for topic, streaming in plan_topic_views(self.graph, known).items():
             self.register_view(topic, streaming=streaming)
@@ -179,9 +182,9 @@ class TopicRegistry(SparkConnectGraphElementRegistry):  # type: ignore[misc]
             try:
                 self.send_flow(flow, relation)
             except PySparkException as error:
-                location = self.location(flow.source_code_location)
-                why = f"flow {flow.name}: {first_line(str(error))}"
-                raise ConfigError(location, why) from None
+                raise flow_error(
+                    flow.name, str(error), self.graph, topics, is_definition=True
+                ) from None
         self.pending = []
         return self.graph
 
@@ -200,11 +203,9 @@ class TopicRegistry(SparkConnectGraphElementRegistry):  # type: ignore[misc]
             and message.is_streaming
             and message.data_source.format == SOURCE
         ]
-        for number, source in enumerate(sources):
+        for number, source in enumerate(sources, 1):
             if TOPIC_IDS_LOCATION.lower() not in map(str.lower, source.options):
-                source.options[TOPIC_IDS_LOCATION] = str(
-                    directory / str(number) if number else directory
-                )
+                source.options[TOPIC_IDS_LOCATION] = str(directory / str(number))
 
     def topic_ids(self, flow: Flow) -> Path | None:
         """Return where a flow stores the ids of its topics. Several flows can read a view, so it stores none."""

@@ -203,9 +203,10 @@ class PipelineSession:
             # A remote server does not have this directory, and a dry run stores nothing.
             is_own = options.remote is None and not options.dry
             storage = options.local_storage if is_own else None
-            defined = client.define(options.spec, options.directory, topics, storage)
+            defined = client.define(
+                options.spec, options.directory, topics, self.earlier_topics(storage), storage
+            )
             self.graph = defined.graph
-            self.graph.deleted_topics = self.earlier_topics(storage) - set(topics)
             self.check(defined.graph, topics, full_refresh)
             self.used_topics |= topics_used(self.graph)
             self.ends = self.end_offsets()

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 SCHEME = "sc://"
 CONNECT_PORT = 15002
 REACH_S = 5.0
-HANDSHAKE_S = 8.0
+HANDSHAKE_S = 15.0
 """Time limit for TLS and the first frame of HTTP/2. Spark sends it at once, even if it is slow to open a session."""
 ANSWER_S = 60.0
-NO_SERVER = frozenset(
-    {"UNAVAILABLE", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "UNAUTHENTICATED", "PERMISSION_DENIED"}
-)
-"""gRPC's codes for a peer that is no Spark Connect server, or does not accept the token."""
+NO_SERVER = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "UNIMPLEMENTED"})
+"""gRPC's codes for a peer that is no Spark Connect server."""
+REJECTED = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED"})
+DEFAULTS = {"spark.sql.connect.serverStacktrace.enabled": "false"}
 REMOTE_HINT = (
     "check the address and its options (use_ssl, token), and that a Spark Connect server runs there"
 )
@@ -88,11 +88,15 @@ def check_answer(remote: str, option: str) -> None:
                 request, timeout=ANSWER_S, metadata=builder.metadata()
             )
         except grpc.RpcError as error:
-            # Any other error is from a server of Spark Connect, and that of the session says more.
-            if error.code().name in NO_SERVER:
-                why = CONNECTION_FAILED.sub("", error.details() or error.code().name)
+            code = error.code().name
+            if code in NO_SERVER:
                 problem = f"no Spark Connect server answers at {builder.endpoint}"
-                raise RemoteUnreachable(option, problem, f"gRPC: {why}") from None
+            elif code in REJECTED:
+                problem = f"the Spark Connect server at {builder.endpoint} rejects the request"
+            else:
+                return  # A server answers. The error of the session has more details.
+            why = CONNECTION_FAILED.sub("", error.details() or code)
+            raise RemoteUnreachable(option, problem, f"gRPC: {why}") from None
 
 
 def uses_tls(remote: str) -> bool:
@@ -128,15 +132,14 @@ def connect_session(
 
     try:
         check_remote(remote, "master")
-        builder = SparkSession.builder.remote(remote).appName(app_name).config(map=dict(settings))
-        spark = builder.getOrCreate()
+        builder = SparkSession.builder.remote(remote).appName(app_name)
+        spark = builder.config(map={**DEFAULTS, **settings}).getOrCreate()
     except ImportError as error:
         why = (
             f"needs the packages of Spark Connect ({error}); run: pip install 'barnabas[pipelines]'"
         )
         raise ConfigError("master", why) from None
     silence_query_logger()
-    spark.conf.set("spark.sql.connect.serverStacktrace.enabled", "false")
     spark.dataSource.register(DefaultSource)
     if progress:
         show_remote_progress(spark)

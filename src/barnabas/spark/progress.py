@@ -58,14 +58,15 @@ def show_remote_progress(spark: SparkSession) -> None:
     line = shared_line()
     if line is None:
         return
-    began = time.monotonic()
+    began: float | None = None
 
     def report(stages: Iterable[Any] | None, done: bool, **_: object) -> None:
         nonlocal began
         if done or stages is None:
-            began = time.monotonic()
+            began = None
             line.show("")
             return
+        began = time.monotonic() if began is None else began
         counts = [(stage.num_completed_tasks, stage.num_tasks) for stage in stages]
         completed, total = (sum(each) for each in zip((0, 0), *counts, strict=True))
         line.show(job_text(completed, total, time.monotonic() - began))

@@ -45,7 +45,7 @@ def test_missing_table_suggests_topic(graph: PipelineGraph) -> None:
     found = explain_flow_failure(event, graph, ["orders"])
     assert found is not None
     assert isinstance(found[1], ConfigError)
-    expected = "a.py:3: flow t: there is no table or topic ordres; did you mean orders?"
+    expected = "a.py:3: flow t: there is no table or topic ordres (UNKNOWN_TOPIC_OR_PARTITION); did you mean orders?"
     assert str(found[1]) == expected
 
 

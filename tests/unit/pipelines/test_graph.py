@@ -43,7 +43,8 @@ def test_two_flows_into_other_outputs_are_accepted() -> None:
 
 def test_sink_to_unknown_topic_is_refused() -> None:
     graph = graph_of("a", kind=OutputKind.SINK, topic="ordres")
-    with pytest.raises(ConfigError, match="there is no topic ordres; did you mean orders"):
+    expected = r"there is no topic ordres \(UNKNOWN_TOPIC_OR_PARTITION\); did you mean orders"
+    with pytest.raises(ConfigError, match=expected):
         check_sink_topics(graph, ["orders"])
     with pytest.raises(ConfigError, match="barnabas topics create ordres"):
         check_sink_topics(graph, [])

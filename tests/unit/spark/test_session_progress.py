@@ -58,12 +58,17 @@ def test_lag_accepts_mappings_and_is_never_negative() -> None:
 
 def test_remote_queries_are_shown_until_they_end(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = StringIO()
+    times = iter([100.0, 103.0, 200.0, 201.0])
+    monkeypatch.setattr(progress_module, "time", SimpleNamespace(monotonic=lambda: next(times)))
     monkeypatch.setattr(progress_module, "shared_line", lambda: ProgressLine(terminal))
     handlers: list[ProgressHandler] = []
     show_remote_progress(SimpleNamespace(registerProgressHandler=handlers.append))
     (handler,) = handlers
     stages = [StageInfo(0, 4, 1, 0, False), StageInfo(1, 6, 2, 0, False)]
     handler(stages=stages, inflight_tasks=2, operation_id="q", done=False)
-    assert "  3/10 tasks  0 s" in terminal.getvalue()
+    assert "  3/10 tasks  3 s" in terminal.getvalue()
     handler(stages=None, inflight_tasks=0, operation_id="q", done=True)
     assert terminal.getvalue().endswith(ERASE)
+    # The time between two queries does not count.
+    handler(stages=stages, inflight_tasks=2, operation_id="r", done=False)
+    assert "  3/10 tasks  1 s" in terminal.getvalue()
