@@ -266,7 +266,7 @@ class PipelineSession:
     # ---- topics ----------------------------------------------------------------------------------------------------
 
     def earlier_topics(self, storage: Path | None) -> set[str]:
-        """Return the topics that earlier runs used: those of this session, and those whose ids are in `storage`."""
+        """Return the topics of earlier calls of `run`, and those whose ids earlier runs stored in `storage`."""
         return self.used_topics | (set() if storage is None else topics_with_ids(storage))
 
     def topics(self) -> list[str]:
