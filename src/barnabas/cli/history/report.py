@@ -203,9 +203,7 @@ def run_on_spark(
     master: str | None, cluster: Cluster, now: datetime, session_timeout_ms: int | None
 ) -> tuple[dict[str, list[Row]], int]:
     """Return the tables, and the number of malformed records."""
-    session = spark_session(
-        master, cluster.servers, app_name="barnabas lifecycle report", short=True
-    )
+    session = spark_session(master, cluster, app_name="barnabas lifecycle report", short=True)
     with session as spark:
         from barnabas.history.spark_analysis import analyse_on_spark
 

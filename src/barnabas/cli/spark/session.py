@@ -23,8 +23,11 @@ from barnabas.cli.terminal.signals import (
     raise_at_once,
     raise_on_signals,
 )
+from barnabas.client.cluster import Cluster
+from barnabas.errors import ConfigError
 from barnabas.progress_line import stop_progress
-from barnabas.spark.connect import is_remote, uses_connect
+from barnabas.security.client_settings import SECRET_SETTINGS
+from barnabas.spark.connect import is_remote, uses_connect, uses_tls
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,9 +35,13 @@ if TYPE_CHECKING:
 
 @contextmanager
 def spark_session(
-    master: str | None, bootstrap_servers: str, *, app_name: str, short: bool
+    master: str | None, *clusters: Cluster, app_name: str, short: bool
 ) -> Iterator[SparkSession]:
-    """Run a Spark session. `short` is for jobs of a few seconds (see barnabas/spark/launcher.py)."""
+    """Run a Spark session. `short` is for jobs of a few seconds (see barnabas/spark/launcher.py).
+
+    The first of the clusters is the default of the session. Raises ConfigError if their secrets would not be protected.
+    """
+    check_secrets(master, *clusters)
     # py4j logs every interrupted call to the root logger before it raises; this keeps it off the terminal.
     logging.getLogger().addHandler(logging.NullHandler())
     from barnabas.spark.class_archive import find_archive
@@ -49,7 +56,7 @@ def spark_session(
             spark = session(
                 master,
                 app_name=app_name,
-                bootstrap_servers=bootstrap_servers,
+                bootstrap_servers=clusters[0].servers,
                 # Otherwise `create table` would leave a warehouse in the current directory.
                 config={} if is_remote(master) else {"spark.sql.warehouse.dir": warehouse},
                 short=short,
@@ -66,6 +73,17 @@ def spark_session(
             for query in spark.streams.active:
                 query.stop()
             stop_spark(spark)
+
+
+def check_secrets(master: str | None, *clusters: Cluster) -> None:
+    """Raise ConfigError if secrets of the clusters would be sent to a Spark Connect server without encryption."""
+    if master is None or not is_remote(master) or uses_tls(master):
+        return
+    settings = (item for cluster in clusters for item in cluster.security.settings.items())
+    secrets = {name for name, value in settings if value and name in SECRET_SETTINGS}
+    if secrets:
+        why = f"{', '.join(sorted(secrets))} would be sent to the server without encryption"
+        raise ConfigError("--master", f"{why}; add /;use_ssl=true to the address")
 
 
 def stop_spark(spark: SparkSession) -> None:

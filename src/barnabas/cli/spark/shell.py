@@ -52,9 +52,7 @@ def spark(
         return
     with connect(bootstrap_servers, timeout_s=timeout_s) as cluster:
         topics = sorted(cluster.refresh(None).topics)
-    with spark_session(
-        master, bootstrap_servers, app_name="barnabas spark", short=False
-    ) as session:
+    with spark_session(master, cluster, app_name="barnabas spark", short=False) as session:
         with translate_errors(topics):
             register_topics(session, topics[:TABLES_MAX], cluster)
 

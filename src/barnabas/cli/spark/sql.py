@@ -125,7 +125,7 @@ def sql(
         topics = sorted(cluster.refresh(None).topics)
     if name := find_unquoted_topic(query, topics):
         raise ConfigError("SQL", f"dashes and dots need backquotes: write {quote_topic(name)}")
-    open_session = partial(spark_session, master, bootstrap_servers, app_name="barnabas sql")
+    open_session = partial(spark_session, master, cluster, app_name="barnabas sql")
     with open_session(short=not follow) as spark, translate_errors(topics):
         register_topics(
             spark,

@@ -64,7 +64,7 @@ def archive_topic(
         found = find_topic(cluster, name)
         with report_deletion(cluster, name, found.id):
             run = run_archive(
-                job_session(master, bootstrap_servers, f"archive {name}"),
+                job_session(master, cluster, f"archive {name}"),
                 cluster,
                 name,
                 archive,

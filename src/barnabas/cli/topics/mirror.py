@@ -116,7 +116,9 @@ def mirror_topics(
                 show(output, document, plan_text)
             planned.raise_failure()
             return
-        session = spark_session(master, source, app_name=f"mirror {pattern}", short=not continuous)
+        clusters = (from_cluster, to_cluster)
+        app_name = f"mirror {pattern}"
+        session = spark_session(master, *clusters, app_name=app_name, short=not continuous)
         with session as spark, translate_errors([]):
             if continuous:
                 follow(spark, mirror, pattern, verify=verify, output=output)

@@ -91,7 +91,7 @@ def profile_topic(
         raise no_records(name, bounded=from_ms is not None or to_ms is not None)
     is_short = wanted.offsets < SHORT_JOB_OFFSETS
     with spark_session(
-        master, bootstrap_servers, app_name="barnabas topics profile", short=is_short
+        master, cluster, app_name="barnabas topics profile", short=is_short
     ) as spark:
         # Imported after the start of Spark, which reports missing packages.
         from barnabas.cli.topics.profile_table import profile_text

@@ -101,7 +101,7 @@ def resize_topic(
             compression=compression,
             chosen=chosen,
         )
-        open_spark = job_session(master, bootstrap_servers, f"resize {name}")
+        open_spark = job_session(master, cluster, f"resize {name}")
         place = (open_spark, cluster, source, new)
         swapped = None
         try:

@@ -82,7 +82,7 @@ def restore_topic(
     with connect(bootstrap_servers, timeout_s=timeout_s) as cluster:
         try:
             run = run_restore(
-                job_session(master, bootstrap_servers, f"restore {name}"),
+                job_session(master, cluster, f"restore {name}"),
                 cluster,
                 archive,
                 new,
